@@ -1,5 +1,5 @@
-//! What administrators do to users and groups, and users to their keys. Who
-//! may is for the caller to ask first ([`crate::Identity::is_admin`]).
+//! Administration of users and groups, and of users' keys. The caller must check permissions first
+//! ([`crate::Identity::is_admin`]).
 
 use std::time::Duration;
 
@@ -14,26 +14,25 @@ use crate::known::{Identity, Proof};
 use crate::models::{Group, Key, Session, User, managers};
 use crate::token::{self, TokenHash};
 
-/// A key as its user may see it.
+/// A key as shown to its user.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct KeyInfo {
-    /// Its own key.
+    /// The primary key.
     pub id: i64,
-    /// What it is for.
+    /// The name that describes its purpose.
     pub name: String,
-    /// When it was made.
+    /// The time of its creation.
     pub created_at: Timestamp,
-    /// When it ends; never if none.
+    /// The time of its expiry; `None` if it does not expire.
     pub ends_at: Option<Timestamp>,
 }
 
 impl Auth {
-    /// Adds a user, who can set a password by the token.
+    /// Adds a user, and returns the id and a token for setting the password.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`] for a name that is taken,
-    /// [`ErrorKind::Invalid`] for one that will not do or for a group that
-    /// there is not.
+    /// [`ErrorKind::Conflict`] if the name is taken, [`ErrorKind::Invalid`] if it is invalid or a
+    /// group does not exist.
     pub fn add_user(&self, name: &str, groups: &[String], is_admin: bool) -> Result<(i64, String)> {
         check_groups(&self.0.store, groups)?;
         let (token, hash, ends_at) = self.0.one_time_token()?;
@@ -49,11 +48,11 @@ impl Auth {
         Ok((id, token))
     }
 
-    /// Makes another one-time token, with which a forgotten password can be set
-    /// anew; the password there is stays good until then.
+    /// Creates a new one-time token, for setting a forgotten password; the current password stays
+    /// valid until then.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] for no such user.
+    /// [`ErrorKind::NotFound`] if the user does not exist.
     pub fn new_token(&self, user: i64) -> Result<String> {
         let (token, hash, ends_at) = self.0.one_time_token()?;
         let patch = self.0.store.patch::<User>(user);
@@ -62,20 +61,20 @@ impl Auth {
         Ok(token)
     }
 
-    /// All users.
+    /// Returns all users.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn users(&self) -> Result<Vec<User>> {
         self.0.store.list::<User>().run()
     }
 
-    /// Changes what is said of a user; `None` leaves it. It holds from the next
-    /// request on.
+    /// Changes the groups, role or status of a user; `None` leaves a value unchanged. The change
+    /// applies from the next request.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] for no such user, [`ErrorKind::Invalid`] for an
-    /// unknown group, [`ErrorKind::Conflict`] if no administrator would be left.
+    /// [`ErrorKind::NotFound`] if the user does not exist, [`ErrorKind::Invalid`] for an unknown
+    /// group, [`ErrorKind::Conflict`] if no administrator would be left.
     pub fn change_user(
         &self,
         user: i64,
@@ -86,7 +85,7 @@ impl Auth {
         self.0.store.transaction(|tx| self.change_user_in(tx, user, groups, is_admin, is_disabled))
     }
 
-    /// [`Auth::change_user`] in your own transaction, with its other writes or not at all. It is
+    /// [`Auth::change_user`] in your own transaction, atomically with its other writes. It is
     /// effective, here and in other processes, once the transaction is committed
     /// ([`Transaction::commit`], [`marmota_store::Store::transaction`]).
     ///
@@ -119,11 +118,11 @@ impl Auth {
         self.0.changed(tx, Event::UserChanged { user })
     }
 
-    /// Removes a user with their sessions and keys.
+    /// Removes a user with all sessions and keys.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] for no such user; [`ErrorKind::Conflict`] where
-    /// rows refer to them: disable them instead; and for the last administrator.
+    /// [`ErrorKind::NotFound`] if the user does not exist; [`ErrorKind::Conflict`] if rows refer to
+    /// the user (disable the user instead), and for the last administrator.
     pub fn remove_user(&self, user: i64) -> Result<()> {
         self.0.store.transaction(|tx| {
             tx.delete_where::<Session>(Session::USER.eq(Ref::new(user))).run()?;
@@ -138,15 +137,15 @@ impl Auth {
         })
     }
 
-    /// All groups.
+    /// Returns all groups.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn groups(&self) -> Result<Vec<Group>> {
         self.0.store.list::<Group>().run()
     }
 
-    /// Sets what the members of a group may do. A group that does not exist is made.
+    /// Sets the grants of a group. A group that does not exist is created.
     ///
     /// ```
     /// # use marmota_auth::{Auth, Settings};
@@ -163,13 +162,12 @@ impl Auth {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] and [`ErrorKind::Invalid`] for grants that make
-    /// no sense.
+    /// [`ErrorKind::NotFound`] and [`ErrorKind::Invalid`] for invalid grants.
     pub fn set_group(&self, name: &str, grants: &[Grant]) -> Result<()> {
         self.0.store.transaction(|tx| self.set_group_in(tx, name, grants))
     }
 
-    /// [`Auth::set_group`] in your own transaction, with its other writes or not at all. It is
+    /// [`Auth::set_group`] in your own transaction, atomically with its other writes. It is
     /// effective, here and in other processes, once the transaction is committed
     /// ([`Transaction::commit`], [`marmota_store::Store::transaction`]).
     ///
@@ -183,7 +181,7 @@ impl Auth {
         self.0.changed(tx, Event::GroupSet { name: name.to_owned() })
     }
 
-    /// Removes a group; its name at users gives nothing any more.
+    /// Removes a group; users with its name have no rights from it any more.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] if the group does not exist.
@@ -202,12 +200,12 @@ impl Auth {
         self.0.changed(tx, Event::GroupRemoved { name: name.to_owned() })
     }
 
-    /// Makes a key for programs of a user's, which may do what the user may;
-    /// it is shown this once.
+    /// Creates a key for a user's programs, with the rights of the user. The key is returned only
+    /// once.
     ///
     /// # Errors
-    /// [`ErrorKind::Denied`] to a caller who is known by a key, or who has too
-    /// many; [`ErrorKind::Invalid`] for a name that will not do.
+    /// [`ErrorKind::Denied`] if the caller is authenticated by a key or has too many keys;
+    /// [`ErrorKind::Invalid`] if the name is invalid.
     pub fn make_key(
         &self,
         known: &Identity,
@@ -240,10 +238,10 @@ impl Auth {
         Ok((id, token))
     }
 
-    /// The keys of a user.
+    /// Returns the keys of a user.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn keys(&self, user: i64) -> Result<Vec<KeyInfo>> {
         let rows = self.0.store.list::<Key>().filter(Key::USER.eq(Ref::new(user))).run()?;
         let info = |Key { id, name, created_at, ends_at, .. }: Key| KeyInfo {
@@ -255,7 +253,7 @@ impl Auth {
         Ok(rows.into_iter().map(info).collect())
     }
 
-    /// Takes a key of a user's back.
+    /// Revokes a key of a user.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] if the user has no such key.
@@ -276,7 +274,7 @@ const fn can_manage(user: &User) -> bool {
     user.is_admin && !user.is_disabled && user.password.is_some()
 }
 
-/// Refuses a change after which there is no administrator who can log in.
+/// Returns an error if no administrator who can log in is left.
 fn check_managers(tx: &Transaction, name: &str) -> Result<()> {
     if tx.count::<User>().filter(managers()).run()? > 0 {
         return Ok(());
@@ -288,7 +286,7 @@ fn check_managers(tx: &Transaction, name: &str) -> Result<()> {
     Err(Error::new(ErrorKind::Conflict, message))
 }
 
-/// Refuses names of groups that do not exist.
+/// Returns an error if a group does not exist.
 fn check_groups(scope: &Scope, names: &[String]) -> Result<()> {
     if names.is_empty() {
         return Ok(());

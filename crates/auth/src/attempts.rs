@@ -1,6 +1,5 @@
-//! How many logins have failed, by account and by address: counted before they
-//! are tried, so that many at once are not let through, and in a memory that
-//! does not grow.
+//! Counts of failed logins, by account and by address. An attempt is counted before it is checked,
+//! so that concurrent attempts cannot exceed the limit. Memory is bounded.
 //!
 //! No limit lets one client lock another out:
 //! - **Account and address block** (an address of IPv4, a /64 of IPv6): 10 failures in a window.
@@ -16,20 +15,20 @@ use marmota_model::Timestamp;
 use parking_lot::Mutex;
 use quick_cache::unsync::Cache;
 
-/// Accounts, blocks and pairs of both that are remembered.
+/// The maximum number of remembered accounts, blocks and pairs of both.
 const REMEMBERED: usize = 50_000;
-/// How many times as many attempts an account or a block alone has.
+/// The factor by which the limit of an account or a block alone is greater.
 const ALONE: u32 = 10;
-/// Attempts from a block that the account does not know, while it is attacked.
+/// The limit for a block that is unknown for the account, while the account is attacked.
 const UNKNOWN_MAX: u32 = 2;
 
-/// Addresses that one client may have.
+/// The addresses that one client may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Block {
-    /// Callers without an address: of this machine, through a Unix socket.
+    /// Callers without an address: local, through a Unix socket.
     Local,
     V4(Ipv4Addr),
-    /// A network of 64 bits.
+    /// A /64 network.
     V6([u8; 8]),
 }
 
@@ -61,11 +60,11 @@ struct Count {
     failed: u32,
     /// In microseconds.
     since: i64,
-    /// Of a pair: the account has logged in from there.
+    /// For a pair: true if the account has logged in from there.
     is_known: bool,
 }
 
-/// The attempts of a while.
+/// The attempts in a time window.
 pub(crate) struct Attempts {
     counts: Mutex<Cache<Counted, Count>>,
     max: u32,
@@ -78,8 +77,7 @@ impl Attempts {
         Self { counts: Mutex::new(Cache::new(REMEMBERED)), max, window_us }
     }
 
-    /// Counts an attempt as failed, unless there were too many: then it gives
-    /// the time to wait.
+    /// Counts an attempt as failed. If there were too many, returns the time to wait instead.
     pub(crate) fn begin(
         &self,
         account: &str,
@@ -113,11 +111,11 @@ impl Attempts {
         Ok(())
     }
 
-    /// The attempt did not fail.
+    /// Records that the attempt succeeded.
     pub(crate) fn succeeded(&self, account: &str, address: Option<IpAddr>, now: Timestamp) {
         let mut counts = self.counts.lock();
         let [pair, block, account] = counted(account, address);
-        // Who has the password has nothing more to guess.
+        // The account's password is known there, so its count is reset.
         counts.insert(pair, Count { failed: 0, since: now.micros(), is_known: true });
         for of in [block, account] {
             if let Some(count) = counts.peek(&of).copied() {
@@ -158,7 +156,7 @@ mod tests {
         assert_eq!(attempts.begin("ann", v4(0, 1), at(600)), Err(Duration::from_secs(3000)));
         attempts.begin("ann", v4(0, 2), at(0)).unwrap();
         attempts.begin("bob", v4(0, 1), at(0)).unwrap();
-        // Until the address is known for it.
+        // Until the address is known for the account.
         for number in 0..26 {
             attempts.begin(&format!("user {number}"), v4(0, 1), at(0)).unwrap();
         }
@@ -176,7 +174,7 @@ mod tests {
             }
             assert!(attempts.begin("ann", v4(1, address), at(1)).is_err());
         }
-        // An unknown address has fewer attempts from here on, a known one as many as before.
+        // Unknown addresses have fewer attempts from now on, known ones the same number.
         for _ in 0..UNKNOWN_MAX {
             attempts.begin("ann", v4(2, 1), at(2)).unwrap();
         }

@@ -1,4 +1,4 @@
-//! Logins, sessions and what ends them.
+//! Logins and sessions.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -25,11 +25,11 @@ use crate::token::{self, TokenHash};
 pub(crate) const SESSION_PREFIX: &str = "ms_";
 pub(crate) const KEY_PREFIX: &str = "mk_";
 const TOKEN_PREFIX: &str = "mt_";
-/// The user who is there at first.
+/// The name of the initial user.
 const FIRST: &str = "admin";
-/// Ended sessions are looked for at every so manieth login.
+/// Expired sessions are removed at every such number of logins.
 const LOGINS_BETWEEN_SWEEPS: u32 = 64;
-/// The end of a session is kept again when this part of its time has gone by.
+/// The end of a session is stored again when this fraction of its duration has passed.
 const RENEWALS: i64 = 10;
 
 /// Users, sessions and keys of a store. Cheap to clone.
@@ -43,9 +43,9 @@ pub(crate) struct Inner {
     pub(crate) attempts: Attempts,
     pub(crate) knowledge: Knowledge,
     pub(crate) jwts: Jwts,
-    /// Ends of sessions that moved, and sessions that have ended.
+    /// Changed ends of sessions, and ended sessions, written in the background.
     background: BackgroundBatch,
-    /// Other processes may change accounts, and a read that costs no round trip shows it.
+    /// True if other processes may change accounts, and a read without a round trip detects it.
     pub(crate) is_shared_file: bool,
     anonymous: Option<Store>,
     setup_token: Option<String>,
@@ -58,31 +58,31 @@ impl std::fmt::Debug for Auth {
     }
 }
 
-/// A login.
+/// The result of a login.
 #[derive(Clone, Debug)]
 pub struct LoggedIn {
-    /// What proves it from here on; kept nowhere.
+    /// The session's token; it is not stored.
     pub token: String,
-    /// When it ends, if it is not used before.
+    /// The time at which the session expires if it is not used.
     pub ends_at: Timestamp,
-    /// Whose it is.
+    /// The user.
     pub user: i64,
 }
 
-/// A session as its user may see it.
+/// A session as shown to its user.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct SessionInfo {
-    /// Its key.
+    /// The primary key.
     pub id: i64,
-    /// Where the login came from.
+    /// The address of the login.
     pub address: Option<String>,
-    /// When that was.
+    /// The time of the login.
     pub created_at: Timestamp,
-    /// When it ends, if it is not used before.
+    /// The time at which the session expires if it is not used.
     pub ends_at: Timestamp,
 }
 
-/// The error of a caller who has not proved who they are.
+/// Returns the error for a caller who is not authenticated.
 #[cold]
 pub(crate) fn unauthenticated(message: &str) -> Error {
     Error::new(ErrorKind::Unauthenticated, message)
@@ -95,14 +95,12 @@ pub(crate) fn after(from: Timestamp, time: Duration) -> Timestamp {
 }
 
 impl Auth {
-    /// Users of a store that has their models ([`crate::models`]). Where nobody
-    /// can manage users yet, there is a token for it: see
-    /// [`Auth::setup_token`].
+    /// Creates the accounts of a store that has their models ([`crate::models`]). While no user can
+    /// manage users, there is a token for it: see [`Auth::setup_token`].
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] for a store without the models, or a grant on a
-    /// table that there is not; [`ErrorKind::Invalid`] for settings that make
-    /// no sense.
+    /// [`ErrorKind::NotFound`] for a store without the models, or a grant on an unknown table;
+    /// [`ErrorKind::Invalid`] for invalid settings.
     pub fn new(store: &Store, mut settings: Settings) -> Result<Self> {
         let registry = store.registry();
         registry.of::<User>()?;
@@ -134,26 +132,26 @@ impl Auth {
         Ok(Self(Arc::new(inner)))
     }
 
-    /// A token by which the user `admin` can set the first password
-    /// ([`Auth::set_password`]), to be shown to the operator who starts the program. Each start makes a
-    /// new one, until a user has set a password.
+    /// Returns a token with which the user `admin` can set the first password
+    /// ([`Auth::set_password`]), to be shown to the operator who starts the program. Each start
+    /// creates a new one, until a user has set a password.
     #[must_use]
     pub fn setup_token(&self) -> Option<&str> {
         self.0.setup_token.as_deref()
     }
 
-    /// The store for callers who prove nothing; none if they may do nothing.
+    /// Returns the store for anonymous callers; `None` if anonymous access is disabled.
     #[must_use]
     pub fn anonymous(&self) -> Option<&Store> {
         self.0.anonymous.as_ref()
     }
 
-    /// Begins a session. Takes as long as a password is made to take, on this
-    /// thread.
+    /// Starts a session. Hashing the password blocks this thread for the time that the settings
+    /// imply.
     ///
     /// # Errors
-    /// [`ErrorKind::Unauthenticated`] for a wrong name or password, whichever;
-    /// [`ErrorKind::Busy`] if too many were wrong.
+    /// [`ErrorKind::Unauthenticated`] for a wrong name or password, without distinction;
+    /// [`ErrorKind::Busy`] after too many failures.
     pub fn login(&self, name: &str, password: &str, from: Option<IpAddr>) -> Result<LoggedIn> {
         let inner = &self.0;
         inner.begin_attempt(name, from)?;
@@ -174,10 +172,10 @@ impl Auth {
         Ok(login)
     }
 
-    /// A JWT for the session that a caller is known by, and when it ends.
+    /// Returns a JWT for the session of a caller, and its expiry.
     ///
     /// # Errors
-    /// [`ErrorKind::Denied`] to a caller who is known by a key.
+    /// [`ErrorKind::Denied`] if the caller is authenticated by a key.
     pub fn jwt(&self, known: &Identity) -> Result<(String, Timestamp)> {
         let Proof::Session(_) = known.proof else {
             return Err(Error::new(ErrorKind::Denied, "a JWT stands for a session: log in for it"));
@@ -187,10 +185,10 @@ impl Auth {
         Ok(jwt)
     }
 
-    /// Ends the session that a caller is known by.
+    /// Ends the session of a caller.
     ///
     /// # Errors
-    /// [`ErrorKind::Denied`] to a caller who is known by a key.
+    /// [`ErrorKind::Denied`] if the caller is authenticated by a key.
     pub fn logout(&self, known: &Identity) -> Result<()> {
         let Proof::Session(_) = known.proof else {
             let message = "a key has no session to end; it can be revoked";
@@ -201,10 +199,10 @@ impl Auth {
         Ok(())
     }
 
-    /// Ends all sessions of a user; keys stay.
+    /// Ends all sessions of a user; keys stay valid.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn logout_everywhere(&self, user: i64) -> Result<()> {
         self.0.store.transaction(|tx| {
             tx.delete_where::<Session>(Session::USER.eq(Ref::new(user))).run()?;
@@ -212,10 +210,10 @@ impl Auth {
         })
     }
 
-    /// The sessions of a user.
+    /// Returns the sessions of a user.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn sessions(&self, user: i64) -> Result<Vec<SessionInfo>> {
         let rows = self.0.store.list::<Session>().filter(Session::USER.eq(Ref::new(user))).run()?;
         let now = self.0.now();
@@ -228,13 +226,12 @@ impl Auth {
         Ok(rows.into_iter().filter(|row| row.ends_at > now).map(info).collect())
     }
 
-    /// Sets a password by a one-time token, which is used up, and ends the
-    /// user's sessions.
+    /// Sets a password with a one-time token, which becomes invalid, and ends the user's sessions.
     ///
     /// # Errors
-    /// [`ErrorKind::Unauthenticated`] for a token that is none, was used or has
-    /// ended; [`ErrorKind::Invalid`] for a password that will not do;
-    /// [`ErrorKind::Busy`] if too many tokens were wrong.
+    /// [`ErrorKind::Unauthenticated`] if the token is invalid, used or expired;
+    /// [`ErrorKind::Invalid`] if the password is invalid; [`ErrorKind::Busy`] after too many wrong
+    /// tokens.
     pub fn set_password(
         &self,
         name: &str,
@@ -263,9 +260,8 @@ impl Auth {
     /// Changes a password, and ends all of the user's sessions.
     ///
     /// # Errors
-    /// [`ErrorKind::Unauthenticated`] if the old one is wrong;
-    /// [`ErrorKind::Invalid`] for a new one that will not do;
-    /// [`ErrorKind::Busy`] if too many were wrong.
+    /// [`ErrorKind::Unauthenticated`] if the old password is wrong; [`ErrorKind::Invalid`] if the
+    /// new one is invalid; [`ErrorKind::Busy`] after too many failures.
     pub fn change_password(
         &self,
         user: i64,
@@ -306,7 +302,7 @@ impl Auth {
         })
     }
 
-    /// Ends what a caller is known by.
+    /// Deletes the session or key of a caller.
     fn end(&self, known: &Identity) -> Result<()> {
         let store = &self.0.store;
         match known.proof {
@@ -323,7 +319,7 @@ impl Auth {
 }
 
 impl Inner {
-    /// The time by the settings' clock.
+    /// Returns the time of the settings' clock.
     pub(crate) fn now(&self) -> Timestamp {
         self.settings.clock.as_ref().map_or_else(Timestamp::now, |clock| clock())
     }
@@ -338,8 +334,8 @@ impl Inner {
         }
     }
 
-    /// Has every process read anew what it knows of tokens, once a transaction that changes accounts
-    /// is committed.
+    /// Invalidates the token caches of all processes, once a transaction that changes accounts is
+    /// committed.
     fn doubt_after(self: &Arc<Self>, tx: &Transaction) -> Result<()> {
         ids::count_change(tx)?;
         let inner = Arc::clone(self);
@@ -347,7 +343,7 @@ impl Inner {
         Ok(())
     }
 
-    /// [`Inner::doubt_after`] with an event that is told then.
+    /// [`Inner::doubt_after`], and emits an event then.
     pub(crate) fn changed(self: &Arc<Self>, tx: &Transaction, event: Event) -> Result<()> {
         self.doubt_after(tx)?;
         let inner = Arc::clone(self);
@@ -368,8 +364,9 @@ impl Inner {
         Ok(users.pop())
     }
 
-    /// Adds the first administrator, or gives them another token as long as no user has set a
-    /// password: a later start never makes a token that takes a program over.
+    /// Adds the first administrator, or gives them a new token as long as no user has set a
+    /// password: after that a restart never creates a token that would give control over the
+    /// program.
     fn prepare_first(&self) -> Result<Option<String>> {
         self.store.transaction(|tx| ids::count_those_there(tx))?;
         let has_password = !User::PASSWORD.is_null();
@@ -413,7 +410,7 @@ impl Inner {
         Ok((token, hash, after(self.now(), self.settings.token_age)))
     }
 
-    /// Puts a session in, if the user is still who they were.
+    /// Inserts a session, unless the user has changed meanwhile.
     fn begin_session(self: &Arc<Self>, user: &User, from: Option<IpAddr>) -> Result<LoggedIn> {
         let token = token::new(SESSION_PREFIX)?;
         let now = self.now();
@@ -439,7 +436,7 @@ impl Inner {
         Ok(LoggedIn { token, ends_at, user: user.id })
     }
 
-    /// Ends sessions that have to go for another one.
+    /// Ends sessions that a new one replaces.
     fn make_room(self: &Arc<Self>, tx: &Transaction, user: i64) -> Result<()> {
         let of_user = Session::USER.eq(Ref::new(user));
         if self.settings.one_session {
@@ -494,8 +491,8 @@ impl Inner {
         Ok(Some(Found { user, is_admin, proof, rights, ends_at, ends_at_last }))
     }
 
-    /// What a user may do: what everyone may, what their groups may, and refer
-    /// to themselves.
+    /// Returns the rights of a user: those of all users, those of the groups, and references to the
+    /// user.
     async fn rights_of(&self, user: &User) -> Result<Arc<Rights>> {
         let mut grants = self.settings.everyone.clone();
         let refer = Grant::new("marmota_user", &[Right::Refer]);
@@ -505,7 +502,7 @@ impl Inner {
             grants.push(refer.rule("id = @user.id"));
             let names = user.groups.iter().map(String::as_str);
             for group in self.store.list::<Group>().filter(Group::NAME.is_in(names)).await? {
-                // A table that the program has no more is of no concern.
+                // Grants on tables that the program no longer has are ignored.
                 let known = |grant: &Grant| check_grant(&self.store, grant).is_ok();
                 grants.extend(group.grants.0.into_iter().filter(known));
             }
@@ -518,7 +515,7 @@ impl Inner {
         Rights::new(self.store.registry(), Some(caller), &grants)
     }
 
-    /// Moves a session's end, and keeps it now and then.
+    /// Extends a session, and stores its end occasionally.
     pub(crate) fn renew(&self, known: &Identity, now: i64) {
         let Proof::Session(id) = known.proof else { return };
         let idle_us = i64::try_from(self.settings.session_idle.as_micros()).unwrap_or(i64::MAX);
@@ -531,14 +528,14 @@ impl Inner {
             return;
         }
         let Ok(end) = Timestamp::from_micros(ends_at) else { return };
-        // Where too much waits, it is kept another time; a session that is gone stays gone.
+        // If the queue is full, it is stored another time. A deleted session is not restored.
         let _ = self.background.try_add(|batch| {
             batch.patch::<Session>(id).set(Session::ENDS_AT, end);
         });
     }
 
-    /// Deletes in the background what a caller was known by: no request waits for it. Where too
-    /// much waits, a later login sweeps it away.
+    /// Deletes the session or key of a caller in the background: no request waits for it. If the
+    /// queue is full, a later login removes it.
     pub(crate) fn end_later(&self, known: &Identity) {
         let _ = self.background.try_add(|batch| {
             match known.proof {
@@ -564,7 +561,7 @@ pub(crate) fn new_user(name: &str) -> User {
     }
 }
 
-/// Refuses grants that would show what is kept of passwords and sessions.
+/// Refuses grants that would disclose stored hashes of passwords and sessions.
 pub(crate) fn check_grant(store: &Store, grant: &Grant) -> Result<()> {
     let is_own = grant.table.starts_with(OWN_PREFIX) && grant.table != HISTORY_TABLE;
     if is_own && grant.rights.iter().any(|right| *right != Right::Refer) {
@@ -574,7 +571,7 @@ pub(crate) fn check_grant(store: &Store, grant: &Grant) -> Result<()> {
     grant.check(store.registry())
 }
 
-/// A name as it may stand in a log.
+/// Returns a name in a form that is safe for logs.
 fn shown(name: &str) -> String {
     marmota_model::text::excerpt(name)
 }

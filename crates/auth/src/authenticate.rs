@@ -1,5 +1,5 @@
-//! From a token to who has it: from memory where it was shown a short time
-//! ago, and else by a read that no thread waits for.
+//! Authentication by token: from the cache if the token was read a short time ago, and otherwise by
+//! an asynchronous read.
 
 use std::fmt;
 use std::future::Future;
@@ -19,8 +19,8 @@ use crate::token::{TOKEN_BYTES_MAX, TokenHash};
 
 type Reading = Pin<Box<dyn Future<Output = Result<Arc<Identity>>> + Send>>;
 
-/// A caller who is being authenticated: `.await` it, or [`Authenticating::run`] it. Of a token
-/// that was shown a short time ago it is ready at once ([`Authenticating::ready`]).
+/// A future of the authenticated caller: `.await` it, or call [`Authenticating::run`]. It is ready
+/// at once if the token was read a short time ago ([`Authenticating::ready`]).
 #[must_use = "authentication does nothing until it is awaited or run"]
 pub struct Authenticating(State);
 
@@ -38,7 +38,7 @@ impl Authenticating {
         Self::of(Err(unauthenticated(message)))
     }
 
-    /// Takes the result if no read is needed for it; never blocks.
+    /// Returns the result if no read is needed; never blocks.
     pub fn ready(&mut self) -> Option<Result<Arc<Identity>>> {
         match &mut self.0 {
             State::Ready(result) => result.take(),
@@ -46,7 +46,7 @@ impl Authenticating {
         }
     }
 
-    /// Waits for the result, blocking the thread where the store has to be read.
+    /// Waits for the result; blocks the thread if the store must be read.
     ///
     /// # Errors
     /// As [`Auth::authenticate`].
@@ -73,12 +73,12 @@ impl fmt::Debug for Authenticating {
 }
 
 impl Auth {
-    /// Finds who has a token: a session's, a key, or a JWT. From memory, where it was shown a
-    /// short time ago; otherwise it is read from the store.
+    /// Authenticates a token: of a session, a key, or a JWT. Uses the cache if it was read a short
+    /// time ago, and otherwise reads the store.
     ///
     /// # Errors
-    /// [`marmota_model::ErrorKind::Unauthenticated`] for an invalid token, or one whose session
-    /// has ended.
+    /// [`marmota_model::ErrorKind::Unauthenticated`] if the token is invalid, or its session has
+    /// ended.
     pub fn authenticate(&self, token: &str) -> Authenticating {
         if token.len() > TOKEN_BYTES_MAX {
             return Authenticating::unknown("invalid token");
@@ -93,12 +93,10 @@ impl Auth {
         self.find(hash, token.starts_with(KEY_PREFIX), of_user)
     }
 
-    /// Finds again who was known a while ago, as they are known now: for connections
-    /// that are kept.
+    /// Authenticates an earlier caller again, with the current rights: for persistent connections.
     ///
     /// # Errors
-    /// [`marmota_model::ErrorKind::Unauthenticated`] if the session or key they were known by has
-    /// ended.
+    /// [`marmota_model::ErrorKind::Unauthenticated`] if the session or key has ended.
     pub fn revalidate(&self, known: &Identity) -> Authenticating {
         self.find(known.token, matches!(known.proof, Proof::Key(_)), Some(known.user))
     }
@@ -118,11 +116,11 @@ impl Auth {
         })))
     }
 
-    /// Finds the store for who shows these bytes: a token, or none for an anonymous caller. A
-    /// server for other processes calls it (`marmota_remote::Service::admit_later`).
+    /// Returns the store for a credential: a token, or empty for an anonymous caller. A server for
+    /// other processes calls it (`marmota_remote::Service::authenticate`).
     ///
     /// # Errors
-    /// As [`Auth::authenticate`]; for none as well, where anonymous callers may do nothing.
+    /// As [`Auth::authenticate`]; also for an empty credential if anonymous access is disabled.
     pub fn store_of(&self, credential: &[u8]) -> StoreOf {
         let now = |result| StoreOf(StoreState::Ready(Some(result)));
         if credential.is_empty() {
@@ -136,8 +134,7 @@ impl Auth {
     }
 }
 
-/// The store for a caller who is being authenticated ([`Auth::store_of`]): `.await` it, or
-/// [`StoreOf::run`] it.
+/// A future of the store for a caller ([`Auth::store_of`]): `.await` it, or call [`StoreOf::run`].
 #[must_use = "authentication does nothing until it is awaited or run"]
 #[derive(Debug)]
 pub struct StoreOf(StoreState);
@@ -149,7 +146,7 @@ enum StoreState {
 }
 
 impl StoreOf {
-    /// Takes the result if no read is needed for it; never blocks.
+    /// Returns the result if no read is needed; never blocks.
     pub fn ready(&mut self) -> Option<Result<Store>> {
         match &mut self.0 {
             StoreState::Ready(result) => result.take(),
@@ -157,7 +154,7 @@ impl StoreOf {
         }
     }
 
-    /// Waits for the result, blocking the thread where the store has to be read.
+    /// Waits for the result; blocks the thread if the store must be read.
     ///
     /// # Errors
     /// As [`Auth::store_of`].
@@ -197,11 +194,11 @@ fn of(known: Arc<Identity>, of_user: Option<i64>) -> Result<Arc<Identity>> {
 }
 
 impl Inner {
-    /// Who has a token, if that is in memory and good.
+    /// Returns the caller of a token, if it is cached and valid.
     fn remembered(&self, hash: TokenHash) -> Option<Arc<Identity>> {
         let now = self.now().micros();
         let known = self.knowledge.good(hash, now)?;
-        // Another process may have moved its end: the store knows.
+        // Another process may have extended it: read the store.
         if known.has_ended(now) {
             return None;
         }
@@ -210,13 +207,13 @@ impl Inner {
     }
 
     /// Returns true if no process has changed accounts since a token was read, as far as that can
-    /// be read without waiting; what changes in this process is known without a read.
+    /// be determined without waiting; changes by this process are known without a read.
     fn is_current(&self, known: &Identity) -> bool {
         if !self.is_shared_file {
             return true;
         }
         let reading = pin!(ids::changes(&self.store));
-        // One that has to wait is given up, and the token read anew.
+        // A read that must wait is canceled, and the token is read again.
         let read = reading.poll(&mut Context::from_waker(Waker::noop()));
         matches!(read, Poll::Ready(Ok(changes)) if changes == known.changes)
     }
@@ -235,7 +232,7 @@ impl Inner {
         let found = found.ok_or_else(unknown)?;
         let known = Arc::new(Identity::new(found, hash, &self.store, before, now));
         if let Some(moved) = self.knowledge.end_of(&known) {
-            // It was used here, and that is not kept yet.
+            // The session was used here, and its new end is not stored yet.
             known.ends_at.fetch_max(moved, Ordering::Relaxed);
         }
         if known.has_ended(now) {
@@ -243,7 +240,7 @@ impl Inner {
             self.tell(&Event::SessionEnded { user: known.user });
             return Err(unauthenticated("the session has ended; log in again"));
         }
-        // One that ends while it is read is good for this request alone, which began before.
+        // A session that ends during the read is valid for this request only, which started before.
         self.knowledge.put(&known, before);
         self.renew(&known, now);
         Ok(known)

@@ -1,50 +1,49 @@
-//! What happens to users and sessions, for the log and for whoever listens.
-//! No event has a secret in it.
+//! Events of users and sessions, for the log and for listeners. Events contain no secrets.
 
 use std::net::IpAddr;
 
-/// Something that happened.
+/// An event of a user or session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "the members say what they are")]
 pub enum Event {
     /// A user logged in.
     LoggedIn { user: i64, name: String, address: Option<IpAddr> },
-    /// A login failed: by a name that there is not, or a wrong password.
+    /// A login failed: unknown name or wrong password.
     LoginFailed { name: String, address: Option<IpAddr> },
-    /// A login was not tried, because too many had failed.
+    /// A login was refused because too many had failed.
     LoginLimited { name: String, address: Option<IpAddr> },
-    /// A user ended a session.
+    /// A user logged out of a session.
     LoggedOut { user: i64 },
     /// All sessions of a user were ended.
     LoggedOutEverywhere { user: i64 },
-    /// A session came to its end.
+    /// A session expired.
     SessionEnded { user: i64 },
-    /// A user has another password, and no session.
+    /// A user's password was changed, and all sessions were ended.
     PasswordSet { user: i64 },
-    /// A one-time token was made.
+    /// A one-time token was created.
     TokenMade { user: i64 },
-    /// A JWT was made.
+    /// A JWT was created.
     JwtMade { user: i64 },
-    /// A key was made.
+    /// A key was created.
     KeyMade { user: i64, key: i64 },
-    /// A key was taken back.
+    /// A key was revoked.
     KeyRevoked { user: i64, key: i64 },
     /// A user was added.
     UserAdded { user: i64, name: String },
-    /// A user's groups, or what else is said of them, were changed.
+    /// A user's groups, role or status were changed.
     UserChanged { user: i64 },
     /// A user was removed.
     UserRemoved { user: i64 },
-    /// What a group may do was changed.
+    /// The grants of a group were changed.
     GroupSet { name: String },
     /// A group was removed.
     GroupRemoved { name: String },
 }
 
-/// Hears of events, on the thread where they happen: quickly, please.
+/// Receives events, on the thread on which they occur; it should return quickly.
 pub trait Listener: Send + Sync {
-    /// It happened.
+    /// Handles an event.
     fn happened(&self, event: &Event);
 }
 

@@ -1,10 +1,10 @@
-//! Ids that are never given again. A database may give the key of its last row again once that is
-//! deleted; rules compare with `@user.id`, and a user with the id of a deleted one would have
-//! their rows.
+//! Ids that are never reused. A database may reuse the key of its last row once that is deleted.
+//! Rules compare with `@user.id`, so a user with the id of a deleted user would get access to that
+//! user's rows.
 //!
-//! Users and keys are counted in `marmota_counter`, in the transaction that inserts them; sessions,
-//! of which there are many, have random ids. The same table counts changes of accounts, from which
-//! other processes learn of them.
+//! Ids of users and keys are counted in `marmota_counter`, in the transaction that inserts them;
+//! sessions, which are numerous, have random ids. The same table counts changes of accounts, so
+//! that other processes detect them.
 
 use marmota_model::{Error, ErrorKind, Result};
 use marmota_store::{Store, Transaction};
@@ -14,30 +14,30 @@ use crate::token;
 
 const USERS: &str = "user";
 const KEYS: &str = "key";
-/// Counts changes of accounts: what was read of a token is good as long as it stays the same.
+/// Counts changes of accounts: a cached token is valid as long as the count is unchanged.
 const ACCOUNTS: &str = "account";
-/// The largest integer that JSON readers take exactly.
+/// The largest integer that JSON parsers represent exactly.
 const SESSION_MAX: u64 = (1 << 53) - 1;
 
-/// Makes the id of a new user.
+/// Returns the id for a new user.
 pub(crate) fn of_user(tx: &Transaction) -> Result<i64> {
     let highest = tx.list::<User>().order(User::ID.descending()).limit(1).column(User::ID).run()?;
     next(tx, USERS, highest.first().copied())
 }
 
-/// Makes the id of a new key.
+/// Returns the id for a new key.
 pub(crate) fn of_key(tx: &Transaction) -> Result<i64> {
     let highest = tx.list::<Key>().order(Key::ID.descending()).limit(1).column(Key::ID).run()?;
     next(tx, KEYS, highest.first().copied())
 }
 
-/// Makes the id of a new session.
+/// Returns the id for a new session.
 pub(crate) fn of_session() -> Result<i64> {
     let number = u64::from_le_bytes(token::random::<8>()?) % SESSION_MAX + 1;
     i64::try_from(number).map_err(|_| too_high())
 }
 
-/// Counts the users and keys that are there, of which a program may delete some by itself.
+/// Updates the counters from the existing users and keys, since a program may delete some directly.
 pub(crate) fn count_those_there(tx: &Transaction) -> Result<()> {
     let highest = tx.list::<User>().order(User::ID.descending()).limit(1).column(User::ID).run()?;
     raise(tx, USERS, highest.first().copied().unwrap_or_default())?;
@@ -45,12 +45,12 @@ pub(crate) fn count_those_there(tx: &Transaction) -> Result<()> {
     raise(tx, KEYS, highest.first().copied().unwrap_or_default())
 }
 
-/// Has every process learn that what it knows of tokens may not be so any more.
+/// Counts a change, so that all processes invalidate their cached tokens.
 pub(crate) fn count_change(tx: &Transaction) -> Result<()> {
     next(tx, ACCOUNTS, None).map(drop)
 }
 
-/// Reads how many changes of accounts there were.
+/// Returns the number of changes of accounts.
 pub(crate) async fn changes(store: &Store) -> Result<i64> {
     let counter = store.get::<Counter>(ACCOUNTS.to_owned()).optional().await?;
     Ok(counter.map_or(0, |counter| counter.last))

@@ -1,10 +1,8 @@
-//! JWTs: signed names of sessions, good for a short time and as long as the
-//! session is.
+//! JWTs: signed references to sessions, valid for a short time and as long as the session.
 //!
-//! HS256 and nothing else: an algorithm that the token names otherwise is
-//! refused before there is a key for it. The library takes its cryptography
-//! from a provider of the process; ours has this one algorithm, and is put
-//! in only where the program has put none in.
+//! Only HS256 is supported: a token with another algorithm is refused before a key is selected. The
+//! library uses the cryptography of a process-wide provider; ours has this one algorithm, and is
+//! installed only if the program has not installed another.
 
 use std::time::Duration;
 
@@ -31,7 +29,7 @@ struct Claims {
     exp: i64,
 }
 
-/// Makes and reads them.
+/// Creates and verifies JWTs.
 pub(crate) struct Jwts {
     encoding: EncodingKey,
     decoding: DecodingKey,
@@ -47,19 +45,19 @@ impl Jwts {
             let message = format!("the secret of JWTs has {SECRET_BYTES_MIN} bytes or more");
             return Err(Error::new(ErrorKind::Invalid, message));
         }
-        // Another one is in place: it knows this algorithm as well.
+        // Fails if another provider is installed; that one supports this algorithm, too.
         let _ = PROVIDER.install_default();
         let mut validation = Validation::new(Algorithm::HS256);
         validation.set_required_spec_claims(&["exp", "iss", "sub"]);
         validation.set_issuer(&[ISSUER]);
-        // By the settings' clock, in `read`.
+        // Checked in `read`, with the settings' clock.
         validation.validate_exp = false;
         let (encoding, decoding) =
             (EncodingKey::from_secret(secret), DecodingKey::from_secret(secret));
         Ok(Self { encoding, decoding, validation, age })
     }
 
-    /// A JWT for a session, and when it ends.
+    /// Returns a JWT for a session, and its expiry.
     pub(crate) fn make(
         &self,
         user: i64,
@@ -82,7 +80,7 @@ impl Jwts {
         Ok((jwt, Timestamp::from_micros(exp.saturating_mul(1_000_000)).unwrap_or_default()))
     }
 
-    /// The user and the session that a JWT names, if it is one of ours and good.
+    /// Returns the user and the session of a JWT, if it is valid.
     pub(crate) fn read(&self, jwt: &str, now: Timestamp) -> Option<(i64, TokenHash)> {
         let claims = decode::<Claims>(jwt, &self.decoding, &self.validation).ok()?.claims;
         if claims.exp <= now.micros() / 1_000_000 {
@@ -170,12 +168,12 @@ mod tests {
         ] {
             assert_eq!(jwts.read(&forged, Timestamp::now()), None, "{forged}");
         }
-        // Any byte changed makes it another one.
+        // Changing any byte invalidates it.
         for at in 0..jwt.len() {
             let mut bytes = jwt.clone().into_bytes();
             bytes[at] = if bytes[at] == b'A' { b'B' } else { b'A' };
             let read = jwts.read(&String::from_utf8(bytes).unwrap(), Timestamp::now());
-            // The last character of a signature has bits that say nothing.
+            // The last character of a signature has unused bits.
             assert!(read.is_none() || at == jwt.len() - 1, "at {at}");
         }
     }

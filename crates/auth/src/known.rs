@@ -1,11 +1,9 @@
-//! Who calls, as far as a token tells: found in memory where it was shown
-//! before, and in the store otherwise.
+//! A cache of authenticated tokens.
 //!
-//! What is in memory holds as long as nothing was taken back since. A session
-//! that ends is taken out; whatever concerns all sessions of a user, or what
-//! users may do, raises the epoch, and what is known of an older one is read
-//! again. A token that ends is counted in its shard: what was read of one before
-//! is not kept if the count has changed since.
+//! A cached token is valid as long as nothing was revoked since it was read. A session that ends is
+//! removed. Changes to all sessions of a user, or to rights, increase the epoch; entries of an
+//! older epoch are read again. The end of a token is counted in its shard: a result that was read
+//! before is not cached if the count has changed since.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -19,21 +17,21 @@ use quick_cache::sync::Cache;
 
 use crate::token::TokenHash;
 
-/// Tokens that are known without asking the store.
+/// The maximum number of cached tokens.
 const KNOWN_MAX: usize = 20_000;
-/// Locks among which tokens are divided.
+/// The number of locks that tokens are distributed over.
 const SHARDS: usize = 64;
 
-/// By what a caller is known.
+/// The credential by which a caller was authenticated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Proof {
-    /// A session, by its key.
+    /// A session, by its primary key.
     Session(i64),
-    /// A key of the user's, by its own.
+    /// A key of the user, by its primary key.
     Key(i64),
 }
 
-/// Somebody who has proved who they are.
+/// An authenticated caller.
 pub struct Identity {
     pub(crate) user: i64,
     pub(crate) is_admin: bool,
@@ -41,26 +39,26 @@ pub struct Identity {
     pub(crate) token: TokenHash,
     pub(crate) store: Store,
     pub(crate) rights: Arc<Rights>,
-    /// When it ends, in microseconds; a session's moves as it is used.
+    /// The expiry in microseconds; that of a session moves as it is used.
     pub(crate) ends_at: AtomicI64,
-    /// When it ends whatever happens.
+    /// The latest possible expiry.
     pub(crate) ends_at_last: i64,
-    /// The end as it is kept.
+    /// The expiry that is stored.
     pub(crate) ends_at_kept: AtomicI64,
     epoch: u64,
-    /// How many changes of accounts there were before it was read, where that is counted.
+    /// The number of changes of accounts before it was read, if they are counted.
     pub(crate) changes: i64,
     read_at: i64,
 }
 
 impl Identity {
-    /// Their key in the store, `@user.id` in rules.
+    /// Returns the user's primary key, `@user.id` in rules.
     #[must_use]
     pub const fn user(&self) -> i64 {
         self.user
     }
 
-    /// Name and groups.
+    /// Returns the name and groups.
     #[must_use]
     pub fn caller(&self) -> &Caller {
         static NOBODY: Caller =
@@ -68,25 +66,25 @@ impl Identity {
         self.rights.caller().unwrap_or(&NOBODY)
     }
 
-    /// True if they manage users.
+    /// Returns true if the user is an administrator.
     #[must_use]
     pub const fn is_admin(&self) -> bool {
         self.is_admin
     }
 
-    /// By what they are known.
+    /// Returns the session or key that authenticated the caller.
     #[must_use]
     pub const fn proof(&self) -> Proof {
         self.proof
     }
 
-    /// The store, acting under their rights.
+    /// Returns the store with the rights of the caller.
     #[must_use]
     pub const fn store(&self) -> &Store {
         &self.store
     }
 
-    /// When it ends, unless it is used before.
+    /// Returns the expiry, unless the session is used before.
     #[must_use]
     pub fn ends_at(&self) -> Option<Timestamp> {
         let ends_at = self.ends_at.load(Ordering::Relaxed);
@@ -100,7 +98,7 @@ impl std::fmt::Debug for Identity {
     }
 }
 
-/// What is read of a token.
+/// The stored data of a token.
 pub(crate) struct Found {
     pub(crate) user: i64,
     pub(crate) is_admin: bool,
@@ -139,7 +137,7 @@ impl Identity {
     }
 }
 
-/// What was so before a token was read.
+/// The state of the cache before a token was read.
 #[derive(Clone, Copy)]
 pub(crate) struct Mark {
     epoch: u64,
@@ -147,10 +145,10 @@ pub(crate) struct Mark {
     forgotten: u64,
 }
 
-/// The tokens that are known.
+/// The cached tokens.
 pub(crate) struct Knowledge {
     tokens: Cache<TokenHash, Arc<Identity>>,
-    /// How many tokens of each shard were forgotten.
+    /// The number of removed tokens of each shard.
     shards: Box<[Mutex<u64>]>,
     epoch: AtomicU64,
     believed_us: i64,
@@ -170,13 +168,13 @@ impl Knowledge {
         self.shards[usize::from(token.0[0]) % SHARDS].lock()
     }
 
-    /// To be called before a token is read from the store, and after `changes` was.
+    /// Returns a mark; called before a token is read from the store, and after `changes` was read.
     pub(crate) fn mark(&self, token: TokenHash, changes: i64) -> Mark {
         let forgotten = *self.shard(token);
         Mark { epoch: self.epoch.load(Ordering::SeqCst), changes, forgotten }
     }
 
-    /// Keeps what was read of a token, unless it may have ended since the mark.
+    /// Caches the data of a token, unless the token may have ended since the mark.
     pub(crate) fn put(&self, known: &Arc<Identity>, mark: Mark) {
         let shard = self.shard(known.token);
         if *shard == mark.forgotten {
@@ -184,13 +182,13 @@ impl Knowledge {
         }
     }
 
-    /// The end of a session as it was moved in this process, whether or not that was kept.
+    /// Returns the end of a session as extended by this process, even if it is not stored yet.
     pub(crate) fn end_of(&self, known: &Identity) -> Option<i64> {
         let earlier = self.tokens.get(&known.token)?;
         (earlier.proof == known.proof).then(|| earlier.ends_at.load(Ordering::Relaxed))
     }
 
-    /// Who has a token, if it was read a short time ago.
+    /// Returns the caller of a token, if it was read a short time ago.
     #[inline]
     pub(crate) fn good(&self, token: TokenHash, now: i64) -> Option<Arc<Identity>> {
         let known = self.tokens.get(&token)?;
@@ -199,14 +197,14 @@ impl Knowledge {
         is_good.then_some(known)
     }
 
-    /// A token has ended in the store.
+    /// Removes a token that has ended in the store.
     pub(crate) fn forget(&self, token: TokenHash) {
         let mut shard = self.shard(token);
         *shard = shard.wrapping_add(1);
         self.tokens.remove(&token);
     }
 
-    /// What is known may not be so any more.
+    /// Invalidates all cached tokens.
     pub(crate) fn doubt(&self) {
         self.epoch.fetch_add(1, Ordering::SeqCst);
     }

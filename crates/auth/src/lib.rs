@@ -1,8 +1,7 @@
-//! Who calls: users and groups kept in a store, passwords, sessions, keys and
-//! one-time tokens, and the store that each caller is given, which acts under
-//! their rights ([`marmota_store::rights`]).
+//! Authentication: users and groups in a store, passwords, sessions, keys and one-time tokens, and
+//! the store for each caller, limited to the caller's rights ([`marmota_store::rights`]).
 //!
-//! It knows no HTTP: what a credential arrived in is for others to say.
+//! It is independent of HTTP: the transport passes in the credentials.
 //!
 //! ```
 //! use marmota_auth::{Auth, Settings};

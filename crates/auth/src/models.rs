@@ -1,5 +1,4 @@
-//! What is kept of users: rows of the store, none of which holds a secret that
-//! could be used.
+//! The models of users: rows of the store, without usable secrets.
 #![allow(unreachable_pub, reason = "the derive gives columns the visibility of their fields")]
 
 use std::fmt;
@@ -9,29 +8,28 @@ use marmota_model::{Filter, Json, Ref, Timestamp};
 use marmota_store::StoreBuilder;
 use marmota_store::rights::Grant;
 
-/// Somebody who can log in. The hashes of passwords and tokens are not public, and not shown by
-/// `Debug`.
+/// A user who can log in. The hashes of passwords and tokens are private, and not shown by `Debug`.
 #[derive(Clone, Model)]
 #[model(table = "marmota_user")]
 pub struct User {
     /// `@user.id` in rules.
     pub id: i64,
-    /// What they log in by.
+    /// The login name.
     #[model(unique, not_empty, max = 100)]
     pub name: String,
-    /// Argon2id, as a PHC string; none until they set a password.
+    /// Argon2id, as a PHC string; `None` until the user sets a password.
     pub(crate) password: Option<String>,
-    /// The hash of a token that sets the password once.
+    /// The hash of a one-time token for setting the password.
     pub(crate) token: Option<String>,
-    /// When that token ends.
+    /// The expiry of that token.
     pub token_ends_at: Option<Timestamp>,
-    /// The groups, by name.
+    /// The names of the groups.
     pub groups: Json<Vec<String>>,
-    /// Has all rights on the program's models, and manages users and groups.
+    /// True if the user has all rights on the program's models, and manages users and groups.
     pub is_admin: bool,
-    /// Cannot log in, nor do anything.
+    /// True if the user cannot log in and has no access.
     pub is_disabled: bool,
-    /// When they were added.
+    /// The time of creation.
     #[model(created_at)]
     pub created_at: Timestamp,
 }
@@ -41,73 +39,73 @@ pub(crate) fn managers() -> Filter<User> {
     User::IS_ADMIN.eq(true).and(User::IS_DISABLED.eq(false)).and(!User::PASSWORD.is_null())
 }
 
-/// A group of users, and what they may do.
+/// A group of users, and its grants.
 #[derive(Clone, Debug, Model)]
 #[model(table = "marmota_group")]
 pub struct Group {
-    /// Its key.
+    /// The primary key.
     pub id: i64,
-    /// One of `@user.groups` in rules.
+    /// The name, one of `@user.groups` in rules.
     #[model(unique, not_empty, max = 100)]
     pub name: String,
-    /// What its members may do.
+    /// The rights of its members.
     pub grants: Json<Vec<Grant>>,
 }
 
-/// A user who is logged in.
+/// A login of a user.
 #[derive(Clone, Model)]
 #[model(table = "marmota_session")]
 pub struct Session {
-    /// Its key.
+    /// The primary key.
     pub id: i64,
-    /// Whose it is.
+    /// The user.
     #[model(index)]
     pub user: Ref<User>,
-    /// The hash of its token.
+    /// The hash of the token.
     #[model(unique)]
     pub(crate) token: String,
-    /// Where the login came from.
+    /// The address of the login.
     pub address: Option<String>,
-    /// When that was.
+    /// The time of the login.
     #[model(created_at)]
     pub created_at: Timestamp,
-    /// When it ends, if it is not used before.
+    /// The time at which it expires if it is not used.
     #[model(index)]
     pub ends_at: Timestamp,
 }
 
-/// A key of a user's, for programs.
+/// A key of a user, for programs.
 #[derive(Clone, Model)]
 #[model(table = "marmota_key")]
 pub struct Key {
-    /// Its key.
+    /// The primary key.
     pub id: i64,
-    /// Whose it is.
+    /// The user.
     #[model(index)]
     pub user: Ref<User>,
-    /// What it is for.
+    /// The name that describes its purpose.
     #[model(not_empty, max = 100)]
     pub name: String,
-    /// Its hash.
+    /// The hash of the key.
     #[model(unique)]
     pub(crate) token: String,
-    /// When it was made.
+    /// The time of creation.
     #[model(created_at)]
     pub created_at: Timestamp,
-    /// When it ends; never if none.
+    /// The expiry; `None` if it does not expire.
     pub ends_at: Option<Timestamp>,
 }
 
-/// The highest id that was given in a table: none is given again.
+/// The highest id assigned in a table, so that ids are never reused.
 #[derive(Clone, Debug, Model)]
 #[model(table = "marmota_counter")]
 pub(crate) struct Counter {
-    /// What it counts.
+    /// The counted items.
     pub(crate) id: String,
     pub(crate) last: i64,
 }
 
-/// Adds the models of users to a store's.
+/// Adds the models of users to a store's builder.
 #[must_use]
 pub fn models(builder: StoreBuilder) -> StoreBuilder {
     builder.model::<User>().model::<Group>().model::<Session>().model::<Key>().model::<Counter>()

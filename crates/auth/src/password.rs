@@ -1,5 +1,4 @@
-//! Passwords as Argon2id hashes. A name that there is not costs what a wrong
-//! password does.
+//! Passwords as Argon2id hashes. Checking an unknown name takes the same time as a wrong password.
 
 use argon2::password_hash::phc::PasswordHash;
 use argon2::password_hash::{PasswordHasher, PasswordVerifier};
@@ -8,15 +7,15 @@ use marmota_model::{Error, ErrorKind, Result, Violation};
 
 use crate::token::random;
 
-/// Characters of a password at least.
+/// The minimum length of a password in characters.
 const CHARS_MIN: usize = 8;
-/// Bytes of a password at most.
+/// The maximum length of a password in bytes.
 const BYTES_MAX: usize = 1024;
 
-/// Hashes and compares.
+/// Hashes and verifies passwords.
 pub(crate) struct Passwords {
     argon2: Argon2<'static>,
-    /// What is compared with where there is nothing to compare with.
+    /// The hash to compare with if the user has none.
     nobodys: String,
 }
 
@@ -32,10 +31,10 @@ impl Passwords {
         Ok(passwords)
     }
 
-    /// The hash of a new password.
+    /// Returns the hash of a new password.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for one that is too short or too long.
+    /// [`ErrorKind::Invalid`] if it is too short or too long.
     pub(crate) fn hash(&self, password: &str) -> Result<String> {
         let fits = password.chars().count() >= CHARS_MIN && password.len() <= BYTES_MAX;
         if !fits {
@@ -60,8 +59,7 @@ impl Passwords {
         Ok(hash.to_string())
     }
 
-    /// Whether it is the password of this hash; takes as long where there is
-    /// none.
+    /// Returns true if the password matches the hash; takes the same time without a hash.
     pub(crate) fn suits(&self, password: &str, hash: Option<&str>) -> bool {
         let is_there = hash.is_some();
         let Ok(hash) = PasswordHash::new(hash.unwrap_or(&self.nobodys)) else { return false };

@@ -1,4 +1,4 @@
-//! How long sessions last, what everybody may do, and the limits.
+//! Settings: durations of sessions, default grants, and limits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,13 +68,13 @@ impl Settings {
         self
     }
 
-    /// Sets after how long without use a session ends. Default: 8 hours.
+    /// Sets how long a session may be unused before it expires. Default: 8 hours.
     pub const fn session_idle(mut self, time: Duration) -> Self {
         self.session_idle = time;
         self
     }
 
-    /// Sets the longest duration of a session. Default: 30 days.
+    /// Sets the maximum duration of a session. Default: 30 days.
     pub const fn session_age_max(mut self, time: Duration) -> Self {
         self.session_age_max = time;
         self
@@ -86,8 +86,8 @@ impl Settings {
         self
     }
 
-    /// Sets the most sessions of a user, and the most keys. One more login ends the oldest session.
-    /// Default: 50.
+    /// Sets the maximum number of sessions and of keys of a user. A login above it ends the oldest
+    /// session. Default: 50.
     pub fn sessions_max(mut self, sessions: usize) -> Self {
         self.sessions_max = sessions.max(1);
         self
@@ -99,8 +99,8 @@ impl Settings {
         self
     }
 
-    /// Sets the secret that signs JWTs (HS256), at least 32 bytes: for several processes, or for JWTs
-    /// that outlive one. Default: random for each process.
+    /// Sets the secret that signs JWTs (HS256), at least 32 bytes: for several processes, or for
+    /// JWTs that remain valid after a restart. Default: random for each process.
     pub fn jwt_secret(mut self, secret: impl Into<Vec<u8>>) -> Self {
         self.jwt_secret = Some(Zeroizing::new(secret.into()));
         self
@@ -121,24 +121,24 @@ impl Settings {
         self
     }
 
-    /// Sets the cost of a password hash: KiB of memory and passes. Default: 19 MiB and 2. Lower costs
-    /// are for tests.
+    /// Sets the cost of a password hash: KiB of memory and passes. Default: 19 MiB and 2. Lower
+    /// costs are for tests only.
     pub const fn password_cost(mut self, memory_kib: u32, passes: u32) -> Self {
         (self.password_memory_kib, self.password_passes) = (memory_kib, passes);
         self
     }
 
-    /// Sets how many failed logins in this time are let through for an account from one address
-    /// (of IPv6, one network of 64 bits). Default: 10 in 15 minutes. Ten times as many are let
-    /// through from one address for all accounts, save those that have logged in from there
-    /// before. After ten times as many for one account, addresses from which it has not logged in
-    /// before have 2 each: the account itself is never locked.
+    /// Sets the number of failed logins allowed in this time for an account from one address (for
+    /// IPv6, a /64 network). Default: 10 in 15 minutes. Ten times as many are allowed from one
+    /// address for all accounts, except accounts that have logged in from there before. After ten
+    /// times as many failures for one account, addresses from which it has not logged in before
+    /// have 2 attempts each: the account itself is never locked.
     pub const fn attempts(mut self, failures_max: u32, window: Duration) -> Self {
         (self.attempts_max, self.attempts_window) = (failures_max, window);
         self
     }
 
-    /// Reads the time from `clock` instead of the system: for tests of what ends.
+    /// Sets the clock, instead of the system's: for tests of expiry.
     pub fn clock(mut self, clock: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
         self.clock = Some(Arc::new(clock));
         self

@@ -1,15 +1,14 @@
-//! Secrets of 256 random bits, of which hashes are kept.
+//! Secrets of 256 random bits, of which only hashes are stored.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use marmota_model::{Error, ErrorKind, Result};
 use sha2::{Digest, Sha256};
 
-/// Bytes of what somebody sends as a token at most.
+/// The maximum length of a token in bytes.
 pub(crate) const TOKEN_BYTES_MAX: usize = 1024;
 
-/// The hash that a token is known by. A token is random: it needs no salt, and
-/// no slowness.
+/// The hash of a token. Since tokens are random, it needs no salt and need not be slow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct TokenHash(pub(crate) [u8; 32]);
 
@@ -18,18 +17,18 @@ impl TokenHash {
         Self(Sha256::digest(token.as_bytes()).into())
     }
 
-    /// As it is kept.
+    /// Returns the text that is stored.
     pub(crate) fn text(self) -> String {
         URL_SAFE_NO_PAD.encode(self.0)
     }
 
-    /// What [`TokenHash::text`] gave.
+    /// Parses the result of [`TokenHash::text`].
     pub(crate) fn from_text(text: &str) -> Option<Self> {
         URL_SAFE_NO_PAD.decode(text).ok()?.try_into().ok().map(Self)
     }
 }
 
-/// Random bytes.
+/// Returns random bytes.
 ///
 /// # Errors
 /// [`ErrorKind::Io`] if the system has none.
@@ -41,7 +40,7 @@ pub(crate) fn random<const N: usize>() -> Result<[u8; N]> {
     Ok(bytes)
 }
 
-/// A new token that begins with `prefix`, which says what it is for.
+/// Creates a token that starts with `prefix`, which identifies its type.
 ///
 /// # Errors
 /// As [`random`].

@@ -1,4 +1,4 @@
-//! The client's side: an engine whose database is a store in another process.
+//! The client: an engine whose database is a store in another process.
 
 mod channel;
 mod connecting;
@@ -32,8 +32,8 @@ pub use channel::Channel;
 use connector::{Connector, Target};
 use reach::{Address, Host};
 
-/// A store somewhere else, as an engine: what is opened on it has the same
-/// verbs as the store there, and the same answers.
+/// An engine for a store in another process. A store opened on it has the same verbs as the served
+/// store, with the same results.
 ///
 /// ```no_run
 /// # use marmota_model::{Field, Kind, Role, Schema};
@@ -45,34 +45,34 @@ use reach::{Address, Host};
 /// # Ok::<(), marmota_model::Error>(())
 /// ```
 ///
-/// Errors tell apart what became of an operation: [`ErrorKind::Refused`] (no
-/// server took it), [`ErrorKind::Denied`], [`ErrorKind::Timeout`], and
-/// [`ErrorKind::Lost`] (the connection broke before the answer; a write may
-/// have taken place). Reads, and batches with an idempotency key, are sent
-/// again by themselves where a connection breaks.
+/// The kind of an error shows whether an operation was executed: [`ErrorKind::Refused`] (no server
+/// accepted it), [`ErrorKind::Denied`], [`ErrorKind::Timeout`], and [`ErrorKind::Lost`] (the
+/// connection broke before the answer; a write may have been executed). Reads, and batches with an
+/// idempotency key, are resent automatically when a connection breaks.
 #[must_use]
 pub struct Remote {
-    /// What is assumed until the server has declared what it guarantees.
+    /// The assumed capability until the server has declared its guarantees.
     pub(crate) opening: Capability,
     pub(crate) connector: Arc<Connector>,
 }
 
 impl Remote {
-    /// The server at a URL: `unix:/run/people.sock` (`unix:@name` in the
-    /// abstract namespace), `http://host:port/api`, and `ws://host:port/api` where
-    /// something on the way knows WebSockets alone; `https://` and `wss://` by TLS, to a server for
-    /// whose certificate somebody vouches that this machine believes ([`Remote::ca_file`]). Behind a `#` of a Unix socket's path stands
-    /// the prefix, where that is not `/api`.
+    /// Creates an engine for the server at a URL: `unix:/run/people.sock` (`unix:@name` in the
+    /// abstract namespace), `http://host:port/api`, or `ws://host:port/api` for networks that pass
+    /// only WebSockets; `https://` and `wss://` over TLS, to a server with a certificate of a
+    /// trusted CA ([`Remote::ca_file`]). A Unix socket's path may end with `#` and the prefix, if
+    /// that is not `/api`.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for a URL of no transport, naming those there are.
+    /// [`ErrorKind::Invalid`] if the URL has an unknown scheme; the message lists the supported
+    /// ones.
     pub fn from_url(url: &str) -> Result<Self> {
         let (name, address, prefix) = parse(url)?;
         let path = format!("{}/-/operations", prefix.trim_end_matches('/'));
         Ok(Self::new(name, Target::Socket { address, path }))
     }
 
-    /// A service of the same process, reached through the same bytes.
+    /// Creates an engine for a service of the same process, through the same protocol.
     pub fn in_process(service: &Service) -> Self {
         Self::new("in-process", Target::Service(Arc::clone(&service.0)))
     }
@@ -101,23 +101,22 @@ impl Remote {
     }
 
     fn with(mut self, change: impl FnOnce(&mut Connector)) -> Self {
-        // Nobody else has it before a store is opened.
+        // There is no other reference before a store is opened.
         if let Some(connector) = Arc::get_mut(&mut self.connector) {
             change(connector);
         }
         self
     }
 
-    /// Shows the server who this is ([`Service::admit`]): a token of up to
-    /// 8 KiB.
+    /// Sets the credential that authenticates the client ([`Service::admit`]): a token of up to 8
+    /// KiB.
     pub fn credential(self, credential: impl Into<Vec<u8>>) -> Self {
         let credential = credential.into();
         self.with(|connector| connector.credential = credential)
     }
 
-    /// The address of this machine that connections come from; the system chooses one if never
-    /// set. Between two addresses there are some 28,000 connections at once, one for each port
-    /// that the system gives.
+    /// Sets the local address of connections. Default: chosen by the system. Between two addresses
+    /// there can be about 28,000 connections at once, one for each ephemeral port.
     ///
     /// ```no_run
     /// use marmota_remote::Remote;
@@ -126,14 +125,14 @@ impl Remote {
     /// # Ok::<(), marmota_model::Error>(())
     /// ```
     ///
-    /// Only a host's URL has such connections: with another, opening the store fails with
+    /// Only URLs with a host support this: with others, opening the store fails with
     /// [`ErrorKind::Invalid`].
     pub fn local_address(self, local: IpAddr) -> Self {
         self.with(|connector| connector.local = Some(local))
     }
 
-    /// A file of certificates (PEM) of those who vouch for servers that speak TLS, instead of
-    /// those that this machine believes. It is read for each connection.
+    /// Sets a PEM file with the CA certificates to trust, instead of the system's CA store. It is
+    /// read for each connection.
     ///
     /// ```no_run
     /// use marmota_remote::Remote;
@@ -145,20 +144,19 @@ impl Remote {
         self.with(|connector| connector.ca_file = Some(file))
     }
 
-    /// How long an operation may take, 30 s by default. The server gives it up
-    /// then as well.
+    /// Sets the time limit of an operation, after which the server cancels it, too. Default: 30 s.
     pub fn deadline(self, deadline: Duration) -> Self {
         self.with(|connector| connector.deadline = deadline)
     }
 
-    /// How long a server is sought that has gone, 2 s by default: with pauses
-    /// that grow. One that was never there is not sought.
+    /// Sets how long a client tries to reconnect, with growing pauses. Default: 2 s. The first
+    /// connection is not retried.
     pub fn reconnect_timeout(self, reconnect_timeout: Duration) -> Self {
         self.with(|connector| connector.reconnect_timeout = reconnect_timeout)
     }
 }
 
-/// The transport, address and prefix of a URL.
+/// Returns the transport, address and prefix of a URL.
 fn parse(url: &str) -> Result<(&'static str, Address, &str)> {
     let refused = |rest: &str| {
         let message = format!(
@@ -197,7 +195,7 @@ fn parse(url: &str) -> Result<(&'static str, Address, &str)> {
     Ok((name, address, prefix))
 }
 
-/// The host, with a port, and the prefix of what stands behind a URL's `//`.
+/// Splits the part of a URL after `//` into the host, with a port, and the prefix.
 fn host_of(rest: &str, is_secure: bool) -> (Host, &str) {
     let (host, prefix) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());

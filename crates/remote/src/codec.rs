@@ -1,9 +1,9 @@
-//! The protocol as functions on bytes. They own no socket, and what reads
-//! trusts nothing: every length, number and name is checked.
+//! The protocol as functions on bytes, without sockets. Reading trusts no input: every length,
+//! number and name is checked.
 //!
-//! A packet is its length and number (4 bytes each, little-endian) and a body.
-//! A client's body begins with what is asked for ([`operation`], or the hello
-//! of [`contract`]), a server's with what came of it ([`outcome`]).
+//! A packet is its length and number (4 bytes each, little-endian) and a body. A client's body
+//! starts with the request ([`operation`], or the hello of [`contract`]), a server's with the
+//! result ([`outcome`]).
 
 pub(crate) mod bytes;
 pub(crate) mod contract;

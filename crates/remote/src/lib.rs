@@ -1,13 +1,11 @@
-//! A store in another process: operations on models as bytes, over whatever
-//! carries bytes.
+//! A store in another process: operations on models, encoded as bytes for any transport.
 //!
-//! The client is an engine ([`Remote`]), so a store that is opened on it has
-//! every verb, typed models and records made at run time, awaited or run. The
-//! server ([`Service`]) hands what it is asked to the store that it serves,
-//! and checks it as if it came from anybody: rules, kinds, keys, stamps.
+//! The client is an engine ([`Remote`]), so a store opened on it has every verb, for typed models
+//! and for records, awaited or blocking. The server ([`Service`]) passes operations to the store
+//! that it serves, and validates them as untrusted input: rules, kinds, keys, write timestamps.
 //!
-//! The protocol lies in `codec`, which owns no socket, and both ends of a
-//! connection (`server::peer`, `client::line`) know bytes only.
+//! The protocol is in `codec`, which uses no sockets; both ends of a connection (`server::peer`,
+//! `client::line`) work on bytes only.
 
 mod client;
 mod codec;

@@ -1,5 +1,4 @@
-//! The server's side: what serves a store to clients, whatever carries their
-//! bytes.
+//! The server, which serves a store to clients over any transport.
 
 pub(crate) mod peer;
 pub(crate) mod ready_batch;
@@ -20,7 +19,7 @@ pub use route::carried;
 use settings::{Settings, StoreFor};
 use transactions::TransactionLimits;
 
-/// A store that clients reach from elsewhere.
+/// A store that is served to clients.
 ///
 /// ```
 /// use marmota_model::{Field, Kind, Role, Schema};
@@ -48,9 +47,9 @@ impl std::fmt::Debug for Service {
 }
 
 impl Service {
-    /// Serves a store to everybody who reaches it. A store that keeps accounts
-    /// (`marmota_auth::models`) takes [`Service::authenticate`], [`Service::admit`] or
-    /// [`Service::allow_anonymous`]; a server with its routes does not start otherwise.
+    /// Serves a store to all clients without authentication. A store with accounts
+    /// (`marmota_auth::models`) requires [`Service::authenticate`], [`Service::admit`] or
+    /// [`Service::allow_anonymous`]; otherwise a server with its routes does not start.
     pub fn new(store: &Store) -> Self {
         Self(Arc::new(Settings {
             store: store.clone(),
@@ -70,10 +69,9 @@ impl Service {
         self
     }
 
-    /// Asks who a client is: `admit` gets the store and the client's
-    /// credential (the bytes that [`crate::Remote::credential`] was given, or
-    /// those behind `Bearer` in HTTP's `Authorization`; empty for none), and
-    /// gives the same store on behalf of that user, or refuses.
+    /// Authenticates clients: `admit` gets the store and the client's credential (the bytes passed
+    /// to [`crate::Remote::credential`], or those after `Bearer` in HTTP's `Authorization`; empty
+    /// for none), and returns the same store for that user, or an error.
     ///
     /// ```
     /// # use marmota_remote::Service;
@@ -86,10 +84,9 @@ impl Service {
     /// # }
     /// ```
     ///
-    /// It is asked for each operation, so that what is taken back is gone with the
-    /// next one; a transaction keeps the rights that it began with. What clients
-    /// say of who writes ([`Store::with_actor`]) is not believed
-    /// any more.
+    /// It is called for each operation, so that revoked rights no longer apply to the next one; a
+    /// transaction keeps the rights that it started with. The actors that clients declare
+    /// ([`Store::with_actor`]) are no longer trusted.
     pub fn admit(
         self,
         admit: impl Fn(&Store, &[u8]) -> Result<Store> + Send + Sync + 'static,
@@ -97,8 +94,9 @@ impl Service {
         self.admitting(move |store, credential| StoreFor::Now(admit(store, credential)))
     }
 
-    /// Does what [`Service::admit`] does with a future, for clients that have to be looked up: the
-    /// server's thread, on which `admit` would block, serves others until it is ready.
+    /// Authenticates clients as [`Service::admit`] does, with a future, for clients that must be
+    /// looked up: the server's thread, which `admit` would block, serves others until the future is
+    /// ready.
     ///
     /// ```
     /// # use marmota_remote::Service;
@@ -122,7 +120,7 @@ impl Service {
             let mut context = Context::from_waker(Waker::noop());
             match Pin::new(&mut finding).poll(&mut context) {
                 Poll::Ready(store) => StoreFor::Now(store),
-                // It is polled again at once, with a waker.
+                // The future is polled again at once, with a waker.
                 Poll::Pending => StoreFor::Later(Box::pin(finding)),
             }
         })
@@ -135,13 +133,13 @@ impl Service {
         })
     }
 
-    /// Serves a store that keeps accounts without authenticating its clients: everyone reads and
-    /// writes the tables of the program's models. The tables of accounts stay unreachable.
+    /// Serves a store with accounts without authentication: all clients may read and write the
+    /// tables of the program's models. The tables of accounts stay inaccessible.
     pub fn allow_anonymous(self) -> Self {
         self.with(|settings| settings.allow_anonymous = true)
     }
 
-    /// Checks that clients are authenticated where the store keeps accounts.
+    /// Checks that clients are authenticated if the store has accounts.
     fn check_accounts(&self) -> Result<()> {
         let settings = &self.0;
         if settings.admit.is_some()
@@ -158,52 +156,53 @@ impl Service {
         ))
     }
 
-    /// Bytes of what is asked for at most, 16 MiB by default.
+    /// Sets the maximum size of a request in bytes. Default: 16 MiB.
     pub fn packet_bytes_max(self, bytes: usize) -> Self {
         self.with(|settings| settings.packet_bytes_max = bytes.clamp(1_024, 1 << 30))
     }
 
-    /// Bytes of an answer at most, 64 MiB by default: a longer list is
-    /// refused, and read in pages.
+    /// Sets the maximum size of an answer in bytes. Default: 64 MiB. A longer list is refused, and
+    /// must be read in pages.
     pub fn answer_bytes_max(self, bytes: usize) -> Self {
         self.with(|settings| settings.answer_bytes_max = bytes.clamp(1_024, 1 << 30))
     }
 
-    /// Operations of one connection that are under way at once, 256 by default;
-    /// more are read when these are done.
+    /// Sets the maximum number of concurrent operations of one connection. Default: 256. More are
+    /// read when these are done.
     pub fn operations_max(self, operations: usize) -> Self {
         self.with(|settings| settings.operations_max = operations.max(1))
     }
 
-    /// How long a client's transaction may be without an operation before the server rolls it
-    /// back. Default: 10 s.
+    /// Sets how long a client's transaction may be idle before the server rolls it back. Default:
+    /// 10 s.
     pub fn lease(self, lease: Duration) -> Self {
         self.with(|settings| settings.limits.idle = lease)
     }
 
-    /// How long a client's transaction may be open, whatever is done in it, before the server rolls
-    /// it back: while it is open other writers may have to wait. The client's next operation fails
-    /// with [`ErrorKind::Timeout`]. Default: 30 s.
+    /// Sets how long a client's transaction may be open, even if it is active, before the server
+    /// rolls it back: an open transaction can block other writers. The client's next operation
+    /// fails with [`ErrorKind::Timeout`]. Default: 30 s.
     pub fn transaction_timeout(self, timeout: Duration) -> Self {
         self.with(|settings| settings.limits.total = timeout)
     }
 
-    /// Transactions of clients that may be open at once. One more is refused as
+    /// Sets the maximum number of open transactions of all clients. More are refused with
     /// [`ErrorKind::Busy`]. Default: 256.
     pub fn transactions_max(self, transactions: usize) -> Self {
         self.with(|settings| settings.limits.of_server = transactions)
     }
 
-    /// The same for one caller: the user of [`Service::admit`]'s store, or who shows one credential.
-    /// Without [`Service::admit`] callers are not told apart. Default: 16.
+    /// Sets the maximum number of open transactions of one caller: the user of [`Service::admit`]'s
+    /// store, or the clients with one credential. Without [`Service::admit`] callers are not
+    /// distinguished. Default: 16.
     pub fn transactions_per_caller_max(self, transactions: usize) -> Self {
         self.with(|settings| settings.limits.of_caller = transactions)
     }
 }
 
 impl Service {
-    /// What a client is answered that has the store's tables, was greeted, and
-    /// sends these bytes: for fuzzing.
+    /// Returns the answer to these bytes from a client that was greeted and has the store's tables:
+    /// for fuzzing.
     #[must_use]
     pub fn answer(&self, bytes: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();

@@ -7,30 +7,30 @@ use crate::answer::JSON;
 use crate::ndjson;
 use crate::problem::{ApiError, Result};
 
-/// What a route can answer with. Errors are problem documents whatever is accepted.
+/// The media types that a route can return. Errors are always problem documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Offer {
     Json,
     JsonOrLines,
-    /// Bytes, of which only their writer knows the type.
+    /// Bytes of a type that only their writer knows.
     Any,
 }
 
-/// The weights of the types that are offered here, from 0 to 1.
+/// The weights of the supported types, from 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Weights {
     json: f32,
     lines: f32,
-    /// Lines are named, and not by a wildcard only.
+    /// True if lines are named explicitly, not only by a wildcard.
     names_lines: bool,
-    /// JSON is named, before lines if these are.
+    /// True if JSON is named, and before lines if those are named, too.
     names_json_first: bool,
 }
 
-/// Checks that the client accepts what a route offers.
+/// Checks that the client accepts a type that the route offers.
 ///
 /// # Errors
-/// 406 naming what is offered.
+/// 406 with the offered types.
 pub(crate) fn check(request: &Request, offer: Offer) -> Result<()> {
     let Some(header) = request.header_text("accept").filter(|_| offer != Offer::Any) else {
         return Ok(());
@@ -50,17 +50,17 @@ pub(crate) fn check(request: &Request, offer: Offer) -> Result<()> {
     Err(ApiError::from(Error::new(ErrorKind::Invalid, message)).with_status(Status::NOT_ACCEPTABLE))
 }
 
-/// Returns true if the answer is to be lines: they are named, with a higher weight than JSON, or
-/// with the same and before it.
+/// Returns true if the client prefers lines: they are named explicitly, with a higher weight than
+/// JSON, or with the same weight and before it.
 pub(crate) fn prefers_lines(request: &Request) -> bool {
     let Some(header) = request.header_text("accept") else { return false };
     let Weights { json, lines, names_lines, names_json_first } = weights(header);
     names_lines && lines > 0.0 && (lines > json || (lines == json && !names_json_first))
 }
 
-/// The weights that a header gives, each by the range that fits its type most exactly.
+/// Returns the weights in a header. For each type the most specific matching range counts.
 fn weights(header: &str) -> Weights {
-    // How exactly the range fitted, and its weight.
+    // The specificity of the matching range, and its weight.
     let (mut json, mut lines) = ((0, 0.0), (0, 0.0));
     let (mut names_lines, mut names_json_first, mut is_empty) = (false, false, true);
     for part in header.split(',') {
@@ -92,7 +92,7 @@ fn weights(header: &str) -> Weights {
         }
     }
     match is_empty {
-        // What names no type refuses none.
+        // A header without types accepts everything.
         true => Weights { json: 1.0, lines: 1.0, names_lines, names_json_first },
         false => Weights { json: json.1, lines: lines.1, names_lines, names_json_first },
     }

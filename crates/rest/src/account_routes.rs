@@ -1,5 +1,5 @@
-//! `/api/auth/…`: logins, sessions, keys, and what administrators do to users
-//! and groups. All of it is done on threads of its own ([`crate::workers`]).
+//! `/api/auth/…`: logins, sessions, keys, and the administration of users and groups. Requests are
+//! executed on separate threads ([`crate::workers`]).
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -18,24 +18,24 @@ use crate::body;
 use crate::door::{Authenticator, set_cookie};
 use crate::problem::ApiError;
 
-/// Bytes of a body at most.
+/// The maximum size of a body in bytes.
 const BODY_BYTES_MAX: usize = 64 * 1024;
 
-/// What is asked for.
+/// A request.
 struct Asked {
     auth: Auth,
     known: Option<Arc<Identity>>,
     body: Vec<u8>,
-    /// The last part of the path, where it names something.
+    /// The last path segment, on routes where it is a parameter.
     named: String,
     address: Option<IpAddr>,
 }
 
-/// What is answered.
+/// The result of a request.
 struct Reply {
     status: Status,
     json: Option<Value>,
-    /// A token for a cookie; the inner none takes it away.
+    /// A token for a cookie; an inner `None` deletes the cookie.
     cookie: Option<Option<String>>,
 }
 
@@ -117,7 +117,7 @@ fn endpoint(door: &Arc<Authenticator>, route: Route) -> Endpoint {
         Flow::Later(Box::pin(async move {
             let answered = answer(&door, &request, route).await;
             let response = answered.unwrap_or_else(IntoResponse::into_response);
-            // Whatever it says, it is for nobody else.
+            // Responses are private to their caller.
             response.with_header("Cache-Control", "no-store").unwrap_or_else(|error| {
                 log::error!("{error:?}");
                 Response::from_status(Status::INTERNAL_SERVER_ERROR)
@@ -154,13 +154,13 @@ async fn answer(
     };
     if let Some(token) = cookie {
         let cookie = set_cookie(request, token.as_deref());
-        // Made of ASCII.
+        // The cookie is ASCII, so this cannot fail.
         let _ = response.add_header("Set-Cookie".into(), cookie.into_bytes().into());
     }
     Ok(response)
 }
 
-/// Too much at once is the caller's doing here.
+/// Returns the error; overload counts as the client's fault here (429).
 fn limited(error: Error) -> ApiError {
     match error.kind() {
         ErrorKind::Busy => ApiError::from(error).with_status(Status::TOO_MANY_REQUESTS),
@@ -252,7 +252,7 @@ fn make_key(asked: &Asked) -> ModelResult<Reply> {
     #[serde(deny_unknown_fields)]
     struct New {
         name: String,
-        /// How long it is good; for ever if none.
+        /// The validity in seconds; unlimited if `None`.
         seconds: Option<u64>,
     }
     let known = asked.known()?;

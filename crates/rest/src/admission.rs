@@ -1,5 +1,5 @@
-//! Decides on requests before their bodies are read: who the caller is, and whether they may do
-//! what the method does.
+//! Decides on requests before their bodies are read: authenticates the caller, and checks the right
+//! to use the method.
 
 use marmota_http::{Admission, IntoResponse, Method, Request};
 use marmota_store::Store;
@@ -11,8 +11,8 @@ use crate::state::{ApiSource, Found};
 /// The store for a request whose caller was authenticated before its body was read.
 pub(crate) struct CallerStore(pub(crate) Store);
 
-/// Decides on a request with a body before any of it is read: who makes it, and whether they have
-/// one of the rights that its method takes.
+/// Decides on a request with a body before any of it is read: authenticates the caller, and checks
+/// that the caller has one of the rights that the method requires.
 pub(crate) fn admit(source: &ApiSource, request: &Request) -> Admission {
     let found = match source.state(request) {
         Ok(api) => match api.store_for(request) {
@@ -35,7 +35,7 @@ pub(crate) fn admit(source: &ApiSource, request: &Request) -> Admission {
     }
 }
 
-/// Leaves the store with the request, for its handler.
+/// Attaches the store to the request, for its handler.
 fn keep_caller(store: Store, request: &Request) -> Result<()> {
     if let Some(name) = request.param("table") {
         let table = store.exposed_table(&name)?;
@@ -43,7 +43,7 @@ fn keep_caller(store: Store, request: &Request) -> Result<()> {
             Method::Post if request.param("id").is_none() => {
                 store.check_right(Right::Insert, table)?;
             }
-            // A PUT inserts, too, where clients give keys.
+            // A PUT also inserts if clients provide keys.
             Method::Put if store.check_right(Right::Insert, table).is_ok() => {}
             Method::Post | Method::Put | Method::Patch => {
                 store.check_right(Right::Update, table)?;
@@ -51,7 +51,7 @@ fn keep_caller(store: Store, request: &Request) -> Result<()> {
             _ => {}
         }
     }
-    // It is the only value that is ever left.
+    // No other value is attached, so this cannot fail.
     let _ = request.set_extension(CallerStore(store));
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! Where an answer goes: straight into the connection's buffer, or, for one
-//! that had to wait, into a response of its own. The verbs do not see which.
+//! Destinations of a response: the connection's buffer, or a separate response for a request that
+//! had to wait. Verbs do not depend on which is used.
 
 use marmota_http::{IntoResponse, Response, ResponseWriter, Status};
 
@@ -7,27 +7,26 @@ use crate::etag::Etag;
 use crate::problem::{ApiError, PROBLEM_JSON};
 
 pub(crate) const JSON: &str = "application/json";
-/// What is said of answers that depend on who asks: no cache between may give
-/// them to another.
+/// The `Cache-Control` of responses that depend on the caller: shared caches must not reuse them.
 pub(crate) const PRIVATE: &str = "private, no-cache";
 
-/// A body of at least this many bytes is handed over instead of copied.
+/// Bodies of at least this size are passed on instead of copied.
 const COPY_BYTES_MAX: usize = 32 * 1024;
 
-/// What stands before the body.
+/// The head of a response.
 #[derive(Debug)]
 pub(crate) struct Head {
     pub(crate) status: Status,
-    /// Empty for an answer without a body.
+    /// Empty for a response without a body.
     pub(crate) content_type: &'static str,
     pub(crate) etag: Option<Etag>,
     pub(crate) location: Option<String>,
     pub(crate) link: Option<String>,
-    /// `Prefer: return=minimal` was followed.
+    /// True if `Prefer: return=minimal` was applied.
     pub(crate) minimal: bool,
-    /// One more header.
+    /// An additional header.
     pub(crate) extra: Option<(&'static str, &'static str)>,
-    /// It is for its caller alone.
+    /// True if the response is private to its caller.
     private: bool,
 }
 
@@ -72,11 +71,11 @@ impl Head {
     }
 }
 
-/// An answer in the making.
+/// A response that is being written.
 pub(crate) enum Answer<'o, 'w> {
-    /// Into the connection's buffer.
+    /// Written to the connection's buffer.
     Direct { out: &'o mut ResponseWriter<'w>, head: Option<Head>, private: bool },
-    /// Kept until it is whole.
+    /// Collected until it is complete.
     Later { head: Option<Head>, body: Vec<u8>, private: bool },
 }
 
@@ -91,7 +90,7 @@ impl<'o, 'w> Answer<'o, 'w> {
         }
     }
 
-    /// Ends the head and gives the body, to be appended to.
+    /// Finishes the head and returns the body, for appending.
     pub(crate) fn body(&mut self, mut begin: Head) -> &mut Vec<u8> {
         begin.private = self.is_private();
         match self {
@@ -108,7 +107,7 @@ impl<'o, 'w> Answer<'o, 'w> {
         }
     }
 
-    /// The whole of an answer without a body.
+    /// Writes a response without a body.
     pub(crate) fn empty(&mut self, mut begin: Head) {
         begin.private = self.is_private();
         match self {
@@ -123,8 +122,7 @@ impl<'o, 'w> Answer<'o, 'w> {
         }
     }
 
-    /// The whole of an answer whose body is ready. What `ready` holds then is
-    /// for the caller to use again.
+    /// Writes a response with a complete body. Afterwards `ready` can be reused by the caller.
     pub(crate) fn whole(&mut self, mut begin: Head, ready: &mut Vec<u8>) {
         begin.private = self.is_private();
         match self {
@@ -136,7 +134,7 @@ impl<'o, 'w> Answer<'o, 'w> {
         }
     }
 
-    /// The answer to what went wrong, in the place of what was begun.
+    /// Writes the error response, and replaces the response written so far.
     pub(crate) fn fail(&mut self, error: &ApiError) {
         error.log();
         let mut head = Head::new(error.status(), PROBLEM_JSON);
@@ -144,7 +142,7 @@ impl<'o, 'w> Answer<'o, 'w> {
         error.write(self.body(head));
     }
 
-    /// The answer as far as it has come, to go on later.
+    /// Converts the unfinished response, to be continued later.
     pub(crate) fn into_later(self) -> Answer<'static, 'static> {
         match self {
             Self::Direct { out, head, private } => {
@@ -162,7 +160,7 @@ impl<'o, 'w> Answer<'o, 'w> {
         }
     }
 
-    /// The answer as a value, unless it is in the connection's buffer.
+    /// Returns the response as a value, unless it is in the connection's buffer.
     pub(crate) fn into_kept(self) -> Option<Response> {
         match self {
             Self::Direct { .. } => None,
@@ -170,11 +168,11 @@ impl<'o, 'w> Answer<'o, 'w> {
         }
     }
 
-    /// The answer as a value.
+    /// Returns the response as a value.
     pub(crate) fn into_response(self) -> Response {
         match self {
             Self::Later { head: Some(head), body, .. } => response(&head, body),
-            // A direct answer is in its buffer; this arm is never a client's.
+            // A direct response is in its buffer; this arm is never sent to a client.
             Self::Later { head: None, .. } | Self::Direct { .. } => {
                 Response::from_status(Status::INTERNAL_SERVER_ERROR)
             }
@@ -188,7 +186,7 @@ fn write_head(out: &mut ResponseWriter<'_>, head: &Head) {
         out.content_type(head.content_type);
     }
     head.headers(|name, value| {
-        // Tags, and paths that are percent-encoded: nothing that a header cannot have.
+        // Tags and percent-encoded paths are valid header values.
         let _ = out.header(name, value);
     });
 }
@@ -205,17 +203,17 @@ fn response(head: &Head, body: Vec<u8>) -> Response {
     response
 }
 
-/// Where a handler leaves its answer.
+/// The destination of a handler's response.
 pub(crate) enum Out<'o, 'w> {
-    /// In the connection's buffer.
+    /// The connection's buffer.
     Direct(&'o mut ResponseWriter<'w>),
-    /// Here, for a request whose caller had to be found first.
+    /// This slot, for a request whose caller had to be looked up first.
     #[cfg_attr(not(feature = "auth"), allow(dead_code, reason = "no caller is looked up"))]
     Kept(&'o mut Option<Response>),
 }
 
 impl<'w> Out<'_, 'w> {
-    /// Begins an answer, to be given to [`Out::end`].
+    /// Starts a response, to be passed to [`Out::end`].
     pub(crate) const fn begin(&mut self, private: bool) -> Answer<'_, 'w> {
         match self {
             Self::Direct(out) => Answer::direct(out, private),
@@ -223,14 +221,14 @@ impl<'w> Out<'_, 'w> {
         }
     }
 
-    /// Keeps what [`Answer::into_kept`] gave.
+    /// Stores the result of [`Answer::into_kept`].
     pub(crate) fn end(&mut self, kept: Option<Response>) {
         if let (Self::Kept(slot), Some(response)) = (self, kept) {
             **slot = Some(response);
         }
     }
 
-    /// Gives a whole answer.
+    /// Writes a complete response.
     pub(crate) fn respond(&mut self, response: Response) {
         match self {
             Self::Direct(out) => out.respond(response),
@@ -239,7 +237,7 @@ impl<'w> Out<'_, 'w> {
     }
 }
 
-/// An error outside any call, as an answer.
+/// Writes an error that occurred outside of a call.
 pub(crate) fn refuse(error: ApiError, out: &mut Out<'_, '_>) {
     out.respond(error.into_response());
 }

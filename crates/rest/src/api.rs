@@ -1,4 +1,4 @@
-//! The API as a set of routes, and its limits.
+//! The routes of the API, and their limits.
 
 use std::sync::Arc;
 
@@ -37,8 +37,8 @@ pub fn api(store: &Store) -> Router {
     Api::new(store).router()
 }
 
-/// REST over every table of the stores of tenants, at `/t/{tenant}/api`:
-/// [`Api::of_tenants`] with its defaults.
+/// REST over every table of the stores of tenants, at `/t/{tenant}/api`: [`Api::of_tenants`] with
+/// its defaults.
 ///
 /// ```no_run
 /// # fn serve(tenants: &marmota_store::Tenants) -> Result<(), Box<dyn std::error::Error>> {
@@ -66,7 +66,7 @@ pub struct Api {
     settings: ApiSettings,
 }
 
-/// Whose rows are served.
+/// The served stores.
 #[derive(Clone, Debug)]
 enum Stores {
     One(Store),
@@ -78,13 +78,13 @@ impl Api {
         Self::of(Stores::One(store.clone()), "/api")
     }
 
-    /// The API of the tables of each tenant, in the database that is the
-    /// tenant's own: opened when a request asks for it, and held until that is
-    /// answered, so that one that is in use is never closed for another.
+    /// Returns the API of the tables of each tenant, in the tenant's database. A database is opened
+    /// on the first request and held until the request is answered, so that a database in use is
+    /// never closed to open another.
     ///
-    /// A name that can be none's is answered 400, a tenant that there is not
-    /// ([`Tenants::known`], which has to be said) 404, and 503 where all
-    /// databases that may be open at once are in use.
+    /// An invalid tenant name is answered with 400, an unknown tenant ([`Tenants::known`], which
+    /// must be set) with 404, and requests get 503 while all databases that may be open at once are
+    /// in use.
     pub fn of_tenants(tenants: &Tenants) -> Self {
         Self::of(Stores::Tenants(tenants.clone()), "/t/{tenant}/api")
     }
@@ -118,45 +118,46 @@ impl Api {
         self
     }
 
-    /// Sets the most bytes of a request's body (413). Default: the server's limit.
+    /// Sets the maximum size of a request's body (413). Default: the server's limit.
     pub fn body_bytes_max(mut self, bytes: usize) -> Self {
         self.body_bytes_max = Some(bytes);
         self
     }
 
-    /// Sets the most bytes of an NDJSON body, which is executed while it arrives (413). Default:
+    /// Sets the maximum size of an NDJSON body, which is executed while it arrives (413). Default:
     /// 16 GiB.
     pub fn lines_bytes_max(mut self, bytes: u64) -> Self {
         self.lines_bytes_max = bytes;
         self
     }
 
-    /// Sets the most bytes of a line of an NDJSON body (413). Default: 1 MiB.
+    /// Sets the maximum size of a line of an NDJSON body (413). Default: 1 MiB.
     pub fn line_bytes_max(mut self, bytes: usize) -> Self {
         self.settings.line_bytes_max = bytes;
         self
     }
 
-    /// Sets the rows of a page if the request has no `limit`. Default: 100.
+    /// Sets the number of rows of a page for requests without `limit`. Default: 100.
     pub fn page_rows_default(mut self, rows: u64) -> Self {
         self.settings.page_rows_default = rows.max(1);
         self
     }
 
-    /// Sets the most rows of a page. Default: 1,000.
+    /// Sets the maximum number of rows of a page. Default: 1,000.
     pub fn page_rows_max(mut self, rows: u64) -> Self {
         self.settings.page_rows_max = rows.max(1);
         self
     }
 
-    /// Sets the most operations of a batch. Default: 1,000.
+    /// Sets the maximum number of operations of a batch. Default: 1,000.
     pub fn batch_operations_max(mut self, operations: usize) -> Self {
         self.settings.batch_operations_max = operations;
         self
     }
 
-    /// Adds to the document of `GET /api/openapi.json`: a title and version, and operations of other
-    /// routes, for example those of services (`Services::open_api`). Default: tables and logins.
+    /// Sets additions to the document of `GET /api/openapi.json`: a title and version, and
+    /// operations of other routes, for example those of services (`Services::open_api`). Default:
+    /// tables and logins.
     ///
     /// ```
     /// # use marmota_model::{Field, Kind, Role, Schema};
@@ -173,16 +174,16 @@ impl Api {
         self
     }
 
-    /// Sets whether answers are compressed for clients that take it, as [`Compression`](marmota_http::Compression) does:
-    /// bodies of at least 1 KiB, and lines. Default: true. Without the feature `compression` of
-    /// the server it has no effect.
+    /// Sets whether responses are compressed for clients that accept it, as
+    /// [`Compression`](marmota_http::Compression) does: bodies of at least 1 KiB, and lines.
+    /// Default: true. It has no effect without the server's feature `compression`.
     pub const fn compression(mut self, compression: bool) -> Self {
         self.compression = compression;
         self
     }
 
-    /// Sets how the actor of a request is found, for the history of audited models. Called for each
-    /// request that reads or writes. Default: no actor.
+    /// Sets a function that returns the actor of a request, for the history of audited models. It
+    /// is called for each request that reads or writes. Default: no actor.
     pub fn actor(
         mut self,
         actor: impl Fn(&Request) -> Option<String> + Send + Sync + 'static,
@@ -191,25 +192,25 @@ impl Api {
         self
     }
 
-    /// Has each request authenticated, by `Authorization: Bearer` or a cookie, and
-    /// done under its caller's rights (401, 403, and 404 for what is not there
-    /// for them); adds `/auth/login` and the other routes of accounts. Users are
-    /// one store's: an API of tenants with this answers nothing but 501.
+    /// Authenticates each request, by `Authorization: Bearer` or a cookie, and executes it with the
+    /// rights of its caller (401, 403, and 404 for data that the caller may not see); adds
+    /// `/auth/login` and the other routes of accounts. Users belong to one store: an API of tenants
+    /// with this setting responds to all requests with 501.
     #[cfg(feature = "auth")]
     pub fn auth(mut self, auth: &marmota_auth::Auth) -> Self {
         self.settings.door = Some(Arc::new(crate::door::Authenticator::new(auth)));
         self
     }
 
-    /// Serves a store that keeps accounts without authenticating its callers: everyone reads and
-    /// writes the tables of the program's models. The tables of accounts stay unreachable. Without
-    /// this call and without `Api::auth`, the start of a server with such a store fails.
+    /// Serves a store with accounts without authentication: all callers may read and write the
+    /// tables of the program's models. The tables of accounts stay inaccessible. Without this call
+    /// and without `Api::auth`, a server with such a store does not start.
     pub const fn allow_anonymous(mut self) -> Self {
         self.settings.allow_anonymous = true;
         self
     }
 
-    /// Checks that callers are authenticated where the store keeps accounts.
+    /// Checks that callers are authenticated if the store has accounts.
     fn check_accounts(&self) -> std::result::Result<(), Error> {
         let Stores::One(store) = &self.stores else { return Ok(()) };
         #[cfg(feature = "auth")]
@@ -222,7 +223,7 @@ impl Api {
         }
     }
 
-    /// The routes. A server with those of a store that keeps accounts does not start, unless
+    /// Returns the routes. A server with the routes of a store with accounts does not start, unless
     /// callers are authenticated (`Api::auth`) or [`Api::allow_anonymous`] was called.
     #[must_use]
     pub fn router(self) -> Router {

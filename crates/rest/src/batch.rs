@@ -1,5 +1,4 @@
-//! `POST /api/batch`: several writes, over any tables, in one transaction,
-//! with a result for each.
+//! `POST /api/batch`: several writes to any tables, in one transaction, with a result for each.
 
 use marmota_http::Status;
 use marmota_model::{NoRows, VIOLATIONS_MAX};
@@ -39,11 +38,11 @@ enum Mode {
 pub(crate) struct BatchCall {
     mode: Mode,
     linked: Linked,
-    /// The errors of operations that were refused before they were tried,
-    /// with their places; in mode `each` only.
+    /// The errors of operations that were refused before their execution, with their positions; in
+    /// mode `each` only.
     refused: Vec<(usize, ApiError)>,
     results: Vec<marmota_model::Result<Outcome>>,
-    /// It takes place once.
+    /// The idempotency key, if there is one.
     once: Option<Once>,
 }
 
@@ -57,7 +56,7 @@ impl BatchCall {
                  {why}"
             ))
         };
-        // serde reads the members out of an array too, and complains of those.
+        // serde would also read the members from an array, and report errors about those.
         if on.request.body().trim_ascii_start().first() == Some(&b'[') {
             return Err(no_batch(&"the operations stand in an object, not in an array alone"));
         }
@@ -76,7 +75,8 @@ impl BatchCall {
             results: Vec::new(),
             once: Once::of(on.request, Shape::Results)?,
         };
-        // One answer names so many broken rules, and of further operations the first one.
+        // A response lists a limited number of violations, and for further operations only the
+        // first one.
         let mut named = 0;
         for (index, operation) in body.operations.iter().enumerate() {
             match write_of(on.store, operation.get().as_bytes(), &batch.linked) {
@@ -93,7 +93,7 @@ impl BatchCall {
         Ok(batch)
     }
 
-    /// A row or an array of rows as a batch that takes place once.
+    /// Converts a row or an array of rows to an idempotent batch.
     pub(crate) fn of_rows(on: RequestContext<'_>, once: Once) -> Result<Self> {
         if on.request.query_params().next().is_some() {
             return Err(params::no_key_beside_parameters());

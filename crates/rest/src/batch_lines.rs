@@ -1,11 +1,11 @@
-//! `POST /api/batch` with `Content-Type: application/x-ndjson`: operations, a line each, carried
-//! out as they come, and answered with a line each.
+//! `POST /api/batch` with `Content-Type: application/x-ndjson`: one operation per line, executed as
+//! they arrive, with one result line each.
 //!
-//! As rows in lines, operations are gathered to chunks, each of which is a transaction; unlike
-//! those, each stands for itself, so that a line at fault is answered and the next one is tried.
-//! A chunk ends early where nothing more has come: a client may wait for an answer before it
-//! goes on. Where chunks end is no business of the client's, so a reference may reach into an
-//! earlier one; what the last operations made is kept for that.
+//! As rows in lines, operations are grouped into chunks, each of which is a transaction. Unlike
+//! rows, each operation is independent: an invalid line gets an error and the next one is executed.
+//! A chunk ends early if no more data has arrived: a client may wait for a result before it
+//! continues. Chunk boundaries are not visible to the client, so a reference may refer to an
+//! earlier chunk; the keys of the last operations are kept for that.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -30,11 +30,11 @@ use crate::request_context::RequestContext;
 use crate::state::ApiState;
 use crate::submission::Submission;
 
-/// Begins to carry out, when the head has come.
+/// Starts the execution after the request's head was read.
 pub(crate) fn begin(on: RequestContext<'_, Registry>) -> Result<Flow> {
     params::none(on.request)?;
     let once = OnceLines::of(on.request)?;
-    // What is sent again has to have the same chunks.
+    // A repeated request must have the same chunks.
     let cut = if once.is_some() { Cut::Full } else { Cut::Idle };
     let lines = BatchLines {
         submission: Submission::of_long(on, body::durability(on.request)?),
@@ -53,12 +53,13 @@ struct BatchLines {
     api: Arc<ApiState>,
     linked: Linked,
     once: Option<OnceLines>,
-    /// The last chunk was carried out before this request.
+    /// True if the last chunk was executed by an earlier request.
     is_repeated: bool,
 }
 
 impl BatchLines {
-    /// The answer, once its first chunk is carried out: what fails before that has a status.
+    /// Returns the response once the first chunk is executed: earlier failures can still set the
+    /// status.
     async fn answer(mut self) -> Response {
         let mut first = Vec::new();
         let response = match self.chunk(&mut first).await {
@@ -97,10 +98,10 @@ impl BatchLines {
         }
     }
 
-    /// Carries out the next chunk and appends its answers; breaks behind the last.
+    /// Executes the next chunk and appends its results; returns `Break` after the last.
     ///
     /// # Errors
-    /// What the chunk as a whole failed with, after which nothing is carried out.
+    /// The error of the chunk as a whole, after which nothing more is executed.
     async fn chunk(&mut self, out: &mut Vec<u8>) -> Result<ControlFlow<()>> {
         if !self.chunks.next().await? {
             return Ok(ControlFlow::Break(()));
@@ -120,7 +121,7 @@ impl BatchLines {
                 }
                 Err(error) => {
                     let number = self.chunks.number(from);
-                    // Lines of the chunk that are done keep their answers.
+                    // Executed lines of the chunk keep their results.
                     if out.is_empty() {
                         return Err(ApiError::from(error).at_line(number));
                     }
@@ -134,7 +135,7 @@ impl BatchLines {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Carries out these lines of the chunk in one transaction.
+    /// Executes these lines of the chunk in one transaction.
     async fn carry_out(&mut self, range: Range<usize>, out: &mut Vec<u8>) -> ModelResult<()> {
         let Self { submission, chunks, api, linked, once, is_repeated } = self;
         let number = chunks.number(range.start);
@@ -193,7 +194,7 @@ impl BatchLines {
     }
 }
 
-/// The key of an insert in the line that answers it.
+/// Returns the key of an insert from its stored result line.
 fn key_kept(write: &Write, line: &[u8]) -> Option<Value> {
     #[derive(Deserialize)]
     struct Kept<'a> {

@@ -1,4 +1,4 @@
-//! One operation of a batch: read from JSON, and its result written. The same for a batch in one
+//! One operation of a batch: parsing from JSON, and writing its result. Used for a batch in one
 //! body and for one in lines.
 
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::linked::{Linked, Made, operation_of};
 use crate::params;
 use crate::problem::{ApiError, Result, copy_of};
 
-/// One operation; the member with the verb's name has the table's.
+/// An operation; the member named after the verb holds the name of the table.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Member<'a> {
@@ -45,12 +45,12 @@ struct Member<'a> {
     on_conflict: Option<std::borrow::Cow<'a, str>>,
 }
 
-/// Checks an operation and makes it one of the store's, linked to those before.
+/// Validates an operation and converts it to a write of the store, linked to earlier ones.
 pub(crate) fn write_of(store: &Scope, json: &[u8], linked: &Linked) -> Result<(Write, Vec<Link>)> {
     let none = |why: &dyn std::fmt::Display| {
         ApiError::bad_request(format!("the operation is not valid in a batch: {why}"))
     };
-    // serde reads the members out of an array too.
+    // serde would also read the members from an array.
     if json.trim_ascii_start().first() != Some(&b'{') {
         return Err(none(&"it must be an object"));
     }
@@ -88,8 +88,8 @@ pub(crate) fn write_of(store: &Scope, json: &[u8], linked: &Linked) -> Result<(W
     }
 }
 
-/// The error of an object that is no operation. serde lists all members as if each were an
-/// operation.
+/// Returns the error of an object that is not an operation. serde would list all members as if each
+/// were an operation.
 #[cold]
 fn misread(error: &serde_json::Error) -> ApiError {
     let text = error.to_string();
@@ -103,7 +103,7 @@ fn misread(error: &serde_json::Error) -> ApiError {
     })
 }
 
-/// Refuses members that another verb takes.
+/// Refuses members that belong to another verb.
 fn only<const N: usize>(member: &Member<'_>, taken: [&str; N]) -> Result<()> {
     let there = [
         ("key", member.key.is_some()),
@@ -126,7 +126,7 @@ fn needed<'a, T: ?Sized>(member: Option<&'a T>, name: &str) -> Result<&'a T> {
     member.ok_or_else(|| ApiError::bad_request(format!("the operation needs `{name}`")))
 }
 
-/// The key, or the link to the operation that makes it.
+/// Returns the key, or the link to the operation that inserts it.
 fn key_of(table: &Table, member: &Member<'_>, linked: &Linked) -> Result<(Value, Vec<Link>)> {
     let json = needed(member.key, "key")?;
     if let Some(operation) = operation_of(json.get()) {
@@ -155,7 +155,7 @@ fn of_insert(
     insert_of(table, json.get().as_bytes(), on_conflict, linked)
 }
 
-/// An insert of the row that an object is.
+/// Converts an object to an insert of the row.
 pub(crate) fn insert_of(
     table: &Arc<Table>,
     json: &[u8],
@@ -175,7 +175,7 @@ pub(crate) fn insert_of(
     Ok((Write::Insert { table: Arc::clone(table), row, on_conflict }, links))
 }
 
-/// What a row still breaks, but for fields whose values are not there yet.
+/// Returns the violations of a row, except for fields whose values are not available yet.
 fn finish(table: &Table, mut violations: Vec<Violation>, links: &[Link]) -> Result<()> {
     let is_linked = |name: &str| {
         links.iter().any(|link| match link.at {
@@ -264,7 +264,7 @@ pub(crate) fn write_error(error: &ApiError, body: &mut Vec<u8>) {
     body.push(b'}');
 }
 
-/// The results of operations, and of those that were refused before, with something between them.
+/// Writes the results of operations, including refused ones, with a separator.
 pub(crate) fn write_results(
     refused: &[(usize, ApiError)],
     writes: &[Write],

@@ -1,5 +1,4 @@
-//! `GET` and `PUT /api/{table}/{id}/{blob}`: the bytes of a blob field as
-//! they are.
+//! `GET` and `PUT /api/{table}/{id}/{blob}`: the raw bytes of a blob field.
 
 use std::ops::ControlFlow;
 

@@ -1,4 +1,4 @@
-//! Request bodies: whether they are JSON, and what they say of a row.
+//! Request bodies: checks for JSON, and parsing of rows.
 
 use marmota_http::{Method, Request};
 use marmota_model::rule::violation;
@@ -17,25 +17,25 @@ pub(crate) fn empty_row<'a>(table: &Table) -> Row<'a> {
     smallvec::smallvec![ValueRef::Absent; table.fields().len()]
 }
 
-/// Refuses a body that says it is something else than JSON.
+/// Returns an error for a body with another media type than JSON.
 ///
 /// # Errors
-/// 415, as [`Request::check_json`] has it.
+/// 415, as for [`Request::check_json`].
 pub(crate) fn check_json(request: &Request) -> Result<()> {
     Ok(request.check_json()?)
 }
 
-/// True for `Prefer: return=minimal`.
+/// Returns true for `Prefer: return=minimal`.
 pub(crate) fn wants_minimal(request: &Request) -> bool {
     request.header_text("prefer").is_some_and(|prefer| {
         prefer.split([',', ';']).any(|part| part.trim().eq_ignore_ascii_case("return=minimal"))
     })
 }
 
-/// The durability that a write asks for by `Prefer: durability=…`.
+/// Returns the durability requested by `Prefer: durability=…`.
 ///
 /// # Errors
-/// 400 for a word that is none.
+/// 400 if it is not a known durability.
 pub(crate) fn durability(request: &Request) -> Result<Option<Durability>> {
     if let Method::Get | Method::Head = request.method() {
         return Ok(None);
@@ -57,11 +57,11 @@ pub(crate) fn durability(request: &Request) -> Result<Option<Durability>> {
     }
 }
 
-/// Reads an object into `row`; what is wrong with its members goes to
-/// `violations`, what it says of stamps is dropped.
+/// Reads an object into `row`. Violations of its members are added to `violations`; values for the
+/// creation and update times are ignored.
 ///
 /// # Errors
-/// A body that is no JSON object.
+/// If the body is not a JSON object.
 pub(crate) fn read_row<'a>(
     table: &Table,
     body: &'a [u8],
@@ -76,11 +76,11 @@ pub(crate) fn read_row<'a>(
     Ok(())
 }
 
-/// Takes the expected version out of a row to be written, beside one that
-/// stands elsewhere in the request.
+/// Removes the expected version from a row to be written, and combines it with a version elsewhere
+/// in the request.
 ///
 /// # Errors
-/// 400 if the two differ, 422 for one that is no version.
+/// 400 if the two differ, 422 if it is not a valid version.
 pub(crate) fn take_version(
     table: &Table,
     row: &mut [ValueRef<'_>],
@@ -105,7 +105,7 @@ pub(crate) fn take_version(
     }
 }
 
-/// Refuses a row whose key is another one than the request names.
+/// Returns an error if the row has another key than the request.
 ///
 /// # Errors
 /// 400.
@@ -122,10 +122,10 @@ pub(crate) fn check_same_key(table: &Table, row: &[ValueRef<'_>], key: ValueRef<
     Err(ApiError::of_url(Error::invalid(vec![violation(field, inside, "key", message)])))
 }
 
-/// The field that the path names, if it is of this kind.
+/// Returns the field named in the path, if it is a blob.
 ///
 /// # Errors
-/// 404 for another one.
+/// 404 otherwise.
 pub(crate) fn blob_field(request: &Request, table: &Table) -> Result<usize> {
     let name = request.param("field").unwrap_or_default();
     match table.find(&name) {

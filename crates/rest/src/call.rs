@@ -1,12 +1,10 @@
-//! One request's way through the store, the same for every verb.
+//! The execution of a request in the store, common to all verbs.
 //!
-//! A verb's step prepares its operation from the request and hands it to
-//! `run`. With an engine that answers at once that is all: the step goes on
-//! and writes its answer. With one that waits, `run` fails with
-//! [`Interrupt::Pending`], the step ends there, and the verb moves into a future
-//! that takes the same step again when the engine has more to say. So a verb
-//! is written once, straight down, and owns only what a second step must not
-//! make anew (a key, a time).
+//! A verb's step prepares its operation from the request and passes it to `run`. If the engine
+//! completes at once, the step writes its response. Otherwise `run` fails with
+//! [`Interrupt::Pending`], the step ends, and the verb moves into a future that repeats the step
+//! when the engine is ready. So a verb is written once, as sequential code, and owns only values
+//! that a repeated step must not regenerate (a key, a time).
 
 use std::future::Future;
 use std::pin::Pin;
@@ -25,11 +23,11 @@ use crate::request_context::RequestContext;
 use crate::state::ApiState;
 use crate::submission::Submission;
 
-/// Why a step ends before its end.
+/// The reason why a step ends early.
 pub(crate) enum Interrupt {
-    /// The engine has to wait.
+    /// The engine must wait.
     Pending,
-    /// The request fails with this.
+    /// The request fails with this error.
     Failed(ApiError),
 }
 
@@ -45,25 +43,25 @@ impl From<Error> for Interrupt {
     }
 }
 
-/// Hands an operation to the store. A step calls it for one operation; one
-/// that needs a second returns [`Next::Step`] in between.
+/// Passes an operation to the store. A step calls it for one operation; a verb that needs another
+/// operation returns [`Next::Step`] in between.
 pub(crate) type Run<'r> =
     dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<Outcome, Interrupt> + 'r;
 
-/// What comes behind a step.
+/// The continuation after a step.
 pub(crate) enum Next {
-    /// Another one, for the verb's next operation.
+    /// Another step, for the verb's next operation.
     Step,
-    /// Nothing: the answer is written.
+    /// None: the response is written.
     Answered,
 }
 
-/// What a route does.
+/// The implementation of a route.
 pub(crate) trait Verb: Unpin + 'static {
-    /// See [`RequestContext`].
+    /// The subject of [`RequestContext`].
     type Subject: 'static;
 
-    /// Takes one step; takes it again from its start while it is pending.
+    /// Executes one step; called again from its start while it is pending.
     fn step(
         &mut self,
         on: RequestContext<'_, Self::Subject>,
@@ -72,7 +70,7 @@ pub(crate) trait Verb: Unpin + 'static {
     ) -> Result<Next, Interrupt>;
 }
 
-/// Carries out a verb, at once where the engine lets it.
+/// Executes a verb, synchronously if the engine allows it.
 pub(crate) fn carry_out<V: Verb>(
     mut verb: V,
     on: RequestContext<'_, V::Subject>,
@@ -127,14 +125,14 @@ pub(crate) fn carry_out<V: Verb>(
     }))
 }
 
-/// A verb whose engine has to wait, with all that its steps need.
+/// A verb whose engine must wait, with the state of its steps.
 struct Waiting<V: Verb> {
     verb: V,
     api: Arc<ApiState>,
     store: Store,
     request: Request,
     subject: Arc<V::Subject>,
-    /// Taken when it is whole.
+    /// Taken when it is complete.
     answer: Option<Answer<'static, 'static>>,
     submission: Submission,
 }
@@ -145,7 +143,7 @@ impl<V: Verb> Future for Waiting<V> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Response> {
         let Self { verb, api, store, request, subject, answer: slot, submission } = self.get_mut();
         let on = RequestContext { api, store, request, subject };
-        // Polled again after its end, it would have nothing to say.
+        // A poll after the end returns pending.
         let Some(mut answer) = slot.take() else { return Poll::Pending };
         let mut drive = |operation: &mut Operation<'_>, sink: &mut dyn RowSink| match submission
             .poll(operation, sink, context)

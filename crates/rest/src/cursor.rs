@@ -1,11 +1,10 @@
-//! Where a page ends and the next begins: the values of the last row in the
-//! fields of the order, as a JSON array in base64url, with a checksum.
+//! Cursors between pages: the values of the last row in the fields of the order, as a JSON array in
+//! base64url, with a checksum.
 //!
-//! A cursor comes back from outside: it is read as the values it claims to be
-//! and refused if it is anything else. The checksum finds one that was damaged,
-//! or is of another table or order. It is not a signature: a client may as well
-//! make a cursor, as it may make a filter. It gives no
-//! rights: what it can select, a filter can.
+//! A cursor is untrusted input: it is parsed as values and refused if it is anything else. The
+//! checksum detects damaged cursors, and those of another table or order. It is not a signature: a
+//! client can create cursors, as it can create filters. A cursor grants no rights: it selects no
+//! more than a filter can.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -17,7 +16,7 @@ use crate::problem::{ApiError, Result};
 
 const CHECKSUM_BYTES: usize = 8;
 
-/// The cursor of a row.
+/// Returns the cursor of a row.
 pub(crate) fn write(table: &Table, order: &[SortKey], row: &[ValueRef<'_>]) -> String {
     let mut values = vec![b'['];
     for (at, by) in order.iter().enumerate() {
@@ -43,10 +42,10 @@ fn checksum(table: &Table, order: &[SortKey], values: &[u8]) -> [u8; CHECKSUM_BY
     hash.digest().to_le_bytes()
 }
 
-/// The values in a cursor, for [`Query::after`].
+/// Returns the values in a cursor, for [`Query::after`].
 ///
 /// # Errors
-/// 400 for what no page of this order ends with.
+/// 400 if it is not a cursor for this order.
 pub(crate) fn read(table: &Table, query: &Query, text: &str) -> Result<Vec<Value>> {
     values(table, &query.order_with_key(table), text).ok_or_else(|| {
         let message = "is no cursor of this list and order; take it from the `next` of the page \

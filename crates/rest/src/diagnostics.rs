@@ -1,5 +1,4 @@
-//! What a server's operators ask it: what it has done, whether it is well, and
-//! how much it is to write to its log.
+//! Diagnostics for the operators of a server: statistics, health and log levels.
 
 mod prometheus;
 
@@ -17,21 +16,21 @@ use crate::answer::JSON;
 use crate::credential;
 use crate::problem::{ApiError, Result};
 
-/// Bytes of a body at most.
+/// The maximum size of a body in bytes.
 const BODY_BYTES_MAX: usize = 4 * 1024;
 
-/// Routes for operators, beside the API:
+/// Routes for operators, in addition to the API:
 ///
 /// | route | answer |
 /// |---|---|
-/// | `GET /api/-/statistics` | what the store has done, by table, verb and session; what took long; JSON |
-/// | `GET /metrics` | the same and the server's numbers for Prometheus, if [`Diagnostics::metrics`] was called |
+/// | `GET /api/-/statistics` | the activity of the store, by table, verb and session; slow operations; JSON |
+/// | `GET /metrics` | the same, and the server's metrics, for Prometheus, if [`Diagnostics::metrics`] was called |
 /// | `GET`, `PUT /api/-/levels` | `{"filter":"info,marmota::slow=off"}`, if [`Diagnostics::log_levels`] was called |
-/// | `GET /healthz`, `/readyz` | 200 while the process serves; while the store is open and the server not going down |
+/// | `GET /healthz`, `/readyz` | 200 while the process serves; 200 while the store is open and the server is not shutting down |
 ///
-/// All but the last are for those who may: administrators ([`Diagnostics::auth`]), who has a token
-/// ([`Diagnostics::token`]), or whom [`Diagnostics::allow`] and [`Diagnostics::allow_reading`] let. Without any of
-/// these they are for nobody.
+/// All but the last require permission: an administrator ([`Diagnostics::auth`]), a token
+/// ([`Diagnostics::token`]), or a request accepted by [`Diagnostics::allow`] or
+/// [`Diagnostics::allow_reading`]. Without any of these settings they are not accessible.
 ///
 /// ```no_run
 /// # fn serve(store: marmota_store::Store) -> Result<(), Box<dyn std::error::Error>> {
@@ -62,26 +61,26 @@ struct Shared {
     token: Option<String>,
     allow: Option<Allow>,
     allow_reading: Option<Allow>,
-    /// What who is refused is told beside it.
+    /// A hint that is added to the error of refused callers.
     denied_hint: String,
     parts: Vec<(&'static str, Part)>,
     levels: Option<Arc<dyn LogLevels>>,
 }
 
-/// How much goes to the log, changed while the program runs.
+/// The filter of the log, changed while the program runs.
 pub trait LogLevels: Send + Sync {
-    /// The filter that holds, as text.
+    /// Returns the current filter as text.
     fn filter(&self) -> String;
 
-    /// Has another one hold.
+    /// Sets the filter.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for a text that is no filter.
+    /// [`ErrorKind::Invalid`] if the text is not a valid filter.
     fn set_filter(&self, filter: &str) -> marmota_model::Result<()>;
 }
 
 impl Diagnostics {
-    /// The state of a store and of what serves it.
+    /// Creates the diagnostics of a store and its server.
     pub fn new(store: &Store) -> Self {
         let shared = Shared {
             store: store.clone(),
@@ -97,34 +96,35 @@ impl Diagnostics {
         Self { prefix: "/api".to_owned(), metrics: None, shared }
     }
 
-    /// Where the API stands, `/api` by default.
+    /// Sets the path of the API. Default: `/api`.
     pub fn prefix(mut self, prefix: &str) -> Self {
         self.prefix = prefix.trim_end_matches('/').to_owned();
         self
     }
 
-    /// Lets administrators ask.
+    /// Permits administrators.
     #[cfg(feature = "auth")]
     pub fn auth(mut self, auth: &marmota_auth::Auth) -> Self {
         self.shared.auth = Some(auth.clone());
         self
     }
 
-    /// Lets those ask who send this token, by `Authorization: Bearer …`. It is a secret that cannot be
-    /// guessed: some random 32 bytes, as text.
+    /// Permits requests with this token, by `Authorization: Bearer …`. It must be a secret that
+    /// cannot be guessed: 32 random bytes, for example, as text.
     pub fn token(mut self, token: impl Into<String>) -> Self {
         self.shared.token = Some(token.into());
         self
     }
 
-    /// Lets those ask of whose requests this is true. That a peer is on this machine says little:
-    /// behind a proxy on it everybody is ([`Request::is_forwarded`]).
+    /// Permits requests for which the function returns true. A local peer address is not
+    /// sufficient: behind a proxy on this machine it is the address of all requests
+    /// ([`Request::is_forwarded`]).
     pub fn allow(mut self, allow: impl Fn(&Request) -> bool + Send + Sync + 'static) -> Self {
         self.shared.allow = Some(Box::new(allow));
         self
     }
 
-    /// As [`Diagnostics::allow`], for what changes nothing.
+    /// As [`Diagnostics::allow`], for requests that change nothing.
     pub fn allow_reading(
         mut self,
         allow: impl Fn(&Request) -> bool + Send + Sync + 'static,
@@ -133,13 +133,13 @@ impl Diagnostics {
         self
     }
 
-    /// Tells those who are refused how they are let in, behind the refusal's own words.
+    /// Sets a hint on how to get permission, which is appended to the error of refused callers.
     pub fn denied_hint(mut self, way: impl Into<String>) -> Self {
         self.shared.denied_hint = way.into();
         self
     }
 
-    /// Has the numbers of the server and the store at `/metrics`.
+    /// Serves the metrics of the server and the store at `/metrics`.
     pub fn metrics(mut self, metrics: &Metrics) -> Self {
         let store = self.shared.store.clone();
         metrics.add_collector(move |text| prometheus::write_store(text, &store));
@@ -147,7 +147,7 @@ impl Diagnostics {
         self
     }
 
-    /// Adds a part to the statistics: what services have done, say.
+    /// Adds a section to the statistics, for example that of services.
     pub fn add_section(
         mut self,
         name: &'static str,
@@ -157,13 +157,13 @@ impl Diagnostics {
         self
     }
 
-    /// Lets the log's filter be read and changed.
+    /// Enables reading and changing the log's filter.
     pub fn log_levels(mut self, levels: Arc<dyn LogLevels>) -> Self {
         self.shared.levels = Some(levels);
         self
     }
 
-    /// The routes.
+    /// Returns the routes.
     #[must_use]
     pub fn router(self) -> Router {
         let Self { prefix, metrics, shared } = self;
@@ -204,7 +204,7 @@ impl fmt::Debug for Diagnostics {
 }
 
 impl Shared {
-    /// Refuses who may not ask.
+    /// Refuses callers without permission.
     fn check(&self, request: &Request) -> Result<Checked> {
         request.check_site()?;
         let lets = |allow: &Option<Allow>| allow.as_ref().is_some_and(|allow| allow(request));
@@ -327,17 +327,17 @@ fn endpoint(
 
 fn respond(answered: Result<Response>) -> Response {
     let response = answered.unwrap_or_else(IntoResponse::into_response);
-    // It is of this moment, and for nobody else.
+    // The response is a snapshot, and private to its caller.
     response.with_header("Cache-Control", "no-store").unwrap_or_else(|error| {
         log::error!("{error:?}");
         Response::from_status(marmota_http::Status::INTERNAL_SERVER_ERROR)
     })
 }
 
-/// Whether a caller may ask.
+/// The result of the permission check.
 enum Checked {
     Now,
-    /// They have to be found first.
+    /// The caller must be looked up first.
     #[cfg(feature = "auth")]
     Later(crate::door::Knowing),
 }

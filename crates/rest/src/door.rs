@@ -1,10 +1,9 @@
-//! Who makes a request: by the token that it bears, or the cookie.
+//! Authentication of requests: by bearer token or cookie.
 //!
-//! A cookie is sent by the browser whoever's page asks for it. So a request
-//! that changes something and has nothing but a cookie must show that it is
-//! from a page of this origin, which browsers say (`Sec-Fetch-Site`,
-//! `Origin`) and pages of others cannot; or that it was made by a script that
-//! was allowed to, which a header of its own shows.
+//! Browsers send cookies with requests of any page. So a request that changes data and is
+//! authenticated only by a cookie must come from a page of this origin. Browsers report this
+//! (`Sec-Fetch-Site`, `Origin`), and other pages cannot forge it. Alternatively, a custom header
+//! shows that the request was made by a script that was allowed to set it.
 
 use std::future::Future;
 use std::net::IpAddr;
@@ -21,21 +20,21 @@ use crate::credential;
 use crate::problem::{ApiError, Result};
 use crate::workers::Workers;
 
-/// The cookie with a session's token, where the client does not speak https.
+/// The cookie with a session's token, if the client does not use https.
 const COOKIE: &str = "marmota_session";
-/// The same where it does: browsers take it over https alone, from this host alone, for all paths.
+/// The cookie for https: browsers accept it only over https, only from this host, for all paths.
 const SECURE_COOKIE: &str = "__Host-marmota_session";
-/// A header that shows that a request was made by a script of this origin.
+/// A custom header that shows that a request was made by a script of this origin.
 const OWN_HEADER: &str = "x-marmota-csrf";
 
-/// Where requests come in.
+/// Authenticates incoming requests.
 #[derive(Debug)]
 pub(crate) struct Authenticator {
     pub(crate) auth: Auth,
     pub(crate) workers: Workers,
 }
 
-/// Where a token stood.
+/// The source of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bearer<'r> {
     Header(&'r str),
@@ -47,18 +46,18 @@ impl Authenticator {
         Self { auth: auth.clone(), workers: Workers::default() }
     }
 
-    /// Finds the store for who makes a request.
+    /// Returns the store with the rights of a request's caller.
     pub(crate) fn store_for(&self, request: &Request) -> StoreFor {
         StoreFor { known: known(&self.auth, request), nobody: self.auth.anonymous().cloned() }
     }
 
-    /// Finds who makes a request; none for an anonymous caller.
+    /// Returns the caller of a request; `None` if it is anonymous.
     pub(crate) fn known(&self, request: &Request) -> Knowing {
         known(&self.auth, request)
     }
 }
 
-/// The caller of a request that lasts, to be authenticated again.
+/// The caller of a long-running request, to be revalidated.
 #[derive(Debug)]
 pub(crate) struct Again {
     auth: Auth,
@@ -67,13 +66,13 @@ pub(crate) struct Again {
 }
 
 impl Again {
-    /// None for an anonymous caller, whose rights do not end.
+    /// Returns `None` for an anonymous caller, whose rights do not expire.
     pub(crate) fn of(door: &Authenticator, request: &Request) -> Option<Self> {
         let (Bearer::Header(token) | Bearer::Cookie(token)) = bearer(request).ok()??;
         Some(Self { auth: door.auth.clone(), token: token.into(), finding: None })
     }
 
-    /// The store for the caller as they are known now.
+    /// Returns the store with the current rights of the caller.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<marmota_model::Result<Store>> {
         let finding = self.finding.get_or_insert_with(|| self.auth.authenticate(&self.token));
         let found = ready!(Pin::new(finding).poll(context));
@@ -82,11 +81,11 @@ impl Again {
     }
 }
 
-/// The store for a caller who is being authenticated: a future, which is ready at once for a token
-/// that was shown a short time ago.
+/// A future of the store for a caller, which is ready at once if the token was validated a short
+/// time ago.
 ///
-/// It fails with 401 for an invalid token, or none where anonymous callers may do nothing, and with
-/// 403 for a cookie that another origin's page sent.
+/// It fails with 401 for an invalid token, or for a missing token if anonymous access is disabled,
+/// and with 403 for a cookie that was sent by a page of another origin.
 #[must_use]
 pub(crate) struct StoreFor {
     known: Knowing,
@@ -94,7 +93,7 @@ pub(crate) struct StoreFor {
 }
 
 impl StoreFor {
-    /// Takes the result if no read is needed for it.
+    /// Returns the result if no read of the store is needed.
     pub(crate) fn ready(&mut self) -> Option<Result<Store>> {
         let known = self.known.ready()?;
         Some(self.store(known))
@@ -119,8 +118,8 @@ impl Future for StoreFor {
     }
 }
 
-/// A caller who is being authenticated ([`known`]): a future, which is ready at once for a token
-/// that was shown a short time ago.
+/// A future of the authenticated caller ([`known`]), which is ready at once if the token was
+/// validated a short time ago.
 #[must_use = "authentication does nothing until it is awaited"]
 #[derive(Debug)]
 pub struct Knowing(State);
@@ -129,7 +128,7 @@ pub struct Knowing(State);
 enum State {
     Ready(Option<Result<Option<Arc<Identity>>>>),
     Header(Authenticating),
-    /// With what is wrong with where the request comes from.
+    /// With the error of the origin check, if it failed.
     Cookie(Authenticating, Option<ApiError>),
 }
 
@@ -138,7 +137,7 @@ impl Knowing {
         Self(State::Ready(Some(result)))
     }
 
-    /// Takes the result if the store need not be read for it; never blocks.
+    /// Returns the result if no read of the store is needed; never blocks.
     pub fn ready(&mut self) -> Option<Result<Option<Arc<Identity>>>> {
         match &mut self.0 {
             State::Ready(result) => result.take(),
@@ -162,11 +161,11 @@ impl Future for Knowing {
     }
 }
 
-/// Finds who makes a request, by `Authorization: Bearer` or the cookie, as
-/// [`crate::Api::auth`] does; none for an anonymous caller. `.await` it.
+/// Authenticates the caller of a request, by `Authorization: Bearer` or the cookie, as
+/// [`crate::Api::auth`] does; `None` for an anonymous caller. `.await` the result.
 ///
-/// It fails with 401 for an invalid token, and with 403 for a cookie that another origin's page
-/// sent.
+/// It fails with 401 for an invalid token, and with 403 for a cookie that was sent by a page of
+/// another origin.
 pub fn known(auth: &Auth, request: &Request) -> Knowing {
     match bearer(request) {
         Err(error) => Knowing::of(Err(error)),
@@ -194,7 +193,7 @@ fn by_cookie(
     foreign: impl FnOnce() -> Option<ApiError>,
 ) -> Result<Option<Arc<Identity>>> {
     match known {
-        // An old cookie is sent without anybody's doing.
+        // Browsers send an expired cookie without an action of the user.
         Err(error) if error.kind() == ErrorKind::Unauthenticated => Ok(None),
         Err(error) => Err(error.into()),
         Ok(known) => foreign().map_or(Ok(Some(known)), Err),
@@ -215,8 +214,8 @@ fn bearer(request: &Request) -> Result<Option<Bearer<'_>>> {
     cookie_of(request)
 }
 
-/// The token of the session's cookie. Where the scheme is https only the one with the prefix counts,
-/// which no page of another host, and none without encryption, can set.
+/// Returns the token of the session's cookie. Over https only the cookie with the prefix is
+/// accepted, which cannot be set by another host or without encryption.
 fn cookie_of(request: &Request) -> Result<Option<Bearer<'_>>> {
     let name = cookie_name(request);
     let mut token = None;
@@ -237,7 +236,7 @@ fn cookie_of(request: &Request) -> Result<Option<Bearer<'_>>> {
     Ok(token.filter(|token| !token.is_empty()).map(Bearer::Cookie))
 }
 
-/// Refuses what another origin's page may have had a browser send.
+/// Refuses requests that a page of another origin may have caused.
 fn check_origin(request: &Request) -> Result<()> {
     if matches!(request.method(), Method::Get | Method::Head | Method::Options) {
         return Ok(());
@@ -251,13 +250,13 @@ fn check_origin(request: &Request) -> Result<()> {
     Err(Error::new(ErrorKind::Denied, message).into())
 }
 
-/// The name of the session's cookie: with `__Host-` where the client speaks https.
+/// Returns the name of the session's cookie: with `__Host-` if the client uses https.
 fn cookie_name(request: &Request) -> &'static str {
     if request.scheme() == "https" { SECURE_COOKIE } else { COOKIE }
 }
 
-/// The header that gives a browser a token, or takes it from it. The cookie is `Secure` unless a
-/// page of this machine asks without encryption; a browser keeps it then for https alone.
+/// Returns the header that sets or deletes the cookie of a token. The cookie is `Secure`, so that
+/// browsers send it only over https, unless the page is on this machine and unencrypted.
 pub(crate) fn set_cookie(request: &Request, token: Option<&str>) -> String {
     let name = cookie_name(request);
     let secure = match name == SECURE_COOKIE || !is_loopback(request.host()) {
@@ -270,7 +269,7 @@ pub(crate) fn set_cookie(request: &Request, token: Option<&str>) -> String {
     }
 }
 
-/// Whether a host, maybe with a port, is this machine.
+/// Returns true if a host, with or without a port, is this machine.
 fn is_loopback(host: &str) -> bool {
     let host = match host.rsplit_once(':') {
         Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,

@@ -1,13 +1,13 @@
-//! How many of a body's lines came to what, as members of an answer.
+//! Counts of a body's lines by their effect, as members of a response.
 
 use marmota_store::operation::{Effect, OnConflict};
 
-/// Rows counted by what their inserts came to.
+/// The number of rows by the effect of their insert.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Effects {
-    /// As [`EFFECTS`].
+    /// In the order of [`EFFECTS`].
     rows: [u64; EFFECTS.len()],
-    /// Nothing but new rows can come of it.
+    /// True if all rows are new.
     only_new: bool,
 }
 
@@ -27,7 +27,7 @@ impl Effects {
         self.rows == [0; EFFECTS.len()]
     }
 
-    /// Appends the members, `"inserted":7` and, where rows may be there already, the others.
+    /// Appends the members: `"inserted":7` and, if rows may exist already, the others.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         let shown = if self.only_new { 1 } else { EFFECTS.len() };
         for (index, effect) in EFFECTS[..shown].iter().enumerate() {

@@ -42,7 +42,7 @@ impl<'c> Call<'c> {
         RequestContext { api, store, request, subject }
     }
 }
-/// Makes the endpoints of an API.
+/// Creates the endpoints of an API.
 pub(crate) struct Endpoints {
     pub(crate) source: ApiSource,
     pub(crate) body_bytes_max: Option<usize>,
@@ -91,7 +91,7 @@ impl Endpoints {
         }
     }
 
-    /// A verb on the table that the path names.
+    /// A verb on the table named in the path.
     pub(crate) fn table<V: Verb<Subject = Table>>(
         &self,
         make: fn(RequestContext<'_>) -> Result<V>,
@@ -104,7 +104,7 @@ impl Endpoints {
         })
     }
 
-    /// A row's blob, or the history of a row that has no field of that name.
+    /// The blob of a row, or the history of a row without a field of that name.
     pub(crate) fn part(&self) -> Endpoint {
         self.endpoint(Offer::Any, |call, out| {
             with_table(call, out, |on, out| {
@@ -127,7 +127,7 @@ impl Endpoints {
         })
     }
 
-    /// A page of rows or, where that is asked for, all as lines.
+    /// A page of rows or, if requested, all rows as lines.
     pub(crate) fn list(&self) -> Endpoint {
         self.endpoint(Offer::JsonOrLines, |call, out| {
             with_table(call, out, |on, out| {
@@ -145,7 +145,7 @@ impl Endpoints {
         })
     }
 
-    /// One row or, where the body is an array or lines, many.
+    /// An insert of one row or, if the body is an array or lines, of many.
     pub(crate) fn insert(&self) -> Endpoint {
         let endpoint = self.endpoint(Offer::Json, |call, out| {
             with_table(call, out, |on, out| {
@@ -201,12 +201,12 @@ impl Endpoints {
         })
     }
 
-    /// OPTIONS, and methods that a resource has not.
+    /// OPTIONS, and methods that a resource does not support.
     pub(crate) fn others(allow: &'static str) -> Endpoint {
         Endpoint::direct(move |request: &Request, out: &mut ResponseWriter<'_>| {
             if request.method() == Method::Options {
                 out.status(Status::NO_CONTENT);
-                // A constant is always a header.
+                // A constant is always a valid header.
                 let _ = out.header("Allow", allow);
                 return Flow::Done;
             }
@@ -226,7 +226,7 @@ impl Endpoints {
     }
 }
 
-/// Answers a request whose caller has to be read from the store first.
+/// Handles a request whose caller must be read from the store first.
 #[cfg(feature = "auth")]
 #[cold]
 fn later<H>(
@@ -255,7 +255,7 @@ where
     }))
 }
 
-/// Inserts what is inserted only once.
+/// Executes an idempotent insert.
 fn insert_once(on: RequestContext<'_>, shape: Shape, out: &mut Out<'_, '_>) -> Flow {
     let call = Once::of(on.request, shape)
         .and_then(|once| once.map(|once| BatchCall::of_rows(on, once)).transpose());

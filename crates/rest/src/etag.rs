@@ -1,5 +1,5 @@
-//! Entity tags: a row's version where its table has one, else a hash of the
-//! answer's body; and the conditions that requests make with them (RFC 9110).
+//! Entity tags: a row's version if its table has one, else a hash of the response body; and
+//! conditional requests (RFC 9110).
 
 use marmota_http::{Request, Status};
 use marmota_model::{Error, ErrorKind, Table};
@@ -17,12 +17,12 @@ pub(crate) enum Etag {
 }
 
 impl Etag {
-    /// The tag of these bytes.
+    /// Returns the tag of these bytes.
     pub(crate) fn of_bytes(bytes: &[u8]) -> Self {
         Self::Hash(xxh3_64(bytes))
     }
 
-    /// The tag as a header has it.
+    /// Returns the tag in header syntax.
     pub(crate) fn text(self) -> EtagText {
         let mut text = EtagText { bytes: [0; 24], length: 0 };
         match self {
@@ -70,7 +70,7 @@ impl EtagText {
     }
 }
 
-/// Whether `If-None-Match` names this tag (weakly, as it asks for).
+/// Returns true if `If-None-Match` matches this tag, by weak comparison as RFC 9110 requires.
 pub(crate) fn none_match(request: &Request, etag: Etag) -> bool {
     let Some(header) = request.header_text("if-none-match") else { return false };
     header.trim() == "*"
@@ -80,25 +80,25 @@ pub(crate) fn none_match(request: &Request, etag: Etag) -> bool {
         })
 }
 
-/// True for `If-None-Match: *`: write only what is not there yet.
+/// Returns true for `If-None-Match: *`: write only if the row does not exist.
 pub(crate) fn must_be_new(request: &Request) -> bool {
     request.header("if-none-match").is_some_and(|header| header.trim_ascii() == b"*")
 }
 
-/// What `If-Match` asks of the row to be written.
+/// The condition of `If-Match` on the row to be written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Condition {
-    /// There has to be such a row.
+    /// The row must exist.
     pub(crate) must_exist: bool,
-    /// It has to have this version.
+    /// The row must have this version.
     pub(crate) version: Option<i64>,
 }
 
-/// Reads `If-Match`.
+/// Parses `If-Match`.
 ///
 /// # Errors
-/// 412 for a tag that cannot be a row's, 400 for several, or for a condition
-/// that nothing is written under.
+/// 412 for a tag that cannot be a row's, 400 for several tags, or for a condition that writes do
+/// not support.
 pub(crate) fn condition(request: &Request, table: &Table) -> Result<Condition> {
     if request.header("if-none-match").is_some() {
         return Err(ApiError::bad_request(
@@ -123,7 +123,8 @@ pub(crate) fn condition(request: &Request, table: &Table) -> Result<Condition> {
         );
         return Err(stale(message));
     }
-    // The tag of a compressed answer is weak: its bytes are others, the row's version is the same.
+    // The tag of a compressed response is weak: its bytes differ, but the row's version is the
+    // same.
     match Etag::from_text(text.strip_prefix("W/").unwrap_or(text)) {
         Some(Etag::Version(version)) => Ok(Condition { must_exist: true, version: Some(version) }),
         _ => Err(stale(format!(
@@ -134,7 +135,7 @@ pub(crate) fn condition(request: &Request, table: &Table) -> Result<Condition> {
     }
 }
 
-/// A 412.
+/// Returns a 412 error.
 pub(crate) fn stale(message: String) -> ApiError {
     ApiError::from(Error::new(ErrorKind::Stale, message)).with_status(Status::PRECONDITION_FAILED)
 }

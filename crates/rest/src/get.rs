@@ -51,9 +51,8 @@ impl Verb for Get {
     }
 }
 
-/// Answers with a row: 304 if the client has it already. Where the tag is the
-/// version, the row is written once, into the answer; where it is a hash, it
-/// has to be there before its head.
+/// Writes a row: 304 if the client has it already. If the tag is the version, the row is written
+/// directly into the response; if it is a hash, the row must be complete before its head.
 pub(crate) fn write_row(
     on: RequestContext<'_>,
     shown: FieldSet,
@@ -80,12 +79,12 @@ pub(crate) fn write_row(
     }
 }
 
-/// The tag of a row with a version.
+/// Returns the tag of a row with a version.
 pub(crate) fn version_tag(table: &Table, row: &[ValueRef<'_>]) -> Option<Etag> {
     row[table.version()?].as_int().map(Etag::Version)
 }
 
-/// The error of a request that names a row that is not there.
+/// Returns the error for a row that does not exist.
 #[cold]
 pub(crate) fn no_row(table: &Table, key: ValueRef<'_>) -> Error {
     let key = marmota_model::text::excerpt_of(key);

@@ -1,5 +1,5 @@
-//! `GET /api/{table}/{id}/history`: what was done to a row of an audited model,
-//! a page of it; to rows that are gone as well.
+//! `GET /api/{table}/{id}/history`: a page of the history of an audited row, including deleted
+//! rows.
 
 use std::sync::Arc;
 
@@ -13,17 +13,17 @@ use crate::request_context::RequestContext;
 
 const HISTORY: &str = "history";
 
-/// Whether the part of a row that the path names is its history.
+/// Returns true if the path names the history of a row.
 pub(crate) fn is_asked_for(on: RequestContext<'_>) -> bool {
     on.table().schema().audit
         && on.request.param("field").is_some_and(|field| field == HISTORY)
         && on.table().find(HISTORY).is_none()
 }
 
-/// The list, and the table that it is of.
+/// Returns the list, and its table.
 ///
 /// # Errors
-/// 400 for what cannot be a key, and as lists have.
+/// 400 for an invalid key, and the errors of lists.
 pub(crate) fn list(on: RequestContext<'_>) -> Result<(List, &Arc<Table>)> {
     let key = key::of_path(on.request, on.table())?;
     let table = on.api.store.registry().table(HISTORY_TABLE)?;

@@ -1,5 +1,5 @@
-//! `POST /api/{table}/{id}/{field}/increment`: adds to a number where it is
-//! stored, so that no two clients lose each other's.
+//! `POST /api/{table}/{id}/{field}/increment`: an atomic addition to a number, so that concurrent
+//! increments are not lost.
 
 use marmota_http::Status;
 use marmota_model::{NoRows, Scratch, Table, Value, ValueRef, json};
@@ -56,10 +56,10 @@ impl Increment {
     }
 }
 
-/// Reads how much is to be added to a field.
+/// Reads the amount to add to a field.
 ///
 /// # Errors
-/// 422 naming the field and value.
+/// 422 with the field and value.
 pub(crate) fn read_by(table: &Table, field: usize, json: &str) -> Result<Value> {
     let scratch = Scratch::new();
     let by = json::read_value(&table.fields()[field], json, &scratch)

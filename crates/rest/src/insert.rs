@@ -19,17 +19,17 @@ use crate::scrap::ScratchBuffer;
 pub(crate) struct Insert {
     stamp: WriteTimestamp,
     on_conflict: OnConflict,
-    /// A row was there; it is read and shown.
+    /// The row that existed already; it is read and returned.
     there: Option<There>,
-    /// Kept, so that a step taken again asks for the same key.
+    /// Kept, so that a repeated step uses the same key.
     uuid: Option<Uuid>,
 }
 
-/// A row that was there already.
+/// A row that existed already.
 struct There {
     key: Value,
     version: Option<i64>,
-    /// It came back, maybe in a step before this one.
+    /// True if it was read, maybe in an earlier step.
     found: bool,
 }
 
@@ -40,7 +40,7 @@ impl Insert {
         Ok(Self { stamp: WriteTimestamp::now(on.table()), on_conflict, there: None, uuid: None })
     }
 
-    /// Answers with the row that was there, as it is now.
+    /// Responds with the row that existed, in its current state.
     fn show(
         there: &mut There,
         on: RequestContext<'_>,
@@ -61,7 +61,7 @@ impl Insert {
             run(&mut Operation::Get { table, key, fields }, &mut sink)?;
         }
         if !there.found {
-            // Asked for without it, or deleted by somebody else since.
+            // The client does not want it, or it was deleted concurrently.
             let mut head = Head::new(Status::OK, JSON).etag(there.version.map(Etag::Version));
             head.location = Some(location);
             write_minimal(on.request, head, answer);
@@ -111,7 +111,7 @@ impl Verb for Insert {
     }
 }
 
-/// Puts the key that the engine gave into the row.
+/// Sets the key that the engine has assigned in the row.
 pub(crate) fn give_key(table: &Table, row: &mut [ValueRef<'_>], outcome: &Outcome) {
     if let Keys::One(Value::Int(key)) = outcome.keys {
         row[table.key()] = ValueRef::Int(key);
@@ -126,8 +126,7 @@ pub(crate) fn location(collection: &str, key: ValueRef<'_>) -> String {
     location
 }
 
-/// Answers a write with the row as it is stored now, or without it where the
-/// client prefers that.
+/// Responds to a write with the row as it is stored now, or without it if the client prefers that.
 pub(crate) fn write_stored(
     on: RequestContext<'_>,
     row: &[ValueRef<'_>],
@@ -151,7 +150,7 @@ pub(crate) fn write_stored(
     answer.whole(head, &mut scrap);
 }
 
-/// Answers a write without a body.
+/// Responds to a write without a body.
 pub(crate) fn write_minimal(request: &Request, mut head: Head, answer: &mut Answer<'_, '_>) {
     head.minimal = body::wants_minimal(request);
     head.content_type = "";

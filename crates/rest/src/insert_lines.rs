@@ -1,13 +1,13 @@
-//! `POST /api/{table}` with `Content-Type: application/x-ndjson`: rows, a line each, inserted as
-//! they come.
+//! `POST /api/{table}` with `Content-Type: application/x-ndjson`: one row per line, inserted as
+//! they arrive.
 //!
-//! Lines are gathered to chunks, and a chunk is one batch insert, so neither memory nor a
-//! transaction lasts as long as an upload may. What follows from that is the contract: the rows
-//! before the first line at fault are stored, those from it on are not, and the answer says
-//! which line it is. To keep it, a chunk that fails is tried again in parts, up to that line.
+//! Lines are grouped into chunks, and each chunk is a batch insert, so that long uploads do not
+//! need much memory or a long transaction. The contract follows from that: the rows before the
+//! first invalid line are stored, the rows from it on are not, and the response names the line. For
+//! this, a chunk that fails is retried in parts, up to that line.
 //!
-//! With an `Idempotency-Key` each chunk takes place once, and whole or not at all: a part of one
-//! would be another request when the body is sent again.
+//! With an `Idempotency-Key` each chunk is executed once, and completely or not at all: a part of a
+//! chunk would be another request when the body is resent.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ use crate::request_context::RequestContext;
 use crate::state::ApiState;
 use crate::submission::Submission;
 
-/// Begins to insert, when the head has come.
+/// Starts the insert after the request's head was read.
 pub(crate) fn begin(on: RequestContext<'_>) -> Result<Flow> {
     let on_conflict = params::on_conflict(on.request)?;
     let once = OnceLines::of(on.request)?;
@@ -59,7 +59,7 @@ struct InsertLines {
     on_conflict: OnConflict,
     once: Option<OnceLines>,
     done: Effects,
-    /// Something was carried out, not found to be so already.
+    /// True if a chunk was executed now, not found as executed before.
     is_new: bool,
 }
 
@@ -94,7 +94,7 @@ impl InsertLines {
         Ok(())
     }
 
-    /// Inserts the rows of a chunk, or those before the first at fault.
+    /// Inserts the rows of a chunk, or those before the first invalid one.
     async fn insert_chunk(&mut self, chunk: &LineChunks) -> Result<()> {
         let (mut from, mut until) = (0, chunk.len());
         while from < until {
@@ -109,7 +109,7 @@ impl InsertLines {
                 }
                 Err(_) => {
                     until = match refused.get() {
-                        // The rows before one that was not even read.
+                        // The rows before one that could not be parsed.
                         Some(index) if index > 0 => from + index,
                         Some(_) => from + 1,
                         None => from + (until - from) / 2,
@@ -129,7 +129,7 @@ impl InsertLines {
         }
     }
 
-    /// Inserts these rows, all or none; `refused` is the one that is no row of the table.
+    /// Inserts all of these rows or none; `refused` is the index of a row that is invalid.
     async fn insert(
         &mut self,
         texts: &[&[u8]],
@@ -147,7 +147,7 @@ impl InsertLines {
                 let mut operation = Operation::InsertMany { table, rows: &mut rows, on_conflict };
                 return submission.poll(&mut operation, &mut NoRows, context);
             }
-            // An error of this one need not say which row it is of.
+            // An error of a single row needs no index.
             let mut row = empty_row(table);
             rows.next(&mut row)?;
             let mut operation = Operation::Insert { table, row: &row, on_conflict };
@@ -156,7 +156,7 @@ impl InsertLines {
         std::future::poll_fn(|context| poll(context, &mut keys)).await
     }
 
-    /// Inserts the rows of a chunk, all or none, unless that was done already.
+    /// Inserts all rows of a chunk or none, unless that was done before.
     async fn insert_once(
         &mut self,
         api: &ApiState,
@@ -178,7 +178,7 @@ impl InsertLines {
         let (mut results, mut answered) = (Vec::new(), None);
         let submission = &mut self.submission;
         let poll = |context: &mut Context<'_>| {
-            // The rows of a chunk that is found again are counted as it comes.
+            // The result of a repeated chunk is the number of its rows, so nothing is stored.
             let mut nothing = |_: &[ModelResult<Outcome>]| Vec::new();
             let once = Some(api.store.once(&key, &mut nothing, &mut answered)?);
             let (writes, links, mode) = (&linked.writes, &[], BatchMode::AllOrNothing);
@@ -199,7 +199,7 @@ impl InsertLines {
     }
 }
 
-/// Whether an error may be that of one row among others.
+/// Returns true if an error may be caused by a single row.
 fn is_of_a_row(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Invalid | ErrorKind::Conflict)
 }

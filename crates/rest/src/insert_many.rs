@@ -1,5 +1,5 @@
-//! `POST /api/{table}` with an array: rows, all or none, at the speed of one
-//! statement for many.
+//! `POST /api/{table}` with an array: inserts all rows or none, at the speed of multi-row
+//! statements.
 
 use std::cell::Cell;
 
@@ -23,8 +23,8 @@ use crate::scrap::ScratchBuffer;
 pub(crate) struct InsertMany {
     stamp: WriteTimestamp,
     on_conflict: OnConflict,
-    /// The keys of the rows, where those have them before the engine does;
-    /// kept, so that a step taken again asks for the same.
+    /// The keys of the rows, if they are assigned before the engine; kept, so that a repeated step
+    /// uses the same ones.
     keys: Vec<Value>,
 }
 
@@ -75,8 +75,8 @@ impl Verb for InsertMany {
 }
 
 impl InsertMany {
-    /// The error of the first row that breaks a rule, else `error`. An engine stores rows in
-    /// pieces of its own size, so it may meet a conflict before it has read all of them.
+    /// Returns the error of the first row that violates a rule, else `error`. An engine stores rows
+    /// in chunks, so it may find a conflict before it has read all of them.
     fn broken_rule(&mut self, table: &Table, objects: &[&RawValue], error: ApiError) -> ApiError {
         if !matches!(error.error().kind(), ErrorKind::Conflict | ErrorKind::Invalid) {
             return error;
@@ -124,7 +124,7 @@ impl InsertMany {
     }
 }
 
-/// The text of an object.
+/// The JSON of an object.
 pub(crate) trait ObjectText<'a>: Copy {
     fn bytes(self) -> &'a [u8];
 }
@@ -148,11 +148,11 @@ pub(crate) struct Objects<'a, 'k, T> {
     scratch: &'a Scratch,
     stamp: WriteTimestamp,
     pub(crate) on_conflict: OnConflict,
-    /// The fields that the first row gave.
+    /// The fields present in the first row.
     given: Option<FieldSet>,
     keys: &'k mut Vec<Value>,
     index: usize,
-    /// The place of the row that was refused.
+    /// The index of the refused row.
     refused: &'k Cell<Option<usize>>,
 }
 
@@ -170,8 +170,8 @@ impl<'a, T: ObjectText<'a>> RowSource<'a> for Objects<'a, '_, T> {
 }
 
 impl<'a, 'k, T: ObjectText<'a>> Objects<'a, 'k, T> {
-    /// The rows of these objects. Keys that rows get before the engine sees them are kept in
-    /// `keys`, and those that are there already are given again.
+    /// Creates a source of these objects. Keys that are assigned before the engine are stored in
+    /// `keys`; keys that are stored already are used again.
     pub(crate) const fn new(
         table: &'a Table,
         objects: &'a [T],
@@ -184,15 +184,15 @@ impl<'a, 'k, T: ObjectText<'a>> Objects<'a, 'k, T> {
         Self { table, objects, scratch, stamp, on_conflict, given: None, keys, index: 0, refused }
     }
 
-    /// What to do where a row is there: an update writes the fields that the
-    /// first row gives, as all others have to.
+    /// Returns the conflict action: an update writes the fields that are present in the first row,
+    /// which all others must have, too.
     pub(crate) fn on_conflict_of_first(&self) -> OnConflict {
         let (OnConflict::Update { .. }, Some(first)) = (self.on_conflict, self.objects.first())
         else {
             return self.on_conflict;
         };
         let mut row = empty_row(self.table);
-        // What is wrong with it is told when its turn comes.
+        // Errors of this row are reported when it is read in turn.
         let _ = body::read_row(self.table, first.bytes(), self.scratch, &mut row, &mut Vec::new());
         self.on_conflict.with_given(self.table, FieldSet::present(&row))
     }
@@ -218,7 +218,7 @@ impl<'a, 'k, T: ObjectText<'a>> Objects<'a, 'k, T> {
         let key = row[table.key()];
         let keyed = !key.is_absent();
         if self.on_conflict != OnConflict::Refuse {
-            // Each row has its key in the outcome; a UUID that was made is kept.
+            // The outcome has the key of each row; generated UUIDs are kept.
             if self.keys.len() == self.index {
                 self.keys.push(key.to_value());
             }

@@ -1,4 +1,4 @@
-//! Keys in paths: read from a segment, written for `Location`.
+//! Keys in paths: parsing path segments, and writing them for `Location`.
 
 use marmota_http::Request;
 use marmota_model::rule::violation;
@@ -7,13 +7,13 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_perc
 
 use crate::problem::{ApiError, Result};
 
-/// What stands in a path segment as it is (RFC 3986's unreserved).
+/// The characters that are not encoded in a path segment (RFC 3986, unreserved).
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// The key that the request's path names.
+/// Returns the key in the request's path.
 ///
 /// # Errors
-/// 400 for what cannot be a key of the table.
+/// 400 if it is not a valid key of the table.
 pub(crate) fn of_path(request: &Request, table: &Table) -> Result<Value> {
     let text = request.param("id").unwrap_or_default();
     match table.key_kind() {
@@ -37,8 +37,8 @@ fn wrong(table: &Table, text: &str) -> ApiError {
     ApiError::of_url(Error::invalid(vec![violation(field, ValueRef::Text(text), "type", message)]))
 }
 
-/// False if the decoder put U+FFFD in the place of bytes that are no UTF-8:
-/// such a key would be another one than was asked for.
+/// Returns false if the decoder replaced invalid UTF-8 by U+FFFD: the key would differ from the
+/// requested one.
 fn is_utf8(request: &Request, text: &str) -> bool {
     !text.contains('\u{fffd}') || percent_decode_str(request.path()).decode_utf8().is_ok()
 }
@@ -51,7 +51,7 @@ pub(crate) fn push_segment(path: &mut String, key: ValueRef<'_>) {
             path.push_str(uuid.hyphenated().encode_lower(&mut Uuid::encode_buffer()));
         }
         ValueRef::Text(text) => path.extend(utf8_percent_encode(text, SEGMENT)),
-        // No other value is a key.
+        // Other values are not keys.
         _ => {}
     }
 }

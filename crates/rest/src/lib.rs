@@ -1,12 +1,11 @@
-//! REST over any registered model, and errors as answers.
+//! REST over any registered model, and errors as responses.
 //!
-//! [`api`] gives a [`Router`] with the whole contract (`docs/guide/08-rest.md`):
-//! rows, lists with filters and keyset pages, blobs, increments, batches. A
-//! request becomes an operation on the registry's snapshot; the rows that the
-//! engine lends are written as JSON into the answer. No struct is built, and
-//! with an engine that answers at once nothing is awaited.
+//! [`api`] returns a [`Router`] for the complete API (`docs/guide/08-rest.md`): rows, lists with
+//! filters and keyset pages, blobs, increments, batches. A request becomes an operation on the
+//! registry's snapshot; the rows that the engine returns are written as JSON into the response. No
+//! struct is created, and with an engine that completes at once nothing is awaited.
 //!
-//! [`ApiError`] and [`problem`] give handlers of one's own the same errors.
+//! [`ApiError`] and [`problem`] provide the same errors for custom handlers.
 //!
 //! ```no_run
 //! use marmota_http::Server;

@@ -1,4 +1,4 @@
-//! The lines of a body, gathered to chunks as they come: what is carried out together.
+//! The lines of a body, grouped into chunks as they arrive. A chunk is executed as one unit.
 
 use std::ops::Range;
 use std::task::Poll;
@@ -9,25 +9,25 @@ use marmota_model::{Error, ErrorKind};
 use crate::ndjson::{Line, Lines, TooLong};
 use crate::problem::{ApiError, Result};
 
-/// Lines in a chunk.
+/// The maximum number of lines in a chunk.
 pub(crate) const CHUNK_LINES: usize = 1_000;
-/// A chunk ends when its lines take this much, however few they are.
+/// A chunk ends when its lines have this size, even if they are few.
 const CHUNK_BYTES: usize = 256 * 1024;
-/// Bytes of empty lines behind those of a chunk that are kept while more may come.
+/// The maximum size of empty lines that are kept after those of a chunk while more may arrive.
 const EMPTY_BYTES_MAX: usize = 1024 * 1024;
-/// Bytes of empty lines that may follow one another where no line is waited for.
+/// The maximum size of consecutive empty lines while the chunk is empty.
 const BLANK_BYTES_MAX: usize = 1024 * 1024;
 
-/// What ends a chunk beside its lines and bytes.
+/// The condition that ends a chunk, in addition to its number of lines and size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cut {
-    /// Nothing: the same body has the same chunks, however it comes.
+    /// None: the same body always has the same chunks, independent of its timing.
     Full,
-    /// That nothing more has come: who sends waits for an answer perhaps.
+    /// No more data is available: the client may be waiting for a response.
     Idle,
 }
 
-/// A chunk at a time.
+/// The chunks of a body, one at a time.
 pub(crate) struct LineChunks {
     reader: BodyReader,
     bytes: Vec<u8>,
@@ -36,7 +36,7 @@ pub(crate) struct LineChunks {
     chunk: Vec<Line>,
     cut: Cut,
     ended: bool,
-    /// Bytes of empty lines since the last one with something in it.
+    /// The size of the empty lines since the last non-empty one.
     blank: usize,
 }
 
@@ -54,10 +54,10 @@ impl LineChunks {
         }
     }
 
-    /// Gathers the next chunk, in the place of the one before; false if there is none.
+    /// Reads the next chunk, which replaces the current one; returns false after the last.
     ///
     /// # Errors
-    /// A body that breaks off, or a line that is too long, once all lines before it were given.
+    /// If the body is truncated, or a line is too long, after all earlier lines were returned.
     pub(crate) async fn next(&mut self) -> Result<bool> {
         self.chunk.clear();
         self.blank = 0;
@@ -93,7 +93,7 @@ impl LineChunks {
         }
     }
 
-    /// Takes what has come; none if it is time for what is there already.
+    /// Reads available data; returns `None` if the chunk must end now.
     async fn read(&mut self) -> Option<Result<usize>> {
         let Self { reader, bytes, chunk, cut, .. } = self;
         let may_wait = *cut == Cut::Full || chunk.is_empty();
@@ -104,8 +104,8 @@ impl LineChunks {
         .await
     }
 
-    /// Judged by the lines that it has, so that it does not depend on how they come; but lines
-    /// without an end that have nothing in them end it too.
+    /// Returns true if the chunk is complete. This depends on its lines, not on their timing; many
+    /// empty lines complete it, too.
     fn is_full(&self) -> bool {
         let Some(last) = self.chunk.last() else { return false };
         self.chunk.len() == CHUNK_LINES
@@ -113,24 +113,24 @@ impl LineChunks {
             || self.lines.taken() >= last.end + EMPTY_BYTES_MAX
     }
 
-    /// Has no chunk follow.
+    /// Stops: no chunk follows.
     pub(crate) fn stop(&mut self) {
         self.bytes.clear();
         self.lines = Lines::new(self.line_bytes_max);
         self.ended = true;
     }
 
-    /// Lines in the chunk.
+    /// Returns the number of lines in the chunk.
     pub(crate) const fn len(&self) -> usize {
         self.chunk.len()
     }
 
-    /// The number of a line of the chunk.
+    /// Returns the line number of a line of the chunk.
     pub(crate) fn number(&self, index: usize) -> u64 {
         self.chunk[index].number
     }
 
-    /// Lines of the chunk.
+    /// Returns lines of the chunk.
     pub(crate) fn texts(&self, of: Range<usize>) -> Vec<&[u8]> {
         self.chunk[of].iter().map(|line| &self.bytes[line.start..line.end]).collect()
     }

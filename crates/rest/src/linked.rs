@@ -1,5 +1,5 @@
-//! `{"$result":0}` in an operation of a batch: the key of the row that an
-//! earlier one makes.
+//! `{"$result":0}` in an operation of a batch: the key of the row that an earlier operation
+//! inserts.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,47 +18,47 @@ struct Named {
     operation: usize,
 }
 
-/// The number of the operation that a value names.
+/// Returns the index of the operation that a value refers to.
 pub(crate) fn operation_of(json: &str) -> Option<usize> {
     serde_json::from_str(json).ok().map(|Named { operation }| operation)
 }
 
-/// Operations of earlier chunks that can still be referred to.
+/// The number of operations of earlier chunks that can be referred to.
 const EARLIER_MAX: usize = CHUNK_LINES;
 
-/// The operations of a batch so far, and the links between them; of a batch in lines those of
-/// the chunk, and what the last ones before it made.
+/// The operations of a batch so far, and the links between them. For a batch in lines: those of the
+/// chunk, and the keys of the last operations before it.
 #[derive(Debug, Default)]
 pub(crate) struct Linked {
     pub(crate) writes: Vec<Write>,
     pub(crate) links: Vec<Link>,
-    /// Of each operation the place of its write; none if it was refused.
+    /// For each operation the index of its write; `None` if it was refused.
     places: Vec<Option<usize>>,
-    /// The number of the first of them.
+    /// The index of the first of these operations.
     first: usize,
-    /// What the last operations before that made.
+    /// The results of the last operations before that one.
     earlier: VecDeque<Earlier>,
 }
 
-/// What an operation of an earlier chunk came to.
+/// The result of an operation of an earlier chunk.
 #[derive(Debug)]
 enum Earlier {
-    /// It is no insert, or was refused.
+    /// The operation is not an insert, or was refused.
     Nothing,
-    /// An insert into this table, which failed if it has no key.
+    /// An insert into this table; it has failed if it has no key.
     Insert(Arc<Table>, Option<Value>),
 }
 
-/// The key that an earlier operation makes.
+/// The key of an earlier operation.
 pub(crate) enum Made<'l> {
-    /// When the batch is carried out.
+    /// Known when the batch is executed.
     Then(Link),
-    /// In an earlier chunk.
+    /// Known from an earlier chunk.
     Identity(&'l Value),
 }
 
 impl Linked {
-    /// Adds an operation's write and its links, or that it was refused.
+    /// Adds an operation's write and its links, or `None` if it was refused.
     pub(crate) fn add(&mut self, write: Option<(Write, Vec<Link>)>) {
         let place = self.writes.len();
         self.places.push(write.is_some().then_some(place));
@@ -68,8 +68,8 @@ impl Linked {
         }
     }
 
-    /// Begins the next chunk; `key` gives the key of the row that an insert of this one has
-    /// made, from the write, its place among the writes, and its number in the chunk.
+    /// Starts the next chunk; `key` returns the key of the row inserted by an operation of the
+    /// current chunk, from the write, its index among the writes, and its index in the chunk.
     pub(crate) fn next_chunk(&mut self, key: impl Fn(&Write, usize, usize) -> Option<Value>) {
         for (number, place) in self.places.iter().enumerate() {
             self.earlier.push_back(match place.map(|place| (place, &self.writes[place])) {
@@ -85,25 +85,25 @@ impl Linked {
         self.forget_chunk();
     }
 
-    /// Begins the chunk anew.
+    /// Restarts the current chunk.
     pub(crate) fn forget_chunk(&mut self) {
         self.writes.clear();
         self.links.clear();
         self.places.clear();
     }
 
-    /// The key that an earlier operation makes for the next one.
+    /// Returns the key of an earlier operation for the next one.
     ///
     /// # Errors
-    /// 400 or 422 if that one comes later, was refused, lies too far back, or makes no row that
-    /// fits.
+    /// 400 or 422 if that operation is later, was refused, is too far back, or does not insert a
+    /// suitable row.
     pub(crate) fn made(&self, table: &Table, at: LinkAt, operation: usize) -> Result<Made<'_>> {
         let refused = |why: &str| {
             Err(ApiError::bad_request(format!("it refers to operation {operation}, which {why}")))
         };
         let name = format!("operation {operation}");
         let Some(number) = operation.checked_sub(self.first) else {
-            // Judged from the operation itself, so that it does not matter where chunks end.
+            // Computed from the operations, so that the result does not depend on chunk boundaries.
             let back = self.first + self.places.len() - operation;
             let place = (self.earlier.len() + operation).checked_sub(self.first);
             let known = place.filter(|_| back <= EARLIER_MAX).map(|place| &self.earlier[place]);
@@ -130,8 +130,8 @@ impl Linked {
         Ok(Made::Then(Link { write: self.writes.len(), at, result: place }))
     }
 
-    /// Takes the references to earlier operations out of what was refused of a
-    /// row, and puts something in their places that is of the right type.
+    /// Removes references to earlier operations from the violations of a row, and sets placeholders
+    /// of the right type.
     ///
     /// # Errors
     /// As [`Self::made`].

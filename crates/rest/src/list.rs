@@ -1,8 +1,7 @@
 //! `GET /api/{table}`: a page of rows.
 //!
-//! The page is written into a buffer of the thread's and copied once behind
-//! its head: the `Link` header stands before the rows, and what it says is
-//! known behind them.
+//! The page is written into a thread-local buffer, and copied once after the head: the `Link`
+//! header precedes the rows, but its content is known only after them.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -22,24 +21,24 @@ use crate::request_context::RequestContext;
 use crate::scrap::ScratchBuffer;
 
 pub(crate) enum List {
-    /// The page is known: kept, or the client has it.
+    /// The page is known: it is cached, or the client has it.
     Identity { etag: Etag, page: Option<Arc<Page>> },
-    /// The page has to be read.
+    /// The page must be read.
     Read(Box<Reading>),
 }
 
-/// A page in the making.
+/// A page that is being read.
 pub(crate) struct Reading {
-    /// What to keep it by, where it can be.
+    /// The name for caching it, if it can be cached.
     name: Option<PageName>,
     params: ListParams,
     order: Vec<SortKey>,
-    /// How many rows there are in all, once they are counted.
+    /// The total number of rows, once they are counted.
     count: Option<u64>,
     writer: json::RowWriter,
     body: ScratchBuffer,
     rows: u64,
-    /// The last row's cursor, if there are rows behind it.
+    /// The last row's cursor, if more rows follow.
     next: Option<String>,
     more: bool,
 }
@@ -49,7 +48,7 @@ impl List {
         Self::among(on, None)
     }
 
-    /// A list of the rows that `only` selects.
+    /// Returns a list of the rows that `only` selects.
     pub(crate) fn among(on: RequestContext<'_>, only: Option<FilterExpr>) -> Result<Self> {
         let pages = &on.api.pages;
         let name = pages.name(on.store, on.table(), on.request);
@@ -78,7 +77,7 @@ impl Reading {
                 None => only,
             });
         }
-        // One more tells whether there is a next page.
+        // One row more shows whether there is a next page.
         params.query.limit = Some(params.rows_max + 1);
         let order = params.query.order_with_key(on.table());
         let mut body = ScratchBuffer::take();
@@ -130,7 +129,7 @@ impl Reading {
         self.body.push(b'}');
         let link = next.map(|url| format!("<{url}>; rel=\"next\""));
         let source = (on.store, on.table());
-        // A page that was read beside a write is of neither version.
+        // A page that was read during a write may match neither version, so it gets no tag.
         let name = self.name.filter(|&name| {
             on.api.pages.keep(name, source, on.request, link.as_deref(), &self.body)
         });
@@ -152,7 +151,7 @@ impl Reading {
             self.count = Some(counted.rows);
             return Ok(Next::Step);
         }
-        // The sink changes everything but the query.
+        // The sink modifies all parameters except the query.
         let query: Query = std::mem::take(&mut self.params.query);
         let mut sink = |row: &[ValueRef<'_>]| self.take_row(table, row);
         let ran = run(&mut Operation::List { table, query: &query }, &mut sink);
@@ -187,7 +186,7 @@ impl Verb for List {
     }
 }
 
-/// The request's own URL with another cursor.
+/// Returns the request's URL with another cursor.
 fn next_url(request: &Request, cursor: &str) -> String {
     let mut url = String::with_capacity(request.target().len() + cursor.len() + 8);
     push_safe(&mut url, request.path());
@@ -204,8 +203,8 @@ fn next_url(request: &Request, cursor: &str) -> String {
     url
 }
 
-/// Appends a part of a target; characters that end a link in a header, and
-/// that lax clients send as they are, are encoded.
+/// Appends a part of a target, and encodes the characters that would end a link in a header and
+/// that lax clients send unencoded.
 fn push_safe(url: &mut String, part: &str) {
     for c in part.chars() {
         match c {

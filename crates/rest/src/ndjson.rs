@@ -1,11 +1,11 @@
-//! Newline-delimited JSON: its names, which requests bring it, and where its lines end.
+//! Newline-delimited JSON: its media types, detecting it in requests, and splitting lines.
 
 use marmota_http::Request;
 
-/// The media type that is answered.
+/// The media type of responses.
 pub(crate) const NDJSON: &str = "application/x-ndjson";
 
-/// The names by which it goes.
+/// The accepted media types.
 const NAMES: [&str; 4] =
     [NDJSON, "application/ndjson", "application/jsonl", "application/x-jsonlines"];
 
@@ -13,13 +13,13 @@ pub(crate) fn is_name(media_type: &str) -> bool {
     NAMES.iter().any(|name| name.eq_ignore_ascii_case(media_type))
 }
 
-/// Whether the body is lines.
+/// Returns true if the body consists of lines.
 pub(crate) fn is_sent(request: &Request) -> bool {
     let kind = request.header_text("content-type").unwrap_or_default();
     is_name(kind.split(';').next().unwrap_or_default().trim())
 }
 
-/// A line of a body, without its end.
+/// A line of a body, without its newline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Line {
     pub(crate) start: usize,
@@ -28,19 +28,19 @@ pub(crate) struct Line {
     pub(crate) number: u64,
 }
 
-/// Finds the lines in bytes that come in pieces.
+/// Splits bytes that arrive in pieces into lines.
 #[derive(Debug)]
 pub(crate) struct Lines {
     bytes_max: usize,
-    /// The first byte that is in no line yet.
+    /// The offset of the first byte that is not part of a returned line.
     at: usize,
-    /// Up to where there is no end of a line.
+    /// The offset up to which no newline was found.
     scanned: usize,
-    /// Lines so far.
+    /// The number of lines so far.
     count: u64,
 }
 
-/// A line, of this number, is longer than allowed.
+/// The error for a line that is too long, with its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooLong(pub(crate) u64);
 
@@ -49,10 +49,10 @@ impl Lines {
         Self { bytes_max, at: 0, scanned: 0, count: 0 }
     }
 
-    /// The next line with something in it; `ended` when no byte will follow.
+    /// Returns the next non-empty line; `ended` is true when no more bytes follow.
     ///
     /// # Errors
-    /// [`TooLong`], whether the line's end has come or not.
+    /// [`TooLong`], even if the line is incomplete.
     pub(crate) fn next(&mut self, bytes: &[u8], ended: bool) -> Result<Option<Line>, TooLong> {
         loop {
             let start = self.at;
@@ -77,12 +77,12 @@ impl Lines {
         }
     }
 
-    /// Bytes of the lines that were given, and of empty ones between them.
+    /// Returns the size of the returned lines, and of empty ones between them.
     pub(crate) const fn taken(&self) -> usize {
         self.at
     }
 
-    /// Drops the bytes of the lines that were given.
+    /// Removes the bytes of the returned lines.
     pub(crate) fn cut(&mut self, bytes: &mut Vec<u8>) {
         bytes.drain(..self.at);
         self.scanned -= self.at;

@@ -1,7 +1,6 @@
-//! `Idempotency-Key`: a POST that takes place once, however often it is sent.
+//! `Idempotency-Key`: a POST that is executed once, however often it is sent.
 //!
-//! Its answer is kept by the store, in the transaction of its writes, and is
-//! what every repeat is answered with.
+//! The store keeps its response, in the transaction of its writes, and returns it for each repeat.
 
 use marmota_http::{Request, Status};
 use marmota_model::{Result as ModelResult, Table, ValueRef, json};
@@ -15,28 +14,28 @@ use crate::insert::location;
 use crate::problem::{ApiError, Result};
 use crate::scrap::ScratchBuffer;
 
-/// The header of an answer that was kept.
+/// The header of a replayed response.
 pub(crate) const REPLAYED: (&str, &str) = ("Idempotent-Replayed", "true");
 
-/// What the answer to a batch looks like.
+/// The format of the response to a batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Shape {
-    /// That of the insert of a row.
+    /// As for the insert of a row.
     Row,
-    /// That of the insert of an array.
+    /// As for the insert of an array.
     Rows,
-    /// That of a batch.
+    /// As for a batch.
     Results,
 }
 
-/// A request that takes place once.
+/// An idempotent request.
 pub(crate) struct Once {
     pub(crate) key: OnceKey,
     pub(crate) shape: Shape,
     pub(crate) answered: Option<Answered>,
 }
 
-/// What stands before the body of an answer that is kept.
+/// The head of a stored response.
 #[derive(Serialize, Deserialize)]
 struct KeptHead {
     status: u16,
@@ -45,10 +44,10 @@ struct KeptHead {
 }
 
 impl Once {
-    /// What the request says of it, if anything.
+    /// Returns the idempotency key of the request, if there is one.
     ///
     /// # Errors
-    /// 422 for a key that is none.
+    /// 422 if the key is invalid.
     pub(crate) fn of(request: &Request, shape: Shape) -> Result<Option<Self>> {
         let Some(text) = text_of(request)? else { return Ok(None) };
         let mut print = print_of_head(request);
@@ -57,7 +56,7 @@ impl Once {
         Ok(Some(Self { key, shape, answered: None }))
     }
 
-    /// Answers with what was kept.
+    /// Responds with the stored response.
     pub(crate) fn answer(kept: &Answered, answer: &mut Answer<'_, '_>) -> Result<()> {
         let broken = || {
             let message = "the answer stored for this key is not one of REST";
@@ -83,7 +82,7 @@ impl Once {
     }
 }
 
-/// The request's key, without its quotes.
+/// Returns the request's key, without its quotes.
 fn text_of(request: &Request) -> Result<Option<&str>> {
     let Some(header) = request.header("idempotency-key") else { return Ok(None) };
     let Ok(text) = std::str::from_utf8(header) else {
@@ -102,14 +101,14 @@ fn print_of_head(request: &Request) -> Fingerprint {
     print
 }
 
-/// A body of lines of which each chunk takes place once.
+/// A body of lines of which each chunk is executed once.
 pub(crate) struct OnceLines {
     text: String,
     head: Fingerprint,
 }
 
 impl OnceLines {
-    /// What the request says of it, if anything.
+    /// Returns the idempotency key of the request, if there is one.
     ///
     /// # Errors
     /// As [`Once::of`].
@@ -120,7 +119,7 @@ impl OnceLines {
         Ok(Some(once))
     }
 
-    /// The key of the chunk that begins at this line.
+    /// Returns the key of the chunk that starts at this line.
     pub(crate) fn chunk(&self, line: u64, texts: &[&[u8]]) -> ModelResult<OnceKey> {
         let mut print = self.head.clone();
         texts.iter().for_each(|text| print.add(text));
@@ -128,7 +127,7 @@ impl OnceLines {
     }
 }
 
-/// An answer to be kept.
+/// Returns a response in its stored form.
 pub(crate) fn kept(
     shape: Shape,
     path: &str,
@@ -169,7 +168,7 @@ pub(crate) fn kept(
         }
     }
     let head = KeptHead { status: status.code(), location: at, version };
-    // Numbers and a text: writing them to memory cannot fail.
+    // Numbers and a string: serializing to memory cannot fail.
     let mut bytes = serde_json::to_vec(&head).unwrap_or_default();
     bytes.push(b'\n');
     bytes.append(&mut body);

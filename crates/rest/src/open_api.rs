@@ -1,5 +1,5 @@
-//! The API as a document of OpenAPI 3.1 (<https://spec.openapis.org/oas/v3.1.0>), for tools that make
-//! clients and pages of it: tables, logins, and whatever stands beside them.
+//! The API as an OpenAPI 3.1 document (<https://spec.openapis.org/oas/v3.1.0>), for tools that
+//! generate clients and documentation: tables, logins, and additional operations.
 
 #[cfg(feature = "auth")]
 mod accounts;
@@ -10,8 +10,8 @@ use marmota_http::Method;
 use marmota_store::Store;
 use serde_json::{Map, Value, json};
 
-/// Operations of a document of OpenAPI's: those of services, say, beside the tables'
-/// ([`crate::Api::openapi`]), or a document by themselves.
+/// The operations of an OpenAPI document: for example those of services, in addition to the tables'
+/// ([`crate::Api::openapi`]), or a separate document.
 ///
 /// ```
 /// use marmota_http::Method;
@@ -31,7 +31,7 @@ pub struct OpenApi {
     version: String,
     paths: Map<String, Value>,
     schemas: Map<String, Value>,
-    /// Callers say who they are.
+    /// True if callers are authenticated.
     is_secured: bool,
 }
 
@@ -42,7 +42,7 @@ impl Default for OpenApi {
 }
 
 impl OpenApi {
-    /// One without operations.
+    /// Creates a document without operations.
     pub fn new() -> Self {
         Self {
             title: "API".to_owned(),
@@ -53,27 +53,27 @@ impl OpenApi {
         }
     }
 
-    /// What it is the API of.
+    /// Sets the title of the API.
     pub fn title(mut self, title: impl Into<String>) -> Self {
         self.title = title.into();
         self
     }
 
-    /// The version of the API, `1` unless it is said.
+    /// Sets the version of the API. Default: `1`.
     pub fn version(mut self, version: impl Into<String>) -> Self {
         self.version = version.into();
         self
     }
 
-    /// Says that callers bear a token, or the cookie of a login.
+    /// Declares that callers send a bearer token, or the cookie of a login.
     pub const fn secured(mut self) -> Self {
         self.is_secured = true;
         self
     }
 
-    /// Adds an operation: an Operation Object of OpenAPI's. One without a `default` among its
-    /// `responses` gets Marmota's errors there ([`crate::problem`]). Of two at one place the first
-    /// stays, as with routes.
+    /// Adds an operation: an OpenAPI Operation Object. If its `responses` have no `default`,
+    /// Marmota's errors are added there ([`crate::problem`]). If the operation exists already, the
+    /// first one is kept, as for routes.
     pub fn operation(mut self, method: Method, path: &str, mut operation: Value) -> Self {
         let path = self.paths.entry(path).or_insert_with(|| json!({}));
         if let Some(responses) = operation.get_mut("responses").and_then(Value::as_object_mut) {
@@ -86,13 +86,15 @@ impl OpenApi {
         self
     }
 
-    /// Adds a schema (JSON Schema 2020-12), to be referred to as `#/components/schemas/NAME`.
+    /// Adds a schema (JSON Schema 2020-12), which can be referred to as
+    /// `#/components/schemas/NAME`.
     pub fn schema(mut self, name: &str, schema: Value) -> Self {
         self.schemas.insert(name.to_owned(), schema);
         self
     }
 
-    /// Adds the operations of another one; what is said of the whole stays this one's.
+    /// Adds the operations of another document; the title, version and other settings are not
+    /// changed.
     pub fn and(mut self, other: &Self) -> Self {
         for (path, item) in &other.paths {
             let here = self.paths.entry(path).or_insert_with(|| json!({}));
@@ -109,7 +111,7 @@ impl OpenApi {
         self
     }
 
-    /// The document.
+    /// Returns the document.
     #[must_use]
     pub fn document(&self) -> Value {
         let mut schemas = self.schemas.clone();
@@ -141,7 +143,7 @@ impl OpenApi {
     }
 }
 
-/// What an error is answered as (RFC 9457).
+/// Returns the schema of an error (RFC 9457).
 fn problem() -> Value {
     let text = |what: &str| json!({ "type": "string", "description": what });
     json!({
@@ -171,39 +173,40 @@ fn problem() -> Value {
     })
 }
 
-/// A schema that is one of the components.
+/// Returns a reference to a schema of the components.
 fn reference(name: &str) -> Value {
     json!({ "$ref": format!("#/components/schemas/{name}") })
 }
 
-/// A body, or an answer's, of JSON.
+/// Returns the content of a JSON body, of a request or a response.
 fn json_content(schema: &Value) -> Value {
     json!({ "application/json": { "schema": schema } })
 }
 
-/// An answer of JSON.
+/// Returns a JSON response.
 fn answer(what: &str, schema: &Value) -> Value {
     json!({ "description": what, "content": json_content(schema) })
 }
 
-/// A body of JSON, which has to be there.
+/// Returns a required JSON body.
 fn body(schema: &Value) -> Value {
     json!({ "required": true, "content": json_content(schema) })
 }
 
-/// A parameter in the path.
+/// Returns a parameter in the path.
 fn in_path(name: &str, schema: &Value) -> Value {
     json!({ "name": name, "in": "path", "required": true, "schema": schema })
 }
 
-/// A parameter of a query, which may be left out.
+/// Returns an optional query parameter.
 fn in_query(name: &str, what: &str, schema: &Value) -> Value {
     json!({ "name": name, "in": "query", "description": what, "schema": schema })
 }
 
-/// The document of a store's tables, as far as whoever asks may use them, with what stands beside.
+/// Returns the document of a store's tables, as far as the caller may use them, with additional
+/// operations.
 pub(crate) fn of_store(store: &Store, base: &str, beside: &OpenApi) -> OpenApi {
-    // Routes of a table stand behind those that have no parameter, and so does what is said of them.
+    // Routes of a table come after those without parameters, and so do their descriptions.
     let whole = beside.clone();
     #[cfg(feature = "auth")]
     let whole = if store.rights().is_some() { accounts::add(whole, base) } else { whole };

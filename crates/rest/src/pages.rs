@@ -1,11 +1,10 @@
-//! Pages of lists, kept as the JSON that they were answered with.
+//! A cache of the JSON of list pages.
 //!
-//! Only where the store has a cache, which knows its tables' versions: a page
-//! is named by its table's version, by what its caller may see of the table
-//! and by the request's target, so that a write to the table makes new names,
-//! and one to another table does not. That name
-//! is also the page's entity tag: a client that has the page is told so before
-//! anything is read.
+//! It is used only if the store has a cache, which knows the versions of its tables. The name of a
+//! page consists of its table's version, the caller's view of the table and the request's target,
+//! so that a write to the table changes the names of its pages, and a write to another table does
+//! not. The name is also the page's entity tag: a client that has the page gets 304 before anything
+//! is read.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -19,37 +18,37 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::etag::Etag;
 
-/// Bytes of the pages of one API.
+/// The maximum size of the cached pages of one API.
 const BYTES_MAX: u64 = 16 << 20;
-/// Larger ones would push too many others out.
+/// Larger pages would evict too many others.
 const PAGE_BYTES_MAX: usize = 1 << 20;
-/// What a page takes beside its texts.
+/// The approximate size of a page in addition to its strings.
 const PAGE_BYTES: usize = 128;
 
-/// A page.
+/// A cached page.
 #[derive(Debug)]
 pub(crate) struct Page {
-    /// Two targets or views may have the same tag.
+    /// Checked on lookup, because two targets or views may have the same tag.
     target: Box<str>,
     view: u64,
     pub(crate) link: Option<String>,
     pub(crate) body: Box<[u8]>,
 }
 
-/// A page's name: what it would show, at which version of its table.
+/// The name of a page: its content and the version of its table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PageName {
     version: u64,
-    /// What its caller may see.
+    /// The identifier of the caller's view.
     view: u64,
     pub(crate) etag: Etag,
 }
 
-/// The pages of an API.
+/// The cached pages of an API.
 #[derive(Debug)]
 pub(crate) struct Pages {
     kept: Cache<u64, Arc<Page>, ByBytes>,
-    /// Versions begin anew with each process, tags do not.
+    /// Versions restart with each process, but tags must not repeat.
     salt: u64,
 }
 
@@ -74,14 +73,13 @@ impl Default for Pages {
 }
 
 impl Pages {
-    /// The name of the page that a request asks for; none where the table's
-    /// version is not known, or it is not for that to say what there is to be
-    /// seen.
+    /// Returns the name of the requested page; `None` if the version of the table is unknown, or
+    /// does not determine what the caller sees.
     pub(crate) fn name(&self, store: &Store, table: &Table, request: &Request) -> Option<PageName> {
         let version = store.table_version(table)?;
         let view = store.read_view_id(table)?;
         let mut hash = Xxh3::with_seed(self.salt);
-        // Versions are a store's own, and a tenant's may be opened again.
+        // Versions belong to one store, and a tenant's store may be reopened.
         hash.update(&store.number().to_le_bytes());
         hash.update(&version.to_le_bytes());
         hash.update(&view.to_le_bytes());
@@ -89,15 +87,15 @@ impl Pages {
         Some(PageName { version, view, etag: Etag::Hash(hash.digest()) })
     }
 
-    /// The page of this name, if it is kept.
+    /// Returns the page with this name, if it is cached.
     pub(crate) fn get(&self, name: PageName, request: &Request) -> Option<Arc<Page>> {
         let Etag::Hash(hash) = name.etag else { return None };
         let kept = self.kept.get(&hash);
         kept.filter(|page| page.view == name.view && *page.target == *request.target())
     }
 
-    /// Keeps a page, unless its table was written to since it was named; gives
-    /// whether it is of its name.
+    /// Caches a page, unless its table was written to since the name was created; returns true if
+    /// the page matches its name.
     pub(crate) fn keep(
         &self,
         name: PageName,

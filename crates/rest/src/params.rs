@@ -1,5 +1,5 @@
-//! What the URL's query says, checked: every parameter is known and stands
-//! once, every field exists, every number is in its range.
+//! Query parameters of the URL, validated: each parameter is known and appears once, each field
+//! exists, and each number is in its range.
 
 use marmota_http::Request;
 use marmota_model::{
@@ -11,24 +11,24 @@ use crate::cursor;
 use crate::problem::{ApiError, Result};
 use crate::state::ApiState;
 
-/// The parameters of a list that are no fields.
+/// The parameters of a list that are not fields.
 const OF_LISTS: [&str; 6] = ["filter", "order", "limit", "after", "fields", "count"];
 
-/// What a list asks for.
+/// The parameters of a list.
 #[derive(Debug)]
 pub(crate) struct ListParams {
-    /// The query, its limit being the page's.
+    /// The query, with the limit of the page.
     pub(crate) query: Query,
-    /// The fields to show; the query may read more.
+    /// The fields to return; the query may read more.
     pub(crate) shown: FieldSet,
     pub(crate) rows_max: u64,
     pub(crate) count: bool,
 }
 
-/// Refuses any parameter, on routes that have none.
+/// Returns an error for any parameter, on routes without parameters.
 ///
 /// # Errors
-/// 400 naming it.
+/// 400 with the parameter.
 pub(crate) fn none(request: &Request) -> Result<()> {
     match request.query_params().next() {
         None => Ok(()),
@@ -36,10 +36,10 @@ pub(crate) fn none(request: &Request) -> Result<()> {
     }
 }
 
-/// What `?on_conflict=` says an insert is to do where a row is there already.
+/// Returns the conflict action in `?on_conflict=`.
 ///
 /// # Errors
-/// 400 for another word, or another parameter.
+/// 400 for an unknown action, or another parameter.
 pub(crate) fn on_conflict(request: &Request) -> Result<OnConflict> {
     let mut way = None;
     for (name, value) in request.query_params() {
@@ -51,7 +51,7 @@ pub(crate) fn on_conflict(request: &Request) -> Result<OnConflict> {
     Ok(way.unwrap_or_default())
 }
 
-/// That what takes place once takes no parameters.
+/// Returns the error for an idempotent request with parameters.
 pub(crate) fn no_key_beside_parameters() -> ApiError {
     ApiError::bad_request(
         "a POST with `Idempotency-Key` takes no parameters; one with `on_conflict` can be \
@@ -59,10 +59,10 @@ pub(crate) fn no_key_beside_parameters() -> ApiError {
     )
 }
 
-/// What an insert is to do where a row is there already, by its word.
+/// Parses a conflict action.
 ///
 /// # Errors
-/// 400 for another one.
+/// 400 for an unknown action.
 pub(crate) fn way(word: &str) -> Result<OnConflict> {
     match word {
         "refuse" => Ok(OnConflict::Refuse),
@@ -78,10 +78,10 @@ pub(crate) fn way(word: &str) -> Result<OnConflict> {
     }
 }
 
-/// The fields that `?fields=` chooses; the table's default set without it.
+/// Returns the fields in `?fields=`; the table's default set without it.
 ///
 /// # Errors
-/// 400 for a field that the table has not, or another parameter.
+/// 400 for a field that the table does not have, or another parameter.
 pub(crate) fn fields(request: &Request, table: &Table) -> Result<FieldSet> {
     let mut chosen = None;
     for (name, value) in request.query_params() {
@@ -93,10 +93,10 @@ pub(crate) fn fields(request: &Request, table: &Table) -> Result<FieldSet> {
     Ok(chosen.unwrap_or(table.read_by_default()))
 }
 
-/// The filter that `?filter=` gives, which has to be there.
+/// Returns the filter in `?filter=`, which is required.
 ///
 /// # Errors
-/// 400 saying where it breaks, or that it is missing.
+/// 400 with the position of the error, or if it is missing.
 pub(crate) fn required_filter(request: &Request, table: &Table) -> Result<FilterExpr> {
     let mut filter = None;
     for (name, value) in request.query_params() {
@@ -119,18 +119,18 @@ pub(crate) fn required_filter(request: &Request, table: &Table) -> Result<Filter
     })
 }
 
-/// The parameters of a page of a list.
+/// Returns the parameters of a page of a list.
 ///
 /// # Errors
-/// 400 naming the parameter, its value and what it may be.
+/// 400 with the parameter, its value and the allowed values.
 pub(crate) fn list(request: &Request, table: &Table, api: &ApiState) -> Result<ListParams> {
     of_list(request, table, api.page_rows_default, api.page_rows_max)
 }
 
-/// The parameters of a list that is one, however long.
+/// Returns the parameters of a list without pages.
 ///
 /// # Errors
-/// As [`list`], and for a count.
+/// As [`list`], and for the parameter `count`.
 pub(crate) fn lines(request: &Request, table: &Table) -> Result<ListParams> {
     let rows_max = i64::MAX as u64;
     let params = of_list(request, table, rows_max, rows_max)?;
@@ -251,7 +251,7 @@ fn of_count(text: &str) -> Result<bool> {
     }
 }
 
-/// `?field=value`: equal to it or, in a field that is no text, `null`.
+/// Returns the filter of `?field=value`: equality or, for a field that is not text, also `null`.
 fn of_field(table: &Table, position: usize, text: &str) -> Result<FilterExpr> {
     let field = &table.fields()[position];
     let is_text = matches!(

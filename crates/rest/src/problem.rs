@@ -1,22 +1,22 @@
-//! Errors as answers: the one table from error kinds to statuses, and
-//! `application/problem+json` (RFC 9457).
+//! Errors as responses: the mapping from error kinds to statuses, and `application/problem+json`
+//! (RFC 9457).
 //!
-//! What the client sees is not what the log sees: errors that concern the
-//! inside of the service keep their words for the log.
+//! Clients do not see everything that is logged: messages about the internals of the service appear
+//! only in the log.
 
 use marmota_http::{BodyError, CrossSite, IntoResponse, Response, Status};
 use marmota_model::{Error, ErrorKind, Violation, json};
 
 use crate::effects::Effects;
 
-/// The media type of every error.
+/// The media type of all errors.
 pub(crate) const PROBLEM_JSON: &str = "application/problem+json";
 
-/// `Result` for handlers: both sides are answers.
+/// `Result` for handlers: both variants are responses.
 pub type Result<T = Response, E = ApiError> = std::result::Result<T, E>;
 
-/// An error with the status it is answered with. Every Marmota error becomes
-/// one by `?`, and it is an answer itself:
+/// An error with its HTTP status. Every Marmota error is converted by `?`, and the type is a
+/// response:
 ///
 /// ```
 /// use marmota_http::{Request, Response};
@@ -35,48 +35,48 @@ pub struct ApiError {
     error: Error,
     status: Status,
     index: Option<usize>,
-    /// Where in lines, and what came of those before.
+    /// The line of the error, and the results of earlier lines.
     line: Option<u64>,
     done: Option<Box<Effects>>,
     allow: Option<&'static str>,
-    /// What failed, where the reason is not told.
+    /// The subject of the error, if the reason is not disclosed.
     subject: Option<Box<str>>,
 }
 
 impl ApiError {
-    /// Says what has failed, for errors whose own words are for the log alone.
+    /// Sets the subject, for errors whose own message appears only in the log.
     #[must_use]
     pub fn about(mut self, subject: &str) -> Self {
         self.subject = Some(subject.into());
         self
     }
 
-    /// The error with another status than its kind's.
+    /// Returns the error with another status than that of its kind.
     #[must_use]
     pub fn with_status(mut self, status: Status) -> Self {
         self.status = status;
         self
     }
 
-    /// A 400 that says what is wrong with the request itself.
+    /// Creates a 400 error for an invalid request.
     #[must_use]
     pub fn bad_request(message: impl Into<String>) -> Self {
         Self::from(Error::new(ErrorKind::Invalid, message)).with_status(Status::BAD_REQUEST)
     }
 
-    /// The status it is answered with.
+    /// Returns the status of the response.
     #[must_use]
     pub const fn status(&self) -> Status {
         self.status
     }
 
-    /// The error behind it.
+    /// Returns the inner error.
     #[must_use]
     pub const fn error(&self) -> &Error {
         &self.error
     }
 
-    /// What is wrong with the URL: a 400, where the same in a body is a 422.
+    /// Creates an error for an invalid URL: 400, where the same error in a body is 422.
     pub(crate) fn of_url(error: Error) -> Self {
         let status = match error.kind() {
             ErrorKind::Invalid => Status::BAD_REQUEST,
@@ -85,7 +85,7 @@ impl ApiError {
         Self::from(error).with_status(status)
     }
 
-    /// A 400 for a parameter of the URL.
+    /// Creates a 400 error for a URL parameter.
     pub(crate) fn of_param(name: &str, value: &str, rule: &str, message: String) -> Self {
         let mut quoted = Vec::new();
         json::write_string(&mut quoted, value);
@@ -97,7 +97,7 @@ impl ApiError {
         }]))
     }
 
-    /// The same, with the first of its broken rules alone.
+    /// Returns the error with only the first of its violations.
     pub(crate) fn brief(mut self) -> Self {
         let mut brief = Error::new(self.error.kind(), self.error.message());
         if let Some(first) = self.error.violations().first() {
@@ -107,25 +107,25 @@ impl ApiError {
         self
     }
 
-    /// Says which operation or row of several is at fault.
+    /// Sets the index of the operation or row with the error.
     pub(crate) fn at(mut self, index: usize) -> Self {
         self.index = Some(index);
         self
     }
 
-    /// Says which line of several is at fault.
+    /// Sets the number of the line with the error.
     pub(crate) fn at_line(mut self, number: u64) -> Self {
         self.line = Some(number);
         self
     }
 
-    /// Says what was done all the same.
+    /// Sets the results of earlier lines.
     pub(crate) fn behind(mut self, done: Effects) -> Self {
         self.done = Some(Box::new(done));
         self
     }
 
-    /// A 405 with the methods that there are.
+    /// Creates a 405 error with the allowed methods.
     pub(crate) fn not_allowed(allow: &'static str) -> Self {
         let message = format!("this resource answers {allow}");
         let mut error = Self::from(Error::new(ErrorKind::Unsupported, message))
@@ -134,7 +134,7 @@ impl ApiError {
         error
     }
 
-    /// The header beside the body that the status asks for.
+    /// Returns the additional header that the status requires.
     pub(crate) fn header(&self) -> Option<(&'static str, &'static str)> {
         match (self.allow, self.error.kind()) {
             (Some(allow), _) => Some(("Allow", allow)),
@@ -146,16 +146,16 @@ impl ApiError {
         }
     }
 
-    /// Writes what the client may not see to the log.
+    /// Logs the details that clients may not see.
     pub(crate) fn log(&self) {
-        // What the service does not do (501) is the client's mistake.
+        // An unsupported operation (501) is the client's mistake.
         if self.status.code() >= 500 && self.status != Status::NOT_IMPLEMENTED {
             let subject = self.subject.as_deref().unwrap_or("a request");
             log::error!("answered {} to {subject}: {:?}", self.status.code(), self.error);
         }
     }
 
-    /// Appends the problem as JSON.
+    /// Appends the problem document as JSON.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         let kind = self.error.kind();
         out.extend_from_slice(b"{\"type\":\"urn:marmota:error:");
@@ -181,7 +181,7 @@ impl ApiError {
         }
         if !self.error.violations().is_empty() {
             out.extend_from_slice(b",\"errors\":");
-            // Four strings: serializing them cannot fail.
+            // Four strings: serializing cannot fail.
             let _ = serde_json::to_writer(&mut *out, self.error.violations());
         }
         out.push(b'}');
@@ -224,28 +224,27 @@ impl IntoResponse for ApiError {
         self.write(&mut body);
         let mut response = Response::with_body(PROBLEM_JSON, body).with_status(self.status);
         if let Some((name, value)) = self.header() {
-            // Constant names and values are always headers.
+            // Constant names and values are always valid headers.
             let _ = response.add_header(name.into(), value.as_bytes().into());
         }
         response
     }
 }
 
-/// The answer that stands for an error, for handlers that write their answer
-/// themselves; see [`ApiError`] for those that return one.
+/// Returns the response for an error, for handlers that do not return [`ApiError`].
 #[must_use]
 pub fn problem(error: &Error) -> Response {
     ApiError::from(copy_of(error)).into_response()
 }
 
-/// An error's message as a client may see it: some kinds of errors tell of files,
-/// statements and hosts, and have words here that do not.
+/// Returns an error's message for clients: kinds of errors whose message may contain files,
+/// statements and hosts have a general message.
 #[must_use]
 pub fn public_message(error: &Error) -> &str {
     concealed(error.kind()).unwrap_or(error.message())
 }
 
-/// An error once more.
+/// Copies an error.
 pub(crate) fn copy_of(error: &Error) -> Error {
     let mut copy = Error::new(error.kind(), error.message());
     for violation in error.violations() {
@@ -257,13 +256,13 @@ pub(crate) fn copy_of(error: &Error) -> Error {
     }
 }
 
-/// From an error's kind to a status: the only such table.
+/// Maps an error's kind to a status: the only such mapping.
 fn status_of(kind: ErrorKind, names_fields: bool) -> Status {
     match kind {
         ErrorKind::NotFound => Status::NOT_FOUND,
         ErrorKind::Conflict => Status::CONFLICT,
         ErrorKind::Stale => Status::PRECONDITION_FAILED,
-        // A well-formed request whose fields break rules, or one that makes no sense.
+        // A well-formed request whose fields violate rules, or one that is inconsistent.
         ErrorKind::Invalid if names_fields => Status::UNPROCESSABLE_CONTENT,
         ErrorKind::Invalid => Status::BAD_REQUEST,
         ErrorKind::Denied => Status::FORBIDDEN,
@@ -297,8 +296,8 @@ const fn title(kind: ErrorKind) -> &'static str {
     }
 }
 
-/// What is said instead of the error's own words where those tell of files,
-/// statements and hosts.
+/// Returns the general message for kinds of errors whose own message may contain files, statements
+/// and hosts.
 const fn concealed(kind: ErrorKind) -> Option<&'static str> {
     match kind {
         ErrorKind::Io => Some("the disk is full, read-only or failing; nothing was written"),

@@ -1,5 +1,4 @@
-//! Where the server meets the store: engines' sockets are watched by the
-//! threads that serve.
+//! Connects the server and the store: engines' sockets are watched by the server's threads.
 
 use marmota_http::{Watch, watch};
 use marmota_store::engine::{Watching, watch_by};
@@ -16,9 +15,9 @@ impl Watching for Own {
     }
 }
 
-/// Has the sockets of engines that handlers wait for (PostgreSQL's, say) watched
-/// by the server's threads, instead of by a thread beside them. [`crate::api`]
-/// does it, and so does `marmota::open`; calling it again does nothing.
+/// Lets the server's threads watch the sockets of engines (for example PostgreSQL) that handlers
+/// wait for, instead of a separate thread. [`crate::api`] and `marmota::open` call this; repeated
+/// calls have no effect.
 pub fn watch_engines() {
     watch_by(|socket, happened| Some(Box::new(Own(watch(socket, happened)?))));
 }

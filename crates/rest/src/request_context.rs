@@ -8,8 +8,7 @@ use marmota_store::Store;
 
 use crate::state::ApiState;
 
-/// A request as verbs see it. `subject` is the table, or the registry for verbs on
-/// several tables.
+/// A request as verbs see it. `subject` is the table, or the registry for verbs on several tables.
 pub(crate) struct RequestContext<'c, S = Table> {
     pub(crate) api: &'c Arc<ApiState>,
     /// The store with the rights of the caller.

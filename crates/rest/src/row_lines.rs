@@ -1,9 +1,9 @@
-//! `GET /api/{table}` with `Accept: application/x-ndjson`: all rows that the query selects, a line
-//! each, however many they are.
+//! `GET /api/{table}` with `Accept: application/x-ndjson`: all rows that the query selects, one per
+//! line, in any number.
 //!
-//! They are read slice by slice, each beginning behind the last row of the one before, and a
-//! slice is read when the one before has been sent. So nothing of the store is held while a
-//! client takes its time, and memory is one slice's.
+//! They are read in slices. Each slice starts after the last row of the previous one, and is read
+//! after that one was sent. So a slow client holds no resources of the store, and memory is limited
+//! to one slice.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -22,19 +22,19 @@ use crate::problem::{ApiError, Result};
 use crate::request_context::RequestContext;
 use crate::submission::Submission;
 
-/// What a slice takes, more or less.
+/// The approximate limits of a slice.
 #[derive(Clone, Copy)]
 struct SliceLimits {
     rows: u64,
     bytes: usize,
 }
 
-/// In the key's order the next slice begins where the last one ended.
+/// In the order of the key, the next slice starts directly after the previous one.
 const BY_KEY: SliceLimits = SliceLimits { rows: 2_000, bytes: 32 * 1024 };
-/// In another one the table may have to be sorted for each slice: fewer and larger ones.
+/// In other orders the table may have to be sorted for each slice: use fewer and larger ones.
 const SORTED: SliceLimits = SliceLimits { rows: 20_000, bytes: 1024 * 1024 };
 
-/// The rows that are still to be written.
+/// The rows that remain to be written.
 pub(crate) struct RowLines {
     submission: Submission,
     table: Arc<Table>,
@@ -42,10 +42,10 @@ pub(crate) struct RowLines {
     order: Vec<SortKey>,
     shown: FieldSet,
     limits: SliceLimits,
-    /// Rows that the request still asks for.
+    /// The number of rows that the request still selects.
     left: u64,
     slice: Slice,
-    /// They are for their caller alone.
+    /// True if the rows are private to their caller.
     private: bool,
 }
 
@@ -54,7 +54,8 @@ pub(crate) struct RowLines {
 struct Slice {
     rows: u64,
     bytes: usize,
-    /// The values of its last row by which the next one begins, if it was ended by its limits.
+    /// The values of its last row, after which the next slice starts, if it was ended by its
+    /// limits.
     after: Option<Vec<Value>>,
 }
 
@@ -76,7 +77,8 @@ impl RowLines {
         })
     }
 
-    /// The answer, once its first slice is read: what is wrong with the query has a status.
+    /// Returns the response once the first slice is read: errors in the query can still set the
+    /// status.
     pub(crate) fn answer(mut self) -> Flow {
         let private = self.private;
         Flow::Later(Box::pin(async move {
@@ -93,7 +95,7 @@ impl RowLines {
                 true => response.with_header("Cache-Control", PRIVATE),
                 false => Ok(response),
             };
-            // The same URL is answered by pages of JSON too.
+            // The same URL can also return JSON pages.
             response
                 .and_then(|response| response.with_header("Vary", "Accept"))
                 .unwrap_or_else(IntoResponse::into_response)
@@ -132,7 +134,7 @@ impl RowLines {
     }
 }
 
-/// Lines of which the first are there.
+/// A response whose first lines are available.
 struct Begun {
     first: Vec<u8>,
     rest: RowLines,

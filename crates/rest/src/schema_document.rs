@@ -1,4 +1,4 @@
-//! `GET /api`: the tables and their fields, for people; `GET /api/openapi.json`, for tools.
+//! `GET /api`: the tables and their fields, for humans; `GET /api/openapi.json`, for tools.
 
 use marmota_http::Request;
 use marmota_model::{Collation, Field, KeyKind, Kind, Role, Rule, Table, json};
@@ -11,10 +11,10 @@ use crate::etag::{self, Etag};
 use crate::open_api::{self, OpenApi};
 use crate::params;
 
-/// Where the API is described for tools, behind its prefix.
+/// The path of the OpenAPI document, after the prefix.
 pub(crate) const OPEN_API: &str = "/openapi.json";
 
-/// Answers with the document.
+/// Responds with the description of the tables.
 pub(crate) fn answer(store: &Store, request: &Request, out: &mut Out<'_, '_>) {
     if let Err(error) = params::none(request) {
         return refuse(error, out);
@@ -43,7 +43,7 @@ pub(crate) fn answer(store: &Store, request: &Request, out: &mut Out<'_, '_>) {
     give(&document, store, request, out);
 }
 
-/// Answers with the same as a document of OpenAPI's, and what stands beside the tables.
+/// Responds with the OpenAPI document of the tables and the additional operations.
 pub(crate) fn open_api(store: &Store, beside: &OpenApi, request: &Request, out: &mut Out<'_, '_>) {
     if let Err(error) = params::none(request) {
         return refuse(error, out);

@@ -1,22 +1,22 @@
-//! Bytes that have to be there before the head that describes them: a
-//! thread's buffer, used again by the next answer.
+//! A thread-local buffer for bytes that must be complete before the head that describes them;
+//! reused by the next response.
 
 use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
 
-/// A larger buffer is given back, so that one great answer is not kept for ever.
+/// Larger buffers are freed, so that a large response does not occupy memory forever.
 const KEPT_BYTES_MAX: usize = 256 * 1024;
 
 thread_local! {
     static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// An empty buffer that returns to its thread.
+/// An empty buffer that is returned to its thread when dropped.
 #[derive(Debug, Default)]
 pub(crate) struct ScratchBuffer(Vec<u8>);
 
 impl ScratchBuffer {
-    /// The thread's buffer, or a new one while that is in use.
+    /// Takes the thread's buffer, or a new one while that is in use.
     pub(crate) fn take() -> Self {
         let mut bytes = SPARE.take();
         bytes.clear();
@@ -27,7 +27,7 @@ impl ScratchBuffer {
 impl Drop for ScratchBuffer {
     fn drop(&mut self) {
         if (1..=KEPT_BYTES_MAX).contains(&self.0.capacity()) {
-            // The thread's storage is gone only when the thread is.
+            // Fails only if the thread is ending.
             let _ = SPARE.try_with(|spare| spare.set(std::mem::take(&mut self.0)));
         }
     }

@@ -1,4 +1,5 @@
-//! What handlers of the API share: the store and the settings, of one store or of each tenant.
+//! State shared by the handlers of the API: the store and the settings, of one store or of each
+//! tenant.
 
 use std::borrow::Cow;
 use std::ops::Deref;
@@ -12,7 +13,7 @@ use marmota_store::{Store, Tenants};
 use crate::pages::Pages;
 use crate::problem::{ApiError, Result};
 
-/// The state that every handler is given: a store and the settings of its API.
+/// The state that every handler gets: a store and the settings of its API.
 #[derive(Debug)]
 pub(crate) struct ApiState {
     pub(crate) store: Store,
@@ -20,7 +21,7 @@ pub(crate) struct ApiState {
     pub(crate) settings: ApiSettings,
 }
 
-/// What is the same for every store.
+/// Settings common to all stores.
 #[derive(Clone, Debug)]
 pub(crate) struct ApiSettings {
     pub(crate) page_rows_default: u64,
@@ -40,10 +41,10 @@ impl Deref for ApiState {
     }
 }
 
-/// Finds out who makes a request.
+/// Returns the actor of a request.
 pub(crate) type FindActor = dyn Fn(&Request) -> Option<String> + Send + Sync;
 
-/// Says who makes a request.
+/// A function that returns the actor of a request.
 #[derive(Clone)]
 pub(crate) struct ActorOf(pub(crate) Arc<FindActor>);
 
@@ -54,10 +55,10 @@ impl std::fmt::Debug for ActorOf {
 }
 
 impl ApiState {
-    /// The store, on behalf of who makes the request.
+    /// Returns the store with the rights of the request's caller.
     ///
     /// # Errors
-    /// 401 where that has to be known.
+    /// 401 if the caller must be authenticated.
     pub(crate) fn store_for(&self, request: &Request) -> Result<Found<'_>> {
         request.check_site()?;
         #[cfg(feature = "auth")]
@@ -77,20 +78,20 @@ impl ApiState {
 
 #[cfg(feature = "auth")]
 impl ApiSettings {
-    /// The caller of a request that lasts; none where callers are not authenticated.
+    /// Returns the caller of a long-running request; `None` if callers are not authenticated.
     pub(crate) fn again(&self, request: &Request) -> Option<crate::door::Again> {
         crate::door::Again::of(self.door.as_deref()?, request)
     }
 }
 
-/// The store for who makes a request.
+/// The store for a request's caller.
 pub(crate) enum Found<'a> {
     Now(Cow<'a, Store>),
-    /// The caller has to be read from the store.
+    /// The caller must be read from the store.
     #[cfg(feature = "auth")]
     Later(crate::door::StoreFor),
 }
-/// Where a request finds what it needs.
+/// The source of a request's state.
 #[derive(Clone)]
 pub(crate) enum ApiSource {
     One(Arc<ApiState>),
@@ -106,7 +107,7 @@ impl ApiSource {
     }
 }
 
-/// The tenants, and what the APIs of their stores share.
+/// The tenants, and the state shared by the APIs of their stores.
 #[derive(Clone)]
 pub(crate) struct TenantSource {
     pub(crate) tenants: Tenants,
@@ -115,7 +116,7 @@ pub(crate) struct TenantSource {
 }
 
 impl TenantSource {
-    /// Opens the store of the tenant that the path names, unless it is open.
+    /// Opens the store of the tenant in the path, unless it is open.
     fn state(&self, request: &Request) -> Result<Arc<ApiState>> {
         #[cfg(feature = "auth")]
         if self.settings.door.is_some() {

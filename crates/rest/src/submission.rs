@@ -1,5 +1,5 @@
-//! An operation's way through the store from a future: handed in once, then polled until it is
-//! done, given up if the future is dropped.
+//! An operation executed from a future: submitted once, then polled until it is done, and canceled
+//! if the future is dropped.
 
 #[cfg(feature = "auth")]
 use std::task::ready;
@@ -11,7 +11,7 @@ use marmota_store::{Durability, Pending, Progress, Store};
 
 use crate::request_context::RequestContext;
 
-/// At most one operation at a time; the next may follow when it is done.
+/// Executes one operation at a time; the next may follow when it is done.
 pub(crate) struct Submission {
     store: Store,
     durability: Option<Durability>,
@@ -21,7 +21,7 @@ pub(crate) struct Submission {
 }
 
 impl Submission {
-    /// Of nothing yet, or of an operation that was handed in elsewhere.
+    /// Creates a submission without an operation, or for one that was already submitted.
     pub(crate) const fn new(
         store: Store,
         durability: Option<Durability>,
@@ -36,8 +36,8 @@ impl Submission {
         }
     }
 
-    /// Those of a request that may last: before each operation its caller is authenticated again,
-    /// so that a logout or a right taken away ends it.
+    /// Creates a submission for a long-running request: its caller is revalidated before each
+    /// operation, so that a logout or a revoked right ends the request.
     pub(crate) fn of_long(
         on: RequestContext<'_, impl Sized>,
         durability: Option<Durability>,
@@ -51,12 +51,12 @@ impl Submission {
         submission
     }
 
-    /// The store as it is for the caller.
+    /// Returns the store with the rights of the caller.
     pub(crate) const fn store(&self) -> &Store {
         &self.store
     }
 
-    /// Begins the operation, or goes on with it: it is the same then as before.
+    /// Starts the operation, or continues it; each call must pass the same operation.
     pub(crate) fn poll(
         &mut self,
         operation: &mut Operation<'_>,

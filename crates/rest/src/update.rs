@@ -1,5 +1,4 @@
-//! `PUT` and `PATCH /api/{table}/{id}`: a row written whole, or the fields
-//! that are named.
+//! `PUT` and `PATCH /api/{table}/{id}`: replaces a row, or changes the given fields.
 
 use marmota_http::Status;
 use marmota_model::{
@@ -24,17 +23,17 @@ pub(crate) struct Update {
     condition: Condition,
     stamp: WriteTimestamp,
     stage: Stage,
-    /// The row came back, maybe in a step before this one.
+    /// True if the row was read, maybe in an earlier step.
     found: bool,
 }
 
 #[derive(Clone, Copy)]
 enum Stage {
-    /// Write over the row that is there.
+    /// Update the existing row.
     Update,
-    /// There is none: make it.
+    /// The row does not exist: insert it.
     Insert { must_be_new: bool },
-    /// Written; read what the body did not say.
+    /// Written; read the fields that the body did not contain.
     Read { version: Option<i64> },
 }
 
@@ -67,7 +66,7 @@ impl Update {
         })
     }
 
-    /// The row as the body says; its violations are still to be reported.
+    /// Parses the row in the body; its violations are not reported yet.
     fn read<'a>(
         &self,
         on: RequestContext<'a>,
@@ -121,7 +120,7 @@ impl Update {
         }
         let shown = table.read_by_default();
         if FieldSet::present(&row).union(shown) == FieldSet::present(&row) {
-            // The body said all there is to say.
+            // The body contains all fields.
             write_stored(on, &row, Status::OK, None, answer);
             return Ok(Next::Answered);
         }
@@ -129,8 +128,8 @@ impl Update {
         Ok(Next::Step)
     }
 
-    /// A row that is not there can be made by a PUT that names its key, unless
-    /// the request says that it has to be there.
+    /// Returns true if a PUT may insert a missing row: the key is in the path, and the request does
+    /// not require the row to exist.
     fn may_create(&self, table: &Table, expects_version: bool) -> bool {
         self.replace && can_create(table) && !self.condition.must_exist && !expects_version
     }
@@ -177,12 +176,12 @@ impl Update {
         let (key, fields) = (self.key.as_ref(), table.read_by_default());
         let fields = table.version().map_or(fields, |version| fields.with(version));
         match run(&mut Operation::Get { table, key, fields }, &mut sink) {
-            // It is written: a value of the row that cannot be read is no failure of that.
+            // The row is written: a value that cannot be read does not make the write fail.
             Err(Interrupt::Failed(_)) if !self.found => {}
             ran => drop(ran?),
         }
         if !self.found {
-            // Written, and deleted by somebody else since, or not to be read.
+            // Written, but deleted concurrently or not readable.
             let head = Head::new(Status::OK, JSON).etag(written.map(Etag::Version));
             write_minimal(on.request, head, answer);
         }
@@ -207,12 +206,12 @@ impl Verb for Update {
     }
 }
 
-/// A key that the caller gives can be given in a path as well.
+/// Returns true if clients provide keys, so that a path can name a new row.
 fn can_create(table: &Table) -> bool {
     table.key_kind() != KeyKind::Auto
 }
 
-/// True for the conflict of a row whose key another row has.
+/// Returns true for a conflict of the key with another row.
 fn is_taken_key(table: &Table, error: &ApiError) -> bool {
     let key = &table.fields()[table.key()].name;
     error.error().kind() == ErrorKind::Conflict

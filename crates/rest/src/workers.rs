@@ -1,5 +1,5 @@
-//! Threads for what takes its time on purpose (passwords), beside those that
-//! answer requests; a few, with a queue that does not grow.
+//! Threads for slow work (hashing passwords), separate from those that handle requests; a small
+//! number, with a bounded queue.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,21 +14,21 @@ const WAITING_MAX: usize = 64;
 
 type Work = Box<dyn FnOnce() + Send>;
 
-/// The threads, begun at the first use.
+/// The threads, started on first use.
 #[derive(Debug, Default)]
 pub(crate) struct Workers(OnceLock<SyncSender<Work>>);
 
-/// What comes of a piece of work.
+/// The future result of a job.
 pub(crate) struct Done<T>(Arc<Mutex<State<T>>>);
 
 struct State<T> {
     result: Option<T>,
     waker: Option<Waker>,
-    /// Nobody works on it any more.
+    /// True if the job has ended.
     ended: bool,
 }
 
-/// Ends a piece of work, also one that panics.
+/// Ends a job, also if it panics.
 struct Ending<T>(Arc<Mutex<State<T>>>);
 
 impl<T> Drop for Ending<T> {
@@ -42,10 +42,10 @@ impl<T> Drop for Ending<T> {
 }
 
 impl Workers {
-    /// Has a thread do it.
+    /// Runs a job on a thread.
     ///
     /// # Errors
-    /// [`ErrorKind::Busy`] if too much waits.
+    /// [`ErrorKind::Busy`] if the queue is full.
     pub(crate) fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -74,7 +74,7 @@ fn begin() -> SyncSender<Work> {
     for _ in 0..THREADS {
         let receiver = Arc::clone(&receiver);
         let thread = std::thread::Builder::new().name("marmota-auth".to_owned());
-        // Without a thread nothing takes from the queue: it fills, and what comes is refused.
+        // Without threads the queue is not processed: it fills, and later jobs are refused.
         if let Err(error) = thread.spawn(move || work_off(&receiver)) {
             log::error!("no thread for logins: {error}");
         }
@@ -86,7 +86,7 @@ fn work_off(receiver: &Mutex<Receiver<Work>>) {
     loop {
         let work = receiver.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(work) = work else { return };
-        // The panic was told to the log by its hook, and to who waits by the ending.
+        // The panic was logged by the panic hook, and is reported to the caller by `Ending`.
         let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
     }
 }

@@ -1,4 +1,4 @@
-//! How often methods were called, what failed and how long it took.
+//! Call counters, errors and durations, by method.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -14,19 +14,19 @@ use crate::contract::Contract;
 use crate::dispatch::Answer;
 use crate::services::Services;
 
-/// What became of the calls of one method.
+/// The number of calls of one method, their errors and durations.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct MethodActivity {
     /// The method, `calculator.add` or `sum`.
     pub method: String,
-    /// Calls; one that its caller has given up counts as failed.
+    /// Calls. A call that its caller canceled counts as failed.
     #[serde(flatten)]
     pub done: Measured,
 }
 
 impl Services {
-    /// What was called so far, by method; what never was is left out.
+    /// Returns the activity since the start, by method. Methods without calls are left out.
     #[must_use]
     pub fn activity(&self) -> Vec<MethodActivity> {
         let methods = self.0.hosted.iter().flat_map(|hosted| {
@@ -40,7 +40,7 @@ impl Services {
         methods.filter(|one| one.done.count > 0).collect()
     }
 
-    /// Adds the same to a server's numbers for Prometheus.
+    /// Adds the same numbers to a server's Prometheus metrics.
     pub fn metrics(self, metrics: &Metrics) -> Self {
         let services = self.clone();
         metrics.add_collector(move |text| {
@@ -61,7 +61,7 @@ impl Services {
     }
 }
 
-/// A method's name as JSON-RPC has it.
+/// Returns the name of a method as JSON-RPC uses it.
 pub(crate) fn name_of(contract: &Contract, is_method: bool, method: usize) -> String {
     match is_method {
         true => contract.name.to_owned(),
@@ -69,26 +69,26 @@ pub(crate) fn name_of(contract: &Contract, is_method: bool, method: usize) -> St
     }
 }
 
-/// Counters for each method of a contract.
+/// Returns a counter for each method of a contract.
 pub(crate) fn counters(contract: &Contract) -> Arc<[Counts]> {
-    // A function by itself is the one method of its contract.
+    // A function served as a service is the only method of its contract.
     (0..contract.methods.len().max(1)).map(|_| Counts::default()).collect()
 }
 
-/// A call under way; counted when it is dropped.
+/// A running call; counted when it is dropped.
 pub(crate) struct Counting {
     pub(crate) counts: Arc<[Counts]>,
     pub(crate) contract: &'static Contract,
     pub(crate) is_method: bool,
     pub(crate) method: usize,
-    /// Whose log of slow calls it belongs to.
+    /// The store whose slow-call log the call belongs to.
     pub(crate) store: Option<Store>,
     pub(crate) began: Instant,
     pub(crate) failed: bool,
 }
 
 impl Counting {
-    /// The call, counted at its end, inside of a span.
+    /// Wraps the call in a span and counts it when it ends.
     pub(crate) fn around(self, answer: Answer) -> Answer {
         let method = || name_of(self.contract, self.is_method, self.method);
         let span = tracing::info_span!(
@@ -99,7 +99,7 @@ impl Counting {
             rpc.method = method(),
         );
         let call = async move {
-            // All of it, whose end is the call's: not that one field.
+            // Moves all of `self` into the future: its drop is the end of the call.
             let mut whole = self;
             let result = answer.await;
             whole.failed = result.is_err();

@@ -1,8 +1,8 @@
-//! Arguments of a call: read by name or by place from JSON, or from a URL's
-//! query, and written by a stub.
+//! The arguments of a call: read by name or position from JSON, or from a URL's query, and written
+//! by a stub.
 //!
-//! What cannot be read is gathered, so that one error names every parameter at
-//! fault with its value and what it should be.
+//! Invalid arguments are collected, so that one error lists every invalid parameter with its value
+//! and the expected type.
 
 use std::borrow::Cow;
 
@@ -17,27 +17,27 @@ use crate::limits::Limits;
 use crate::link::Link;
 use crate::pieces::Pieces;
 
-/// More than any method has parameters.
+/// An upper bound on the number of parameters of a method.
 const ARGUMENTS_MAX: usize = 256;
 
-/// Where arguments stand.
+/// The encoding of the arguments.
 enum Source<'a> {
     Named(Vec<(Cow<'a, str>, &'a RawValue)>),
     PositionalArguments(Vec<&'a RawValue>),
     Query(Vec<(Cow<'a, str>, Cow<'a, str>)>),
 }
 
-/// Where the streams among them are.
+/// The location of the stream arguments.
 #[derive(Default)]
 pub(crate) enum Streams {
-    /// Nowhere else: they stand as JSON.
+    /// No separate streams: stream arguments are inline JSON.
     #[default]
     None,
-    /// Here: an argument is the number of one.
+    /// The streams passed with the call; an argument is an index into this list.
     Given(Vec<Option<Pieces>>),
-    /// At the other side of a link, which numbers them from there on.
+    /// Streams of the peer of a link; an argument is an offset from this number.
     Link(Link, u64),
-    /// The one that is the body of a request, until it is taken.
+    /// The request body, until it is taken.
     Body(Option<Pieces>),
 }
 
@@ -46,16 +46,16 @@ pub struct Arguments<'a> {
     contract: &'static Contract,
     method: usize,
     source: Source<'a>,
-    /// The parameter that is read next.
+    /// The index of the next parameter to read.
     next: usize,
     violations: Vec<Violation>,
     streams: Streams,
     limits: Limits,
-    /// Why a stream cannot be taken, where it is not the argument's fault.
+    /// The error of a stream that could not be taken, if the argument itself is valid.
     refusal: Option<Error>,
 }
 
-/// One of two forms of JSON.
+/// One of the two JSON encodings.
 #[derive(Deserialize)]
 #[serde(transparent)]
 struct PositionalArguments<'a>(#[serde(borrow)] Vec<&'a RawValue>);
@@ -90,7 +90,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Named<'a> {
     }
 }
 
-/// A name, copied only where it is escaped.
+/// A name that is copied only if it is escaped.
 #[derive(Deserialize)]
 #[serde(transparent)]
 struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
@@ -109,13 +109,13 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// With streams from there, within limits.
+    /// Sets the streams of the call and their limits.
     pub(crate) fn with_streams(mut self, streams: Streams, limits: Limits) -> Self {
         (self.streams, self.limits) = (streams, limits);
         self
     }
 
-    /// Those of JSON: an object by name, an array by place, nothing for none.
+    /// Parses JSON: an object by name, an array by position, empty input for no arguments.
     pub(crate) fn of_json(
         contract: &'static Contract,
         method: usize,
@@ -131,7 +131,7 @@ impl<'a> Arguments<'a> {
         Ok(Self::of(contract, method, source))
     }
 
-    /// Those of a query.
+    /// Takes the arguments from a query string.
     pub(crate) fn of_query(
         contract: &'static Contract,
         method: usize,
@@ -148,8 +148,8 @@ impl<'a> Arguments<'a> {
         self.contract.methods.get(self.method)
     }
 
-    /// The next argument; nothing where it is at fault, which [`Arguments::end`]
-    /// tells.
+    /// Reads the next argument. Returns `None` if it is invalid; [`Arguments::end`] reports the
+    /// error.
     pub fn read<T: Transfer>(&mut self) -> Option<T> {
         let place = self.next;
         self.next += 1;
@@ -168,7 +168,7 @@ impl<'a> Arguments<'a> {
                 None => (None, T::of_json("null")),
             },
             Source::Query(pairs) => match pairs.iter().find(|(name, _)| name == parameter.name) {
-                // A text needs no quotes in a query; what is no text is JSON.
+                // Text needs no quotes in a query; other types are JSON.
                 Some((_, text)) => (Some(&**text), T::of_text(text)),
                 None => (None, T::of_json("null")),
             },
@@ -186,7 +186,7 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// The next argument, which is a stream, as it comes.
+    /// Reads the next argument as a stream, without decoding it.
     pub(crate) fn read_stream(&mut self, form: Form) -> Option<(Pieces, Expected)> {
         let place = self.next;
         self.next += 1;
@@ -194,7 +194,7 @@ impl<'a> Arguments<'a> {
         self.stream(place, parameter, form)
     }
 
-    /// The stream that is the argument at a place.
+    /// Returns the stream argument at an index.
     fn stream(
         &mut self,
         place: usize,
@@ -209,7 +209,7 @@ impl<'a> Arguments<'a> {
             Source::PositionalArguments(values) => {
                 values.get(place).map(|value| value.get().into())
             }
-            // It is too long for a query; where it is short, its text needs no quotes.
+            // A query holds only short streams as JSON; bytes in a query need no quotes.
             Source::Query(pairs) => {
                 let found = pairs.iter().find(|(name, _)| name == parameter.name);
                 found.map(|(_, text)| match form {
@@ -265,10 +265,10 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// Ends the reading.
+    /// Finishes reading.
     ///
     /// # Errors
-    /// Every parameter at fault, and those that the method does not have.
+    /// If arguments are invalid or unknown: lists all invalid ones and up to 10 unknown ones.
     pub fn end(&mut self) -> Result<()> {
         if let Some(refusal) = self.refusal.take() {
             return Err(refusal);
@@ -316,15 +316,15 @@ impl<'a> Arguments<'a> {
         format!("{}.{method}", self.contract.name)
     }
 
-    /// Not all was read, though nothing was found at fault: never, behind a good
-    /// [`Arguments::end`].
+    /// Returns the error for arguments that were not all read although none is invalid. This cannot
+    /// happen after a successful [`Arguments::end`].
     #[cold]
     #[must_use]
     pub fn fault(&self) -> Error {
         Error::new(ErrorKind::Bug, format!("the arguments of {} were not read", self.called()))
     }
 
-    /// The contract has more methods than what answers it.
+    /// Returns the error for a method of the contract that the service does not implement.
     #[cold]
     #[must_use]
     pub fn no_such_method(&self) -> Error {
@@ -345,7 +345,7 @@ pub(crate) fn read<'a, T: Deserialize<'a>>(json: &'a [u8], what: &str) -> Result
 
 #[cold]
 fn misfit(parameter: &Parameter, text: &str, error: &serde_json::Error) -> Violation {
-    // Where in the text it is does not help: the value is shown.
+    // The position in the text is omitted: the message shows the value.
     let reason = error.to_string();
     let reason = reason.split(" at line ").next().unwrap_or_default();
     Violation {
@@ -366,7 +366,7 @@ fn missing(parameter: &Parameter) -> Violation {
     }
 }
 
-/// Arguments as a stub writes them: an object of JSON, by name.
+/// The arguments written by a stub: a JSON object, by name.
 #[derive(Debug)]
 pub struct Written {
     json: Vec<u8>,
@@ -381,13 +381,13 @@ impl Default for Written {
 }
 
 impl Written {
-    /// None yet.
+    /// Creates an empty list of arguments.
     #[must_use]
     pub fn new() -> Self {
         Self { json: b"{".to_vec(), streams: Vec::new(), fault: None }
     }
 
-    /// One more.
+    /// Adds an argument.
     #[must_use]
     pub fn put<T: Transfer>(mut self, name: &str, value: T) -> Self {
         if self.json.len() > 1 {
@@ -409,10 +409,10 @@ impl Written {
         self
     }
 
-    /// All of them as JSON, and the streams to which its numbers belong.
+    /// Returns the arguments as JSON, and the streams that the numbers in it refer to.
     ///
     /// # Errors
-    /// If one could not be written.
+    /// If an argument could not be serialized.
     pub(crate) fn into_parts(mut self) -> Result<(Vec<u8>, Vec<Pieces>)> {
         match self.fault {
             Some(error) => Err(error),

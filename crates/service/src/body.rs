@@ -1,4 +1,4 @@
-//! Streams as bodies of requests and answers of HTTP: bytes as they are, items as lines of JSON.
+//! Streams as HTTP request and response bodies: raw bytes, or items as lines of JSON.
 
 use std::ops::ControlFlow;
 use std::pin::Pin;
@@ -16,36 +16,36 @@ use crate::form::Form;
 use crate::pieces::Pieces;
 use crate::services::Settings;
 
-/// In which form a request's body is a parameter: that of the only one that is a stream.
+/// Returns the form in which a request body is a parameter: that of the method's only stream.
 pub(crate) fn of_method(method: &'static Method) -> Option<Form> {
     let mut streams = method.parameters.iter().filter(|one| !one.form.is_value());
     let only = streams.next()?;
     streams.next().is_none().then_some(only.form)
 }
 
-/// True if the body of a request is the stream itself, and not JSON with all parameters.
+/// Returns true if the request body is the stream itself, not JSON with all parameters.
 pub(crate) fn is_streamed(request: &Request) -> bool {
     let media_type = request.header_text("content-type").unwrap_or_default();
     let media_type = media_type.split(';').next().unwrap_or_default();
     !media_type.trim().eq_ignore_ascii_case("application/json")
 }
 
-/// Bytes of such a body at most.
+/// Returns the maximum size of such a body in bytes.
 pub(crate) fn bytes_max(form: Form, settings: &Settings) -> u64 {
     match form {
-        // Of items there may be any number.
+        // The number of items is unlimited.
         Form::Items => u64::MAX,
         _ => settings.limits.stream_bytes_max,
     }
 }
 
-/// A body on its way from its connection's thread to where the call runs, which may be another.
+/// Moves a body from its connection's thread to the thread of the call, which may differ.
 pub(crate) struct Upload(Option<Pin<Box<dyn Future<Output = ()>>>>);
 
-/// A piece; none is the end.
+/// A piece of a body; `None` marks the end.
 type Piece = Result<Option<Vec<u8>>>;
 
-/// Where it arrives.
+/// The receiving end of an [`Upload`].
 struct Arriving {
     ask: Sender<()>,
     is_asked: bool,
@@ -62,7 +62,7 @@ impl Upload {
         (Self(Some(Box::pin(bring(reader, asked, sender)))), Pieces::new(arriving))
     }
 
-    /// Moves what has come, as far as it was asked for.
+    /// Forwards received data, as far as it was requested.
     pub(crate) fn go_on(&mut self, context: &mut Context<'_>) {
         if let Some(moving) = &mut self.0
             && moving.as_mut().poll(context).is_ready()
@@ -73,7 +73,7 @@ impl Upload {
 }
 
 async fn bring(mut reader: BodyReader, asked: Receiver<()>, sender: Sender<Piece>) {
-    // Nothing is read before it is asked for.
+    // Each piece is read only after it is requested.
     while asked.recv().await.is_ok() {
         let mut bytes = Vec::new();
         let piece = match reader.read(&mut bytes).await {
@@ -96,13 +96,14 @@ impl Stream for Arriving {
             return Poll::Ready(None);
         }
         if !self.is_asked {
-            // There is room for one, and where nobody is asked the next poll tells.
+            // The channel has room for one request. If it is closed, the poll below returns the
+            // error.
             let _ = self.ask.try_send(());
             self.is_asked = true;
         }
         self.pieces.as_mut().poll_next(context).map(|piece| {
             self.is_asked = false;
-            // Nobody brings any more: the connection has gone.
+            // The sender was dropped: the connection is closed.
             let piece = piece.unwrap_or_else(|| Err(broken(BodyError::CutOff)));
             self.has_end = !matches!(piece, Ok(Some(_)));
             piece.transpose()
@@ -124,7 +125,7 @@ fn broken(error: BodyError) -> Error {
     Error::new(kind, format!("{error}{too_large}")).with_source(error)
 }
 
-/// The media type of a stream's body.
+/// Returns the media type of a stream's body.
 pub(crate) const fn media_type(form: Form) -> &'static str {
     match form {
         Form::Items => "application/x-ndjson",
@@ -132,11 +133,11 @@ pub(crate) const fn media_type(form: Form) -> &'static str {
     }
 }
 
-/// The answer that a stream is, once its first piece or its end is there: its head says that all is
-/// well, which nothing takes back.
+/// Returns the response for a stream, once its first piece or its end is available: the status 200
+/// cannot be changed after it is sent.
 ///
 /// # Errors
-/// That of a stream that fails before its first piece.
+/// If the stream fails before its first piece.
 pub(crate) async fn answer(
     mut pieces: Pieces,
     form: Form,
@@ -152,7 +153,7 @@ pub(crate) async fn answer(
         });
         match next.await.transpose()? {
             None => return Ok(Response::with_body(media_type(form), Vec::new())),
-            // Nothing was said by it.
+            // An empty piece has no data to send.
             Some(piece) if piece.is_empty() => {}
             Some(piece) => break piece,
         }
@@ -161,16 +162,16 @@ pub(crate) async fn answer(
     Ok(Response::streamed(media_type(form), BodyStream::new(making)))
 }
 
-/// An answer that is made piece by piece.
+/// A response that is produced piece by piece.
 struct Making {
-    /// What is there already; empty behind it.
+    /// The first piece; empty once it was sent.
     first: Vec<u8>,
     pieces: Pieces,
     form: Form,
-    /// The request's own, which is read beside it.
+    /// The body of the request, forwarded while the response is produced.
     upload: Option<Upload>,
     called: Arc<str>,
-    /// What cuts the answer off behind what it was told by.
+    /// The error that aborts the response, after the line that reports it was sent.
     fault: Option<BoxError>,
 }
 
@@ -201,9 +202,10 @@ impl Producer for Making {
                 if self.form != Form::Items {
                     return Err(fault);
                 }
-                // A last line says why; that the body has no good end tells it from an item.
+                // The last line reports the error. The missing end of the body distinguishes it
+                // from an item.
                 out.extend_from_slice(b"{\"error\":");
-                // Texts and a number: they can be written.
+                // The failure holds only strings and a number: serializing cannot fail.
                 let _ = serde_json::to_writer(&mut *out, &Failure::of(&error, &self.called));
                 out.extend_from_slice(b"}\n");
                 self.fault = Some(fault);

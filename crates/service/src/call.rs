@@ -1,4 +1,4 @@
-//! Who calls what: known to a method while it runs, and to what makes
+//! The current call and its caller, available to the method while it runs and to factories of
 //! instances.
 
 use std::any::Any;
@@ -37,33 +37,33 @@ struct Inner {
     origin: CallOrigin,
 }
 
-/// Where a call comes from.
+/// The origin of a call.
 #[derive(Clone, Default)]
 pub(crate) struct CallOrigin {
-    /// The store as it is for the caller.
+    /// The store with the caller's rights.
     pub(crate) store: Option<Store>,
-    /// Calls of one session have the same.
+    /// The name of the session; equal for all calls of one session.
     pub(crate) session: Option<Arc<str>>,
-    /// By which the caller can be called.
+    /// A client for the caller's own services.
     pub(crate) back: Option<Client>,
-    /// The instances of the connection's stubs.
+    /// The instances owned by the stubs of the connection.
     pub(crate) owned: Option<Arc<Owned>>,
-    /// The stub that calls.
+    /// The number of the calling stub.
     pub(crate) stub: Option<u64>,
-    /// The caller, where it can be called back.
+    /// The caller as a subscriber, if it can be called back.
     pub(crate) subscriber: Option<Arc<Subscriber>>,
     /// The call's number on its connection.
     pub(crate) number: Option<u64>,
-    /// By what the caller was let in.
+    /// The authenticator and the identity with which the caller was authenticated.
     pub(crate) known: Option<(Auth, Arc<Identity>)>,
-    /// Why the caller is not let in any more.
+    /// The reason why the caller's authentication is no longer valid.
     pub(crate) refusal: Option<Arc<Error>>,
-    /// The connection by which streams pass.
+    /// The connection that carries the streams.
     pub(crate) link: Option<Link>,
 }
 
 impl CallOrigin {
-    /// True if somebody in particular calls.
+    /// Returns true if the caller is authenticated.
     pub(crate) fn is_known(&self) -> bool {
         self.store.as_ref().and_then(|store| store.rights()?.caller()).is_some()
     }
@@ -74,22 +74,22 @@ impl Call {
         Self(Arc::new(Inner { contract, method, origin }))
     }
 
-    /// The call that the code runs in which asks; none outside of any.
+    /// Returns the call that the current code runs in, `None` outside of a call.
     ///
-    /// It is found while a method runs, also behind its `.await`s, not in tasks
-    /// and threads that it begins.
+    /// It is available while a method runs, also after its `.await`s, but not in tasks and threads
+    /// that the method starts.
     #[must_use]
     pub fn current() -> Option<Self> {
         CURRENT.with_borrow(Clone::clone)
     }
 
-    /// The service that is called.
+    /// Returns the name of the called service.
     #[must_use]
     pub fn service(&self) -> &'static str {
         self.0.contract.name
     }
 
-    /// The method that is called.
+    /// Returns the name of the called method.
     #[must_use]
     pub fn method(&self) -> &'static str {
         self.described().map_or("", |method| method.name)
@@ -103,49 +103,49 @@ impl Call {
         self.0.contract.methods.get(self.0.method)
     }
 
-    /// Who calls; none for nobody in particular.
+    /// Returns the caller, `None` if it is anonymous.
     #[must_use]
     pub fn caller(&self) -> Option<&Caller> {
         self.store()?.rights()?.caller()
     }
 
-    /// The store ([`crate::Services::store`]), acting under the caller's rights.
+    /// Returns the store ([`crate::Services::store`]) with the caller's rights.
     #[must_use]
     pub fn store(&self) -> Option<&Store> {
         self.0.origin.store.as_ref()
     }
 
-    /// A name that the calls of one session share: of a login, of a client that
-    /// stays connected, also by one connection after another, or of a connection.
+    /// Returns a name shared by all calls of one session: of a login, of a client that stays
+    /// connected (also across reconnects), or of a connection.
     #[must_use]
     pub fn session(&self) -> Option<&str> {
         self.0.origin.session.as_deref()
     }
 
-    /// The caller's own services ([`Client::connect_as`]), to be called back: as
-    /// long as the connection lasts, also when the call has ended. None for a
-    /// request by itself.
+    /// Returns a client for the caller's own services ([`Client::connect_as`]), for callbacks. It
+    /// works as long as the connection lasts, also after the call has ended. `None` for a single
+    /// request without a connection.
     #[must_use]
     pub fn client(&self) -> Option<Client> {
         self.0.origin.back.clone()
     }
 
-    /// The stub that calls, and the instances of its connection's stubs.
+    /// Returns the number of the calling stub, and the instances owned by its connection's stubs.
     pub(crate) fn stub(&self) -> Option<(u64, &Owned)> {
         Some((self.0.origin.stub?, self.0.origin.owned.as_deref()?))
     }
 
-    /// The caller, where it can be called back.
+    /// Returns the caller as a subscriber, if it can be called back.
     pub(crate) fn subscriber(&self) -> Option<Arc<Subscriber>> {
         self.0.origin.subscriber.clone()
     }
 
-    /// By what the caller was let in.
+    /// Returns the authenticator and identity of the caller.
     pub(crate) fn known(&self) -> Option<(Auth, Arc<Identity>)> {
         self.0.origin.known.clone()
     }
 
-    /// The call's number on its connection.
+    /// Returns the number of the call on its connection.
     pub(crate) fn number_in_link(&self) -> Option<u64> {
         self.0.origin.number
     }
@@ -154,13 +154,13 @@ impl Call {
         self.0.origin.session.clone()
     }
 
-    /// Runs `inside` as part of the call.
+    /// Runs `inside` with this call as the current one.
     pub(crate) fn enter<R>(&self, inside: impl FnOnce() -> R) -> R {
         let _outside = Outside(CURRENT.replace(Some(self.clone())));
         inside()
     }
 
-    /// A call's future, which knows it, and whose panics are errors.
+    /// Returns a future that runs the call as the current one, and turns panics into errors.
     pub(crate) fn run(self, begin: impl FnOnce(&Self) -> Result<Answer>) -> Running {
         let begun = self.guarded(|| begin(&self));
         let answer = begun.unwrap_or_else(|error| Box::pin(std::future::ready(Err(error))));
@@ -168,8 +168,8 @@ impl Call {
     }
 
     fn guarded<R>(&self, inside: impl FnOnce() -> Result<R>) -> Result<R> {
-        // What a panic leaves half done is the instance's own; it is told so by
-        // poisoned locks, as with any other thread's panic.
+        // A panic can leave the instance half updated; the instance sees poisoned locks, as with a
+        // panic in any other thread.
         let ran = catch_unwind(AssertUnwindSafe(|| self.enter(inside)));
         ran.unwrap_or_else(|panic| Err(self.panicked(&*panic)))
     }
@@ -189,7 +189,7 @@ impl std::fmt::Debug for Call {
     }
 }
 
-/// Puts back the call from before, a panic or not.
+/// Restores the previous current call when dropped, also on a panic.
 struct Outside(Option<Call>);
 
 impl Drop for Outside {
@@ -198,7 +198,7 @@ impl Drop for Outside {
     }
 }
 
-/// See [`Call::run`].
+/// The future that [`Call::run`] returns.
 pub(crate) struct Running {
     call: Call,
     answer: Answer,
@@ -211,7 +211,7 @@ impl Future for Running {
         let Self { call, answer } = &mut *self;
         let polled = call.guarded(|| Ok(answer.as_mut().poll(context)));
         let polled = polled.unwrap_or_else(|error| {
-            // What has panicked is not polled again.
+            // A future that has panicked must not be polled again.
             *answer = Box::pin(std::future::pending());
             Poll::Ready(Err(error))
         });
@@ -225,11 +225,11 @@ impl Future for Running {
     }
 }
 
-/// A call's result that comes piece by piece: what makes it knows the call, and its panics are
+/// A streamed result: its producer runs with the call as the current one, and its panics become
 /// errors.
 struct Flowing {
     call: Call,
-    /// None once it has ended.
+    /// The stream; `None` once it has ended.
     pieces: Option<Pieces>,
 }
 

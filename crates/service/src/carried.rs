@@ -1,5 +1,5 @@
-//! Connections that are kept: a link on a connection of the HTTP server, where
-//! a client of Marmota's asks for an upgrade and everybody else for a WebSocket.
+//! Persistent connections of the HTTP server that carry a link: clients of Marmota upgrade to its
+//! protocol, other clients to a WebSocket.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -24,9 +24,9 @@ use crate::route::OriginOf;
 use crate::services::Settings;
 use crate::subscriber::Subscriber;
 
-/// What the `Upgrade` header says.
+/// The value of the `Upgrade` header.
 pub(crate) const UPGRADE: &str = "marmota-services";
-/// Where it is served.
+/// The path of the endpoint.
 pub(crate) const PATH: &str = "/-/services";
 
 pub(crate) fn endpoint(settings: &Arc<Settings>) -> Endpoint {
@@ -52,7 +52,8 @@ pub(crate) fn endpoint(settings: &Arc<Settings>) -> Endpoint {
 }
 
 fn accept(settings: &Arc<Settings>, request: &Request, mut origin: CallOrigin) -> Response {
-    // A login's session is its own wherever it connects; else it is the connection.
+    // A login's session is the same on all of its connections; other callers have one per
+    // connection.
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     origin.session.get_or_insert_with(|| format!("connection {number}").into());
@@ -75,7 +76,7 @@ fn accept(settings: &Arc<Settings>, request: &Request, mut origin: CallOrigin) -
     Response::text(text).with_status(Status::UPGRADE_REQUIRED)
 }
 
-/// A link on a connection that has given up HTTP.
+/// A link on a connection that was upgraded from HTTP.
 struct Carried {
     carrier: Carrier,
 }
@@ -91,7 +92,7 @@ impl Protocol for Carried {
             for message in self.carrier.go_on(&mut turn.context) {
                 packet::put(turn.output, &message);
             }
-            // What has ended made room for what has come already.
+            // Ended calls free room for messages already received.
             if !was_full || !self.carrier.is_hungry() {
                 break;
             }
@@ -99,7 +100,7 @@ impl Protocol for Carried {
         if self.carrier.has_left() {
             return Step::Close { linger: false };
         }
-        // As an idle connection of HTTP: a client that says nothing is not waited for.
+        // As for an idle HTTP connection: the server does not wait for a silent client.
         if turn.ended || turn.is_draining() && self.carrier.is_idle() {
             return Step::Close { linger: false };
         }
@@ -112,7 +113,7 @@ impl Protocol for Carried {
 }
 
 impl Carried {
-    /// Takes the packets that have come whole, as far as there is room.
+    /// Takes all complete packets, as far as there is room.
     fn take(&mut self, turn: &mut Turn<'_>) -> Result<()> {
         let bytes_max = self.carrier.bytes_max();
         while self.carrier.is_hungry()
@@ -125,7 +126,7 @@ impl Carried {
     }
 }
 
-/// A link on a WebSocket, a message each way a text; one about a stream is binary.
+/// Runs a link on a WebSocket. Each message is one text frame; stream frames are binary.
 async fn talk(socket: WebSocket, carrier: Carrier) -> Result<(), BoxError> {
     let carrier = Rc::new(RefCell::new(carrier));
     let speaking = speak(&socket, &carrier);
@@ -146,8 +147,8 @@ async fn talk(socket: WebSocket, carrier: Carrier) -> Result<(), BoxError> {
     futures_lite::future::or(hearing, speaking).await
 }
 
-/// Says what the link has to say. All futures of a socket have one waker, so that
-/// whatever happens has both looked at.
+/// Sends the link's messages. All futures of a socket share one waker, so every event polls both
+/// the reading and the writing one.
 async fn speak(socket: &WebSocket, carrier: &RefCell<Carrier>) -> Result<(), BoxError> {
     loop {
         let messages = std::future::poll_fn(|context| {
@@ -155,7 +156,7 @@ async fn speak(socket: &WebSocket, carrier: &RefCell<Carrier>) -> Result<(), Box
             let was_full = !carrier.is_hungry();
             let messages = carrier.go_on(context);
             if was_full && carrier.is_hungry() {
-                // Whoever hears was asked before there was room.
+                // The reading future was polled before there was room.
                 context.waker().wake_by_ref();
             }
             if messages.is_empty() { Poll::Pending } else { Poll::Ready(messages) }
@@ -163,7 +164,7 @@ async fn speak(socket: &WebSocket, carrier: &RefCell<Carrier>) -> Result<(), Box
         for message in messages.await {
             let message = match frame::is_frame(&message) {
                 true => Message::Binary(message.to_vec()),
-                // What else is written here is JSON.
+                // Other messages that are sent here are JSON.
                 false => Message::Text(String::from_utf8_lossy(&message).into_owned()),
             };
             socket.send(message).await?;

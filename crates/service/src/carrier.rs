@@ -1,5 +1,5 @@
-//! What carries a link on one connection: the calls of the other side that are
-//! under way here, and the messages both ways. It owns no socket.
+//! Runs a link on one connection: the calls of the peer that are executed here, and the messages in
+//! both directions. It does not own a socket.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -23,20 +23,21 @@ use crate::pump::Pump;
 use crate::services::Settings;
 use crate::subscriber::Subscriber;
 
-/// Calls of the other side's that are under way at once.
+/// The maximum number of concurrent calls of the peer.
 const RUNNING_MAX: usize = 256;
-/// More are refused, where messages are taken because of streams.
+/// The number of concurrent calls above which calls are refused, if open streams keep messages
+/// coming.
 const REFUSED_AT: usize = 2 * RUNNING_MAX;
 
-/// An answer that came, as far as it is read here.
+/// The parts of a received response that are read here.
 #[derive(Deserialize)]
 struct Answered<'a> {
-    /// Not there in an answer.
+    /// Absent in a response.
     method: Option<serde::de::IgnoredAny>,
-    /// A number, where it answers a call of this side's.
+    /// A number if it responds to a call of this side.
     #[serde(borrow)]
     id: Option<&'a RawValue>,
-    /// Also `null`, which is what nothing comes back as.
+    /// May also be `null`: the result of a method that returns no value.
     #[serde(borrow, default, deserialize_with = "present")]
     result: Option<&'a RawValue>,
     /// The number of the stream that is the result.
@@ -55,18 +56,18 @@ struct AskedFor<'a> {
 
 type Answering = Pin<Box<dyn Future<Output = Option<Vec<u8>>> + Send>>;
 
-/// See the module.
+/// The executor of the peer's calls on one connection, and the source of the messages to it.
 pub(crate) struct Carrier {
     pub(crate) link: Link,
     settings: Arc<Settings>,
     origin: CallOrigin,
     running: Vec<Answering>,
-    /// What comes of calls piece by piece.
+    /// The streamed results of calls.
     pumps: Vec<Pump>,
     has_left: bool,
-    /// The caller, while they are looked up again.
+    /// The revalidation of the caller, while it runs.
     finding: Option<Authenticating>,
-    /// Messages that have come meanwhile, from the call on that asked for it.
+    /// Messages received during the revalidation, starting with the call that triggered it.
     held: VecDeque<Vec<u8>>,
 }
 
@@ -78,34 +79,34 @@ impl Carrier {
         Self { link, settings, origin, running, pumps, has_left: false, finding, held }
     }
 
-    /// Bytes of a message at most.
+    /// Returns the maximum size of a message in bytes.
     pub(crate) fn bytes_max(&self) -> usize {
-        // A call's name and number stand beside its arguments.
+        // A message holds the name and number of a call in addition to its arguments.
         self.settings.body_bytes_max.max(frame::FRAME_BYTES_MAX).saturating_add(4_096)
     }
 
-    /// True if it takes another message.
+    /// Returns true if another message can be taken.
     pub(crate) fn is_hungry(&self) -> bool {
-        // Calls may wait for what comes by streams.
+        // Running calls may wait for stream frames, so with open streams messages are always taken.
         self.finding.is_none() && (self.running.len() < RUNNING_MAX || self.link.has_streams())
     }
 
-    /// True if nothing of the other side's is under way.
+    /// Returns true if no call of the peer is running.
     pub(crate) fn is_idle(&self) -> bool {
         self.running.is_empty() && self.pumps.is_empty() && self.finding.is_none()
     }
 
-    /// True once the other side has said that it goes.
+    /// Returns true once the peer has announced that it disconnects.
     pub(crate) fn has_left(&self) -> bool {
         self.has_left
     }
 
-    /// Takes a message that has come.
+    /// Processes a received message.
     ///
     /// # Errors
-    /// [`marmota_model::ErrorKind::Protocol`] for what no link says.
+    /// [`marmota_model::ErrorKind::Protocol`] if the message is not valid on a link.
     pub(crate) fn take(&mut self, message: &[u8]) -> Result<()> {
-        // What comes behind a call may concern it.
+        // Messages after a call may refer to it, so their order is kept.
         if self.finding.is_some() {
             self.held.push_back(message.to_vec());
             return Ok(());
@@ -125,13 +126,13 @@ impl Carrier {
                 }),
                 (_, error) => Err(error.map_or_else(lost, Failure::into_error)),
             };
-            // What answers nothing is not answered in its turn, which would go on for ever.
+            // A response without a valid number is dropped: responding to it could loop forever.
             if let Some(number) = number {
                 self.link.settle(number, answer);
             }
             return Ok(());
         }
-        // What links tell each other beside calls; all else is a call.
+        // Control messages between links; every other message is a call.
         if let Ok(AskedFor { method, params: Some(params), id }) = serde_json::from_slice(message)
             && method.starts_with("-.")
             && self.told(method, params.get(), id)
@@ -162,7 +163,7 @@ impl Carrier {
         self.running.push(Box::pin(exchange.answer()));
     }
 
-    /// Goes on with the messages that wait for who the caller is.
+    /// Processes the held messages once the caller is revalidated.
     fn take_held(&mut self, context: &mut Context<'_>) {
         while let Some(finding) = &mut self.finding {
             let Poll::Ready(found) = Pin::new(finding).poll(context) else { return };
@@ -182,12 +183,12 @@ impl Carrier {
         }
     }
 
-    /// Answers a call that is one too many.
+    /// Responds with an error to a call above the limit.
     fn refuse(&self, message: &[u8]) {
         let asked = serde_json::from_slice::<AskedFor<'_>>(message);
         let id = match &asked {
             Ok(AskedFor { id: Some(id), .. }) => id.get(),
-            // Nobody waits for an answer.
+            // A notification gets no response.
             Ok(AskedFor { id: None, .. }) => return,
             Err(_) => "null",
         };
@@ -198,7 +199,7 @@ impl Carrier {
         self.link.answer(answer);
     }
 
-    /// Takes what is no call; false if it is not that either.
+    /// Processes a control message; returns false if it is not one.
     fn told(&mut self, method: &str, params: &str, id: Option<&RawValue>) -> bool {
         fn read<'p, T: Deserialize<'p>>(params: &'p str) -> Option<T> {
             serde_json::from_str(params).ok()
@@ -227,11 +228,11 @@ impl Carrier {
         .is_some()
     }
 
-    /// The other side has said who it is, by a text that nobody else knows.
+    /// Sets the identity of the client from the secret that only this client knows.
     fn name(&mut self, secret: &str) {
         let Some(Subscriber { name: None, .. }) = self.origin.subscriber.as_deref() else { return };
         let Some(named) = Subscriber::named(&self.link, secret) else { return };
-        // Where nobody logs in, a session is the client's, by whatever connection.
+        // Without a login, the session belongs to the client, across all of its connections.
         if !self.origin.is_known() {
             self.origin.session = named.name.clone();
         }
@@ -240,7 +241,7 @@ impl Carrier {
 
     fn tell_contract(&self, name: &str, id: &RawValue) {
         let known = self.settings.service(name).map(|hosted| Known::of(hosted));
-        // Texts and numbers: they can be written.
+        // The contract holds only strings and numbers: serializing cannot fail.
         let done = known.map(|known| Done::Value(serde_json::to_vec(&known).unwrap_or_default()));
         let done = done.map_err(|error| Failure::of(&error, CONTRACT));
         let mut answer = Vec::new();
@@ -248,8 +249,7 @@ impl Carrier {
         self.link.answer(answer);
     }
 
-    /// Goes on with what is under way, and gives the messages that are to be
-    /// sent.
+    /// Polls the running calls, and returns the messages to send.
     pub(crate) fn go_on(&mut self, context: &mut Context<'_>) -> Vec<Message> {
         let mut done = Vec::new();
         self.take_held(context);
@@ -264,7 +264,7 @@ impl Carrier {
         self.pumps.retain_mut(|pump| pump.poll(context).is_pending());
         self.link.expire();
         self.link.carried_by(context.waker());
-        // What a call has said on its way goes before its answer.
+        // Messages that a call sent while it ran precede its response.
         let mut messages = self.link.take_messages();
         messages.append(&mut done);
         messages

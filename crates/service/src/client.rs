@@ -1,4 +1,4 @@
-//! Where services are called, wherever they are.
+//! The client of services in this process or another.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,13 +19,13 @@ use crate::pieces::Pieces;
 use crate::services::{Services, Settings};
 use crate::subscriber::Subscriber;
 
-/// How long a call waits for its answer unless it is said.
+/// The default deadline of a call.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// Bytes of an item of a result at most, unless it is said.
+/// The default maximum size of an item of a result, in bytes.
 const ITEM_BYTES_MAX: usize = 16 << 20;
 
-/// Services that are somewhere: in this process, or in another.
+/// A client of services in this process or another.
 #[derive(Clone)]
 pub struct Client {
     way: Way,
@@ -39,7 +39,7 @@ enum Way {
     Link { link: Link, _held: Option<Arc<Held>> },
 }
 
-/// Ends a link when nobody calls by it any more.
+/// Ends a link when its last client is dropped.
 struct Held(Link);
 
 impl Drop for Held {
@@ -48,28 +48,28 @@ impl Drop for Held {
     }
 }
 
-/// What the other side says of a service.
+/// The peer's description of a service.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Known {
     pub(crate) name: String,
     pub(crate) is_method: bool,
-    /// Each as it was written, with its hash.
+    /// The signature and hash of each method.
     pub(crate) methods: Vec<(String, u64)>,
-    /// Each stub has an instance of its own.
+    /// True if each stub has a separate instance.
     #[serde(default)]
     pub(crate) per_stub: bool,
 }
 
 impl Client {
-    /// Services of this process, called through the same checks and codecs as
-    /// from elsewhere.
+    /// Creates a client for services of this process. Calls pass the same checks and codecs as
+    /// remote calls.
     #[must_use]
     pub fn in_process(services: &Services) -> Self {
         Self::inside(services, None)
     }
 
-    /// Services of this process, which can call back those that are offered
-    /// here ([`crate::Call::client`]).
+    /// Creates a client for services of this process, which can call back the services `offered`
+    /// ([`crate::Call::client`]).
     #[must_use]
     pub fn in_process_offering(services: &Services, offered: &Services) -> Self {
         Self::inside(services, Some(offered.clone()))
@@ -84,42 +84,41 @@ impl Client {
         Self { way, deadline: DEADLINE, item_bytes_max: ITEM_BYTES_MAX }
     }
 
-    /// A connection to services at a URL, to be made: `unix:/run/app.sock` (`unix:@name` in the
-    /// abstract namespace, the prefix behind a `#`),
-    /// `http://host:port/api`, `ws://host:port/api`, and by TLS
-    /// `https://host:port/api`, `wss://host:port/api`.
+    /// Returns a builder for a connection to services at a URL: `unix:/run/app.sock` (`unix:@name`
+    /// in the abstract namespace; a prefix follows a `#`), `http://host:port/api`,
+    /// `ws://host:port/api`, and over TLS `https://host:port/api`, `wss://host:port/api`.
     pub fn builder(url: &str) -> Connection {
         Connection::to(url)
     }
 
-    /// Connects to services at a URL of [`Client::builder`]. Many calls are under way at once on the
-    /// one connection, which ends with the last stub and client of it, and is made anew by
-    /// itself when it breaks ([`Connection`]).
+    /// Connects to services at a URL as for [`Client::builder`]. The connection carries many
+    /// concurrent calls, reconnects automatically when it breaks ([`Connection`]), and ends when
+    /// its last stub and client are dropped.
     ///
     /// # Errors
-    /// [`ErrorKind::Refused`] where nobody is, [`ErrorKind::Unauthenticated`] and
-    /// [`ErrorKind::Denied`] where more than that is asked for.
+    /// [`ErrorKind::Refused`] if no server listens there, [`ErrorKind::Unauthenticated`] and
+    /// [`ErrorKind::Denied`] if the server requires a login or other rights.
     pub fn connect(url: &str) -> Result<Self> {
         Self::builder(url).connect()
     }
 
-    /// As [`Client::connect`], with a token that says who calls (empty for none),
-    /// and services that the other side may call back ([`crate::Call::client`]).
+    /// Connects as [`Client::connect`], with the caller's token (empty for none) and services that
+    /// the server may call back ([`crate::Call::client`]).
     ///
     /// # Errors
-    /// As there.
+    /// As [`Client::connect`].
     pub fn connect_as(url: &str, token: &str, offered: &Services) -> Result<Self> {
         Self::builder(url).token(token).callbacks(offered).connect()
     }
 
-    /// One by a link that ends with the last of its clients.
+    /// Creates a client for a link that ends with the last of its clients.
     pub(crate) fn holding(link: Link) -> Self {
         let held = Arc::new(Held(link.clone()));
         Self::by(Way::Link { link, _held: Some(held) })
     }
 
-    /// True if calls reach the other side at the moment: false between two
-    /// connections, and when the last has ended.
+    /// Returns true if the peer is currently reachable: false between two connections, and after
+    /// the last one has ended.
     #[must_use]
     pub fn is_connected(&self) -> bool {
         match &self.way {
@@ -128,28 +127,29 @@ impl Client {
         }
     }
 
-    /// What the other side of a link offers.
+    /// Creates a client for the services that the peer of a link offers.
     pub(crate) fn of_link(link: &Link) -> Self {
         Self::by(Way::Link { link: link.clone(), _held: None })
     }
 
-    /// How long a call from elsewhere waits for its answer, 30 s by default. Where it has streams the
-    /// time is that without progress: from the last bytes of a parameter that the other side has
-    /// taken, and for each next piece of a result that is waited for.
+    /// Sets how long a remote call waits for its answer. Default: 30 s. For a call with streams it
+    /// is the time without progress: since the peer took the last bytes of a parameter, and for
+    /// each next piece of a result.
     #[must_use]
     pub const fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self
     }
 
-    /// Bytes of an item of a result's [`crate::ItemStream`] at most, as JSON; 16 MiB by default.
+    /// Sets the maximum size of an item of a result's [`crate::ItemStream`], as JSON. Default: 16
+    /// MiB.
     #[must_use]
     pub const fn item_bytes_max(mut self, bytes: usize) -> Self {
         self.item_bytes_max = bytes;
         self
     }
 
-    /// What a result has to be.
+    /// Returns the limits and error kind for a method's result.
     pub(crate) fn expected(&self, method: &str) -> Expected {
         Expected {
             what: format!("the answer of {method}"),
@@ -159,11 +159,11 @@ impl Client {
         }
     }
 
-    /// Compares a contract with the other side's, on this connection and on each that follows it;
-    /// none if it is nobody who says such things, a page in a browser perhaps.
+    /// Compares a contract with the peer's, on this connection and on each later one. Returns
+    /// `None` if the peer does not serve contracts, for example a page in a browser.
     ///
     /// # Errors
-    /// If there is no such service, or another.
+    /// If the service does not exist, or its contract differs.
     pub(crate) async fn agree(&self, ours: &'static Contract) -> Result<Option<Terms>> {
         let link = match &self.way {
             Way::InProcess { services, .. } => {
@@ -177,7 +177,7 @@ impl Client {
             let Some(theirs) = self.contract(link, ours.name).await? else { return Ok(None) };
             theirs.check(ours)?;
             let terms = theirs.terms(ours);
-            // The answer may have come by a connection that was made meanwhile.
+            // The answer may belong to a newer connection, made in the meantime.
             if link.agree(connection, terms) {
                 return Ok(Some(terms));
             }
@@ -185,7 +185,7 @@ impl Client {
     }
 
     async fn contract(&self, link: &Link, name: &str) -> Result<Option<Known>> {
-        // A text: it can be written.
+        // A string: serializing cannot fail.
         let name = serde_json::to_vec(&[name]).unwrap_or_default();
         let asked = Asked {
             method: CONTRACT,
@@ -222,7 +222,7 @@ impl Client {
         origin.back = offered.as_ref().map(Self::in_process);
         origin.subscriber = Some(Arc::new(Subscriber::in_process(owned)));
         (origin.owned, origin.stub) = (Some(Arc::clone(owned)), stub);
-        // The same words as from elsewhere.
+        // The same error messages as for remote calls.
         let called: Arc<str> = method.into();
         let as_elsewhere = move |error: Error| Failure::of(&error, &called).into_error();
         let reply = carried_out(services, origin, method, &arguments, streams).await;
@@ -234,7 +234,7 @@ impl Client {
         })
     }
 
-    /// Gives up the instance that a stub owns.
+    /// Releases the instance that a stub owns.
     pub(crate) fn release(&self, service: &'static str, stub: u64) {
         match &self.way {
             Way::InProcess { owned, .. } => owned.release(service, stub),
@@ -277,7 +277,7 @@ impl Known {
         }
     }
 
-    /// What the other side has said.
+    /// Parses the peer's answer.
     pub(crate) fn of_json(json: &[u8]) -> Result<Self> {
         serde_json::from_slice(json).map_err(|error| Self::no_contract(&error.to_string()))
     }
@@ -287,13 +287,13 @@ impl Known {
         Error::new(ErrorKind::Protocol, format!("the answer is no contract: {why}"))
     }
 
-    /// What calls of a stub with this contract rest on.
+    /// Returns the terms for the calls of a stub with this contract.
     pub(crate) const fn terms(&self, contract: &'static Contract) -> Terms {
         Terms { contract, is_method: self.is_method, per_stub: self.per_stub }
     }
 
-    /// Refuses what a stub means otherwise. Methods that it does not know do no
-    /// harm.
+    /// Returns an error if a method of the stub differs. Additional methods of the server are
+    /// allowed.
     pub(crate) fn check(&self, ours: &Contract) -> Result<()> {
         for method in ours.methods {
             if self.methods.iter().any(|(_, hash)| *hash == method.hash()) {

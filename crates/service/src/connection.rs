@@ -1,4 +1,4 @@
-//! How a client connects, and what it does when a connection breaks.
+//! Connecting a client, and reconnecting when a connection breaks.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,16 +12,16 @@ use crate::line::{self, Line};
 use crate::link::Link;
 use crate::services::Services;
 
-/// A connection to services elsewhere, to be made.
+/// A builder for a connection to remote services.
 ///
-/// One that breaks is made anew by itself, with pauses that grow from 10 ms to 2 s and
-/// differ from client to client. A call that was sent when it broke is
-/// [`ErrorKind::Lost`]: it may have taken place, and is not sent again unless its method
-/// is `#[idempotent]`. A call that was not, waits for the next connection as long as for
-/// any answer ([`Client::deadline`]), and is [`ErrorKind::Refused`] if there is none: nothing was
-/// done. Where the server answers and does not let this client in, calls fail at once with what it
-/// says ([`ErrorKind::Denied`] for instance). A stub that has an instance of its own
-/// ([`crate::Lifetime::Stub`]) has lost it with the connection, and says so.
+/// The connection reconnects automatically when it breaks, with pauses that grow from 10 ms to 2 s
+/// and differ from client to client. A call that was already sent fails with [`ErrorKind::Lost`]:
+/// it may have been executed, and is repeated only if its method is `#[idempotent]`. A call that
+/// was not sent yet waits for the next connection, at most for the time of [`Client::deadline`],
+/// and then fails with [`ErrorKind::Refused`]: it was not executed. If the server answers but
+/// rejects this client, calls fail at once with the server's error ([`ErrorKind::Denied`] for
+/// instance). A stub with a separate instance ([`crate::Lifetime::Stub`]) loses it with the
+/// connection, and returns an error.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -52,27 +52,27 @@ impl Connection {
         }
     }
 
-    /// Who calls: a token of a login, or a key.
+    /// Sets the caller's credential: the token of a login, or a key.
     pub fn token(mut self, token: &str) -> Self {
         token.clone_into(&mut self.token);
         self
     }
 
-    /// Services that the other side may call back ([`crate::Call::client`]).
+    /// Sets the services that the server may call back ([`crate::Call::client`]).
     pub fn callbacks(mut self, offered: &Services) -> Self {
         self.offered = offered.clone();
         self
     }
 
-    /// A file of certificates (PEM) of those who vouch for servers at `https://` and `wss://`,
-    /// instead of those that this machine believes.
+    /// Sets a PEM file with the CA certificates to trust for `https://` and `wss://`, instead of
+    /// the system's CA store.
     pub fn ca_file(mut self, file: impl Into<PathBuf>) -> Self {
         self.ca_file = Some(file.into());
         self
     }
 
-    /// How long a server that has gone is sought: for ever unless it is said. Behind that time
-    /// the connection has ended, and calls are refused.
+    /// Sets how long the client tries to reconnect. Default: forever. After that time the
+    /// connection has ended, and calls are refused.
     pub const fn reconnect_for(mut self, time: Duration) -> Self {
         self.reconnect_for = Some(time);
         self
@@ -81,7 +81,7 @@ impl Connection {
     /// Connects.
     ///
     /// # Errors
-    /// As [`Client::connect`]: a server that was never there is not sought.
+    /// As for [`Client::connect`]. The first connection is not retried.
     pub fn connect(self) -> Result<Client> {
         let mut secret = [0; 16];
         getrandom::fill(&mut secret).map_err(|error| {
@@ -96,7 +96,7 @@ impl Connection {
         let carrier = move |link: &Link| {
             let mut origin = settings.origin();
             origin.back = Some(Client::of_link(link));
-            // What the other side's stubs own here ends with each connection.
+            // Instances owned by the server's stubs here are released when the connection ends.
             origin.owned = Some(Arc::default());
             Carrier::new(link.clone(), Arc::clone(&settings), origin)
         };

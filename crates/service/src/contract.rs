@@ -1,4 +1,4 @@
-//! What both sides of a service have to mean the same by.
+//! Contracts: the parts of a service that both sides must agree on.
 
 use serde::Serialize;
 
@@ -7,22 +7,22 @@ use crate::form::Form;
 /// A service's name and methods, as written in its trait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Contract {
-    /// Its name, as in URLs.
+    /// The name, as in URLs.
     pub name: &'static str,
-    /// Its methods.
+    /// The methods.
     pub methods: &'static [Method],
 }
 
 /// A method of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Method {
-    /// Its name.
+    /// The name.
     pub name: &'static str,
-    /// Its parameters, in order.
+    /// The parameters, in order.
     pub parameters: &'static [Parameter],
-    /// The type of its result, as written.
+    /// The type of the result, as written.
     pub result: &'static str,
-    /// How its result passes.
+    /// How the result is transferred.
     #[serde(skip_serializing_if = "Form::is_value")]
     pub result_form: Form,
 }
@@ -30,12 +30,12 @@ pub struct Method {
 /// A parameter of a method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Parameter {
-    /// Its name.
+    /// The name.
     pub name: &'static str,
-    /// Its type, as written.
+    /// The type, as written.
     #[serde(rename = "type")]
     pub type_name: &'static str,
-    /// How it passes.
+    /// How the parameter is transferred.
     #[serde(skip_serializing_if = "Form::is_value")]
     pub form: Form,
 }
@@ -53,7 +53,7 @@ impl std::fmt::Display for Method {
     }
 }
 
-/// Says that a type is a stream, where its name does not.
+/// Marks a type as a stream if its name does not show it.
 fn tell_form(f: &mut std::fmt::Formatter<'_>, form: Form, type_name: &str) -> std::fmt::Result {
     match form {
         Form::Bytes if !type_name.ends_with("ByteStream") => f.write_str(" (a stream of bytes)"),
@@ -63,14 +63,13 @@ fn tell_form(f: &mut std::fmt::Formatter<'_>, form: Form, type_name: &str) -> st
 }
 
 impl Method {
-    /// A number that differs where the name, a parameter or the result does.
-    /// Types are compared by their names as written: what is inside of a struct
-    /// is not seen, but whether it is a stream.
+    /// Returns a hash of the name, the parameters and the result. Types are compared by their names
+    /// as written and by whether they are streams; the fields of a struct do not count.
     #[must_use]
     pub fn hash(&self) -> u64 {
         let mut text = self.to_string();
         if self.has_streams() {
-            // A type may only be called as a stream is.
+            // A type may have the name of a stream type without being one.
             for form in self.parameters.iter().map(|one| one.form).chain([self.result_form]) {
                 text.push(' ');
                 text.push_str(form.name());
@@ -79,7 +78,7 @@ impl Method {
         fnv(text.as_bytes())
     }
 
-    /// True if a parameter or the result is a stream.
+    /// Returns true if a parameter or the result is a stream.
     #[must_use]
     pub fn has_streams(&self) -> bool {
         !self.result_form.is_value() || self.parameters.iter().any(|one| !one.form.is_value())
@@ -87,7 +86,7 @@ impl Method {
 }
 
 impl Contract {
-    /// A number that differs where any method does, or their order.
+    /// Returns a hash of all methods and their order.
     #[must_use]
     pub fn hash(&self) -> u64 {
         let all: Vec<u8> =
@@ -95,7 +94,7 @@ impl Contract {
         fnv(&all)
     }
 
-    /// The number of the method with this name.
+    /// Returns the index of the method with this name.
     pub(crate) fn find(&self, method: &str) -> Option<usize> {
         self.methods.iter().position(|one| one.name == method)
     }

@@ -1,5 +1,5 @@
-//! From a method's number and its arguments to the future that answers: what
-//! the macros implement for each contract.
+//! Dispatch from a method's number and arguments to the future of its result. The macros implement
+//! it for each contract.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,28 +11,28 @@ use crate::arguments::Arguments;
 use crate::contract::Contract;
 use crate::form::{Reply, Transfer};
 
-/// A call under way.
+/// A running call.
 pub(crate) type Answer = Pin<Box<dyn Future<Output = Result<Reply>> + Send>>;
 
-/// A call whose arguments were read, to be begun on an instance.
+/// A call with parsed arguments, ready to start on an instance.
 pub struct Prepared<T>(pub(crate) Box<dyn FnOnce(Arc<T>) -> Answer + Send>);
 
-/// What has a contract.
+/// A type with a contract.
 pub trait Described {
-    /// It.
+    /// The contract.
     const CONTRACT: &'static Contract;
 }
 
-/// What calls methods of `T` by number.
+/// Calls the methods of `T` by number.
 pub trait Dispatch<T>: Described + 'static {
     /// Reads the arguments of a call.
     ///
     /// # Errors
-    /// Arguments that are no such ones.
+    /// If the arguments are invalid.
     fn prepare(method: usize, arguments: Arguments<'_>) -> Result<Prepared<T>>;
 }
 
-/// A call that begins with its instance, and whose result is put on its way.
+/// Returns a call that starts when it gets its instance, and encodes its result.
 pub fn prepared<T, R, F>(begin: impl FnOnce(Arc<T>) -> F + Send + 'static) -> Prepared<T>
 where
     R: Transfer,
@@ -44,7 +44,7 @@ where
     }))
 }
 
-/// A result on its way.
+/// Encodes a result.
 pub(crate) fn written<R: Transfer>(result: R) -> Result<Reply> {
     result.into_reply().map_err(|error| {
         let message = format!("the result cannot be written as JSON: {error}");

@@ -1,4 +1,4 @@
-//! Where a service's calls run, and how many of them at once.
+//! The threads that run a service's calls, and their concurrency.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -17,29 +17,27 @@ use crate::form::Reply;
 use crate::hosted::Start;
 use crate::pieces::Pieces;
 
-/// Where calls of a service run.
+/// The threads that run a service's calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Execution {
-    /// Where they arrive, as many at once as there are: for methods that wait by
-    /// `.await` alone. Over HTTP that is a thread of the server's: a method that
-    /// blocks or computes for long keeps every connection of that thread waiting.
+    /// Concurrently, on the thread that receives the call: for methods that wait only with
+    /// `.await`. Over HTTP this is a server thread: a method that blocks or computes for long
+    /// delays all connections of that thread.
     #[default]
     Inline,
-    /// Where they arrive, one after the other, in the order in which they came. A call ends
-    /// when it answers: a stream that comes of it is made during the next calls. On the same
-    /// thread as for `Free`, and with the same limit on what a method may do.
+    /// On the thread that receives the call, one after the other in order of arrival. A call ends
+    /// with its result; a stream that it returns is produced during the next calls. The thread and
+    /// the restrictions on a method are those of `Inline`.
     OneAtATime,
-    /// On a thread of the service's own. Those that wait by `.await` let others
-    /// run meanwhile.
+    /// On one separate thread of the service. A call that waits with `.await` lets others run.
     OwnThread,
-    /// On so many threads of the service's own, from 1 to 256: for methods that
-    /// block.
+    /// On this number of separate threads of the service, from 1 to 256: for methods that block.
     Pool(usize),
 }
 
 const THREADS_MAX: usize = 256;
 
-/// What carries out the calls of one service.
+/// Executes the calls of one service.
 pub(crate) struct Runner {
     execution: Execution,
     turn: Arc<TurnLock>,
@@ -48,14 +46,14 @@ pub(crate) struct Runner {
     calls_max: usize,
 }
 
-/// Threads that end when nobody has this any more.
+/// Threads that end when this is dropped by its last owner.
 struct Threads {
     executor: Arc<Executor<'static>>,
-    /// Its end is the threads'.
+    /// Dropping it stops the threads.
     _alive: async_channel::Sender<()>,
 }
 
-/// A call that counts until it is dropped.
+/// A call that counts as running until it is dropped.
 struct Counted(Arc<AtomicUsize>);
 
 impl Drop for Counted {
@@ -75,20 +73,20 @@ impl Runner {
         }
     }
 
-    /// The same with another execution.
+    /// Returns a runner with the same limit and another execution.
     pub(crate) fn with(&self, execution: Execution) -> Self {
         Self::new(execution, self.calls_max)
     }
 
-    /// The same with another bound.
+    /// Returns a runner with the same execution and another limit.
     pub(crate) fn with_max(&self, calls_max: usize) -> Self {
         Self::new(self.execution, calls_max)
     }
 
-    /// Carries out a call.
+    /// Executes a call.
     ///
     /// # Errors
-    /// [`ErrorKind::Busy`] if too many are under way.
+    /// [`ErrorKind::Busy`] if too many calls are running.
     pub(crate) fn run(
         &self,
         call: Call,
@@ -112,10 +110,10 @@ impl Runner {
                     let _turn = turn.take().await;
                     begin().await
                 }
-                // Dropped, the task is given up with the call.
+                // Dropping the call drops and so cancels the task.
                 Way::There(executor) => executor.spawn(async move { begin().await }).await,
             };
-            // It counts for as long as something comes of it.
+            // A call with a streamed result counts until the stream ends.
             Ok(match (reply?, way) {
                 (Reply::Stream(pieces), Way::There(executor)) => {
                     Reply::Stream(Pieces::new(Elsewhere::new(&executor, pieces, counted)))
@@ -136,7 +134,7 @@ impl Runner {
             for _ in 0..count.clamp(1, THREADS_MAX) {
                 let (executor, ended) = (Arc::clone(&executor), ended.clone());
                 let work = move || {
-                    // It ends with an error when nobody is left to say anything.
+                    // `recv` returns an error once the sender is dropped: the service is gone.
                     let _ = block_on(executor.run(ended.recv()));
                 };
                 let thread = std::thread::Builder::new().name("marmota-service".to_owned());
@@ -163,7 +161,7 @@ impl Runner {
     }
 }
 
-/// A result's stream, made where it is taken.
+/// A streamed result that is produced on the thread that reads it.
 struct Here {
     pieces: Pieces,
     _counted: Counted,
@@ -177,10 +175,10 @@ impl Stream for Here {
     }
 }
 
-/// A result's stream, made on threads of the service's own.
+/// A streamed result that is produced on the threads of the service.
 struct Elsewhere {
     made: Pin<Box<async_channel::Receiver<Result<Vec<u8>>>>>,
-    /// Dropped, it is given up.
+    /// Dropping it cancels the producer.
     _task: Task<()>,
 }
 

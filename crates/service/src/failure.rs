@@ -1,24 +1,24 @@
-//! Errors as JSON-RPC has them: a code, a message and, as data, what makes
-//! Marmota's error of them again.
+//! Errors as JSON-RPC represents them: a code, a message, and data from which the client restores
+//! Marmota's error.
 
 use marmota_model::{Error, ErrorKind, Violation};
 use marmota_rest::public_message;
 use serde::{Deserialize, Serialize};
 
-/// What was sent is no JSON.
+/// The message is not JSON.
 pub(crate) const PARSE: i32 = -32700;
-/// It is JSON, and no call.
+/// The message is JSON, but not a valid call.
 pub(crate) const REQUEST: i32 = -32600;
-/// No such service or method.
+/// The service or method does not exist.
 pub(crate) const METHOD: i32 = -32601;
-/// The parameters are not the method's.
+/// The parameters are invalid.
 pub(crate) const PARAMETERS: i32 = -32602;
-/// The service failed.
+/// An internal error of the service.
 pub(crate) const INTERNAL: i32 = -32603;
-/// Any other error of the method's.
+/// Any other error of a method.
 pub(crate) const OTHER: i32 = -32000;
 
-/// An error on its way.
+/// An error as it is sent.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Failure {
     pub(crate) code: i32,
@@ -37,7 +37,7 @@ pub(crate) struct Data {
 }
 
 impl Failure {
-    /// A method's error, without what is only for the log, which gets it.
+    /// Returns a method's error without its internal details, which are logged.
     pub(crate) fn of(error: &Error, called: &str) -> Self {
         let kind = error.kind();
         let code = match kind {
@@ -55,7 +55,7 @@ impl Failure {
         Self::new(code, error, message)
     }
 
-    /// An error with a code of its own.
+    /// Creates an error with a specific code.
     pub(crate) fn coded(code: i32, error: &Error) -> Self {
         Self::new(code, error, error.message().to_owned())
     }
@@ -69,11 +69,11 @@ impl Failure {
         Self { code, message, data: Some(data) }
     }
 
-    /// The error as it was.
+    /// Restores the error.
     pub(crate) fn into_error(self) -> Error {
         let Some(data) = self.data else {
             let kind = match self.code {
-                // Servers of Marmota say more of what they do not have.
+                // Servers of Marmota send data, so this is another server's error.
                 METHOD => ErrorKind::Unsupported,
                 PARAMETERS => ErrorKind::Invalid,
                 PARSE | REQUEST => ErrorKind::Protocol,
@@ -81,7 +81,7 @@ impl Failure {
             };
             return Error::new(kind, self.message);
         };
-        // A newer server may have kinds that are not known here.
+        // A newer server may send kinds that this version does not know.
         let kind = ErrorKind::named(&data.kind).unwrap_or(ErrorKind::Engine);
         let error = Error::new(kind, self.message);
         let error = data.errors.into_iter().fold(error, Error::with_violation);

@@ -1,4 +1,4 @@
-//! What passes between a caller and a method: a value as JSON, or a stream.
+//! The forms in which parameters and results are transferred: values as JSON, and streams.
 
 use marmota_model::{Error, ErrorKind, Result};
 use serde::de::DeserializeOwned;
@@ -7,26 +7,26 @@ use serde::{Serialize, Serializer};
 use crate::pieces::Pieces;
 use crate::stream::{ByteStream, ItemStream};
 
-/// In which form a parameter or a result passes.
+/// The form in which a parameter or a result is transferred.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Form {
-    /// As JSON, whole.
+    /// A complete JSON value.
     #[default]
     Value,
-    /// As bytes, piece by piece ([`ByteStream`]).
+    /// Bytes, piece by piece ([`ByteStream`]).
     Bytes,
-    /// One item after the other ([`ItemStream`]).
+    /// Items, one after the other ([`ItemStream`]).
     Items,
 }
 
 impl Form {
-    /// True of what is taken as JSON, whole.
+    /// Returns true for a JSON value.
     #[must_use]
     pub const fn is_value(&self) -> bool {
         matches!(self, Self::Value)
     }
 
-    /// As contracts say it.
+    /// Returns the name used in contracts.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -43,7 +43,7 @@ impl Serialize for Form {
     }
 }
 
-/// What comes of a call.
+/// The result of a call.
 #[derive(Debug)]
 pub enum Reply {
     /// JSON.
@@ -52,35 +52,36 @@ pub enum Reply {
     Stream(Pieces),
 }
 
-/// How much of a stream is taken, and how what is none is told.
+/// The limits of a stream, and how invalid content is reported.
 #[derive(Clone, Debug)]
 pub struct Expected {
-    /// What it is: `numbers of files.sum`.
+    /// A description for messages: `numbers of files.sum`.
     pub(crate) what: String,
-    /// The kind of what does not fit.
+    /// The kind of error for invalid content.
     pub(crate) fault: ErrorKind,
     pub(crate) item_bytes_max: usize,
     pub(crate) stream_bytes_max: u64,
 }
 
-/// What can be a parameter or a result: whatever serde can write and read, and streams.
+/// A type that can be a parameter or a result: types that serde can serialize and deserialize, and
+/// streams.
 pub trait Transfer: Sized {
-    /// In which form it passes.
+    /// The form in which the type is transferred.
     const FORM: Form;
 
-    /// One of JSON.
+    /// Parses JSON.
     #[doc(hidden)]
     fn of_json(json: &str) -> serde_json::Result<Self>;
 
-    /// One of a query's text, which needs no quotes.
+    /// Parses a query parameter; text needs no quotes.
     #[doc(hidden)]
     fn of_text(text: &str) -> serde_json::Result<Self>;
 
-    /// One of a stream; none where it is a value.
+    /// Creates a stream from its pieces; `None` if the type is a value.
     #[doc(hidden)]
     fn of_pieces(pieces: Pieces, expected: Expected) -> Option<Self>;
 
-    /// It, on its way.
+    /// Encodes the value or stream.
     #[doc(hidden)]
     fn into_reply(self) -> serde_json::Result<Reply>;
 }
@@ -146,14 +147,15 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Transfer for ItemStream<T
     }
 }
 
-/// Streams are found by their form, and asked for nothing else.
+/// The error for calling a value method on a stream type. Streams are handled by their form, so
+/// this is not reached.
 #[cold]
 fn no_value() -> serde_json::Error {
     serde::de::Error::custom("a stream is no value")
 }
 
 impl Reply {
-    /// What a stub gives.
+    /// Converts the reply to the result type of a stub.
     pub(crate) fn read<T: Transfer>(self, expected: Expected) -> Result<T> {
         let what = expected.what.clone();
         let none = |why: &str| {

@@ -1,23 +1,23 @@
-//! Messages of a link that are no JSON: what streams are made of. They are told from JSON by their
-//! first byte, which no JSON begins with.
+//! Binary messages of a link, which carry streams. Their first byte distinguishes them from JSON,
+//! which cannot begin with it.
 //!
-//! | byte | then | what it says | said by |
+//! | byte | then | meaning | sender |
 //! |---|---|---|---|
-//! | 1 | number, bytes | the stream's next bytes | who sends the stream |
-//! | 2 | number | its good end | who sends the stream |
-//! | 3 | number, an error of JSON-RPC | its end by that error | who sends the stream |
-//! | 4 | number, 4 bytes | so many bytes more may be sent | who receives it |
-//! | 5 | number | no more is wanted | who receives it |
+//! | 1 | number, bytes | the next bytes of the stream | stream sender |
+//! | 2 | number | successful end | stream sender |
+//! | 3 | number, JSON-RPC error | end with that error | stream sender |
+//! | 4 | number, 4 bytes | grants this number of bytes more | stream receiver |
+//! | 5 | number | cancels the stream | stream receiver |
 //!
-//! A stream's number has 8 bytes and is given by who sends the stream; numbers are little-endian.
+//! A stream's number has 8 bytes and is assigned by its sender; numbers are little-endian.
 
 use marmota_model::{Error, ErrorKind, Result};
 
 use crate::failure::Failure;
 
-/// Bytes of a stream in one message at most.
+/// The maximum number of stream bytes in one message.
 pub(crate) const FRAME_BYTES_MAX: usize = 16 * 1024;
-/// Where a message's number stands, and its end.
+/// The length of a message's header: the type and the stream number.
 const HEAD_BYTES: usize = 9;
 
 /// A message about a stream.
@@ -30,17 +30,17 @@ pub(crate) enum Frame<'a> {
     Cancel(u64),
 }
 
-/// True of a message that is one.
+/// Returns true if a message is a frame.
 pub(crate) fn is_frame(message: &[u8]) -> bool {
-    // Blanks, which may stand before JSON, are greater.
+    // Whitespace, which may precede JSON, has greater byte values.
     message.first().is_some_and(|first| (1..=8).contains(first))
 }
 
 impl<'a> Frame<'a> {
-    /// Reads a message.
+    /// Parses a message.
     ///
     /// # Errors
-    /// [`ErrorKind::Protocol`] for one that is none.
+    /// [`ErrorKind::Protocol`] if the message is not a valid frame.
     pub(crate) fn read(message: &'a [u8]) -> Result<Self> {
         let Some((head, rest)) = message.split_at_checked(HEAD_BYTES) else {
             return Err(none("it is too short"));
@@ -72,7 +72,7 @@ impl<'a> Frame<'a> {
             Self::End(number) => head(2, *number),
             Self::Fail(number, failure) => {
                 let mut out = head(3, *number);
-                // Texts and a number: they can be written.
+                // The failure holds only strings and a number: serializing cannot fail.
                 let _ = serde_json::to_writer(&mut out, failure);
                 out
             }

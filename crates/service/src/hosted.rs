@@ -1,4 +1,4 @@
-//! A contract with what answers it.
+//! A contract with its implementation.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -23,18 +23,18 @@ pub struct Hosted {
     bounds: Bounds,
     runner: Runner,
     pub(crate) is_method: bool,
-    /// Each stub has an instance of its own.
+    /// True if each stub has a separate instance.
     pub(crate) per_stub: bool,
-    /// What became of calls, by method.
+    /// The call counters, by method.
     pub(crate) counts: Arc<[Counts]>,
 }
 
-/// A call that was read; begun where it is to run.
+/// A call with parsed arguments, started on the thread that executes it.
 pub(crate) type Start = Box<dyn FnOnce(&Call) -> Result<Answer> + Send>;
 
-/// What answers the calls of one service.
+/// The implementation of one service.
 pub(crate) trait Host: Send + Sync {
-    /// Reads a call of the method of that number.
+    /// Parses a call of the method with that number.
     fn prepare(self: Arc<Self>, arguments: Arguments<'_>, to: (usize, Bounds)) -> Result<Start>;
 }
 
@@ -70,43 +70,43 @@ impl Hosted {
         }
     }
 
-    /// Where calls run, and how many at once; [`Execution::Inline`] by default.
+    /// Sets the threads and the concurrency of calls. Default: [`Execution::Inline`].
     pub fn execution(mut self, execution: Execution) -> Self {
         self.runner = self.runner.with(execution);
         self
     }
 
-    /// Calls under way at once, 1,024 by default; more are refused as
+    /// Sets the maximum number of concurrent calls. Default: 1,024. More calls are refused with
     /// [`marmota_model::ErrorKind::Busy`].
     pub fn calls_max(mut self, calls: usize) -> Self {
         self.runner = self.runner.with_max(calls);
         self
     }
 
-    /// Instances at once, 10,000 by default; a call that needs one more is
-    /// refused as [`marmota_model::ErrorKind::Busy`].
+    /// Sets the maximum number of instances. Default: 10,000. A call that needs one more is refused
+    /// with [`marmota_model::ErrorKind::Busy`].
     pub const fn instances_max(mut self, instances: usize) -> Self {
         self.bounds.instances_max = instances;
         self
     }
 
-    /// An instance that was not called for so long makes room for others; half
-    /// an hour by default.
+    /// Sets how long an instance must be unused before it can be dropped to make room for others.
+    /// Default: 30 minutes.
     pub const fn idle(mut self, time: Duration) -> Self {
         self.bounds.idle = time;
         self
     }
 
-    /// The contract.
+    /// Returns the contract.
     #[must_use]
     pub const fn contract(&self) -> &'static Contract {
         self.contract
     }
 
-    /// Carries out a call.
+    /// Executes a call.
     ///
     /// # Errors
-    /// What can be said before it has begun.
+    /// If the arguments are invalid, no instance is available or too many calls are running.
     pub(crate) fn call(&self, call: Call, arguments: Arguments<'_>) -> Result<Answer> {
         let host = Arc::clone(&self.host);
         let start = call.enter(|| host.prepare(arguments, (call.number(), self.bounds)))?;
@@ -125,7 +125,7 @@ pub fn shared<D: Dispatch<T>, T: Send + Sync + 'static>(instance: T) -> Hosted {
     Hosted::new::<D, T>(Instances::Shared(Arc::new(instance)))
 }
 
-/// Hosts instances that are made when they are first called.
+/// Hosts instances that are created on their first call.
 pub fn per<D: Dispatch<T>, T: Send + Sync + 'static>(
     lifetime: Lifetime,
     make: impl Fn(&Call) -> Result<T, Error> + Send + Sync + 'static,

@@ -1,4 +1,4 @@
-//! Which object answers a call, and how long it lives.
+//! The instances that execute calls, and their lifetimes.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -12,25 +12,25 @@ use parking_lot::Mutex;
 
 use crate::call::Call;
 
-/// How long an instance lives, and who shares it.
+/// The lifetime of an instance, and the callers that share it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lifetime {
-    /// One call.
+    /// One instance for each call.
     Call,
-    /// As long as the session of its callers.
+    /// One for each session of a caller.
     Session,
-    /// One for each user who has proved to be that.
+    /// One for each authenticated user.
     User,
-    /// One for each group: that of its caller that comes first by name.
+    /// One for each group: the first of the caller's groups by name.
     Group,
     /// One for each thread that runs calls.
     Thread,
-    /// As long as the stub that calls it, or its connection: a client that makes
-    /// two stubs has two instances.
+    /// One for each stub, until the stub is dropped or its connection ends: a client with two stubs
+    /// has two instances.
     Stub,
 }
 
-/// What an instance is for.
+/// The key under which an instance is kept.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Key {
     Session(Arc<str>),
@@ -41,7 +41,7 @@ pub(crate) enum Key {
 
 type Make<T> = dyn Fn(&Call) -> Result<T> + Send + Sync;
 
-/// See the module.
+/// The instances of one service.
 pub(crate) enum Instances<T> {
     Shared(Arc<T>),
     Each {
@@ -49,7 +49,7 @@ pub(crate) enum Instances<T> {
         make: Box<Make<T>>,
         kept: Mutex<HashMap<Key, Kept<T>>>,
     },
-    /// Kept where the stubs are whose they are.
+    /// Instances of stubs, kept with the connection of each stub.
     Owned {
         make: Box<Make<T>>,
         count: Arc<AtomicUsize>,
@@ -61,7 +61,7 @@ pub(crate) struct Kept<T> {
     used: Instant,
 }
 
-/// How many instances there are at once, and how long they are kept unused.
+/// The maximum number of instances, and how long unused ones are kept.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     pub(crate) instances_max: usize,
@@ -76,11 +76,11 @@ impl<T: Send + Sync + 'static> Instances<T> {
         }
     }
 
-    /// The instance for a call.
+    /// Returns the instance for a call.
     ///
     /// # Errors
-    /// Where the call has not what an instance is kept for, [`ErrorKind::Busy`]
-    /// where there are too many, and what making one came to.
+    /// If the call lacks the caller, session or stub that the lifetime requires,
+    /// [`ErrorKind::Busy`] if there are too many instances, and errors of the factory.
     pub(crate) fn find(&self, call: &Call, bounds: Bounds) -> Result<Arc<T>> {
         let (lifetime, make, kept) = match self {
             Self::Shared(instance) => return Ok(Arc::clone(instance)),
@@ -98,8 +98,8 @@ impl<T: Send + Sync + 'static> Instances<T> {
             known.used = now;
             return Ok(Arc::clone(&known.instance));
         }
-        // Made outside of the lock, so that a slow one holds up nobody else; of
-        // two made at once the first stays.
+        // The factory runs outside of the lock, so that a slow one does not block other calls. If
+        // two instances are created concurrently, the first is kept.
         let made = Arc::new(make(call)?);
         let mut kept = kept.lock();
         if kept.len() >= bounds.instances_max && !kept.contains_key(&key) {
@@ -125,7 +125,7 @@ fn key_of(lifetime: Lifetime, call: &Call) -> Result<Option<Key>> {
         })
     };
     Ok(Some(match lifetime {
-        // What a stub owns is found elsewhere.
+        // Instances of stubs are handled by the caller.
         Lifetime::Call | Lifetime::Stub => return Ok(None),
         Lifetime::Thread => Key::Thread(std::thread::current().id()),
         Lifetime::User => Key::User(caller()?.id.clone()),

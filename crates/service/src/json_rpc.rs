@@ -1,5 +1,5 @@
-//! JSON-RPC 2.0: calls, notifications and batches of them, answered in the
-//! order in which they stand. It owns no socket.
+//! JSON-RPC 2.0: calls, notifications and batches, answered in their order. It does not own a
+//! socket.
 
 use std::borrow::Cow;
 
@@ -17,10 +17,10 @@ use crate::limits::Limits;
 use crate::link::Link;
 use crate::services::{Settings, Target};
 
-/// Calls in one batch at most.
+/// The maximum number of calls in one batch.
 const BATCH_MAX: usize = 1_000;
 
-/// A call as it stands in a message.
+/// A call as it is encoded in a message.
 #[derive(Deserialize)]
 struct Request<'a> {
     #[serde(borrow)]
@@ -29,17 +29,17 @@ struct Request<'a> {
     method: Option<&'a RawValue>,
     #[serde(borrow)]
     params: Option<&'a RawValue>,
-    /// Also `null`, which is no notification's.
+    /// May be `null`, which is not a notification.
     #[serde(borrow, default, deserialize_with = "present")]
     id: Option<&'a RawValue>,
-    /// Beside the standard: the stub that calls ([`crate::Lifetime::Stub`]).
+    /// An extension: the number of the calling stub ([`crate::Lifetime::Stub`]).
     stub: Option<u64>,
-    /// Beside the standard: where the numbers of its parameters' streams begin.
+    /// An extension: the number of the first stream among the parameters.
     #[serde(default)]
     streams: u64,
 }
 
-/// What stands there, `null` too.
+/// Deserializes a value that is present, including `null`.
 pub(crate) fn present<'de, D: serde::Deserializer<'de>>(
     from: D,
 ) -> Result<Option<&'de RawValue>, D::Error> {
@@ -50,24 +50,24 @@ pub(crate) fn present<'de, D: serde::Deserializer<'de>>(
 #[serde(transparent)]
 struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// One call that was begun, or was refused.
+/// A call that was started or refused.
 struct Begun {
-    /// As it was sent; none for a notification.
+    /// The id as it was sent; `None` for a notification.
     id: Option<String>,
     outcome: Result<(Answer, String), Failure>,
 }
 
-/// Calls that were begun.
+/// The started calls of one message.
 pub(crate) struct Exchange {
     begun: Vec<Begun>,
     is_batch: bool,
-    /// By which streams go that come of calls.
+    /// The link that carries the streamed results.
     link: Option<Link>,
     limits: Limits,
 }
 
 impl Exchange {
-    /// Reads a message and begins what it calls.
+    /// Parses a message and starts its calls.
     pub(crate) fn begin(settings: &Settings, origin: &CallOrigin, message: &[u8]) -> Self {
         let (link, limits) = (&origin.link, settings.limits);
         let of = |begun, is_batch| Self { begun, is_batch, link: link.clone(), limits };
@@ -95,8 +95,8 @@ impl Exchange {
         }
     }
 
-    /// The answer; none to notifications alone. Calls of a batch are carried out
-    /// one after the other.
+    /// Returns the response, `None` if the message has only notifications. The calls of a batch are
+    /// executed one after the other.
     pub(crate) async fn answer(self) -> Option<Vec<u8>> {
         let mut out = Vec::new();
         for Begun { id, outcome } in self.begun {
@@ -123,22 +123,22 @@ impl Exchange {
     }
 }
 
-/// What is answered.
+/// The result of a call.
 pub(crate) enum Done {
-    /// JSON.
+    /// A JSON value.
     Value(Vec<u8>),
-    /// A stream of that number.
+    /// The number of a stream.
     Stream(u64),
 }
 
-/// Puts a stream that comes of a call onto its link.
+/// Opens a streamed result on its link.
 fn opened(link: Option<&Link>, reply: Reply, called: &str, limits: Limits) -> Result<Done> {
     match (reply, link) {
         (Reply::Value(json), _) => Ok(Done::Value(json)),
         (Reply::Stream(pieces), Some(link)) => {
             link.open(pieces, called, limits.bounds()).map(Done::Stream)
         }
-        // Refused before it was called.
+        // A method with streams is refused before the call, if its contract declares them.
         (Reply::Stream(_), None) => {
             let message = format!("{called} gives a stream, and its contract does not say so");
             Err(Error::new(ErrorKind::Bug, message))
@@ -146,7 +146,7 @@ fn opened(link: Option<&Link>, reply: Reply, called: &str, limits: Limits) -> Re
     }
 }
 
-/// Appends an answer.
+/// Appends a response.
 pub(crate) fn put_answer(out: &mut Vec<u8>, id: &str, done: Result<Done, Failure>) {
     out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",");
     match done {
@@ -159,7 +159,7 @@ pub(crate) fn put_answer(out: &mut Vec<u8>, id: &str, done: Result<Done, Failure
         }
         Err(failure) => {
             out.extend_from_slice(b"\"error\":");
-            // Texts and a number: they can be written.
+            // The failure holds only strings and a number: serializing cannot fail.
             let _ = serde_json::to_writer(&mut *out, &failure);
         }
     }

@@ -1,22 +1,22 @@
-//! Types as they are written in a contract, as JSON Schemas: as far as serde's shape of them is
-//! known by their name. Of a program's own types it is not: they may be anything.
+//! JSON Schemas of the types in a contract, derived from the names of the types. The schema of a
+//! program's own type has no constraints: its name does not determine its JSON.
 
 use serde_json::{Value, json};
 
-/// How deep types are looked into; deeper they may be anything.
+/// The maximum nesting depth; deeper types have no constraints.
 const DEPTH_MAX: usize = 16;
 
-/// The schema of a type.
+/// Returns the schema of a type.
 pub(crate) fn schema_of(text: &str) -> Value {
     of(text.trim(), DEPTH_MAX)
 }
 
-/// True of a type that may be left out.
+/// Returns true for a type that may be omitted.
 pub(crate) fn is_option(text: &str) -> bool {
     matches!(parts(text.trim()), Some(("Option", _)))
 }
 
-/// `T` of a stream of items, if that is how it is written.
+/// Returns the `T` of an `ItemStream<T>`.
 pub(crate) fn item_of(text: &str) -> Option<&str> {
     match parts(text.trim()) {
         Some(("ItemStream", inside)) => arguments(inside).next(),
@@ -38,7 +38,7 @@ fn of(text: &str, depth: usize) -> Value {
     }
 }
 
-/// The name in front of a type's arguments, and these.
+/// Splits a generic type into its name and its arguments.
 fn parts(text: &str) -> Option<(&str, &str)> {
     let (name, rest) = text.split_once('<')?;
     Some((last(name), rest.strip_suffix('>')?))
@@ -48,7 +48,7 @@ fn last(path: &str) -> &str {
     path.rsplit("::").next().unwrap_or(path).trim()
 }
 
-/// What stands between the commas of this level.
+/// Splits arguments at the commas of the outer level.
 fn arguments(text: &str) -> impl Iterator<Item = &str> {
     let mut depth = 0_usize;
     let parts = text.split(move |letter| {
@@ -67,7 +67,7 @@ fn tuple(inside: &str, depth: usize) -> Value {
     let count = schemas.len();
     match (count, inside.trim_end().ends_with(',')) {
         (0, _) => json!({ "type": "null" }),
-        // Parentheses around a type are no tuple.
+        // Parentheses around a single type are not a tuple.
         (1, false) => schemas.into_iter().next().unwrap_or_default(),
         _ => {
             json!({ "type": "array", "prefixItems": schemas, "minItems": count, "maxItems": count })
@@ -101,7 +101,7 @@ fn generic(name: &str, inside: &str, text: &str, depth: usize) -> Value {
 
 fn nullable(schema: Value) -> Value {
     match schema.get("type") {
-        // Whatever it is, null may be as well.
+        // A schema without constraints already allows null.
         None if schema.get("anyOf").is_none() => schema,
         Some(Value::String(kind)) if kind == "null" => schema,
         Some(Value::String(kind)) if schema.get("enum").is_none() => {
@@ -146,7 +146,7 @@ fn plain(name: &str, text: &str) -> Value {
     }
 }
 
-/// A type that only its program knows.
+/// Returns the schema of a type that only its program knows.
 fn own(text: &str) -> Value {
     json!({ "description": format!("`{text}`, as serde has it") })
 }

@@ -1,5 +1,5 @@
-//! Services: a trait whose methods are called in process, over Unix sockets and
-//! HTTP, and by JSON-RPC, with the same code on both sides.
+//! Services: traits whose methods are called in process, over Unix sockets and HTTP, and with
+//! JSON-RPC, with the same code on both sides.
 //!
 //! ```
 //! use marmota_derive::service;
@@ -29,8 +29,8 @@
 //! # serve().unwrap();
 //! ```
 //!
-//! It knows no model: parameters and results are whatever serde can write and
-//! read, and streams ([`ItemStream`], [`ByteStream`]). Errors are Marmota's, on both sides.
+//! Services do not depend on models: parameters and results are types that serde can serialize and
+//! deserialize, and streams ([`ItemStream`], [`ByteStream`]). Both sides use Marmota's errors.
 #![forbid(unsafe_code)]
 
 mod activity;
@@ -83,7 +83,7 @@ pub use stream::{ByteStream, ItemSender, ItemStream};
 pub use stub::Stubbed;
 pub use subscribers::Subscribers;
 
-/// What the code that the macros make is written with; not to be used by hand.
+/// Items used by the code that the macros generate; not public API.
 #[doc(hidden)]
 pub mod generated {
     pub use marmota_model::Error;

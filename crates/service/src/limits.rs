@@ -1,11 +1,11 @@
-//! How much of a stream's a server takes.
+//! Limits on streams.
 
 use std::time::Duration;
 
 use crate::link::streams::Bounds;
 use crate::services::Services;
 
-/// See the module.
+/// The limits on a server's streams.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) item_bytes_max: usize,
@@ -28,35 +28,35 @@ impl Limits {
         reconnect_timeout: Duration::from_secs(300),
     };
 
-    /// What a connection is held to.
+    /// Returns the limits of a connection.
     pub(crate) const fn bounds(&self) -> Bounds {
         Bounds { streams_max: self.streams_max, reconnect_timeout: self.reconnect_timeout }
     }
 }
 
 impl Services {
-    /// Bytes of one item of a caller's [`crate::ItemStream`] at most, as JSON; 1 MiB by default. There
-    /// may be any number of them.
+    /// Sets the maximum size of one item of a caller's [`crate::ItemStream`], as JSON. Default: 1
+    /// MiB. The number of items is not limited.
     pub fn item_bytes_max(self, bytes: usize) -> Self {
         self.with(|settings| settings.limits.item_bytes_max = bytes)
     }
 
-    /// Bytes of a caller's [`crate::ByteStream`] at most, 1 GiB by default.
+    /// Sets the maximum size of a caller's [`crate::ByteStream`]. Default: 1 GiB.
     pub fn stream_bytes_max(self, bytes: u64) -> Self {
         self.with(|settings| settings.limits.stream_bytes_max = bytes)
     }
 
-    /// Streams of one connection at once, 64 by default: as many parameters, and as many results.
-    /// One more is refused as [`marmota_model::ErrorKind::Busy`]. Each holds up to 64 KiB that its
-    /// receiver has not taken.
+    /// Sets the maximum number of concurrent streams of one connection, for parameters and for
+    /// results each. Default: 64. More streams are refused with [`marmota_model::ErrorKind::Busy`].
+    /// Each buffers up to 64 KiB that its receiver has not read.
     pub fn streams_max(self, streams: usize) -> Self {
         self.with(|settings| settings.limits.streams_max = streams)
     }
 
-    /// How long a stream by a connection may stand still because of the caller, 5 minutes by default: one
-    /// that sends nothing while the method waits, or takes nothing while there is something for it.
-    /// It ends with [`marmota_model::ErrorKind::Timeout`] then. For requests by themselves the
-    /// server's own limits hold.
+    /// Sets how long a stream on a connection may stall because of the caller: one that sends
+    /// nothing while the method waits, or reads nothing while data is available. Default: 5
+    /// minutes. Then the stream ends with [`marmota_model::ErrorKind::Timeout`]. For single
+    /// requests the server's own limits apply.
     pub fn stream_timeout(self, time: Duration) -> Self {
         self.with(|settings| settings.limits.reconnect_timeout = time)
     }

@@ -1,6 +1,5 @@
-//! A client's connections to services of another process, one after the other.
-//! One thread carries all of a process' links; what blocks, connecting, is done
-//! on a thread of its own.
+//! A client's successive connections to services of another process. One thread carries all links
+//! of a process; connecting, which blocks, runs on a separate thread.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -19,25 +18,25 @@ use crate::carrier::Carrier;
 use crate::link::{LEAVE, Link};
 
 const CONNECTING_MAX: Duration = Duration::from_secs(5);
-/// How long the end of a connection that is left is waited for.
+/// How long the client waits for the server to close a connection that the client leaves.
 const LEAVING_MAX: Duration = Duration::from_secs(10);
-/// The first pause before a server is sought again, and the longest.
+/// The shortest and the longest pause between attempts to reconnect.
 const PAUSE: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
-/// What connections are made by.
+/// The parameters for connecting.
 pub(crate) struct Line {
     pub(crate) url: String,
     pub(crate) credential: Vec<u8>,
-    /// Who vouches for the server, as PEM.
+    /// The CA certificates for the server, as PEM.
     pub(crate) ca_file: Option<PathBuf>,
-    /// What is said first on each.
+    /// The first message of each connection.
     pub(crate) hello: Vec<u8>,
-    /// How long a server that has gone is sought.
+    /// How long the client tries to reconnect.
     pub(crate) reconnect_for: Option<Duration>,
 }
 
-/// Connects, and has the link carried until it is ended.
+/// Connects, and runs the link until it is ended.
 pub(crate) fn keep(
     line: Line,
     link: &Link,
@@ -67,8 +66,8 @@ pub(crate) fn keep(
     Ok(())
 }
 
-/// Carries a link until it is ended or the connection is; also tells whether the
-/// other side has said anything.
+/// Runs a link until the link or the connection ends; also returns true if the peer has sent
+/// anything.
 async fn carry(mut channel: Channel, mut carrier: Carrier) -> (Result<()>, bool) {
     let (mut has_heard, mut leaving_until) = (false, None);
     let carried = std::future::poll_fn(|context| {
@@ -79,12 +78,12 @@ async fn carry(mut channel: Channel, mut carrier: Carrier) -> (Result<()>, bool)
             if carrier.link.is_ended() {
                 let leave = format!("{{\"jsonrpc\":\"2.0\",\"method\":\"{LEAVE}\",\"params\":[]}}");
                 let until = *leaving_until.get_or_insert_with(|| {
-                    // Not sent, the connection's end says nearly the same.
+                    // If it cannot be sent, the end of the connection has nearly the same meaning.
                     let _ = channel.send(leave.as_bytes());
                     Instant::now() + LEAVING_MAX
                 });
-                // The other side ends it: closed here with something unread, it could be reset
-                // before that was heard.
+                // The peer closes the connection. If this side closed it with unread data, it could
+                // be reset before the peer reads the message.
                 return match channel.poll(context, Some(until)) {
                     Poll::Ready(Ok(_)) => continue,
                     Poll::Pending if Instant::now() < until => Poll::Pending,
@@ -101,7 +100,7 @@ async fn carry(mut channel: Channel, mut carrier: Carrier) -> (Result<()>, bool)
     (carried.await, has_heard)
 }
 
-/// Seeks the server until it is there; none if that is not to go on.
+/// Tries to reconnect until it succeeds; returns `None` if the link has ended or the time is over.
 async fn reconnected(line: &Arc<Line>, link: &Link, backoff: &mut Backoff) -> Option<Channel> {
     let watch = Arc::new(Watch::default());
     let until = line.reconnect_for.and_then(|time| Instant::now().checked_add(time));
@@ -129,7 +128,7 @@ async fn reconnected(line: &Arc<Line>, link: &Link, backoff: &mut Backoff) -> Op
     }
 }
 
-/// Waits for something while nobody is reached; none when the link is ended.
+/// Waits for something while disconnected; returns `None` if the link has ended.
 async fn meanwhile<T>(
     link: &Link,
     watch: &Arc<Watch>,

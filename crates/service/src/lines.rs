@@ -1,5 +1,5 @@
-//! Items as lines of JSON, each with its end (NDJSON): what streams of items are between a caller
-//! and a method, by whatever way.
+//! Items as lines of JSON, each terminated by a newline (NDJSON): the encoding of streams of items
+//! on every transport.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -15,22 +15,22 @@ use crate::form::{Expected, Transfer as _};
 use crate::pieces::Pieces;
 use crate::stream::ItemStream;
 
-/// Bytes of lines that are gathered before they go on.
+/// The size of buffered lines at which they are sent.
 const GATHERED_BYTES: usize = 16 * 1024;
-/// How long lines are gathered: items that take their time go one by one.
+/// How long lines are buffered: slow items are sent one by one.
 const GATHERED_FOR: Duration = Duration::from_millis(1);
 
 /// Appends an item.
 pub(crate) fn put(lines: &mut Vec<u8>, json: &[u8]) {
-    // Inside of texts JSON has no such byte, and elsewhere it is a blank.
+    // JSON has no raw newline in strings; elsewhere a newline is whitespace.
     lines.extend(json.iter().map(|&byte| if byte == b'\n' { b' ' } else { byte }));
     lines.push(b'\n');
 }
 
-/// Items on their way out.
+/// An encoder of items to lines.
 pub(crate) struct Encoding<T> {
     items: ItemStream<T>,
-    /// What comes behind the lines that were given.
+    /// The error to return after the lines that were already returned.
     fault: Option<Error>,
 }
 
@@ -53,7 +53,7 @@ impl<T: Serialize> Stream for Encoding<T> {
                 Poll::Ready(Some(Ok(item))) => match serde_json::to_vec(&item) {
                     Ok(json) => put(&mut lines, &json),
                     Err(error) => {
-                        // Nothing comes behind it.
+                        // The error ends the stream.
                         self.items.end();
                         let message = format!("an item cannot be written as JSON: {error}");
                         break Poll::Ready(Some(Err(Error::new(ErrorKind::Bug, message))));
@@ -71,7 +71,7 @@ impl<T: Serialize> Stream for Encoding<T> {
         if lines.is_empty() {
             return ended;
         }
-        // An end is told of again.
+        // An ended stream returns its end again, but an error must be kept.
         if let Poll::Ready(Some(Err(error))) = ended {
             self.fault = Some(error);
         }
@@ -79,13 +79,13 @@ impl<T: Serialize> Stream for Encoding<T> {
     }
 }
 
-/// Finds lines in pieces that begin and end anywhere.
+/// Splits pieces with arbitrary boundaries into lines.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
     bytes: Vec<u8>,
-    /// How much is done with.
+    /// The number of bytes already returned.
     done: usize,
-    /// How much holds no end of a line.
+    /// The offset up to which no newline was found.
     seen: usize,
 }
 
@@ -97,14 +97,14 @@ impl Lines {
         self.bytes.extend_from_slice(piece);
     }
 
-    /// True if a line has its end; looks for it.
+    /// Searches for the next newline; returns true if it was found.
     pub(crate) fn has_line(&mut self) -> bool {
         let found = self.bytes[self.seen..].iter().position(|&byte| byte == b'\n');
         self.seen = found.map_or(self.bytes.len(), |length| self.seen + length);
         found.is_some()
     }
 
-    /// The next line, which was found, without its end.
+    /// Returns the next line, which was found, without its newline.
     pub(crate) fn next(&mut self) -> &[u8] {
         let (start, end) = (self.done, self.seen);
         self.done = end + 1;
@@ -112,12 +112,12 @@ impl Lines {
         &self.bytes[start..end]
     }
 
-    /// Bytes of the line whose end was not found.
+    /// Returns the number of bytes of the incomplete line.
     pub(crate) fn begun(&self) -> usize {
         self.bytes.len() - self.done
     }
 
-    /// What stands behind the last end.
+    /// Returns the bytes after the last newline.
     pub(crate) fn last(&mut self) -> &[u8] {
         let start = self.done;
         (self.done, self.seen) = (self.bytes.len(), self.bytes.len());
@@ -125,11 +125,11 @@ impl Lines {
     }
 }
 
-/// Items on their way in.
+/// A decoder of lines to items.
 pub(crate) struct Decoding<T> {
     pieces: Pieces,
     lines: Lines,
-    /// Items so far.
+    /// The number of items so far.
     count: u64,
     has_ended: bool,
     expected: Expected,
@@ -182,7 +182,7 @@ impl<T: DeserializeOwned + Serialize> Stream for Decoding<T> {
     }
 }
 
-/// Where in the text it is does not help: the value is shown.
+/// The position in the text is omitted: the message shows the value.
 fn without_place(error: &serde_json::Error) -> String {
     let text = error.to_string();
     text.split(" at line ").next().unwrap_or_default().to_owned()
@@ -219,7 +219,7 @@ mod tests {
         Expected { what, fault: ErrorKind::Invalid, item_bytes_max, stream_bytes_max }
     }
 
-    /// What comes of bytes that are cut into pieces of a length.
+    /// Decodes bytes that are cut into pieces of a given length.
     fn decoded<T>(bytes: &[u8], length: usize, item_bytes_max: usize) -> (Vec<T>, Option<Error>)
     where
         T: DeserializeOwned + Serialize,
@@ -265,7 +265,7 @@ mod tests {
         #[test]
         fn strangers_do_no_harm(bytes: Vec<u8>, length in 1_usize..20, item_bytes_max in 0_usize..40) {
             let (items, error) = decoded::<serde_json::Value>(&bytes, length, item_bytes_max);
-            // What was refused was told; what was taken keeps to the limit.
+            // Refused items were reported; accepted items respect the limit.
             let lines = bytes.split(|&byte| byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
             let lines: Vec<&[u8]> = lines.collect();
             prop_assert!(error.is_some() || items.len() == lines.len());

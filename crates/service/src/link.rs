@@ -1,10 +1,10 @@
-//! Calls of the other side over one connection after another, as JSON-RPC 2.0:
-//! what is called and waits for its answer, and the streams of calls. It owns no socket; whoever carries
-//! the bytes takes messages out and hands in answers ([`crate::carrier`]).
+//! Calls to the peer over successive connections, as JSON-RPC 2.0: the pending calls and their
+//! streams. A link does not own a socket; the carrier takes messages to send and passes in
+//! responses ([`crate::carrier`]).
 //!
-//! A server's link is one connection's, and ends with it. A client's goes on: a
-//! call that was handed out when a connection broke is lost, since it may have
-//! taken place, and those that were not wait for the next one.
+//! A server's link belongs to one connection and ends with it. A client's link survives its
+//! connections: when one breaks, calls that were sent are lost, since they may have been executed,
+//! and those that were not sent wait for the next connection.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -27,48 +27,48 @@ pub(crate) use agreed::Terms;
 use agreed::{Agreed, May};
 use streams::{Bounds, Inflow, Streams};
 
-/// Asks for a service's contract.
+/// Requests a service's contract.
 pub(crate) const CONTRACT: &str = "-.contract";
-/// Gives up what a stub owns; never answered.
+/// Releases the instance of a stub; a notification.
 pub(crate) const RELEASE: &str = "-.release";
-/// Says who connects, by a text that is theirs alone; never answered.
+/// Identifies the client by its secret; a notification.
 pub(crate) const CLIENT: &str = "-.client";
-/// Says that who connected does not come back; never answered.
+/// Announces that the client disconnects for good; a notification.
 pub(crate) const LEAVE: &str = "-.leave";
-/// Says that a call has put its caller into a list ([`crate::Subscribers`]), so
-/// that it is to be repeated on the next connection; never answered.
+/// Reports that a call has added its caller to a list ([`crate::Subscribers`]), so that the client
+/// repeats it on the next connection; a notification.
 pub(crate) const SUBSCRIBED: &str = "-.subscribed";
-/// Says that the caller has left a list; never answered.
+/// Reports that the caller was removed from a list; a notification.
 pub(crate) const UNSUBSCRIBED: &str = "-.unsubscribed";
-/// Calls that may wait for their answer.
+/// The maximum number of pending calls.
 const WAITING_MAX: usize = 1_024;
-/// Streams that may come of calls: one of each.
+/// The maximum number of streamed results.
 const RESULTS_MAX: usize = 2 * WAITING_MAX;
-/// A deadline that the clock does not reach.
+/// A timeout that is never reached.
 const ENDLESS: Duration = Duration::from_secs(10 * 365 * 86_400);
-/// How long calls that put this side back into lists hold up the others.
+/// How long calls that restore subscriptions may delay other calls.
 const RESTORING_MAX: Duration = Duration::from_secs(5);
 
-/// A message, perhaps kept to be sent again.
+/// A message, shared if it is kept for resending.
 pub(crate) type Message = Arc<Vec<u8>>;
 
-/// See the module.
+/// The state shared by the callers and the carrier of a link.
 #[derive(Clone)]
 pub(crate) struct Link(Arc<Mutex<State>>);
 
 struct State {
     presence: Presence,
-    /// It goes on when a connection breaks.
+    /// True if the link survives its connections.
     goes_on: bool,
-    /// How many connections there were.
+    /// The number of connections so far.
     connection: u64,
-    /// What is of use on this connection alone.
+    /// Messages that are valid only on this connection.
     outbox: Vec<Message>,
-    /// Calls that were not handed out, in their order.
+    /// Calls that were not sent yet, in their order.
     unsent: VecDeque<u64>,
     waiting: HashMap<u64, Waiting>,
     last: u64,
-    /// Of who carries.
+    /// The waker of the carrier.
     carrier: Option<Waker>,
     standing: Standing,
     agreed: Agreed,
@@ -79,7 +79,7 @@ struct State {
 
 enum Presence {
     Here,
-    /// Since when nobody is reached, and why.
+    /// Disconnected: since when, and the last error.
     Away(Instant, Option<Error>),
     Ended(Instant),
 }
@@ -89,9 +89,9 @@ struct Waiting {
     terms: Option<Terms>,
     stub: Option<u64>,
     is_sent: bool,
-    /// It may take place twice.
+    /// True if the call may be executed twice.
     is_retryable: bool,
-    /// It has streams, which are not sent twice.
+    /// True if the call has streams, which cannot be resent.
     has_streams: bool,
     answer: Option<Result<Settled>>,
     waker: Option<Waker>,
@@ -99,27 +99,27 @@ struct Waiting {
     deadline: Duration,
 }
 
-/// An answer, until whoever waits takes it.
+/// A response that the caller has not taken yet.
 enum Settled {
     Value(Vec<u8>),
     Stream(Arc<Mutex<Inflow>>),
 }
 
-/// An answer that has come.
+/// A response of the peer.
 pub(crate) enum Answer {
-    /// JSON.
+    /// A JSON value.
     Value(Vec<u8>),
-    /// A stream of that number.
+    /// The number of a stream.
     Stream(u64),
 }
 
-/// A call to be made.
+/// A call to send.
 #[derive(Clone, Copy)]
 pub(crate) struct Asked<'a> {
     pub(crate) method: &'a str,
-    /// As JSON.
+    /// The parameters as JSON.
     pub(crate) params: &'a [u8],
-    /// What a stub's call rests on.
+    /// The contract that a stub's call relies on.
     pub(crate) terms: Option<Terms>,
     pub(crate) stub: Option<u64>,
     pub(crate) deadline: Duration,
@@ -127,12 +127,12 @@ pub(crate) struct Asked<'a> {
 }
 
 impl Link {
-    /// One that ends with its connection.
+    /// Creates a link that ends with its connection.
     pub(crate) fn of_one_connection() -> Self {
         Self::new(Presence::Here, false)
     }
 
-    /// One that goes on; nobody is reached yet.
+    /// Creates a link that survives its connections; it is not connected yet.
     pub(crate) fn lasting() -> Self {
         Self::new(Presence::Away(Instant::now(), None), true)
     }
@@ -154,8 +154,8 @@ impl Link {
         })))
     }
 
-    /// Calls the other side. What sends its streams is polled with the call, and with the stream
-    /// that comes of it.
+    /// Calls a method of the peer. The senders of its streams are polled with the call, and then
+    /// with the streamed result.
     pub(crate) async fn call(&self, asked: Asked<'_>, streams: Vec<Pieces>) -> Result<Reply> {
         let (number, first) = self.enqueue(asked, streams.len())?;
         let given_up = GivenUp { link: self, number };
@@ -189,7 +189,7 @@ impl Link {
         })
     }
 
-    /// Has a call sent; gives its number, and that of its first stream.
+    /// Queues a call; returns its number and that of its first stream.
     fn enqueue(&self, asked: Asked<'_>, streams: usize) -> Result<(u64, u64)> {
         let mut state = self.0.lock();
         state.presence.check()?;
@@ -231,14 +231,14 @@ impl Link {
         Ok((number, first))
     }
 
-    /// Sends a message that nobody answers, if there is a connection.
+    /// Sends a notification if connected.
     pub(crate) fn notify(&self, method: &str, params: &str) {
         let message =
             format!("{{\"jsonrpc\":\"2.0\",\"method\":\"{method}\",\"params\":{params}}}");
         self.answer(message.into_bytes());
     }
 
-    /// Sends an answer to what the other side has asked, if it is still there.
+    /// Sends a response to the peer if connected.
     pub(crate) fn answer(&self, message: Vec<u8>) {
         let mut state = self.0.lock();
         if matches!(state.presence, Presence::Here) {
@@ -247,7 +247,7 @@ impl Link {
         }
     }
 
-    /// Says that a stub has ended.
+    /// Notifies the peer that a stub was dropped.
     pub(crate) fn release(&self, service: &str, stub: u64) {
         let had_instance = self.0.lock().stubs.remove(&stub).is_some();
         if had_instance {
@@ -255,7 +255,7 @@ impl Link {
         }
     }
 
-    /// An answer to a call of this side's has come.
+    /// Processes the response to a call of this side.
     pub(crate) fn settle(&self, number: u64, answer: Result<Answer>) {
         let mut state = self.0.lock();
         let reconnect_timeout = state.waiting.get(&number).map(|waiting| waiting.deadline);
@@ -270,7 +270,7 @@ impl Link {
                     })
                 }
                 None => {
-                    // Whoever has called is gone.
+                    // The caller has canceled the call.
                     state.say(Frame::Cancel(stream).write());
                     Ok(Settled::Value(Vec::new()))
                 }
@@ -284,25 +284,25 @@ impl Link {
         waker.into_iter().for_each(Waker::wake);
     }
 
-    /// The other side has put this one into its list of that number, by a call.
+    /// The peer has added this side to the list with that number, by a call.
     pub(crate) fn subscribed(&self, call: u64, list: u64) {
         let mut state = self.0.lock();
         let State { waiting, standing, goes_on, .. } = &mut *state;
         if !*goes_on {
-            // Nothing is repeated on a server's side: who says so keeps nothing there.
+            // A server's link repeats nothing: the peer's message is ignored.
             return;
         }
         let message = waiting.get(&call).filter(|one| one.stub.is_none() && !one.has_streams);
         standing.keep(call, list, message.map(|one| Arc::clone(&one.message)));
     }
 
-    /// The other side has taken this one out of a list.
+    /// The peer has removed this side from a list.
     pub(crate) fn unsubscribed(&self, list: u64) {
         self.0.lock().standing.forget(list);
     }
 
-    /// A connection is there: `hello` goes first, then what puts this side back
-    /// into the lists of the other one and asks for its contracts, then all that waits.
+    /// A connection was made. Sends `hello`, then the calls that restore subscriptions and the
+    /// requests for contracts, then the pending calls.
     pub(crate) fn connected(&self, hello: Vec<u8>) {
         let mut state = self.0.lock();
         if matches!(state.presence, Presence::Ended(_)) {
@@ -318,24 +318,24 @@ impl Link {
         outbox.append(&mut agreed.ask(last));
     }
 
-    /// How many connections there were.
+    /// Returns the number of connections so far.
     pub(crate) fn connection(&self) -> u64 {
         self.0.lock().connection
     }
 
-    /// A stub has found its service as it should be; false if another connection than that one is
-    /// there by now, whose other side is to be asked.
+    /// Records that a stub's contract matches; returns false if the connection has changed since
+    /// then, so that the contract must be requested again.
     pub(crate) fn agree(&self, connection: u64, terms: Terms) -> bool {
         let mut state = self.0.lock();
         let is_that_one = state.connection == connection;
-        // A link of one connection ends with it.
+        // A link of a single connection needs no record.
         if is_that_one && state.goes_on {
             state.agreed.keep(terms);
         }
         is_that_one
     }
 
-    /// The connection has ended. What was handed out may have taken place.
+    /// The connection has ended. Calls that were sent may have been executed.
     pub(crate) fn cut(&self) {
         let mut state = self.0.lock();
         if !state.goes_on {
@@ -370,8 +370,7 @@ impl Link {
         cut.tell();
     }
 
-    /// An attempt to connect has failed. Where another would do no better, what
-    /// waits is told so now.
+    /// An attempt to connect has failed. If a retry cannot succeed, pending calls fail now.
     pub(crate) fn unreached(&self, error: Error) {
         let mut state = self.0.lock();
         let Presence::Away(since, why) = &mut state.presence else { return };
@@ -385,17 +384,17 @@ impl Link {
         }
     }
 
-    /// True if calls reach the other side at the moment.
+    /// Returns true if the peer is currently reachable.
     pub(crate) fn is_here(&self) -> bool {
         matches!(self.0.lock().presence, Presence::Here)
     }
 
-    /// True once nothing more goes over it.
+    /// Returns true once the link has ended.
     pub(crate) fn is_ended(&self) -> bool {
         self.ended().is_some()
     }
 
-    /// When it has ended.
+    /// Returns when the link ended.
     pub(crate) fn ended(&self) -> Option<Instant> {
         match self.0.lock().presence {
             Presence::Ended(at) => Some(at),
@@ -403,7 +402,7 @@ impl Link {
         }
     }
 
-    /// Answers all that wait, and refuses what is called from here on.
+    /// Fails all pending calls, and refuses later ones.
     pub(crate) fn end(&self) {
         let mut state = self.0.lock();
         if matches!(state.presence, Presence::Ended(_)) {
@@ -421,20 +420,19 @@ impl Link {
         cut.tell();
     }
 
-    /// Registers who carries, and tells when something is to be done though
-    /// nothing comes.
+    /// Registers the carrier's waker; returns the next deadline.
     pub(crate) fn carried_by(&self, carrier: &Waker) -> Option<Instant> {
         let mut state = self.0.lock();
         state.carrier = Some(carrier.clone());
         state.deadline()
     }
 
-    /// When the next call will have taken too long.
+    /// Returns when the next call times out.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.0.lock().deadline()
     }
 
-    /// Gives up what has taken too long.
+    /// Fails the calls that have timed out.
     pub(crate) fn expire(&self) {
         let now = Instant::now();
         let mut state = self.0.lock();
@@ -445,7 +443,7 @@ impl Link {
         }
         let (frames, late) = state.streams.expire(now);
         frames.into_iter().for_each(|frame| state.say(frame));
-        // A waker only puts a task into a queue.
+        // A waker only queues a task.
         late.into_iter().for_each(Waker::wake);
         let (mut sent, mut unsent) = (Vec::new(), Vec::new());
         for (number, one) in &state.waiting {
@@ -470,14 +468,14 @@ impl Link {
         fail(self.0.lock(), &unsent, || copy_of(&why));
     }
 
-    /// Takes what is to be sent now; what was called is handed out with it.
+    /// Takes the messages to send now; their calls count as sent.
     pub(crate) fn take_messages(&self) -> Vec<Message> {
         let mut state = self.0.lock();
         if !matches!(state.presence, Presence::Here) {
             return Vec::new();
         }
         let mut messages = std::mem::take(&mut state.outbox);
-        // What is called next finds this side in the lists again.
+        // Subscriptions are restored before other calls are sent.
         if state.standing.is_restoring() {
             return messages;
         }
@@ -485,7 +483,7 @@ impl Link {
         let State { unsent, waiting, stubs, connection, agreed, .. } = &mut *state;
         let is_settled = agreed.is_settled();
         while let Some(number) = unsent.pop_front() {
-            // One that was given up meanwhile is not sent.
+            // A call that was canceled is not sent.
             let Some(one) = waiting.get_mut(&number).filter(|one| one.answer.is_none()) else {
                 continue;
             };
@@ -509,7 +507,7 @@ impl Link {
             messages.push(Arc::clone(&one.message));
         }
         *unsent = held;
-        // A waker only puts a task into a queue.
+        // A waker only queues a task.
         for (number, error) in refused {
             state.settle(number, Err(error)).into_iter().for_each(Waker::wake);
         }
@@ -524,9 +522,9 @@ impl Link {
 
 impl State {
     fn settle(&mut self, number: u64, answer: Result<Settled>) -> Option<Waker> {
-        // One that was given up waits no more.
+        // The call was canceled.
         let waiting = self.waiting.get_mut(&number)?;
-        // A stream that has come is told of its own end.
+        // A stream that has arrived receives its own end.
         if !matches!(waiting.answer, Some(Ok(Settled::Stream(_)))) {
             waiting.answer = Some(answer);
         }
@@ -540,13 +538,13 @@ impl State {
     }
 
     fn wake_carrier(&mut self) {
-        // A waker only puts a task into a queue.
+        // A waker only queues a task.
         self.carrier.take().into_iter().for_each(Waker::wake);
     }
 }
 
 impl Presence {
-    /// Whether a call may wait here.
+    /// Returns an error if a call cannot be queued.
     fn check(&self) -> Result<()> {
         match self {
             Self::Away(since, Some(error)) if is_final(error) => Err(away(*since, Some(error))),
@@ -556,7 +554,7 @@ impl Presence {
     }
 }
 
-/// Fails calls, and wakes who waits for them with the lock given back.
+/// Fails calls, and wakes their callers after the lock is released.
 fn fail(mut state: MutexGuard<'_, State>, numbers: &[u64], error: impl Fn() -> Error) {
     let wakers: Vec<Waker> =
         numbers.iter().filter_map(|number| state.settle(*number, Err(error()))).collect();
@@ -564,7 +562,7 @@ fn fail(mut state: MutexGuard<'_, State>, numbers: &[u64], error: impl Fn() -> E
     wakers.into_iter().for_each(Waker::wake);
 }
 
-/// A call that is not waited for any more.
+/// Cancels a call when dropped.
 struct GivenUp<'l> {
     link: &'l Link,
     number: u64,
@@ -579,13 +577,13 @@ impl Drop for GivenUp<'_> {
     }
 }
 
-/// The end of a time from now on, which may be said to be endless.
+/// Returns the instant after this duration, which may be unlimited.
 fn after(time: Duration) -> Instant {
     let now = Instant::now();
     now.checked_add(time).unwrap_or_else(|| now + ENDLESS)
 }
 
-/// True of what another attempt to connect would not change.
+/// Returns true for an error that a retry cannot fix.
 fn is_final(error: &Error) -> bool {
     use ErrorKind::{Busy, Io, Lost, Refused, Timeout};
     !matches!(error.kind(), Busy | Io | Lost | Refused | Timeout)
@@ -602,7 +600,7 @@ fn ended() -> Error {
     Error::new(ErrorKind::Refused, "the connection has ended; nothing was done")
 }
 
-/// What a call is told that was not sent.
+/// Returns the error for a call that was not sent.
 #[cold]
 fn away(since: Instant, why: Option<&Error>) -> Error {
     let kind = why.filter(|error| is_final(error)).map_or(ErrorKind::Refused, Error::kind);

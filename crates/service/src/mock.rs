@@ -1,5 +1,4 @@
-//! Stand-ins for a service in tests: what its methods answer is said
-//! beforehand, and what was called is told afterwards.
+//! Mocks of services for tests: rules define the answers of methods, and calls are recorded.
 
 use std::sync::Arc;
 
@@ -20,17 +19,17 @@ use crate::lines::Decoding;
 use crate::pieces::{self, Pieces};
 use crate::stream::{ByteStream, ItemStream};
 
-/// Calls that are kept to be told.
+/// The maximum number of recorded calls.
 const TOLD_MAX: usize = 100_000;
-/// Bytes of a stream that is kept to be told.
+/// The maximum size of a recorded stream in bytes.
 const BYTES_MAX: usize = 64 << 20;
 
-/// A service that answers what a test has said: calls pass through the same
-/// checks and codecs as those of a real one, by any transport.
+/// A service that answers as a test defines: calls pass the same checks and codecs as those of a
+/// real service, over any transport.
 ///
-/// Rules are tried in the order in which they were made; the first that fits a
-/// call and is not used up ([`When::times`]) answers it. A call that none fits
-/// is an error, and [`Mock::verify`] tells of it.
+/// Rules are tried in the order of their creation; the first that matches a call and is not used up
+/// ([`When::times`]) answers it. A call without a matching rule is an error, which [`Mock::verify`]
+/// also reports.
 ///
 /// ```
 /// use marmota_derive::service;
@@ -67,13 +66,13 @@ pub struct Mock {
 struct State {
     rules: Vec<Rule>,
     told: Vec<(usize, Value)>,
-    /// What no rule did fit.
+    /// Calls without a matching rule.
     unexpected: Vec<String>,
 }
 
 struct Rule {
     method: usize,
-    /// Arguments that it is for; none for any.
+    /// The arguments to match; `None` matches any.
     with: Option<Value>,
     times: Option<u64>,
     used: u64,
@@ -82,11 +81,11 @@ struct Rule {
 
 type Answering = dyn Fn(&Value) -> Result<Said> + Send + Sync;
 
-/// What a rule answers.
+/// The answer of a rule.
 struct Said {
-    /// As JSON.
+    /// The result as JSON.
     json: Vec<u8>,
-    /// What a stream ends with.
+    /// The error at the end of the stream.
     end: Option<Error>,
 }
 
@@ -99,7 +98,7 @@ impl Said {
         Ok(Self { json, end: None })
     }
 
-    /// It, as the method gives it.
+    /// Converts the answer to the form of the method's result.
     fn reply(self, form: Form, called: &str) -> Result<Reply> {
         if form.is_value() {
             return self.end.map_or(Ok(Reply::Value(self.json)), Err);
@@ -132,8 +131,8 @@ impl Rule {
     }
 }
 
-/// What a mock answers to some calls of a method; nothing, unless it is told
-/// what by one of [`When::returns`], [`When::fails`] and [`When::answers`].
+/// A rule for some calls of a method. It has no effect until [`When::returns`], [`When::fails`] or
+/// [`When::answers`] sets its answer.
 #[must_use = "say what it answers: `returns`, `fails` or `answers`"]
 pub struct When<'m> {
     mock: &'m Mock,
@@ -142,13 +141,13 @@ pub struct When<'m> {
     times: Option<u64>,
 }
 
-/// A mock of a contract.
+/// Creates a mock of a contract.
 pub fn mock<D: Described>() -> Mock {
     Mock { contract: D::CONTRACT, state: Arc::default() }
 }
 
 impl Mock {
-    /// Begins a rule for a method.
+    /// Starts a rule for a method.
     ///
     /// # Panics
     /// If the contract has no such method.
@@ -169,14 +168,14 @@ impl Mock {
         }
     }
 
-    /// The service, to be added to [`crate::Services`].
+    /// Returns the service, to be added to [`crate::Services`].
     pub fn hosted(&self) -> Hosted {
         Hosted::of_host(self.contract, Arc::new(self.clone()))
     }
 
-    /// The arguments of a method's calls so far, by name, in the order in which
-    /// they came. Streams are taken to their end before a rule is looked for; one of items is an
-    /// array here, one of bytes a text in base64url.
+    /// Returns the arguments of a method's calls so far, by name, in order of arrival. Streams are
+    /// read to their end before a rule is matched; a stream of items is an array here, one of bytes
+    /// a base64url string.
     ///
     /// # Panics
     /// If the contract has no such method.
@@ -189,11 +188,11 @@ impl Mock {
         told.map(|(_, arguments)| arguments.clone()).collect()
     }
 
-    /// Whether all that was to be called was, and nothing else.
+    /// Checks that all expected calls were made, and no others.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`], naming each call that no rule did fit, and each
-    /// rule with [`When::times`] that was used less often.
+    /// [`ErrorKind::Conflict`], listing each call without a matching rule, and each rule with
+    /// [`When::times`] that was used less often.
     pub fn verify(&self) -> Result<()> {
         let state = self.state.lock();
         let unexpected = state.unexpected.iter().map(|call| format!("{call} was not expected"));
@@ -229,7 +228,7 @@ impl Mock {
         if state.told.len() < TOLD_MAX {
             state.told.push((method, arguments.clone()));
         }
-        // What answers may call the mock.
+        // The answer may call the mock, so the lock is released.
         drop(state);
         match answer {
             Some(answer) => {
@@ -280,7 +279,7 @@ impl Host for Mock {
     }
 }
 
-/// A stream as JSON has it: an array of items, or a text in base64url.
+/// Reads a stream into JSON: an array of items, or a base64url string.
 async fn whole(form: Form, pieces: Pieces, expected: Expected) -> Result<Value> {
     if form == Form::Bytes {
         let bytes = ByteStream::new(pieces.bounded(expected)).collect(BYTES_MAX).await?;
@@ -291,26 +290,26 @@ async fn whole(form: Form, pieces: Pieces, expected: Expected) -> Result<Value> 
 }
 
 impl When<'_> {
-    /// Only calls with these arguments, all of them by name.
+    /// Matches only calls with these arguments, all by name.
     pub fn with(mut self, arguments: Value) -> Self {
         self.with = Some(arguments);
         self
     }
 
-    /// So many calls, no more, and for [`Mock::verify`] no fewer.
+    /// Matches this number of calls, no more; [`Mock::verify`] requires all of them.
     pub const fn times(mut self, times: u64) -> Self {
         self.times = Some(times);
         self
     }
 
-    /// Answers with a result. One that is not of the method's type is the
-    /// caller's error, [`ErrorKind::Protocol`]. A stream of items is a `Vec` of them here, one of
-    /// bytes a `Vec<u8>`.
+    /// Answers with a result. A result of another type than the method's is an error of the caller,
+    /// [`ErrorKind::Protocol`]. A stream of items is a `Vec` of items here, one of bytes a
+    /// `Vec<u8>`.
     pub fn returns(self, result: impl Serialize + Send + Sync + 'static) {
         self.rule(Arc::new(move |_| Said::of(&result)));
     }
 
-    /// Answers with a stream that ends in an error behind these items, or bytes.
+    /// Answers with a stream of these items or bytes that ends with an error.
     pub fn breaks(
         self,
         items: impl Serialize + Send + Sync + 'static,
@@ -330,8 +329,7 @@ impl When<'_> {
         self.rule(Arc::new(move |_| Err(Error::new(kind, message.clone()))));
     }
 
-    /// Answers with what comes of the arguments, which have the parameters'
-    /// names.
+    /// Answers with a function of the arguments, which are named as the parameters.
     pub fn answers<R: Serialize>(
         self,
         answer: impl Fn(&Value) -> Result<R> + Send + Sync + 'static,

@@ -1,4 +1,4 @@
-//! Services in a document of OpenAPI's: what their contracts say, by the routes that they have.
+//! OpenAPI documents of services: their contracts and routes.
 
 use marmota_http::Method;
 use marmota_rest::OpenApi;
@@ -11,11 +11,11 @@ use crate::json_type::{is_option, item_of, schema_of};
 use crate::services::Services;
 
 impl Services {
-    /// The operations of [`Services::router`] for a document of OpenAPI's: by themselves
-    /// ([`OpenApi::document`]) or beside those of tables ([`marmota_rest::Api::openapi`]).
+    /// Returns the operations of [`Services::router`] for an OpenAPI document: a separate one
+    /// ([`OpenApi::document`]) or together with those of tables ([`marmota_rest::Api::openapi`]).
     ///
-    /// Parameters and results have the types that are known by their names in the trait: numbers,
-    /// texts, booleans, `Option`, `Vec`, maps, tuples. Others may be any JSON.
+    /// Parameters and results have schemas if their types are known by name: numbers, strings,
+    /// booleans, `Option`, `Vec`, maps and tuples. Other types may be any JSON.
     ///
     /// ```
     /// use marmota_derive::service;
@@ -37,7 +37,7 @@ impl Services {
         self.open_api_at("/api")
     }
 
-    /// The same for [`Services::router_at`].
+    /// Returns the operations of [`Services::router_at`].
     pub fn open_api_at(&self, prefix: &str) -> OpenApi {
         let prefix = prefix.trim_end_matches('/');
         let document = OpenApi::new().title("Services");
@@ -98,7 +98,7 @@ fn add(
         });
     }
     if let Some(form) = body::of_method(method) {
-        // The stream is the body, and all else stands in the query.
+        // The stream is the body; the other parameters are in the query.
         let others = all.iter().filter(|one| one.form.is_value());
         let what = "Where the body is the stream itself";
         operation["parameters"] = others.map(|one| in_query(one, Some(what))).collect();
@@ -109,7 +109,7 @@ fn add(
     document.operation(Method::Post, path, operation)
 }
 
-/// A `#[method]` by GET.
+/// Returns the operation for a `#[method]` called with GET.
 fn by_query(name: &str, method: &contract::Method) -> Value {
     let parameters: Vec<Value> = method.parameters.iter().map(|one| in_query(one, None)).collect();
     json!({
@@ -125,7 +125,7 @@ fn is_needed(parameter: &Parameter) -> bool {
     !parameter.form.is_value() || !is_option(parameter.type_name)
 }
 
-/// The parameters as members of an object.
+/// Returns the schema of an object with the parameters as members.
 fn object(parameters: &[&Parameter]) -> Value {
     let of = |one: &&Parameter| (one.name.to_owned(), in_json(one));
     let properties: Map<String, Value> = parameters.iter().map(of).collect();
@@ -139,7 +139,7 @@ fn object(parameters: &[&Parameter]) -> Value {
     })
 }
 
-/// A parameter that stands in JSON, also if it is a stream.
+/// Returns the schema of a parameter in JSON, also of a stream.
 fn in_json(parameter: &Parameter) -> Value {
     match parameter.form {
         Form::Value => schema_of(parameter.type_name),
@@ -151,7 +151,8 @@ fn in_json(parameter: &Parameter) -> Value {
     }
 }
 
-/// A parameter in a query: a text as it is, else JSON. With words for it, it is not always there.
+/// Returns a parameter in the query: text as it is, other types as JSON. With a description in
+/// `sometimes` the parameter is optional.
 fn in_query(parameter: &Parameter, sometimes: Option<&str>) -> Value {
     let schema = schema_of(parameter.type_name);
     let mut described = json!({ "name": parameter.name, "in": "query" });
@@ -171,7 +172,7 @@ fn in_query(parameter: &Parameter, sometimes: Option<&str>) -> Value {
     described
 }
 
-/// A body that is a stream.
+/// Returns the media type of a body that is a stream.
 fn lines(form: Form, type_name: &str) -> Value {
     match (form, item_of(type_name)) {
         (Form::Items, Some(item)) => {
@@ -180,7 +181,7 @@ fn lines(form: Form, type_name: &str) -> Value {
         (Form::Items, None) => {
             json!({ "type": "string", "description": "A line of JSON for each" })
         }
-        // Bytes of any kind have no schema.
+        // Binary data has no schema.
         _ => json!({}),
     }
 }

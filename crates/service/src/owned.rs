@@ -1,5 +1,5 @@
-//! Instances that a client's stubs own: kept with the connection, and ended with
-//! the stub or the connection, whichever ends first.
+//! Instances owned by a client's stubs: kept with the connection, and dropped with the stub or the
+//! connection, whichever ends first.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -17,17 +17,17 @@ type ByStub = HashMap<(&'static str, u64), Box<dyn Any + Send + Sync>>;
 #[derive(Default)]
 pub(crate) struct Owned(Mutex<ByStub>);
 
-/// An instance that is counted until it is given up.
+/// An instance that is counted until it is dropped.
 struct Counted<T> {
     instance: Arc<T>,
     _place: Place,
 }
 
-/// One of as many instances as there may be.
+/// One of the permitted instances; dropping it frees the place.
 struct Place(Arc<AtomicUsize>);
 
 impl Place {
-    /// A place, if one of so many is free.
+    /// Takes a place, if fewer than `max` are taken.
     fn take(count: &Arc<AtomicUsize>, max: usize) -> Option<Self> {
         let more = |taken: usize| (taken < max).then_some(taken + 1);
         let taken = count.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
@@ -42,11 +42,11 @@ impl Drop for Place {
 }
 
 impl Owned {
-    /// The instance of a stub, made if it has none; none if there are too many
+    /// Returns the instance of a stub, created if it has none; `None` if there are too many
     /// (`count` of `max`, over all connections).
     ///
     /// # Errors
-    /// What making one came to.
+    /// Errors of `make`.
     pub(crate) fn find<T: Send + Sync + 'static>(
         &self,
         (service, stub): (&'static str, u64),
@@ -61,8 +61,8 @@ impl Owned {
             return Ok(Some(instance));
         }
         let Some(place) = Place::take(count, max) else { return Ok(None) };
-        // Made outside of the lock, so that a slow one holds up nobody else; of
-        // two made at once the first stays.
+        // `make` runs outside of the lock, so that a slow one does not block other calls. If two
+        // instances are created concurrently, the first is kept.
         let instance = Arc::new(make()?);
         let mut owned = self.0.lock();
         if let Some(instance) = known(&owned) {
@@ -73,18 +73,18 @@ impl Owned {
         Ok(Some(instance))
     }
 
-    /// Gives up the instance of a stub.
+    /// Drops the instance of a stub.
     pub(crate) fn release(&self, service: &str, stub: u64) {
         let mut owned = self.0.lock();
         let key = owned.keys().find(|(name, number)| *name == service && *number == stub).copied();
         let released = key.and_then(|key| owned.remove(&key));
-        // Its end is the user's code.
+        // Dropping the instance runs user code, so the lock is released first.
         drop(owned);
         drop(released);
     }
 }
 
-/// A stub's side: whoever holds it last has the instance given up.
+/// The client's handle of an instance: dropping the last one releases the instance.
 pub(crate) struct Owner {
     client: Client,
     service: &'static str,

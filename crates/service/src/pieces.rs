@@ -1,5 +1,5 @@
-//! A stream on its way, whatever is in it: pieces of bytes, or of lines of JSON, each line an
-//! item.
+//! A stream in transfer, independent of its content: pieces of bytes, or of lines of JSON with an
+//! item each.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 
 use crate::form::{Expected, Form};
 
-/// See the module. It may begin and end within a line.
+/// A stream of pieces. A piece may start and end within a line.
 pub struct Pieces(Pin<Box<dyn Stream<Item = Result<Vec<u8>>> + Send>>);
 
 impl Pieces {
@@ -20,16 +20,16 @@ impl Pieces {
         Self(Box::pin(pieces))
     }
 
-    /// What there is already.
+    /// Creates a stream of bytes that are already available.
     pub(crate) fn whole(bytes: Vec<u8>) -> Self {
         Self::new(futures_lite::stream::once(Ok(bytes)))
     }
 
-    /// A stream that stands as JSON: bytes as base64url (RFC 4648, with or without padding), items
-    /// as an array.
+    /// Parses a stream encoded in JSON: bytes as base64url (RFC 4648, with or without padding),
+    /// items as an array.
     ///
     /// # Errors
-    /// What it should be.
+    /// A description of the expected JSON.
     pub(crate) fn of_json(form: Form, json: &str) -> Result<Self, &'static str> {
         match form {
             Form::Bytes => {
@@ -49,7 +49,7 @@ impl Pieces {
         }
     }
 
-    /// The same, refused from the byte on that is one too many.
+    /// Limits the size of the stream; more bytes are an error.
     pub(crate) fn bounded(self, expected: Expected) -> Bounded {
         Bounded { pieces: self, left: expected.stream_bytes_max, expected }
     }
@@ -73,12 +73,12 @@ impl std::fmt::Debug for Pieces {
     }
 }
 
-/// Bytes as JSON has them.
+/// Encodes bytes as in JSON.
 pub(crate) fn to_base64(bytes: &[u8]) -> String {
     BASE64.encode(bytes)
 }
 
-/// See [`Pieces::bounded`].
+/// The stream that [`Pieces::bounded`] returns.
 pub(crate) struct Bounded {
     pieces: Pieces,
     left: u64,

@@ -1,4 +1,4 @@
-//! What moves a stream onto a link: asked for more only where the other side has room for it.
+//! Sends a stream on a link. The stream is polled only while the receiver has granted credit.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,17 +12,17 @@ use crate::link::Link;
 use crate::link::streams::Room;
 use crate::pieces::Pieces;
 
-/// Pieces moved in one turn, before others have theirs.
+/// The maximum number of pieces sent per poll, so that others get their turn.
 const ROUNDS_MAX: usize = 8;
 
-/// See the module. Dropped before its end, it ends the stream by an error.
+/// The sender of one stream. If it is dropped before its end, the stream ends with an error.
 pub(crate) struct Pump {
     link: Link,
     number: u64,
-    /// None once it has ended.
+    /// The stream; `None` once it has ended.
     pieces: Option<Pieces>,
     piece: Vec<u8>,
-    /// How much of the piece is sent.
+    /// The number of bytes of the piece that were sent.
     sent: usize,
     /// The method, for errors and the log.
     called: Arc<str>,
@@ -33,7 +33,7 @@ impl Pump {
         Self { link, number, pieces: Some(pieces), piece: Vec::new(), sent: 0, called }
     }
 
-    /// Moves what can be moved; ready when nothing more is to be.
+    /// Sends as much as possible; ready once the stream has ended.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         for _ in 0..ROUNDS_MAX {
             let Some(pieces) = &mut self.pieces else { return Poll::Ready(()) };
@@ -69,7 +69,7 @@ impl Pump {
     }
 }
 
-/// A stream that comes of a call whose own streams still go: they go on while it is taken.
+/// Returns the streamed result of a call whose own streams are still sent: they are polled with it.
 pub(crate) fn beside(pumps: Vec<Pump>, coming: Pieces) -> Pieces {
     Pieces::new(Beside { pumps, coming })
 }

@@ -17,17 +17,17 @@ use crate::form::{Form, Reply};
 use crate::json_rpc::Exchange;
 use crate::services::{Services, Settings, Target};
 
-/// Where a call comes from.
+/// The origin of a call.
 pub(crate) enum OriginOf {
     Now(CallOrigin),
-    /// The caller has to be read from the store ([`Settings::origin_later`]).
+    /// The caller must be read from the store ([`Settings::origin_later`]).
     Later(Knowing),
 }
 
 impl Settings {
-    /// Who makes a request.
+    /// Returns the caller of a request.
     pub(crate) fn origin_of(&self, request: &Request) -> Result<OriginOf, ApiError> {
-        // Also a GET: it is a call.
+        // Checked for GET, too: it executes a call.
         request.check_site_strictly()?;
         let Some(auth) = &self.auth else { return Ok(OriginOf::Now(self.origin())) };
         let mut knowing = marmota_rest::known(auth, request);
@@ -37,7 +37,7 @@ impl Settings {
         }
     }
 
-    /// The same, once that is known.
+    /// Returns the caller once it is read.
     pub(crate) async fn origin_later(&self, knowing: Knowing) -> Result<CallOrigin, ApiError> {
         let Some(auth) = &self.auth else { return Ok(self.origin()) };
         Ok(self.origin_by(auth, knowing.await?)?)
@@ -45,23 +45,24 @@ impl Settings {
 }
 
 impl Services {
-    /// The routes, at `/api`: see [`Services::router_at`].
+    /// Returns the routes under `/api`: see [`Services::router_at`].
     #[must_use]
     pub fn router(&self) -> Router {
         self.router_at("/api")
     }
 
-    /// The routes, beside REST or without it ([`Services::open_api`] describes them):
+    /// Returns the routes, which can be combined with those of REST ([`Services::open_api`]
+    /// describes them):
     ///
     /// | route | answer |
     /// |---|---|
     /// | `POST /api/calculator/add` with `{"a":1,"b":2}` or `[1,2]` | `{"result":3}` |
-    /// | `GET /api/sum?a=1&b=2`, or `POST` as above | a `#[method]`'s, the same |
+    /// | `GET /api/sum?a=1&b=2`, or `POST` as above | the same, for a `#[method]` |
     /// | `GET /api/calculator` | the contract |
-    /// | `POST /api/files/put?name=a` with bytes, or `POST /api/files/sum` with lines of JSON | of a method that takes a stream, the same |
-    /// | `POST /api/files/get` with `{"name":"a"}` | of one that gives a stream: its bytes (`application/octet-stream`), or its items as lines of JSON (`application/x-ndjson`) |
+    /// | `POST /api/files/put?name=a` with bytes, or `POST /api/files/sum` with lines of JSON | the same, for a method that takes a stream |
+    /// | `POST /api/files/get` with `{"name":"a"}` | for a method that returns a stream: its bytes (`application/octet-stream`), or its items as lines of JSON (`application/x-ndjson`) |
     /// | `POST /api/-/rpc` | JSON-RPC 2.0: methods `calculator.add` and `sum`, batches |
-    /// | `GET /api/-/services` | a WebSocket with the same, a text each message; clients of Marmota's |
+    /// | `GET /api/-/services` | a WebSocket with the same, one text frame per message; also used by clients of Marmota |
     #[must_use]
     pub fn router_at(&self, prefix: &str) -> Router {
         let prefix = prefix.trim_end_matches('/');
@@ -157,21 +158,21 @@ impl Services {
         });
         let endpoint = endpoint.with_runtime().body_bytes_max(self.0.body_bytes_max);
         match body {
-            // Whoever may not call has none of it read.
+            // The body of an unauthorized request is not read.
             Some(form) => endpoint.streamed_when(body::bytes_max(form, &self.0), body::is_streamed),
             None => endpoint,
         }
     }
 }
 
-/// The contract, which anybody may read.
+/// Returns the endpoint of the contract, which is public.
 fn document(contract: &'static Contract) -> Endpoint {
     Endpoint::direct(move |request: &Request, out: &mut ResponseWriter<'_>| {
         if let Err(refused) = request.check_site() {
             out.respond(refused.into_response());
             return Flow::Done;
         }
-        // Texts alone: they can be written.
+        // The contract holds only strings: serializing cannot fail.
         let json = serde_json::to_vec(contract).unwrap_or_default();
         out.respond(Response::json_bytes(json));
         Flow::Done

@@ -1,5 +1,4 @@
-//! All that is served together: services by name, and the one way by which
-//! every call reaches them.
+//! The services of a server by name, and the common path of all calls to them.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -26,7 +25,7 @@ pub struct Services(pub(crate) Arc<Settings>);
 
 #[derive(Clone)]
 pub(crate) struct Settings {
-    /// By name.
+    /// Sorted by name.
     pub(crate) hosted: Vec<Arc<Hosted>>,
     pub(crate) store: Option<Store>,
     pub(crate) auth: Option<Auth>,
@@ -47,7 +46,7 @@ impl Default for Services {
 }
 
 impl Services {
-    /// None yet.
+    /// Creates an empty set of services.
     pub fn new() -> Self {
         let settings = Settings {
             hosted: Vec::new(),
@@ -67,7 +66,7 @@ impl Services {
     /// Adds a service.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`] if there is one of its name.
+    /// [`ErrorKind::Conflict`] if the name is already used.
     pub fn service(self, hosted: Hosted) -> Result<Self> {
         let name = hosted.contract.name;
         match self.0.place(name) {
@@ -82,7 +81,7 @@ impl Services {
         }
     }
 
-    /// Adds a function that is a `#[method]`, by its name.
+    /// Adds a `#[method]` function under its name.
     ///
     /// # Errors
     /// As [`Services::service`].
@@ -92,25 +91,25 @@ impl Services {
         self.service(hosted)
     }
 
-    /// The store that methods find by [`Call::store`].
+    /// Sets the store that methods get from [`Call::store`].
     pub fn store(self, store: &Store) -> Self {
         self.with(|settings| settings.store = Some(store.clone()))
     }
 
-    /// Has callers authenticated: methods are called by those to whom they were
-    /// granted ([`marmota_store::rights::Grant::call`]), and find the store as it
-    /// is for their caller ([`Call::store`]). In process the caller is nobody.
+    /// Authenticates callers: only users with the grant may call a method
+    /// ([`marmota_store::rights::Grant::call`]), and [`Call::store`] has the rights of the caller.
+    /// In-process callers are anonymous.
     pub fn auth(self, auth: &Auth) -> Self {
         self.with(|settings| settings.auth = Some(auth.clone()))
     }
 
-    /// Bytes of a call's arguments at most, 1 MiB by default, but for streams.
+    /// Sets the maximum size of a call's arguments in bytes, without streams. Default: 1 MiB.
     pub fn body_bytes_max(self, bytes: usize) -> Self {
         self.with(|settings| settings.body_bytes_max = bytes)
     }
 }
 
-/// A service's method that is called.
+/// The called method of a service.
 #[derive(Clone)]
 pub(crate) struct Target {
     pub(crate) hosted: Arc<Hosted>,
@@ -130,10 +129,10 @@ impl Settings {
         })
     }
 
-    /// The method of a name: `calculator.add`, or that of a function.
+    /// Finds a method by name: `calculator.add`, or the name of a function.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`], naming those there are.
+    /// [`ErrorKind::NotFound`], listing the existing names.
     pub(crate) fn target(&self, name: &str) -> Result<Target> {
         match name.split_once('.') {
             Some((service, method)) => self.method_of(service, method),
@@ -155,12 +154,12 @@ impl Settings {
         }
     }
 
-    /// Where a call comes from that nobody in particular makes.
+    /// Returns the origin of an anonymous call.
     pub(crate) fn origin(&self) -> CallOrigin {
         CallOrigin { store: self.store.clone(), ..CallOrigin::default() }
     }
 
-    /// Where a call of this process' own comes from.
+    /// Returns the origin of an in-process call.
     pub(crate) fn own_origin(&self) -> Result<CallOrigin> {
         match &self.auth {
             Some(auth) => self.origin_by(auth, None),
@@ -168,8 +167,8 @@ impl Settings {
         }
     }
 
-    /// Takes who calls by a connection that is kept as they are known now: a logout or a right
-    /// taken away holds from the next call on.
+    /// Updates the caller of a persistent connection: a logout or a revoked right applies from the
+    /// next call.
     pub(crate) fn look_again(origin: &mut CallOrigin, found: Result<Arc<Identity>>) {
         let Some((_, known)) = &mut origin.known else { return };
         match found {
@@ -181,10 +180,10 @@ impl Settings {
         }
     }
 
-    /// Where a call comes from, of who was found by a credential.
+    /// Returns the origin of a call from the result of authentication.
     ///
     /// # Errors
-    /// [`ErrorKind::Unauthenticated`] for nobody, who may do nothing.
+    /// [`ErrorKind::Unauthenticated`] if the caller is anonymous and anonymous access is disabled.
     pub(crate) fn origin_by(
         &self,
         auth: &Auth,
@@ -229,27 +228,27 @@ impl Hosted {
 }
 
 impl Target {
-    /// The target's name as JSON-RPC has it.
+    /// Returns the name of the method as JSON-RPC uses it.
     pub(crate) fn name(&self) -> String {
         name_of(self.hosted.contract, self.hosted.is_method, self.method)
     }
 
-    /// The method's entry in its contract.
+    /// Returns the method's entry in its contract.
     pub(crate) fn described(&self) -> Option<&'static Method> {
         self.hosted.contract.methods.get(self.method)
     }
 
-    /// Arguments of JSON.
+    /// Parses arguments from JSON.
     pub(crate) fn arguments<'a>(&self, json: &'a [u8]) -> Result<Arguments<'a>> {
         Arguments::of_json(self.hosted.contract, self.method, json)
     }
 
-    /// Carries out a call: the only way by which any reaches its method.
+    /// Executes a call. All calls reach their method through this function.
     ///
     /// # Errors
-    /// What can be said before it has begun: of rights, and of arguments.
+    /// If the call cannot start: the caller lacks rights, or the arguments are invalid.
     pub(crate) fn call(&self, origin: CallOrigin, arguments: Arguments<'_>) -> Result<Answer> {
-        // As failed, unless its answer comes.
+        // Counts as failed unless it completes.
         let counting = Counting {
             counts: Arc::clone(&self.hosted.counts),
             contract: self.hosted.contract,

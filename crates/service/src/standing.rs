@@ -1,6 +1,5 @@
-//! The calls by which this side is in lists of the other one's
-//! ([`crate::Subscribers`]): made again on each new connection, because the other
-//! side may have forgotten all of them.
+//! The calls that added this side to lists of the peer ([`crate::Subscribers`]). They are repeated
+//! on each new connection, because the peer may have lost its lists.
 
 use std::time::{Duration, Instant};
 
@@ -8,32 +7,31 @@ use marmota_model::{Error, ErrorKind, Result};
 
 use crate::link::Message;
 
-/// Lists that one client is in at most.
+/// The maximum number of lists of one client.
 const LISTS_MAX: usize = 1_024;
-/// When a call is made again that the other side was too busy for.
+/// The delay before a call is repeated that the peer was too busy for.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// See the module.
+/// The calls to repeat on each new connection.
 #[derive(Default)]
 pub(crate) struct Standing {
     calls: Vec<Kept>,
 }
 
 struct Kept {
-    /// The call's, which its message names.
+    /// The number of the call, which is part of its message.
     number: u64,
     message: Message,
-    /// The list, as this connection's other side numbers it.
+    /// The number of the list on the current connection.
     list: Option<u64>,
-    /// Until when its answer is waited for.
+    /// The deadline of the pending answer.
     until: Option<Instant>,
-    /// When it is made again.
+    /// When the call is repeated.
     again: Option<Instant>,
 }
 
 impl Standing {
-    /// A call has put this side into a list; its message is given where it waits
-    /// for its answer.
+    /// A call has added this side to a list; `message` is the call, if it is still pending.
     pub(crate) fn keep(&mut self, number: u64, list: u64, message: Option<Message>) {
         self.calls.retain(|one| one.number == number || one.list != Some(list));
         if let Some(known) = self.calls.iter_mut().find(|one| one.number == number) {
@@ -52,12 +50,12 @@ impl Standing {
         self.calls.push(kept);
     }
 
-    /// This side is in a list no more.
+    /// This side was removed from a list.
     pub(crate) fn forget(&mut self, list: u64) {
         self.calls.retain(|one| one.list != Some(list));
     }
 
-    /// What is to be called on a new connection.
+    /// Returns the calls for a new connection.
     pub(crate) fn restore(&mut self, until: Instant) -> Vec<Message> {
         let again = self.calls.iter_mut().map(|one| {
             (one.list, one.until, one.again) = (None, Some(until), None);
@@ -66,26 +64,26 @@ impl Standing {
         again.collect()
     }
 
-    /// The connection is gone.
+    /// The connection has ended.
     pub(crate) fn cut(&mut self) {
         for one in &mut self.calls {
             (one.list, one.until, one.again) = (None, None, None);
         }
     }
 
-    /// True while calls of a new connection are not answered yet.
+    /// Returns true while calls of a new connection are pending.
     pub(crate) fn is_restoring(&self) -> bool {
         self.calls.iter().any(|one| one.until.is_some())
     }
 
-    /// Takes the answer to one of them; gives it back if it is another call's.
+    /// Processes the response to such a call; returns the response if it belongs to another call.
     pub(crate) fn settle<T>(&mut self, number: u64, answer: Result<T>) -> Option<Result<T>> {
         let restored = |one: &Kept| one.number == number && one.until.is_some();
         let Some(place) = self.calls.iter().position(restored) else { return Some(answer) };
         let one = &mut self.calls[place];
         one.until = None;
         match answer {
-            // It may be in no list now: what was called decides that.
+            // It may be in no list now: that is the decision of the called method.
             Ok(_) if one.list.is_some() => {}
             Err(error) if may_do_better(&error) => one.again = Some(Instant::now() + AGAIN_AFTER),
             answer => {
@@ -101,12 +99,12 @@ impl Standing {
         self.calls.iter().filter_map(|one| one.until.or(one.again)).min()
     }
 
-    /// Gives up waiting, and gives what is to be called again.
+    /// Stops waiting for late responses, and returns the calls to repeat.
     pub(crate) fn expire(&mut self, now: Instant) -> Option<Vec<Message>> {
         let mut messages = Vec::new();
         for one in &mut self.calls {
             if one.until.is_some_and(|until| until <= now) {
-                // Its answer may still come, and then changes nothing.
+                // A later response has no effect.
                 one.until = None;
             }
             if one.again.is_some_and(|again| again <= now) {

@@ -1,4 +1,4 @@
-//! Streams as users have them: of bytes and of items, as parameters and results.
+//! The public stream types: bytes and items, as parameters and results.
 
 use std::io::Read;
 use std::pin::Pin;
@@ -7,16 +7,16 @@ use std::task::{Context, Poll};
 use futures_lite::stream::{self, Stream, StreamExt as _};
 use marmota_model::{Error, ErrorKind, Result};
 
-/// Bytes that are read at once.
+/// The number of bytes per read.
 const READ_BYTES: usize = 16 * 1024;
 
 type Boxed<T> = Pin<Box<dyn Stream<Item = Result<T>> + Send>>;
 
-/// Items that pass one after the other, as the receiver takes them: a parameter or the result of
-/// a service's method.
+/// A stream of items, transferred as the receiver reads them: a parameter or the result of a
+/// service's method.
 ///
-/// It is a `futures_core::Stream` of [`Result`]s, and made of one. The first error is its last item.
-/// A receiver that drops it has the sender's end dropped as well.
+/// It is a `futures_core::Stream` of [`Result`]s, and is created from one. The first error is its
+/// last item. If the receiver drops it, the sender's end is dropped as well.
 ///
 /// ```
 /// use marmota_service::ItemStream;
@@ -36,13 +36,13 @@ type Boxed<T> = Pin<Box<dyn Stream<Item = Result<T>> + Send>>;
 pub struct ItemStream<T>(Option<Boxed<T>>);
 
 impl<T> ItemStream<T> {
-    /// Of a stream. It is asked for an item when there is room for one on the way.
+    /// Creates a stream from another. It is polled when there is room for an item.
     pub fn new(stream: impl Stream<Item = Result<T>> + Send + 'static) -> Self {
         Self(Some(Box::pin(stream)))
     }
 
-    /// Of what an iterator gives. One that blocks holds up the thread that sends: on a server that
-    /// of its service's execution, on a client the one that awaits the call.
+    /// Creates a stream from an iterator. An iterator that blocks delays the sending thread: on a
+    /// server the thread that executes the service, on a client the one that awaits the call.
     pub fn iter<I>(items: I) -> Self
     where
         I: IntoIterator<Item = T>,
@@ -52,7 +52,7 @@ impl<T> ItemStream<T> {
         Self::try_iter(items.into_iter().map(Ok))
     }
 
-    /// The same of an iterator that may fail.
+    /// Creates a stream from an iterator that may fail.
     pub fn try_iter<I>(items: I) -> Self
     where
         I: IntoIterator<Item = Result<T>>,
@@ -61,7 +61,7 @@ impl<T> ItemStream<T> {
         Self::new(stream::iter(items))
     }
 
-    /// One that is written to from elsewhere, and holds up to so many items.
+    /// Creates a stream with a sender, and a buffer for up to `items` items.
     ///
     /// ```
     /// use marmota_service::ItemStream;
@@ -92,24 +92,24 @@ impl<T> ItemStream<T> {
         )
     }
 
-    /// Gives nothing more.
+    /// Ends the stream: it returns nothing more.
     pub(crate) fn end(&mut self) {
         self.0 = None;
     }
 
-    /// The next item; none behind the last.
+    /// Returns the next item; `None` after the last.
     ///
     /// # Errors
-    /// What the sender ended it with, [`ErrorKind::Lost`] where the connection broke,
-    /// [`ErrorKind::Timeout`] where nothing came in time. Nothing comes behind an error.
+    /// The sender's error, [`ErrorKind::Lost`] if the connection broke, [`ErrorKind::Timeout`] if
+    /// nothing arrived in time. An error ends the stream.
     pub async fn try_next(&mut self) -> Result<Option<T>> {
         self.next().await.transpose()
     }
 
-    /// All items, up to a number.
+    /// Collects all items, up to `items_max`.
     ///
     /// # Errors
-    /// As [`ItemStream::try_next`], and [`ErrorKind::Invalid`] where there are more.
+    /// As [`ItemStream::try_next`], and [`ErrorKind::Invalid`] if there are more.
     pub async fn collect(mut self, items_max: usize) -> Result<Vec<T>> {
         let mut items = Vec::new();
         while let Some(item) = self.try_next().await? {
@@ -131,7 +131,7 @@ impl<T> Stream for ItemStream<T> {
     }
 }
 
-/// Polls a stream that is dropped as soon as it has ended.
+/// Polls a stream, and drops it as soon as it has ended.
 fn polled<T>(stream: &mut Option<Boxed<T>>, context: &mut Context<'_>) -> Poll<Option<Result<T>>> {
     let Some(inner) = stream else { return Poll::Ready(None) };
     let polled = inner.as_mut().poll_next(context);
@@ -147,8 +147,8 @@ impl<T> std::fmt::Debug for ItemStream<T> {
     }
 }
 
-/// Writes what an [`ItemStream`] gives; see [`ItemStream::channel`]. Dropped before
-/// [`ItemSender::finish`], it ends the stream by an error.
+/// The sender of an [`ItemStream`]; see [`ItemStream::channel`]. If it is dropped without
+/// [`ItemSender::finish`], the stream ends with an error.
 pub struct ItemSender<T> {
     sender: async_channel::Sender<Sent<T>>,
 }
@@ -162,7 +162,7 @@ impl<T> ItemSender<T> {
     /// Sends an item, once there is room for it.
     ///
     /// # Errors
-    /// [`ErrorKind::Closed`] when nobody takes it.
+    /// [`ErrorKind::Closed`] if the receiver was dropped.
     pub async fn send(&self, item: T) -> Result<()> {
         self.put(Sent::Item(item)).await
     }
@@ -175,7 +175,7 @@ impl<T> ItemSender<T> {
         self.put(Sent::End(Ok(()))).await
     }
 
-    /// Ends the stream by an error.
+    /// Ends the stream with an error.
     ///
     /// # Errors
     /// As [`ItemSender::send`].
@@ -222,11 +222,11 @@ impl<T> Stream for Received<T> {
     }
 }
 
-/// Bytes that pass piece by piece, as the receiver takes them: a parameter or the result of a
-/// service's method, a file for instance. How they are cut into pieces says nothing.
+/// A stream of bytes, transferred as the receiver reads them: a parameter or the result of a
+/// service's method, for example a file. The boundaries of its pieces have no meaning.
 ///
-/// It is a `futures_core::Stream` of [`Result`]s, and made of one. The first error is its last item.
-/// A receiver that drops it has the sender's end dropped as well.
+/// It is a `futures_core::Stream` of [`Result`]s, and is created from one. The first error is its
+/// last item. If the receiver drops it, the sender's end is dropped as well.
 ///
 /// ```
 /// use marmota_service::ByteStream;
@@ -242,13 +242,14 @@ impl<T> Stream for Received<T> {
 pub struct ByteStream(Option<Boxed<Vec<u8>>>);
 
 impl ByteStream {
-    /// Of a stream of pieces.
+    /// Creates a stream from a stream of pieces.
     pub fn new(stream: impl Stream<Item = Result<Vec<u8>>> + Send + 'static) -> Self {
         Self(Some(Box::pin(stream)))
     }
 
-    /// Of what blocks while it is read, a file for instance: that holds up the thread that sends, on
-    /// a server that of its service's execution, on a client the one that awaits the call.
+    /// Creates a stream from a blocking reader, for example a file. Reading delays the sending
+    /// thread: on a server the thread that executes the service, on a client the one that awaits
+    /// the call.
     pub fn read(mut from: impl Read + Send + 'static) -> Self {
         let pieces = std::iter::from_fn(move || {
             let mut piece = vec![0; READ_BYTES];
@@ -267,7 +268,7 @@ impl ByteStream {
         Self::new(stream::iter(pieces))
     }
 
-    /// The next piece, which has at least a byte; none behind the last.
+    /// Returns the next piece, which is not empty; `None` after the last.
     ///
     /// # Errors
     /// As [`ItemStream::try_next`].
@@ -275,10 +276,10 @@ impl ByteStream {
         self.next().await.transpose()
     }
 
-    /// All bytes, up to a number.
+    /// Collects all bytes, up to `bytes_max`.
     ///
     /// # Errors
-    /// As [`ItemStream::try_next`], and [`ErrorKind::Invalid`] where there are more.
+    /// As [`ItemStream::try_next`], and [`ErrorKind::Invalid`] if there are more.
     pub async fn collect(mut self, bytes_max: usize) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         while let Some(piece) = self.try_next().await? {

@@ -1,4 +1,4 @@
-//! Who is at the other end, as lists of subscribers know it.
+//! The identity of a client for lists of subscribers.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,12 +8,12 @@ use std::time::Instant;
 use crate::link::Link;
 use crate::owned::Owned;
 
-/// Bytes of a client's name for itself, at most.
+/// The maximum length of a client's secret in bytes.
 const SECRET_BYTES_MAX: usize = 64;
 
-/// See the module.
+/// A client that can be in lists of subscribers.
 pub(crate) struct Subscriber {
-    /// The same on each connection of a client that has said who it is.
+    /// The name; the same on each connection of a client that has identified itself.
     pub(crate) name: Option<Arc<str>>,
     end: End,
     has_left: AtomicBool,
@@ -21,17 +21,17 @@ pub(crate) struct Subscriber {
 
 enum End {
     Link(Link),
-    /// A client of this process, as long as anybody calls by it.
+    /// A client of this process, until it is dropped.
     InProcess(Weak<Owned>),
 }
 
 impl Subscriber {
-    /// The other side of a connection, which has not said who it is.
+    /// Creates a subscriber for the peer of a connection that has not identified itself.
     pub(crate) fn of_link(link: &Link) -> Self {
         Self { name: None, end: End::Link(link.clone()), has_left: AtomicBool::new(false) }
     }
 
-    /// A client that has shown what it alone knows; none for what is no such text.
+    /// Creates a subscriber from the client's secret; `None` if it is not a valid secret.
     pub(crate) fn named(link: &Link, secret: &str) -> Option<Self> {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
         let is_one =
@@ -39,27 +39,27 @@ impl Subscriber {
         is_one.then(|| Self { name: Some(name_of(secret)), ..Self::of_link(link) })
     }
 
-    /// A client of this process.
+    /// Creates a subscriber for a client of this process.
     pub(crate) fn in_process(owned: &Arc<Owned>) -> Self {
-        // As long as it is held weakly, no other is at its address.
+        // The weak reference keeps the address from being reused.
         let name = format!("client at {:p}", Arc::as_ptr(owned)).into();
         let end = End::InProcess(Arc::downgrade(owned));
         Self { name: Some(name), end, has_left: AtomicBool::new(false) }
     }
 
-    /// It does not come back.
+    /// Marks that the client does not come back.
     pub(crate) fn leave(&self) {
         self.has_left.store(true, Ordering::Release);
     }
 
-    /// True of what does not come back once it has gone.
+    /// Returns true if the client does not come back after it disconnects.
     pub(crate) fn is_passing(&self) -> bool {
         self.name.is_none()
             || self.has_left.load(Ordering::Acquire)
             || matches!(self.end, End::InProcess(..))
     }
 
-    /// Since when it has been gone.
+    /// Returns since when the client is disconnected.
     pub(crate) fn gone(&self) -> Option<Instant> {
         match &self.end {
             End::Link(link) => link.ended(),
@@ -67,14 +67,14 @@ impl Subscriber {
         }
     }
 
-    /// Tells the other side that a call of its has put it into a list.
+    /// Notifies the peer that its call has added it to a list.
     pub(crate) fn tell_subscribed(&self, call: Option<u64>, list: u64) {
         if let (End::Link(link), Some(_), Some(call)) = (&self.end, &self.name, call) {
             link.notify(crate::link::SUBSCRIBED, &format!("[{call},{list}]"));
         }
     }
 
-    /// Tells the other side that it is in a list no more.
+    /// Notifies the peer that it was removed from a list.
     pub(crate) fn tell_unsubscribed(&self, list: u64) {
         if let (End::Link(link), Some(_)) = (&self.end, &self.name) {
             link.notify(crate::link::UNSUBSCRIBED, &format!("[{list}]"));
@@ -82,8 +82,8 @@ impl Subscriber {
     }
 }
 
-/// What a client is called here. Its own text would let whoever reads it, in a
-/// log perhaps, pass for that client.
+/// Derives the name of a client. The secret itself, read from a log for example, would allow others
+/// to impersonate that client.
 fn name_of(secret: &str) -> Arc<str> {
     static KEYS: LazyLock<[RandomState; 2]> = LazyLock::new(Default::default);
     let [one, other] = KEYS.each_ref().map(|key| key.hash_one(secret));

@@ -1,5 +1,4 @@
-//! Lists of clients that are told of news: who is in them, who is away, who is
-//! forgotten.
+//! Lists of clients to notify: their members, the disconnected ones and when they are removed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,15 +14,14 @@ use crate::call::Call;
 use crate::stub::{Stub, Stubbed};
 use crate::subscriber::Subscriber;
 
-/// Callers of a service who are to be called back, for as long as they are there.
+/// A list of callers of a service that can be called back.
 ///
-/// Whoever is added is in the list once, however often it was added. When its
-/// connection breaks it is away; it makes a new one by itself, and repeats the
-/// call by which it was added last, so that it is in the list again, also of a
-/// server that was started anew. Who does not come back in time
-/// ([`Subscribers::retain_for`]) is forgotten; who ends its connection on purpose, at
-/// once. So the method that adds somebody should do nothing that must not be done
-/// twice. What is told while somebody is away it does not hear.
+/// A client is in the list once, however often it was added. A client that loses its connection
+/// stays in the list while it is disconnected. It reconnects automatically and repeats the call by
+/// which it was added last, so that it is in the list again, also of a restarted server. Clients
+/// that do not come back in time ([`Subscribers::retain_for`]) are removed; clients that disconnect
+/// on purpose are removed at once. So the method that adds a client should be idempotent. A
+/// disconnected client misses notifications.
 ///
 /// ```
 /// use marmota_derive::service;
@@ -78,7 +76,7 @@ use crate::subscriber::Subscriber;
 /// # Ok::<(), marmota_model::Error>(())
 /// ```
 pub struct Subscribers<C> {
-    /// Names the list to those who are in it.
+    /// Identifies the list to its members.
     number: u64,
     listed: Mutex<HashMap<Key, Listed<C>>>,
     retain_for: Duration,
@@ -86,7 +84,7 @@ pub struct Subscribers<C> {
     deadline: Duration,
 }
 
-/// A client, and as whom it has logged in.
+/// A client and its logged-in user.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Key {
     client: Arc<str>,
@@ -96,7 +94,7 @@ struct Key {
 struct Listed<C> {
     stub: C,
     subscriber: Arc<Subscriber>,
-    /// By what it was let in.
+    /// The authenticator and the identity with which it was added.
     known: Option<(Auth, Arc<Identity>)>,
 }
 
@@ -113,7 +111,7 @@ impl<C> std::fmt::Debug for Subscribers<C> {
 }
 
 impl<C: Stubbed> Subscribers<C> {
-    /// Nobody yet.
+    /// Creates an empty list.
     #[must_use]
     pub fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -126,33 +124,33 @@ impl<C: Stubbed> Subscribers<C> {
         }
     }
 
-    /// How long somebody is kept whose connection has broken, 5 minutes by default.
+    /// Sets how long a disconnected client is kept. Default: 5 minutes.
     #[must_use]
     pub const fn retain_for(mut self, time: Duration) -> Self {
         self.retain_for = time;
         self
     }
 
-    /// How many are kept at once, 10,000 by default, with those that are away.
+    /// Sets the maximum number of members, including disconnected ones. Default: 10,000.
     #[must_use]
     pub const fn subscribers_max(mut self, count: usize) -> Self {
         self.subscribers_max = count;
         self
     }
 
-    /// How long a subscriber's answer is waited for, 30 s by default.
+    /// Sets how long a subscriber's answer is awaited. Default: 30 s.
     #[must_use]
     pub const fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self
     }
 
-    /// Adds whoever makes the call in which this is asked; false if it was there.
+    /// Adds the caller of the current method; returns false if it was already in the list.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] outside of a method, and where the caller cannot be called: a
-    /// request by itself, a client that offers no such service. [`ErrorKind::Busy`] if there are too
-    /// many.
+    /// [`ErrorKind::Unsupported`] outside of a method, and if the caller cannot be called back: a
+    /// single request, or a client that does not offer the service. [`ErrorKind::Busy`] if the list
+    /// is full.
     pub async fn add(&self) -> Result<bool> {
         let (call, subscriber) = caller()?;
         let client = call.client().ok_or_else(|| not_to_be_called(&call))?.deadline(self.deadline);
@@ -173,8 +171,7 @@ impl<C: Stubbed> Subscribers<C> {
         Ok(listed.insert(key, Listed { stub, subscriber, known: call.known() }).is_none())
     }
 
-    /// Takes whoever makes the call in which this is asked out of the list; false
-    /// if it was not in it.
+    /// Removes the caller of the current method; returns false if it was not in the list.
     pub fn remove(&self) -> bool {
         let Ok((call, subscriber)) = caller() else { return false };
         let removed = self.listed.lock().remove(&key_of(&call, &subscriber));
@@ -182,7 +179,8 @@ impl<C: Stubbed> Subscribers<C> {
         removed.is_some()
     }
 
-    /// Those who can be called now. Who has logged out, or whose login has ended, is forgotten.
+    /// Returns the connected subscribers. Those that have logged out, or whose login has expired,
+    /// are removed.
     pub async fn present(&self) -> Vec<C> {
         let there: Vec<_> = {
             let mut listed = self.listed.lock();
@@ -192,7 +190,7 @@ impl<C: Stubbed> Subscribers<C> {
         };
         for (key, known) in there {
             let Some((auth, known)) = known else { continue };
-            // A store that does not answer has not said that it is over.
+            // If the store fails to respond, the login may still be valid.
             let is_over = auth
                 .revalidate(&known)
                 .await
@@ -212,7 +210,7 @@ impl<C: Stubbed> Subscribers<C> {
         present.map(|one| one.stub.clone()).collect()
     }
 
-    /// How many are away and may come back.
+    /// Returns the number of disconnected subscribers that may come back.
     #[must_use]
     pub fn away(&self) -> usize {
         let mut listed = self.listed.lock();
@@ -220,8 +218,8 @@ impl<C: Stubbed> Subscribers<C> {
         listed.values().filter(|one| one.subscriber.gone().is_some()).count()
     }
 
-    /// Calls all who can be called now, all at once, and waits for their answers;
-    /// how many have answered. What the others failed by is in the log.
+    /// Calls all connected subscribers concurrently and waits for their answers. Returns the number
+    /// of successful calls; errors of the others are logged.
     pub async fn notify_all<F: Future<Output = Result<()>> + Send>(
         &self,
         say: impl Fn(C) -> F + Send,
@@ -242,7 +240,7 @@ impl<C: Stubbed> Subscribers<C> {
         executor.run(all).await
     }
 
-    /// Forgets those who do not come back.
+    /// Removes the subscribers that do not come back.
     fn forget(&self, listed: &mut HashMap<Key, Listed<C>>) {
         let now = Instant::now();
         let stays = |one: &Listed<C>| match one.subscriber.gone() {
@@ -268,7 +266,7 @@ fn caller() -> Result<(Call, Arc<Subscriber>)> {
 fn key_of(call: &Call, subscriber: &Arc<Subscriber>) -> Key {
     let user = call.caller().map(|caller| caller.id.clone());
     let client = subscriber.name.clone().unwrap_or_else(|| {
-        // One without a name is one connection, as long as that is kept here.
+        // A client without a name is identified by its connection, as long as it is kept here.
         format!("connection at {:p}", Arc::as_ptr(subscriber)).into()
     });
     Key { client, user }

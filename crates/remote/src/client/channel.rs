@@ -1,5 +1,5 @@
-//! A connection for another protocol than the store's: packets both ways, at
-//! any time, over the same sockets.
+//! A connection for other protocols than the store's: packets in both directions at any time, over
+//! the same sockets.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,32 +15,31 @@ use super::reach::{Route, Upgrade, reach};
 use super::wire::Wire;
 use crate::codec::packet;
 
-/// Bytes that may wait to be sent.
+/// The maximum number of bytes that wait to be sent.
 const OUTBOX_BYTES_MAX: usize = 64 << 20;
 
-/// See the module. Nothing of it blocks but connecting.
+/// A connection that carries packets in both directions. Only connecting blocks.
 pub struct Channel {
     wire: Box<dyn Wire>,
     watch: Arc<Watch>,
     watched: Option<Watched>,
     outbox: Vec<u8>,
-    /// How much of the outbox is sent.
+    /// The number of bytes of the outbox that were sent.
     sent: usize,
     inbox: Vec<u8>,
-    /// How much of the inbox is done with.
+    /// The number of bytes of the inbox that were processed.
     done: usize,
     packet_bytes_max: usize,
 }
 
 impl Channel {
-    /// Connects to a server's URL (any of [`crate::Remote::from_url`]) and has
-    /// the connection changed to `protocol`, which is served at the URL's prefix
-    /// and `path`. A credential is shown as `Authorization: Bearer`; the certificate authorities are those of
-    /// [`crate::Remote::ca_file`].
+    /// Connects to a server's URL (as for [`crate::Remote::from_url`]) and upgrades the connection
+    /// to `protocol`, which is served under the URL's prefix and `path`. The credential is sent as
+    /// `Authorization: Bearer`; `ca_file` is that of [`crate::Remote::ca_file`].
     ///
     /// # Errors
-    /// [`ErrorKind::Refused`] where nobody is, [`ErrorKind::Denied`],
-    /// [`ErrorKind::Protocol`] where the protocol is not served.
+    /// [`ErrorKind::Refused`] if no server listens there, [`ErrorKind::Denied`],
+    /// [`ErrorKind::Protocol`] if the protocol is not served.
     pub fn connect(
         url: &str,
         path: &str,
@@ -67,10 +66,10 @@ impl Channel {
         })
     }
 
-    /// Puts a packet behind what is to be sent.
+    /// Queues a packet for sending.
     ///
     /// # Errors
-    /// [`ErrorKind::Busy`] if the server does not take what was sent before.
+    /// [`ErrorKind::Busy`] if the server does not read earlier packets.
     pub fn send(&mut self, body: &[u8]) -> Result<()> {
         if self.outbox.len() - self.sent + body.len() > OUTBOX_BYTES_MAX {
             return Err(Error::new(ErrorKind::Busy, "the server does not take what is sent"));
@@ -79,11 +78,11 @@ impl Channel {
         Ok(())
     }
 
-    /// Sends what can be sent, and gives the next packet; wakes the context when
-    /// there may be more to do, and at a time.
+    /// Sends queued bytes and returns the next packet; wakes the context when there may be more to
+    /// do, and at the time `at`.
     ///
     /// # Errors
-    /// [`ErrorKind::Lost`] when the connection has ended.
+    /// [`ErrorKind::Lost`] if the connection has ended.
     pub fn poll(
         &mut self,
         context: &mut Context<'_>,
@@ -105,7 +104,7 @@ impl Channel {
             self.done = 0;
             match self.wire.receive(&mut self.inbox, context) {
                 Ok(0) => {
-                    // What told of room may have been taken as news of something to read.
+                    // The wakeup may have been for room to send.
                     match self.flush() {
                         Ok(()) => break,
                         Err(error) => return Poll::Ready(Err(lost(error))),
@@ -118,7 +117,7 @@ impl Channel {
         if let Some(source) = self.wire.source() {
             let is_new = self.watch.keep(source, &mut self.watched);
             if is_new || self.watched.is_none() {
-                // Something may have come before, or nobody watches: look again.
+                // Data may have arrived before, or there is no watcher: poll again.
                 context.waker().wake_by_ref();
             }
         }

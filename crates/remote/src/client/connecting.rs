@@ -1,5 +1,5 @@
-//! Connecting for sessions on event loops: on helper threads, because names are looked up and servers
-//! are connected to and greeted by calls that block.
+//! Connecting for sessions on event loops: on helper threads, because DNS lookups, connecting and
+//! the greeting block.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,23 +14,23 @@ use parking_lot::Mutex;
 
 use super::line::Line;
 
-/// The helper threads of an engine that connect, and the sessions that wait for them.
+/// An engine's helper threads for connecting, and the sessions that wait for them.
 #[derive(Default)]
 pub(super) struct Connecting {
     threads: Arc<ThreadPool>,
     queue: Mutex<VecDeque<Arc<Attempt>>>,
 }
 
-/// A connection that is being made for one session.
+/// An attempt to connect for one session.
 pub(super) struct Attempt {
     pub(super) since: Instant,
     made: Mutex<Option<Result<Line>>>,
-    /// The session's, which is woken at the end.
+    /// The session's watch, which is woken at the end.
     watch: Arc<Watch>,
 }
 
 impl Connecting {
-    /// Begins an attempt, which is `connect`; `watch` is woken at its end.
+    /// Starts an attempt, which calls `connect`; `watch` is woken at its end.
     pub(super) fn start(
         self: &Arc<Self>,
         watch: &Arc<Watch>,
@@ -54,7 +54,7 @@ impl Connecting {
         let began = Instant::now();
         let made = connect();
         if let Err(error) = &made {
-            // A server that cannot be reached is not sought for each session in turn.
+            // An unreachable server is not tried again for each session in turn.
             let mut queue = self.queue.lock();
             let later = queue.partition_point(|waiting| waiting.since <= began);
             let others: Vec<_> = queue.drain(..later).collect();
@@ -71,7 +71,7 @@ impl Connecting {
 }
 
 impl Attempt {
-    /// Takes what came of it; none while it is under way.
+    /// Takes the result; `None` while the attempt is running.
     pub(super) fn take(&self) -> Option<Result<Line>> {
         self.made.lock().take()
     }
@@ -86,7 +86,7 @@ impl Attempt {
 struct Ending(Arc<Attempt>);
 
 impl Ending {
-    /// True if the session does not wait for it any more.
+    /// Returns true if the session no longer waits for it.
     fn is_abandoned(&self) -> bool {
         Arc::strong_count(&self.0) == 1
     }

@@ -1,5 +1,5 @@
-//! What all sessions of a remote engine share: where the server is, the
-//! tables, and connections that nobody uses at the moment.
+//! State shared by all sessions of a remote engine: the server's address, the tables, and idle
+//! connections.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -28,12 +28,12 @@ use crate::codec::operation::HELLO;
 use crate::server::peer::Peer;
 use crate::server::settings::Settings;
 
-/// Connections that are kept though nobody uses them.
+/// The maximum number of idle connections that are kept.
 const SPARE_MAX: usize = 16;
-/// How long a greeting may take.
+/// The time limit of a greeting.
 const GREETING_MAX: Duration = Duration::from_secs(5);
 
-/// Where a server is.
+/// The location of a server.
 pub(crate) enum Target {
     Socket { address: Address, path: String },
     Service(Arc<Settings>),
@@ -48,16 +48,16 @@ impl fmt::Debug for Target {
     }
 }
 
-/// See the module.
+/// The state shared by all sessions of a remote engine.
 pub(crate) struct Connector {
     pub(super) target: Target,
-    /// What the transport is called.
+    /// The name of the transport.
     pub(super) name: &'static str,
-    /// What the server guaranteed when the store was opened.
+    /// The server's guarantees when the store was opened.
     pub(super) declared: OnceLock<(Guarantees, Capability)>,
-    /// Where connections come from, if it was said.
+    /// The local address of connections, if it is set.
     pub(super) local: Option<IpAddr>,
-    /// Who vouches for the server, as PEM.
+    /// The CA certificates for the server, as a PEM file.
     pub(super) ca_file: Option<PathBuf>,
     pub(super) credential: Vec<u8>,
     pub(super) deadline: Duration,
@@ -66,9 +66,9 @@ pub(crate) struct Connector {
     pub(super) tables: RwLock<Arc<[Arc<Table>]>>,
     pub(super) spare: Mutex<Vec<Line>>,
     pub(super) closed: AtomicBool,
-    /// How many are open.
+    /// The number of open transactions.
     pub(super) transactions: Mutex<usize>,
-    /// Told when one of them ends.
+    /// Notified when a transaction ends.
     pub(super) ended: Condvar,
     pub(super) departures: Departures,
     pub(super) connecting: Arc<Connecting>,
@@ -82,31 +82,30 @@ impl Connector {
         Ok(())
     }
 
-    /// Takes the tables that the hello names from here on. Those that are the
-    /// store's own business stay out.
+    /// Sets the tables that later hellos name, except the internal table of answers.
     pub(super) fn know(&self, tables: &[Arc<Table>]) {
         let named = tables.iter().filter(|table| table.name() != ANSWERS).cloned();
         *self.tables.write() = named.collect();
         self.spare.lock().clear();
     }
 
-    /// A connection that is greeted; blocks while it is made.
+    /// Returns a connection after its greeting; blocks while it is made.
     pub(super) fn line(&self) -> Result<Line> {
         self.spare_line().map_or_else(|| self.connect(), Ok)
     }
 
-    /// A connection that is not in use.
+    /// Takes an idle connection.
     pub(super) fn spare_line(&self) -> Option<Line> {
         self.spare.lock().pop()
     }
 
-    /// Begins to connect on a helper thread; `watch` is woken when the attempt has ended.
+    /// Starts to connect on a helper thread; `watch` is woken when the attempt has ended.
     pub(super) fn start(self: &Arc<Self>, watch: &Arc<Watch>) -> Arc<Attempt> {
         let this = Arc::clone(self);
         self.connecting.start(watch, move || this.line())
     }
 
-    /// True if connecting waits for nothing.
+    /// Returns true if connecting does not block.
     pub(super) const fn is_in_process(&self) -> bool {
         matches!(self.target, Target::Service(_))
     }
@@ -115,7 +114,7 @@ impl Connector {
         self.greet(false).map(|(line, _)| line)
     }
 
-    /// The names of the tables that the server has for this client.
+    /// Returns the names of the tables that the server has for this client.
     pub(super) fn served_tables(&self) -> Result<Vec<String>> {
         self.greet(true).map(|(_, names)| names)
     }
@@ -182,7 +181,7 @@ impl Connector {
         }
     }
 
-    /// Takes a connection back on which nothing is under way.
+    /// Returns a connection without running operations to the idle ones.
     pub(super) fn give_back(&self, line: Line) {
         let mut spare = self.spare.lock();
         let is_known = Arc::ptr_eq(&line.tables, &self.tables.read());
@@ -191,7 +190,7 @@ impl Connector {
         }
     }
 
-    /// The connection has gone while an operation was under way.
+    /// Returns the error for an operation whose connection broke.
     #[cold]
     pub(super) fn lost(&self, may_have_written: bool) -> Error {
         let rest = if may_have_written {

@@ -1,10 +1,9 @@
-//! Connections that their sessions have left: with a write that was given up, or
-//! a transaction to undo.
+//! Connections abandoned by their sessions with a canceled write or an open transaction to roll
+//! back.
 //!
-//! What is written later has to come after such a write, so writes of the whole
-//! engine wait until the server has answered it (`departures.rs`). Nothing blocks
-//! for that: the thread that watches the socket reads the answers
-//! ([`Departing`]), and returns the connection to those that are spare.
+//! Later writes must be executed after such a write, so all writes of the engine wait until the
+//! server has answered it (`departures.rs`). This does not block a thread: the thread that watches
+//! the socket reads the answers ([`Departing`]), and returns the connection to the idle ones.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
@@ -19,18 +18,18 @@ use super::connector::Connector;
 use super::departures::DEPARTURE_MAX;
 use super::line::Line;
 
-/// A connection without a session, and the packets that are waited for.
+/// A connection without a session, and the packets that are awaited.
 pub(super) struct Departing {
     connector: Arc<Connector>,
-    /// None once it has ended.
+    /// `None` once it has ended.
     leaving: Mutex<Option<Leaving>>,
-    /// It was woken and has not looked yet.
+    /// True if it was woken and has not read yet.
     is_woken: AtomicBool,
 }
 
 struct Leaving {
     line: Line,
-    /// The numbers of packets, and of the departures that they end.
+    /// The numbers of the awaited packets, and of the departures that they end.
     numbers: Vec<(u32, u64)>,
     until: Instant,
     watch: Arc<Watch>,
@@ -38,7 +37,7 @@ struct Leaving {
 }
 
 impl Departing {
-    /// Takes over a connection on which these packets are waited for.
+    /// Takes over a connection on which these packets are awaited.
     pub(super) fn start(connector: &Arc<Connector>, line: Line, numbers: Vec<(u32, u64)>) {
         let until = Instant::now() + DEPARTURE_MAX;
         let leaving = Leaving { line, numbers, until, watch: Arc::default(), watched: None };
@@ -60,7 +59,7 @@ impl Departing {
                 }
             }
             Ok(false) if Instant::now() < leaving.until => {}
-            // The server ends what is under way when the connection closes.
+            // The server cancels running operations when the connection closes.
             _ => {
                 if let Some(leaving) = slot.take() {
                     drop(leaving.line);
@@ -71,13 +70,13 @@ impl Departing {
     }
 }
 
-/// Notes the end of departures whose answers do not come any more.
+/// Ends departures whose answers can no longer arrive.
 pub(super) fn end_all(connector: &Connector, numbers: Vec<(u32, u64)>) {
     numbers.into_iter().for_each(|(_, departure)| connector.departures.end(departure));
 }
 
 impl Leaving {
-    /// Reads what has come; true once all that is waited for has.
+    /// Reads available packets; returns true once all awaited ones have arrived.
     fn look(&mut self, connector: &Connector, waker: &Waker) -> Result<bool> {
         self.watch.look();
         self.line.flush()?;
@@ -99,12 +98,12 @@ impl Leaving {
             Some(source) => {
                 let is_new = self.watch.keep(source, &mut self.watched);
                 if is_new && self.watched.is_some() {
-                    // Something may have come before.
+                    // Data may have arrived before.
                     waker.wake_by_ref();
                 }
             }
-            // In the same process it was answered at once or never is: dropped,
-            // the server gives up what is under way.
+            // An in-process server has answered already or never will. When the connection is
+            // dropped, the server cancels running operations.
             None => self.until = Instant::now(),
         }
         Watch::wake(&self.watch, waker);
@@ -118,8 +117,8 @@ impl Wake for Departing {
         self.wake_by_ref();
     }
 
-    /// Reads on the thread that wakes it, which is the one that watches the
-    /// socket. If another is reading, that one reads again.
+    /// Reads on the thread that wakes it, which is the one that watches the socket. If another
+    /// thread is reading, that one reads again.
     fn wake_by_ref(self: &Arc<Self>) {
         self.is_woken.store(true, Ordering::SeqCst);
         while self.is_woken.load(Ordering::SeqCst) {
@@ -127,7 +126,7 @@ impl Wake for Departing {
             self.is_woken.store(false, Ordering::SeqCst);
             self.look(&mut leaving);
             drop(leaving);
-            // Either the other finds the lock free, or this one its sign.
+            // Either the other thread gets the lock, or this one sees its flag.
             fence(Ordering::SeqCst);
         }
     }

@@ -1,5 +1,4 @@
-//! The operations of an engine that were given up and are not answered yet:
-//! later writes wait for them.
+//! The canceled operations of an engine that are not answered yet; later writes wait for them.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,10 +8,10 @@ use std::time::{Duration, Instant};
 use marmota_store::wait::{QueuePlace, WaitQueue};
 use parking_lot::Mutex;
 
-/// How long the answer to an operation that was given up is waited for.
+/// How long the answer to a canceled operation is awaited.
 pub(super) const DEPARTURE_MAX: Duration = Duration::from_secs(2);
 
-/// The operations of an engine that were given up and are not answered yet.
+/// The canceled operations of an engine that are not answered yet.
 #[derive(Default)]
 pub(super) struct Departures {
     count: AtomicUsize,
@@ -23,12 +22,12 @@ pub(super) struct Departures {
 #[derive(Default)]
 struct Inside {
     last: u64,
-    /// In the order they began, with the time that they are given.
+    /// In the order of their start, with their time limits.
     active: VecDeque<(u64, Instant)>,
 }
 
 impl Departures {
-    /// Notes one that begins; gives its number.
+    /// Adds an operation; returns its number.
     pub(super) fn begin(&self) -> u64 {
         let mut inside = self.inside.lock();
         inside.last += 1;
@@ -38,7 +37,7 @@ impl Departures {
         number
     }
 
-    /// Notes its end.
+    /// Removes an operation.
     pub(super) fn end(&self, number: u64) {
         let mut inside = self.inside.lock();
         inside.active.retain(|(active, _)| *active != number);
@@ -47,8 +46,8 @@ impl Departures {
         self.queue.wake_all();
     }
 
-    /// The last that a write submitted now has to come after; none if there is
-    /// no such operation.
+    /// Returns the last operation that a write submitted now must wait for, `None` if no operation
+    /// is pending.
     pub(super) fn last(&self) -> Option<u64> {
         if self.count.load(Ordering::SeqCst) == 0 {
             return None;
@@ -56,7 +55,7 @@ impl Departures {
         self.inside.lock().active.back().map(|(number, _)| *number)
     }
 
-    /// Until when to wait for those up to `last`; none if all have ended.
+    /// Returns until when to wait for the operations up to `last`; `None` if all have ended.
     pub(super) fn until(&self, last: u64) -> Option<Instant> {
         let mut inside = self.inside.lock();
         let now = Instant::now();
@@ -67,7 +66,7 @@ impl Departures {
         inside.active.front().filter(|(number, _)| *number <= last).map(|(_, until)| *until)
     }
 
-    /// Has `waker` woken when one ends. The caller looks once more after this.
+    /// Wakes `waker` when one ends. The caller must check once more after this call.
     pub(super) fn wait(&self, place: &mut QueuePlace, waker: &Waker) {
         self.queue.wait(place, waker);
     }

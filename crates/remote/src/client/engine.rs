@@ -1,4 +1,4 @@
-//! The engine's part of the client: tables, sessions, the end.
+//! The `Engine` implementation of the client: tables, sessions, close.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,9 +12,9 @@ use marmota_store::plan::{Destructive, Plan};
 use super::Remote;
 use super::session::RemoteSession;
 
-/// The table of what a program has migrated.
+/// The table of applied migrations.
 const MIGRATIONS: &str = "marmota_migration";
-/// How long a close waits for transactions that are open.
+/// How long a close waits for open transactions.
 const CLOSE_WAIT_MAX: Duration = Duration::from_secs(2);
 
 impl Engine for Remote {
@@ -25,8 +25,7 @@ impl Engine for Remote {
         }
     }
 
-    /// Nothing is to be done, if the server has the same tables: they are
-    /// changed where they are.
+    /// Returns an empty plan if the server has the same tables: tables are migrated by the server.
     fn plan(&self, tables: &[Arc<Table>], _: u32) -> Result<Plan> {
         if tables.iter().any(|table| table.name() == MIGRATIONS) {
             let message = "migrations are done by the program that serves the store: give them to \
@@ -47,13 +46,13 @@ impl Engine for Remote {
         self.plan(tables, version)
     }
 
-    /// Nothing of the store's own is looked at from here.
+    /// The internal tables of the store are not accessible to clients.
     fn open_table(&self, _: &Arc<Table>) -> Result<bool> {
         Ok(false)
     }
 
-    /// The tables that the server has for this client. Those that it keeps for
-    /// itself, such as accounts, are not among them.
+    /// Returns the tables that the server has for this client, without internal tables such as
+    /// accounts.
     fn existing_tables(&self) -> Result<Option<Vec<String>>> {
         let mut names = self.connector.served_tables()?;
         names.sort_unstable();
@@ -64,8 +63,7 @@ impl Engine for Remote {
         Ok(Box::new(RemoteSession::new(Arc::clone(&self.connector))))
     }
 
-    /// Waits for open transactions, and lets go of connections; the server
-    /// goes on.
+    /// Waits for open transactions, and closes the connections; the server keeps running.
     fn close(&self) -> Result<()> {
         self.connector.closed.store(true, Ordering::SeqCst);
         let mut open = self.connector.transactions.lock();

@@ -1,4 +1,4 @@
-//! The server in the same process, called as if it were in another.
+//! A server in the same process, called through the protocol of remote servers.
 
 use std::io;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ pub(crate) struct InProcess {
     reader: Arc<Reader>,
 }
 
-/// Wakes the future that found no answer last. All that waits in the peer is
-/// polled with it: a packet that is sent, or a look without a waker, would
-/// otherwise take the place of that future's waker.
+/// Wakes the future that last found no answer. All operations in the peer are polled with this
+/// waker: otherwise a packet that is sent, or a poll without a waker, would replace that future's
+/// waker.
 #[derive(Default)]
 struct Reader(Mutex<Option<Waker>>);
 
@@ -60,7 +60,7 @@ impl Wire for InProcess {
         }
         if self.answers.is_empty() && !context.waker().will_wake(Waker::noop()) {
             *self.reader.0.lock() = Some(context.waker().clone());
-            // An answer that came before the waker was known is seen here.
+            // Answers that arrived before the waker was set are read here.
             self.go_on(&[]);
         }
         let count = self.answers.len();

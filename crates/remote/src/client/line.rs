@@ -1,4 +1,4 @@
-//! A connection with what waits on it in either direction.
+//! A connection with its send and receive buffers.
 
 use std::io;
 use std::sync::Arc;
@@ -12,36 +12,36 @@ use super::wire::{Source, Wire};
 use crate::codec::contract::{Guarantees, Welcome};
 use crate::codec::frame::Frame;
 
-/// Bytes of an answer at most: what servers may be set to.
+/// The maximum size of an answer: the largest limit a server can be set to.
 const PACKET_BYTES_MAX: usize = (1 << 30) + (1 << 20);
-/// Buffers larger than this are not kept.
+/// Larger buffers are not kept.
 const KEPT_BYTES_MAX: usize = 1 << 20;
 
-/// See the module.
+/// A connection with its send and receive buffers.
 pub(crate) struct Line {
     wire: Box<dyn Wire>,
-    /// What could not be sent yet.
+    /// Bytes that could not be sent yet.
     outbox: Vec<u8>,
-    /// How much of the outbox is sent.
+    /// The number of bytes of the outbox that were sent.
     sent: usize,
-    /// The wire holds something that it could not send.
+    /// True if the wire holds bytes that it could not send.
     is_held: bool,
     inbox: Vec<u8>,
-    /// How much of the inbox is done with.
+    /// The number of bytes of the inbox that were processed.
     done: usize,
     pub(super) tables: Arc<[Arc<Table>]>,
     pub(super) welcome: Welcome,
     pub(super) used: Instant,
 }
 
-/// The body of a packet: what stands from `from` on.
+/// The body of a packet: the bytes after `from`.
 pub(super) struct PacketBody {
     bytes: Vec<u8>,
     from: usize,
 }
 
 impl PacketBody {
-    /// A copy of one that is small.
+    /// Copies a small body.
     pub(super) fn copy(body: &[u8]) -> Self {
         Self { bytes: body.to_vec(), from: 0 }
     }
@@ -63,7 +63,7 @@ impl Line {
         Self { wire, outbox, sent: 0, is_held: false, inbox, done: 0, tables, welcome, used }
     }
 
-    /// Sends a packet, or as much of it as can be, and keeps the rest.
+    /// Sends a packet, or as much of it as possible, and queues the rest.
     pub(super) fn send(&mut self, packet: &[u8]) -> io::Result<()> {
         self.used = Instant::now();
         let sent = if self.outbox.is_empty() { self.wire.send(packet)? } else { 0 };
@@ -72,7 +72,7 @@ impl Line {
         Ok(())
     }
 
-    /// Sends what is left; true if that was all.
+    /// Sends queued bytes; returns true if all were sent.
     pub(super) fn flush(&mut self) -> io::Result<bool> {
         if !self.has_to_send() {
             return Ok(true);
@@ -82,7 +82,7 @@ impl Line {
         Ok(!self.has_to_send())
     }
 
-    /// Takes what has come; false if nothing has.
+    /// Reads available bytes; returns false if there are none.
     pub(super) fn receive(&mut self, context: &mut Context<'_>) -> io::Result<bool> {
         if self.done == self.inbox.len() {
             self.inbox.clear();
@@ -95,13 +95,13 @@ impl Line {
         self.done = 0;
         let has_come = self.wire.receive(&mut self.inbox, context)? > 0;
         if !has_come {
-            // What told of room may have been taken as news of something to read.
+            // The wakeup may have been for room to send.
             self.flush()?;
         }
         Ok(has_come)
     }
 
-    /// The next packet that is whole.
+    /// Returns the next complete packet.
     pub(super) fn next(&mut self) -> Result<Option<(u32, &[u8])>> {
         let Some(frame) = Frame::first(&self.inbox[self.done..], PACKET_BYTES_MAX)? else {
             return Ok(None);
@@ -110,8 +110,7 @@ impl Line {
         Ok(Some((frame.number, frame.body)))
     }
 
-    /// Takes the body of the packet that came last, of so many bytes; only what
-    /// came after it is copied.
+    /// Takes the body of the last packet, of this length; only the bytes after it are copied.
     pub(super) fn take_last(&mut self, length: usize) -> PacketBody {
         let rest = self.inbox.split_off(self.done);
         let bytes = std::mem::replace(&mut self.inbox, rest);
@@ -127,17 +126,17 @@ impl Line {
         !self.outbox.is_empty() || self.is_held
     }
 
-    /// True if a thread that sleeps on the source is to be woken for room to send.
+    /// Returns true if a thread that sleeps on the source must also wake for room to send.
     pub(super) fn waits_for_room(&self) -> bool {
         self.has_to_send()
     }
 
-    /// Blocks until a packet comes, on a line that has no operations.
+    /// Blocks until a packet arrives, on a connection without operations.
     pub(super) fn wait_for_first(&mut self, within: Duration) -> Result<Vec<u8>> {
         self.wait_for(within, |_, body| Some(body.to_vec()))
     }
 
-    /// Blocks until `wanted` takes a packet.
+    /// Blocks until `wanted` accepts a packet.
     pub(super) fn wait_for<T>(
         &mut self,
         within: Duration,
@@ -170,13 +169,13 @@ impl Line {
         };
         let room = if self.waits_for_room() { PollFlags::OUT } else { PollFlags::empty() };
         let mut on = [PollFd::new(source, PollFlags::IN | room)];
-        // Interrupted or failed, it is looked at again.
+        // After an interrupt or error the caller checks again.
         let _ = poll(&mut on, Timespec::try_from(at_most).ok().as_ref());
     }
 }
 
-/// Sends what stands in an outbox behind `sent`, as far as it can be; empties it
-/// once all is. It is not moved to the front for each piece that leaves.
+/// Sends the bytes of an outbox after `sent`, as far as possible; clears the outbox once all are
+/// sent. The rest is not moved to the front after each send.
 pub(super) fn send_front(
     wire: &mut dyn Wire,
     outbox: &mut Vec<u8>,
@@ -195,7 +194,7 @@ pub(super) fn send_front(
             *outbox = Vec::new();
         }
     } else if *sent > KEPT_BYTES_MAX && *sent > outbox.len() / 2 {
-        // Each byte is moved once at most, on average.
+        // On average each byte is moved at most once.
         outbox.drain(..std::mem::take(sent));
     }
     Ok(())

@@ -1,5 +1,4 @@
-//! Reaching a server: connecting, and asking it to give up HTTP for what is
-//! spoken from there on.
+//! Connecting to a server, and upgrading the connection from HTTP to another protocol.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
@@ -21,40 +20,40 @@ use super::tls::Secured;
 use super::web_socket::WebSocket;
 use super::wire::Wire;
 
-/// Bytes of an answer's head at most.
+/// The maximum size of a response head.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 
-/// A server that is silent for so long is asked by the system whether it is there, and
-/// has gone when it does not answer as long again: its machine may have said nothing.
+/// The idle time after which TCP keepalive probes a server. A server that does not respond for the
+/// same time counts as gone: its machine may have failed without closing the connection.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
-/// Where a server is, and what carries packets to it.
+/// The address of a server and its transport.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Address {
-    /// The path of a Unix socket; a name in the abstract namespace behind `@`.
+    /// The path of a Unix socket, or `@` and a name in the abstract namespace.
     Unix(String),
     /// A host and port, as in URLs.
     Net(Host),
-    /// The same, by a WebSocket.
+    /// A host and port, through a WebSocket.
     WebSocket(Host),
 }
 
-/// A server of the network.
+/// A server on the network.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Host {
-    /// With its port.
+    /// The name with the port.
     pub(crate) name: String,
-    /// It speaks TLS.
+    /// True if it uses TLS.
     pub(crate) is_secure: bool,
 }
 
-/// What connections are made by, whatever they are for.
+/// The parameters of a connection.
 #[derive(Clone, Copy)]
 pub(crate) struct Route<'a> {
     pub(crate) address: &'a Address,
-    /// Where connections of the network come from, if that is set.
+    /// The local address of network connections, if it is set.
     pub(crate) local: Option<IpAddr>,
-    /// Who vouches for servers, as PEM; those of the system if it is not set.
+    /// The PEM file of CA certificates; the system's CA store if it is not set.
     #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "nobody is asked for it"))]
     pub(crate) ca_file: Option<&'a Path>,
 }
@@ -71,19 +70,19 @@ impl std::fmt::Debug for Address {
     }
 }
 
-/// What is asked for instead of HTTP.
+/// The protocol to upgrade to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Upgrade<'a> {
     pub(crate) protocol: &'a str,
     pub(crate) path: &'a str,
-    /// What to say where there is none: `no store is served`.
+    /// The message if it is not served: `no store is served`.
     pub(crate) served: &'a str,
-    /// Who asks; empty for nobody.
+    /// The client's credential; empty for none.
     pub(crate) credential: &'a [u8],
 }
 
-/// Connects, has the protocol changed and sends a first packet, with the request
-/// for that where it can be; also gives what has come behind the answer.
+/// Connects, upgrades the protocol and sends a first packet, together with the upgrade request if
+/// possible. Also returns the bytes received after the response.
 pub(crate) fn reach(
     route: Route<'_>,
     to: Upgrade<'_>,
@@ -128,7 +127,7 @@ pub(crate) fn reach(
     }
 }
 
-/// A WebSocket with a first packet sent: small beside the buffers of the system, which are empty.
+/// Sends the first packet on a WebSocket: it is smaller than the system's buffers, which are empty.
 fn greeted(mut socket: WebSocket, host: &str, first: &[u8]) -> Result<(Box<dyn Wire>, Vec<u8>)> {
     if socket.send(first)? < first.len() {
         let message = format!("the server at {host} did not take the greeting");
@@ -177,7 +176,7 @@ fn first_of(host: &str, local: Option<IpAddr>, until: Instant) -> io::Result<Tcp
     Err(last)
 }
 
-/// As `TcpStream::connect_timeout`, from an address of this machine.
+/// As `TcpStream::connect_timeout`, with a local address.
 fn connect_from(local: IpAddr, to: SocketAddr, until: Instant) -> io::Result<TcpStream> {
     if local.is_ipv4() != to.is_ipv4() {
         let text = format!("{local} and {to} are addresses of two kinds");
@@ -222,7 +221,7 @@ fn unreachable_at(name: &str, error: io::Error) -> Error {
     Error::new(kind, message).with_source(error)
 }
 
-/// What a socket of either family can do.
+/// A Unix or TCP socket.
 pub(super) trait Stream: AsFd {
     fn time_out(&self, after: Duration) -> io::Result<()>;
 }
@@ -242,7 +241,7 @@ impl Stream for TcpStream {
 }
 
 impl Upgrade<'_> {
-    /// Asks for a WebSocket, and gives what came behind the answer.
+    /// Upgrades to a WebSocket, and returns the bytes received after the response.
     fn ask_web_socket<S: Stream>(&self, stream: &S, host: &str, until: Instant) -> Result<Vec<u8>>
     where
         for<'s> &'s S: Read + Write,
@@ -264,8 +263,7 @@ impl Upgrade<'_> {
         }
     }
 
-    /// Asks for the change, and gives the head of the answer and what came behind
-    /// it.
+    /// Sends the upgrade request; returns the head of the response and the bytes received after it.
     fn ask<S: Stream>(
         &self,
         stream: &S,
@@ -330,13 +328,13 @@ impl Upgrade<'_> {
     }
 }
 
-/// The value of a header in a head.
+/// Returns the value of a header in a head.
 fn header<'h>(head: &'h str, name: &str) -> Option<&'h str> {
     let mut lines = head.lines().filter_map(|line| line.split_once(':'));
     lines.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
 }
 
-/// Sends the request and reads the head of the answer, perhaps with more.
+/// Sends the request and reads the head of the response, possibly with more bytes.
 fn greet<S: Stream>(stream: &S, request: &[u8], until: Instant) -> io::Result<Vec<u8>>
 where
     for<'s> &'s S: Read + Write,

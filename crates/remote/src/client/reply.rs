@@ -1,5 +1,5 @@
-//! Answers of a server, put where the caller of an operation wants them: rows
-//! are lent to its sink from the packet itself, those of a long answer in turns.
+//! Decoding of a server's answers: rows are passed to the operation's sink directly from the
+//! packet, those of a long answer in turns.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -12,18 +12,18 @@ use crate::codec::bytes::{Bytes, broken};
 use crate::codec::outcome::{DONE, FAILED};
 use crate::server::ready_batch::read_results;
 
-/// Fields that a row has on the stack.
+/// The number of fields of a row for which the stack is used.
 const FIELDS_FEW: usize = 32;
-/// An answer of so many bytes is lent in one turn.
+/// Answers up to this size are passed in one turn.
 const LENT_AT_ONCE_BYTES: usize = 64 << 10;
-/// How long one turn may take.
+/// The maximum duration of a turn.
 pub(super) const TURN: Duration = Duration::from_millis(2);
 const ROWS_BETWEEN_LOOKS: u64 = 256;
 
 /// Reads the answer to an operation.
 ///
 /// # Errors
-/// The operation's, or [`marmota_model::ErrorKind::Protocol`].
+/// The operation's error, or [`marmota_model::ErrorKind::Protocol`].
 pub(super) fn take(
     body: &[u8],
     operation: &mut Operation<'_>,
@@ -44,7 +44,7 @@ pub(super) fn take(
         }
         (FAILED, Operation::Batch { results, .. }) => {
             let error = read.error()?;
-            // What was refused before it was tried has no results.
+            // A batch that was refused before its execution has no results.
             if !read.rest().is_empty() {
                 *outcome = read.outcome()?;
                 **results = read_results(&mut read)?.0;
@@ -68,7 +68,7 @@ pub(super) fn take(
     }
 }
 
-/// True for an answer with so many rows that they are lent in several turns.
+/// Returns true for an answer with so many rows that they are passed in several turns.
 pub(super) fn is_long(body: &[u8], operation: &Operation<'_>) -> bool {
     body.len() > LENT_AT_ONCE_BYTES
         && body.first() == Some(&DONE)
@@ -76,10 +76,10 @@ pub(super) fn is_long(body: &[u8], operation: &Operation<'_>) -> bool {
         && operation.table().is_some()
 }
 
-/// The rows of a long answer, lent in turns.
+/// The rows of a long answer, passed in turns.
 pub(super) struct Lending {
     body: PacketBody,
-    /// Where the rows are that were not lent yet.
+    /// The range of the rows that were not passed yet.
     rows: Range<usize>,
     lent: u64,
     outcome: Outcome,
@@ -99,7 +99,7 @@ impl Lending {
         Ok(Self { body, rows: from..from + length, lent: 0, outcome })
     }
 
-    /// Lends for one turn; true at the end.
+    /// Passes rows for one turn; returns true at the end.
     ///
     /// # Errors
     /// [`marmota_model::ErrorKind::Protocol`].
@@ -128,7 +128,7 @@ impl Lending {
     }
 }
 
-/// Lends so many rows at most; gives how many, and whether the sink ended it.
+/// Passes up to `rows_max` rows; returns their number and whether the sink stopped.
 fn lend(
     rows: &mut Bytes<'_>,
     table: &Table,

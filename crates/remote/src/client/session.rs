@@ -1,10 +1,9 @@
-//! A session on a server: a connection of its own, with many operations under
-//! way at once.
+//! A session on a server: a separate connection with many concurrent operations.
 //!
-//! Whoever polls reads all that has come, keeps what is for others and wakes
-//! them. A thread that runs an operation sleeps on the socket itself; of the
-//! futures of a session the one that was polled last (the reader) is woken by
-//! whoever watches the socket, and when it goes another takes its place.
+//! Every poll reads all available answers, stores those for other futures and wakes them. A thread
+//! that runs an operation sleeps on the socket itself. Of a session's futures, the last polled one
+//! (the reader) is woken by the thread that watches the socket; when it ends, another takes its
+//! place.
 
 mod seek;
 
@@ -27,37 +26,36 @@ use crate::codec::frame;
 use crate::codec::operation::{Numbers, Terms, put_cancel, put_operation};
 use seek::Seeking;
 
-/// How often an operation is sent again whose connection broke.
+/// How often an operation is resent after its connection broke.
 const REPEATS_MAX: u32 = 5;
-/// A connection that was idle for so long is looked at before a write is sent.
+/// A connection that was idle for this long is checked before a write is sent.
 const IDLE: Duration = Duration::from_millis(20);
-/// Buffers that are kept for further packets.
+/// The maximum number and size of buffers kept for further packets.
 const SPARE_MAX: usize = 16;
 const SPARE_BYTES_MAX: usize = 64 * 1024;
-/// A larger answer to another future is taken with the buffer it came in.
+/// The answer to another future is copied up to this size; a larger one is taken with its buffer.
 const COPIED_BYTES_MAX: usize = 64 * 1024;
-/// How often something is received between two looks at the clock.
+/// The number of receives between two checks of the clock.
 const RECEIVES_BETWEEN_LOOKS: u32 = 8;
 
-/// See the module.
+/// A session on a server.
 pub(super) struct RemoteSession {
     connector: Arc<Connector>,
     line: Option<Line>,
     waiting: Vec<Waiting>,
-    /// Operations that were given up and are not answered yet: their numbers,
-    /// and those of their departures.
+    /// The numbers of canceled operations that are not answered yet, and of their departures.
     given_up: Vec<(u32, u64)>,
     last: u32,
     transaction: InTransaction,
     seeking: Option<Seeking>,
-    /// A connection that a helper thread makes.
+    /// The connection that a helper thread makes.
     connecting: Option<Arc<Attempt>>,
     watch: Arc<Watch>,
     watched: Option<Watched>,
-    /// The future that is woken when something comes.
+    /// The number of the future that is woken when data arrives.
     reader: Option<u32>,
     spare: Vec<Vec<u8>>,
-    /// There is more to read, after others of the thread had their turn.
+    /// True if there is more to read, after other tasks of the thread had their turn.
     has_more: bool,
 }
 
@@ -65,33 +63,33 @@ pub(super) struct RemoteSession {
 enum InTransaction {
     No,
     Open,
-    /// Its connection broke.
+    /// The connection of the transaction broke.
     Lost,
 }
 
-/// An operation that is under way.
+/// A running operation.
 struct Waiting {
     number: u32,
     packet: Vec<u8>,
     is_sent: bool,
     sent_times: u32,
-    /// It may be sent again though it was sent before.
+    /// True if it may be resent.
     is_retryable: bool,
     is_write: bool,
     kind: Kind,
     reply: Option<Result<PacketBody>>,
-    /// The rows of its answer that are left to be lent.
+    /// The rows of its answer that were not passed yet.
     lending: Option<Lending>,
     waker: Option<Waker>,
     until: Instant,
-    /// The last operation that was given up before this write; the write is
-    /// sent once that is answered.
+    /// The last operation that was canceled before this write; the write is sent once that one is
+    /// answered.
     after: Option<u64>,
-    /// Its place among those that wait for that.
+    /// Its place in the queue for that.
     queue_place: QueuePlace,
 }
 
-/// What an operation does to a transaction.
+/// The effect of an operation on the transaction.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Plain,
@@ -152,7 +150,7 @@ impl RemoteSession {
         Ok(packet)
     }
 
-    /// Whether an operation may begin in the state of the session.
+    /// Returns an error if an operation is not allowed in the state of the session.
     fn admit(&self, operation: &Operation<'_>) -> Result<Kind> {
         match (self.transaction, operation) {
             (InTransaction::Lost, Operation::Rollback) => Ok(Kind::Ends),
@@ -170,7 +168,7 @@ impl RemoteSession {
         }
     }
 
-    /// Sees to a connection, and sends what was not sent.
+    /// Connects if necessary, and sends the unsent operations.
     fn go_on(&mut self) {
         if self.line.is_none() {
             self.seek();
@@ -180,7 +178,7 @@ impl RemoteSession {
         for one in self.waiting.iter_mut().filter(|one| !one.is_sent && one.reply.is_none()) {
             if let Some(last) = one.after {
                 if self.connector.departures.until(last).is_some() {
-                    // In a transaction they take place in their order.
+                    // In a transaction, operations are executed in their order.
                     if self.transaction == InTransaction::Open {
                         break;
                     }
@@ -214,12 +212,12 @@ impl RemoteSession {
         }
     }
 
-    /// The connection is of no use any more: what may be sent again will be.
+    /// The connection is broken: resends the operations that may be resent, and fails the others.
     #[cold]
     fn break_off(&mut self) {
         self.line = None;
         end_all(&self.connector, std::mem::take(&mut self.given_up));
-        // Others that lie there have the same end.
+        // Idle connections to the same server are broken, too.
         self.connector.spare.lock().clear();
         let in_transaction = self.transaction == InTransaction::Open;
         for one in self.waiting.iter_mut().filter(|one| one.reply.is_none()) {
@@ -249,8 +247,7 @@ impl RemoteSession {
         self.transaction = state;
     }
 
-    /// Reads what has come, until there is the reply to a number; that one is
-    /// put where it is wanted at once.
+    /// Reads answers until the one with the number `wanted`, which is decoded directly.
     fn read(
         &mut self,
         wanted: u32,
@@ -291,7 +288,7 @@ impl RemoteSession {
                     && let Err(error) =
                         reply::take(body, &mut Operation::Begin, sink, &mut Outcome::default())
                 {
-                    // The server has given the connection up.
+                    // The server has closed the connection.
                     found = Some(Err(error));
                 }
             }
@@ -307,7 +304,7 @@ impl RemoteSession {
                 }
             }
             if line.source().is_none() && !context.waker().will_wake(Waker::noop()) {
-                // The wire wakes this future from here on, and no other.
+                // The wire wakes this future from now on, and no other.
                 self.reader = Some(wanted);
             }
             match line.receive(context) {
@@ -322,7 +319,7 @@ impl RemoteSession {
         Poll::Pending
     }
 
-    /// The operation of a number has ended.
+    /// Ends an operation.
     fn end(&mut self, place: usize, result: Result<()>) -> Result<()> {
         match self.remove(place) {
             Kind::Begins if result.is_ok() => self.set_transaction(InTransaction::Open),
@@ -348,7 +345,7 @@ impl RemoteSession {
         one.kind
     }
 
-    /// Leaves the connection to what was given up on it.
+    /// Abandons the connection to its canceled operations.
     #[cold]
     fn depart(&mut self) {
         let given_up = std::mem::take(&mut self.given_up);
@@ -359,8 +356,8 @@ impl RemoteSession {
         }
     }
 
-    /// Has another future woken when something comes: it is the reader from here on, also if it
-    /// ends at its next poll, so that it passes reading on in turn.
+    /// Passes reading to another future: it becomes the reader, even if it ends at its next poll,
+    /// so that it passes reading on in turn.
     fn pass_on_reading(&mut self) {
         self.reader = None;
         let next = self.waiting.iter().find(|one| one.waker.is_some() && one.reply.is_none());
@@ -416,7 +413,7 @@ impl RemoteSession {
         }
     }
 
-    /// One more turn of a long answer.
+    /// Passes the next turn of a long answer.
     fn lend(
         &mut self,
         place: usize,
@@ -449,8 +446,7 @@ impl RemoteSession {
         }
     }
 
-    /// Has the server undo the transaction; what is written from here on waits
-    /// for that.
+    /// Makes the server roll back the transaction; later writes wait for that.
     fn tell_of_rollback(&mut self) {
         let Some(line) = &mut self.line else { return };
         self.last = self.last.wrapping_add(1).max(1);
@@ -465,7 +461,7 @@ impl RemoteSession {
         self.given_up.push((self.last, self.connector.departures.begin()));
     }
 
-    /// Arranges to be polled again.
+    /// Registers for the next poll.
     fn sleep(&mut self, place: usize, context: &Context<'_>) {
         let one = &mut self.waiting[place];
         match &mut one.waker {
@@ -490,14 +486,14 @@ impl RemoteSession {
         {
             return;
         }
-        // Whoever was polled last: of one that came before it is not known whether
-        // anybody polls it again while this one is waited for.
+        // The last polled future becomes the reader: an earlier one may not be polled again while
+        // this one is awaited.
         self.reader = Some(one.number);
         match source {
             Some(source) => {
                 self.watch.keep(source, &mut self.watched);
                 if self.watched.is_none() {
-                    // The system gives nobody to watch: look again and again.
+                    // The system has no watcher: poll repeatedly.
                     context.waker().wake_by_ref();
                 }
             }
@@ -617,7 +613,7 @@ impl Session for RemoteSession {
         }
         match (self.waiting.is_empty(), kind) {
             (true, _) => self.depart(),
-            // The others would take place in a transaction that has no owner.
+            // The remaining operations would be executed in a transaction without an owner.
             (false, Kind::Begins | Kind::Ends) => self.break_off(),
             (false, Kind::Plain) => {}
         }
@@ -625,8 +621,8 @@ impl Session for RemoteSession {
 }
 
 impl RemoteSession {
-    /// Notices that a server has closed an idle connection, before a write is
-    /// sent that could not be sent again.
+    /// Checks whether the server has closed an idle connection, before a write is sent that could
+    /// not be resent.
     fn look_at_line(&mut self) {
         let mut context = Context::from_waker(Waker::noop());
         let is_alone = self.waiting.len() == 1;
@@ -645,12 +641,12 @@ impl Drop for RemoteSession {
         for mut one in self.waiting.drain(..) {
             self.connector.departures.leave(&mut one.queue_place);
             if one.is_sent && one.reply.is_none() {
-                // The server gives up what is under way when the connection closes.
+                // The server cancels running operations when the connection closes.
                 self.line = None;
             }
         }
         if is_open {
-            // Undone at once, so that whoever waits for it need not wait long.
+            // Rolled back at once, so that other writers do not wait long.
             self.tell_of_rollback();
         }
         self.set_transaction(InTransaction::No);

@@ -1,5 +1,4 @@
-//! A Unix or network socket to the HTTP server, on which the protocol has
-//! taken over from HTTP.
+//! A Unix or TCP socket to the HTTP server, after the upgrade from HTTP.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};

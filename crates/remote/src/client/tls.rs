@@ -1,6 +1,5 @@
-//! TLS on the client's side: whom it believes, and a socket that encrypts what it
-//! is given. None of the cryptography is ours: it is rustls' with ring, as the
-//! server's.
+//! TLS for clients: the trusted CAs, and a socket that encrypts. All of the cryptography is that of
+//! rustls with ring, as in the server.
 
 use std::cell::RefCell;
 use std::io::{self, Read, Write};
@@ -19,13 +18,13 @@ use rustls::{CertificateError, ClientConfig, ClientConnection, RootCertStore};
 use super::reach::Stream;
 use super::wire::{Source, Wire};
 
-/// Bytes that may wait to be encrypted and sent, at most.
+/// The maximum number of bytes that wait to be encrypted and sent.
 const UNSENT_BYTES_MAX: usize = 256 * 1024;
 const READ_BYTES: usize = 16 * 1024;
 
-/// The certificate authorities that a client trusts: those in a file (PEM), or the system's.
+/// Returns a configuration that trusts the CAs in a PEM file, or the system's.
 fn trusting(ca_file: Option<&Path>) -> Result<Arc<ClientConfig>> {
-    // Those of the system are many, and read once.
+    // The system has many certificates, so they are read once.
     static SYSTEM: OnceLock<Arc<ClientConfig>> = OnceLock::new();
     if let (None, Some(known)) = (ca_file, SYSTEM.get()) {
         return Ok(Arc::clone(known));
@@ -74,14 +73,14 @@ fn trusting(ca_file: Option<&Path>) -> Result<Arc<ClientConfig>> {
     })
 }
 
-/// A socket in TLS, which blocks as the socket does.
+/// A TLS socket that blocks as the inner socket does.
 pub(super) struct Secured {
     socket: Arc<TcpStream>,
     connection: RefCell<ClientConnection>,
 }
 
 impl Secured {
-    /// Shakes hands at the first byte that is written or read.
+    /// Creates the socket. The handshake runs at the first byte that is written or read.
     pub(super) fn new(socket: TcpStream, host: &str, ca_file: Option<&Path>) -> Result<Self> {
         let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
         let name = name.trim_start_matches('[').trim_end_matches(']').to_owned();
@@ -96,7 +95,7 @@ impl Secured {
         Ok(Self { socket: Arc::new(socket), connection: RefCell::new(connection) })
     }
 
-    /// The same socket, which does not block any more.
+    /// Returns the same socket in non-blocking mode.
     pub(super) fn into_wire(self) -> io::Result<SecureSocket> {
         self.socket.set_nonblocking(true)?;
         let source: Source = Arc::<TcpStream>::clone(&self.socket);
@@ -135,7 +134,7 @@ impl Write for &Secured {
     }
 }
 
-/// A socket in TLS that never blocks.
+/// A non-blocking TLS socket.
 pub(crate) struct SecureSocket {
     source: Source,
     socket: Arc<TcpStream>,
@@ -143,12 +142,12 @@ pub(crate) struct SecureSocket {
 }
 
 impl SecureSocket {
-    /// What to sleep on.
+    /// Returns the source to sleep on.
     pub(super) const fn of_socket(&self) -> &Source {
         &self.source
     }
 
-    /// Has more bytes decrypted; false if none have come.
+    /// Reads and decrypts more bytes; returns false if none are available.
     fn take(&mut self) -> io::Result<bool> {
         match self.connection.read_tls(&mut &*self.socket) {
             Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
@@ -195,12 +194,12 @@ impl Wire for SecureSocket {
                 Ok(0) => break,
                 Ok(count) => inbox.extend_from_slice(&piece[..count]),
                 Err(error) if waits(&error) => break,
-                // What came before the end is there to be read; the end comes again.
+                // Bytes received before the end are returned first; the end is reported again.
                 Err(_) if inbox.len() > before => break,
                 Err(error) => return Err(error),
             }
         }
-        // The server may ask for new keys, which is answered.
+        // The server may have requested a key update, which is answered.
         Wire::flush(self)?;
         Ok(inbox.len() - before)
     }
@@ -210,12 +209,12 @@ impl Wire for SecureSocket {
     }
 }
 
-/// As a WebSocket reads and writes it.
+/// Used by the WebSocket.
 impl Read for SecureSocket {
     fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
         loop {
             match self.connection.reader().read(room) {
-                // The server has said that nothing comes any more.
+                // The server has closed the TLS connection.
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 read => return read,
@@ -249,7 +248,7 @@ fn waits(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
-/// What is said of a handshake that failed, if it is TLS that did.
+/// Returns the error for a failed handshake, if TLS caused it.
 #[cold]
 pub(super) fn fault(host: &str, error: &io::Error) -> Option<Error> {
     use rustls::Error::{InvalidCertificate, InvalidMessage};
@@ -283,7 +282,7 @@ fn certificate_fault(fault: &CertificateError) -> String {
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
             "its certificate is not valid yet: set this machine's clock".to_owned()
         }
-        // By one of the same name, too, whose key is another.
+        // Also for a CA of the same name with another key.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
             "its certificate is not signed by an authority \
                                             that this client trusts: name the file of its authority \

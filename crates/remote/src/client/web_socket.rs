@@ -1,6 +1,5 @@
-//! A WebSocket to the HTTP server: packets as binary messages. What stands in
-//! the frames is `tungstenite`'s business, which reads and writes what it is
-//! asked to on a socket that never blocks.
+//! A WebSocket to the HTTP server: packets as binary messages. `tungstenite` encodes and decodes
+//! the frames on a non-blocking socket.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -14,18 +13,18 @@ use tungstenite::{Bytes, Error, Message};
 use super::tls::SecureSocket;
 use super::wire::{Source, Wire};
 
-/// Bytes of a message at most: servers bound what they take.
+/// The maximum size of a message, because servers limit it.
 const PIECE_BYTES_MAX: usize = 256 * 1024;
 const READ_BYTES: usize = 64 * 1024;
 
 pub(crate) struct WebSocket {
     source: Source,
     socket: tungstenite::WebSocket<Stream>,
-    /// Not all that was written has left.
+    /// True if not all written bytes were sent.
     has_unsent: bool,
 }
 
-/// The socket, which is asked for bytes no oftener than it may have some.
+/// The socket. It is read only while it may have data.
 enum Stream {
     Plain {
         socket: Arc<TcpStream>,
@@ -36,21 +35,21 @@ enum Stream {
 }
 
 impl WebSocket {
-    /// One that was opened, with what came behind the answer.
+    /// Creates a WebSocket after the upgrade, with the bytes received after the response.
     pub(crate) fn new(socket: TcpStream, come: Vec<u8>) -> Self {
         let socket = Arc::new(socket);
         let source: Source = Arc::<TcpStream>::clone(&socket);
         Self::of(source, Stream::Plain { socket, may_have_more: true }, come)
     }
 
-    /// The same in TLS.
+    /// Creates a WebSocket over TLS.
     #[cfg(feature = "tls")]
     pub(crate) fn secure(socket: SecureSocket, come: Vec<u8>) -> Self {
         Self::of(Arc::clone(socket.of_socket()), Stream::Secure(Box::new(socket)), come)
     }
 
     fn of(source: Source, stream: Stream, come: Vec<u8>) -> Self {
-        // Messages are flushed by us; the server sends them in pieces of a mebibyte.
+        // Messages are flushed by this module; the server sends them in pieces of 1 MiB.
         let config = WebSocketConfig::default().read_buffer_size(READ_BYTES);
         let (role, config) = (Role::Client, Some(config));
         let socket = tungstenite::WebSocket::from_partially_read(stream, come, role, config);
@@ -67,7 +66,7 @@ impl Wire for WebSocket {
             }
             self.has_unsent = true;
             match self.socket.write(Message::Binary(Bytes::copy_from_slice(piece))) {
-                // It is kept, and goes with the next flush.
+                // It is kept, and sent by the next flush.
                 Ok(()) => sent += piece.len(),
                 Err(error) if would_block(&error) => sent += piece.len(),
                 Err(error) => return Err(ended(error)),
@@ -100,7 +99,7 @@ impl Wire for WebSocket {
                 Ok(Message::Binary(bytes)) => inbox.extend_from_slice(&bytes),
                 Ok(_) => {}
                 Err(error) if would_block(&error) => break,
-                // What came before the end is there to be read; the end comes again.
+                // Bytes received before the end are returned first; the end is reported again.
                 Err(_) if inbox.len() > before => break,
                 Err(error) => return Err(ended(error)),
             }
@@ -142,7 +141,8 @@ impl Read for Stream {
             }
             read => read?,
         };
-        // A short read has emptied the socket; its end would be told of anew.
+        // A short read has emptied the socket; the end of the stream is reported again by the
+        // source.
         *may_have_more = read == room.len() || read == 0;
         Ok(read)
     }

@@ -1,28 +1,28 @@
-//! What carries packets to a server and back.
+//! The transport of packets to a server and back.
 
 use std::io;
 use std::task::Context;
 
-/// What a thread can sleep on until something comes.
+/// A source that a thread can sleep on until data arrives.
 pub(crate) use marmota_store::engine::Source;
 
-/// A connection. Nothing here waits.
+/// A non-blocking connection.
 pub(crate) trait Wire: Send {
-    /// Sends the front of these bytes; gives how many.
+    /// Sends a prefix of these bytes; returns its length.
     fn send(&mut self, bytes: &[u8]) -> io::Result<usize>;
 
-    /// Sends what it has taken and still holds; true if that was all.
+    /// Sends bytes that it has accepted and still holds; returns true if all were sent.
     fn flush(&mut self) -> io::Result<bool> {
         Ok(true)
     }
 
-    /// Appends what has come; how many bytes, 0 if none have. `context` is
-    /// woken for more by a wire that has no source.
+    /// Appends received bytes and returns their number, 0 if there are none. A wire without a
+    /// source wakes `context` for more.
     ///
     /// # Errors
-    /// [`io::ErrorKind::UnexpectedEof`] when the other side has gone.
+    /// [`io::ErrorKind::UnexpectedEof`] if the peer is gone.
     fn receive(&mut self, inbox: &mut Vec<u8>, context: &mut Context<'_>) -> io::Result<usize>;
 
-    /// What to sleep on.
+    /// Returns the source to sleep on, if there is one.
     fn source(&self) -> Option<&Source>;
 }

@@ -1,5 +1,5 @@
-//! Numbers and runs of bytes as they lie in a packet: integers of variable
-//! length, texts and bytes with theirs in front. Nothing here trusts a length.
+//! Encoding of numbers and byte strings: variable-length integers, strings and bytes with their
+//! length first. Reading does not trust lengths.
 
 use marmota_model::{Error, ErrorKind, Result};
 
@@ -11,7 +11,7 @@ pub(crate) fn put_unsigned(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// The sign lies in the lowest bit.
+/// The sign is stored in the lowest bit.
 pub(crate) fn put_int(out: &mut Vec<u8>, value: i64) {
     put_unsigned(out, (value << 1 ^ value >> 63) as u64);
 }
@@ -28,7 +28,7 @@ pub(crate) fn put_option(out: &mut Vec<u8>, value: Option<i64>) {
     }
 }
 
-/// What the other side sent makes no sense.
+/// Returns the error for an invalid packet of the peer.
 #[cold]
 pub(crate) fn broken(what: &str) -> Error {
     Error::new(ErrorKind::Protocol, format!("the packet {what}"))
@@ -112,7 +112,7 @@ impl<'b> Bytes<'b> {
         usize::try_from(self.unsigned()?).map_err(|_| broken("has a size beyond memory"))
     }
 
-    /// How many things follow, each of which takes a byte at least.
+    /// Reads a number of items, each of which has at least one byte.
     pub(crate) fn count(&mut self) -> Result<usize> {
         let count = self.size()?;
         if count > self.rest.len() {
@@ -136,7 +136,7 @@ impl<'b> Bytes<'b> {
         Ok(if self.bool()? { Some(self.int()?) } else { None })
     }
 
-    /// Refuses what stands behind the end.
+    /// Returns an error if bytes remain.
     pub(crate) fn end(&self) -> Result<()> {
         if self.rest.is_empty() { Ok(()) } else { Err(broken("continues after its end")) }
     }

@@ -1,10 +1,8 @@
-//! The greeting: both sides say what their tables look like, so that a client
-//! made for other models hears which field differs instead of reading rows
-//! wrongly.
+//! The greeting: both sides describe their tables, so that a client built for other models gets an
+//! error that names the field that differs, instead of misreading rows.
 //!
-//! What counts is what a row looks like: the fields in their order, their
-//! kinds, whether they may be NULL, their roles and defaults. Rules and indexes
-//! are the server's, which checks them.
+//! The description covers the layout of a row: the fields in their order, their kinds, nullability,
+//! roles and defaults. Rules and indexes are not included, since only the server checks them.
 
 use std::fmt::Write as _;
 
@@ -15,43 +13,43 @@ use super::bytes::{Bytes, broken, put_bytes, put_unsigned};
 
 /// The version of this protocol.
 pub(crate) const VERSION: u64 = 2;
-/// What the `Upgrade` header says.
+/// The value of the `Upgrade` header.
 pub(crate) const UPGRADE: &str = "marmota";
-/// Bytes of a credential at most.
+/// The maximum size of a credential in bytes.
 pub(crate) const CREDENTIAL_BYTES_MAX: usize = 8 * 1_024;
-/// Tables that a client may name.
+/// The maximum number of tables that a client may name.
 const TABLES_MAX: usize = 4_096;
 
-/// The client's models are the server's.
+/// The client's models match the server's.
 pub(crate) const WELCOME: u8 = 0;
-/// Tables differ; the server's follow.
+/// Tables differ; the server's descriptions follow.
 pub(crate) const DIFFERS: u8 = 2;
 
 const MAGIC: &[u8; 6] = b"mrmta\n";
 
-/// What a client says first.
+/// The first packet of a client.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Hello<'b> {
-    /// What proves who it is; empty for nothing.
+    /// The credential; empty for none.
     pub(crate) credential: &'b [u8],
-    /// Its tables, in the order in which it numbers them.
+    /// The client's tables, in the order of their numbers.
     pub(crate) tables: Vec<(&'b str, u64)>,
     /// Requests the names of the tables that are served to it.
     pub(crate) lists_tables: bool,
 }
 
-/// What a server allows and guarantees.
+/// The limits and guarantees of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Welcome {
-    /// What the store that is served guarantees.
+    /// The guarantees of the served store.
     pub(crate) guarantees: Guarantees,
-    /// Bytes of a packet at most.
+    /// The maximum size of a packet in bytes.
     pub(crate) packet_bytes_max: u64,
-    /// Operations under way on a connection at most.
+    /// The maximum number of concurrent operations on a connection.
     pub(crate) operations_max: u64,
 }
 
-/// The part of a server's [`Capability`] that holds for its clients too.
+/// The part of a server's [`Capability`] that applies to its clients, too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Guarantees {
     flags: u64,
@@ -77,7 +75,7 @@ impl Guarantees {
         Self { flags, reads_meanwhile: capability.reads_meanwhile }
     }
 
-    /// The capability of a client of this transport.
+    /// Returns the capability of a client of this transport.
     pub(crate) fn of_client(self, name: &'static str) -> Capability {
         let mut server = Capability::new(name, self.flags & DURABLE != 0);
         server.persistent = self.flags & PERSISTENT != 0;
@@ -89,7 +87,7 @@ impl Guarantees {
         server.of_client(name)
     }
 
-    /// What callers rely on that another server guaranteed and this one does not.
+    /// Returns a guarantee of another server that this one does not have, and that callers rely on.
     pub(crate) fn lost(self, other: Self) -> Option<&'static str> {
         let names = [
             (TRANSACTIONS, "transactions"),
@@ -146,13 +144,13 @@ fn describe(field: &Field) -> String {
     text
 }
 
-/// The fields of a table, each with a description.
+/// Returns the fields of a table, each with a description.
 pub(crate) fn lines(table: &Table) -> Vec<(String, String)> {
     table.fields().iter().map(|field| (field.name.to_string(), describe(field))).collect()
 }
 
-/// A number for what a table looks like (FNV-1a): against mistakes, not
-/// against malice, which gains nothing here.
+/// Returns a hash of a table's description (FNV-1a). It detects mistakes; an attacker gains nothing
+/// from a collision.
 pub(crate) fn hash(table: &Table) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for (name, line) in lines(table) {
@@ -180,7 +178,7 @@ pub(crate) fn put_hello<'t>(
     out.push(lists_tables.into());
 }
 
-/// The names of tables that are served, after a welcome.
+/// Appends the names of the served tables, after a welcome.
 pub(crate) fn put_names<'t>(out: &mut Vec<u8>, names: impl ExactSizeIterator<Item = &'t str>) {
     put_unsigned(out, names.len() as u64);
     names.for_each(|name| put_bytes(out, name.as_bytes()));
@@ -194,7 +192,7 @@ pub(crate) fn put_welcome(out: &mut Vec<u8>, welcome: Welcome) {
     welcome.guarantees.put(out);
 }
 
-/// The server's tables that a client has otherwise.
+/// Appends the server's tables that differ from the client's.
 pub(crate) fn put_differences(out: &mut Vec<u8>, tables: &[&Table]) {
     out.push(DIFFERS);
     put_unsigned(out, tables.len() as u64);
@@ -240,8 +238,8 @@ impl<'b> Hello<'b> {
     }
 }
 
-/// Reads the server's answer to the hello of a client with these tables, with the names of
-/// the tables that it serves if the hello requests them.
+/// Reads the server's answer to the hello of a client with these tables, and the names of the
+/// served tables if the hello requests them.
 pub(crate) fn read_welcome<'t>(
     body: &[u8],
     find: impl Fn(&str) -> Option<&'t Table>,

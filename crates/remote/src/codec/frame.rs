@@ -1,11 +1,11 @@
-//! Packets one behind the other: where one begins and ends.
+//! Framing of consecutive packets.
 
 use marmota_model::{Error, ErrorKind, Result};
 
-/// Bytes of what stands in front of a body.
+/// The size of the header of a packet.
 pub(crate) const HEAD_BYTES: usize = 8;
 
-/// Begins a packet; gives its place, for [`end`].
+/// Starts a packet; returns its offset, for [`end`].
 pub(crate) fn begin(out: &mut Vec<u8>, number: u32) -> usize {
     let start = out.len();
     out.extend_from_slice(&[0; 4]);
@@ -13,14 +13,14 @@ pub(crate) fn begin(out: &mut Vec<u8>, number: u32) -> usize {
     start
 }
 
-/// Ends the packet that begins at a place.
+/// Finishes the packet that starts at an offset.
 pub(crate) fn end(out: &mut [u8], start: usize) {
-    // Bodies are bounded far below 4 GiB by both sides.
+    // Both sides limit bodies to far less than 4 GiB.
     let length = (out.len() - start - HEAD_BYTES) as u32;
     out[start..start + 4].copy_from_slice(&length.to_le_bytes());
 }
 
-/// A packet at the start of bytes.
+/// A packet at the start of a buffer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frame<'b> {
     pub(crate) number: u32,
@@ -28,10 +28,10 @@ pub(crate) struct Frame<'b> {
 }
 
 impl<'b> Frame<'b> {
-    /// The first packet, if it is whole.
+    /// Returns the first packet, if it is complete.
     ///
     /// # Errors
-    /// [`ErrorKind::Protocol`] for one of more bytes than allowed.
+    /// [`ErrorKind::Protocol`] if it is larger than allowed.
     pub(crate) fn first(bytes: &'b [u8], bytes_max: usize) -> Result<Option<Self>> {
         let Some((head, rest)) = bytes.split_first_chunk::<HEAD_BYTES>() else { return Ok(None) };
         let [a, b, c, d, e, f, g, h] = *head;
@@ -44,7 +44,7 @@ impl<'b> Frame<'b> {
         Ok(rest.get(..length).map(|body| Frame { number, body }))
     }
 
-    /// How many bytes it takes with its head.
+    /// Returns the size of the packet with its header.
     pub(crate) const fn bytes(&self) -> usize {
         HEAD_BYTES + self.body.len()
     }

@@ -1,6 +1,6 @@
-//! Operations as bytes, and back: [`put_operation`] is the client's side,
-//! [`Asked`] the server's. What is read is well formed and about tables and
-//! fields that there are; whether it may be done is the store's to say.
+//! Encoding of operations: [`put_operation`] is the client's side, [`Asked`] the server's. A
+//! decoded operation is well formed and refers to existing tables and fields; the store checks
+//! whether it is allowed.
 
 mod asked;
 mod batch;
@@ -17,7 +17,7 @@ use super::value::{put_row, put_value};
 pub(crate) use asked::{Asked, AskedRows};
 pub(crate) use batch::{AskedBatch, AskedWrite};
 
-/// What a packet of a client's begins with.
+/// The first byte of each packet of a client.
 pub(crate) const HELLO: u8 = 0;
 const GET: u8 = 1;
 const LIST: u8 = 2;
@@ -36,13 +36,13 @@ const ROLLBACK: u8 = 14;
 const SAVEPOINT: u8 = 15;
 const RELEASE: u8 = 16;
 const ROLLBACK_TO: u8 = 17;
-/// Gives up the operation of a number.
+/// Cancels the operation with a number.
 pub(crate) const CANCEL: u8 = 32;
 
 const DURABILITIES: [Option<Durability>; 4] =
     [None, Some(Durability::None), Some(Durability::Relaxed), Some(Durability::Full)];
 
-/// What is said of any operation.
+/// The settings common to all operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Terms {
     /// See [`marmota_store::engine::Session::submit`].
@@ -68,15 +68,15 @@ impl Terms {
     }
 }
 
-/// The number that a table has between client and server.
+/// The numbers of tables, agreed between client and server.
 pub(crate) trait Numbers {
     fn number(&self, table: &Table) -> Result<u32>;
 }
 
-/// Appends what is asked for.
+/// Appends an operation.
 ///
 /// # Errors
-/// That of a row source; [`ErrorKind::Unsupported`] for what does not travel.
+/// The error of a row source; [`ErrorKind::Unsupported`] if the operation cannot be sent.
 pub(crate) fn put_operation(
     out: &mut Vec<u8>,
     terms: Terms,
@@ -195,7 +195,7 @@ fn read_conflict(read: &mut Bytes<'_>, table: &Table) -> Result<OnConflict> {
     })
 }
 
-/// Each row has a 1 in front; a 0 ends them.
+/// Each row is preceded by a 1; a 0 ends the list.
 fn put_rows<'a>(out: &mut Vec<u8>, table: &Table, rows: &mut dyn RowSource<'a>) -> Result<()> {
     put_unsigned(out, rows.remaining() as u64);
     let mut row = vec![ValueRef::Absent; table.fields().len()];
@@ -207,7 +207,7 @@ fn put_rows<'a>(out: &mut Vec<u8>, table: &Table, rows: &mut dyn RowSource<'a>) 
     Ok(())
 }
 
-/// The packet that gives up the operation of a number.
+/// Appends the packet that cancels the operation with a number.
 pub(crate) fn put_cancel(out: &mut Vec<u8>, number: u32) {
     out.push(CANCEL);
     put_int(out, number.into());

@@ -1,4 +1,4 @@
-//! What an operation came to, as bytes: outcomes, errors, results of batches.
+//! Encoding of results: outcomes, errors and the results of batches.
 
 use marmota_model::{Error, ErrorKind, Result, Violation};
 use marmota_store::operation::{Effect, Keys, Outcome, UpsertResult};
@@ -6,9 +6,9 @@ use marmota_store::operation::{Effect, Keys, Outcome, UpsertResult};
 use super::bytes::{Bytes, broken, put_bytes, put_int, put_option, put_unsigned};
 use super::value::{put_value, put_values};
 
-/// The operation is done.
+/// The operation has succeeded.
 pub(crate) const DONE: u8 = 0;
-/// It failed.
+/// The operation has failed.
 pub(crate) const FAILED: u8 = 1;
 
 const KNOWN: u8 = 0;
@@ -108,7 +108,7 @@ impl Bytes<'_> {
     }
 
     pub(crate) fn error(&mut self) -> Result<Error> {
-        // A newer server may have kinds that are not known here.
+        // A newer server may send kinds that this version does not know.
         let kind = ErrorKind::named(self.text()?).unwrap_or(ErrorKind::Engine);
         let is_retryable = self.bool()?;
         let mut error = Error::new(kind, self.text()?);

@@ -1,5 +1,5 @@
-//! Packets of any protocol on a connection that has given up HTTP, as
-//! [`crate::Channel`] sends and takes them; for the server's side.
+//! Packets of other protocols on a connection upgraded from HTTP, as [`crate::Channel`] sends and
+//! receives them; for the server's side.
 
 use marmota_model::Result;
 
@@ -12,11 +12,10 @@ pub fn put(out: &mut Vec<u8>, body: &[u8]) {
     frame::end(out, start);
 }
 
-/// The body of the first packet and how many bytes the packet takes; none if it
-/// has not come whole.
+/// Returns the body of the first packet and the size of the packet; `None` if it is not complete.
 ///
 /// # Errors
-/// [`marmota_model::ErrorKind::Protocol`] for one of more bytes than allowed.
+/// [`marmota_model::ErrorKind::Protocol`] if it is larger than allowed.
 pub fn first(bytes: &[u8], bytes_max: usize) -> Result<Option<(&[u8], usize)>> {
     let frame = Frame::first(bytes, bytes_max)?;
     Ok(frame.map(|frame| (frame.body, frame.bytes())))

@@ -1,5 +1,5 @@
-//! Filters and queries as bytes. What is read is no more than well formed:
-//! whether it suits a table is what its check says.
+//! Encoding of filters and queries. Decoding checks only that they are well formed, not that they
+//! fit a table.
 
 use marmota_model::json::{JsonCondition, JsonPath, JsonTest};
 use marmota_model::{
@@ -206,7 +206,7 @@ impl Bytes<'_> {
         Ok(if self.bool()? { Some(self.filter()?) } else { None })
     }
 
-    /// Fields of a table that has so many.
+    /// Reads a set of fields of a table with `count` fields.
     pub(crate) fn fields(&mut self, count: usize) -> Result<FieldSet> {
         let mut fields = FieldSet::EMPTY;
         for _ in 0..self.count()? {

@@ -1,5 +1,5 @@
-//! Values and rows as bytes: each value has its kind in front, so that a row
-//! is read without its schema; texts and blobs are lent from the packet.
+//! Encoding of values and rows: each value is preceded by its kind, so that a row is read without
+//! its schema; strings and blobs are borrowed from the packet.
 
 use marmota_model::{Currency, Date, Result, Time, Timestamp, Uuid, Value, ValueRef};
 use serde::de::IgnoredAny;
@@ -70,7 +70,7 @@ pub(crate) fn put_values(out: &mut Vec<u8>, values: &[Value]) {
 }
 
 impl<'b> Bytes<'b> {
-    /// A value of the server's, whose JSON is known to be some.
+    /// Reads a value of the server, whose JSON is trusted to be valid.
     #[inline]
     pub(crate) fn value(&mut self) -> Result<ValueRef<'b>> {
         let day = |days: i64| i32::try_from(days).ok().and_then(|days| Date::from_days(days).ok());
@@ -96,7 +96,7 @@ impl<'b> Bytes<'b> {
         })
     }
 
-    /// A value of a stranger's.
+    /// Reads a value of an untrusted client.
     pub(crate) fn checked_value(&mut self) -> Result<ValueRef<'b>> {
         let value = self.value()?;
         match value {
@@ -132,7 +132,7 @@ pub(crate) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Any value, JSON being some.
+    /// Any value, with valid JSON.
     pub(crate) fn any_value() -> impl Strategy<Value = Value> {
         prop_oneof![
             Just(Value::Absent),

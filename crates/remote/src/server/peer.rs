@@ -1,9 +1,8 @@
-//! One client's connection as the server sees it: bytes in, bytes out. It owns
-//! no socket and no thread; whoever carries the bytes calls it.
+//! The server's side of one client's connection: bytes in, bytes out. It owns no socket and no
+//! thread; the transport calls it.
 //!
-//! Operations of a connection are under way at once, as many as the service
-//! allows, and answered as they are done. Within a transaction they come one
-//! after the other.
+//! Operations of a connection run concurrently, up to the service's limit, and are answered as they
+//! complete. Within a transaction they run one after the other.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -25,44 +24,44 @@ use crate::codec::frame::{self, Frame};
 use crate::codec::operation::{Asked, CANCEL, HELLO, Terms};
 use crate::codec::outcome::{FAILED, put_error};
 
-/// Bytes of answers that may wait for the client before more is read.
+/// The size of unsent answers above which no more is read.
 const AHEAD_BYTES: usize = 1 << 20;
-/// Bytes of a hello at most.
+/// The maximum size of a hello in bytes.
 const HELLO_BYTES_MAX: usize = 1 << 20;
 
-/// See the module.
+/// One client's connection.
 pub(crate) struct Peer {
     settings: Arc<Settings>,
-    /// What was shown: in the hello, or before it, such as in HTTP's head.
+    /// The client's credential: from the hello, or earlier, for example from an HTTP header.
     credential: Vec<u8>,
     greeted: Option<Greeted>,
-    /// What has come and was not read yet.
+    /// Received bytes that were not processed yet.
     input: Vec<u8>,
     running: Vec<Submission>,
-    /// The packet whose client is being looked up; those after it wait.
+    /// The packet whose client is being looked up; later packets wait.
     held: Option<Box<Held>>,
     transaction: InTransaction,
     is_closing: bool,
-    /// Whole packets wait in the input.
+    /// Complete packets wait in the input.
     waits_to_read: bool,
-    /// They wait for room in what is written.
+    /// They wait for room in the output.
     is_full: bool,
 }
 
-/// A client that is known.
+/// A client that was greeted.
 struct Greeted {
     store: Store,
     tables: Vec<Arc<Table>>,
 }
 
-/// A packet that waits for who its client is.
+/// A packet that waits until its client is authenticated.
 struct Held {
     finding: Finding,
     number: u32,
     body: Box<[u8]>,
 }
 
-/// What the operation that is under way does to its transaction.
+/// The effect of the running operation on its transaction.
 #[derive(Clone, Copy, PartialEq)]
 enum Step {
     Begins,
@@ -80,7 +79,7 @@ enum InTransaction {
         step: Step,
         _counted: Counted,
     },
-    /// The server rolled it back; the client does not know yet.
+    /// The server rolled it back; the client was not notified yet.
     Expired(TakenBack),
 }
 
@@ -100,7 +99,7 @@ impl Peer {
         }
     }
 
-    /// One whose client was greeted, and has the tables of the store.
+    /// Creates a peer whose client was greeted, and has the tables of the store.
     pub(crate) fn of_known(settings: Arc<Settings>) -> Self {
         let store = settings.store.clone();
         let tables = store.registry().tables().to_vec();
@@ -109,33 +108,33 @@ impl Peer {
         peer
     }
 
-    /// True if it takes more bytes now.
+    /// Returns true if it accepts more bytes now.
     pub(crate) fn is_hungry(&self) -> bool {
         !self.is_closing && !self.waits_to_read
     }
 
-    /// True if it is to be called again once what it wrote has left.
+    /// Returns true if it must be called again once its output is sent.
     pub(crate) const fn has_more(&self) -> bool {
         self.is_full
     }
 
-    /// True once nothing more will come of it than what it has written.
+    /// Returns true if the connection ends after the current output.
     pub(crate) const fn is_closing(&self) -> bool {
         self.is_closing
     }
 
-    /// True if nothing is under way, nor a transaction open.
+    /// Returns true if no operation is running and no transaction is open.
     pub(crate) fn is_idle(&self) -> bool {
         self.held.is_none()
             && self.running.is_empty()
             && !matches!(self.transaction, InTransaction::Open { .. })
     }
 
-    /// When it is to be called at the latest, though nothing has come.
+    /// Returns the time at which it must be called even without new input.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let late = self.running.iter().filter_map(|one| one.until()).min();
         let open = match &self.transaction {
-            // A commit is waited for: the client has to know what became of it.
+            // A commit is awaited: the client must learn its result.
             InTransaction::Open { step: Step::Ends, .. } => None,
             InTransaction::Open { clock, .. } => {
                 clock.deadline(&self.settings.limits, self.running.is_empty())
@@ -145,7 +144,7 @@ impl Peer {
         [late, open].into_iter().flatten().min()
     }
 
-    /// Takes bytes that have come and does all that can be done now.
+    /// Processes received bytes as far as possible.
     pub(crate) fn go_on(&mut self, bytes: &[u8], out: &mut Vec<u8>, context: &mut Context<'_>) {
         self.go_on_running(out, context);
         if self.is_closing {
@@ -158,7 +157,7 @@ impl Peer {
             return;
         }
         let mut kept = std::mem::take(&mut self.input);
-        // Most of the time all that has come is read at once, and nothing kept.
+        // Usually all bytes are processed at once and none are kept.
         if !kept.is_empty() {
             kept.extend_from_slice(bytes);
         }
@@ -187,7 +186,7 @@ impl Peer {
         let ground = Ground { settings, tables: &greeted.tables, scope };
         let mut is_done = true;
         running.retain_mut(|one| {
-            // Not polled any more: what nobody waits for had better not take place.
+            // It is not polled again: an operation that no one waits for should not be executed.
             if one.is_late(now) {
                 is_done = false;
                 one.refuse(scope, one.late(), out);
@@ -206,8 +205,8 @@ impl Peer {
         }
     }
 
-    /// Rolls back a transaction that has been open for too long, and refuses the operation that
-    /// is running in it.
+    /// Rolls back a transaction that has been open for too long, and refuses the operation that is
+    /// running in it.
     fn take_back(&mut self, out: &mut Vec<u8>) {
         let InTransaction::Open { clock, step, transaction, .. } = &self.transaction else {
             return;
@@ -220,8 +219,7 @@ impl Peer {
         self.transaction = InTransaction::Expired(why);
     }
 
-    /// Reads packets as far as they are whole and may be begun; gives how many
-    /// bytes that were.
+    /// Processes packets that are complete and may start; returns the number of their bytes.
     fn read(&mut self, all: &[u8], out: &mut Vec<u8>, context: &mut Context<'_>) -> Result<usize> {
         let (start, mut read) = (out.len(), 0);
         loop {
@@ -242,7 +240,7 @@ impl Peer {
         }
     }
 
-    /// True if no further operation may be begun.
+    /// Returns true if no further operation may start.
     fn is_busy(&self) -> bool {
         match self.transaction {
             InTransaction::Open { .. } => !self.running.is_empty(),
@@ -278,8 +276,8 @@ impl Peer {
             (Some(_), _) if self.settings.admit.is_none() || self.waits_for_itself() => {
                 self.proceed(None, frame.number, frame.body, out, context)
             }
-            // As for each request of HTTP: what was granted at the hello may have been taken back
-            // since, or have ended.
+            // Checked as for each HTTP request: the rights granted at the hello may have been
+            // revoked or have expired.
             (Some(_), _) => {
                 let found = self.settings.store_for(&self.credential);
                 self.find(found, frame, out, context)
@@ -287,14 +285,15 @@ impl Peer {
         }
     }
 
-    /// True if a look-up of the client would wait for the end of the client's own transaction: it
-    /// then keeps the rights that it began with, and who began it is not looked up again.
+    /// Returns true if a look-up of the client would wait for the end of the client's own
+    /// transaction. Then the transaction keeps the rights that it started with, and its caller is
+    /// not looked up again.
     fn waits_for_itself(&self) -> bool {
         matches!(self.transaction, InTransaction::Open { .. })
             && self.settings.store.capability().reads_meanwhile == ReadsMeanwhile::Wait
     }
 
-    /// Goes on with a packet as soon as its client is known.
+    /// Processes a packet as soon as its client is authenticated.
     fn find(
         &mut self,
         found: StoreFor,
@@ -323,7 +322,7 @@ impl Peer {
         }
     }
 
-    /// Carries out a packet for a client who has this store now, or the one it had.
+    /// Executes a packet for a client with this store, or with its previous one.
     fn proceed(
         &mut self,
         store: Option<Result<Store>>,
@@ -386,11 +385,11 @@ impl Peer {
         Ok(())
     }
 
-    /// Takes the store that a client has now. Gives it for this operation alone where others are
-    /// running, with what they began with.
+    /// Sets the current store of a client. While other operations are running with the previous
+    /// store, it is returned for this operation only.
     fn readmit(&mut self, store: Store, current: &mut Store) -> Option<Store> {
         match &self.transaction {
-            // It keeps the rights that it began with, until it ends.
+            // A transaction keeps the rights that it started with until it ends.
             InTransaction::Open { .. } => None,
             _ if self.running.is_empty() => {
                 *current = store;
@@ -400,7 +399,8 @@ impl Peer {
         }
     }
 
-    /// The scope of who is said to write, where that is believed and another.
+    /// Returns a store for the actor that a batch declares, if declared actors are trusted. In a
+    /// transaction, sets the transaction's actor instead.
     fn acting(&mut self, greeted: &Greeted, asked: &Asked<'_, '_>) -> Option<Store> {
         let Asked::Batch(batch) = asked else { return None };
         let actor = batch.actor.as_ref().filter(|_| self.settings.takes_actors)?;
@@ -413,7 +413,7 @@ impl Peer {
         }
     }
 
-    /// What an operation is in the state of its connection.
+    /// Classifies an operation by the state of its connection.
     fn admit(&mut self, asked: &Asked<'_, '_>, store: &Store) -> Result<Admitted> {
         let is_step = matches!(
             asked,
@@ -553,10 +553,10 @@ impl Drop for Peer {
     }
 }
 
-/// What an operation is in the state of its connection.
+/// The effect of an operation, by the state of its connection.
 enum Admitted {
     Begins,
-    /// There is nothing left to do.
+    /// There is nothing to do.
     Void,
 }
 
@@ -568,8 +568,8 @@ impl InTransaction {
         }
     }
 
-    /// Undoes it, for an operation that is refused; its client knows by the refusal of
-    /// a commit or rollback that it has ended, and by no other.
+    /// Rolls back, for an operation that is refused. Only the refusal of a commit or rollback shows
+    /// the client that the transaction has ended.
     fn undo(&mut self, refused: &Asked<'_, '_>) {
         let ends = matches!(refused, Asked::Commit | Asked::Rollback);
         *self = match self {
@@ -580,13 +580,13 @@ impl InTransaction {
         };
     }
 
-    /// An operation has ended, done or not, and none is under way. A commit
-    /// that fails has undone the transaction, a begin that fails has made none.
+    /// An operation has ended, successfully or not, and none is running. A failed commit has rolled
+    /// the transaction back, a failed begin has not started one.
     fn rest(&mut self, is_done: bool) {
         match self {
             Self::Open { step: Step::Ends, .. } => *self = Self::No,
             Self::Open { step: Step::Begins, .. } if !is_done => *self = Self::No,
-            // What it waited for its turn is not its own time.
+            // The time that it waited to start does not count.
             Self::Open { step: Step::Begins, clock, .. } => *clock = Clock::start(),
             Self::Open { clock, .. } => clock.rest(),
             _ => {}

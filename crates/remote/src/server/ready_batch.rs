@@ -1,4 +1,4 @@
-//! A batch of a client's, checked as if it were the program's own.
+//! A client's batch, validated like a batch of the program itself.
 
 use marmota_model::{KeyKind, Kind, Result, Table, Uuid, Value, ValueRef};
 use marmota_store::Scope;
@@ -14,10 +14,10 @@ use crate::codec::bytes::{Bytes, broken};
 use crate::codec::operation::{AskedBatch, AskedWrite};
 use crate::codec::outcome::put_results;
 
-/// The form of results that are kept for a repeat.
+/// The format of results that are stored for a repeat.
 const KEPT: u8 = 1;
 
-/// A batch that is ready, and its results.
+/// A validated batch, and its results.
 #[derive(Debug)]
 pub(super) struct ReadyBatch {
     mode: BatchMode,
@@ -68,7 +68,7 @@ impl ReadyBatch {
         run(&mut Operation::Batch { writes, links, mode: *mode, once, results })
     }
 
-    /// Appends the results, and whether they are those of an earlier time.
+    /// Appends the results, and whether they are repeated from an earlier execution.
     pub(super) fn put(&self, out: &mut Vec<u8>) {
         match &self.answered {
             Some(Answered { bytes, repeated: true }) if bytes.first() == Some(&KEPT) => {
@@ -83,8 +83,8 @@ impl ReadyBatch {
     }
 }
 
-/// Results with the keys that rows held: another time the client may have made
-/// others.
+/// Returns the results with the keys of the inserted rows: a repeating client may have generated
+/// other keys.
 fn with_keys(writes: &[Write], results: &[Result<Outcome>]) -> Vec<Result<Outcome>> {
     let with_key = |(write, result): (&Write, &Result<Outcome>)| match (write, result) {
         (Write::Insert { table, row, .. }, Ok(outcome)) if outcome.keys == Keys::Known => {
@@ -97,8 +97,8 @@ fn with_keys(writes: &[Write], results: &[Result<Outcome>]) -> Vec<Result<Outcom
     writes.iter().zip(results).map(with_key).collect()
 }
 
-/// The results of a batch, and how they were answered: by the first time
-/// (`Some(false)`), a repeat, or once for all.
+/// Reads the results of a batch, and whether they are those of the first execution (`Some(false)`),
+/// a repeat, or a batch without idempotency key (`None`).
 pub(crate) fn read_results(read: &mut Bytes<'_>) -> Result<(Vec<Result<Outcome>>, Option<bool>)> {
     let results = read.results()?;
     let repeated = match read.u8()? {
@@ -117,7 +117,7 @@ fn check_link(link: &Link, table: &Table, before: &[Write]) -> Result<()> {
     link.check(table, before)
 }
 
-/// Something of the right kind, where a link is to put a key.
+/// Returns a value of the right kind for a field that a link will set to a key.
 fn placeholder(table: &Table, field: usize) -> Value {
     match table.fields().get(field).map(|field| &field.kind) {
         Some(Kind::Reference { key: KeyKind::Uuid, .. }) => Value::Uuid(Uuid::max()),

@@ -1,6 +1,5 @@
-//! The protocol as a route of the HTTP server: a client asks for an upgrade,
-//! and packets follow. So it has the server's sockets, its backends, its
-//! limits and its back-pressure.
+//! The protocol as a route of the HTTP server: a client upgrades the connection, and packets
+//! follow. So it uses the server's sockets, backends, limits and back-pressure.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,12 +13,11 @@ use super::settings::Settings;
 use super::{Service, peer};
 use crate::codec::contract::UPGRADE;
 
-/// Where it is served.
+/// The path of the endpoint.
 pub(crate) const PATH: &str = "/-/operations";
 
 impl Service {
-    /// The routes by which clients reach it, at `/api`: see
-    /// [`Service::router_at`].
+    /// Returns the routes for clients, under `/api`: see [`Service::router_at`].
     ///
     /// ```no_run
     /// # fn serve(store: marmota_store::Store) -> Result<(), marmota_http::ServerError> {
@@ -35,10 +33,10 @@ impl Service {
         self.router_at("/api")
     }
 
-    /// The routes by which clients reach it at the URL
-    /// `http://HOST:PORT/PREFIX`, beside REST or without it. A server with those of a store that
-    /// keeps accounts does not start, unless clients are authenticated
-    /// ([`Service::authenticate`], [`Service::admit`]) or [`Service::allow_anonymous`] was called.
+    /// Returns the routes for clients that use the URL `http://HOST:PORT/PREFIX`; they can be
+    /// combined with those of REST. A server with the routes of a store with accounts does not
+    /// start, unless clients are authenticated ([`Service::authenticate`], [`Service::admit`]) or
+    /// [`Service::allow_anonymous`] was called.
     #[must_use]
     pub fn router_at(&self, prefix: &str) -> Router {
         let path = format!("{}{PATH}", prefix.trim_end_matches('/'));
@@ -70,12 +68,11 @@ fn answer(settings: &Arc<Settings>, request: &Request, out: &mut ResponseWriter<
     Flow::Done
 }
 
-/// The answer to a request for a protocol of packets, by whatever is to carry
-/// them: the connection itself, if it is asked to change to `name`, or a WebSocket
-/// with that subprotocol.
+/// Returns the response to a request for a packet protocol: an upgrade of the connection to `name`,
+/// or a WebSocket with that subprotocol.
 ///
 /// # Errors
-/// The protocol, where the request asks for neither.
+/// Returns the protocol, if the request requires neither.
 pub fn carried<P: Protocol>(
     request: &Request,
     name: &'static str,
@@ -92,7 +89,8 @@ pub fn carried<P: Protocol>(
     }
     let mut options = WebSocketOptions::default();
     options.subprotocols = vec![name.to_owned()];
-    // A page in a browser could otherwise ask whatever the machine it runs on can reach.
+    // Otherwise a page in a browser could send requests to any server that the browser's machine
+    // can reach.
     options.origins = Some(Vec::new());
     Ok(Response::websocket_tunnel(request, &options, protocol))
 }
@@ -109,7 +107,7 @@ impl Protocol for Carried {
         if self.0.is_closing() {
             return Step::Close { linger: true };
         }
-        // As an idle connection of HTTP: a client that says nothing is not waited for.
+        // As for an idle HTTP connection: the server does not wait for a silent client.
         if turn.ended || turn.is_draining() && self.0.is_idle() {
             return Step::Close { linger: false };
         }

@@ -1,4 +1,4 @@
-//! [`Settings`]: how a service serves its store, and for whom.
+//! [`Settings`] of a service.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -8,20 +8,20 @@ use marmota_store::Store;
 
 use super::transactions::{OpenTransactions, TransactionLimits};
 
-/// Finds the store that a client may use by what it shows.
+/// Finds the store for a client's credential.
 pub(super) type Admit = dyn Fn(&Store, &[u8]) -> StoreFor + Send + Sync;
 
-/// A store that is being found out.
+/// A future that finds the store of a client.
 pub(crate) type Finding = Pin<Box<dyn Future<Output = Result<Store>> + Send>>;
 
 /// The store for a client.
 pub(crate) enum StoreFor {
     Now(Result<Store>),
-    /// The client has to be looked up, and the thread serves others meanwhile.
+    /// The client must be looked up asynchronously; the thread serves others meanwhile.
     Later(Finding),
 }
 
-/// How a service serves its store.
+/// The settings of a service.
 #[derive(Clone)]
 pub(crate) struct Settings {
     pub(crate) store: Store,
@@ -36,7 +36,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// The store for who shows this.
+    /// Returns the store for a credential.
     pub(crate) fn store_for(&self, credential: &[u8]) -> StoreFor {
         match &self.admit {
             None => StoreFor::Now(Ok(self.store.clone())),

@@ -1,6 +1,5 @@
-//! An operation of a client's on its way through the store: checked again,
-//! for clients may be anybody, then handed in, and again as often as it has to
-//! wait.
+//! A client's operation in the store: validated as untrusted input, submitted, and polled while it
+//! waits.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -22,7 +21,7 @@ use crate::codec::operation::{Asked, AskedRows, Terms};
 use crate::codec::outcome::{DONE, FAILED, put_error, put_outcome};
 use crate::codec::value::put_row;
 
-/// What an operation runs on.
+/// The context of an operation.
 #[derive(Clone, Copy)]
 pub(super) struct Ground<'g> {
     pub(super) settings: &'g Settings,
@@ -30,30 +29,30 @@ pub(super) struct Ground<'g> {
     pub(super) scope: &'g Scope,
 }
 
-/// One that waits.
+/// A waiting operation.
 pub(super) struct Submission {
     pub(super) number: u32,
-    /// Its packet's body, to be read again at each poll.
+    /// The body of its packet, which is decoded again at each poll.
     body: Box<[u8]>,
     terms: Terms,
     batch: Option<Box<ReadyBatch>>,
-    /// Those that the engine has lent so far: it does not lend them again.
+    /// The rows that the engine has returned so far: it does not return them again.
     rows: Vec<u8>,
-    /// Whom it writes as, where that is another scope than the peer's.
+    /// The store of another actor than the peer's.
     acting: Option<Store>,
     pending: Option<Pending>,
     until: Option<Instant>,
 }
 
-/// What became of an operation that was handed in.
+/// The state of a submitted operation.
 pub(super) enum Begun {
-    /// Its answer is written: that it was done, or not.
+    /// Its answer is written; true if it succeeded.
     Answered(bool),
     /// It waits.
     Waits(Box<Submission>),
 }
 
-/// Hands in what a packet asks for; its answer is appended if it has one.
+/// Submits the operation of a packet; appends its answer if it completes at once.
 pub(super) fn begin(
     ground: Ground<'_>,
     acting: Option<Store>,
@@ -110,8 +109,7 @@ pub(super) fn begin(
 }
 
 impl Submission {
-    /// Goes on; when it is ready its answer is appended, and it is said
-    /// whether it was done.
+    /// Polls the operation; when it completes, appends its answer and returns true if it succeeded.
     pub(super) fn poll(
         &mut self,
         ground: Ground<'_>,
@@ -130,8 +128,8 @@ impl Submission {
             Some(batch) => batch.operate(scope, |operation| go_on(operation, &mut NoRows)),
             None => {
                 let first = put_rows_head(out);
-                // Straight into the answer, unless some wait: then behind those, so that no row is
-                // copied at every poll.
+                // Rows go directly into the answer, unless some were stored before: then they are
+                // appended to those, so that no row is copied at every poll.
                 let mut rows = match self.rows.is_empty() {
                     true => Rows::new(ground.settings, out, first),
                     false => Rows::new(ground.settings, &mut self.rows, 0),
@@ -166,17 +164,17 @@ impl Submission {
         }
     }
 
-    /// When the client no longer waits.
+    /// Returns when the client stops waiting.
     pub(super) const fn until(&self) -> Option<Instant> {
         self.until
     }
 
-    /// True if the client no longer waits.
+    /// Returns true if the client no longer waits.
     pub(super) fn is_late(&self, now: Instant) -> bool {
         self.until.is_some_and(|until| until <= now)
     }
 
-    /// Gives it up, and says so.
+    /// Cancels the operation, and appends the error.
     pub(super) fn refuse(&mut self, scope: &Scope, error: Error, out: &mut Vec<u8>) {
         self.give_up(scope);
         let start = frame::begin(out, self.number);
@@ -199,7 +197,7 @@ impl Submission {
     }
 }
 
-/// Rewrites the packet that begins at a place as an answer.
+/// Rewrites the packet that starts at an offset as an answer.
 fn answer(
     out: &mut Vec<u8>,
     start: usize,
@@ -210,7 +208,7 @@ fn answer(
     match (result, batch) {
         (Ok(()), None) => {
             let (first, end) = (start + frame::HEAD_BYTES + ROWS_HEAD_BYTES, out.len());
-            // Bounded by the settings.
+            // The settings limit the size.
             let bytes = (end - first) as u32;
             out[first - 4..first].copy_from_slice(&bytes.to_le_bytes());
             put_outcome(out, outcome);
@@ -236,7 +234,7 @@ fn answer(
     frame::end(out, start);
 }
 
-/// Appends a packet that says only what went wrong.
+/// Appends a packet with only an error.
 pub(super) fn put_failure(out: &mut Vec<u8>, number: u32, error: &Error) {
     let start = frame::begin(out, number);
     out.push(FAILED);
@@ -244,7 +242,7 @@ pub(super) fn put_failure(out: &mut Vec<u8>, number: u32, error: &Error) {
     frame::end(out, start);
 }
 
-/// Appends a packet that says that something is done.
+/// Appends a packet that reports success.
 pub(super) fn put_done(out: &mut Vec<u8>, number: u32) {
     let start = frame::begin(out, number);
     out.push(DONE);
@@ -260,17 +258,17 @@ fn read_again<'p, 't>(body: &'p [u8], tables: &'t [Arc<Table>]) -> Result<Asked<
     Asked::read(verb, read, tables)
 }
 
-/// What stands before an answer's rows: that it is done, and how many bytes they have.
+/// The size of the header of an answer's rows: the status, and the length of the rows.
 const ROWS_HEAD_BYTES: usize = 5;
 
-/// Begins an answer's rows; gives where the first will be.
+/// Starts an answer's rows; returns the offset of the first.
 fn put_rows_head(out: &mut Vec<u8>) -> usize {
     out.push(DONE);
     out.extend_from_slice(&[0; 4]);
     out.len()
 }
 
-/// The rows of an answer so far; a batch has none.
+/// Returns the rows of an answer so far; a batch has none.
 fn rows_from(out: &[u8], start: usize, is_batch: bool) -> &[u8] {
     let first = start + frame::HEAD_BYTES + ROWS_HEAD_BYTES;
     if is_batch { &[] } else { out.get(first..).unwrap_or_default() }
@@ -280,7 +278,7 @@ fn rows_from(out: &[u8], start: usize, is_batch: bool) -> &[u8] {
 struct Rows<'o> {
     to: &'o mut Vec<u8>,
     settings: &'o Settings,
-    /// Where the rows begin.
+    /// The offset of the first row.
     first: usize,
     is_full: bool,
 }
@@ -290,7 +288,7 @@ impl<'o> Rows<'o> {
         Self { to, settings, first, is_full: false }
     }
 
-    /// Fails if they were too many.
+    /// Returns an error if the answer is too long.
     fn check(&self) -> Result<()> {
         if self.is_full { Err(self.settings.answer_is_too_long()) } else { Ok(()) }
     }
@@ -307,7 +305,7 @@ impl RowSink for Rows<'_> {
     }
 }
 
-/// Calls `run` with what is asked for, once it is checked.
+/// Validates an operation, and calls `run` with it.
 fn operate<T>(
     asked: Asked<'_, '_>,
     scope: &Scope,
@@ -359,7 +357,7 @@ fn operate<T>(
             filter.iter().try_for_each(|filter| filter.check(table))?;
             run(&mut Operation::DeleteWhere { table, filter: filter.as_ref() })
         }
-        // It is made ready once (`ReadyBatch`), and no verb of this list.
+        // A batch is prepared separately (`ReadyBatch`).
         Asked::Batch(_) => Err(Error::new(ErrorKind::Bug, "a batch was taken for a verb")),
         Asked::Begin => run(&mut Operation::Begin),
         Asked::Commit => run(&mut Operation::Commit),
@@ -370,7 +368,7 @@ fn operate<T>(
     }
 }
 
-/// Rows of an insert of many, made ready one by one.
+/// The rows of an insert of many, prepared one by one.
 struct Inserts<'p, 't> {
     table: &'t Table,
     rows: AskedRows<'p>,
@@ -406,7 +404,7 @@ impl<'a, 'p: 'a, 't: 'a> RowSource<'a> for Inserts<'p, 't> {
     }
 }
 
-/// Rows of an update of many, with their keys.
+/// The rows of an update of many, with their keys.
 struct Updates<'p, 't>(Inserts<'p, 't>);
 
 impl<'a, 'p: 'a, 't: 'a> RowSource<'a> for Updates<'p, 't> {

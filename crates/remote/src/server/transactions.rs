@@ -1,4 +1,4 @@
-//! Transactions that clients hold: who may begin one, how many there may be, and for how long.
+//! Transactions of clients: the right to begin one, and limits on their number and duration.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,12 +27,12 @@ impl TransactionLimits {
     };
 }
 
-/// Why the server rolled a transaction back that its client has not ended.
+/// The reason why the server rolled back a transaction that its client has not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TakenBack {
     Idle,
     Total,
-    /// Its caller was not authenticated any more.
+    /// The caller is no longer authenticated.
     Refused,
 }
 
@@ -58,7 +58,7 @@ impl TakenBack {
     }
 }
 
-/// When an open transaction is taken back.
+/// The clock of an open transaction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     began: Instant,
@@ -76,14 +76,14 @@ impl Clock {
         self.idle_since = Instant::now();
     }
 
-    /// When it ends at the latest.
+    /// Returns when the transaction times out.
     pub(crate) fn deadline(&self, limits: &TransactionLimits, is_idle: bool) -> Option<Instant> {
         let total = self.began.checked_add(limits.total);
         let idle = is_idle.then(|| self.idle_since.checked_add(limits.idle)).flatten();
         [total, idle].into_iter().flatten().min()
     }
 
-    /// Which limit has passed.
+    /// Returns the limit that was exceeded.
     pub(crate) fn passed(&self, limits: &TransactionLimits, is_idle: bool) -> Option<TakenBack> {
         if self.began.elapsed() >= limits.total {
             return Some(TakenBack::Total);
@@ -92,10 +92,10 @@ impl Clock {
     }
 }
 
-/// A caller, as far as callers are known.
+/// The key of a caller, if callers can be distinguished.
 pub(crate) type CallerKey = Option<Box<[u8]>>;
 
-/// The open transactions of a server.
+/// The counts of a server's open transactions.
 #[derive(Debug, Default)]
 pub(crate) struct OpenTransactions(Mutex<Counts>);
 
@@ -105,7 +105,7 @@ struct Counts {
     of_callers: HashMap<Box<[u8]>, usize>,
 }
 
-/// One of them, until it is dropped.
+/// An open transaction; counted until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Counted {
     open: Arc<OpenTransactions>,
@@ -113,10 +113,10 @@ pub(crate) struct Counted {
 }
 
 impl OpenTransactions {
-    /// Counts one more.
+    /// Counts a transaction.
     ///
     /// # Errors
-    /// [`ErrorKind::Busy`] where there are as many as the limits allow.
+    /// [`ErrorKind::Busy`] if the limits are reached.
     pub(crate) fn count(
         self: &Arc<Self>,
         caller: CallerKey,
@@ -163,8 +163,8 @@ fn too_many(whose: &str, setting: &str, most: usize) -> Error {
     Error::new(ErrorKind::Busy, message)
 }
 
-/// Whom a transaction counts for: the store's caller; else who has this credential, where
-/// credentials are checked.
+/// Returns the caller that a transaction is counted for: the user of the store's rights, or the
+/// credential, if credentials are checked.
 pub(crate) fn caller_key(store: &Store, credential: Option<&[u8]>) -> CallerKey {
     match store.rights() {
         Some(rights) => {
@@ -175,8 +175,8 @@ pub(crate) fn caller_key(store: &Store, credential: Option<&[u8]>) -> CallerKey 
     }
 }
 
-/// Refuses a transaction to a caller who could write nothing in it: an open transaction can keep
-/// all other writers waiting.
+/// Refuses a transaction to a caller without the right to write: an open transaction can block all
+/// other writers.
 ///
 /// # Errors
 /// [`ErrorKind::Denied`].

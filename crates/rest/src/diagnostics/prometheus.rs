@@ -1,15 +1,15 @@
-//! A store's numbers in Prometheus' text format. Sessions have no label: they
-//! come and go, and each would be a series for ever.
+//! A store's metrics in Prometheus' text format. Sessions are not a label: they are short-lived,
+//! and each would add a permanent series.
 
 use std::fmt::Write;
 
 use marmota_store::Store;
 use marmota_store::meter::VerbActivity;
 
-/// One of its numbers.
+/// Returns one of the metrics.
 type Of = fn(&VerbActivity) -> u64;
 
-/// Appends them.
+/// Appends the metrics.
 pub(super) fn write_store(text: &mut String, store: &Store) {
     let numbers = store.statistics();
     let engine = numbers.engine;
@@ -78,7 +78,7 @@ fn head(text: &mut String, name: &str, kind: &str, help: &str) {
     let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
 }
 
-/// A schema's names are letters, digits and underscores.
+/// Names in a schema consist of letters, digits and underscores.
 fn labels(one: &VerbActivity) -> String {
     format!("table=\"{}\",verb=\"{}\"", one.table, one.verb)
 }

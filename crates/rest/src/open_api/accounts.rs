@@ -1,11 +1,11 @@
-//! The routes of accounts ([`crate::account_routes`]) in a document of OpenAPI's.
+//! The routes of accounts ([`crate::account_routes`]) in an OpenAPI document.
 
 use marmota_http::Method;
 use serde_json::{Value, json};
 
 use super::{OpenApi, answer, body, in_path};
 
-/// Members of a body or an answer; those that begin with `?` may be left out.
+/// Returns the schema of an object; names that start with `?` are optional.
 fn object(members: &[(&str, Value)]) -> Value {
     let named = |name: &str| name.trim_start_matches('?').to_owned();
     let properties: serde_json::Map<String, Value> =
@@ -15,7 +15,7 @@ fn object(members: &[(&str, Value)]) -> Value {
     json!({ "type": "object", "properties": properties, "required": required })
 }
 
-/// Adds them.
+/// Adds the routes of accounts.
 pub(super) fn add(document: OpenApi, base: &str) -> OpenApi {
     let text = || json!({ "type": "string" });
     let flag = || json!({ "type": "boolean" });
@@ -121,7 +121,7 @@ pub(super) fn add(document: OpenApi, base: &str) -> OpenApi {
             operation["parameters"] = json!([in_path("named", &schema)]);
         }
         if matches!(path, "/login" | "/set-password") {
-            // Who asks is not known yet.
+            // The caller is not authenticated yet.
             operation["security"] = json!([]);
         }
         document.operation(method, &format!("{base}/auth{path}"), operation)

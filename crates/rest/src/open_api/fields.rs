@@ -3,7 +3,7 @@
 use marmota_model::{Field, KeyKind, Kind, Literal, Role, Rule, Table, json as text};
 use serde_json::{Map, Value, json};
 
-/// The row, whose fields may be left out where `fields` or a PATCH name others.
+/// Returns the schema of a row. Fields are optional, since `fields` or a PATCH can select some.
 pub(super) fn row(table: &Table) -> Value {
     let fields = table.fields().iter().enumerate();
     let properties: Map<String, Value> =
@@ -11,7 +11,7 @@ pub(super) fn row(table: &Table) -> Value {
     json!({ "type": "object", "properties": properties })
 }
 
-/// What has to be given of a new row.
+/// Returns the fields that a new row requires.
 pub(super) fn required(table: &Table) -> Vec<&str> {
     let fields = table.fields().iter().enumerate();
     fields
@@ -24,7 +24,7 @@ pub(super) fn required(table: &Table) -> Vec<&str> {
         .collect()
 }
 
-/// A field's value.
+/// Returns the schema of a field's value.
 pub(super) fn of_field(table: &Table, position: usize, field: &Field) -> Value {
     let mut schema = of_kind(&field.kind);
     for rule in &*field.rules {
@@ -55,7 +55,7 @@ pub(super) fn of_field(table: &Table, position: usize, field: &Field) -> Value {
     schema
 }
 
-/// A row's key.
+/// Returns the schema of a row's key.
 pub(super) fn key(table: &Table) -> Value {
     of_key(table.key_kind())
 }
@@ -88,7 +88,7 @@ fn of_kind(kind: &Kind) -> Value {
         }),
         Kind::Json => json!({ "description": "Any JSON" }),
         Kind::Date => json!({ "type": "string", "format": "date" }),
-        // Without an offset, which the format of that name has.
+        // A time without an offset, unlike the JSON Schema format `time`.
         Kind::Time => json!({ "type": "string", "description": "A time of day, ISO 8601" }),
         Kind::Timestamp => json!({ "type": "string", "format": "date-time" }),
         Kind::Uuid => json!({ "type": "string", "format": "uuid" }),
@@ -101,7 +101,7 @@ fn of_kind(kind: &Kind) -> Value {
             schema["description"] = json!(format!("The key of a `{table}`"));
             schema
         }
-        // A kind that is not known here may be any JSON.
+        // An unknown kind may be any JSON.
         _ => json!({}),
     }
 }
@@ -127,7 +127,8 @@ fn add_rule(schema: &mut Value, rule: &Rule) {
             }
         }
         Rule::Email => schema["format"] = json!("email"),
-        // A pattern of another dialect, or a check of the program's own: it is told by the error.
+        // Patterns have another dialect, and custom checks cannot be expressed: violations are
+        // reported by the error.
         _ => {}
     }
 }

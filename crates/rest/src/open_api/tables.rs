@@ -1,4 +1,4 @@
-//! The routes of tables ([`crate::Api`]) in a document of OpenAPI's.
+//! The routes of tables ([`crate::Api`]) in an OpenAPI document.
 
 use marmota_http::Method;
 use marmota_model::{Kind, Role, Table};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{OpenApi, answer, body, fields, in_path, in_query, reference};
 
-/// Adds those that whoever asks may use.
+/// Adds the routes that the caller may use.
 pub(super) fn add(mut document: OpenApi, store: &Store, base: &str) -> OpenApi {
     document = document.operation(
         Method::Get,
@@ -56,7 +56,7 @@ const fn base_or_root(base: &str) -> &str {
     if base.is_empty() { "/" } else { base }
 }
 
-/// A table on its way into the document.
+/// A table whose routes are being added to the document.
 struct Ways<'t> {
     base: &'t str,
     table: &'t Table,
@@ -137,7 +137,7 @@ impl Ways<'_> {
         reference(&format!("{}.new", self.table.name()))
     }
 
-    /// Adds an operation of the table or, where the path has a key, of a row.
+    /// Adds an operation of the table or, if the path has a key, of a row.
     fn on(&mut self, method: Method, path: &str, verb: &str, what: &str, operation: &Value) {
         let name = self.table.name();
         let mut operation = operation.clone();
@@ -199,7 +199,7 @@ impl Ways<'_> {
             "required": ["keys"],
             "properties": { "keys": { "type": "array", "items": fields::key(self.table) } },
         });
-        // Not one of both: a row that lacks all of its fields is one too.
+        // `anyOf`, since a row without any of its fields also matches the other schema.
         let stored = json!({ "anyOf": [keys, self.row()] });
         let ways = json!({ "type": "string", "enum": ["refuse", "ignore", "replace", "update"] });
         let way = in_query("on_conflict", "What becomes of a row that is there already", &ways);
@@ -307,7 +307,7 @@ fn of_fields() -> Value {
     in_query("fields", "The fields to show, with commas between", &json!({ "type": "string" }))
 }
 
-/// A page of rows.
+/// Returns the schema of a page of rows.
 fn page(of: &Value) -> Value {
     json!({
         "type": "object",

@@ -1,5 +1,5 @@
-//! What this side's stubs have agreed on with the other side: asked for again on each new
-//! connection, since another version of it may be at its end.
+//! The contracts that this side's stubs rely on. They are requested again on each new connection,
+//! since the server may have been replaced by another version.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::{CONTRACT, Message, Settled};
 use crate::client::Known;
 use crate::contract::Contract;
 
-/// What a stub's calls rest on.
+/// The contract and settings that a stub's calls rely on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Terms {
     pub(crate) contract: &'static Contract,
@@ -18,19 +18,19 @@ pub(crate) struct Terms {
     pub(crate) per_stub: bool,
 }
 
-/// See the module. There are no more of them than traits in the program, whatever is asked.
+/// The verdicts for all terms. Their number is limited by the number of traits in the program.
 #[derive(Default)]
 pub(super) struct Agreed(Vec<(Terms, Verdict)>);
 
-/// What is known of the other side at the connection's end.
+/// The result of comparing a contract with the peer's on the current connection.
 enum Verdict {
     Same,
-    /// It was asked, by a call of that number.
+    /// The contract was requested, by a call with that number.
     Asked(u64),
     Differs(Error),
 }
 
-/// What becomes of a call.
+/// The decision about a call.
 pub(super) enum May {
     Go,
     Wait,
@@ -38,7 +38,7 @@ pub(super) enum May {
 }
 
 impl Agreed {
-    /// A stub has compared these on this connection.
+    /// Records that a stub's contract matches on this connection.
     pub(super) fn keep(&mut self, terms: Terms) {
         match self.0.iter_mut().find(|(known, _)| *known == terms) {
             Some((_, verdict)) => *verdict = Verdict::Same,
@@ -46,7 +46,7 @@ impl Agreed {
         }
     }
 
-    /// Questions for a new connection, numbered from behind `last` on.
+    /// Returns the requests for a new connection, numbered from `last` + 1.
     pub(super) fn ask(&mut self, last: &mut u64) -> Vec<Message> {
         let ask = |(terms, verdict): &mut (Terms, Verdict)| {
             *last += 1;
@@ -60,7 +60,8 @@ impl Agreed {
         self.0.iter_mut().map(ask).collect()
     }
 
-    /// Takes the answer to one of them; gives it back if it is another call's.
+    /// Processes the response to such a request; returns the response if it belongs to another
+    /// call.
     pub(super) fn settle(
         &mut self,
         number: u64,
@@ -79,12 +80,12 @@ impl Agreed {
         None
     }
 
-    /// True if all calls may go.
+    /// Returns true if all calls may be sent.
     pub(super) fn is_settled(&self) -> bool {
         self.0.iter().all(|(_, verdict)| matches!(verdict, Verdict::Same))
     }
 
-    /// What becomes of a stub's call.
+    /// Returns the decision about a stub's call.
     pub(super) fn may(&self, terms: Option<Terms>) -> May {
         let known = terms.and_then(|terms| self.0.iter().find(|(known, _)| *known == terms));
         match known.map(|(_, verdict)| verdict) {
@@ -96,12 +97,12 @@ impl Agreed {
 }
 
 impl Terms {
-    /// Refuses another service than there was.
+    /// Returns an error if the peer's contract differs.
     fn compare(&self, answer: Result<Settled>) -> Result<()> {
         let theirs = match answer {
             Ok(Settled::Value(json)) => Known::of_json(&json)?,
             Ok(Settled::Stream(_)) => return Err(Known::no_contract("it is a stream")),
-            // As where a stub is made: it is nobody who says such things.
+            // As when a stub is created: the peer does not serve contracts.
             Err(error) if error.kind() == ErrorKind::Unsupported => return Ok(()),
             Err(error) => return Err(error),
         };

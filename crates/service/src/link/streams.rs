@@ -1,8 +1,8 @@
-//! The streams of a link, both ways: who may send how much, and what has come and is not taken yet.
+//! The streams of a link in both directions: flow control and buffers.
 //!
-//! A sender sends no byte that it was not allowed to: the receiver grants it a window, and the
-//! same again as it takes what came. So a receiver holds a window at most, and a slow one holds back
-//! its sender, not the link. What is on its way when a receiver gives up is known to the byte.
+//! A sender sends only bytes that were granted: the receiver grants a window, and renews it as it
+//! reads. So a receiver buffers at most one window, and a slow one delays its sender, not the link.
+//! When a receiver cancels, the number of bytes in flight is known exactly.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -21,61 +21,61 @@ use crate::frame::{FRAME_BYTES_MAX, Frame};
 use crate::pieces::Pieces;
 use crate::pump::Pump;
 
-/// Bytes that a sender may be ahead of its receiver.
+/// The number of bytes that a sender may be ahead of its receiver.
 pub(crate) const WINDOW_BYTES: usize = 64 * 1024;
-/// What a receiver may grant at most: more is no window of ours, nor of anybody who means well.
+/// The maximum credit of a receiver. A larger one cannot come from a correct peer.
 const CREDIT_MAX: u64 = 16 << 20;
 
-/// See the module.
+/// The open streams of a link.
 #[derive(Default)]
 pub(super) struct Streams {
     incoming: HashMap<u64, Arc<Mutex<Inflow>>>,
     outgoing: HashMap<u64, Outflow>,
     last: u64,
-    /// Bytes that may still come for streams that nobody takes any more.
+    /// Bytes that may still arrive for canceled streams.
     stray: usize,
-    /// Results that are to be moved by who carries.
+    /// Streamed results that the carrier sends.
     opened: Vec<Pump>,
 }
 
-/// A stream that comes.
+/// A received stream.
 pub(crate) struct Inflow {
     number: u64,
     pieces: VecDeque<Vec<u8>>,
-    /// Bytes that the sender may send.
+    /// The number of bytes that the sender may send.
     granted: usize,
-    /// Bytes that were taken, and not granted again.
+    /// The number of bytes that were read and not granted again.
     taken: usize,
     end: Option<Result<()>>,
     waker: Option<Waker>,
-    /// When whoever waits has waited too long.
+    /// When the waiting reader times out.
     until: Option<Instant>,
     reconnect_timeout: Duration,
 }
 
-/// A stream that goes.
+/// A sent stream.
 struct Outflow {
-    /// Bytes that may be sent.
+    /// The number of bytes that may be sent.
     credit: u64,
-    /// The call whose parameter it is.
+    /// The call of which the stream is a parameter.
     call: Option<u64>,
     waker: Option<Waker>,
-    /// When the receiver has granted nothing for too long.
+    /// When the stream times out because the receiver has granted nothing.
     until: Option<Instant>,
     reconnect_timeout: Duration,
 }
 
-/// What a sender finds.
+/// The credit of a sender.
 #[derive(Debug)]
 pub(crate) enum Room {
-    /// For so many bytes.
+    /// This number of bytes.
     Bytes(usize),
     None,
-    /// Nobody takes it any more.
+    /// The receiver has canceled the stream.
     Gone,
 }
 
-/// How many streams, and how long one may stand still.
+/// The maximum number of streams, and how long one may stall.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     pub(crate) streams_max: usize,
@@ -83,7 +83,7 @@ pub(crate) struct Bounds {
 }
 
 impl Streams {
-    /// Expects the other side's stream of that number.
+    /// Registers the peer's stream with that number.
     pub(super) fn expect(
         &mut self,
         number: u64,
@@ -110,7 +110,7 @@ impl Streams {
         Ok((inflow, Frame::Credit(number, WINDOW_BYTES as u32).write()))
     }
 
-    /// Numbers a stream that is to be sent.
+    /// Assigns a number to a stream that will be sent.
     pub(super) fn number(&mut self, call: Option<u64>, reconnect_timeout: Duration) -> u64 {
         self.last += 1;
         let until = call.is_none().then(|| after(reconnect_timeout));
@@ -119,10 +119,10 @@ impl Streams {
         self.last
     }
 
-    /// Forgets one that comes, and gives what is to be said of it.
+    /// Removes a received stream; returns the message to send about it.
     fn forget(&mut self, inflow: &Arc<Mutex<Inflow>>) -> Option<Vec<u8>> {
         let number = inflow.lock().number;
-        // Another connection may have one of that number.
+        // The number may belong to a stream of a newer connection.
         self.incoming.get(&number).filter(|known| Arc::ptr_eq(known, inflow))?;
         self.incoming.remove(&number);
         let inflow = inflow.lock();
@@ -133,7 +133,7 @@ impl Streams {
         Some(Frame::Cancel(number).write())
     }
 
-    /// Ends all that go over a connection; those of calls that wait for the next one stay.
+    /// Ends all streams of a connection, except those of calls that wait for the next one.
     pub(super) fn cut(&mut self, waits: impl Fn(u64) -> bool) -> Cut {
         self.stray = 0;
         let mut cut = Cut { pumps: std::mem::take(&mut self.opened), wakers: Vec::new() };
@@ -159,7 +159,7 @@ impl Streams {
         comes.chain(self.outgoing.values().filter_map(|one| one.until)).min()
     }
 
-    /// Ends what has stood still for too long, and gives what is to be said of it.
+    /// Ends the streams that have stalled; returns the messages to send about them.
     pub(super) fn expire(&mut self, now: Instant) -> (Vec<Vec<u8>>, Vec<Waker>) {
         let (mut frames, mut wakers) = (Vec::new(), Vec::new());
         let is_late = |until: Option<Instant>| until.is_some_and(|until| until <= now);
@@ -184,7 +184,7 @@ impl Streams {
     }
 }
 
-/// What is to be done once nobody holds the link.
+/// Work to do after the lock is released.
 #[must_use]
 pub(super) struct Cut {
     pumps: Vec<Pump>,
@@ -199,7 +199,7 @@ impl Cut {
 }
 
 impl Inflow {
-    /// Ends it, unless it has ended.
+    /// Sets the end, unless it is already set.
     fn finish(&mut self, end: Result<()>) -> Option<Waker> {
         self.end.get_or_insert(end);
         self.until = None;
@@ -217,10 +217,11 @@ impl State {
 }
 
 impl Link {
-    /// Takes the other side's stream of that number, which a call of its names.
+    /// Takes the peer's stream with that number, which a call refers to.
     ///
     /// # Errors
-    /// [`ErrorKind::Busy`] if there are too many, [`ErrorKind::Invalid`] if it is taken.
+    /// [`ErrorKind::Busy`] if there are too many streams, [`ErrorKind::Invalid`] if it was already
+    /// taken.
     pub(crate) fn take_stream(&self, number: u64, bounds: Bounds) -> Result<Pieces> {
         let mut state = self.0.lock();
         if !matches!(state.presence, Presence::Here) {
@@ -232,15 +233,15 @@ impl Link {
         Ok(self.coming(inflow))
     }
 
-    /// What gives a stream's pieces.
+    /// Returns the pieces of a received stream.
     pub(super) fn coming(&self, inflow: Arc<Mutex<Inflow>>) -> Pieces {
         Pieces::new(Coming { link: self.clone(), inflow })
     }
 
-    /// Has a result sent by who carries; gives its number.
+    /// Registers a streamed result, which the carrier sends; returns its number.
     ///
     /// # Errors
-    /// [`ErrorKind::Busy`] if there are too many.
+    /// [`ErrorKind::Busy`] if there are too many streams.
     pub(crate) fn open(&self, pieces: Pieces, called: &str, bounds: Bounds) -> Result<u64> {
         let mut state = self.0.lock();
         let results = state.streams.outgoing.values().filter(|one| one.call.is_none()).count();
@@ -259,17 +260,17 @@ impl Link {
         Ok(number)
     }
 
-    /// What is to be moved by who carries.
+    /// Takes the streamed results that the carrier must send.
     pub(crate) fn take_opened(&self) -> Vec<Pump> {
         std::mem::take(&mut self.0.lock().streams.opened)
     }
 
-    /// True while streams are open.
+    /// Returns true while streams are open.
     pub(crate) fn has_streams(&self) -> bool {
         !self.0.lock().streams.is_empty()
     }
 
-    /// How much may be sent; the waker is woken for more.
+    /// Returns the credit of a stream; the waker is woken when it grows.
     pub(crate) fn room(&self, number: u64, waker: &Waker) -> Room {
         let mut state = self.0.lock();
         let Some(outflow) = state.streams.outgoing.get_mut(&number) else { return Room::Gone };
@@ -289,7 +290,7 @@ impl Link {
         }
     }
 
-    /// Sends bytes for which there is room.
+    /// Sends bytes within the credit.
     pub(crate) fn send(&self, number: u64, bytes: &[u8]) {
         let mut state = self.0.lock();
         let Some(outflow) = state.streams.outgoing.get_mut(&number) else { return };
@@ -297,7 +298,7 @@ impl Link {
         outflow.until = None;
         let call = outflow.call;
         state.say(Frame::Data(number, bytes).write());
-        // Its answer is waited for from the last progress on.
+        // The call's deadline starts anew with each progress.
         if let Some(waiting) = call.and_then(|call| state.waiting.get_mut(&call)) {
             waiting.until = after(waiting.deadline);
         }
@@ -315,7 +316,7 @@ impl Link {
         }
     }
 
-    /// Ends a stream that its sender has given up.
+    /// Ends a stream that its sender has dropped.
     pub(crate) fn abandon(&self, number: u64) {
         if self.0.lock().streams.outgoing.contains_key(&number) {
             let message = "the stream's sender has given it up before its end";
@@ -324,11 +325,10 @@ impl Link {
         }
     }
 
-    /// Takes a message about a stream.
+    /// Processes a message about a stream.
     ///
     /// # Errors
-    /// [`ErrorKind::Protocol`] where the other side does what it may not: the connection is of no
-    /// more use.
+    /// [`ErrorKind::Protocol`] if the peer violates the protocol; the connection must be closed.
     pub(crate) fn take_frame(&self, message: &[u8]) -> Result<()> {
         let frame = Frame::read(message)?;
         let mut state = self.0.lock();
@@ -370,11 +370,11 @@ impl Link {
         Ok(())
     }
 
-    /// Has as much sent again as was taken.
+    /// Grants again the bytes that were read.
     fn grant(&self, inflow: &Mutex<Inflow>) {
         let mut state = self.0.lock();
         let mut inflow = inflow.lock();
-        // One that has ended is of a connection that may have ended too.
+        // The connection of an ended stream may have ended too.
         if inflow.end.is_none() {
             let taken = std::mem::take(&mut inflow.taken);
             inflow.granted += taken;
@@ -383,7 +383,7 @@ impl Link {
         }
     }
 
-    /// Nobody takes a stream any more.
+    /// Cancels a received stream.
     pub(super) fn forget_stream(&self, inflow: &Arc<Mutex<Inflow>>) {
         let mut state = self.0.lock();
         if let Some(frame) = state.streams.forget(inflow) {
@@ -400,7 +400,7 @@ impl Inflow {
         self.granted -= bytes.len();
         self.until = None;
         match self.pieces.back_mut() {
-            // Bytes that come one by one take no more room than a window.
+            // Merging small pieces limits the memory of a window.
             Some(last) if last.len() + bytes.len() <= FRAME_BYTES_MAX => {
                 last.extend_from_slice(bytes);
             }
@@ -411,7 +411,7 @@ impl Inflow {
     }
 }
 
-/// A stream's receiver.
+/// The receiver of a stream.
 struct Coming {
     link: Link,
     inflow: Arc<Mutex<Inflow>>,
@@ -438,7 +438,7 @@ impl Stream for Coming {
         if inflow.until.is_none() {
             inflow.until = Some(after(inflow.reconnect_timeout));
             drop(inflow);
-            // Who carries is to know of the time.
+            // The carrier must learn the new deadline.
             self.link.0.lock().wake_carrier();
         }
         Poll::Pending

@@ -1,4 +1,4 @@
-//! How a session gets a connection, and how long it seeks a server that has gone.
+//! Connecting a session, and reconnecting to a server that is gone.
 
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -10,11 +10,11 @@ use marmota_store::refusal::copy_of;
 
 use super::RemoteSession;
 
-/// The first pause before a server is sought again, and the longest.
+/// The shortest and the longest pause between attempts to reconnect.
 const PAUSE: Duration = Duration::from_millis(5);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 
-/// When a server is sought again, and since when it has been.
+/// The state of reconnecting: since when, and the time of the next attempt.
 pub(super) struct Seeking {
     pub(super) since: Instant,
     pub(super) next: Instant,
@@ -22,8 +22,8 @@ pub(super) struct Seeking {
 }
 
 impl RemoteSession {
-    /// Takes a spare connection or the one that was being made, or begins to connect if it is time
-    /// to. Only a caller that gives its thread to its operation waits for that here.
+    /// Takes an idle connection or the one that a helper thread has made, or starts to connect if
+    /// the pause is over. Only a blocking caller connects on its own thread.
     pub(super) fn seek(&mut self) {
         let began = self.connecting.as_ref().map_or_else(Instant::now, |attempt| attempt.since);
         let made = match &self.connecting {

@@ -1,4 +1,4 @@
-//! What a client asks for, read from its packet.
+//! A client's operations, decoded from their packets.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::codec::bytes::{Bytes, broken};
 
-/// An operation as it was asked for, its texts and bytes still in the packet.
+/// A client's operation; its strings and bytes are borrowed from the packet.
 #[derive(Debug)]
 pub(crate) enum Asked<'p, 't> {
     Get { table: &'t Table, key: ValueRef<'p>, fields: FieldSet },
@@ -34,10 +34,10 @@ pub(crate) enum Asked<'p, 't> {
     RollbackTo(u32),
 }
 
-/// Rows that are read one by one.
+/// Rows that are decoded one by one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AskedRows<'p> {
-    /// How many there are said to be: a hint.
+    /// The number of rows that the client has declared: a hint.
     pub(crate) count: usize,
     rest: Bytes<'p>,
 }
@@ -47,7 +47,7 @@ impl<'p> AskedRows<'p> {
         Ok(Self { count: read.count()?, rest: *read })
     }
 
-    /// Reads the next row; false if there is none.
+    /// Reads the next row; returns false after the last.
     pub(crate) fn next<'a>(&mut self, row: &mut [ValueRef<'a>]) -> Result<bool>
     where
         'p: 'a,
@@ -63,7 +63,7 @@ impl<'p> AskedRows<'p> {
 }
 
 impl<'p, 't> Asked<'p, 't> {
-    /// Reads a body behind its verb and terms.
+    /// Reads the part of a body after its verb and terms.
     pub(crate) fn read(verb: u8, mut read: Bytes<'p>, tables: &'t [Arc<Table>]) -> Result<Self> {
         let read = &mut read;
         let table = |read: &mut Bytes<'p>| table_of(read, tables).map(|table| &**table);
@@ -143,7 +143,7 @@ fn row_of<'p>(read: &mut Bytes<'p>, table: &Table) -> Result<Vec<ValueRef<'p>>> 
     Ok(row)
 }
 
-/// A savepoint's name; the highest is the engines' own.
+/// Reads a savepoint's name; the highest one is reserved for engines.
 fn name_of(read: &mut Bytes<'_>) -> Result<u32> {
     match u32::try_from(read.unsigned()?) {
         Ok(name) if name != u32::MAX => Ok(name),

@@ -1,5 +1,5 @@
-//! Batches as bytes. A write to an audited table travels as the write alone,
-//! with who writes: the server enters it, by its own clock.
+//! Encoding of batches. A write to an audited table is sent without its history entry, but with the
+//! actor: the server adds the entry, with its own clock.
 
 use std::sync::Arc;
 
@@ -14,23 +14,23 @@ use crate::codec::bytes::{Bytes, broken, put_bytes, put_option, put_unsigned};
 use crate::codec::query::put_filter_option;
 use crate::codec::value::put_value;
 
-/// Writes in a batch at most.
+/// The maximum number of writes in a batch.
 const WRITES_MAX: usize = 1_000_000;
-/// Bytes of an actor's name at most.
+/// The maximum size of an actor's name in bytes.
 const ACTOR_BYTES_MAX: usize = 1_024;
 
-/// A batch as it was asked for.
+/// A batch as the client has sent it.
 #[derive(Debug)]
 pub(crate) struct AskedBatch {
     pub(crate) mode: BatchMode,
-    /// Who is said to write.
+    /// The actor that the client has declared.
     pub(crate) actor: Option<String>,
     pub(crate) once: Option<OnceKey>,
     pub(crate) writes: Vec<AskedWrite>,
     pub(crate) links: Vec<Link>,
 }
 
-/// One of its writes, not checked yet.
+/// A write of the batch, not checked yet.
 #[derive(Debug)]
 pub(crate) enum AskedWrite {
     Insert { table: Arc<Table>, row: Vec<Value>, on_conflict: OnConflict },
@@ -94,7 +94,7 @@ fn put_write(out: &mut Vec<u8>, numbers: &dyn Numbers, write: &Write) -> Result<
         row.iter().for_each(|value| put_value(out, value.as_ref()));
     };
     match write {
-        // The server makes of it what it has to be there.
+        // The server adds the audit entry or comparison itself.
         Write::Audited { write, .. } | Write::Compared { write } => {
             return put_write(out, numbers, write);
         }

@@ -1,4 +1,4 @@
-//! Operations there and back.
+//! Round trips of encoded operations.
 
 use std::sync::Arc;
 

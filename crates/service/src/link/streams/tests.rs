@@ -1,4 +1,4 @@
-//! Streams of a link under whatever the other side does.
+//! Streams of a link with an arbitrary peer.
 
 use super::*;
 use crate::link::LEAVE;
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 const BOUNDS: Bounds = Bounds { streams_max: 3, reconnect_timeout: Duration::from_secs(600) };
 
-/// What the other side may do, and what is done here.
+/// Actions of the peer and of this side.
 #[derive(Clone, Debug)]
 enum Act {
     Take(u64),
@@ -34,7 +34,8 @@ fn act() -> impl Strategy<Value = Act> {
 }
 
 proptest! {
-    /// Whatever comes, no more is held than was granted, and who keeps to that is not refused.
+    /// For any messages, no more is buffered than was granted, and a peer that respects the grants
+    /// is not refused.
     #[test]
     fn no_more_is_held_than_a_window_each(acts in proptest::collection::vec(act(), 0..200)) {
         let link = Link::of_one_connection();
@@ -94,7 +95,7 @@ proptest! {
             }
             drop(state);
             if come.is_err() {
-                // The connection is cut off.
+                // The connection would be closed.
                 break;
             }
         }
