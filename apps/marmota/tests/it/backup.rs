@@ -254,7 +254,7 @@ fn a_damaged_or_foreign_backup_is_refused() {
             ("marmota-backup", "tar", "the format"),
             ("\"version\": 1", "\"version\": 3", "newer"),
             ("{", "[", "no manifest"),
-            ("\"entry\": 0", "\"entry\": 1", "does not hold"),
+            ("\"entry\": 0", "\"entry\": 1", "differ from its manifest"),
         ] {
             std::fs::write(&manifest, text.replacen(from, to, 1)).unwrap();
             let error = marmota::restore(&scene.backup, &url, true).unwrap_err();
