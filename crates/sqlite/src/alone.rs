@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use marmota_model::{Error, ErrorKind, Result};
 
-use crate::engine::{place_of, text_of};
 use crate::ffi::{Connection, Failure, code};
+use crate::place::{place_of, text_of};
 use crate::vault::at_place;
 
 /// Makes a file have no log, and locks it as long as the connection is open. `then` is the end of
@@ -77,7 +77,7 @@ pub(crate) fn content(connection: &mut Connection) -> Result<Content, Failure> {
         }
     })?;
     for (name, rows) in &mut content.rows {
-        let sql = format!("SELECT count(*) FROM {}", crate::shape::quoted(name));
+        let sql = format!("SELECT count(*) FROM {}", marmota_sql::quoted(name));
         connection.query(&sql, |row| *rows = u64::try_from(row.at(0).int()).unwrap_or(0))?;
     }
     Ok(content)

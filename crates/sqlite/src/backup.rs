@@ -14,10 +14,12 @@ use marmota_store::backup::Copied;
 use marmota_store::private_file::{self, have_folder};
 
 use crate::alone::{Beside, Content, check, content, have_alone, sync_folder_of, with_suffix};
-use crate::engine::{Shared, Sqlite, place_of, text_of};
+use crate::engine::Sqlite;
 use crate::fault;
 use crate::ffi::{Connection, Failure};
 use crate::options::{Location, Options, parse};
+use crate::place::{place_of, text_of};
+use crate::shared::Shared;
 use crate::vault::{Vault, at_place};
 
 /// 1 MiB of pages of the default size; `progress` is called after each step.

@@ -11,8 +11,22 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::lane::Lane;
-use crate::writer::Writer;
+/// The writer of an engine, as the background thread uses it.
+pub(crate) trait LeadsGroups: std::fmt::Debug + Send + Sync {
+    /// Leads the waiting writes; returns their number, or `None` if the writer was not free within
+    /// `timeout`.
+    fn lead_within(&self, timeout: Duration) -> Option<usize>;
+
+    /// Wakes writes that have waited too long.
+    fn wake_late(&self);
+
+    /// Returns the number of waiting writes.
+    fn pending(&self) -> usize;
+
+    /// Syncs relaxed writes; returns false if the writer was not free within `timeout` or the sync
+    /// must be retried.
+    fn sync_within(&self, timeout: Duration) -> bool;
+}
 
 /// The delay after which relaxed writes are synced. Less than a second is promised; twice this
 /// delay stays below that, including the other work of the thread.
@@ -34,7 +48,7 @@ pub(crate) struct Clerk {
     /// Callers always lead, even if the disk is slow.
     #[cfg(feature = "simulated-disk")]
     stands_back: AtomicBool,
-    writer: OnceLock<Weak<Writer<Lane>>>,
+    writer: OnceLock<Weak<dyn LeadsGroups>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -47,8 +61,8 @@ struct Wanted {
 
 impl Clerk {
     /// Sets the writer; called once.
-    pub(crate) fn employ(&self, writer: &Arc<Writer<Lane>>) {
-        let _ = self.writer.set(Arc::downgrade(writer));
+    pub(crate) fn employ(&self, writer: Weak<dyn LeadsGroups>) {
+        let _ = self.writer.set(writer);
     }
 
     /// Schedules a sync after a relaxed write.
@@ -152,7 +166,7 @@ impl Clerk {
         loop {
             match writer.lead_within(TURN_TIMEOUT) {
                 Some(0) => return,
-                Some(members) => self.gather(&writer, members),
+                Some(members) => self.gather(&*writer, members),
                 None if self.wanted.lock().stop => return,
                 None => writer.wake_late(),
             }
@@ -161,7 +175,7 @@ impl Clerk {
 
     /// Waits a moment for the members that were just answered: usually they write again, and a
     /// group that commits without them makes them wait twice.
-    fn gather(&self, writer: &Writer<Lane>, members: usize) {
+    fn gather(&self, writer: &dyn LeadsGroups, members: usize) {
         let step = self.wait() / 32;
         for _ in 0..4 {
             if writer.pending() >= members {
@@ -176,13 +190,7 @@ impl Clerk {
         let Some(writer) = self.writer.get().and_then(Weak::upgrade) else { return };
         // Cleared first: later writes need another sync.
         self.is_behind.store(false, Ordering::SeqCst);
-        let done = match writer.turn_within(timeout) {
-            // A failed sync has stopped the engine and is never retried.
-            Some(mut turn) => {
-                turn.lane().is_none_or(|lane| lane.sync_log().is_ok() || lane.is_stopped())
-            }
-            None => false,
-        };
+        let done = writer.sync_within(timeout);
         if !done && !self.is_behind.swap(true, Ordering::SeqCst) {
             // Retry soon: a transaction is open.
             self.wanted.lock().sync_at = Some(Instant::now() + BEHIND_MAX / 2);

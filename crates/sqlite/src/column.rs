@@ -4,8 +4,7 @@
 //! microseconds since 1970), floats REAL, texts, JSON and enum names TEXT, bytes and UUIDs BLOB.
 
 use marmota_model::{
-    Collation, Currency, Date, Error, ErrorKind, Field, Form, Kind, Result, Table, Time, Timestamp,
-    Uuid, Value, ValueRef,
+    Currency, Date, Error, ErrorKind, Form, Result, Table, Time, Timestamp, Uuid, Value, ValueRef,
 };
 
 use crate::ffi::{Bound, Row, Run, Stored, StoredCell, utf8};
@@ -93,47 +92,6 @@ pub(crate) fn read<'r>(form: Form, cell: StoredCell<'r>, to: &mut ValueRef<'r>) 
     is_read || cell.is_null() && put(to, Some(ValueRef::Null))
 }
 
-/// Returns the declared type of a column for this kind.
-pub(crate) fn sql_type(kind: &Kind) -> &'static str {
-    match kind.form() {
-        Form::Float => "REAL",
-        Form::Text | Form::Json => "TEXT",
-        Form::Blob | Form::Uuid => "BLOB",
-        _ => "INTEGER",
-    }
-}
-
-/// Returns the collation clause of a column's definition.
-pub(crate) fn sql_collation(field: &Field) -> &'static str {
-    match field.kind.collation() {
-        Collation::Binary => "",
-        Collation::NoCase => " COLLATE NOCASE",
-    }
-}
-
-/// Returns a value as an SQL literal.
-pub(crate) fn sql_literal(value: ValueRef<'_>) -> String {
-    match value {
-        ValueRef::Absent | ValueRef::Null => "NULL".to_owned(),
-        ValueRef::Bool(value) => i64::from(value).to_string(),
-        ValueRef::Int(value) => value.to_string(),
-        // The shortest form that parses to the same value; never NaN or infinite.
-        ValueRef::Float(value) => format!("{value:?}"),
-        ValueRef::Currency(value) => value.scaled().to_string(),
-        ValueRef::Text(text) | ValueRef::Json(text) => format!("'{}'", text.replace('\'', "''")),
-        ValueRef::Blob(bytes) => sql_blob(bytes),
-        ValueRef::Uuid(value) => sql_blob(value.as_bytes()),
-        ValueRef::Date(value) => value.days().to_string(),
-        ValueRef::Time(value) => value.micros().to_string(),
-        ValueRef::Timestamp(value) => value.micros().to_string(),
-    }
-}
-
-fn sql_blob(bytes: &[u8]) -> String {
-    let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("x'{digits}'")
-}
-
 /// Returns a value as it is bound.
 #[inline(always)]
 pub(crate) fn bound<'v>(value: &'v ValueRef<'v>) -> Bound<'v> {
@@ -203,23 +161,4 @@ pub(crate) fn lend<const N: usize, T>(
         }
     }
     Ok(take(&row[..table.fields().len()]))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn constants_are_quoted() {
-        for (value, sql) in [
-            (ValueRef::Text("O'Sullivan"), "'O''Sullivan'"),
-            (ValueRef::Float(1e300), "1e300"),
-            (ValueRef::Float(1.0), "1.0"),
-            (ValueRef::Blob(&[0, 255]), "x'00ff'"),
-            (ValueRef::Bool(true), "1"),
-            (ValueRef::Currency(Currency::from_scaled(-5)), "-5"),
-        ] {
-            assert_eq!(sql_literal(value), sql);
-        }
-    }
 }

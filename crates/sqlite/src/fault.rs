@@ -133,6 +133,14 @@ fn source(failure: &Failure) -> String {
     format!("SQLite {}, code {}: {}", crate::ffi::version(), failure.code(), failure.message())
 }
 
+#[cold]
+pub(crate) fn busy() -> Error {
+    Error::new(
+        ErrorKind::Busy,
+        "another transaction is writing, and did not end in time; try again",
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

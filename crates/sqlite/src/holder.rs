@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use marmota_model::{Error, ErrorKind};
 
-use crate::engine::place_of;
+use crate::place::place_of;
 
 /// The bytes of the file that SQLite locks: pending, reserved, then those of readers.
 const PENDING: u64 = 0x4000_0000;

@@ -22,9 +22,9 @@ use crate::group::Work;
 use crate::holder;
 use crate::neighbours::Neighbours;
 use crate::shape::Shape;
-use crate::sql::Texts;
 use crate::statement::{Head, Statements, Verb};
 use crate::stopped::{Stopped, leaves_unknown, unknown};
+use crate::texts::Texts;
 use marmota_store::tables::KnownTables;
 
 /// The number of the savepoint around a write of many rows in a transaction; [`BatchMachine`] uses
@@ -540,7 +540,7 @@ impl Work for Lane {
     fn refused(&self) -> Error {
         match &self.file {
             Some((path, waited)) => holder::busy(path, *waited),
-            None => crate::session::busy(),
+            None => fault::busy(),
         }
     }
 

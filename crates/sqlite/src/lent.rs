@@ -9,10 +9,10 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use marmota_model::{Collation, Index, Kind, Table, ValueRef};
+use marmota_sql::quoted;
 use marmota_store::lent::{LentTable, RangeEnd, RowNumbers};
 
-use crate::column::{sql_collation, sql_type};
-use crate::shape::quoted;
+use crate::sql_words::{sql_collation, sql_type};
 
 /// The assumed number of rows of a table, as in SQLite without statistics.
 const ROWS: f64 = 1_048_576.0;

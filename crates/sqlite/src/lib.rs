@@ -17,6 +17,7 @@
 //! ```
 
 mod alone;
+mod attachable_file;
 mod backup;
 mod budget;
 mod clerk;
@@ -25,6 +26,7 @@ mod clerk;
 pub mod clients;
 mod column;
 mod conflict;
+mod connect;
 mod counts;
 #[cfg(feature = "simulated-disk")]
 pub mod disk;
@@ -41,6 +43,7 @@ mod lane;
 mod lent;
 mod neighbours;
 mod options;
+mod place;
 mod prepare;
 mod read;
 #[cfg(feature = "encryption")]
@@ -49,11 +52,14 @@ mod scan;
 mod search_index;
 mod session;
 mod shape;
+mod shared;
 mod sql;
+mod sql_words;
 mod statement;
 mod stopped;
 mod straight;
 mod sync;
+mod texts;
 mod vault;
 mod waiting;
 mod write;

@@ -7,11 +7,11 @@ use marmota_model::{Error, ErrorKind, Kind, Result, Table, ValueRef};
 use marmota_store::engine::{AttachSource, AttachedDatabase};
 use marmota_store::sql::Wanted;
 
-use crate::column::sql_literal;
-use crate::engine::Shared;
+use crate::attachable_file::AttachableFile;
 use crate::fault;
 use crate::ffi::{Connection, Failure};
 use crate::lent::Shape;
+use crate::sql_words::sql_literal;
 
 /// The tables of other databases that a connection sees.
 #[derive(Debug, Default)]
@@ -66,14 +66,13 @@ impl Neighbours {
                 };
                 self.lent.extend(neighbour.tables.iter().map(wanted));
             }
-            AttachSource::Own(shared) => {
-                let Some(shared) = shared.downcast_ref::<Shared>() else { return Ok(()) };
-                if let Some(why) = shared.unseen(only_reads) {
+            AttachSource::Own(file) => {
+                let Some(file) = file.downcast_ref::<AttachableFile>() else { return Ok(()) };
+                if let Some(why) = file.unseen(only_reads) {
                     self.unseen.push(Unseen { database: neighbour.name.clone(), tables, why });
                     return Ok(());
                 }
-                shared
-                    .attach_to(connection, &neighbour.name)
+                file.attach_to(connection, &neighbour.name)
                     .map_err(|error| at_neighbour(error, neighbour))?;
             }
             _ => return Ok(()),

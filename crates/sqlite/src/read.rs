@@ -4,13 +4,14 @@ use std::fmt::Write as _;
 use std::ops::ControlFlow;
 
 use marmota_model::{FieldSet, FilterExpr, Query, Result, RowSink, Table, ValueRef};
+use marmota_sql::quoted;
 use marmota_sql::{Writer as _, where_sql};
 
 use crate::column::{Column, bound, lend};
 use crate::fault;
 use crate::ffi::{Bound, Cells, Run};
 use crate::lane::Lane;
-use crate::shape::{Sql, bind_filter, order_sql, quoted, with_after};
+use crate::shape::{Sql, bind_filter, order_sql, with_after};
 use crate::statement::{Head, Verb};
 
 /// The number of rows that a statement returned, and its result.

@@ -11,10 +11,11 @@ use marmota_model::{Error, ErrorKind, Result};
 use marmota_store::key::{Key, KeySource};
 
 use crate::alone::{Beside, check, have_alone, sync_folder_of};
-use crate::engine::{Sqlite, place_of, text_of};
+use crate::engine::Sqlite;
 use crate::ffi::cipher::new_salt;
 use crate::ffi::{Connection, Failure};
 use crate::options::Options;
+use crate::place::{place_of, text_of};
 use crate::vault::{Vault, bytes_of};
 
 /// The suffix of the copy.

@@ -29,9 +29,9 @@ use marmota_store::tables::KnownTables;
 use parking_lot::{Condvar, Mutex};
 
 use crate::budget::{UsedUp, late};
-use crate::engine::{Reader, Shared};
 use crate::group::closed;
 use crate::lane::Lane;
+use crate::shared::{Reader, Shared};
 use crate::writer::LongTurn;
 
 /// The size at which a buffer is passed on.
@@ -255,6 +255,13 @@ impl Scan {
         let mut flow = self.flow.lock();
         flow.is_left = true;
         flow.turn.take()
+    }
+
+    /// Continues a counted read on a helper thread.
+    pub(crate) fn start(self: &Arc<Self>, shared: &Arc<Shared>, place: Place) {
+        shared.counts.read_handover();
+        let (scan, for_scan) = (Arc::clone(self), Arc::clone(shared));
+        shared.helpers.run(move || scan.carry_out(&for_scan, place));
     }
 
     /// Executes it on a helper thread.

@@ -9,11 +9,11 @@
 use std::fmt::Write as _;
 
 use marmota_model::{Error, ErrorKind, KeyKind, Result, Search, Table};
+use marmota_sql::quoted;
 use marmota_store::plan::{Change, Effect, Step};
 
-use crate::column::{sql_literal, sql_type};
 use crate::ffi::{Connection, Failure};
-use crate::shape::quoted;
+use crate::sql_words::{sql_literal, sql_type};
 
 /// Must match `marmota_model::Words`.
 const TOKENIZER: &str = "unicode61 remove_diacritics 2";
@@ -97,7 +97,7 @@ fn wanted(table: &Table) -> Vec<(String, String)> {
     let (mut enter, mut leave) = (String::new(), String::new());
     if table.key_kind() != KeyKind::Auto {
         let kind = sql_type(&table.fields()[table.key()].kind);
-        let collation = crate::column::sql_collation(&table.fields()[table.key()]);
+        let collation = crate::sql_words::sql_collation(&table.fields()[table.key()]);
         let sql = format!(
             "CREATE TABLE {keys} (number INTEGER PRIMARY KEY, key {kind} NOT NULL UNIQUE{collation}) \
              STRICT"

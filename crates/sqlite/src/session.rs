@@ -23,18 +23,15 @@ use marmota_store::operation::{Operation, Outcome, Write};
 use marmota_store::wait::QueuePlace;
 
 use crate::budget::Ended;
-use crate::engine::{Reader, Shared};
-use crate::group;
+use crate::fault::busy;
 use crate::lane::Lane;
 use crate::scan::{Place, Scan};
-use crate::waiting::{Wait, Waiting};
+use crate::shared::{Reader, Shared};
+use crate::waiting::{Member, Wait, Waiting};
 use crate::writer::LongTurn;
 use marmota_store::tables::KnownTables;
 
-pub(crate) use crate::group::closed;
-
-/// A member of a group in SQLite.
-pub(crate) type Member = Arc<group::Member<Write>>;
+use crate::group::closed;
 
 /// A session on an SQLite database.
 pub(crate) struct SqliteSession {
@@ -555,14 +552,6 @@ fn copy(tables: &mut KnownTables, operation: &Operation<'_>) -> Option<Result<Wr
         }
         _ => return None,
     })
-}
-
-#[cold]
-pub(crate) fn busy() -> Error {
-    Error::new(
-        ErrorKind::Busy,
-        "another transaction is writing, and did not end in time; try again",
-    )
 }
 
 #[cold]

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use marmota_model::{
     Comparison, Error, ErrorKind, FilterExpr, KeyKind, Place, Query, Result, SortKey, Table,
 };
-pub(crate) use marmota_sql::quoted;
+use marmota_sql::quoted;
 use marmota_sql::{Writer, each_condition, shape_filter, shape_order, sign};
 
 use crate::column::bound_value;

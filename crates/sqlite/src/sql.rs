@@ -9,7 +9,6 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use hashbrown::HashMap;
 use marmota_model::{Error, ErrorKind, Form, Kind, Result, RowSink, ValueRef};
 use marmota_store::lent::LentTables;
 use marmota_store::row_buffer::RowBuffer;
@@ -17,79 +16,19 @@ use marmota_store::sql::text::{at_text, begins_with, first_word};
 use marmota_store::sql::{Lender, SqlCall, SqlColumn, SqlColumns, Wanted};
 
 use crate::budget::{FIRST_BUDGET, late};
-use crate::column::{bound_value, read, sql_literal};
+use crate::column::{bound_value, read};
 use crate::fault;
 use crate::ffi::lent::Loan;
 use crate::ffi::{
     Cells, Described, Run, StatementId, Stored, Unfit, has_nul, is_misunderstood, utf8,
 };
 use crate::lane::Lane;
+use crate::sql_words::sql_literal;
 use crate::straight::{Straight, StraightRun};
+use crate::texts::Text;
 
-/// The most texts kept per connection; the least recently used one is dropped.
-const TEXTS_MAX: usize = 64;
 /// The most columns of a row.
 const COLUMNS_MAX: usize = 256;
-
-/// The statements of a connection by their text.
-#[derive(Debug, Default)]
-pub(crate) struct Texts {
-    by_text: HashMap<Box<str>, usize>,
-    kept: Vec<Text>,
-    uses: u64,
-}
-
-#[derive(Debug)]
-struct Text {
-    text: Box<str>,
-    id: StatementId,
-    writes: bool,
-    /// The databases that it writes to, one bit each.
-    written: u32,
-    /// A table that it writes to and whose history is kept.
-    audited: Option<Box<str>>,
-    /// The numbers of the tables in memory that it reads.
-    lent: Box<[usize]>,
-    wanted: Box<[Wanted]>,
-    /// True if its first word is valid for its use.
-    begins_well: bool,
-    columns: Arc<SqlColumns>,
-    /// The form of each column.
-    forms: Box<[Option<Form>]>,
-    /// The direct read of its rows without SQLite, if possible.
-    straight: Option<Straight>,
-    /// True if it returns the same rows when it is run again on the same snapshot.
-    repeats: bool,
-    used: u64,
-}
-
-impl Texts {
-    fn find(&mut self, text: &str) -> Option<usize> {
-        let place = *self.by_text.get(text)?;
-        self.uses += 1;
-        self.kept[place].used = self.uses;
-        Some(place)
-    }
-
-    /// Stores a statement. Also returns the one that was dropped for it.
-    fn add(&mut self, mut text: Text) -> (usize, Option<StatementId>) {
-        self.uses += 1;
-        text.used = self.uses;
-        let name = text.text.clone();
-        let (place, dropped) = if self.kept.len() < TEXTS_MAX {
-            self.kept.push(text);
-            (self.kept.len() - 1, None)
-        } else {
-            let oldest = self.kept.iter().enumerate().min_by_key(|(_, text)| text.used);
-            let place = oldest.map_or(0, |(place, _)| place);
-            let old = std::mem::replace(&mut self.kept[place], text);
-            self.by_text.remove(&old.text);
-            (place, Some(old.id))
-        };
-        self.by_text.insert(name, place);
-        (place, dropped)
-    }
-}
 
 impl Lane {
     /// Runs a statement. Returns the number of rows that it returned or changed.
@@ -494,47 +433,4 @@ fn unfit_text(unfit: &Unfit, text: &str) -> Error {
 
 fn excerpt(text: &str) -> String {
     marmota_model::text::excerpt(text)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::ffi::Connection;
-
-    #[test]
-    fn the_text_used_least_recently_goes() {
-        let mut connection = Connection::open_memory().unwrap();
-        let mut texts = Texts::default();
-        let mut add = |texts: &mut Texts, text: &str| {
-            let id = connection.prepare_one("SELECT 1").unwrap();
-            let (columns, forms) = (Arc::default(), Box::default());
-            let (text, lent, wanted) = (text.into(), Box::default(), Box::default());
-            let (writes, begins_well, written, used) = (false, true, 0, 0);
-            let text = Text {
-                text,
-                id,
-                writes,
-                written,
-                audited: None,
-                lent,
-                wanted,
-                begins_well,
-                columns,
-                forms,
-                straight: None,
-                repeats: true,
-                used,
-            };
-            texts.add(text).1
-        };
-        for number in 0..TEXTS_MAX {
-            assert!(add(&mut texts, &number.to_string()).is_none());
-        }
-        assert!(texts.find("0").is_some());
-        assert!(add(&mut texts, "new").is_some());
-        assert!(texts.find("0").is_some(), "used since");
-        assert!(texts.find("1").is_none(), "used least recently");
-        assert!(texts.find("new").is_some());
-        assert_eq!(texts.by_text.len(), TEXTS_MAX);
-    }
 }

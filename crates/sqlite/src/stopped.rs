@@ -14,8 +14,8 @@ use std::path::Path;
 use marmota_model::{Error, ErrorKind, Result};
 
 use crate::alone::{sync_folder_of, with_suffix};
-use crate::engine::place_of;
 use crate::ffi::{Connection, Failure, code};
+use crate::place::place_of;
 
 /// The number of bytes of a log that are copied at once.
 const CHUNK_BYTES: usize = 256 << 10;

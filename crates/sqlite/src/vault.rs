@@ -8,10 +8,10 @@ use std::path::Path;
 
 use marmota_model::{Error, Result};
 
-use crate::engine::place_of;
 use crate::fault;
 use crate::ffi::{Connection, Failure};
 use crate::options::Options;
+use crate::place::place_of;
 
 #[cfg(feature = "encryption")]
 pub(crate) use keyed::Vault;

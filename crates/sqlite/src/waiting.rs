@@ -7,10 +7,14 @@ use std::time::Instant;
 use marmota_store::Durability;
 use marmota_store::backoff::Backoff;
 use marmota_store::engine::Ticket;
+use marmota_store::operation::Write;
 use marmota_store::wait::QueuePlace;
 
+use crate::group;
 use crate::scan::Scan;
-use crate::session::Member;
+
+/// A member of a group in SQLite.
+pub(crate) type Member = Arc<group::Member<Write>>;
 
 /// The event that an operation waits for.
 #[derive(Debug)]

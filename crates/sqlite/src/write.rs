@@ -7,6 +7,7 @@ use marmota_model::rule::violation;
 use marmota_model::{
     Currency, Error, ErrorKind, FieldSet, FilterExpr, Kind, Result, Table, Value, ValueRef,
 };
+use marmota_sql::quoted;
 use marmota_sql::where_sql;
 use marmota_store::operation::{Keys, Outcome};
 use marmota_store::prepare::no_target;
@@ -16,7 +17,7 @@ use crate::column::{bind_present, bound};
 use crate::fault;
 use crate::ffi::{Bound, Cells, Failure, Run, code};
 use crate::lane::Lane;
-use crate::shape::{Sql, bind_filter, quoted};
+use crate::shape::{Sql, bind_filter};
 use crate::statement::{Head, Verb};
 
 /// The handling of the version in an update.

@@ -60,13 +60,13 @@ impl Connection {
             Some(stage) => Arc::clone(stage),
             None => self.set_stage()?,
         };
-        self.execute(&format!("ATTACH ':memory:' AS {} KEY ''", crate::shape::quoted(name)))?;
+        self.execute(&format!("ATTACH ':memory:' AS {} KEY ''", marmota_sql::quoted(name)))?;
         for shape in shapes {
             let number = stage.shapes.borrow().len();
-            let table = crate::shape::quoted(shape.table.name());
+            let table = marmota_sql::quoted(shape.table.name());
             stage.shapes.borrow_mut().push(Arc::new(shape));
             stage.lent.borrow_mut().push(None);
-            let name = crate::shape::quoted(name);
+            let name = marmota_sql::quoted(name);
             self.execute(&format!("CREATE VIRTUAL TABLE {name}.{table} USING lent({number})"))?;
         }
         Ok(())

@@ -3,7 +3,7 @@
 use marmota_model::{Index, KeyKind, Kind, Table};
 use marmota_sql::{index_columns, index_name, quoted};
 
-use crate::column::{sql_collation, sql_literal, sql_type};
+use crate::sql_words::{sql_collation, sql_literal, sql_type};
 
 /// Returns the statement that creates a table.
 pub(super) fn create_table(table: &Table) -> String {

@@ -1,7 +1,7 @@
 //! The structure of a table in the database, as reported by SQLite's PRAGMAs.
 
-use crate::column::sql_literal;
 use crate::ffi::{Connection, Failure, QUERY_COLUMNS, Row};
+use crate::sql_words::sql_literal;
 use marmota_model::{Table, ValueRef};
 
 /// The structure of an existing table.

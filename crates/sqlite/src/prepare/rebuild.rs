@@ -5,12 +5,12 @@
 //! them are checked at its end.
 
 use marmota_model::{Kind, Table, ValueRef};
+use marmota_sql::quoted;
 
 use super::definition;
 use super::layout::{Layout, LayoutColumn};
-use crate::column::{sql_literal, sql_type};
 use crate::ffi::{Connection, Failure};
-use crate::shape::quoted;
+use crate::sql_words::{sql_literal, sql_type};
 
 /// The name of the new table until the old one is dropped.
 const NEW: &str = "\"marmota:rebuild\"";

@@ -11,8 +11,9 @@ use marmota_store::engine::Ticket;
 use marmota_store::operation::{Operation, Outcome};
 use marmota_store::wait::QueuePlace;
 
-use super::{Attempt, SqliteSession, closed, unknown_ticket};
+use super::{Attempt, SqliteSession, unknown_ticket};
 use crate::budget::{Ended, POLL_BUDGET, UsedUp, late};
+use crate::group::closed;
 use crate::scan::{Next, Place, Scan};
 use crate::waiting::Wait;
 
@@ -103,7 +104,7 @@ impl SqliteSession {
                 if matches!(place, Place::Transaction(_)) {
                     self.away = Some(Arc::clone(&scan));
                 }
-                self.shared.start_scan(&scan, place);
+                scan.start(&self.shared, place);
                 return Attempt::Scan(scan);
             }
             (Err(error), Place::Transaction(turn)) => {
