@@ -14,7 +14,7 @@ use crate::step::{Failure, root};
 /// How many phrases a crate has in doc comments, and in texts such as errors.
 const KNOWN: [(&str, usize, usize); 17] = [
     ("apps/marmota", 57, 0),
-    ("crates/auth", 29, 0),
+    ("crates/auth", 0, 0),
     ("crates/collections", 57, 0),
     ("crates/columns", 0, 0),
     ("crates/derive", 14, 0),
@@ -24,9 +24,9 @@ const KNOWN: [(&str, usize, usize); 17] = [
     ("crates/model", 63, 0),
     ("crates/mongo", 0, 0),
     ("crates/postgres", 0, 0),
-    ("crates/remote", 86, 0),
-    ("crates/rest", 92, 0),
-    ("crates/service", 151, 0),
+    ("crates/remote", 0, 0),
+    ("crates/rest", 0, 0),
+    ("crates/service", 0, 0),
     ("crates/sql", 0, 0),
     ("crates/sqlite", 0, 0),
     ("crates/store", 0, 0),
