@@ -14,14 +14,13 @@ use marmota_auth::{Auth, Identity};
 use marmota_model::{Caller, Error, ErrorKind, Result};
 use marmota_store::Store;
 
-use crate::client::Client;
+use crate::client::{Client, Owned, Subscriber};
 use crate::contract::{Contract, Method};
-use crate::dispatch::Answer;
-use crate::form::Reply;
 use crate::link::Link;
-use crate::owned::Owned;
-use crate::pieces::Pieces;
-use crate::subscriber::Subscriber;
+use crate::transfer::{Answer, Pieces, Reply};
+
+pub(crate) mod arguments;
+pub(crate) mod dispatch;
 
 thread_local! {
     static CURRENT: RefCell<Option<Call>> = const { RefCell::new(None) };
@@ -36,6 +35,9 @@ struct Inner {
     method: usize,
     origin: CallOrigin,
 }
+
+/// A call with parsed arguments, started on the thread that executes it.
+pub(crate) type Start = Box<dyn FnOnce(&Call) -> Result<Answer> + Send>;
 
 /// The origin of a call.
 #[derive(Clone, Default)]

@@ -5,19 +5,21 @@ use std::time::Duration;
 
 use futures_lite::stream::StreamExt as _;
 use marmota_model::{Error, ErrorKind, Result};
-use serde::{Deserialize, Serialize};
 
-use crate::arguments::Streams;
-use crate::call::CallOrigin;
-use crate::connection::Connection;
 use crate::contract::Contract;
 use crate::failure::Failure;
-use crate::form::{Expected, Reply};
-use crate::link::{Asked, CONTRACT, Link, Terms};
-use crate::owned::Owned;
-use crate::pieces::Pieces;
-use crate::services::{Services, Settings};
-use crate::subscriber::Subscriber;
+use crate::link::{Asked, CONTRACT, Known, Link, Terms};
+use crate::transfer::{Answer, Expected, Pieces, Reply};
+
+mod owned;
+mod stub;
+mod subscriber;
+mod written;
+
+pub(crate) use owned::Owned;
+pub use stub::{Stub, Stubbed};
+pub(crate) use subscriber::Subscriber;
+pub use written::Written;
 
 /// The default deadline of a call.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -35,8 +37,46 @@ pub struct Client {
 
 #[derive(Clone)]
 enum Way {
-    InProcess { services: Arc<Settings>, offered: Option<Services>, owned: Arc<Owned> },
-    Link { link: Link, _held: Option<Arc<Held>> },
+    InProcess {
+        services: Arc<dyn InProcess>,
+        offered: Option<Arc<dyn InProcess>>,
+        owned: Arc<Owned>,
+    },
+    Link {
+        link: Link,
+        _held: Option<Arc<Held>>,
+    },
+}
+
+/// Services of this process, as their clients see them.
+pub(crate) trait InProcess: Send + Sync {
+    /// Describes a service.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] if it does not exist.
+    fn known(&self, service: &str) -> Result<Known>;
+
+    /// Starts a call. The arguments are JSON; the numbers in it refer to the streams.
+    ///
+    /// # Errors
+    /// If the method does not exist, the arguments are invalid or the service refuses the call.
+    fn begin(
+        &self,
+        method: &str,
+        arguments: &[u8],
+        streams: Vec<Pieces>,
+        caller: CallerInside,
+    ) -> Result<Answer>;
+}
+
+/// A client in this process, as the services that it calls see it.
+pub(crate) struct CallerInside {
+    /// A client for the services that it offers.
+    pub(crate) back: Option<Client>,
+    /// The instances owned by its stubs.
+    pub(crate) owned: Arc<Owned>,
+    /// The number of the calling stub.
+    pub(crate) stub: Option<u64>,
 }
 
 /// Ends a link when its last client is dropped.
@@ -48,67 +88,17 @@ impl Drop for Held {
     }
 }
 
-/// The peer's description of a service.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Known {
-    pub(crate) name: String,
-    pub(crate) is_method: bool,
-    /// The signature and hash of each method.
-    pub(crate) methods: Vec<(String, u64)>,
-    /// True if each stub has a separate instance.
-    #[serde(default)]
-    pub(crate) per_stub: bool,
-}
-
 impl Client {
-    /// Creates a client for services of this process. Calls pass the same checks and codecs as
-    /// remote calls.
-    #[must_use]
-    pub fn in_process(services: &Services) -> Self {
-        Self::inside(services, None)
-    }
-
-    /// Creates a client for services of this process, which can call back the services `offered`
-    /// ([`crate::Call::client`]).
-    #[must_use]
-    pub fn in_process_offering(services: &Services, offered: &Services) -> Self {
-        Self::inside(services, Some(offered.clone()))
-    }
-
-    fn inside(services: &Services, offered: Option<Services>) -> Self {
-        let (services, owned) = (Arc::clone(&services.0), Arc::default());
-        Self::by(Way::InProcess { services, offered, owned })
+    /// Creates a client for services of this process, which can call back those `offered`.
+    pub(crate) fn inside(
+        services: Arc<dyn InProcess>,
+        offered: Option<Arc<dyn InProcess>>,
+    ) -> Self {
+        Self::by(Way::InProcess { services, offered, owned: Arc::default() })
     }
 
     const fn by(way: Way) -> Self {
         Self { way, deadline: DEADLINE, item_bytes_max: ITEM_BYTES_MAX }
-    }
-
-    /// Returns a builder for a connection to services at a URL: `unix:/run/app.sock` (`unix:@name`
-    /// in the abstract namespace; a prefix follows a `#`), `http://host:port/api`,
-    /// `ws://host:port/api`, and over TLS `https://host:port/api`, `wss://host:port/api`.
-    pub fn builder(url: &str) -> Connection {
-        Connection::to(url)
-    }
-
-    /// Connects to services at a URL as for [`Client::builder`]. The connection carries many
-    /// concurrent calls, reconnects automatically when it breaks ([`Connection`]), and ends when
-    /// its last stub and client are dropped.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Refused`] if no server listens there, [`ErrorKind::Unauthenticated`] and
-    /// [`ErrorKind::Denied`] if the server requires a login or other rights.
-    pub fn connect(url: &str) -> Result<Self> {
-        Self::builder(url).connect()
-    }
-
-    /// Connects as [`Client::connect`], with the caller's token (empty for none) and services that
-    /// the server may call back ([`crate::Call::client`]).
-    ///
-    /// # Errors
-    /// As [`Client::connect`].
-    pub fn connect_as(url: &str, token: &str, offered: &Services) -> Result<Self> {
-        Self::builder(url).token(token).callbacks(offered).connect()
     }
 
     /// Creates a client for a link that ends with the last of its clients.
@@ -167,7 +157,7 @@ impl Client {
     pub(crate) async fn agree(&self, ours: &'static Contract) -> Result<Option<Terms>> {
         let link = match &self.way {
             Way::InProcess { services, .. } => {
-                let theirs = services.service(ours.name).map(|it| Known::of(it))?;
+                let theirs = services.known(ours.name)?;
                 return theirs.check(ours).map(|()| Some(theirs.terms(ours)));
             }
             Way::Link { link, .. } => link,
@@ -218,14 +208,16 @@ impl Client {
                 return link.call(asked, streams).await;
             }
         };
-        let mut origin = services.own_origin()?;
-        origin.back = offered.as_ref().map(Self::in_process);
-        origin.subscriber = Some(Arc::new(Subscriber::in_process(owned)));
-        (origin.owned, origin.stub) = (Some(Arc::clone(owned)), stub);
+        let caller = CallerInside {
+            back: offered.clone().map(|offered| Self::inside(offered, None)),
+            owned: Arc::clone(owned),
+            stub,
+        };
         // The same error messages as for remote calls.
         let called: Arc<str> = method.into();
         let as_elsewhere = move |error: Error| Failure::of(&error, &called).into_error();
-        let reply = carried_out(services, origin, method, &arguments, streams).await;
+        let begun = services.begin(method, &arguments, streams, caller);
+        let reply = begun.map_err(&as_elsewhere)?.await;
         Ok(match reply.map_err(&as_elsewhere)? {
             Reply::Stream(pieces) => {
                 Reply::Stream(Pieces::new(pieces.map(move |piece| piece.map_err(&as_elsewhere))))
@@ -243,75 +235,11 @@ impl Client {
     }
 }
 
-async fn carried_out(
-    services: &Settings,
-    origin: CallOrigin,
-    method: &str,
-    arguments: &[u8],
-    streams: Vec<Pieces>,
-) -> Result<Reply> {
-    let target = services.target(method)?;
-    let streams = Streams::Given(streams.into_iter().map(Some).collect());
-    let arguments = target.arguments(arguments)?.with_streams(streams, services.limits);
-    let answer = target.call(origin, arguments)?;
-    answer.await
-}
-
 impl std::fmt::Debug for Client {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match &self.way {
             Way::InProcess { .. } => "Client(in process)",
             Way::Link { .. } => "Client(by a connection)",
         })
-    }
-}
-
-impl Known {
-    pub(crate) fn of(hosted: &crate::Hosted) -> Self {
-        let methods = hosted.contract.methods.iter();
-        Self {
-            name: hosted.contract.name.to_owned(),
-            is_method: hosted.is_method,
-            methods: methods.map(|method| (method.to_string(), method.hash())).collect(),
-            per_stub: hosted.per_stub,
-        }
-    }
-
-    /// Parses the peer's answer.
-    pub(crate) fn of_json(json: &[u8]) -> Result<Self> {
-        serde_json::from_slice(json).map_err(|error| Self::no_contract(&error.to_string()))
-    }
-
-    #[cold]
-    pub(crate) fn no_contract(why: &str) -> Error {
-        Error::new(ErrorKind::Protocol, format!("the answer is no contract: {why}"))
-    }
-
-    /// Returns the terms for the calls of a stub with this contract.
-    pub(crate) const fn terms(&self, contract: &'static Contract) -> Terms {
-        Terms { contract, is_method: self.is_method, per_stub: self.per_stub }
-    }
-
-    /// Returns an error if a method of the stub differs. Additional methods of the server are
-    /// allowed.
-    pub(crate) fn check(&self, ours: &Contract) -> Result<()> {
-        for method in ours.methods {
-            if self.methods.iter().any(|(_, hash)| *hash == method.hash()) {
-                continue;
-            }
-            let is_named = |text: &str| text.split('(').next() == Some(method.name);
-            let theirs = self.methods.iter().find(|(text, _)| is_named(text));
-            let theirs = match theirs {
-                Some((text, _)) => format!("the server has `{text}`"),
-                None => "the server has no method of that name".to_owned(),
-            };
-            let message = format!(
-                "the contract of `{}` differs: here it is `{method}`, {theirs}; build both sides \
-                 from the same trait",
-                ours.name
-            );
-            return Err(Error::new(ErrorKind::Unsupported, message));
-        }
-        Ok(())
     }
 }

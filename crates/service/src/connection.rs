@@ -6,11 +6,14 @@ use std::time::Duration;
 
 use marmota_model::{Error, ErrorKind, Result};
 
-use crate::carrier::Carrier;
 use crate::client::Client;
-use crate::line::{self, Line};
 use crate::link::Link;
 use crate::services::Services;
+use crate::services::carrier::Carrier;
+
+mod line;
+
+use line::Line;
 
 /// A builder for a connection to remote services.
 ///
@@ -41,8 +44,37 @@ pub struct Connection {
     reconnect_for: Option<Duration>,
 }
 
+impl Client {
+    /// Returns a builder for a connection to services at a URL: `unix:/run/app.sock` (`unix:@name`
+    /// in the abstract namespace; a prefix follows a `#`), `http://host:port/api`,
+    /// `ws://host:port/api`, and over TLS `https://host:port/api`, `wss://host:port/api`.
+    pub fn builder(url: &str) -> Connection {
+        Connection::to(url)
+    }
+
+    /// Connects to services at a URL as for [`Client::builder`]. The connection carries many
+    /// concurrent calls, reconnects automatically when it breaks ([`Connection`]), and ends when
+    /// its last stub and client are dropped.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Refused`] if no server listens there, [`ErrorKind::Unauthenticated`] and
+    /// [`ErrorKind::Denied`] if the server requires a login or other rights.
+    pub fn connect(url: &str) -> Result<Self> {
+        Self::builder(url).connect()
+    }
+
+    /// Connects as [`Client::connect`], with the caller's token (empty for none) and services that
+    /// the server may call back ([`crate::Call::client`]).
+    ///
+    /// # Errors
+    /// As [`Client::connect`].
+    pub fn connect_as(url: &str, token: &str, offered: &Services) -> Result<Self> {
+        Self::builder(url).token(token).callbacks(offered).connect()
+    }
+}
+
 impl Connection {
-    pub(crate) fn to(url: &str) -> Self {
+    fn to(url: &str) -> Self {
         Self {
             url: url.to_owned(),
             token: String::new(),

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::form::Form;
+use crate::transfer::Form;
 
 /// A service's name and methods, as written in its trait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -11,6 +11,12 @@ pub struct Contract {
     pub name: &'static str,
     /// The methods.
     pub methods: &'static [Method],
+}
+
+/// A type with a contract.
+pub trait Described {
+    /// The contract.
+    const CONTRACT: &'static Contract;
 }
 
 /// A method of a service.

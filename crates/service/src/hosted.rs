@@ -7,13 +7,23 @@ use std::time::Duration;
 use marmota_model::{Error, Result};
 use marmota_store::meter::Counts;
 
-use crate::activity::counters;
-use crate::arguments::Arguments;
-use crate::call::Call;
+use crate::call::arguments::Arguments;
+use crate::call::dispatch::{Dispatch, Prepared};
+use crate::call::{Call, Start};
 use crate::contract::Contract;
-use crate::dispatch::{Answer, Dispatch, Prepared};
-use crate::execution::{Execution, Runner};
-use crate::instances::{Bounds, Instances, Lifetime};
+use crate::link::Known;
+use crate::transfer::Answer;
+
+mod counting;
+mod execution;
+mod instances;
+
+use counting::counters;
+pub(crate) use counting::{Counting, name_of};
+pub use execution::Execution;
+use execution::Runner;
+pub use instances::Lifetime;
+pub(crate) use instances::{Bounds, Instances};
 
 /// A service with its instances, to be added to [`crate::Services`].
 #[must_use]
@@ -28,9 +38,6 @@ pub struct Hosted {
     /// The call counters, by method.
     pub(crate) counts: Arc<[Counts]>,
 }
-
-/// A call with parsed arguments, started on the thread that executes it.
-pub(crate) type Start = Box<dyn FnOnce(&Call) -> Result<Answer> + Send>;
 
 /// The implementation of one service.
 pub(crate) trait Host: Send + Sync {
@@ -101,6 +108,17 @@ impl Hosted {
     #[must_use]
     pub const fn contract(&self) -> &'static Contract {
         self.contract
+    }
+
+    /// Returns the description of the service for clients.
+    pub(crate) fn known(&self) -> Known {
+        let methods = self.contract.methods.iter();
+        Known {
+            name: self.contract.name.to_owned(),
+            is_method: self.is_method,
+            methods: methods.map(|method| (method.to_string(), method.hash())).collect(),
+            per_stub: self.per_stub,
+        }
     }
 
     /// Executes a call.

@@ -33,64 +33,39 @@
 //! deserialize, and streams ([`ItemStream`], [`ByteStream`]). Both sides use Marmota's errors.
 #![forbid(unsafe_code)]
 
-mod activity;
-mod arguments;
-mod body;
 mod call;
-mod carried;
-mod carrier;
 mod client;
 mod connection;
 mod contract;
-mod dispatch;
-mod execution;
 mod failure;
-mod form;
-mod frame;
 mod hosted;
-mod instances;
-mod json_rpc;
-mod json_type;
 mod limits;
-mod line;
-mod lines;
 mod link;
 mod mock;
-mod open_api;
-mod owned;
-mod pieces;
-mod pump;
 mod route;
 mod services;
-mod standing;
-mod stream;
-mod stub;
-mod subscriber;
 mod subscribers;
+mod transfer;
 
-pub use activity::MethodActivity;
 pub use call::Call;
-pub use client::Client;
+pub use client::{Client, Stubbed};
 pub use connection::Connection;
 pub use contract::{Contract, Method, Parameter};
-pub use execution::Execution;
-pub use form::{Form, Transfer};
-pub use hosted::Hosted;
-pub use instances::Lifetime;
+pub use hosted::{Execution, Hosted, Lifetime};
 pub use mock::{Mock, When};
-pub use services::Services;
-pub use stream::{ByteStream, ItemSender, ItemStream};
-pub use stub::Stubbed;
+pub use services::{MethodActivity, Services};
 pub use subscribers::Subscribers;
+pub use transfer::{ByteStream, Form, ItemSender, ItemStream, Transfer};
 
 /// Items used by the code that the macros generate; not public API.
 #[doc(hidden)]
 pub mod generated {
     pub use marmota_model::Error;
 
-    pub use crate::arguments::{Arguments, Written};
-    pub use crate::dispatch::{Described, Dispatch, Prepared, prepared};
+    pub use crate::call::arguments::Arguments;
+    pub use crate::call::dispatch::{Dispatch, Prepared, prepared};
+    pub use crate::client::{Stub, Written};
+    pub use crate::contract::Described;
     pub use crate::hosted::{per, shared};
     pub use crate::mock::mock;
-    pub use crate::stub::Stub;
 }

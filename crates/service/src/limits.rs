@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use crate::link::streams::Bounds;
-use crate::services::Services;
+use crate::link::Bounds;
 
 /// The limits on a server's streams.
 #[derive(Clone, Copy, Debug)]
@@ -31,33 +30,5 @@ impl Limits {
     /// Returns the limits of a connection.
     pub(crate) const fn bounds(&self) -> Bounds {
         Bounds { streams_max: self.streams_max, reconnect_timeout: self.reconnect_timeout }
-    }
-}
-
-impl Services {
-    /// Sets the maximum size of one item of a caller's [`crate::ItemStream`], as JSON. Default: 1
-    /// MiB. The number of items is not limited.
-    pub fn item_bytes_max(self, bytes: usize) -> Self {
-        self.with(|settings| settings.limits.item_bytes_max = bytes)
-    }
-
-    /// Sets the maximum size of a caller's [`crate::ByteStream`]. Default: 1 GiB.
-    pub fn stream_bytes_max(self, bytes: u64) -> Self {
-        self.with(|settings| settings.limits.stream_bytes_max = bytes)
-    }
-
-    /// Sets the maximum number of concurrent streams of one connection, for parameters and for
-    /// results each. Default: 64. More streams are refused with [`marmota_model::ErrorKind::Busy`].
-    /// Each buffers up to 64 KiB that its receiver has not read.
-    pub fn streams_max(self, streams: usize) -> Self {
-        self.with(|settings| settings.limits.streams_max = streams)
-    }
-
-    /// Sets how long a stream on a connection may stall because of the caller: one that sends
-    /// nothing while the method waits, or reads nothing while data is available. Default: 5
-    /// minutes. Then the stream ends with [`marmota_model::ErrorKind::Timeout`]. For single
-    /// requests the server's own limits apply.
-    pub fn stream_timeout(self, time: Duration) -> Self {
-        self.with(|settings| settings.limits.reconnect_timeout = time)
     }
 }

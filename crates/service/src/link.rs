@@ -1,6 +1,6 @@
 //! Calls to the peer over successive connections, as JSON-RPC 2.0: the pending calls and their
 //! streams. A link does not own a socket; the carrier takes messages to send and passes in
-//! responses ([`crate::carrier`]).
+//! responses ([`crate::services::carrier`]).
 //!
 //! A server's link belongs to one connection and ends with it. A client's link survives its
 //! connections: when one breaks, calls that were sent are lost, since they may have been executed,
@@ -8,49 +8,44 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::task::{Poll, Waker};
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use marmota_model::{Error, ErrorKind, Result};
 use marmota_store::refusal::copy_of;
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::form::Reply;
-use crate::frame::Frame;
-use crate::pieces::Pieces;
-use crate::pump::{self, Pump};
-use crate::standing::Standing;
-
 mod agreed;
-pub(crate) mod streams;
-pub(crate) use agreed::Terms;
-use agreed::{Agreed, May};
-use streams::{Bounds, Inflow, Streams};
+mod calls;
+mod deadline;
+mod flow;
+mod frame;
+mod protocol;
+mod pump;
+mod standing;
+mod streams;
+mod terms;
+mod waiting;
 
-/// Requests a service's contract.
-pub(crate) const CONTRACT: &str = "-.contract";
-/// Releases the instance of a stub; a notification.
-pub(crate) const RELEASE: &str = "-.release";
-/// Identifies the client by its secret; a notification.
-pub(crate) const CLIENT: &str = "-.client";
-/// Announces that the client disconnects for good; a notification.
-pub(crate) const LEAVE: &str = "-.leave";
-/// Reports that a call has added its caller to a list ([`crate::Subscribers`]), so that the client
-/// repeats it on the next connection; a notification.
-pub(crate) const SUBSCRIBED: &str = "-.subscribed";
-/// Reports that the caller was removed from a list; a notification.
-pub(crate) const UNSUBSCRIBED: &str = "-.unsubscribed";
-/// The maximum number of pending calls.
-const WAITING_MAX: usize = 1_024;
+use agreed::{Agreed, May};
+pub(crate) use calls::Asked;
+use frame::Frame;
+pub(crate) use frame::{FRAME_BYTES_MAX, is_frame};
+pub(crate) use protocol::{
+    CLIENT, CONTRACT, LEAVE, Message, PATH, RELEASE, SUBSCRIBED, UNSUBSCRIBED, UPGRADE,
+};
+pub(crate) use pump::Pump;
+use standing::Standing;
+pub(crate) use streams::Bounds;
+use streams::Streams;
+pub(crate) use terms::{Known, Terms};
+pub(crate) use waiting::Answer;
+use waiting::{Settled, WAITING_MAX, Waiting};
+
 /// The maximum number of streamed results.
 const RESULTS_MAX: usize = 2 * WAITING_MAX;
-/// A timeout that is never reached.
-const ENDLESS: Duration = Duration::from_secs(10 * 365 * 86_400);
 /// How long calls that restore subscriptions may delay other calls.
 const RESTORING_MAX: Duration = Duration::from_secs(5);
-
-/// A message, shared if it is kept for resending.
-pub(crate) type Message = Arc<Vec<u8>>;
 
 /// The state shared by the callers and the carrier of a link.
 #[derive(Clone)]
@@ -84,48 +79,6 @@ enum Presence {
     Ended(Instant),
 }
 
-struct Waiting {
-    message: Message,
-    terms: Option<Terms>,
-    stub: Option<u64>,
-    is_sent: bool,
-    /// True if the call may be executed twice.
-    is_retryable: bool,
-    /// True if the call has streams, which cannot be resent.
-    has_streams: bool,
-    answer: Option<Result<Settled>>,
-    waker: Option<Waker>,
-    until: Instant,
-    deadline: Duration,
-}
-
-/// A response that the caller has not taken yet.
-enum Settled {
-    Value(Vec<u8>),
-    Stream(Arc<Mutex<Inflow>>),
-}
-
-/// A response of the peer.
-pub(crate) enum Answer {
-    /// A JSON value.
-    Value(Vec<u8>),
-    /// The number of a stream.
-    Stream(u64),
-}
-
-/// A call to send.
-#[derive(Clone, Copy)]
-pub(crate) struct Asked<'a> {
-    pub(crate) method: &'a str,
-    /// The parameters as JSON.
-    pub(crate) params: &'a [u8],
-    /// The contract that a stub's call relies on.
-    pub(crate) terms: Option<Terms>,
-    pub(crate) stub: Option<u64>,
-    pub(crate) deadline: Duration,
-    pub(crate) is_retryable: bool,
-}
-
 impl Link {
     /// Creates a link that ends with its connection.
     pub(crate) fn of_one_connection() -> Self {
@@ -152,83 +105,6 @@ impl Link {
             stubs: HashMap::new(),
             streams: Streams::default(),
         })))
-    }
-
-    /// Calls a method of the peer. The senders of its streams are polled with the call, and then
-    /// with the streamed result.
-    pub(crate) async fn call(&self, asked: Asked<'_>, streams: Vec<Pieces>) -> Result<Reply> {
-        let (number, first) = self.enqueue(asked, streams.len())?;
-        let given_up = GivenUp { link: self, number };
-        let called: Arc<str> = asked.method.into();
-        let numbered = (first..).zip(streams);
-        let mut pumps: Vec<Pump> = numbered
-            .map(|(number, pieces)| Pump::new(self.clone(), number, pieces, Arc::clone(&called)))
-            .collect();
-        let answer = std::future::poll_fn(|context| {
-            pumps.retain_mut(|pump| pump.poll(context).is_pending());
-            let mut state = self.0.lock();
-            let Some(waiting) = state.waiting.get_mut(&number) else {
-                return Poll::Ready(Err(lost()));
-            };
-            match waiting.answer.take() {
-                Some(answer) => Poll::Ready(answer),
-                None => {
-                    waiting.waker = Some(context.waker().clone());
-                    Poll::Pending
-                }
-            }
-        });
-        let answer = answer.await;
-        drop(given_up);
-        Ok(match answer? {
-            Settled::Value(json) => Reply::Value(json),
-            Settled::Stream(inflow) => {
-                let coming = self.coming(inflow);
-                Reply::Stream(if pumps.is_empty() { coming } else { pump::beside(pumps, coming) })
-            }
-        })
-    }
-
-    /// Queues a call; returns its number and that of its first stream.
-    fn enqueue(&self, asked: Asked<'_>, streams: usize) -> Result<(u64, u64)> {
-        let mut state = self.0.lock();
-        state.presence.check()?;
-        if state.waiting.len() >= WAITING_MAX {
-            let message = format!("{WAITING_MAX} calls wait for their answers; wait for some");
-            return Err(Error::new(ErrorKind::Busy, message));
-        }
-        state.last += 1;
-        let number = state.last;
-        let mut numbers = (0..streams).map(|_| state.streams.number(Some(number), asked.deadline));
-        let first = numbers.next().unwrap_or_default();
-        numbers.for_each(drop);
-        let mut message = b"{\"jsonrpc\":\"2.0\",\"method\":".to_vec();
-        marmota_model::json::write_string(&mut message, asked.method);
-        message.extend_from_slice(b",\"params\":");
-        message.extend_from_slice(asked.params);
-        if let Some(stub) = asked.stub {
-            message.extend_from_slice(format!(",\"stub\":{stub}").as_bytes());
-        }
-        if streams > 0 {
-            message.extend_from_slice(format!(",\"streams\":{first}").as_bytes());
-        }
-        message.extend_from_slice(format!(",\"id\":{number}}}").as_bytes());
-        let waiting = Waiting {
-            message: Arc::new(message),
-            terms: asked.terms,
-            stub: asked.stub,
-            is_sent: false,
-            is_retryable: asked.is_retryable && streams == 0,
-            has_streams: streams > 0,
-            answer: None,
-            waker: None,
-            until: after(asked.deadline),
-            deadline: asked.deadline,
-        };
-        state.waiting.insert(number, waiting);
-        state.unsent.push_back(number);
-        state.wake_carrier();
-        Ok((number, first))
     }
 
     /// Sends a notification if connected.
@@ -531,6 +407,13 @@ impl State {
         waiting.waker.take()
     }
 
+    fn say(&mut self, message: Vec<u8>) {
+        if matches!(self.presence, Presence::Here) {
+            self.outbox.push(Arc::new(message));
+            self.wake_carrier();
+        }
+    }
+
     fn deadline(&self) -> Option<Instant> {
         let waits = self.waiting.values().filter(|one| one.answer.is_none());
         let others = self.standing.deadline().into_iter().chain(self.streams.deadline());
@@ -560,27 +443,6 @@ fn fail(mut state: MutexGuard<'_, State>, numbers: &[u64], error: impl Fn() -> E
         numbers.iter().filter_map(|number| state.settle(*number, Err(error()))).collect();
     drop(state);
     wakers.into_iter().for_each(Waker::wake);
-}
-
-/// Cancels a call when dropped.
-struct GivenUp<'l> {
-    link: &'l Link,
-    number: u64,
-}
-
-impl Drop for GivenUp<'_> {
-    fn drop(&mut self) {
-        let removed = self.link.0.lock().waiting.remove(&self.number);
-        if let Some(Waiting { answer: Some(Ok(Settled::Stream(inflow))), .. }) = removed {
-            self.link.forget_stream(&inflow);
-        }
-    }
-}
-
-/// Returns the instant after this duration, which may be unlimited.
-fn after(time: Duration) -> Instant {
-    let now = Instant::now();
-    now.checked_add(time).unwrap_or_else(|| now + ENDLESS)
 }
 
 /// Returns true for an error that a retry cannot fix.

@@ -9,15 +9,11 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::arguments::Arguments;
-use crate::contract::Contract;
-use crate::dispatch::Described;
-use crate::form::{Expected, Form, Reply};
-use crate::hosted::{Host, Hosted, Start};
-use crate::instances::Bounds;
-use crate::lines::Decoding;
-use crate::pieces::{self, Pieces};
-use crate::stream::{ByteStream, ItemStream};
+use crate::call::Start;
+use crate::call::arguments::Arguments;
+use crate::contract::{Contract, Described};
+use crate::hosted::{Bounds, Host, Hosted};
+use crate::transfer::{ByteStream, Decoding, Expected, Form, ItemStream, Pieces, Reply, to_base64};
 
 /// The maximum number of recorded calls.
 const TOLD_MAX: usize = 100_000;
@@ -283,7 +279,7 @@ impl Host for Mock {
 async fn whole(form: Form, pieces: Pieces, expected: Expected) -> Result<Value> {
     if form == Form::Bytes {
         let bytes = ByteStream::new(pieces.bounded(expected)).collect(BYTES_MAX).await?;
-        return Ok(Value::String(pieces::to_base64(&bytes)));
+        return Ok(Value::String(to_base64(&bytes)));
     }
     let items = ItemStream::new(Decoding::<Value>::new(pieces, expected));
     items.collect(TOLD_MAX).await.map(Value::Array)

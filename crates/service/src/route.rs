@@ -5,44 +5,23 @@ use std::sync::Arc;
 use marmota_http::{
     Endpoint, Flow, IntoResponse, Method, Request, Response, ResponseWriter, Router, Status,
 };
-use marmota_rest::{ApiError, Knowing};
+use marmota_rest::ApiError;
 
-use crate::arguments::{Arguments, Streams};
-use crate::body::{self, Upload};
 use crate::call::CallOrigin;
-use crate::carried::{self, PATH};
+use crate::call::arguments::{Arguments, Streams};
 use crate::contract::Contract;
-use crate::dispatch::Answer;
-use crate::form::{Form, Reply};
-use crate::json_rpc::Exchange;
+use crate::link::PATH;
+use crate::services::json_rpc::Exchange;
+use crate::services::origin::OriginOf;
 use crate::services::{Services, Settings, Target};
+use crate::transfer::{Answer, Form, Reply};
 
-/// The origin of a call.
-pub(crate) enum OriginOf {
-    Now(CallOrigin),
-    /// The caller must be read from the store ([`Settings::origin_later`]).
-    Later(Knowing),
-}
+mod body;
+mod carried;
+mod json_type;
+mod open_api;
 
-impl Settings {
-    /// Returns the caller of a request.
-    pub(crate) fn origin_of(&self, request: &Request) -> Result<OriginOf, ApiError> {
-        // Checked for GET, too: it executes a call.
-        request.check_site_strictly()?;
-        let Some(auth) = &self.auth else { return Ok(OriginOf::Now(self.origin())) };
-        let mut knowing = marmota_rest::known(auth, request);
-        match knowing.ready() {
-            Some(known) => Ok(OriginOf::Now(self.origin_by(auth, known?)?)),
-            None => Ok(OriginOf::Later(knowing)),
-        }
-    }
-
-    /// Returns the caller once it is read.
-    pub(crate) async fn origin_later(&self, knowing: Knowing) -> Result<CallOrigin, ApiError> {
-        let Some(auth) = &self.auth else { return Ok(self.origin()) };
-        Ok(self.origin_by(auth, knowing.await?)?)
-    }
-}
+use body::Upload;
 
 impl Services {
     /// Returns the routes under `/api`: see [`Services::router_at`].
@@ -159,7 +138,9 @@ impl Services {
         let endpoint = endpoint.with_runtime().body_bytes_max(self.0.body_bytes_max);
         match body {
             // The body of an unauthorized request is not read.
-            Some(form) => endpoint.streamed_when(body::bytes_max(form, &self.0), body::is_streamed),
+            Some(form) => {
+                endpoint.streamed_when(body::bytes_max(form, &self.0.limits), body::is_streamed)
+            }
             None => endpoint,
         }
     }

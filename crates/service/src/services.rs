@@ -1,22 +1,29 @@
 //! The services of a server by name, and the common path of all calls to them.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use marmota_auth::{Auth, Identity, Proof};
+use marmota_auth::Auth;
 use marmota_model::text::excerpt;
 use marmota_model::{Error, ErrorKind, Result};
 use marmota_store::Store;
 use marmota_store::refusal::copy_of;
 
-use crate::activity::{Counting, name_of};
-use crate::arguments::Arguments;
+use crate::call::arguments::Arguments;
+use crate::call::dispatch::Dispatch;
 use crate::call::{Call, CallOrigin};
 use crate::contract::Method;
-use crate::dispatch::{Answer, Dispatch};
-use crate::hosted::Hosted;
-use crate::instances::Instances;
+use crate::hosted::{Counting, Hosted, Instances, name_of};
 use crate::limits::Limits;
+use crate::transfer::Answer;
+
+mod activity;
+pub(crate) mod carrier;
+mod in_process;
+pub(crate) mod json_rpc;
+pub(crate) mod origin;
+
+pub use activity::MethodActivity;
 
 /// Services that are served together.
 #[derive(Clone, Debug)]
@@ -107,6 +114,32 @@ impl Services {
     pub fn body_bytes_max(self, bytes: usize) -> Self {
         self.with(|settings| settings.body_bytes_max = bytes)
     }
+
+    /// Sets the maximum size of one item of a caller's [`crate::ItemStream`], as JSON. Default: 1
+    /// MiB. The number of items is not limited.
+    pub fn item_bytes_max(self, bytes: usize) -> Self {
+        self.with(|settings| settings.limits.item_bytes_max = bytes)
+    }
+
+    /// Sets the maximum size of a caller's [`crate::ByteStream`]. Default: 1 GiB.
+    pub fn stream_bytes_max(self, bytes: u64) -> Self {
+        self.with(|settings| settings.limits.stream_bytes_max = bytes)
+    }
+
+    /// Sets the maximum number of concurrent streams of one connection, for parameters and for
+    /// results each. Default: 64. More streams are refused with [`marmota_model::ErrorKind::Busy`].
+    /// Each buffers up to 64 KiB that its receiver has not read.
+    pub fn streams_max(self, streams: usize) -> Self {
+        self.with(|settings| settings.limits.streams_max = streams)
+    }
+
+    /// Sets how long a stream on a connection may stall because of the caller: one that sends
+    /// nothing while the method waits, or reads nothing while data is available. Default: 5
+    /// minutes. Then the stream ends with [`marmota_model::ErrorKind::Timeout`]. For single
+    /// requests the server's own limits apply.
+    pub fn stream_timeout(self, time: Duration) -> Self {
+        self.with(|settings| settings.limits.reconnect_timeout = time)
+    }
 }
 
 /// The called method of a service.
@@ -151,63 +184,6 @@ impl Settings {
         match hosted.contract.find(method) {
             Some(method) if !hosted.is_method => Ok(Target { hosted: Arc::clone(hosted), method }),
             _ => Err(hosted.no_method(method)),
-        }
-    }
-
-    /// Returns the origin of an anonymous call.
-    pub(crate) fn origin(&self) -> CallOrigin {
-        CallOrigin { store: self.store.clone(), ..CallOrigin::default() }
-    }
-
-    /// Returns the origin of an in-process call.
-    pub(crate) fn own_origin(&self) -> Result<CallOrigin> {
-        match &self.auth {
-            Some(auth) => self.origin_by(auth, None),
-            None => Ok(self.origin()),
-        }
-    }
-
-    /// Updates the caller of a persistent connection: a logout or a revoked right applies from the
-    /// next call.
-    pub(crate) fn look_again(origin: &mut CallOrigin, found: Result<Arc<Identity>>) {
-        let Some((_, known)) = &mut origin.known else { return };
-        match found {
-            Ok(now) => {
-                origin.store = Some(now.store().clone());
-                (*known, origin.refusal) = (now, None);
-            }
-            Err(error) => origin.refusal = Some(Arc::new(error)),
-        }
-    }
-
-    /// Returns the origin of a call from the result of authentication.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Unauthenticated`] if the caller is anonymous and anonymous access is disabled.
-    pub(crate) fn origin_by(
-        &self,
-        auth: &Auth,
-        known: Option<Arc<Identity>>,
-    ) -> Result<CallOrigin> {
-        if let Some(known) = known {
-            let session = match known.proof() {
-                Proof::Session(session) => format!("session {session}"),
-                Proof::Key(key) => format!("key {key}"),
-            };
-            let (store, session) = (Some(known.store().clone()), Some(session.into()));
-            return Ok(CallOrigin {
-                store,
-                session,
-                known: Some((auth.clone(), known)),
-                ..CallOrigin::default()
-            });
-        }
-        match auth.anonymous() {
-            Some(store) => Ok(CallOrigin { store: Some(store.clone()), ..CallOrigin::default() }),
-            None => {
-                let message = "log in, or send a token: `Authorization: Bearer …`";
-                Err(Error::new(ErrorKind::Unauthenticated, message))
-            }
         }
     }
 }

@@ -11,8 +11,7 @@ use marmota_model::{Error, ErrorKind, Result};
 use parking_lot::Mutex;
 
 use crate::call::Call;
-use crate::stub::{Stub, Stubbed};
-use crate::subscriber::Subscriber;
+use crate::client::{Stub, Stubbed, Subscriber};
 
 /// A list of callers of a service that can be called back.
 ///

@@ -6,17 +6,9 @@ use std::sync::Arc;
 use marmota_model::{Error, ErrorKind, Result};
 use marmota_store::refusal::copy_of;
 
-use super::{CONTRACT, Message, Settled};
-use crate::client::Known;
-use crate::contract::Contract;
-
-/// The contract and settings that a stub's calls rely on.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Terms {
-    pub(crate) contract: &'static Contract,
-    pub(crate) is_method: bool,
-    pub(crate) per_stub: bool,
-}
+use super::protocol::{CONTRACT, Message};
+use super::terms::{Known, Terms};
+use super::waiting::Settled;
 
 /// The verdicts for all terms. Their number is limited by the number of traits in the program.
 #[derive(Default)]

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Weak};
 use std::time::Instant;
 
-use crate::link::Link;
-use crate::owned::Owned;
+use super::owned::Owned;
+use crate::link::{Link, SUBSCRIBED, UNSUBSCRIBED};
 
 /// The maximum length of a client's secret in bytes.
 const SECRET_BYTES_MAX: usize = 64;
@@ -70,14 +70,14 @@ impl Subscriber {
     /// Notifies the peer that its call has added it to a list.
     pub(crate) fn tell_subscribed(&self, call: Option<u64>, list: u64) {
         if let (End::Link(link), Some(_), Some(call)) = (&self.end, &self.name, call) {
-            link.notify(crate::link::SUBSCRIBED, &format!("[{call},{list}]"));
+            link.notify(SUBSCRIBED, &format!("[{call},{list}]"));
         }
     }
 
     /// Notifies the peer that it was removed from a list.
     pub(crate) fn tell_unsubscribed(&self, list: u64) {
         if let (End::Link(link), Some(_)) = (&self.end, &self.name) {
-            link.notify(crate::link::UNSUBSCRIBED, &format!("[{list}]"));
+            link.notify(UNSUBSCRIBED, &format!("[{list}]"));
         }
     }
 }

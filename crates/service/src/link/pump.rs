@@ -7,10 +7,10 @@ use std::task::{Context, Poll};
 use futures_lite::stream::Stream;
 use marmota_model::Result;
 
+use super::Link;
+use super::streams::{Opened, Room};
 use crate::failure::Failure;
-use crate::link::Link;
-use crate::link::streams::Room;
-use crate::pieces::Pieces;
+use crate::transfer::Pieces;
 
 /// The maximum number of pieces sent per poll, so that others get their turn.
 const ROUNDS_MAX: usize = 8;
@@ -29,7 +29,7 @@ pub(crate) struct Pump {
 }
 
 impl Pump {
-    pub(crate) fn new(link: Link, number: u64, pieces: Pieces, called: Arc<str>) -> Self {
+    pub(super) fn new(link: Link, number: u64, pieces: Pieces, called: Arc<str>) -> Self {
         Self { link, number, pieces: Some(pieces), piece: Vec::new(), sent: 0, called }
     }
 
@@ -69,8 +69,18 @@ impl Pump {
     }
 }
 
+impl Link {
+    /// Takes the streamed results that the carrier must send.
+    pub(crate) fn take_opened(&self) -> Vec<Pump> {
+        let opened = std::mem::take(&mut self.0.lock().streams.opened);
+        let pump =
+            |Opened { number, pieces, called }| Pump::new(self.clone(), number, pieces, called);
+        opened.into_iter().map(pump).collect()
+    }
+}
+
 /// Returns the streamed result of a call whose own streams are still sent: they are polled with it.
-pub(crate) fn beside(pumps: Vec<Pump>, coming: Pieces) -> Pieces {
+pub(super) fn beside(pumps: Vec<Pump>, coming: Pieces) -> Pieces {
     Pieces::new(Beside { pumps, coming })
 }
 

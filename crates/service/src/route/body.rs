@@ -12,9 +12,8 @@ use marmota_model::{Error, ErrorKind, Result};
 
 use crate::contract::Method;
 use crate::failure::Failure;
-use crate::form::Form;
-use crate::pieces::Pieces;
-use crate::services::Settings;
+use crate::limits::Limits;
+use crate::transfer::{Form, Pieces};
 
 /// Returns the form in which a request body is a parameter: that of the method's only stream.
 pub(crate) fn of_method(method: &'static Method) -> Option<Form> {
@@ -31,11 +30,11 @@ pub(crate) fn is_streamed(request: &Request) -> bool {
 }
 
 /// Returns the maximum size of such a body in bytes.
-pub(crate) fn bytes_max(form: Form, settings: &Settings) -> u64 {
+pub(crate) fn bytes_max(form: Form, limits: &Limits) -> u64 {
     match form {
         // The number of items is unlimited.
         Form::Items => u64::MAX,
-        _ => settings.limits.stream_bytes_max,
+        _ => limits.stream_bytes_max,
     }
 }
 

@@ -6,26 +6,19 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use futures_lite::stream::Stream;
-use marmota_model::text::excerpt;
 use marmota_model::{Error, ErrorKind, Result};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::form::{Expected, Transfer as _};
-use crate::pieces::Pieces;
-use crate::stream::ItemStream;
+use super::expected::Expected;
+use super::lines::{Lines, put};
+use super::pieces::Pieces;
+use super::stream::ItemStream;
 
 /// The size of buffered lines at which they are sent.
 const GATHERED_BYTES: usize = 16 * 1024;
 /// How long lines are buffered: slow items are sent one by one.
 const GATHERED_FOR: Duration = Duration::from_millis(1);
-
-/// Appends an item.
-pub(crate) fn put(lines: &mut Vec<u8>, json: &[u8]) {
-    // JSON has no raw newline in strings; elsewhere a newline is whitespace.
-    lines.extend(json.iter().map(|&byte| if byte == b'\n' { b' ' } else { byte }));
-    lines.push(b'\n');
-}
 
 /// An encoder of items to lines.
 pub(crate) struct Encoding<T> {
@@ -79,52 +72,6 @@ impl<T: Serialize> Stream for Encoding<T> {
     }
 }
 
-/// Splits pieces with arbitrary boundaries into lines.
-#[derive(Debug, Default)]
-pub(crate) struct Lines {
-    bytes: Vec<u8>,
-    /// The number of bytes already returned.
-    done: usize,
-    /// The offset up to which no newline was found.
-    seen: usize,
-}
-
-impl Lines {
-    pub(crate) fn push(&mut self, piece: &[u8]) {
-        self.bytes.drain(..self.done);
-        self.seen -= self.done;
-        self.done = 0;
-        self.bytes.extend_from_slice(piece);
-    }
-
-    /// Searches for the next newline; returns true if it was found.
-    pub(crate) fn has_line(&mut self) -> bool {
-        let found = self.bytes[self.seen..].iter().position(|&byte| byte == b'\n');
-        self.seen = found.map_or(self.bytes.len(), |length| self.seen + length);
-        found.is_some()
-    }
-
-    /// Returns the next line, which was found, without its newline.
-    pub(crate) fn next(&mut self) -> &[u8] {
-        let (start, end) = (self.done, self.seen);
-        self.done = end + 1;
-        self.seen = self.done;
-        &self.bytes[start..end]
-    }
-
-    /// Returns the number of bytes of the incomplete line.
-    pub(crate) fn begun(&self) -> usize {
-        self.bytes.len() - self.done
-    }
-
-    /// Returns the bytes after the last newline.
-    pub(crate) fn last(&mut self) -> &[u8] {
-        let start = self.done;
-        (self.done, self.seen) = (self.bytes.len(), self.bytes.len());
-        &self.bytes[start..]
-    }
-}
-
 /// A decoder of lines to items.
 pub(crate) struct Decoding<T> {
     pieces: Pieces,
@@ -143,7 +90,7 @@ impl<T> Decoding<T> {
     }
 }
 
-impl<T: DeserializeOwned + Serialize> Stream for Decoding<T> {
+impl<T: DeserializeOwned> Stream for Decoding<T> {
     type Item = Result<T>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -175,8 +122,8 @@ impl<T: DeserializeOwned + Serialize> Stream for Decoding<T> {
                 return Poll::Ready(Some(Err(expected.too_large(*count))));
             }
             let text = std::str::from_utf8(line).map_err(|error| error.to_string());
-            let item =
-                text.and_then(|text| T::of_json(text).map_err(|error| without_place(&error)));
+            let item = text
+                .and_then(|text| serde_json::from_str(text).map_err(|error| without_place(&error)));
             return Poll::Ready(Some(item.map_err(|why| expected.misfit(*count, line, &why))));
         }
     }
@@ -186,24 +133,6 @@ impl<T: DeserializeOwned + Serialize> Stream for Decoding<T> {
 fn without_place(error: &serde_json::Error) -> String {
     let text = error.to_string();
     text.split(" at line ").next().unwrap_or_default().to_owned()
-}
-
-impl Expected {
-    #[cold]
-    fn too_large(&self, number: u64) -> Error {
-        let Self { what, item_bytes_max, .. } = self;
-        let message = format!(
-            "item {number} of {what} has more than {item_bytes_max} bytes (`item_bytes_max`)"
-        );
-        Error::new(self.fault, message)
-    }
-
-    #[cold]
-    fn misfit(&self, number: u64, line: &[u8], why: &str) -> Error {
-        let (what, item) = (&self.what, excerpt(&String::from_utf8_lossy(line)));
-        let message = format!("item {number} of {what} is not of its type: {item}: {why}");
-        Error::new(self.fault, message)
-    }
 }
 
 #[cfg(test)]

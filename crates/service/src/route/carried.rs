@@ -16,18 +16,11 @@ use marmota_model::Result;
 use marmota_remote::packet;
 
 use crate::call::CallOrigin;
-use crate::carrier::Carrier;
-use crate::client::Client;
-use crate::frame;
-use crate::link::Link;
-use crate::route::OriginOf;
+use crate::client::{Client, Subscriber};
+use crate::link::{Link, UPGRADE, is_frame};
 use crate::services::Settings;
-use crate::subscriber::Subscriber;
-
-/// The value of the `Upgrade` header.
-pub(crate) const UPGRADE: &str = "marmota-services";
-/// The path of the endpoint.
-pub(crate) const PATH: &str = "/-/services";
+use crate::services::carrier::Carrier;
+use crate::services::origin::OriginOf;
 
 pub(crate) fn endpoint(settings: &Arc<Settings>) -> Endpoint {
     let settings = Arc::clone(settings);
@@ -162,7 +155,7 @@ async fn speak(socket: &WebSocket, carrier: &RefCell<Carrier>) -> Result<(), Box
             if messages.is_empty() { Poll::Pending } else { Poll::Ready(messages) }
         });
         for message in messages.await {
-            let message = match frame::is_frame(&message) {
+            let message = match is_frame(&message) {
                 true => Message::Binary(message.to_vec()),
                 // Other messages that are sent here are JSON.
                 false => Message::Text(String::from_utf8_lossy(&message).into_owned()),

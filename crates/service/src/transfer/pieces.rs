@@ -7,10 +7,12 @@ use std::task::{Context, Poll};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use futures_lite::stream::Stream;
-use marmota_model::{Error, Result};
+use marmota_model::Result;
 use serde_json::value::RawValue;
 
-use crate::form::{Expected, Form};
+use super::expected::Expected;
+use super::form::Form;
+use super::lines;
 
 /// A stream of pieces. A piece may start and end within a line.
 pub struct Pieces(Pin<Box<dyn Stream<Item = Result<Vec<u8>>> + Send>>);
@@ -42,7 +44,7 @@ impl Pieces {
                     serde_json::from_str(json).map_err(|_| "an array, of an item each")?;
                 let mut lines = Vec::new();
                 for item in items {
-                    crate::lines::put(&mut lines, item.get().as_bytes());
+                    lines::put(&mut lines, item.get().as_bytes());
                 }
                 Ok(Self::whole(lines))
             }
@@ -97,14 +99,5 @@ impl Stream for Bounded {
             }
         }
         polled
-    }
-}
-
-impl Expected {
-    #[cold]
-    fn too_long(&self) -> Error {
-        let Self { what, stream_bytes_max, .. } = self;
-        let message = format!("{what} has more than {stream_bytes_max} bytes (`stream_bytes_max`)");
-        Error::new(self.fault, message)
     }
 }

@@ -13,9 +13,8 @@ use marmota_remote::Channel;
 use marmota_store::backoff::Backoff;
 use marmota_store::engine::Watch;
 
-use crate::carried::{PATH, UPGRADE};
-use crate::carrier::Carrier;
-use crate::link::{LEAVE, Link};
+use crate::link::{LEAVE, Link, PATH, UPGRADE};
+use crate::services::carrier::Carrier;
 
 const CONNECTING_MAX: Duration = Duration::from_secs(5);
 /// How long the client waits for the server to close a connection that the client leaves.

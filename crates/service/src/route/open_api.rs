@@ -4,11 +4,11 @@ use marmota_http::Method;
 use marmota_rest::OpenApi;
 use serde_json::{Map, Value, json};
 
-use crate::body;
+use super::body;
+use super::json_type::{is_option, item_of, schema_of};
 use crate::contract::{self, Contract, Parameter};
-use crate::form::Form;
-use crate::json_type::{is_option, item_of, schema_of};
 use crate::services::Services;
+use crate::transfer::Form;
 
 impl Services {
     /// Returns the operations of [`Services::router`] for an OpenAPI document: a separate one

@@ -12,10 +12,8 @@ use futures_lite::stream::Stream;
 use marmota_model::{Error, ErrorKind, Result};
 use marmota_store::wait::TurnLock;
 
-use crate::call::{Call, Running};
-use crate::form::Reply;
-use crate::hosted::Start;
-use crate::pieces::Pieces;
+use crate::call::{Call, Running, Start};
+use crate::transfer::{Pieces, Reply};
 
 /// The threads that run a service's calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

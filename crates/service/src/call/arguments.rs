@@ -1,5 +1,4 @@
-//! The arguments of a call: read by name or position from JSON, or from a URL's query, and written
-//! by a stub.
+//! The arguments of a call: read by name or position from JSON, or from a URL's query.
 //!
 //! Invalid arguments are collected, so that one error lists every invalid parameter with its value
 //! and the expected type.
@@ -12,10 +11,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::contract::{Contract, Method, Parameter};
-use crate::form::{Expected, Form, Reply, Transfer};
 use crate::limits::Limits;
 use crate::link::Link;
-use crate::pieces::Pieces;
+use crate::transfer::{Expected, Form, Pieces, Transfer};
 
 /// An upper bound on the number of parameters of a method.
 const ARGUMENTS_MAX: usize = 256;
@@ -366,67 +364,10 @@ fn missing(parameter: &Parameter) -> Violation {
     }
 }
 
-/// The arguments written by a stub: a JSON object, by name.
-#[derive(Debug)]
-pub struct Written {
-    json: Vec<u8>,
-    streams: Vec<Pieces>,
-    fault: Option<Error>,
-}
-
-impl Default for Written {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl Written {
-    /// Creates an empty list of arguments.
-    #[must_use]
-    pub fn new() -> Self {
-        Self { json: b"{".to_vec(), streams: Vec::new(), fault: None }
-    }
-
-    /// Adds an argument.
-    #[must_use]
-    pub fn put<T: Transfer>(mut self, name: &str, value: T) -> Self {
-        if self.json.len() > 1 {
-            self.json.push(b',');
-        }
-        marmota_model::json::write_string(&mut self.json, name);
-        self.json.push(b':');
-        match value.into_reply() {
-            Ok(Reply::Value(json)) => self.json.extend_from_slice(&json),
-            Ok(Reply::Stream(pieces)) => {
-                self.json.extend_from_slice(self.streams.len().to_string().as_bytes());
-                self.streams.push(pieces);
-            }
-            Err(error) => {
-                let message = format!("parameter `{name}` cannot be written as JSON: {error}");
-                self.fault.get_or_insert(Error::new(ErrorKind::Invalid, message));
-            }
-        }
-        self
-    }
-
-    /// Returns the arguments as JSON, and the streams that the numbers in it refer to.
-    ///
-    /// # Errors
-    /// If an argument could not be serialized.
-    pub(crate) fn into_parts(mut self) -> Result<(Vec<u8>, Vec<Pieces>)> {
-        match self.fault {
-            Some(error) => Err(error),
-            None => {
-                self.json.push(b'}');
-                Ok((self.json, self.streams))
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client::Written;
     use proptest::prelude::*;
 
     const CONTRACT: &Contract = &Contract {

@@ -2,26 +2,16 @@
 //! it for each contract.
 
 use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use marmota_model::{Error, ErrorKind, Result};
 
-use crate::arguments::Arguments;
-use crate::contract::Contract;
-use crate::form::{Reply, Transfer};
-
-/// A running call.
-pub(crate) type Answer = Pin<Box<dyn Future<Output = Result<Reply>> + Send>>;
+use super::arguments::Arguments;
+use crate::contract::Described;
+use crate::transfer::{Answer, Reply, Transfer};
 
 /// A call with parsed arguments, ready to start on an instance.
 pub struct Prepared<T>(pub(crate) Box<dyn FnOnce(Arc<T>) -> Answer + Send>);
-
-/// A type with a contract.
-pub trait Described {
-    /// The contract.
-    const CONTRACT: &'static Contract;
-}
 
 /// Calls the methods of `T` by number.
 pub trait Dispatch<T>: Described + 'static {

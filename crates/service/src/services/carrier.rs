@@ -11,17 +11,15 @@ use marmota_model::{Error, ErrorKind, Result};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::Settings;
+use super::json_rpc::{Done, Exchange, present, put_answer};
 use crate::call::CallOrigin;
-use crate::client::Known;
+use crate::client::Subscriber;
 use crate::failure::Failure;
-use crate::frame;
-use crate::json_rpc::{Done, Exchange, present, put_answer};
 use crate::link::{
-    Answer, CLIENT, CONTRACT, LEAVE, Link, Message, RELEASE, SUBSCRIBED, UNSUBSCRIBED, lost,
+    Answer, CLIENT, CONTRACT, FRAME_BYTES_MAX, LEAVE, Link, Message, Pump, RELEASE, SUBSCRIBED,
+    UNSUBSCRIBED, is_frame, lost,
 };
-use crate::pump::Pump;
-use crate::services::Settings;
-use crate::subscriber::Subscriber;
 
 /// The maximum number of concurrent calls of the peer.
 const RUNNING_MAX: usize = 256;
@@ -82,7 +80,7 @@ impl Carrier {
     /// Returns the maximum size of a message in bytes.
     pub(crate) fn bytes_max(&self) -> usize {
         // A message holds the name and number of a call in addition to its arguments.
-        self.settings.body_bytes_max.max(frame::FRAME_BYTES_MAX).saturating_add(4_096)
+        self.settings.body_bytes_max.max(FRAME_BYTES_MAX).saturating_add(4_096)
     }
 
     /// Returns true if another message can be taken.
@@ -111,7 +109,7 @@ impl Carrier {
             self.held.push_back(message.to_vec());
             return Ok(());
         }
-        if frame::is_frame(message) {
+        if is_frame(message) {
             return self.link.take_frame(message);
         }
         if let Ok(Answered { method: None, id, result, stream, error }) =
@@ -240,7 +238,7 @@ impl Carrier {
     }
 
     fn tell_contract(&self, name: &str, id: &RawValue) {
-        let known = self.settings.service(name).map(|hosted| Known::of(hosted));
+        let known = self.settings.service(name).map(|hosted| hosted.known());
         // The contract holds only strings and numbers: serializing cannot fail.
         let done = known.map(|known| Done::Value(serde_json::to_vec(&known).unwrap_or_default()));
         let done = done.map_err(|error| Failure::of(&error, CONTRACT));

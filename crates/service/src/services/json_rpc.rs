@@ -8,14 +8,13 @@ use marmota_model::{Error, ErrorKind, Result};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::arguments::Streams;
+use super::{Settings, Target};
 use crate::call::CallOrigin;
-use crate::dispatch::Answer;
+use crate::call::arguments::Streams;
 use crate::failure::{Failure, METHOD, OTHER, PARAMETERS, PARSE, REQUEST};
-use crate::form::Reply;
 use crate::limits::Limits;
 use crate::link::Link;
-use crate::services::{Settings, Target};
+use crate::transfer::{Answer, Reply};
 
 /// The maximum number of calls in one batch.
 const BATCH_MAX: usize = 1_000;

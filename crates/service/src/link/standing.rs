@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use marmota_model::{Error, ErrorKind, Result};
 
-use crate::link::Message;
+use super::protocol::Message;
 
 /// The maximum number of lists of one client.
 const LISTS_MAX: usize = 1_024;

@@ -4,12 +4,10 @@
 use std::any::Any;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use marmota_model::Result;
 use parking_lot::Mutex;
-
-use crate::client::Client;
 
 type ByStub = HashMap<(&'static str, u64), Box<dyn Any + Send + Sync>>;
 
@@ -81,25 +79,5 @@ impl Owned {
         // Dropping the instance runs user code, so the lock is released first.
         drop(owned);
         drop(released);
-    }
-}
-
-/// The client's handle of an instance: dropping the last one releases the instance.
-pub(crate) struct Owner {
-    client: Client,
-    service: &'static str,
-    pub(crate) stub: u64,
-}
-
-impl Owner {
-    pub(crate) fn new(client: &Client, service: &'static str) -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
-        Self { client: client.clone(), service, stub: NEXT.fetch_add(1, Ordering::Relaxed) }
-    }
-}
-
-impl Drop for Owner {
-    fn drop(&mut self) {
-        self.client.release(self.service, self.stub);
     }
 }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::link::LEAVE;
 use proptest::prelude::*;
+use std::time::Duration;
 
 const BOUNDS: Bounds = Bounds { streams_max: 3, reconnect_timeout: Duration::from_secs(600) };
 

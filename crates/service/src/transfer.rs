@@ -1,47 +1,25 @@
 //! The forms in which parameters and results are transferred: values as JSON, and streams.
 
+use std::future::Future;
+use std::pin::Pin;
+
 use marmota_model::{Error, ErrorKind, Result};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Serialize, Serializer};
 
-use crate::pieces::Pieces;
-use crate::stream::{ByteStream, ItemStream};
+mod expected;
+mod form;
+mod items;
+mod lines;
+mod pieces;
+mod stream;
 
-/// The form in which a parameter or a result is transferred.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Form {
-    /// A complete JSON value.
-    #[default]
-    Value,
-    /// Bytes, piece by piece ([`ByteStream`]).
-    Bytes,
-    /// Items, one after the other ([`ItemStream`]).
-    Items,
-}
-
-impl Form {
-    /// Returns true for a JSON value.
-    #[must_use]
-    pub const fn is_value(&self) -> bool {
-        matches!(self, Self::Value)
-    }
-
-    /// Returns the name used in contracts.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Value => "value",
-            Self::Bytes => "bytes",
-            Self::Items => "items",
-        }
-    }
-}
-
-impl Serialize for Form {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.name())
-    }
-}
+pub(crate) use expected::Expected;
+pub use form::Form;
+pub(crate) use items::Decoding;
+use items::Encoding;
+pub(crate) use pieces::{Pieces, to_base64};
+pub use stream::{ByteStream, ItemSender, ItemStream};
 
 /// The result of a call.
 #[derive(Debug)]
@@ -52,16 +30,8 @@ pub enum Reply {
     Stream(Pieces),
 }
 
-/// The limits of a stream, and how invalid content is reported.
-#[derive(Clone, Debug)]
-pub struct Expected {
-    /// A description for messages: `numbers of files.sum`.
-    pub(crate) what: String,
-    /// The kind of error for invalid content.
-    pub(crate) fault: ErrorKind,
-    pub(crate) item_bytes_max: usize,
-    pub(crate) stream_bytes_max: u64,
-}
+/// The result of a call that is running.
+pub(crate) type Answer = Pin<Box<dyn Future<Output = Result<Reply>> + Send>>;
 
 /// A type that can be a parameter or a result: types that serde can serialize and deserialize, and
 /// streams.
@@ -139,11 +109,11 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Transfer for ItemStream<T
     }
 
     fn of_pieces(pieces: Pieces, expected: Expected) -> Option<Self> {
-        Some(Self::new(crate::lines::Decoding::new(pieces, expected)))
+        Some(Self::new(Decoding::new(pieces, expected)))
     }
 
     fn into_reply(self) -> serde_json::Result<Reply> {
-        Ok(Reply::Stream(Pieces::new(crate::lines::Encoding::new(self))))
+        Ok(Reply::Stream(Pieces::new(Encoding::new(self))))
     }
 }
 
