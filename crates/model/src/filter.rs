@@ -5,10 +5,10 @@
 //! nor false, `not` of it is neither, and only what is true is selected.
 //! `contains` and `starts_with` disregard the case of A to Z, everywhere.
 
-use std::cmp::Ordering;
-
 use crate::json::JsonCondition;
-use crate::{Error, ErrorKind, FieldSet, Result, Search, Table, Value, ValueRef};
+use crate::{
+    Comparison, Error, ErrorKind, FieldSet, Place, Result, Search, Table, Value, ValueRef,
+};
 
 /// A condition on a row, as engines get it: fields are named by their position
 /// in the table of the operation. Programs use [`Filter`](crate::Filter), which
@@ -66,71 +66,6 @@ pub enum FilterExpr {
     And(Vec<FilterExpr>),
     /// At least one is true. False if there are none.
     Or(Vec<FilterExpr>),
-}
-
-/// How two values compare.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Comparison {
-    /// `=`
-    Equal,
-    /// `!=`
-    NotEqual,
-    /// `<`
-    Less,
-    /// `<=`
-    LessOrEqual,
-    /// `>`
-    Greater,
-    /// `>=`
-    GreaterOrEqual,
-}
-
-/// Where a text is sought in another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Place {
-    /// Anywhere.
-    Anywhere,
-    /// At its start.
-    Start,
-}
-
-impl Comparison {
-    /// Whether it holds for two values that are in this order.
-    #[must_use]
-    pub const fn holds(self, order: Ordering) -> bool {
-        match self {
-            Self::Equal => order.is_eq(),
-            Self::NotEqual => order.is_ne(),
-            Self::Less => order.is_lt(),
-            Self::LessOrEqual => order.is_le(),
-            Self::Greater => order.is_gt(),
-            Self::GreaterOrEqual => order.is_ge(),
-        }
-    }
-}
-
-impl Place {
-    /// Whether `text` has `part` in this place, whatever the case of A to Z.
-    #[must_use]
-    pub fn finds(self, text: &str, part: &str) -> bool {
-        let (text, part) = (text.as_bytes(), part.as_bytes());
-        match self {
-            Self::Anywhere => contains(text, part),
-            Self::Start => {
-                text.get(..part.len()).is_some_and(|start| start.eq_ignore_ascii_case(part))
-            }
-        }
-    }
-}
-
-fn contains(text: &[u8], part: &[u8]) -> bool {
-    let Some((&first, rest)) = part.split_first() else { return true };
-    let first = first.to_ascii_lowercase();
-    let Some(last) = text.len().checked_sub(part.len()) else { return false };
-    (0..=last).any(|at| {
-        text[at].to_ascii_lowercase() == first
-            && text[at + 1..at + part.len()].eq_ignore_ascii_case(rest)
-    })
 }
 
 /// A field to sort by, as engines get it. Programs use
@@ -340,7 +275,7 @@ fn check_field(table: &Table, field: usize) -> Result<()> {
 fn check_value(table: &Table, position: usize, value: ValueRef<'_>) -> Result<()> {
     check_field(table, position)?;
     let field = &table.fields()[position];
-    let (rule, message) = match crate::rule::check_kind(field, value) {
+    let (rule, message) = match crate::schema::check_kind(field, value) {
         _ if value.is_null() || value.is_absent() => {
             ("type", "compare with null by `= null` or is_null".to_owned())
         }
@@ -511,21 +446,5 @@ fn strictly_behind(by: SortKey, value: &Value) -> Option<FilterExpr> {
                 FilterExpr::Compare { field, comparison: Comparison::Less, value: value.clone() };
             Some(less.or(null))
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn case_counts_for_letters_a_to_z_only() {
-        let (anywhere, start) = (Place::Anywhere, Place::Start);
-        assert!(anywhere.finds("Marie CURIE", "curie"));
-        assert!(anywhere.finds("x", ""));
-        assert!(!anywhere.finds("É", "é"));
-        assert!(!anywhere.finds("Curi", "curie"));
-        assert!(start.finds("Curie", "cU"));
-        assert!(!start.finds("C", "cu"));
     }
 }

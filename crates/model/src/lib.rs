@@ -9,6 +9,7 @@
 //! This crate knows no engine, no socket and no file.
 #![forbid(unsafe_code)]
 
+mod comparison;
 mod currency;
 mod digits;
 mod error;
@@ -33,13 +34,13 @@ mod time;
 mod typed_filter;
 mod value;
 
+pub use comparison::{Comparison, Place};
 pub use currency::{Currency, CurrencyError};
 pub use error::{Error, ErrorKind, Result, VIOLATIONS_MAX, Violation};
 pub use field_set::FieldSet;
 pub use field_value::{Blob, Json, Ref};
 pub use filter::{
-    Comparison, FILTER_BYTES_MAX, FILTER_DEPTH_MAX, FILTER_TERMS_MAX, FilterExpr, Place, Query,
-    SortKey,
+    FILTER_BYTES_MAX, FILTER_DEPTH_MAX, FILTER_TERMS_MAX, FilterExpr, Query, SortKey,
 };
 pub use filter_column::Member;
 pub use filter_text::{Caller, asks_for_caller, parse_filter, parse_order, parse_rule};

@@ -6,6 +6,10 @@ use std::cmp::Ordering;
 
 use crate::{Currency, ValueRef};
 
+mod kind_check;
+
+pub(crate) use kind_check::{Broken, check_kind, has_nul};
+
 /// A model: a name, its fields in order, and its indexes.
 ///
 /// A schema says nothing about an engine. [`crate::Table`] is its prepared

@@ -6,10 +6,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::rule::CompiledRule;
-use crate::typed_filter::TableShape;
 use crate::{
     Error, ErrorKind, Field, FieldSet, KeyKind, Kind, Result, Role, Schema, Value, ValueRef,
 };
+
+mod check;
+mod shape;
+
+pub(crate) use shape::{TableShape, hash_of};
 
 /// A prepared schema.
 #[derive(Debug)]

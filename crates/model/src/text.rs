@@ -38,7 +38,7 @@ pub(crate) fn unquote(text: &str) -> Option<(String, usize)> {
 #[must_use]
 pub fn excerpt_of(value: ValueRef<'_>) -> String {
     let mut out = Vec::new();
-    crate::json::write_value(&mut out, value);
+    crate::value::json::write_value(&mut out, value);
     excerpt(&String::from_utf8_lossy(&out))
 }
 
@@ -134,7 +134,7 @@ pub(crate) fn literal_value(field: &Field, literal: &Literal) -> Result<Value, S
         (Kind::Float, Literal::Int(value)) => ValueRef::Float(*value as f64),
         (_, literal) => literal.value(),
     };
-    match crate::rule::check_kind(field, value) {
+    match crate::schema::check_kind(field, value) {
         Ok(()) => Ok(value.to_value()),
         Err((_, message)) => Err(format!("{}: {message}", excerpt_of(value))),
     }

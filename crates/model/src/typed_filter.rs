@@ -3,12 +3,12 @@
 //! [`FilterExpr`] and [`SortKey`], which name fields by position.
 
 use std::fmt;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::marker::PhantomData;
 use std::ops::Not;
 use std::sync::Arc;
 
-use crate::{Error, ErrorKind, FilterExpr, Model, Record, Result, Schema, SortKey, Table};
+use crate::table::{TableShape, hash_of};
+use crate::{Error, ErrorKind, FilterExpr, Model, Record, Result, SortKey, Table};
 
 /// A condition on rows of the model `M`, made from its columns
 /// (`Person::BORN.gt(1900)`), or on rows of a table that is known at run time
@@ -61,35 +61,6 @@ enum Subject {
     Table(Arc<TableShape>),
     /// Those of two tables: an error, where it is used.
     Mixed(Arc<[Arc<TableShape>; 2]>),
-}
-
-/// The names and kinds of a table's fields: tables of the same shape have the
-/// same fields at the same positions.
-#[derive(Debug)]
-pub(crate) struct TableShape {
-    table: Box<str>,
-    fields: Box<[Box<str>]>,
-    hash: u64,
-}
-
-impl TableShape {
-    pub(crate) fn of(schema: &Schema) -> Self {
-        let fields = schema.fields.iter().map(|field| Box::from(&*field.name)).collect();
-        Self { table: Box::from(&*schema.name), fields, hash: hash_of(schema) }
-    }
-
-    fn field(&self, position: usize) -> &str {
-        self.fields.get(position).map_or("?", |name| name)
-    }
-}
-
-fn hash_of(schema: &Schema) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    schema.name.hash(&mut hasher);
-    for field in schema.fields.iter() {
-        (&*field.name, field.kind.name()).hash(&mut hasher);
-    }
-    hasher.finish()
 }
 
 impl PartialEq for Subject {
@@ -355,7 +326,7 @@ impl<M> fmt::Debug for Order<M> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Field, Kind, Role, parse_filter, parse_order};
+    use crate::{Field, Kind, Role, Schema, parse_filter, parse_order};
 
     fn table(name: &'static str, fields: [&'static str; 2]) -> Table {
         let fields = fields.map(|field| Field::new(field, Kind::TEXT));

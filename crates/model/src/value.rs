@@ -11,6 +11,8 @@ use uuid::Uuid;
 
 use crate::{Currency, Date, Time, Timestamp};
 
+pub(crate) mod json;
+
 /// A value that lies somewhere else: in a column of SQLite, a packet, a body,
 /// a struct.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -2,10 +2,10 @@
 //! words, and appended all at once. Each member appended for itself takes two
 //! calls that copy a few bytes, half the time of a list of rows.
 
-use super::write::write_value_as;
 use crate::digits::{Room, put_signed};
 use crate::table::JsonMember;
-use crate::{FieldSet, Table, ValueRef};
+use crate::value::json::{is_escaped, write_string, write_value};
+use crate::{EnumStored, FieldSet, Kind, Table, ValueRef};
 
 /// What is put together before it is appended.
 const LINE_BYTES: usize = 1024;
@@ -103,6 +103,17 @@ impl RowWriter {
     }
 }
 
+/// Appends a value of `kind`: an enum stored as a number shows its name.
+pub fn write_value_as(out: &mut Vec<u8>, kind: &Kind, value: ValueRef<'_>) {
+    if let (Kind::Enum { variants, stored: EnumStored::Integer }, ValueRef::Int(number)) =
+        (kind, value)
+        && let Some(variant) = variants.iter().find(|variant| variant.number == number)
+    {
+        return write_string(out, &variant.name);
+    }
+    write_value(out, value);
+}
+
 /// Writes a value, if it fits and nothing in it has to be escaped; gives how
 /// many bytes that took.
 #[inline(always)]
@@ -162,7 +173,7 @@ fn put_text(to: &mut [u8; VALUE_BYTES], text: &[u8]) -> Option<usize> {
         to[length - 3..=length].copy_from_slice(last);
     } else {
         for (to, byte) in to[1..].iter_mut().zip(text) {
-            escaped |= u64::from(super::write::is_escaped(*byte));
+            escaped |= u64::from(is_escaped(*byte));
             *to = *byte;
         }
     }
@@ -270,7 +281,7 @@ mod tests {
 
         #[test]
         fn what_must_be_escaped_is_found(bytes: [u8; 8]) {
-            let any = bytes.iter().any(|&byte| super::super::write::is_escaped(byte));
+            let any = bytes.iter().any(|&byte| is_escaped(byte));
             prop_assert_eq!(escaped_bytes(u64::from_ne_bytes(bytes)) != 0, any);
         }
     }

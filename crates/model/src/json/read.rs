@@ -48,7 +48,7 @@ pub fn read_value<'a>(
     scratch: &'a Scratch,
 ) -> Result<ValueRef<'a>, Violation> {
     member(field, json, scratch).ok_or_else(|| {
-        let wrong = crate::rule::check_kind(field, ValueRef::Absent);
+        let wrong = crate::schema::check_kind(field, ValueRef::Absent);
         let (rule, message) = wrong.err().unwrap_or(("type", "has the wrong type".to_owned()));
         let mut violation = violation(field, ValueRef::Null, rule, message);
         violation.value = excerpt(json);

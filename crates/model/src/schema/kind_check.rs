@@ -1,0 +1,100 @@
+//! Whether a value fits its field's kind.
+
+use super::{EnumStored, Field, KeyKind, Kind};
+use crate::ValueRef;
+
+/// The short name of a broken rule and what it asks for.
+pub(crate) type Broken = (&'static str, String);
+
+/// Whether a value that is there fits its field's kind.
+pub(crate) fn check_kind(field: &Field, value: ValueRef<'_>) -> Result<(), Broken> {
+    match (&field.kind, value) {
+        (_, ValueRef::Null) if field.nullable => Ok(()),
+        (_, ValueRef::Null) => Err(("required", "must not be null".to_owned())),
+        (Kind::Int { min, max }, ValueRef::Int(number)) => {
+            if number < *min || number > *max {
+                return Err(("range", format!("must be between {min} and {max}")));
+            }
+            Ok(())
+        }
+        (Kind::Float, ValueRef::Float(number)) if !number.is_finite() => {
+            Err(("range", "must be a finite number".to_owned()))
+        }
+        (Kind::Text { chars_max, .. }, ValueRef::Text(text)) => {
+            let most = *chars_max as usize;
+            // A text has no more characters than bytes: count only where it matters.
+            if most != 0 && text.len() > most && text.chars().count() > most {
+                let length = text.chars().count();
+                return Err(("max", format!("must have at most {most} characters, has {length}")));
+            }
+            if has_nul(text) {
+                return Err(("type", "must not contain the character U+0000".to_owned()));
+            }
+            Ok(())
+        }
+        (Kind::Enum { variants, stored: EnumStored::Integer }, ValueRef::Int(number))
+            if variants.iter().any(|variant| variant.number == number) =>
+        {
+            Ok(())
+        }
+        (Kind::Enum { variants, stored: EnumStored::Text }, ValueRef::Text(name))
+            if variants.iter().any(|variant| variant.name == name) =>
+        {
+            Ok(())
+        }
+        (Kind::Bool, ValueRef::Bool(_))
+        | (Kind::Float, ValueRef::Float(_))
+        | (Kind::Currency, ValueRef::Currency(_))
+        | (Kind::Blob, ValueRef::Blob(_))
+        | (Kind::Json, ValueRef::Json(_))
+        | (Kind::Date, ValueRef::Date(_))
+        | (Kind::Time, ValueRef::Time(_))
+        | (Kind::Timestamp, ValueRef::Timestamp(_))
+        | (Kind::Uuid | Kind::Reference { key: KeyKind::Uuid, .. }, ValueRef::Uuid(_))
+        | (Kind::Reference { key: KeyKind::Auto, .. }, ValueRef::Int(_))
+        | (Kind::Reference { key: KeyKind::Text, .. }, ValueRef::Text(_)) => Ok(()),
+        _ => Err(wrong_type(field)),
+    }
+}
+
+fn wrong_type(field: &Field) -> Broken {
+    let what = match &field.kind {
+        Kind::Bool => "true or false".to_owned(),
+        Kind::Currency => "a number with at most four decimals".to_owned(),
+        Kind::Date => "a date such as \"2026-11-21\"".to_owned(),
+        Kind::Time => "a time such as \"17:05:00\"".to_owned(),
+        Kind::Timestamp => "a timestamp such as \"2026-11-21T17:05:00Z\"".to_owned(),
+        Kind::Enum { variants, .. } => {
+            let names: Vec<String> = variants.iter().map(|v| format!("{:?}", v.name)).collect();
+            format!("one of {}", names.join(", "))
+        }
+        Kind::Reference { table, .. } => format!("the key of a `{table}`"),
+        kind => format!("of type {}", kind.name()),
+    };
+    ("type", format!("must be {what}"))
+}
+
+/// Texts up to this long are looked through in place: the call of a function
+/// chosen at run time costs more.
+const TEXT_BYTES_FEW: usize = 32;
+
+/// Whether a text has the character U+0000, which is not stored.
+#[inline]
+pub(crate) fn has_nul(text: &str) -> bool {
+    if text.len() > TEXT_BYTES_FEW {
+        return memchr::memchr(0, text.as_bytes()).is_some();
+    }
+    let bytes = text.as_bytes();
+    let Some(last) = bytes.last_chunk::<8>() else { return bytes.contains(&0) };
+    // The last word overlaps the one before it, instead of a loop over the rest.
+    let (words, _) = bytes.as_chunks::<8>();
+    has_zero_byte(u64::from_ne_bytes(*last))
+        || words.iter().any(|&word| has_zero_byte(u64::from_ne_bytes(word)))
+}
+
+/// Whether one of the eight bytes is zero: only there a borrow goes through
+/// the top bit of a byte that has none of its own.
+const fn has_zero_byte(word: u64) -> bool {
+    const LOW: u64 = u64::from_ne_bytes([1; 8]);
+    word.wrapping_sub(LOW) & !word & (LOW << 7) != 0
+}
