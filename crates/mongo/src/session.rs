@@ -12,8 +12,9 @@ use std::task::{Context, Poll};
 use marmota_model::{Error, ErrorKind, Result, RowSink, RowSource, Table, Value, ValueRef};
 use marmota_store::Durability;
 use marmota_store::engine::{Session, Submitted, Ticket};
+use marmota_store::in_flight::InFlight;
 use marmota_store::operation::{Operation, Outcome, Write};
-use marmota_store::refusal::copy_of;
+use marmota_store::refusal::{self, copy_of};
 use tokio::task::JoinHandle;
 
 use crate::aggregate::Aggregating;
@@ -33,8 +34,7 @@ use transactions::Savepoint;
 /// The session in which operations wait for the engine's thread.
 pub(crate) struct MongoSession {
     shared: Arc<Shared>,
-    running: Vec<(u64, Running)>,
-    tickets: u64,
+    running: InFlight<Running>,
     transaction: Option<Arc<Transaction>>,
     /// True if it executes the steps of an operation that is already counted.
     is_inner: bool,
@@ -61,20 +61,11 @@ enum Done {
 
 impl MongoSession {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self {
-            shared,
-            running: Vec::new(),
-            tickets: 0,
-            transaction: None,
-            is_inner: false,
-            shares: false,
-        }
+        Self { shared, running: InFlight::new(), transaction: None, is_inner: false, shares: false }
     }
 
     fn wait(&mut self, running: Running) -> Result<Submitted> {
-        self.tickets += 1;
-        self.running.push((self.tickets, running));
-        Ok(Submitted::Waiting(Ticket(self.tickets)))
+        Ok(Submitted::Waiting(self.running.add(running)))
     }
 
     /// Starts a write.
@@ -256,10 +247,10 @@ impl Session for MongoSession {
         outcome: &mut Outcome,
         context: &mut Context<'_>,
     ) -> Poll<Result<()>> {
-        let Some(at) = self.running.iter().position(|(number, _)| *number == ticket.0) else {
-            return Poll::Ready(Err(unexpected()));
+        let Some(running) = self.running.get_mut(ticket) else {
+            return Poll::Ready(Err(refusal::not_waiting()));
         };
-        let ended = match &mut self.running[at].1 {
+        let ended = match running {
             Running::Getting(getting) => {
                 getting.poll(sink, context).map_ok(|rows| *outcome = Outcome::rows(rows))
             }
@@ -292,8 +283,8 @@ impl Session for MongoSession {
             }),
         };
         if ended.is_ready() {
-            let (_, running) = self.running.swap_remove(at);
-            if let Running::Reading(_, fetching) | Running::Aggregating(_, fetching) = running {
+            let ended = self.running.remove(ticket);
+            if let Some(Running::Reading(_, fetching) | Running::Aggregating(_, fetching)) = ended {
                 // If the sink had enough, the fetch is not complete.
                 fetching.end();
             }
@@ -302,11 +293,9 @@ impl Session for MongoSession {
     }
 
     fn cancel(&mut self, ticket: Ticket) {
-        let Some(at) = self.running.iter().position(|(number, _)| *number == ticket.0) else {
-            return;
-        };
-        let (_, running) = self.running.swap_remove(at);
-        abandon(&self.shared, running);
+        if let Some(running) = self.running.remove(ticket) {
+            abandon(&self.shared, running);
+        }
     }
 }
 
@@ -347,8 +336,8 @@ pub(crate) fn joined<T>(
 
 impl Drop for MongoSession {
     fn drop(&mut self) {
-        for (_, running) in self.running.drain(..) {
-            abandon(&self.shared, running);
+        while let Some(ticket) = self.running.any() {
+            self.cancel(ticket);
         }
         let Some(transaction) = self.transaction.take().filter(|_| !self.shares) else { return };
         // Writes that are submitted later wait until it is undone.

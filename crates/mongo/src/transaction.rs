@@ -15,7 +15,7 @@ use futures_core::Stream as _;
 use marmota_model::{Error, ErrorKind, Result};
 use marmota_store::Durability;
 use marmota_store::backoff::Backoff;
-use marmota_store::refusal::copy_of;
+use marmota_store::refusal::{self, copy_of};
 use mongodb::bson::{Document, RawDocumentBuf};
 use mongodb::error::UNKNOWN_TRANSACTION_COMMIT_RESULT;
 use mongodb::options::{Acknowledgment, ReadConcern, ReadPreference, SelectionCriteria};
@@ -282,9 +282,10 @@ impl Transaction {
 
 impl Inside {
     fn place(&self, name: u32) -> Result<usize> {
-        self.savepoints.iter().rposition(|(number, _)| *number == name).ok_or_else(|| {
-            Error::new(ErrorKind::Invalid, "there is no such savepoint: it was released, or undone")
-        })
+        self.savepoints
+            .iter()
+            .rposition(|(number, _)| *number == name)
+            .ok_or_else(refusal::no_savepoint)
     }
 }
 

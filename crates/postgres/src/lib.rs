@@ -41,13 +41,13 @@ mod search;
 mod session;
 mod shape;
 mod socket;
+mod spare;
 mod sql;
 mod statement;
 mod steps;
 mod subject;
 #[cfg(feature = "temporary-server")]
 mod temporary;
-mod tickets;
 pub mod wire;
 mod write;
 mod write_many;

@@ -22,6 +22,7 @@ mod databases;
 mod durability;
 pub mod engine;
 pub mod history;
+pub mod in_flight;
 mod invalidation_feed;
 pub mod key;
 pub mod lent;

@@ -104,3 +104,31 @@ pub fn table_kept(waited: Duration) -> Error {
     );
     Error::new(ErrorKind::Busy, message)
 }
+
+/// The error for a transaction that begins in another one.
+#[cold]
+#[must_use]
+pub fn transaction_is_open() -> Error {
+    Error::new(ErrorKind::Invalid, "a transaction is open already; set a savepoint in it")
+}
+
+/// The error for a step of a transaction where none is open.
+#[cold]
+#[must_use]
+pub fn no_transaction() -> Error {
+    Error::new(ErrorKind::Invalid, "no transaction is open; begin one first")
+}
+
+/// The error for a savepoint that was released or undone, or never set.
+#[cold]
+#[must_use]
+pub fn no_savepoint() -> Error {
+    Error::new(ErrorKind::Invalid, "the transaction has no such savepoint (any more)")
+}
+
+/// The error for a poll of an operation that does not wait in the session.
+#[cold]
+#[must_use]
+pub fn not_waiting() -> Error {
+    Error::new(ErrorKind::Bug, "an operation was polled after it had ended or was canceled")
+}

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use marmota_model::{Error, ErrorKind, Result, Table};
+use marmota_model::{ErrorKind, Result, Table};
 use marmota_store::Durability;
 use marmota_store::engine::Submitted;
 use marmota_store::operation::{BatchMode, Link, Outcome, Write};
+use marmota_store::refusal;
 use tokio::time::Instant;
 
 use super::{Done, MongoSession, Running, unexpected};
@@ -92,7 +93,7 @@ impl MongoSession {
         table: &Table,
         writes: &[Write],
     ) -> Result<Option<Vec<Outcome>>> {
-        let transaction = self.transaction.clone().ok_or_else(no_open)?;
+        let transaction = self.transaction.clone().ok_or_else(refusal::no_transaction)?;
         let (shared, shape) = (Arc::clone(&self.shared), self.shared.shape(table)?);
         let (rows, number) = (insert_each::rows_of(writes), shared.turns.number());
         wait_on(&self.shared.handle, async move {
@@ -118,8 +119,7 @@ impl MongoSession {
             return Err(no_transactions("a transaction"));
         }
         if self.transaction.is_some() {
-            let message = "a transaction is open on this session already; use a savepoint in it";
-            return Err(Error::new(ErrorKind::Invalid, message));
+            return Err(refusal::transaction_is_open());
         }
         let (shared, number) = (Arc::clone(&self.shared), self.shared.turns.number());
         let work = async move {
@@ -131,7 +131,7 @@ impl MongoSession {
 
     /// Commits the transaction or rolls it back.
     pub(super) fn end_transaction(&mut self, commits: bool) -> Result<Submitted> {
-        let transaction = self.transaction.take().ok_or_else(no_open)?;
+        let transaction = self.transaction.take().ok_or_else(refusal::no_transaction)?;
         let (shared, number) = (Arc::clone(&self.shared), self.shared.turns.number());
         let under_way = shared.enter_further();
         let end = Instant::now() + shared.options.timeout;
@@ -159,7 +159,7 @@ impl MongoSession {
     }
 
     pub(super) fn savepoint(&mut self, step: Savepoint) -> Result<Submitted> {
-        let transaction = self.transaction.clone().ok_or_else(no_open)?;
+        let transaction = self.transaction.clone().ok_or_else(refusal::no_transaction)?;
         let (database, number) = (self.database(), self.shared.turns.number());
         let work = async move {
             let _turn = transaction.turn().await;
@@ -179,9 +179,4 @@ pub(super) enum Savepoint {
     Set(u32),
     Release(u32),
     RollBackTo(u32),
-}
-
-#[cold]
-fn no_open() -> Error {
-    Error::new(ErrorKind::Invalid, "no transaction is open on this session")
 }
