@@ -27,6 +27,7 @@ use crate::plan::{Destructive, Plan};
 use crate::statistics::EngineStatistics;
 
 pub use crate::capability::{Capability, ReadsMeanwhile};
+pub use crate::in_flight::Ticket;
 pub use crate::park::{Sleep, caller_blocks, sleep_on};
 #[cfg(target_os = "linux")]
 pub use crate::watch::{Happened, Source, Watch, Watched, Watcher, Watching, wake_at, watch_by};
@@ -283,7 +284,3 @@ pub enum Submitted {
     /// It has to wait.
     Waiting(Ticket),
 }
-
-/// An operation that waits in its session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Ticket(pub u64);

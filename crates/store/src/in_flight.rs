@@ -1,8 +1,10 @@
-//! [`InFlight`]: the operations of a session that wait.
+//! [`InFlight`]: the operations of a session that wait, and their [`Ticket`]s.
 
 use std::ops::{Index, IndexMut};
 
-use crate::engine::Ticket;
+/// An operation that waits in its session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Ticket(pub u64);
 
 /// The operations of a session that wait, by ticket. Every access takes constant time: the session
 /// of a server thread may have thousands.
