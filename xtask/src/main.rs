@@ -170,7 +170,7 @@ fn encrypted() -> Result<(), Failure> {
         run(cargo().args(lints).args(feature).args(["--", "-D", "warnings"]))?;
         run(cargo().args(["test", "--package", engine]).args(feature))?;
     }
-    let suite = ["test", "--package", "marmota-conformance", "--test", "it"];
+    let suite = ["test", "--package", "marmota-testkit", "--test", "it"];
     for subject in ["sqlite_encrypted", "memory_encrypted_log"] {
         let promises = ["concurrency", "differential", "durability", "transactions"]
             .map(|module| format!("{subject}::{module}"));

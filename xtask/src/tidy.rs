@@ -17,7 +17,7 @@ mod prose;
 use crate::step::{Failure, root};
 
 /// The project's crates that each may depend on: every arrow points down.
-const ARROWS: [(&str, &[&str]); 16] = [
+const ARROWS: [(&str, &[&str]); 17] = [
     ("model", &[]),
     ("derive", &[]),
     ("store", &["marmota-model"]),
@@ -42,6 +42,10 @@ const ARROWS: [(&str, &[&str]); 16] = [
             "marmota-rest",
             "marmota-remote",
         ],
+    ),
+    (
+        "testkit",
+        &["marmota-model", "marmota-derive", "marmota-store", "marmota-memory", "marmota-auth"],
     ),
     (
         "marmota",
@@ -86,7 +90,7 @@ const TESTED_WITH: [(&str, &str); 5] = [
     ("derive", "marmota-store"),
     ("derive", "marmota-service"),
     // The suite is run where the server for it is built; the guide's page opens a store by its URL.
-    ("mongo", "marmota-conformance"),
+    ("mongo", "marmota-testkit"),
     ("mongo", "marmota"),
 ];
 
@@ -144,7 +148,7 @@ fn dependencies<'m>(manifest: &'m str, section: &str) -> impl Iterator<Item = &'
 /// True if a crate depends on another, by way of others too.
 fn uses(above: &str, below: &str) -> bool {
     let name = above.strip_prefix("marmota-").unwrap_or(above);
-    if matches!(name, "conformance" | "cli") {
+    if matches!(name, "testkit" | "cli") {
         return true;
     }
     let (_, used) = ARROWS.iter().find(|(arrow, _)| *arrow == name).copied().unwrap_or_default();

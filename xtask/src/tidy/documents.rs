@@ -163,7 +163,7 @@ fn names(files: &[String]) -> Result<BTreeSet<String>, Failure> {
 /// The part of inline code that exists nowhere: a file of the repository, or a name of the sources
 /// (`Store::open`, `RateLimit`).
 fn unknown<'c>(code: &'c str, files: &[String], names: &BTreeSet<String>) -> Option<&'c str> {
-    let folders = ["apps/", "crates/", "docs/", "examples/", "xtask/", "conformance/", "bench/"];
+    let folders = ["apps/", "crates/", "docs/", "examples/", "xtask/", "bench/"];
     let is_path = code.chars().all(|c| c.is_alphanumeric() || "/-_.".contains(c));
     // A program of the reader's has its own `src`.
     if is_path && !code.starts_with("src/") {

@@ -12,7 +12,7 @@ use super::phrases::Phrases;
 use crate::step::{Failure, root};
 
 /// How many phrases a crate has in doc comments, and in texts such as errors.
-const KNOWN: [(&str, usize, usize); 17] = [
+const KNOWN: [(&str, usize, usize); 18] = [
     ("apps/marmota", 57, 0),
     ("crates/auth", 0, 0),
     ("crates/collections", 57, 0),
@@ -30,6 +30,7 @@ const KNOWN: [(&str, usize, usize); 17] = [
     ("crates/sql", 0, 0),
     ("crates/sqlite", 0, 0),
     ("crates/store", 0, 0),
+    ("crates/testkit", 82, 6),
 ];
 
 /// A number that has fallen by more than this is to be lowered here.
