@@ -6,8 +6,8 @@ use std::fmt;
 
 use marmota_model::{Kind, Table, ValueRef, Violation};
 
-use crate::column::quoted;
-use crate::composer::Facts;
+use crate::sql_words::quoted;
+
 
 /// The limit of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +63,7 @@ impl Limit {
         (-max - 1, max)
     }
 
-    fn takes(self, value: ValueRef<'_>) -> bool {
+    pub(crate) fn takes(self, value: ValueRef<'_>) -> bool {
         match (self, value) {
             (Self::Integer(bytes), ValueRef::Int(number)) => {
                 let (min, max) = Self::integers(bytes);
@@ -109,7 +109,7 @@ impl fmt::Display for Limit {
 }
 
 /// Returns the violation for a value beyond the limit of its column.
-fn violation(table: &Table, position: usize, value: ValueRef<'_>, limit: Limit) -> Violation {
+pub(crate) fn violation(table: &Table, position: usize, value: ValueRef<'_>, limit: Limit) -> Violation {
     let field = &table.fields()[position];
     let message = format!(
         "{limit} in the column of the database; ALTER TABLE {} ALTER COLUMN {} TYPE {} widens it",
@@ -118,32 +118,6 @@ fn violation(table: &Table, position: usize, value: ValueRef<'_>, limit: Limit) 
         limit.wider()
     );
     marmota_model::rule::violation(field, value, limit.rule(), message)
-}
-
-impl Facts {
-    /// Returns the violations for the values of a row that do not fit their columns.
-    #[cold]
-    pub(crate) fn beyond(&self, table: &Table, row: &[ValueRef<'_>]) -> Vec<Violation> {
-        let does_not_fit = |&&(position, limit): &&(usize, Limit)| {
-            row.get(position).is_some_and(|value| !limit.takes(*value))
-        };
-        let beyond = self.limits.iter().filter(does_not_fit);
-        beyond.map(|&(at, limit)| violation(table, at, row[at], limit)).collect()
-    }
-
-    /// Returns the violation for a sum that does not fit its column.
-    #[cold]
-    pub(crate) fn beyond_by(
-        &self,
-        table: &Table,
-        position: usize,
-        by: ValueRef<'_>,
-    ) -> Option<Violation> {
-        let (_, limit) = self.limits.iter().find(|(limited, _)| *limited == position)?;
-        let mut violation = violation(table, position, by, *limit);
-        violation.message = format!("the sum {}", violation.message);
-        Some(violation)
-    }
 }
 
 #[cfg(test)]

@@ -7,11 +7,12 @@
 use marmota_model::{FieldSet, Result, RowSource, Table, Value, ValueRef};
 use marmota_store::operation::{Effect, Keys, OnConflict, Outcome, UpsertResult};
 
-use crate::column::{form, is_folded, quoted};
-use crate::composer::{Composer, name, oid, put_present};
+use crate::column::{form, is_folded, name, oid, put_present};
+use crate::composer::Composer;
 use crate::reply::{Mark, Reply};
 use crate::script::{Part, Role, Script};
-use crate::shape::Sql;
+use crate::sql_words::quoted;
+use crate::sql_writer::Sql;
 use crate::statement::{Text, Verb};
 use crate::wire::value;
 
@@ -125,7 +126,7 @@ fn over_sql(
     let returned = version.as_deref().unwrap_or("0::bigint");
     let first = match keys.is_empty() {
         true => {
-            format!("NULL::{}", crate::column::sql_type(form(&table.fields()[table.key()].kind)))
+            format!("NULL::{}", crate::sql_words::sql_type(form(&table.fields()[table.key()].kind)))
         }
         false => format!("coalesce({})", keys.join(",")),
     };

@@ -15,7 +15,7 @@ use marmota_store::engine::wake_at;
 
 use crate::connection::Standing;
 use crate::connector;
-use crate::exchange::CONTROLS;
+use crate::controls::CONTROLS;
 use crate::lane::{Inside, Lane};
 use crate::options::Options;
 

@@ -8,13 +8,15 @@ use marmota_model::{Error, ErrorKind, Result};
 use marmota_store::wait::{OwnedPlace, WaitQueue};
 use parking_lot::Mutex;
 
-use crate::engine::{Shared, closed};
+use crate::fault::closed;
 use crate::lane::Lane;
 
 /// The connections of an engine for transactions.
 #[derive(Default)]
 pub(crate) struct Pool {
     inside: Mutex<Inside>,
+    /// The most lanes.
+    lanes_max: usize,
     /// Operations that wait for a lane.
     waiting: Arc<WaitQueue>,
     /// Callers that close the pool and wait for the last lane.
@@ -40,10 +42,10 @@ impl Inside {
 }
 
 impl Pool {
-    /// Creates a pool with one lane.
-    pub(crate) fn of(lane: Lane) -> Self {
+    /// Creates a pool of at most `lanes_max` lanes, with one lane.
+    pub(crate) fn of(lane: Lane, lanes_max: usize) -> Self {
         let inside = Inside { free: vec![Arc::new(lane)], ..Inside::default() };
-        Self { inside: Mutex::new(inside), ..Self::default() }
+        Self { inside: Mutex::new(inside), lanes_max, ..Self::default() }
     }
 
     /// Takes a lane. If all are taken, returns `None`, and `waker` is woken when one is given back,
@@ -53,16 +55,15 @@ impl Pool {
     /// [`ErrorKind::Busy`] if that takes too long.
     pub(crate) fn take(
         &self,
-        shared: &Shared,
         until: Instant,
         place: &mut OwnedPlace,
         waker: &Waker,
     ) -> Result<Option<Arc<Lane>>> {
-        let mut taken = self.try_take(shared)?;
+        let mut taken = self.try_take()?;
         if taken.is_none() {
             place.wait_until(&self.waiting, waker, until);
             // One may have been given back before.
-            taken = self.try_take(shared)?;
+            taken = self.try_take()?;
         }
         if taken.is_some() {
             place.leave();
@@ -70,14 +71,14 @@ impl Pool {
             let message = format!(
                 "all {} connections for transactions are taken, and none was given back in time; \
                  try again, or raise connections_max",
-                shared.transactions_max()
+                self.lanes_max
             );
             return Err(Error::new(ErrorKind::Busy, message));
         }
         Ok(taken)
     }
 
-    fn try_take(&self, shared: &Shared) -> Result<Option<Arc<Lane>>> {
+    fn try_take(&self) -> Result<Option<Arc<Lane>>> {
         let mut inside = self.inside.lock();
         if inside.is_closed {
             return Err(closed());
@@ -85,7 +86,7 @@ impl Pool {
         let total = inside.free.len() + inside.taken;
         let lane = match inside.idle() {
             Some(at) => inside.free.swap_remove(at),
-            None if total < shared.transactions_max() => Arc::default(),
+            None if total < self.lanes_max => Arc::default(),
             None => match inside.free.pop() {
                 Some(lane) => lane,
                 None => return Ok(None),
@@ -97,14 +98,14 @@ impl Pool {
 
     /// Takes a lane without exchanges in progress, or a new one. Returns `None` if neither is
     /// available.
-    pub(crate) fn take_free(&self, shared: &Shared) -> Option<Arc<Lane>> {
+    pub(crate) fn take_free(&self) -> Option<Arc<Lane>> {
         let mut inside = self.inside.lock();
         if inside.is_closed {
             return None;
         }
         let lane = match inside.idle() {
             Some(at) => inside.free.swap_remove(at),
-            None if inside.free.len() + inside.taken < shared.transactions_max() => Arc::default(),
+            None if inside.free.len() + inside.taken < self.lanes_max => Arc::default(),
             None => return None,
         };
         inside.taken += 1;

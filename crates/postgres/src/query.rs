@@ -23,7 +23,7 @@ impl QueryError {
     pub(crate) fn into_error(self, options: &Options) -> Error {
         match self {
             Self::Refused(failure) => fault::of(&failure),
-            Self::Lost(loss) => fault::lost(&loss, options, true),
+            Self::Lost(loss) => fault::lost(&loss.0, options, true),
         }
     }
 }

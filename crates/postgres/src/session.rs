@@ -9,6 +9,7 @@
 mod answer;
 mod connection_choice;
 mod open_transaction;
+mod tickets;
 mod transaction;
 
 use std::sync::Arc;
@@ -21,17 +22,17 @@ use marmota_store::engine::{Session, Submitted, Ticket};
 use marmota_store::operation::{Keys, OnConflict, Operation, Outcome};
 use marmota_store::wait::{OwnedPlace, WaitQueue};
 use open_transaction::{Open, no_transaction};
+use tickets::Tickets;
 
 use crate::composer::Composer;
-use crate::engine::Shared;
-use crate::exchange::CONTROLS;
+use crate::controls::CONTROLS;
 use crate::fault;
 use crate::giving_up;
 use crate::lane::Lane;
+use crate::running::steps::{Steps, takes_steps};
 use crate::running::{Running, Stage, may_leave_reader};
 use crate::script::{Role, Script};
-use crate::steps::{Steps, takes_steps};
-use crate::tickets::Tickets;
+use crate::shared::Shared;
 
 /// A session on a PostgreSQL database.
 pub(crate) struct PostgresSession {
@@ -76,13 +77,12 @@ impl PostgresSession {
         }
     }
 
-    /// Returns the number of the open transaction.
-    pub(crate) fn transaction_number(&self) -> Option<u64> {
-        self.transaction.as_ref().map(|open| open.number)
-    }
-
-    pub(crate) const fn shared(&self) -> &Arc<Shared> {
-        &self.shared
+    /// Starts a batch of several steps, in the open transaction or on a session of its own.
+    fn steps(&self) -> Steps {
+        match &self.transaction {
+            Some(open) => Steps::in_transaction(open.number),
+            None => Steps::on_session(Box::new(Self::new(Arc::clone(&self.shared)))),
+        }
     }
 
     fn until(&self) -> Instant {
@@ -159,7 +159,7 @@ impl PostgresSession {
         }
         if takes_steps(operation) {
             let mut running = self.running(Stage::Control);
-            running.steps = Some(Box::new(Steps::begin(self)));
+            running.steps = Some(Box::new(self.steps()));
             return Ok(Submitted::Waiting(self.tickets.add(running)));
         }
         let mut running = self.running(Running::first_stage(operation));

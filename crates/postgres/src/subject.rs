@@ -12,13 +12,15 @@ use marmota_store::operation::{OnConflict, Operation, Write};
 use marmota_store::prepare::no_target;
 use marmota_store::refusal;
 
-use crate::column::{form, quoted};
-use crate::composer::{Composer, Facts, name, oid, put, references};
+use crate::column::{form, name, oid, put};
+use crate::composer::Composer;
 use crate::fault::{self, Failure, code};
 use crate::reply::{Mark, Reply};
 use crate::script::{Role, Script};
-use crate::shape::Sql;
+use crate::sql_words::quoted;
+use crate::sql_writer::Sql;
 use crate::statement::{Text, Verb};
+use crate::table_facts::Facts;
 use crate::wire::value;
 
 /// The kind of a write.
@@ -400,4 +402,15 @@ fn row_of(table: &Table, script: &Script, at: usize) -> Option<Vec<Value>> {
         row[position] = read.map_or(Value::Null, |value| value.to_value());
     }
     Some(row)
+}
+
+/// Returns the reference fields that have a value, with the referenced table and the value.
+fn references<'r>(
+    table: &'r Table,
+    row: &'r [ValueRef<'r>],
+) -> impl Iterator<Item = (usize, &'r str, ValueRef<'r>)> {
+    table.fields().iter().zip(row).enumerate().filter_map(|(position, (field, value))| {
+        let Kind::Reference { table: to, .. } = &field.kind else { return None };
+        (!value.is_null() && !value.is_absent()).then_some((position, &**to, *value))
+    })
 }

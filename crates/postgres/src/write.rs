@@ -11,10 +11,11 @@ use marmota_model::{
 };
 use marmota_store::operation::Write;
 
-use crate::column::quoted;
-use crate::composer::{Composer, by_key, name, oid, put, put_present};
+use crate::column::{name, oid, put, put_present};
+use crate::composer::{Composer, by_key};
 use crate::script::{Role, Script};
-use crate::shape::Sql;
+use crate::sql_words::quoted;
+use crate::sql_writer::Sql;
 use crate::statement::{Text, Verb};
 use crate::wire::value::{self, Form};
 
@@ -160,7 +161,7 @@ impl Composer {
         script.call(role, text, |out| {
             let put_number = |out: &mut Vec<u8>, value| {
                 value::put(out, form, value)
-                    .map_err(|value::ValueMismatch| crate::shape::misfit(table, position))
+                    .map_err(|value::ValueMismatch| crate::column::misfit(table, position))
             };
             put_number(out, by)?;
             if let Some(updated_at) = table.updated_at() {

@@ -9,10 +9,11 @@ use std::ops::Range;
 use marmota_model::{Error, ErrorKind, FieldSet, Result, RowSource, Table, ValueRef};
 use marmota_store::refusal::mixed_keys;
 
-use crate::column::{form, quoted};
-use crate::composer::{Composer, name, put, put_present};
+use crate::column::{form, name, put, put_present};
+use crate::composer::Composer;
 use crate::script::{Call, Part, Role, Script};
-use crate::shape::Sql;
+use crate::sql_words::quoted;
+use crate::sql_writer::Sql;
 use crate::statement::Verb;
 use crate::wire::value::{self, Form};
 use crate::write::{insert_sql, variant, written};

@@ -3,9 +3,9 @@
 
 use marmota_model::{Field, Result, Table};
 
-use super::{Preparing, literal};
-use crate::column::{quoted, sql_type};
+use super::Preparing;
 use crate::search;
+use crate::sql_words::{literal, quoted, sql_type};
 use crate::wire::value::Form;
 
 /// The structure of an existing table.

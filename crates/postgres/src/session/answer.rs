@@ -92,7 +92,7 @@ impl PostgresSession {
 
     /// Handles the loss of the connection. A read that has returned nothing is retried.
     fn lost(&mut self, running: &mut Running, loss: &Loss) -> Step {
-        let error = fault::lost(loss, &self.shared.options, running.writes);
+        let error = fault::lost(&loss.0, &self.shared.options, running.writes);
         if let Some(open) = &mut self.transaction {
             open.is_lost = true;
             // Nothing of it is done, unless it was being committed.

@@ -27,7 +27,7 @@ use marmota_store::engine::{Ticket, wake_at};
 use marmota_store::operation::Operation;
 
 use super::{PostgresSession, Step};
-use crate::engine::closed;
+use crate::fault::closed;
 use crate::lane::{Inside, Lane, STALL};
 use crate::running::{Running, may_leave_reader};
 
@@ -53,7 +53,7 @@ impl PostgresSession {
     /// Moves an operation to an exclusive connection, if one is free.
     #[cold]
     pub(super) fn leave_shared(&self, running: &mut Running) -> bool {
-        let Some(lane) = self.shared.pool.take_free(&self.shared) else { return false };
+        let Some(lane) = self.shared.pool.take_free() else { return false };
         (running.lane, running.has_lane, running.wants_lane) = (lane, true, true);
         running.shares_sync = false;
         true
@@ -92,7 +92,7 @@ impl PostgresSession {
     /// Takes an exclusive lane. Returns the step to do if none is free.
     pub(super) fn take_lane(&self, running: &mut Running, waker: &Waker) -> Option<Step> {
         if !running.has_lane {
-            match self.shared.pool.take(&self.shared, running.until, &mut running.place, waker) {
+            match self.shared.pool.take(running.until, &mut running.place, waker) {
                 Ok(Some(lane)) => (running.lane, running.has_lane) = (lane, true),
                 Ok(None) => return Some(Step::Wait),
                 Err(error) => return Some(Step::Done(Err(error))),

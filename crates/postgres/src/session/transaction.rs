@@ -10,7 +10,7 @@ use marmota_store::operation::Operation;
 use super::open_transaction::{Open, no_transaction};
 use super::{PostgresSession, Step};
 use crate::connection::State;
-use crate::exchange::CONTROLS;
+use crate::controls::CONTROLS;
 use crate::fault;
 use crate::giving_up;
 use crate::running::{Running, Stage};

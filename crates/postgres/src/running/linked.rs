@@ -3,26 +3,16 @@
 //! connection.
 
 use marmota_model::{Error, Result};
-use marmota_store::operation::{BatchMode, Operation, Outcome, Write, resolve_links};
+use marmota_store::operation::{BatchMode, Operation, Outcome, resolve_links};
 use marmota_store::refusal;
 
+use super::Running;
+use super::stage::{Linked, Next, Problem, Stage};
 use crate::composer::Composer;
 use crate::fault::{self, Failure};
 use crate::reply::Mark;
-use crate::running::{Next, Problem, Running, Stage};
 use crate::script::Role;
 use crate::subject::Subject;
-
-/// The state of such a batch.
-#[derive(Debug)]
-pub(crate) enum Linked {
-    /// The write at this place, with its links resolved.
-    Write(u32, Box<Write>),
-    /// Rolling back that write, and the diagnostic query for its failure.
-    Look(Problem, Box<Write>),
-    /// The end: commit, or rollback because of an error.
-    End(Option<Error>),
-}
 
 impl Running {
     /// Continues with the write at a place, or ends the batch.

@@ -3,9 +3,9 @@
 use marmota_model::{Kind, Table, Value, ValueRef};
 use marmota_store::operation::{Effect, Keys, OnConflict, Outcome, Write};
 
+use super::Running;
 use crate::conflict;
 use crate::reply::Mark;
-use crate::running::Running;
 use crate::wire::value;
 
 impl Running {

@@ -8,14 +8,14 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use marmota_model::{Error, ErrorKind, FieldSet, Result, ValueRef};
+use marmota_model::{Error, ErrorKind, FieldSet, Result};
 use marmota_store::sql::SqlCall;
 use marmota_store::sql::text::at_text;
 
-use crate::column::sql_literal;
 use crate::composer::Composer;
 use crate::fault::Failure;
 use crate::script::{Role, Script};
+use crate::sql_words::literal;
 use crate::statement::{Text, Verb};
 
 /// A setting that stores the state before the statement.
@@ -35,7 +35,7 @@ pub(crate) fn around(
     let mut tables = String::new();
     for (oid, name) in &audited {
         let comma = if tables.is_empty() { "" } else { "," };
-        let name = sql_literal(ValueRef::Text(name));
+        let name = literal(name);
         let _ = write!(tables, "{comma}({oid}::oid,{name}::text)");
     }
     let seen = "SELECT (pg_stat_get_xact_tuples_inserted(o)+pg_stat_get_xact_tuples_updated(o)\

@@ -6,15 +6,13 @@
 //! and a transaction or, within a transaction, on its session, where all other operations wait
 //! until the batch is over. No thread waits for an answer.
 
-use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use marmota_model::{Error, ErrorKind, Result};
 use marmota_store::backoff::Backoff;
+use marmota_store::engine::Session;
 use marmota_store::operation::{BatchDriver, BatchParts, Operation, Write};
-
-use crate::session::PostgresSession;
 
 /// The number of retries after conflicts with other transactions: for about two seconds.
 const TRIES_MAX: u32 = 50;
@@ -42,18 +40,23 @@ pub(crate) struct Steps {
 
 /// The session that executes its steps.
 enum Place {
-    Own(Box<PostgresSession>),
+    Own(Box<dyn Session>),
     /// The transaction with this number.
     Transaction(u64),
 }
 
 impl Steps {
-    /// Starts one in the transaction of a session, or in its own transaction.
-    pub(crate) fn begin(session: &PostgresSession) -> Self {
-        let place = match session.transaction_number() {
-            Some(number) => Place::Transaction(number),
-            None => Place::Own(Box::new(PostgresSession::new(Arc::clone(session.shared())))),
-        };
+    /// Starts one in the open transaction with this number.
+    pub(crate) fn in_transaction(number: u64) -> Self {
+        Self::begin(Place::Transaction(number))
+    }
+
+    /// Starts one in its own transaction, on a session of its own.
+    pub(crate) fn on_session(own: Box<dyn Session>) -> Self {
+        Self::begin(Place::Own(own))
+    }
+
+    fn begin(place: Place) -> Self {
         let is_nested = matches!(place, Place::Transaction(_));
         let driver = BatchDriver::new(None, is_nested);
         Self { driver, place, tries: 0, backoff: Backoff::new(PAUSE, PAUSE_MAX) }
@@ -70,7 +73,7 @@ impl Steps {
     /// Continues as far as possible; `session` is the one that it was started on.
     pub(crate) fn poll(
         &mut self,
-        session: &mut PostgresSession,
+        session: &mut dyn Session,
         operation: &mut Operation<'_>,
         waker: &Waker,
     ) -> Poll<Result<()>> {
@@ -78,8 +81,8 @@ impl Steps {
             let message = "a batch was polled as another operation";
             return Poll::Ready(Err(Error::new(ErrorKind::Bug, message)));
         };
-        let session = match &mut self.place {
-            Place::Own(own) => own,
+        let session: &mut dyn Session = match &mut self.place {
+            Place::Own(own) => &mut **own,
             Place::Transaction(_) => session,
         };
         let (tries, backoff) = (&mut self.tries, &mut self.backoff);
@@ -91,7 +94,7 @@ impl Steps {
     }
 
     /// Abandons it. Changes in its own transaction are rolled back.
-    pub(crate) fn cancel(&mut self, session: &mut PostgresSession) {
+    pub(crate) fn cancel(&mut self, session: &mut dyn Session) {
         match &mut self.place {
             Place::Own(own) => self.driver.cancel(&mut **own),
             Place::Transaction(_) => self.driver.cancel(session),

@@ -7,11 +7,12 @@ use marmota_model::Result;
 use marmota_store::operation::Operation;
 use marmota_store::sql::SqlCall;
 
-use super::{SqlText, announce, keep, passing_by, refused};
+use super::stage::{Next, Stage};
+use super::{Running, passing_by};
 use crate::composer::Composer;
 use crate::fault::{self, Failure, code};
-use crate::running::{Next, Running, Stage};
 use crate::script::Role;
+use crate::sql::{SqlText, announce, refused};
 
 impl Running {
     /// Starts a raw SQL statement: describes it, unless that was done before.
@@ -58,7 +59,9 @@ impl Running {
             return Next::Done(Ok(()));
         };
         let description = std::mem::take(&mut self.reply.description);
-        let known = keep(composer, statement, &text, description);
+        let catalog = Arc::clone(&composer.catalog);
+        let kind_of = |origin| composer.kind_at(origin);
+        let known = catalog.described.keep(statement, &text, description, kind_of);
         match known.and_then(|known| self.take_sql(composer, known, statement)) {
             Ok(()) => Next::Send,
             Err(error) => Next::Done(Err(error)),
