@@ -21,33 +21,26 @@
 //! compression and pools are the driver's.
 #![forbid(unsafe_code)]
 
-mod aggregate;
-mod batch;
 mod counts;
 mod database;
 mod engine;
 mod fault;
 mod filter;
-mod gather;
-mod insert_each;
 mod json;
 mod listener;
-mod lookup;
-mod once_batch;
 mod options;
 mod prepare;
-mod reading;
 mod refusal;
 mod session;
 mod shape;
+mod shared;
 #[cfg(feature = "temporary-server")]
 mod temporary;
 mod transaction;
 mod turn;
 mod undo;
-mod work;
-mod write;
-mod write_many;
+mod waiting;
+mod writer;
 
 pub use engine::Mongo;
 #[cfg(feature = "temporary-server")]

@@ -8,7 +8,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_core::Stream as _;
@@ -25,10 +25,8 @@ use parking_lot::Mutex;
 use tokio::sync::{Mutex as Gate, MutexGuard};
 use tokio::time::Instant;
 
-use crate::database::Database;
-use crate::engine::Shared;
 use crate::fault;
-use crate::undo::{UndoStep, undo};
+use crate::undo::UndoStep;
 
 /// The first pause before a commit is repeated, and the longest.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -55,13 +53,35 @@ struct Inside {
     is_undoing: bool,
 }
 
+/// The callers' transactions of an engine that have not ended.
+#[derive(Debug, Default)]
+pub(crate) struct OpenTransactions(Arc<AtomicU64>);
+
+impl OpenTransactions {
+    pub(crate) fn is_any(&self) -> bool {
+        self.0.load(Ordering::SeqCst) > 0
+    }
+
+    fn enter(&self) -> Open {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        Open(Arc::clone(&self.0))
+    }
+}
+
 /// Counts a caller's transaction as open.
-struct Open(Arc<Shared>);
+struct Open(Arc<AtomicU64>);
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.0.transactions_open.fetch_sub(1, Ordering::SeqCst);
+        self.0.fetch_sub(1, Ordering::SeqCst);
     }
+}
+
+/// A savepoint operation.
+pub(crate) enum Savepoint {
+    Set(u32),
+    Release(u32),
+    RollBackTo(u32),
 }
 
 impl fmt::Debug for Transaction {
@@ -76,10 +96,10 @@ impl Transaction {
     /// # Errors
     /// The driver cannot make a session.
     pub(crate) async fn begin(
-        database: &Database,
+        driver: &Driver,
         durability: Option<Durability>,
     ) -> Result<Arc<Self>> {
-        Self::new(database, durability, None).await.map(Arc::new)
+        Self::new(driver, durability, None).await.map(Arc::new)
     }
 
     /// Begins a caller's transaction, which a close waits for.
@@ -87,26 +107,25 @@ impl Transaction {
     /// # Errors
     /// As [`Self::begin`].
     pub(crate) async fn open(
-        shared: &Arc<Shared>,
+        driver: &Driver,
         durability: Option<Durability>,
+        among: &OpenTransactions,
     ) -> Result<Arc<Self>> {
-        shared.transactions_open.fetch_add(1, Ordering::SeqCst);
-        let open = Open(Arc::clone(shared));
-        Self::new(&shared.database, durability, Some(open)).await.map(Arc::new)
+        Self::new(driver, durability, Some(among.enter())).await.map(Arc::new)
     }
 
     async fn new(
-        database: &Database,
+        driver: &Driver,
         durability: Option<Durability>,
         open: Option<Open>,
     ) -> Result<Self> {
         let refused = |fault: mongodb::error::Error| fault::of(&fault, false);
-        let mut concern = database.driver.write_concern().cloned().unwrap_or_default();
+        let mut concern = driver.write_concern().cloned().unwrap_or_default();
         concern.w.get_or_insert(Acknowledgment::Majority);
         if let Some(durability) = durability {
             concern.journal = Some(durability == Durability::Full);
         }
-        let mut session = database.client.start_session().await.map_err(refused)?;
+        let mut session = driver.client().start_session().await.map_err(refused)?;
         let begun = session.start_transaction().read_concern(ReadConcern::snapshot());
         let primary = SelectionCriteria::ReadPreference(ReadPreference::Primary);
         let begun = begun.write_concern(concern).selection_criteria(primary);
@@ -259,21 +278,26 @@ impl Transaction {
         Ok(())
     }
 
-    /// Undoes everything since a savepoint, which remains.
+    /// Returns the steps that undo everything since a savepoint, which remains. Until
+    /// [`Self::end_undoing`], no further steps are recorded.
     ///
     /// # Errors
-    /// As [`Self::release`], and as [`Self::run`].
-    pub(crate) async fn roll_back_to(&self, name: u32, database: &Database) -> Result<()> {
+    /// As [`Self::release`].
+    pub(crate) fn begin_undoing(&self, name: u32) -> Result<Vec<(String, UndoStep)>> {
         self.check()?;
-        let steps = {
-            let mut inside = self.inside.lock();
-            let place = inside.place(name)?;
-            inside.savepoints.truncate(place + 1);
-            let at = inside.savepoints[place].1;
-            inside.is_undoing = true;
-            inside.journal.split_off(at)
-        };
-        let undone = undo_all(database, steps).await;
+        let mut inside = self.inside.lock();
+        let place = inside.place(name)?;
+        inside.savepoints.truncate(place + 1);
+        let at = inside.savepoints[place].1;
+        inside.is_undoing = true;
+        Ok(inside.journal.split_off(at))
+    }
+
+    /// Ends the undoing of steps.
+    ///
+    /// # Errors
+    /// The error of `undone`, after which the transaction is aborted.
+    pub(crate) fn end_undoing(&self, undone: Result<()>) -> Result<()> {
         self.inside.lock().is_undoing = false;
         // A partly undone transaction cannot continue.
         undone.map_err(|error| self.fail(error))
@@ -286,16 +310,4 @@ impl Inside {
             Error::new(ErrorKind::Invalid, "there is no such savepoint: it was released, or undone")
         })
     }
-}
-
-/// Undoes steps in reverse order.
-async fn undo_all(database: &Database, mut steps: Vec<(String, UndoStep)>) -> Result<()> {
-    while let Some((collection, _)) = steps.last() {
-        let collection = collection.clone();
-        let before = steps.iter().rposition(|(other, _)| *other != collection);
-        let of_one = steps.split_off(before.map_or(0, |before| before + 1));
-        let of_one = of_one.into_iter().map(|(_, step)| step).collect();
-        undo(database, &collection, of_one).await?;
-    }
-    Ok(())
 }

@@ -1,11 +1,7 @@
-//! Undoes what a write of many rows did before one of them failed, if no transaction does that.
+//! The steps that undo what was written: by a write of many rows before one of them failed, or in a
+//! transaction since a savepoint.
 
-use marmota_model::Result;
 use mongodb::bson::{Bson, RawDocumentBuf};
-
-use crate::database::Database;
-use crate::shape::Shape;
-use crate::write::Writer;
 
 /// The steps of a write of many rows, which are undone if a row fails.
 #[derive(Debug, Default)]
@@ -13,6 +9,7 @@ pub(crate) struct Undo {
     steps: Vec<UndoStep>,
 }
 
+/// The reverse of one change.
 #[derive(Debug)]
 pub(crate) enum UndoStep {
     /// A document was inserted under this key.
@@ -30,34 +27,7 @@ impl Undo {
         self.steps.push(UndoStep::Replaced(document));
     }
 
-    /// Undoes all steps in reverse order. Does nothing if the whole transaction is rolled back.
-    pub(crate) async fn undo(self, writer: &Writer, shape: &Shape) -> Result<()> {
-        match writer.is_undone_whole() {
-            true => Ok(()),
-            false => undo(writer.database(), shape.name(), self.steps).await,
-        }
+    pub(crate) fn into_steps(self) -> Vec<UndoStep> {
+        self.steps
     }
-}
-
-/// Undoes changes of a collection in reverse order.
-pub(crate) async fn undo(
-    database: &Database,
-    collection: &str,
-    mut steps: Vec<UndoStep>,
-) -> Result<()> {
-    while let Some(step) = steps.pop() {
-        match step {
-            UndoStep::Inserted(key) => {
-                let mut keys = vec![key];
-                while let Some(UndoStep::Inserted(_)) = steps.last() {
-                    if let Some(UndoStep::Inserted(key)) = steps.pop() {
-                        keys.push(key);
-                    }
-                }
-                database.delete_keys(collection, &keys).await?;
-            }
-            UndoStep::Replaced(document) => database.put_back(collection, &document).await?,
-        }
-    }
-    Ok(())
 }

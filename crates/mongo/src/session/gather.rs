@@ -18,9 +18,9 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::database::{Find, each_document};
-use crate::engine::{Shared, UnderWay};
 use crate::fault;
 use crate::shape::{Lender, Shape};
+use crate::shared::{Shared, UnderWay};
 
 /// The most concurrent finds of gets.
 const CARRIERS_MAX: usize = 4;
@@ -33,8 +33,11 @@ const KEY_BYTES_MAX: usize = 1 << 20;
 type Found = Result<Option<RawDocumentBuf>>;
 
 /// The queue of gets of an engine.
-#[derive(Debug, Default)]
-pub(crate) struct Gets(Mutex<Line>);
+#[derive(Debug)]
+pub(crate) struct Gets {
+    shared: Arc<Shared>,
+    line: Mutex<Line>,
+}
 
 #[derive(Debug, Default)]
 struct Line {
@@ -99,11 +102,15 @@ impl Getting {
 
 /// Sends finds as long as gets are queued.
 struct Carrier {
-    shared: Arc<Shared>,
+    gets: Arc<Gets>,
     rests: bool,
 }
 
-impl Shared {
+impl Gets {
+    pub(crate) fn new(shared: &Arc<Shared>) -> Self {
+        Self { shared: Arc::clone(shared), line: Mutex::default() }
+    }
+
     /// Gets a row by its key.
     ///
     /// # Errors
@@ -116,21 +123,21 @@ impl Shared {
     ) -> Result<Getting> {
         let (sender, answer) = oneshot::channel();
         let get = Get {
-            _under_way: self.enter()?,
+            _under_way: self.shared.enter()?,
             shape: Arc::clone(shape),
             fields,
             key: shape.key(key),
-            until: Instant::now() + self.options.timeout,
+            until: Instant::now() + self.shared.options.timeout,
             answer: sender,
         };
-        let mut line = self.gets.0.lock();
+        let mut line = self.line.lock();
         line.waiting.push(Box::new(get));
         let goes = line.carriers < CARRIERS_MAX;
         line.carriers += usize::from(goes);
         drop(line);
         if goes {
-            let carrier = Carrier { shared: Arc::clone(self), rests: false };
-            self.handle.spawn(carrier.carry());
+            let carrier = Carrier { gets: Arc::clone(self), rests: false };
+            self.shared.handle.spawn(carrier.carry());
         }
         Ok(Getting { answer, shape: Arc::clone(shape), fields })
     }
@@ -145,14 +152,14 @@ impl Carrier {
 
     /// Takes gets that one find can answer. Stops if the queue is empty.
     fn take(&mut self) -> Option<Vec<Box<Get>>> {
-        let mut line = self.shared.gets.0.lock();
+        let mut line = self.gets.line.lock();
         let (mut gets, mut bytes): (Vec<Box<Get>>, usize) = (Vec::new(), 0);
         let waiting = std::mem::take(&mut line.waiting);
         for get in waiting.into_iter().filter(|get| !get.answer.is_closed()) {
             let goes = match gets.first() {
                 None => true,
                 Some(first) => {
-                    get.suits(first, self.shared.database.is_ferret)
+                    get.suits(first, self.gets.shared.database.is_ferret)
                         && gets.len() < GETS_MAX
                         && bytes + get.key_bytes() <= KEY_BYTES_MAX
                 }
@@ -178,7 +185,7 @@ impl Carrier {
         let (shape, fields, keys) = (Arc::clone(&first.shape), first.fields, keys_of(&gets));
         let until = gets.iter().map(|get| get.until).min().unwrap_or(first.until);
         let found = {
-            let found = self.shared.until(until, self.find(&shape, fields, &keys));
+            let found = self.gets.shared.until(until, self.find(&shape, fields, &keys));
             let mut found = std::pin::pin!(found);
             std::future::poll_fn(|context| {
                 if let Poll::Ready(found) = found.as_mut().poll(context) {
@@ -223,7 +230,7 @@ impl Carrier {
             limit: one,
             ..Find::default()
         };
-        let mut batches = self.shared.database.find(&find).await?;
+        let mut batches = self.gets.shared.database.find(&find).await?;
         let mut found = Vec::with_capacity(keys.len());
         while let Some(batch) = batches.next().await? {
             each_document(&batch, |document| {
@@ -247,7 +254,7 @@ impl Drop for Carrier {
         // It was stopped by the end of the engine or by a panic. Dropping the channels notifies the
         // callers.
         if !self.rests {
-            let mut line = self.shared.gets.0.lock();
+            let mut line = self.gets.line.lock();
             line.carriers -= 1;
             let waiting = std::mem::take(&mut line.waiting);
             drop(line);

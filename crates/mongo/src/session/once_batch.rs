@@ -6,20 +6,22 @@ use std::task::{Context, Poll, ready};
 
 use marmota_model::Result;
 use marmota_store::Durability;
+use marmota_store::engine::Session;
 use marmota_store::operation::{BatchDriver, BatchParts, Operation, Outcome};
 use marmota_store::wait::TurnGuard;
 use tokio::task::JoinHandle;
 
-use crate::engine::{Shared, UnderWay};
-use crate::session::{MongoSession, joined, unexpected};
-use crate::work::Tries;
+use crate::fault;
+use crate::shared::{Shared, UnderWay};
+use crate::waiting::joined;
+use crate::writer::work::Tries;
 
 /// The right to execute writes of several steps.
 type Turn = Option<TurnGuard>;
 
 /// Such a batch in progress.
 pub(crate) struct OnceBatch {
-    session: MongoSession,
+    session: Box<dyn Session>,
     driver: BatchDriver,
     /// The wait for the turn, if the batch has its own transaction.
     waits: Option<JoinHandle<Result<Turn>>>,
@@ -29,15 +31,15 @@ pub(crate) struct OnceBatch {
 }
 
 impl OnceBatch {
-    /// Starts it on a session, which is in the caller's transaction if there is one.
+    /// Starts it on a session, which is in the caller's transaction if `is_nested` is true.
     pub(crate) fn begin(
         shared: &Arc<Shared>,
-        session: MongoSession,
+        session: Box<dyn Session>,
+        is_nested: bool,
         durability: Option<Durability>,
         under_way: UnderWay,
     ) -> Self {
-        let (number, is_nested) = (shared.turns.number(), session.is_in_transaction());
-        let waiting = Arc::clone(shared);
+        let (number, waiting) = (shared.turns.number(), Arc::clone(shared));
         let turn = async move {
             waiting.within(async { Ok(waiting.turns.wait(number, true).await) }).await
         };
@@ -60,14 +62,14 @@ impl OnceBatch {
         outcome: &mut Outcome,
         context: &mut Context<'_>,
     ) -> Poll<Result<()>> {
-        let mut parts = BatchParts::of(operation).ok_or_else(unexpected)?;
+        let mut parts = BatchParts::of(operation).ok_or_else(fault::unexpected)?;
         if let Some(waits) = &mut self.waits {
             let turn = ready!(joined(waits, context));
             self.waits = None;
             self.turn = turn?;
         }
         let retry = &mut |error: &_| self.tries.pause_after(error);
-        let done = ready!(self.driver.poll(&mut self.session, &mut parts, retry, context));
+        let done = ready!(self.driver.poll(&mut *self.session, &mut parts, retry, context));
         self.turn = None;
         outcome.rows = parts.results.iter().flatten().map(|one| one.rows).sum();
         Poll::Ready(done)
@@ -81,6 +83,6 @@ impl Drop for OnceBatch {
         }
         // The operation that its session waits for and its transaction are abandoned with it: later
         // writes wait until they are undone.
-        self.driver.cancel(&mut self.session);
+        self.driver.cancel(&mut *self.session);
     }
 }

@@ -9,11 +9,12 @@ use marmota_store::operation::{Effect, Keys, OnConflict, Outcome, UpsertResult};
 use marmota_store::refusal::{at_row, mixed_keys, not_found};
 use mongodb::bson::{Bson, RawDocumentBuf, doc};
 
-use crate::database::{Find, LIST_MAX};
-use crate::lookup::{is_unique_of, no_targets, references, refers, unique_sets};
+use super::lookup::{is_unique_of, no_targets, references, refers, unique_sets};
+use super::{Writer, borrowed};
+use crate::database::Find;
+use crate::database::writes::LIST_MAX;
 use crate::shape::Shape;
 use crate::undo::Undo;
-use crate::write::{Writer, borrowed};
 
 /// The number of a refused row, and the error.
 type Refused = (usize, Error);
@@ -68,7 +69,7 @@ impl Writer {
             Ok(Err((row, error))) => at_row(row, &error),
             Err(error) => error,
         };
-        undo.undo(self, shape).await?;
+        self.undo(undo, shape).await?;
         Err(error)
     }
 
@@ -210,7 +211,7 @@ impl Writer {
                 }
                 Err(error) if error.is_retryable() => return Err(error),
                 Err(error) => {
-                    undo.unwrap_or_default().undo(self, shape).await?;
+                    self.undo(undo.unwrap_or_default(), shape).await?;
                     return Err(at_row(number, &error));
                 }
             }
@@ -324,7 +325,7 @@ impl Writer {
                 Some(None) => {
                     let mut again = Undo::default();
                     part.iter().filter_map(there).for_each(|old| again.replaced(old.clone()));
-                    again.undo(self, shape).await?;
+                    self.undo(again, shape).await?;
                     self.update_one_by_one(shape, part).await?
                 }
             };

@@ -5,8 +5,8 @@ use marmota_store::operation::{Keys, OnConflict, Outcome, Write};
 use marmota_store::refusal::copy_of;
 use mongodb::bson::RawDocumentBuf;
 
+use super::{Writer, borrowed};
 use crate::shape::Shape;
-use crate::write::{Writer, borrowed};
 
 impl Writer {
     /// Inserts rows of one table without references, each independently, and appends the result of

@@ -10,87 +10,24 @@ use std::sync::Arc;
 
 use marmota_model::rule::violation;
 use marmota_model::{Currency, Error, ErrorKind, FilterExpr, KeyKind, Result, Value, ValueRef};
-use marmota_store::Durability;
 use marmota_store::operation::{Effect, Keys, OnConflict, Outcome, UpsertResult, Write};
 use marmota_store::refusal::{not_found, stale};
-use marmota_store::wait::TurnGuard;
 use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
 
-use crate::database::{Database, Find, LIST_MAX, Modified, number};
-use crate::engine::Shared;
+use super::lookup::{is_unique_of, no_targets, refers};
+use super::{Writer, borrowed};
+use crate::database::writes::{LIST_MAX, Modified};
+use crate::database::{Find, number};
 use crate::fault;
 use crate::filter::matching;
-use crate::lookup::{is_unique_of, no_targets, refers};
-use crate::prepare::KEYS;
 use crate::refusal::no_transactions;
 use crate::shape::{Lender, Shape, bson_of};
-use crate::transaction::Transaction;
 use crate::undo::Undo;
 
 /// The number of retries with another automatic key if a key is taken.
 const KEY_TRIES_MAX: u32 = 3;
 
-/// The state of a write.
-pub(crate) struct Writer {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) number: u64,
-    /// The database with the write's own durability or its transaction, if it has one.
-    database: Option<Database>,
-    /// True if the whole transaction is rolled back after any failure.
-    is_undone_whole: bool,
-}
-
-pub(crate) fn borrowed(row: &[Value]) -> Vec<ValueRef<'_>> {
-    row.iter().map(Value::as_ref).collect()
-}
-
 impl Writer {
-    pub(crate) fn new(shared: Arc<Shared>, number: u64, durability: Option<Durability>) -> Self {
-        let database = durability.map(|durability| shared.database.asking_for(durability));
-        Self { shared, number, database, is_undone_whole: false }
-    }
-
-    /// Returns a writer in a transaction. `is_whole` is true if the transaction has only this
-    /// write.
-    pub(crate) fn inside(
-        shared: Arc<Shared>,
-        number: u64,
-        transaction: &Arc<Transaction>,
-        is_whole: bool,
-    ) -> Self {
-        let database = Some(shared.database.inside(transaction));
-        Self { shared, number, database, is_undone_whole: is_whole }
-    }
-
-    pub(crate) const fn is_undone_whole(&self) -> bool {
-        self.is_undone_whole
-    }
-
-    /// Returns true in a transaction: then everything that the server would refuse is looked up
-    /// first.
-    pub(crate) fn looks_first(&self) -> bool {
-        self.database().transaction().is_some()
-    }
-
-    /// Returns the database in which automatic keys are counted: outside of the transaction, so
-    /// that other inserts do not conflict with it.
-    fn key_database(&self) -> &Database {
-        if self.looks_first() { &self.shared.database } else { self.database() }
-    }
-
-    pub(crate) fn database(&self) -> &Database {
-        self.database.as_ref().unwrap_or(&self.shared.database)
-    }
-
-    /// Waits until the write may start; one of several steps runs alone. In a transaction it does
-    /// not wait.
-    pub(crate) async fn turn(&self, in_steps: bool) -> Option<TurnGuard> {
-        if self.looks_first() {
-            return None;
-        }
-        self.shared.turns.wait(self.number, in_steps || self.shared.database.is_ferret).await
-    }
-
     /// Executes a single write.
     pub(crate) async fn write(&self, write: &Write) -> Result<Outcome> {
         let shape = self.shared.shape(write.table())?;
@@ -466,35 +403,6 @@ impl Writer {
         Ok(keys)
     }
 
-    /// Returns one value of a row, or `None` if the row does not exist.
-    async fn value(&self, shape: &Shape, key: ValueRef<'_>, at: usize) -> Result<Option<Value>> {
-        Ok(self.row(shape, key).await?.map(|mut row| row.swap_remove(at)))
-    }
-
-    /// Returns the values of a row.
-    pub(crate) async fn row(&self, shape: &Shape, key: ValueRef<'_>) -> Result<Option<Vec<Value>>> {
-        let find = Find {
-            collection: shape.name().to_owned(),
-            filter: shape.by_key(key),
-            limit: Some(1),
-            ..Find::default()
-        };
-        match self.database().fetch(&find).await?.first() {
-            Some(document) => self.values(shape, document).map(Some),
-            None => Ok(None),
-        }
-    }
-
-    pub(crate) fn values(&self, shape: &Shape, document: &RawDocumentBuf) -> Result<Vec<Value>> {
-        let shape = self.shared.shape(&shape.table)?;
-        let mut lender = Lender::new(&shape, shape.table.all());
-        lender.lend(document, |row| row.iter().map(ValueRef::to_value).collect())
-    }
-
-    async fn has(&self, shape: &Shape, key: ValueRef<'_>) -> Result<bool> {
-        self.database().has(shape.name(), shape.by_key(key)).await
-    }
-
     /// Refuses if the row does not exist or has another version.
     async fn check_there(
         &self,
@@ -526,56 +434,5 @@ impl Writer {
             // It was inserted again meanwhile, with the expected version.
             Ok(()) => not_found(&shape.table, key),
         })
-    }
-
-    /// Reserves consecutive automatic keys and returns the first.
-    pub(crate) async fn take_keys(&self, shape: &Shape, count: i64) -> Result<i64> {
-        let name = shape.name();
-        let most = i64::MAX - count;
-        let filter = doc! { "_id": name, "last": { "$lte": most } };
-        let update = doc! { "$inc": { "last": count } };
-        match self.key_database().modify(KEYS, filter, update, doc! { "last": 1 }).await? {
-            Modified::Done(document) => {
-                let last = number(&document, "last") as i64;
-                self.shared.know_key(name, last);
-                Ok(last - count + 1)
-            }
-            _ => {
-                let message = format!(
-                    "no automatic key is left for `{name}`: the highest is taken; give keys \
-                     yourself"
-                );
-                Err(Error::new(ErrorKind::Conflict, message))
-            }
-        }
-    }
-
-    /// Makes automatic keys continue after a key that a caller chose.
-    pub(crate) async fn note_key(&self, shape: &Shape, key: ValueRef<'_>) -> Result<()> {
-        let ValueRef::Int(key) = key else { return Ok(()) };
-        if key <= self.shared.key_known(shape.name()) {
-            return Ok(());
-        }
-        let update = doc! { "$max": { "last": key } };
-        let filter = doc! { "_id": shape.name() };
-        self.key_database().modify(KEYS, filter, update, doc! { "last": 1 }).await?;
-        self.shared.know_key(shape.name(), key);
-        Ok(())
-    }
-
-    /// Makes automatic keys continue after the highest key of any program.
-    async fn raise_keys(&self, shape: &Shape) -> Result<()> {
-        let find = Find {
-            collection: shape.name().to_owned(),
-            sort: Some(doc! { "_id": -1 }),
-            projection: Some(doc! { "_id": 1 }),
-            limit: Some(1),
-            ..Find::default()
-        };
-        let highest = self.database().fetch(&find).await?;
-        match highest.first().and_then(|document| shape.key_of(document)) {
-            Some(key) => self.note_key(shape, key.as_ref()).await,
-            None => Ok(()),
-        }
     }
 }

@@ -9,11 +9,11 @@ use marmota_model::{Error, ErrorKind, Kind, Result, Value, ValueRef};
 use marmota_store::refusal::still_referred_to;
 use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
 
+use super::{Writer, borrowed};
 use crate::database::Find;
 use crate::filter::whole;
 use crate::refusal::taken;
 use crate::shape::{Beside, Shape};
-use crate::write::{Writer, borrowed};
 
 /// The most rows that one command looks for duplicates of.
 const CONDITIONS_MAX: usize = 100;

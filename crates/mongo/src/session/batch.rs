@@ -10,12 +10,14 @@ use marmota_store::operation::{
     BatchMachine, BatchMode, BatchParts, Link, OnConflict, Operation, Outcome, Write,
 };
 
-use crate::engine::{Shared, wait_on};
+use super::MongoSession;
+use crate::fault;
 use crate::refusal::no_transactions;
-use crate::session::{MongoSession, owned_of, unexpected};
+use crate::shared::Shared;
 use crate::transaction::Transaction;
-use crate::work::{Tries, Work};
-use crate::write::Writer;
+use crate::waiting::wait_on;
+use crate::writer::Writer;
+use crate::writer::work::{Tries, Work, owned_of};
 
 /// The savepoint around a batch in a transaction; no other savepoint has this number.
 const SAVEPOINT: u32 = u32::MAX - 1;
@@ -60,7 +62,7 @@ pub(crate) fn inside(
     let mut tries = Tries::begin(shared);
     loop {
         let database = shared.database.clone();
-        let begun = async move { Transaction::begin(&database, durability).await };
+        let begun = async move { Transaction::begin(&database.driver, durability).await };
         session.go_into(wait_on(&shared.handle, begun)?);
         let done = steps(&mut session).and_then(|()| control(&mut session, Operation::Commit));
         match done {
@@ -181,7 +183,7 @@ fn one_by_one(
                 ));
             }
             step => {
-                let table = step.table().ok_or_else(unexpected)?;
+                let table = step.table().ok_or_else(fault::unexpected)?;
                 owned_of(step, Arc::clone(&shared.shape(table)?.table))?
             }
         };
