@@ -1,5 +1,7 @@
 //! The commands of the database that the engine needs; here those that read.
 
+pub(crate) mod transaction;
+pub(crate) mod undo_steps;
 mod undoing;
 pub(crate) mod writes;
 
@@ -16,8 +18,8 @@ use mongodb::raw_batch_cursor::{RawBatch, RawBatchCursor, SessionRawBatchCursor}
 use mongodb::{Client, Database as Driver};
 use tokio::sync::watch::Receiver;
 
+use self::transaction::Transaction;
 use crate::fault;
-use crate::transaction::Transaction;
 
 /// A database of a server.
 #[derive(Clone, Debug)]

@@ -16,7 +16,6 @@ use parking_lot::Mutex;
 use tokio::runtime::Builder;
 use tokio::sync::watch;
 
-use crate::counts::Counts;
 use crate::database::{Database, number};
 use crate::fault;
 use crate::listener;
@@ -26,7 +25,8 @@ use crate::session::MongoSession;
 use crate::session::gather::Gets;
 use crate::shape::Shape;
 use crate::shared::Shared;
-use crate::waiting::wait_on;
+use crate::shared::counts::Counts;
+use crate::shared::waiting::wait_on;
 
 /// The database for a URL without one.
 const DATABASE: &str = "marmota";
@@ -144,7 +144,10 @@ impl Engine for Mongo {
 
     fn plan(&self, tables: &[Arc<Table>], version: u32) -> Result<Plan> {
         let (database, tables) = (self.shared.database.clone(), tables.to_vec());
-        wait_on(&self.shared.handle, async move { prepare::plan(&database, &tables, version).await })
+        wait_on(
+            &self.shared.handle,
+            async move { prepare::plan(&database, &tables, version).await },
+        )
     }
 
     fn migrate(

@@ -26,10 +26,10 @@ use self::gather::{Gets, Getting};
 use self::once_batch::OnceBatch;
 use self::reading::Reading;
 use crate::database::Database;
+use crate::database::transaction::{Savepoint, Transaction};
 use crate::fault;
+use crate::shared::waiting::joined;
 use crate::shared::{Shared, UnderWay};
-use crate::transaction::{Savepoint, Transaction};
-use crate::waiting::joined;
 use crate::writer::Writer;
 use crate::writer::work::{Work, owned_of, rows_of};
 

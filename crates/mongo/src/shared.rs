@@ -1,6 +1,10 @@
 //! The state that an engine shares with its sessions: the driver on its own thread, the models'
 //! shapes, the operations in progress, and closing.
 
+pub(crate) mod counts;
+pub(crate) mod turn;
+pub(crate) mod waiting;
+
 use std::collections::HashMap;
 use std::future::Future;
 use std::sync::Arc;
@@ -14,14 +18,14 @@ use tokio::runtime::{Handle, Runtime};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::counts::Counts;
+use self::counts::Counts;
+use self::turn::Turns;
+use self::waiting::wait_on;
 use crate::database::Database;
+use crate::database::transaction::OpenTransactions;
 use crate::fault;
 use crate::options::Options;
 use crate::shape::Shape;
-use crate::transaction::OpenTransactions;
-use crate::turn::Turns;
-use crate::waiting::wait_on;
 
 /// The longest time that a close waits for open transactions.
 const CLOSE_WAIT: Duration = Duration::from_secs(5);

@@ -14,11 +14,11 @@ use marmota_store::Durability;
 use marmota_store::wait::TurnGuard;
 use mongodb::bson::RawDocumentBuf;
 
+use crate::database::transaction::Transaction;
+use crate::database::undo_steps::Undo;
 use crate::database::{Database, Find};
 use crate::shape::{Lender, Shape};
 use crate::shared::Shared;
-use crate::transaction::Transaction;
-use crate::undo::Undo;
 
 /// The state of a write.
 pub(crate) struct Writer {

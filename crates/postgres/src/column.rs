@@ -4,11 +4,13 @@
 //! Integers are as wide as their range requires, currencies are `numeric(19,4)`, texts `text`
 //! compared byte by byte (`COLLATE "C"`), JSON is `json`, which preserves its text.
 
+pub(crate) mod sql_words;
+
 use marmota_model::{
     self as model, Collation, Error, ErrorKind, Field, Kind, Result, Table, ValueRef, Violation,
 };
 
-use crate::sql_words::quoted;
+use self::sql_words::quoted;
 use crate::wire::backend::Row;
 use crate::wire::value::{self, Form};
 

@@ -1,6 +1,11 @@
 //! Converts operations to calls of statements with parameters. `read.rs` and `write.rs` contain the
 //! operations, this file what they share.
 
+pub(crate) mod conflict;
+mod read;
+mod write;
+mod write_many;
+
 use std::sync::Arc;
 
 use marmota_model::{FieldSet, Kind, Result, Table};
@@ -9,7 +14,7 @@ use parking_lot::RwLock;
 
 use crate::column::{name, oid};
 use crate::sql::Described;
-use crate::sql_writer::Sql;
+use crate::statement::sql_writer::Sql;
 use crate::statement::{AllTexts, Text, Texts, Verb};
 use crate::table_facts::Facts;
 

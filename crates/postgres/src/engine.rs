@@ -107,7 +107,7 @@ impl Engine for Postgres {
         let sql = "SELECT tablename FROM pg_catalog.pg_tables WHERE schemaname = current_schema() \
                    AND tablename <> 'marmota_schema' ORDER BY tablename";
         self.0.with_connection(|connection, options| {
-            let take = |row: &crate::query::Texts| names.push(row.text(0).to_owned());
+            let take = |row: &crate::connection::query::Texts| names.push(row.text(0).to_owned());
             connection.query(sql, take).map_err(|error| error.into_error(options))
         })?;
         Ok(Some(names))

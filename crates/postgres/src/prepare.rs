@@ -13,16 +13,16 @@ use std::sync::Arc;
 use marmota_model::{Error, ErrorKind, KeyKind, Result, Table};
 use marmota_store::plan::{Change, Destructive, Plan, Step};
 
+use self::layout::Layout;
 use crate::column::form;
-use crate::column_limit::Limit;
+use crate::column::sql_words::quoted;
 use crate::connection::Connection;
+use crate::connection::query::{QueryError, Texts};
 use crate::fault::{self, code};
 use crate::options::Options;
-use crate::prepare::layout::Layout;
-use crate::query::{QueryError, Texts};
-use crate::search;
-use crate::sql_words::quoted;
+use crate::shape::search;
 use crate::table_facts::Facts;
+use crate::table_facts::column_limit::Limit;
 
 /// The advisory lock that serializes programs that migrate at the same time.
 pub(crate) const LOCK: i64 = 0x6d61_726d_6f74_6100;

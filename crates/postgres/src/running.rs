@@ -13,6 +13,7 @@ mod passing_by;
 mod raw_sql;
 mod stage;
 pub(crate) mod steps;
+mod subject;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -25,13 +26,13 @@ use marmota_store::wait::OwnedPlace;
 use self::exchange::{Exchange, each, link, look};
 pub(crate) use self::stage::{Next, Stage};
 use self::steps::Steps;
+use crate::connection::lane::Lane;
 use crate::connection::{Connection, Sending, State};
-use crate::controls::CONTROLS;
-use crate::lane::Lane;
 use crate::reply::Reply;
 use crate::script::{Role, Script};
 use crate::sql::SqlText;
 use crate::statement::Text;
+use crate::statement::controls::CONTROLS;
 
 /// An operation in progress.
 pub(crate) struct Running {

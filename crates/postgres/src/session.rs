@@ -25,14 +25,14 @@ use open_transaction::{Open, no_transaction};
 use tickets::Tickets;
 
 use crate::composer::Composer;
-use crate::controls::CONTROLS;
+use crate::connection::giving_up;
+use crate::connection::lane::Lane;
 use crate::fault;
-use crate::giving_up;
-use crate::lane::Lane;
 use crate::running::steps::{Steps, takes_steps};
 use crate::running::{Running, Stage, may_leave_reader};
 use crate::script::{Role, Script};
 use crate::shared::Shared;
+use crate::statement::controls::CONTROLS;
 
 /// A session on a PostgreSQL database.
 pub(crate) struct PostgresSession {

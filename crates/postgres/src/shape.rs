@@ -4,15 +4,16 @@
 //! A list of values is one array parameter, so that its length is not part of a shape. Texts are
 //! matched in lower case on both sides.
 
+mod inside;
+pub(crate) mod search;
+
 use std::convert::Infallible;
 
 use marmota_model::{Comparison, FilterExpr, Place, Result, SortKey, Table, ValueRef};
 use marmota_sql::{Writer, each_condition, filter_sql, quoted, sign};
 
 use crate::column::{compared_form, is_folded, misfit};
-use crate::inside;
-use crate::search;
-use crate::sql_writer::Sql;
+use crate::statement::sql_writer::Sql;
 use crate::wire::value::{self, Form};
 
 impl Writer for Sql {
@@ -44,8 +45,7 @@ impl Writer for Sql {
                     Place::Anywhere => ("strpos(lower(", ")>0"),
                     Place::Start => ("starts_with(lower(", ")"),
                 };
-                let by_bytes =
-                    if self.is_collated(*position) { " COLLATE \"C\"" } else { "" };
+                let by_bytes = if self.is_collated(*position) { " COLLATE \"C\"" } else { "" };
                 self.push(before).push(&quoted(&field(*position).name)).push(by_bytes).push("),");
                 self.parameter(Form::Text.oid()).push(behind);
             }

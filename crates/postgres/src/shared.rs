@@ -11,13 +11,13 @@ use parking_lot::Mutex;
 
 use crate::composer::Catalog;
 use crate::connection::Connection;
-use crate::connector::{self, Purpose};
+use crate::connection::connector::{self, Purpose};
+use crate::connection::lane::Lane;
+use crate::connection::pool::Pool;
 use crate::fault::closed;
-use crate::lane::Lane;
 use crate::listener::Listener;
 use crate::options::Options;
 use crate::own::Own;
-use crate::pool::Pool;
 
 /// The time for sent operations to end when the engine is closed.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -133,11 +133,7 @@ impl Shared {
     }
 
     /// Starts to notify a store's cache of the writes of others.
-    pub(crate) fn listen(
-        &self,
-        tables: &[Arc<Table>],
-        feed: &Arc<InvalidationFeed>,
-    ) -> Result<()> {
+    pub(crate) fn listen(&self, tables: &[Arc<Table>], feed: &Arc<InvalidationFeed>) -> Result<()> {
         self.check_open()?;
         let options = self.options_for_listening()?;
         let listener = Listener::start(&options, tables, feed)?;

@@ -1,9 +1,11 @@
-//! Properties of a table in the database that its model does not determine: its numbers, the names of
-//! its constraints, and how its columns differ from their fields.
+//! Properties of a table in the database that its model does not determine: its numbers, the names
+//! of its constraints, and how its columns differ from their fields.
+
+pub(crate) mod column_limit;
 
 use marmota_model::{FieldSet, Table, ValueRef, Violation};
 
-use crate::column_limit::{Limit, violation};
+use self::column_limit::{Limit, violation};
 
 /// Properties of a table in the database in addition to its model.
 #[derive(Clone, Debug, Default)]

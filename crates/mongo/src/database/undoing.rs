@@ -3,7 +3,7 @@
 use marmota_model::Result;
 
 use super::Database;
-use crate::undo::UndoStep;
+use super::undo_steps::UndoStep;
 
 impl Database {
     /// Undoes changes of a collection in reverse order.

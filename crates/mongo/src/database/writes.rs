@@ -6,11 +6,11 @@ use marmota_model::{Error, ErrorKind, Result};
 use mongodb::bson::raw::{RawArrayBuf, RawDocument, cstr};
 use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
 
+use super::transaction::Transaction;
+use super::undo_steps::UndoStep;
 use super::{Database, Find, number, raw};
 use crate::fault;
 use crate::shape::{HELD, Shape};
-use crate::transaction::Transaction;
-use crate::undo::UndoStep;
 
 /// The most documents in one command's list of keys or rows.
 pub(crate) const LIST_MAX: usize = 1_000;

@@ -11,9 +11,9 @@ use mongodb::raw_batch_cursor::RawBatch;
 use tokio::sync::mpsc::Receiver;
 
 use super::reading::TURN;
-use crate::counts::Counts;
 use crate::database::{BATCH_DOCUMENTS, each_document, raw};
-use crate::json;
+use crate::shape::json;
+use crate::shared::counts::Counts;
 
 /// Stages that write; they would bypass the models' rules and the cache.
 const WRITING: [&str; 2] = ["$out", "$merge"];

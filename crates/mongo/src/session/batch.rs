@@ -11,11 +11,11 @@ use marmota_store::operation::{
 };
 
 use super::MongoSession;
+use crate::database::transaction::Transaction;
 use crate::fault;
 use crate::refusal::no_transactions;
 use crate::shared::Shared;
-use crate::transaction::Transaction;
-use crate::waiting::wait_on;
+use crate::shared::waiting::wait_on;
 use crate::writer::Writer;
 use crate::writer::work::{Tries, Work, owned_of};
 

@@ -12,8 +12,8 @@ use marmota_store::wait::TurnGuard;
 use tokio::task::JoinHandle;
 
 use crate::fault;
+use crate::shared::waiting::joined;
 use crate::shared::{Shared, UnderWay};
-use crate::waiting::joined;
 use crate::writer::work::Tries;
 
 /// The right to execute writes of several steps.

@@ -14,10 +14,10 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc::Receiver;
 use tokio::task::JoinHandle;
 
-use crate::counts::Counts;
 use crate::database::each_document;
 use crate::filter::order_rows;
 use crate::shape::{Lender, Shape};
+use crate::shared::counts::Counts;
 
 /// The time after which a poll that passes rows yields to others.
 pub(crate) const TURN: Duration = Duration::from_millis(2);

@@ -10,11 +10,11 @@ use tokio::time::Instant;
 
 use super::once_batch::OnceBatch;
 use super::{Done, MongoSession, Running, batch};
+use crate::database::transaction::{Savepoint, Transaction};
 use crate::fault;
 use crate::refusal::no_transactions;
 use crate::shared::UnderWay;
-use crate::transaction::{Savepoint, Transaction};
-use crate::waiting::wait_on;
+use crate::shared::waiting::wait_on;
 use crate::writer::{Writer, insert_each};
 
 /// Batches.

@@ -12,10 +12,10 @@ use tokio::time::Instant;
 
 use super::lookup::refers;
 use super::{Writer, borrowed};
+use crate::database::transaction::Transaction;
 use crate::fault;
 use crate::shape::Shape;
 use crate::shared::Shared;
-use crate::transaction::Transaction;
 
 /// The first pause between two tries, and the longest.
 const PAUSE: Duration = Duration::from_micros(500);

@@ -2,8 +2,8 @@
 //!
 //! MongoDB has keys and unique indexes, and writes one document atomically. All other guarantees of
 //! a write need look-ups before it, in the order that all engines share (uniqueness, then
-//! references), while the writer has its turn (`turn.rs`). In a transaction, everything that the
-//! server would refuse is looked up as well, since the server aborts the transaction when it
+//! references), while the writer has its turn (`shared/turn.rs`). In a transaction, everything that
+//! the server would refuse is looked up as well, since the server aborts the transaction when it
 //! refuses a command.
 
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
 
 use super::lookup::{is_unique_of, no_targets, refers};
 use super::{Writer, borrowed};
+use crate::database::undo_steps::Undo;
 use crate::database::writes::{LIST_MAX, Modified};
 use crate::database::{Find, number};
 use crate::fault;
 use crate::filter::matching;
 use crate::refusal::no_transactions;
 use crate::shape::{Lender, Shape, bson_of};
-use crate::undo::Undo;
 
 /// The number of retries with another automatic key if a key is taken.
 const KEY_TRIES_MAX: u32 = 3;

@@ -12,9 +12,9 @@ use mongodb::bson::{Bson, RawDocumentBuf, doc};
 use super::lookup::{is_unique_of, no_targets, references, refers, unique_sets};
 use super::{Writer, borrowed};
 use crate::database::Find;
+use crate::database::undo_steps::Undo;
 use crate::database::writes::LIST_MAX;
 use crate::shape::Shape;
-use crate::undo::Undo;
 
 /// The number of a refused row, and the error.
 type Refused = (usize, Error);

@@ -3,8 +3,8 @@
 
 use marmota_model::{FieldSet, Index, KeyKind, Kind, Table};
 
+use crate::column::sql_words::{bounded, quoted, sql_literal, sql_type};
 use crate::column::{compared, form, name};
-use crate::sql_words::{bounded, quoted, sql_literal, sql_type};
 use crate::wire::value::Form;
 
 /// Returns the name of an index.

@@ -4,8 +4,8 @@
 use marmota_model::{Field, Result, Table};
 
 use super::Preparing;
-use crate::search;
-use crate::sql_words::{literal, quoted, sql_type};
+use crate::column::sql_words::{literal, quoted, sql_type};
+use crate::shape::search;
 use crate::wire::value::Form;
 
 /// The structure of an existing table.

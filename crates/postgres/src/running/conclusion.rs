@@ -1,4 +1,5 @@
-//! The end of an exchange of an operation: its outcome, or after a refusal the exchange that follows.
+//! The end of an exchange of an operation: its outcome or, after a refusal, the exchange that
+//! follows.
 
 use marmota_model::{Error, ErrorKind};
 use marmota_store::operation::{OnConflict, Operation, Outcome};
@@ -6,13 +7,13 @@ use marmota_store::refusal;
 
 use super::Running;
 use super::stage::{Next, Problem, Stage};
+use super::subject::Subject;
 use crate::composer::Composer;
-use crate::conflict;
+use crate::composer::conflict;
 use crate::connection::State;
 use crate::fault::{self, Failure, code};
 use crate::reply::Mark;
 use crate::script::Role;
-use crate::subject::Subject;
 
 /// The number of retries of a write that conflicted with another.
 const TRIES_MAX: u32 = 10;
@@ -275,7 +276,11 @@ impl Running {
     /// Sends a diagnostic query for a write that found no row.
     fn missing(&mut self, composer: &mut Composer, operation: &mut Operation<'_>) -> Next {
         self.script.calls.clear();
-        self.look_at(composer, operation, Problem { at: 0, failure: Failure::of_code(code::NO_ROW) })
+        self.look_at(
+            composer,
+            operation,
+            Problem { at: 0, failure: Failure::of_code(code::NO_ROW) },
+        )
     }
 }
 

@@ -6,11 +6,11 @@ use marmota_store::operation::{Operation, Outcome, Write};
 
 use super::Running;
 use super::stage::{Next, Problem, Stage};
+use super::subject::Subject;
 use crate::composer::Composer;
 use crate::connection::State;
 use crate::fault::{self, Failure};
 use crate::script::Role;
-use crate::subject::Subject;
 
 impl Running {
     /// Continues after each write of a batch was tried: ends if none was refused; otherwise sends

@@ -3,9 +3,9 @@
 
 use super::stage::{Linked, Problem};
 use crate::connection::Sending;
-use crate::controls::CONTROLS;
 use crate::script::{Call, Role, Script};
 use crate::statement::Text;
+use crate::statement::controls::CONTROLS;
 
 /// Writes an exchange and the roles of its answers.
 pub(crate) struct Exchange<'a, 'c> {

@@ -8,11 +8,11 @@ use marmota_store::refusal;
 
 use super::Running;
 use super::stage::{Linked, Next, Problem, Stage};
+use super::subject::Subject;
 use crate::composer::Composer;
 use crate::fault::{self, Failure};
 use crate::reply::Mark;
 use crate::script::Role;
-use crate::subject::Subject;
 
 impl Running {
     /// Continues with the write at a place, or ends the batch.

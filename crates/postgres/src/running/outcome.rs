@@ -4,7 +4,7 @@ use marmota_model::{Kind, Table, Value, ValueRef};
 use marmota_store::operation::{Effect, Keys, OnConflict, Outcome, Write};
 
 use super::Running;
-use crate::conflict;
+use crate::composer::conflict;
 use crate::reply::Mark;
 use crate::wire::value;
 

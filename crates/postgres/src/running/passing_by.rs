@@ -12,10 +12,10 @@ use marmota_model::{Error, ErrorKind, FieldSet, Result};
 use marmota_store::sql::SqlCall;
 use marmota_store::sql::text::at_text;
 
+use crate::column::sql_words::literal;
 use crate::composer::Composer;
 use crate::fault::Failure;
 use crate::script::{Role, Script};
-use crate::sql_words::literal;
 use crate::statement::{Text, Verb};
 
 /// A setting that stores the state before the statement.

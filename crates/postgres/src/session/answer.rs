@@ -9,9 +9,9 @@ use marmota_model::RowSink;
 use marmota_store::operation::{Operation, Outcome};
 
 use super::{PostgresSession, Step};
+use crate::connection::lane::LONG;
 use crate::connection::{Connection, Ending, Loss};
 use crate::fault;
-use crate::lane::LONG;
 use crate::reply::{Lending, Reply, Rows};
 use crate::running::{Next, Running, Stage};
 

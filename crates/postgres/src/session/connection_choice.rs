@@ -27,8 +27,8 @@ use marmota_store::engine::{Ticket, wake_at};
 use marmota_store::operation::Operation;
 
 use super::{PostgresSession, Step};
+use crate::connection::lane::{Inside, Lane, STALL};
 use crate::fault::closed;
-use crate::lane::{Inside, Lane, STALL};
 use crate::running::{Running, may_leave_reader};
 
 impl PostgresSession {

@@ -6,7 +6,7 @@ use marmota_model::{Error, ErrorKind};
 use marmota_store::engine::Ticket;
 use marmota_store::wait::WaitQueue;
 
-use crate::lane::Lane;
+use crate::connection::lane::Lane;
 
 /// An open transaction.
 pub(super) struct Open {

@@ -10,11 +10,11 @@ use marmota_store::operation::Operation;
 use super::open_transaction::{Open, no_transaction};
 use super::{PostgresSession, Step};
 use crate::connection::State;
-use crate::controls::CONTROLS;
+use crate::connection::giving_up;
 use crate::fault;
-use crate::giving_up;
 use crate::running::{Running, Stage};
 use crate::script::Role;
+use crate::statement::controls::CONTROLS;
 use crate::statement::{Text, Verb};
 
 impl PostgresSession {

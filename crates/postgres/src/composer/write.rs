@@ -11,11 +11,11 @@ use marmota_model::{
 };
 use marmota_store::operation::Write;
 
+use super::{Composer, by_key};
+use crate::column::sql_words::quoted;
 use crate::column::{name, oid, put, put_present};
-use crate::composer::{Composer, by_key};
 use crate::script::{Role, Script};
-use crate::sql_words::quoted;
-use crate::sql_writer::Sql;
+use crate::statement::sql_writer::Sql;
 use crate::statement::{Text, Verb};
 use crate::wire::value::{self, Form};
 

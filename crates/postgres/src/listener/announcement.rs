@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use marmota_model::{Error, ErrorKind, Result, Table};
 
+use crate::column::sql_words::{literal, quoted};
 use crate::connection::Connection;
 use crate::options::Options;
 use crate::own::{Own, SETTING};
 use crate::prepare::LOCK;
-use crate::sql_words::{literal, quoted};
 
 /// The channel of the announcements.
 pub(crate) const CHANNEL: &str = "marmota";

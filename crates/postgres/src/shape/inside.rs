@@ -9,8 +9,8 @@ use marmota_model::json::{JsonCondition, JsonStep, JsonTest};
 use marmota_model::{Comparison, Place, Result, Table, Value, ValueRef};
 use marmota_sql::sign;
 
-use crate::sql_words::quoted;
-use crate::sql_writer::Sql;
+use crate::column::sql_words::quoted;
+use crate::statement::sql_writer::Sql;
 use crate::wire::value::{self, Form};
 
 /// Half of a surrogate pair, or a NUL, as a regular expression.

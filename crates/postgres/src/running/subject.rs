@@ -12,13 +12,13 @@ use marmota_store::operation::{OnConflict, Operation, Write};
 use marmota_store::prepare::no_target;
 use marmota_store::refusal;
 
+use crate::column::sql_words::quoted;
 use crate::column::{form, name, oid, put};
 use crate::composer::Composer;
 use crate::fault::{self, Failure, code};
 use crate::reply::{Mark, Reply};
 use crate::script::{Role, Script};
-use crate::sql_words::quoted;
-use crate::sql_writer::Sql;
+use crate::statement::sql_writer::Sql;
 use crate::statement::{Text, Verb};
 use crate::table_facts::Facts;
 use crate::wire::value;

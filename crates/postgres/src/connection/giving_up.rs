@@ -3,8 +3,8 @@
 //! Most abandoned operations end by themselves before a cancel request could be sent. If the server
 //! is still executing one a moment later, it is cancelled by a request over a separate connection.
 //! Such a request cancels the current statement of the server process when it arrives. If it hits a
-//! later operation on a shared connection, that is sent again (`running.rs`); nothing more is sent
-//! meanwhile.
+//! later operation on a shared connection, that is sent again (`running/conclusion.rs`); nothing
+//! more is sent meanwhile.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -13,11 +13,11 @@ use std::time::{Duration, Instant};
 
 use marmota_store::engine::wake_at;
 
-use crate::connection::Standing;
-use crate::connector;
-use crate::controls::CONTROLS;
-use crate::lane::{Inside, Lane};
+use super::Standing;
+use super::connector;
+use super::lane::{Inside, Lane};
 use crate::options::Options;
+use crate::statement::controls::CONTROLS;
 
 /// The time that an abandoned operation may still take before it is cancelled.
 const PATIENCE: Duration = Duration::from_millis(50);

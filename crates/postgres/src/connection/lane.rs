@@ -11,8 +11,8 @@ use marmota_store::engine::wake_at;
 use marmota_store::wait::{OwnedPlace, WaitQueue};
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::connection::Connection;
-use crate::connector::{self, NoConnection, Purpose, SHARED_LOCK_TIMEOUT};
+use super::Connection;
+use super::connector::{self, NoConnection, Purpose, SHARED_LOCK_TIMEOUT};
 use crate::options::Options;
 
 /// The first pause between two attempts, and the longest.

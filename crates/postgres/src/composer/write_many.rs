@@ -9,14 +9,14 @@ use std::ops::Range;
 use marmota_model::{Error, ErrorKind, FieldSet, Result, RowSource, Table, ValueRef};
 use marmota_store::refusal::mixed_keys;
 
+use super::Composer;
+use super::write::{insert_sql, variant, written};
+use crate::column::sql_words::quoted;
 use crate::column::{form, name, put, put_present};
-use crate::composer::Composer;
 use crate::script::{Call, Part, Role, Script};
-use crate::sql_words::quoted;
-use crate::sql_writer::Sql;
 use crate::statement::Verb;
+use crate::statement::sql_writer::Sql;
 use crate::wire::value::{self, Form};
-use crate::write::{insert_sql, variant, written};
 
 /// From this number of rows on, COPY is faster, if no keys must be returned.
 const COPY_ROWS_MIN: usize = 256;

@@ -6,8 +6,7 @@ use std::fmt;
 
 use marmota_model::{Kind, Table, ValueRef, Violation};
 
-use crate::sql_words::quoted;
-
+use crate::column::sql_words::quoted;
 
 /// The limit of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,7 +108,12 @@ impl fmt::Display for Limit {
 }
 
 /// Returns the violation for a value beyond the limit of its column.
-pub(crate) fn violation(table: &Table, position: usize, value: ValueRef<'_>, limit: Limit) -> Violation {
+pub(crate) fn violation(
+    table: &Table,
+    position: usize,
+    value: ValueRef<'_>,
+    limit: Limit,
+) -> Violation {
     let field = &table.fields()[position];
     let message = format!(
         "{limit} in the column of the database; ALTER TABLE {} ALTER COLUMN {} TYPE {} widens it",

@@ -3,12 +3,12 @@
 use marmota_model::{FieldSet, FilterExpr, Query, Result, Table, ValueRef};
 use marmota_sql::{shape_order, where_sql};
 
+use super::{Composer, by_key};
+use crate::column::sql_words::quoted;
 use crate::column::{Column, name, put};
-use crate::composer::{Composer, by_key};
 use crate::script::{Role, Script};
 use crate::shape::{order_sql, put_filter, shape_filter};
-use crate::sql_words::quoted;
-use crate::sql_writer::Sql;
+use crate::statement::sql_writer::Sql;
 use crate::statement::{Text, Verb};
 use crate::wire::value::{self, Form};
 

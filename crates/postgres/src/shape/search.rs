@@ -10,8 +10,8 @@ use std::fmt::Write as _;
 
 use marmota_model::{Search, SearchTerm, Table, Words};
 
-use crate::sql_words::{bounded, quoted};
-use crate::sql_writer::Sql;
+use crate::column::sql_words::{bounded, quoted};
+use crate::statement::sql_writer::Sql;
 use crate::wire::value::{self, Form};
 
 /// Converts a text to its words, each preceded by a space.

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use crate::statement::Text;
+use super::Text;
 
 /// The statements that control transactions.
 pub(crate) struct Controls {

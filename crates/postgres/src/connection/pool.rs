@@ -8,8 +8,8 @@ use marmota_model::{Error, ErrorKind, Result};
 use marmota_store::wait::{OwnedPlace, WaitQueue};
 use parking_lot::Mutex;
 
+use super::lane::Lane;
 use crate::fault::closed;
-use crate::lane::Lane;
 
 /// The connections of an engine for transactions.
 #[derive(Default)]

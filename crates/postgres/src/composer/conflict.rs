@@ -7,12 +7,12 @@
 use marmota_model::{FieldSet, Result, RowSource, Table, Value, ValueRef};
 use marmota_store::operation::{Effect, Keys, OnConflict, Outcome, UpsertResult};
 
+use super::Composer;
+use crate::column::sql_words::quoted;
 use crate::column::{form, is_folded, name, oid, put_present};
-use crate::composer::Composer;
 use crate::reply::{Mark, Reply};
 use crate::script::{Part, Role, Script};
-use crate::sql_words::quoted;
-use crate::sql_writer::Sql;
+use crate::statement::sql_writer::Sql;
 use crate::statement::{Text, Verb};
 use crate::wire::value;
 
@@ -126,7 +126,10 @@ fn over_sql(
     let returned = version.as_deref().unwrap_or("0::bigint");
     let first = match keys.is_empty() {
         true => {
-            format!("NULL::{}", crate::sql_words::sql_type(form(&table.fields()[table.key()].kind)))
+            format!(
+                "NULL::{}",
+                crate::column::sql_words::sql_type(form(&table.fields()[table.key()].kind))
+            )
         }
         false => format!("coalesce({})", keys.join(",")),
     };

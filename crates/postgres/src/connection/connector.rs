@@ -9,11 +9,11 @@ use marmota_store::Durability;
 use postgres_protocol::authentication::md5_hash;
 use postgres_protocol::authentication::sasl::{ChannelBinding, SCRAM_SHA_256, ScramSha256};
 
-use crate::connection::{CancelKey, Connection};
+use super::socket::Socket;
+use super::{CancelKey, Connection};
 use crate::fault::Failure;
 use crate::options::{Options, Password};
 use crate::own;
-use crate::socket::Socket;
 use crate::statement::Text;
 use crate::wire::backend::{self, Message};
 use crate::wire::frontend;

@@ -2,9 +2,9 @@
 //! end.
 //!
 //! MongoDB aborts a transaction at the first command that fails in it, and has no savepoints. So
-//! writes check for everything that would be refused before they write (`lookup.rs`). While a
-//! savepoint is set, the changes of each command are recorded, so that they can be undone inside
-//! the transaction, where other clients do not see them.
+//! writes check for everything that would be refused before they write (`writer/lookup.rs`). While
+//! a savepoint is set, the changes of each command are recorded, so that they can be undone inside
+//! the transaction (`undoing.rs`), where other clients do not see them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,8 +25,8 @@ use parking_lot::Mutex;
 use tokio::sync::{Mutex as Gate, MutexGuard};
 use tokio::time::Instant;
 
+use super::undo_steps::UndoStep;
 use crate::fault;
-use crate::undo::UndoStep;
 
 /// The first pause before a commit is repeated, and the longest.
 const PAUSE: Duration = Duration::from_millis(10);

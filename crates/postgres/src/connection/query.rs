@@ -7,7 +7,7 @@ use std::time::Duration;
 use marmota_model::Error;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::connection::{Connection, Loss};
+use super::{Connection, Loss};
 use crate::fault::{self, Failure};
 use crate::options::Options;
 use crate::wire::backend::{Message, Row};
