@@ -2,7 +2,7 @@
 //!
 //! The server executes the statements of one connection in order, and a write may wait for a row
 //! that another transaction has locked. On the shared connection for writes it fails after waiting
-//! for [`SHARED_LOCK_TIMEOUT`], and is sent again on a connection of the pool, where it waits as
+//! for `SHARED_LOCK_TIMEOUT`, and is sent again on a connection of the pool, where it waits as
 //! long as necessary. A write may also take long by itself. So once the shared connection has given
 //! no answer for [`STALL`], or a write on it met a lock within that time, further writes of the
 //! thread use connections of the pool as well, as long as some are free. Operations sent before a
@@ -11,7 +11,7 @@
 //! it from any connection.
 //!
 //! A read may take long as well, and operations sent after it wait. A list or count that took
-//! [`LONG`] is sent on a connection of the pool the next time, if one is free. While the server
+//! `LONG` is sent on a connection of the pool the next time, if one is free. While the server
 //! executes a long read on the shared connection, other reads use the pool too; those that were
 //! sent after it are sent again there.
 //!
