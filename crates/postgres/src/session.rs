@@ -9,6 +9,7 @@
 mod answer;
 mod connection_choice;
 mod open_transaction;
+mod spare;
 mod transaction;
 
 use std::sync::Arc;
@@ -23,17 +24,17 @@ use marmota_store::operation::{Keys, OnConflict, Operation, Outcome};
 use marmota_store::refusal;
 use marmota_store::wait::{OwnedPlace, WaitQueue};
 use open_transaction::Open;
+use spare::SpareOperations;
 
 use crate::composer::Composer;
-use crate::engine::Shared;
-use crate::exchange::CONTROLS;
+use crate::connection::giving_up;
+use crate::connection::lane::Lane;
 use crate::fault;
-use crate::giving_up;
-use crate::lane::Lane;
+use crate::running::steps::{Steps, takes_steps};
 use crate::running::{Running, Stage, may_leave_reader};
 use crate::script::{Role, Script};
-use crate::spare::SpareOperations;
-use crate::steps::{Steps, takes_steps};
+use crate::shared::Shared;
+use crate::statement::controls::CONTROLS;
 
 /// A session on a PostgreSQL database.
 pub(crate) struct PostgresSession {
@@ -80,13 +81,12 @@ impl PostgresSession {
         }
     }
 
-    /// Returns the number of the open transaction.
-    pub(crate) fn transaction_number(&self) -> Option<u64> {
-        self.transaction.as_ref().map(|open| open.number)
-    }
-
-    pub(crate) const fn shared(&self) -> &Arc<Shared> {
-        &self.shared
+    /// Starts a batch of several steps, in the open transaction or on a session of its own.
+    fn steps(&self) -> Steps {
+        match &self.transaction {
+            Some(open) => Steps::in_transaction(open.number),
+            None => Steps::on_session(Box::new(Self::new(Arc::clone(&self.shared)))),
+        }
     }
 
     fn until(&self) -> Instant {
@@ -163,7 +163,7 @@ impl PostgresSession {
         }
         if takes_steps(operation) {
             let mut running = self.running(Stage::Control);
-            running.steps = Some(Box::new(Steps::begin(self)));
+            running.steps = Some(Box::new(self.steps()));
             return Ok(Submitted::Waiting(self.operations.add(running)));
         }
         let mut running = self.running(Running::first_stage(operation));

@@ -9,14 +9,14 @@ use marmota_store::operation::{BatchMode, Link, Outcome, Write};
 use marmota_store::refusal;
 use tokio::time::Instant;
 
-use super::{Done, MongoSession, Running, unexpected};
-use crate::batch;
-use crate::engine::{UnderWay, wait_on};
-use crate::insert_each;
-use crate::once_batch::OnceBatch;
+use super::once_batch::OnceBatch;
+use super::{Done, MongoSession, Running, batch};
+use crate::database::transaction::{Savepoint, Transaction};
+use crate::fault;
 use crate::refusal::no_transactions;
-use crate::transaction::Transaction;
-use crate::write::Writer;
+use crate::shared::UnderWay;
+use crate::shared::waiting::wait_on;
+use crate::writer::{Writer, insert_each};
 
 /// Batches.
 impl MongoSession {
@@ -55,7 +55,7 @@ impl MongoSession {
                 };
                 Done::Batch(results, ended)
             };
-            tokio::task::spawn_blocking(run).await.map_err(|_| unexpected())
+            tokio::task::spawn_blocking(run).await.map_err(|_| fault::unexpected())
         };
         self.begin(work, number)
     }
@@ -67,7 +67,8 @@ impl MongoSession {
             return Err(no_transactions("a batch that takes place once"));
         }
         let under_way = self.enter()?;
-        let once = OnceBatch::begin(&self.shared, self.inner(), durability, under_way);
+        let (inner, is_nested) = (Box::new(self.inner()), self.is_in_transaction());
+        let once = OnceBatch::begin(&self.shared, inner, is_nested, durability, under_way);
         self.wait(Running::Once(Box::new(once)))
     }
 }
@@ -124,7 +125,9 @@ impl MongoSession {
         let (shared, number) = (Arc::clone(&self.shared), self.shared.turns.number());
         let work = async move {
             drop(shared.turns.wait(number, false).await);
-            Transaction::open(&shared, durability).await.map(Done::Begun)
+            let driver = &shared.database.driver;
+            let begun = Transaction::open(driver, durability, &shared.transactions_open);
+            begun.await.map(Done::Begun)
         };
         self.begin(work, number)
     }
@@ -166,17 +169,10 @@ impl MongoSession {
             match step {
                 Savepoint::Set(name) => transaction.savepoint(name),
                 Savepoint::Release(name) => transaction.release(name),
-                Savepoint::RollBackTo(name) => transaction.roll_back_to(name, &database).await,
+                Savepoint::RollBackTo(name) => database.roll_back_to(name).await,
             }
             .map(|()| Done::One(Outcome::default()))
         };
         self.begin(work, number)
     }
-}
-
-/// A savepoint operation of a transaction.
-pub(super) enum Savepoint {
-    Set(u32),
-    Release(u32),
-    RollBackTo(u32),
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use marmota_store::engine::Ticket;
 use marmota_store::wait::WaitQueue;
 
-use crate::lane::Lane;
+use crate::connection::lane::Lane;
 
 /// An open transaction.
 pub(super) struct Open {

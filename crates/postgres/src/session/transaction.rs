@@ -11,11 +11,11 @@ use marmota_store::refusal;
 use super::open_transaction::Open;
 use super::{PostgresSession, Step};
 use crate::connection::State;
-use crate::exchange::CONTROLS;
+use crate::connection::giving_up;
 use crate::fault;
-use crate::giving_up;
 use crate::running::{Running, Stage};
 use crate::script::Role;
+use crate::statement::controls::CONTROLS;
 use crate::statement::{Text, Verb};
 
 impl PostgresSession {
