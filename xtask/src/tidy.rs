@@ -83,14 +83,13 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 const FILE_LINES_MAX: usize = 700;
 
 /// What tests of a crate may use though it stands above the crate, and why.
-const TESTED_WITH: [(&str, &str); 5] = [
+const TESTED_WITH: [(&str, &str); 4] = [
     // Its promises and examples need an engine.
     ("store", "marmota-memory"),
     // The macros' tests compile what the macros generate.
     ("derive", "marmota-store"),
     ("derive", "marmota-service"),
-    // The suite is run where the server for it is built; the guide's page opens a store by its URL.
-    ("mongo", "marmota-testkit"),
+    // The guide's page opens a store by its URL.
     ("mongo", "marmota"),
 ];
 
@@ -148,7 +147,7 @@ fn dependencies<'m>(manifest: &'m str, section: &str) -> impl Iterator<Item = &'
 /// True if a crate depends on another, by way of others too.
 fn uses(above: &str, below: &str) -> bool {
     let name = above.strip_prefix("marmota-").unwrap_or(above);
-    if matches!(name, "testkit" | "cli") {
+    if name == "cli" {
         return true;
     }
     let (_, used) = ARROWS.iter().find(|(arrow, _)| *arrow == name).copied().unwrap_or_default();
