@@ -45,7 +45,14 @@ const ARROWS: [(&str, &[&str]); 17] = [
     ),
     (
         "testkit",
-        &["marmota-model", "marmota-derive", "marmota-store", "marmota-memory", "marmota-auth"],
+        &[
+            "marmota-model",
+            "marmota-derive",
+            "marmota-store",
+            "marmota-memory",
+            "marmota-sqlite",
+            "marmota-auth",
+        ],
     ),
     (
         "marmota",

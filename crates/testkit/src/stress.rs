@@ -1,7 +1,7 @@
 //! Random operations of many clients on the models of a store, each answer checked.
 
-mod client;
-mod expected;
+pub(crate) mod client;
+pub(crate) mod expected;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -20,13 +20,13 @@ const FAULTS_MAX: usize = 20;
 const INTERNAL: &str = "marmota_";
 
 /// Makes a row from a random number.
-type MakeRow = dyn Fn(u64) -> Vec<Value> + Sync;
+pub(crate) type MakeRow = dyn Fn(u64) -> Vec<Value> + Sync;
 
 /// Runs random operations of several clients on the tables of a store.
 ///
 /// Each client is a thread. It inserts, reads, updates and deletes rows of its own by chance, and
 /// compares every answer with what it wrote. At the end, all rows of all tables are compared with
-/// what the clients know: no acknowledged write may be lost, and no row may exist that nobody wrote.
+/// what the clients know: no acknowledged write may be lost, and every row must come from a client.
 ///
 /// Rows hold random values that fit the kinds and rules of their fields. Use [`Stress::rows`] for
 /// models whose rules random values do not pass. Rows that exist already are left alone, and so are
@@ -129,13 +129,7 @@ impl Stress<'_> {
     /// # Ok::<(), marmota_model::Error>(())
     /// ```
     pub fn rows<M: Model>(mut self, make: impl Fn(u64) -> M + Sync + 'static) -> Self {
-        let values = move |number| {
-            let (model, scratch) = (make(number), Scratch::new());
-            let mut row = vec![ValueRef::Absent; M::schema().fields.len()];
-            model.write(&mut row, &scratch);
-            row.iter().map(ValueRef::to_value).collect()
-        };
-        self.rows.insert(M::TABLE, Box::new(values));
+        self.rows.insert(M::TABLE, values_of(make));
         self
     }
 
@@ -145,9 +139,7 @@ impl Stress<'_> {
     /// Those of reading the tables before and after the run. Errors of the clients' operations are in
     /// the report.
     pub fn run(self) -> Result<StressReport> {
-        let tables: Vec<Arc<Table>> = self.store.registry().tables().to_vec();
-        let tables: Vec<Arc<Table>> =
-            tables.into_iter().filter(|table| !table.name().starts_with(INTERNAL)).collect();
+        let tables = tables_of(self.store);
         let mut expected = Expected::before(self.store, &tables)?;
         let started = Instant::now();
         let clients: Vec<Client<'_>> = std::thread::scope(|scope| {
@@ -176,6 +168,22 @@ impl Stress<'_> {
     }
 }
 
+/// Returns the tables of a store's models.
+pub(crate) fn tables_of(store: &Store) -> Vec<Arc<Table>> {
+    let tables = store.registry().tables().iter();
+    tables.filter(|table| !table.name().starts_with(INTERNAL)).cloned().collect()
+}
+
+/// Converts a function that makes rows of a model to one that makes their values.
+pub(crate) fn values_of<M: Model>(make: impl Fn(u64) -> M + Sync + 'static) -> Box<MakeRow> {
+    Box::new(move |number| {
+        let (model, scratch) = (make(number), Scratch::new());
+        let mut row = vec![ValueRef::Absent; M::schema().fields.len()];
+        model.write(&mut row, &scratch);
+        row.iter().map(ValueRef::to_value).collect()
+    })
+}
+
 impl StressReport {
     /// Returns descriptions of what was lost or wrong, at most 20.
     #[must_use]
@@ -189,7 +197,7 @@ impl StressReport {
         self.counts.all()
     }
 
-    /// Checks that there are no faults.
+    /// Panics if there are faults.
     ///
     /// # Panics
     /// If there are, with their descriptions.

@@ -17,7 +17,7 @@ const REFUSED_MAX: u32 = 50;
 const ROWS_MAX: usize = 500;
 
 /// A client of a stress run.
-pub(super) struct Client<'s> {
+pub(crate) struct Client<'s> {
     store: &'s Store,
     tables: &'s [Arc<Table>],
     makes: &'s HashMap<&'static str, Box<MakeRow>>,
@@ -25,6 +25,25 @@ pub(super) struct Client<'s> {
     own: Vec<OwnRows>,
     counts: Counts,
     faults: Vec<String>,
+    journal: Option<Journal<'s>>,
+}
+
+/// The acknowledged changes of a client, in their order.
+pub(crate) struct Journal<'s> {
+    /// Returns the number of events on the disk so far.
+    pub(crate) position: &'s (dyn Fn() -> usize + Sync),
+    pub(crate) changes: Vec<AcknowledgedChange>,
+}
+
+/// A change that was acknowledged.
+pub(crate) struct AcknowledgedChange {
+    /// The number of events on the disk by then.
+    pub(crate) at: usize,
+    /// The index of the table.
+    pub(crate) table: usize,
+    pub(crate) key: String,
+    /// The new row; `None` after a delete.
+    pub(crate) row: Option<Vec<Value>>,
 }
 
 /// The rows of a client in one table.
@@ -51,7 +70,7 @@ enum Failure {
 }
 
 impl<'s> Client<'s> {
-    pub(super) fn new(
+    pub(crate) fn new(
         store: &'s Store,
         tables: &'s [Arc<Table>],
         makes: &'s HashMap<&'static str, Box<MakeRow>>,
@@ -59,7 +78,26 @@ impl<'s> Client<'s> {
     ) -> Self {
         let own = tables.iter().map(|_| OwnRows::default()).collect();
         let (counts, faults) = (Counts::default(), Vec::new());
-        Self { store, tables, makes, random: RandomRow::new(seed), own, counts, faults }
+        let random = RandomRow::new(seed);
+        Self { store, tables, makes, random, own, counts, faults, journal: None }
+    }
+
+    /// Keeps a journal of its changes.
+    pub(crate) fn with_journal(mut self, position: &'s (dyn Fn() -> usize + Sync)) -> Self {
+        self.journal = Some(Journal { position, changes: Vec::new() });
+        self
+    }
+
+    /// Returns the journal's changes, and the faults.
+    pub(crate) fn into_changes(self) -> (Vec<AcknowledgedChange>, Vec<String>) {
+        (self.journal.map(|journal| journal.changes).unwrap_or_default(), self.faults)
+    }
+
+    fn note_change(&mut self, table: usize, key: &Value, row: Option<&Vec<Value>>) {
+        if let Some(journal) = &mut self.journal {
+            let (at, key, row) = ((journal.position)(), row_key(key), row.cloned());
+            journal.changes.push(AcknowledgedChange { at, table, key, row });
+        }
     }
 
     pub(super) const fn counts(&self) -> Counts {
@@ -67,7 +105,7 @@ impl<'s> Client<'s> {
     }
 
     /// Executes this number of operations, or up to the first fault.
-    pub(super) fn work(&mut self, operations: u32) {
+    pub(crate) fn work(&mut self, operations: u32) {
         for _ in 0..operations {
             if self.tables.is_empty() || !self.faults.is_empty() {
                 return;
@@ -133,6 +171,7 @@ impl<'s> Client<'s> {
                         self.compare(place, at, &values[at], &read[at]);
                     }
                 }
+                self.note_change(place, &key, Some(&read));
                 self.own[place].rows.push(read);
             }
             Err(error) => {
@@ -186,6 +225,7 @@ impl<'s> Client<'s> {
         }
         self.counts.updates += 1;
         let Some(read) = self.get(place, &key) else { return };
+        self.note_change(place, &key, Some(&read));
         let before = std::mem::replace(&mut self.own[place].rows[at], read.clone());
         for (position, (old, new)) in before.iter().zip(&read).enumerate() {
             match (old, &record.values()[position]) {
@@ -206,6 +246,7 @@ impl<'s> Client<'s> {
         }
         self.counts.deletes += 1;
         self.own[place].rows.swap_remove(at);
+        self.note_change(place, &key, None);
         let may_be_reused = self.store.capability().reuses_last_key;
         match self.try_get(place, &key) {
             // Another client has been given the key.

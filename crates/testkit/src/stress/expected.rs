@@ -14,7 +14,7 @@ use super::StressReport;
 const PAGE: u64 = 1_000;
 
 /// Returns the key of a row as text, because values have no hash.
-pub(super) fn row_key(key: &Value) -> String {
+pub(crate) fn row_key(key: &Value) -> String {
     format!("{key:?}")
 }
 
@@ -79,7 +79,11 @@ impl Expected {
 }
 
 /// Calls `each` for every row of a table, in the order of keys.
-fn each_row(store: &Store, table: &Arc<Table>, mut each: impl FnMut(Vec<Value>)) -> Result<()> {
+pub(crate) fn each_row(
+    store: &Store,
+    table: &Arc<Table>,
+    mut each: impl FnMut(Vec<Value>),
+) -> Result<()> {
     let mut query = Query { limit: Some(PAGE), fields: Some(table.all()), ..Query::new() };
     loop {
         let mut rows = Rows::default();
