@@ -212,10 +212,10 @@ impl ProveReport {
         self.power_cuts
     }
 
-    /// Panics if there are faults.
+    /// Checks the result of the run.
     ///
     /// # Panics
-    /// If there are, with their descriptions.
+    /// If there are faults, with their descriptions.
     pub fn check(&self) {
         assert!(self.faults.is_empty(), "{self}");
     }

@@ -197,10 +197,10 @@ impl StressReport {
         self.counts.all()
     }
 
-    /// Panics if there are faults.
+    /// Checks the result of the run.
     ///
     /// # Panics
-    /// If there are, with their descriptions.
+    /// If there are faults, with their descriptions.
     pub fn check(&self) {
         assert!(self.faults.is_empty(), "{self}");
     }
