@@ -36,9 +36,9 @@ use crate::shared::{Reader, Shared};
 use crate::writer::LongTurn;
 
 /// The size at which a buffer is passed on.
-const BUFFER_BYTES: usize = 64 << 10;
+const BUFFER_BYTES: usize = 256 << 10;
 /// The size of waiting rows at which the helper waits.
-const READY_BYTES_MAX: usize = 1 << 20;
+const READY_BYTES_MAX: usize = 2 << 20;
 /// The same for a scan with the only connection or a transaction's: a caller that blocks its thread
 /// for that connection does not take rows meanwhile.
 const READY_BYTES_MAX_ALONE: usize = 64 << 20;
