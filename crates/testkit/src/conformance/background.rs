@@ -1,4 +1,4 @@
-//! Writes that nobody waits for: carried out soon, in order, and none is lost.
+//! Background writes: they are executed soon and in order, and none is lost.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,7 +20,7 @@ fn numbers(store: &Store) -> Vec<Option<i64>> {
     store.list::<Note>().order(Note::ID.ascending()).column(Note::NUMBER).run().unwrap()
 }
 
-/// By number, by bytes, by time, and when somebody asks for it.
+/// Writes are executed after a number of them, of bytes, or of milliseconds, and at a flush.
 pub fn what_is_accepted_is_written(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let store = stand.store().clone();
@@ -153,7 +153,7 @@ pub fn each_hears_of_its_own_failure(subject: &Subject) {
     assert_eq!(stand.get::<City>(1).run().unwrap().country.key(), "fr");
 }
 
-/// The callback hears of what nobody else waits for, and of nothing else.
+/// The callback receives errors of writes whose result no caller awaits, and no other errors.
 pub fn an_error_nobody_waits_for_is_told(subject: &Subject) {
     let stand = Stand::open(subject, models::all);
     let told = Arc::new(AtomicUsize::new(0));
@@ -193,7 +193,7 @@ pub fn an_error_nobody_waits_for_is_told(subject: &Subject) {
     assert_eq!(stand.count::<Note>().run().unwrap(), 1);
 }
 
-/// What waits has a bound: beyond it one waits, or hears that it is busy.
+/// The queue is bounded: if it is full, a caller waits or gets [`ErrorKind::Busy`].
 pub fn what_waits_is_bounded(subject: &Subject) {
     let stand = Stand::open(subject, models::all);
     let store = stand.store();

@@ -9,7 +9,7 @@ use crate::conformance::models::{self, Account, City, Country, Document, Note, S
 use crate::conformance::refusal::{blamed, refused, says};
 use crate::conformance::subject::{Stand, Subject};
 
-/// All writes of a batch take place, in order, and each tells its outcome.
+/// All writes of a batch are executed in order, and each has its outcome.
 pub fn a_batch_writes_all(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let old = stand.insert(&Note::new("old", 1)).run().unwrap();

@@ -41,9 +41,8 @@ impl Wake for Bell {
     }
 }
 
-/// Polls a future to its end as an event loop does, with something else behind
-/// each poll; gives how long the longest one took, without the time that other
-/// programs had the processor.
+/// Polls a future to its end like an event loop, and calls `between` after each poll. Returns the
+/// duration of the longest poll, without the time in which other programs had the processor.
 fn drive<F: Future>(future: F, mut between: impl FnMut()) -> (F::Output, Duration) {
     let bell = Arc::new(Bell(thread::current(), AtomicBool::new(true)));
     let waker = Waker::from(Arc::clone(&bell));
@@ -59,7 +58,7 @@ fn drive<F: Future>(future: F, mut between: impl FnMut()) -> (F::Output, Duratio
             }
             between();
         }
-        assert!(Instant::now() < until, "nobody woke the read");
+        assert!(Instant::now() < until, "the read was not woken");
         thread::park_timeout(Duration::from_millis(5));
     }
 }
@@ -183,7 +182,7 @@ pub fn a_long_delete_leaves_its_thread(subject: &Subject) {
             longest = turn;
         }
         let (deleted, turn) = drive(stand.delete_where::<Note>(is_gone()), || {
-            // Nobody waits for it but who needs the table.
+            // Only operations that need the table wait for it.
             stand.count::<City>().run().unwrap();
         });
         assert_eq!(deleted.unwrap() as usize, GONE);

@@ -120,8 +120,8 @@ pub fn keys_are_given_once(subject: &Subject) {
     assert_eq!(stand.count::<Note>().run().unwrap(), count as u64);
 }
 
-/// Money moved between accounts in transactions, batches and updates of many:
-/// whoever lists them at any time sees the same sum.
+/// Amounts move between accounts in transactions, batches and updates of many rows: every list of
+/// them has the same sum.
 pub fn readers_see_whole_writes(subject: &Subject) {
     let stand = Stand::open(subject, models::all);
     let keys = stand.insert_many(&vec![Account { visits: 100, ..Account::default() }; 6]).run();
@@ -199,7 +199,7 @@ pub fn lists_are_whole_while_rows_change(subject: &Subject) {
     });
 }
 
-/// A store called from within a row callback refuses, and goes on afterwards.
+/// A call of the store from within a row callback is refused, and the store works afterwards.
 pub fn a_row_callback_cannot_call_the_store(subject: &Subject) {
     let stand = Stand::open(subject, models::all);
     stand.insert_many(&Note::numbered(0..3)).run().unwrap();
@@ -246,8 +246,8 @@ pub fn a_sink_may_end_a_read(subject: &Subject) {
     stand.transaction(|own| own.insert(&Note::new("b", 1)).run()).unwrap();
 }
 
-/// A write that is awaited while a transaction is open leaves its thread
-/// free, is woken when it can go on, and can be given up.
+/// A write that is awaited while a transaction is open does not block its thread, is woken when it
+/// can continue, and can be canceled.
 pub fn a_write_that_waits_leaves_its_thread(subject: &Subject) {
     let stand = Stand::open(subject, models::all);
     let key = stand.insert(&Account::default()).run().unwrap();
@@ -266,7 +266,11 @@ pub fn a_write_that_waits_leaves_its_thread(subject: &Subject) {
     });
     let free = receiver.recv_timeout(Duration::from_secs(60));
     transaction.commit().run().unwrap();
-    assert_eq!(free, Ok(true), "the thread was held, or the write took place beside a transaction");
+    assert_eq!(
+        free,
+        Ok(true),
+        "the thread was blocked, or the write did not wait for the transaction"
+    );
     let sum = waiter.join().unwrap();
     // What was given up may have taken place, or not.
     assert!(sum == 101 || sum == 111, "{sum}");
@@ -290,7 +294,7 @@ pub fn waiting_actions_get_their_own_answers(subject: &Subject) {
             .map(|(key, by)| Box::pin(store.increment(Account::VISITS, *key, by)))
             .collect();
         let mut sums = vec![None; actions.len()];
-        // The last first: answers are told apart by their ticket.
+        // In reverse order: answers are matched by their tickets.
         let all = poll_fn(|context| {
             for (action, sum) in actions.iter_mut().zip(&mut sums).rev() {
                 if sum.is_none()
@@ -342,9 +346,9 @@ pub fn waiting_threads_keep_nobody_waiting(subject: &Subject) {
     assert_eq!(stand.get::<Account>(key).run().unwrap().visits, 101);
 }
 
-/// Whoever reads a row, by key or in a list, sees at least what was
-/// acknowledged before, and at least what it saw before: single writes,
-/// transactions, batches, and deletes between them.
+/// Every read of a row, by key or in a list, sees at least what was acknowledged before, and at
+/// least what the reader saw before. The writes are single ones, transactions, batches, and deletes
+/// between them.
 pub fn no_read_is_older_than_what_was_acknowledged(subject: &Subject) {
     const ROWS: usize = 4;
     const WRITES: i64 = 60;
@@ -398,8 +402,8 @@ pub fn no_read_is_older_than_what_was_acknowledged(subject: &Subject) {
                         1 => block_on(store.get::<Account>(keys[at])).unwrap().visits,
                         _ => store.get::<Account>(keys[at]).run().unwrap().visits,
                     };
-                    assert!(visits >= before, "{visits} read behind an acknowledged {before}");
-                    assert!(visits >= seen[at], "{visits} read behind {}", seen[at]);
+                    assert!(visits >= before, "{visits} read after an acknowledged {before}");
+                    assert!(visits >= seen[at], "{visits} read after {}", seen[at]);
                     seen[at] = visits;
                 }
             });

@@ -19,7 +19,7 @@ fn seats(stand: &Stand<'_>) -> Vec<Seat> {
     stand.list::<Seat>().order(Seat::ID.ascending()).run().unwrap()
 }
 
-/// A row that nothing is in the way of is inserted, whatever is asked.
+/// A row without a conflict is inserted, under every conflict rule.
 pub fn a_new_row_is_inserted(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let note = Note::new("a", 1);
@@ -36,7 +36,7 @@ pub fn a_new_row_is_inserted(subject: &Subject) {
     assert_eq!(stand.get::<Document>(document.key).run().unwrap().version, 1);
 }
 
-/// The row that is there stays as it is, and its key is told.
+/// The existing row stays unchanged, and its key is returned.
 pub fn what_is_there_is_left_alone(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let there = stand.insert(&Seat::new(Some("a"), 1, Some("x"))).run().unwrap();
@@ -63,7 +63,7 @@ pub fn a_row_takes_the_place_of_others(subject: &Subject) {
     stand.insert(&Seat::new(Some("a"), 1, Some("x"))).run().unwrap();
     let second = stand.insert(&Seat { ticket, ..Seat::new(None, 2, None) }).run().unwrap();
     let spared = stand.insert(&Seat::new(Some("a"), 3, None)).run().unwrap();
-    // Two are in the way; its key is one that none of them had.
+    // Two rows conflict with it; its key is one that neither had.
     let new = Seat { ticket, ..Seat::new(Some("b"), 5, Some("X")) };
     let row = stand.insert(&new).or_replace().run().unwrap();
     assert_eq!(row, placed(spared + 1, Effect::Replaced));
@@ -140,8 +140,8 @@ pub fn an_upsert_writes_over(subject: &Subject) {
     assert_eq!(blobs, [Some(Blob::from(b"kept".to_vec()))]);
 }
 
-/// Which row an upsert writes to: that of its key, then of the unique indexes;
-/// another one in the way of that is a conflict.
+/// An upsert writes to the row with its key, then to that of the first unique index with a
+/// conflict. A conflict with another row is an error.
 pub fn the_key_decides_before_an_index(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let first = stand.insert(&Seat::new(Some("a"), 1, Some("x"))).run().unwrap();
@@ -156,7 +156,7 @@ pub fn the_key_decides_before_an_index(subject: &Subject) {
     assert_eq!(seats(&stand), [Seat { id: first, ..by_holder }, by_key]);
 }
 
-/// Rules are asked before it is looked what is there; references last.
+/// Rules are checked before conflicts, and references last.
 pub fn rules_hold_whatever_is_there(subject: &Subject) {
     let stand = Stand::open(subject, models::all);
     stand.insert(&Country::new("fr", "France")).run().unwrap();
@@ -178,7 +178,7 @@ pub fn rules_hold_whatever_is_there(subject: &Subject) {
     );
 }
 
-/// Many rows, each told what came of it; a row may meet one before it.
+/// Each of many rows has its own outcome; a row may conflict with one before it.
 pub fn many_rows_are_placed(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let there = stand.insert(&Seat::new(Some("a"), 1, Some("x"))).run().unwrap();
@@ -247,7 +247,7 @@ pub fn an_upsert_of_a_record_leaves_the_rest(subject: &Subject) {
     assert_eq!(stand.get::<Note>(key).run().unwrap(), Note { id: key, ..Note::new("b", None) });
 }
 
-/// In a batch, beside other writes.
+/// In a batch with other writes.
 pub fn a_batch_places_rows(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let there = stand.insert(&Seat::new(None, 1, Some("x"))).run().unwrap();

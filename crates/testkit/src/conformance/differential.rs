@@ -28,7 +28,7 @@ fn setting(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
 }
 
-/// Whatever is done, the memory engine and the subject answer the same.
+/// All operations have the same results on the memory engine and on the subject.
 pub fn random_operations_agree(fresh: fn() -> Subject) {
     let budget = Duration::from_secs(setting("MARMOTA_SECONDS", BUDGET_S));
     let first_seed = setting("MARMOTA_SEED", 1);

@@ -62,8 +62,7 @@ pub fn a_drop_is_a_close(subject: &Subject) {
     look_at_all(&Stand::open(subject, models::all));
 }
 
-/// A close waits for the transactions that are open, which go on; nothing
-/// else begins.
+/// A close waits for open transactions, which continue; no other operation begins.
 pub fn a_close_waits_for_what_is_open(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     stand.insert(&Note::new("kept", 1)).run().unwrap();
@@ -86,8 +85,8 @@ pub fn a_close_waits_for_what_is_open(subject: &Subject) {
     }
 }
 
-/// A close beside a transaction that does not end gives up, and can be tried
-/// again: nothing is lost, neither of the store nor of the transaction.
+/// A close fails if a transaction does not end, and can be repeated: neither the store nor the
+/// transaction loses anything.
 pub fn a_close_can_be_tried_again(subject: &Subject) {
     for commits in [true, false] {
         let mut stand = Stand::open(subject, models::all);
@@ -110,8 +109,8 @@ pub fn a_close_can_be_tried_again(subject: &Subject) {
     }
 }
 
-/// A transaction goes on when the last store is dropped, and closes the
-/// engine at its end, without waiting for itself.
+/// A transaction continues after the last store was dropped. It closes the engine at its end,
+/// without waiting for itself.
 pub fn a_transaction_may_outlive_its_store(subject: &Subject) {
     let stand = Stand::open(subject, models::all);
     let transaction = stand.begin_run().unwrap();

@@ -338,7 +338,7 @@ pub fn a_column_is_read_alone(subject: &Subject) {
     assert_eq!(blobs.unwrap(), [highest().blob]);
 }
 
-/// Rows lent to a sink have the fields asked for and no others.
+/// Rows lent to a sink have the requested fields and no others.
 pub fn fields_not_asked_for_are_absent(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     stand.insert_many(&samples()).run().unwrap();

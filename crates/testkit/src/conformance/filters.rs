@@ -22,8 +22,7 @@ const COMPARISONS: [Comparison; 6] = [
     Comparison::GreaterOrEqual,
 ];
 
-/// Three rows for each kind of field, in the order of their values, behind
-/// one of NULLs.
+/// Three rows for each kind of field, in the order of their values, after one of NULLs.
 fn ordered() -> [Maybe; 4] {
     let row = |step: usize| Maybe {
         id: 0,
@@ -64,8 +63,8 @@ fn keys_of(stand: &Stand<'_>, table: &str, filter: FilterExpr) -> Vec<i64> {
     rows.iter().map(|row| key(&row.values()[table.key()])).collect()
 }
 
-/// Each comparison, on each kind of field, against each row's value: what the
-/// order of values says, NULLs left out, and the same behind `not`.
+/// Each comparison, on each kind of field, with each row's value follows the order of values and
+/// leaves out NULLs, also under `not`.
 pub fn every_kind_compares(subject: &Subject) {
     use marmota_model::{Model, Scratch, ValueRef};
     let (stand, keys) = stand_of_maybes(subject);
@@ -129,8 +128,8 @@ pub fn every_kind_is_in_or_null(subject: &Subject) {
     }
 }
 
-/// A comparison with NULL is neither true nor false, and so is `not` of it;
-/// `and` and `or` go on from there as SQL's do.
+/// A comparison with NULL is neither true nor false, and so is its negation; `and` and `or` treat
+/// this as SQL does.
 pub fn null_is_neither_true_nor_false(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let notes = [Note::new("a", 1), Note::new("b", None), Note::new("c", 3)];
@@ -187,8 +186,8 @@ fn stand_of_words(subject: &Subject) -> (Stand<'_>, Vec<i64>) {
     (stand, keys)
 }
 
-/// `contains` and `starts_with` take every character for itself and leave out
-/// the case of A to Z, whatever the field's collation.
+/// `contains` and `starts_with` take every character literally and ignore the case of A to Z, under
+/// every collation of the field.
 pub fn texts_are_searched(subject: &Subject) {
     let (stand, keys) = stand_of_words(subject);
     let parts = [
@@ -334,8 +333,8 @@ pub fn large_filters_are_answered(subject: &Subject) {
     assert_eq!(list(list_of).unwrap(), 3);
 }
 
-/// Rows come in the order asked for, NULLs first (last if descending), and by
-/// key where that leaves a choice.
+/// Rows come in the requested order, NULLs first (last if descending), and rows with equal values
+/// in the order of keys.
 pub fn rows_come_in_order(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let texts = [Some("b"), None, Some("A"), Some("a"), Some("B"), None, Some("_"), Some("é")];

@@ -1,5 +1,4 @@
-//! Writes that an engine may carry out together: each hears its own result,
-//! and none what is another's.
+//! Writes that an engine may commit together: each receives its own result.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -15,9 +14,8 @@ use crate::conformance::subject::{Stand, Subject};
 
 const THREADS: i64 = 8;
 
-/// Many writers at once, run and awaited, of all durabilities: who was told of
-/// a row finds it, who was refused wrote nothing, and both are told of their
-/// own.
+/// Many concurrent writers, blocking and async, with all durabilities: an acknowledged row exists,
+/// a refused one does not, and each writer receives its own result.
 pub fn each_writer_hears_its_own_result(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let taken = Seat::new(Some("taken"), 0, Some("taken"));
@@ -100,8 +98,7 @@ pub fn futures_of_one_thread_hear_their_own_results(subject: &Subject) {
     assert_eq!(stand.count::<Seat>().run().unwrap(), 20);
 }
 
-/// Whoever was told of a write reads it, whichever thread asks, while others
-/// write.
+/// Every thread reads a write once it was acknowledged, while others write.
 pub fn a_reader_sees_what_was_acknowledged(subject: &Subject) {
     let stand = Stand::open(subject, models::all);
     let account = stand.insert(&Account::default()).run().unwrap();
@@ -124,7 +121,7 @@ pub fn a_reader_sees_what_was_acknowledged(subject: &Subject) {
     assert_eq!(stand.get::<Account>(account).run().unwrap().visits, 100);
 }
 
-/// Futures that are polled once and dropped leave a store that goes on.
+/// Futures that are polled once and dropped do not harm the store.
 pub fn writes_that_are_given_up_are_whole(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let mut context = Context::from_waker(Waker::noop());

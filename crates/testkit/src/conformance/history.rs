@@ -1,5 +1,5 @@
-//! The history of audited models: each write leaves an entry, in the same
-//! transaction, by whatever verb and in whatever way.
+//! The history of audited models: each write adds an entry in its own transaction, for every verb
+//! and on every path.
 
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -206,7 +206,7 @@ pub fn many_rows_leave_an_entry_each(subject: &Subject) {
     assert_eq!(entries(&stand), 10);
 }
 
-/// A write that fails leaves no entry, and says what it says without one.
+/// A write that fails adds no entry, and has the same error as without history.
 pub fn a_failed_write_leaves_none(subject: &Subject) {
     let stand = Stand::open(subject, models);
     let key = stand.insert(&patient("a")).run().unwrap();

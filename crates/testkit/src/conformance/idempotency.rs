@@ -159,7 +159,7 @@ pub fn answers_are_bounded(subject: &Subject) {
     }
 }
 
-/// A store that keeps no answers says so.
+/// A store that keeps no answers returns an error that explains it.
 pub fn a_store_without_answers_says_so(subject: &Subject) {
     let stand = Stand::open(subject, models::all);
     let result = note(&stand, "k", "a").all_or_nothing().run();

@@ -36,8 +36,7 @@ fn found(stand: &Stand<'_>, filter: Filter<Place>) -> Vec<i64> {
     stand.list::<Place>().filter(filter).column(Place::ID).run().unwrap()
 }
 
-/// Typed and written filters, in lists, counts and deletes, alone and beside
-/// others.
+/// Typed and textual filters in lists, counts and deletes, alone and with other conditions.
 pub fn paths_select_by_what_is_inside(subject: &Subject) {
     let (stand, keys) = stand_of(
         subject,
@@ -240,8 +239,8 @@ fn order(found: &serde_json::Value, value: &Value) -> Option<Ordering> {
     }
 }
 
-/// Random values, paths and conditions: each row is selected if a plain
-/// reading of its value says so, by the condition and by its opposite.
+/// Random values, paths and conditions: the condition and its negation select the rows that a plain
+/// evaluation of the value selects.
 pub fn random_json_is_looked_into(subject: &Subject) {
     let random = TestRng::from_seed(RngAlgorithm::ChaCha, &[5; 32]);
     let mut runner = TestRunner::new_with_rng(Config::default(), random);
@@ -292,9 +291,8 @@ pub fn a_path_that_makes_no_sense_is_refused(subject: &Subject) {
     refused(count(many), ErrorKind::Invalid);
 }
 
-/// JSON as clients may send it: deep, with one name twice, with half a
-/// character, with numbers that no machine has. It is selected or not, and
-/// keeps nobody from reading other rows.
+/// JSON that clients may send: deep, with a duplicate name, with half a surrogate pair, with
+/// numbers out of range. A row is selected or not, and does not disturb reads of other rows.
 pub fn strange_json_is_no_obstacle(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let deep = format!("{{\"x\":{}{},\"a\":1}}", "[".repeat(5000), "]".repeat(5000));

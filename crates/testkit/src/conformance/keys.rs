@@ -40,7 +40,7 @@ pub fn a_given_automatic_key_is_kept(subject: &Subject) {
     assert_eq!(stand.get::<Note>(i64::MAX).run().unwrap(), largest);
 }
 
-/// Behind the largest key there is none to give: refused, not wrapped round.
+/// After the largest key, an insert is refused; keys do not wrap around.
 pub fn keys_do_not_wrap(subject: &Subject) {
     let stand = Stand::open(subject, models::all);
     stand.insert(&Note { id: i64::MAX, ..Note::new("last", 1) }).run().unwrap();
@@ -93,7 +93,7 @@ pub fn a_taken_key_conflicts(subject: &Subject) {
     assert_eq!(error.violations()[0].value, "\"fr\"");
 }
 
-/// An insert of many whose key is taken says which row it was.
+/// An insert of many rows names the row whose key is taken.
 pub fn a_taken_key_among_many_is_named(subject: &Subject) {
     let stand = Stand::open(subject, models::all);
     stand.insert(&Country::new("c", "taken")).run().unwrap();
@@ -153,7 +153,7 @@ pub fn text_keys_are_exact(subject: &Subject) {
     assert_eq!(stand.get::<Country>(long).run().unwrap().name, "long");
 }
 
-/// What is not there is [`ErrorKind::NotFound`], or `None` if that was asked.
+/// A missing row is [`ErrorKind::NotFound`], or `None` for an optional read.
 pub fn what_is_missing_is_not_found(subject: &Subject) {
     let stand = Stand::open(subject, models::all);
     let error = refused(stand.get::<Note>(77).run(), ErrorKind::NotFound);
@@ -171,7 +171,7 @@ pub fn what_is_missing_is_not_found(subject: &Subject) {
     let mut record = Record::new(std::sync::Arc::clone(&table));
     record.set("text", "x").unwrap();
     refused(stand.update_record(77, &record).run(), ErrorKind::NotFound);
-    refused(stand.table("nobody"), ErrorKind::NotFound);
+    refused(stand.table("missing"), ErrorKind::NotFound);
 }
 
 /// A key of the wrong kind is refused with its field, not sought.

@@ -142,7 +142,7 @@ impl City {
     }
 }
 
-/// What is unique alone, together, and whatever its case.
+/// Unique values: alone, together, and without regard to case.
 #[derive(Clone, Debug, Default, Model, PartialEq)]
 #[model(unique(row, number), index(holder, number))]
 pub(crate) struct Seat {
@@ -194,7 +194,7 @@ impl Word {
     }
 }
 
-/// What only its JSON tells.
+/// Values that differ only in their JSON.
 #[derive(Clone, Debug, Default, Model, PartialEq)]
 pub(crate) struct Place {
     pub(crate) id: i64,

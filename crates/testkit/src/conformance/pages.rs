@@ -1,5 +1,5 @@
-//! Pages: beginning behind the last row of one, each row comes once, in any
-//! order, with NULLs and with ties.
+//! Pages that begin after the last row of the previous one: each row comes once, in any order, with
+//! NULLs and equal values.
 
 use marmota_model::{ErrorKind, FilterExpr, Query, SortKey, Value};
 
@@ -96,10 +96,10 @@ pub fn pages_stand_while_rows_change(subject: &Subject) {
         }
     };
     let first = page(None);
-    // The row the page ended with goes; one comes before it, one behind.
+    // The row that ended the page is deleted; one row is added before it and one after it.
     stand.delete::<Note>(keys[9]).run().unwrap();
     stand.insert(&Note::new("before", 3)).run().unwrap();
-    stand.insert(&Note::new("behind", 12)).run().unwrap();
+    stand.insert(&Note::new("after", 12)).run().unwrap();
     let second = page(first.last());
     let numbers: Vec<i64> = second.iter().filter_map(|note| note.number).collect();
     assert_eq!(numbers, [10, 11, 12, 12, 13, 14, 15, 16, 17, 18]);

@@ -1,9 +1,9 @@
-//! Looking at errors: what a promise asks of one, in a line.
+//! [`Refusal`]: errors in a form that tests compare.
 
 use marmota_model::{Error, ErrorKind, Result};
 
-/// What an error tells a program: its kind, and the field and rule of each
-/// violation. Two engines must agree in it; the words may differ.
+/// The parts of an error that a program reads: its kind, and the field and rule of each violation.
+/// Two engines must agree in them; the texts may differ.
 pub(crate) type Refusal = (ErrorKind, Vec<(String, String)>);
 
 /// The error's part that programs act on.

@@ -60,7 +60,7 @@ fn under(store: &Store, id: i64, grants: &[Grant]) -> Store {
     store.with_rights(Rights::new(store.registry(), Some(caller(id)), grants).unwrap())
 }
 
-/// Everything, with what is one's own.
+/// All rights on the caller's own rows.
 fn own(store: &Store, id: i64) -> Store {
     under(store, id, &[Grant::new("*", &Right::ALL).rule("owner = @user.id")])
 }
@@ -127,7 +127,7 @@ pub fn what_is_not_granted_is_denied(subject: &Subject) {
     assert_eq!(stand.count::<Page>().run().unwrap(), 1);
 }
 
-/// Reads and writes of a row of somebody else's fail as if it were not there.
+/// Reads and writes of another owner's row fail as if it did not exist.
 pub fn a_hidden_row_is_not_there(subject: &Subject) {
     if !subject.capability().guarded_writes {
         return;
@@ -136,7 +136,7 @@ pub fn a_hidden_row_is_not_there(subject: &Subject) {
     let hers = stand.insert(&page(ANN, "hers")).run().unwrap();
     let his = stand.insert(&page(BOB, "his")).run().unwrap();
     stand.settle();
-    // Twice, so that a cache that there may be has been asked.
+    // Twice, so that a cache has the row the second time.
     for _ in 0..2 {
         assert_eq!(stand.get::<Page>(his).run().unwrap().owner, BOB);
         let ann = own(&stand, ANN);
@@ -186,7 +186,7 @@ pub fn a_hidden_row_is_not_there(subject: &Subject) {
     assert_eq!(stand.list::<Page>().run().unwrap(), [before]);
 }
 
-/// Nobody gives rows away, or takes them, unless the rule says so.
+/// No caller gives rows to another, or takes them, unless the rule allows it.
 pub fn a_new_row_has_to_suit(subject: &Subject) {
     if !subject.capability().guarded_writes {
         return;
@@ -227,8 +227,7 @@ pub fn a_new_row_has_to_suit(subject: &Subject) {
     assert_eq!(stand.count::<Page>().run().unwrap(), 1);
 }
 
-/// An insert that meets a hidden row is a conflict, whatever it would do
-/// where a row is there.
+/// An insert that conflicts with a hidden row is a conflict under every conflict rule.
 pub fn a_hidden_row_in_the_way_is_a_conflict(subject: &Subject) {
     if !subject.capability().guarded_writes {
         return;

@@ -144,7 +144,7 @@ pub fn a_new_column_gets_its_default(subject: &Subject) {
     assert_eq!(rows(&stand), wanted);
 }
 
-/// A new table comes beside those there are, and may be referred to.
+/// A new table is added to existing ones, and may be referred to.
 pub fn a_new_table_is_made(subject: &Subject) {
     if !subject.capability().persistent {
         return;
@@ -403,10 +403,10 @@ pub fn a_newer_version_is_refused(subject: &Subject) {
 /// Models that make no sense are refused before a database is touched.
 pub fn models_that_make_no_sense_are_refused(subject: &Subject) {
     let reference =
-        || Kind::Reference { table: "nobody".into(), key: marmota_model::KeyKind::Auto };
+        || Kind::Reference { table: "missing".into(), key: marmota_model::KeyKind::Auto };
     let lost = Schema::new("a", vec![id(), Field::new("b", reference())]);
     let error = refused(subject.builder().schema(lost).open(), ErrorKind::Invalid);
-    says(&error, &["nobody", "b"]);
+    says(&error, &["missing", "b"]);
     let twice = subject.builder().schema(Schema::new("a", vec![id()]));
     refused(twice.schema(Schema::new("a", vec![id()])).open(), ErrorKind::Conflict);
     refused(subject.builder().schema(Schema::new("a", vec![])).open(), ErrorKind::Invalid);

@@ -54,7 +54,7 @@ fn rows(stand: &Stand<'_>, table: &str) -> Vec<Vec<Value>> {
     rows.iter().map(|row| row.values().to_vec()).collect()
 }
 
-/// A plan says what opening would do, and does nothing of it.
+/// A plan describes what opening would do, and changes nothing.
 pub fn a_plan_changes_nothing(subject: &Subject) {
     let made = first(subject.builder()).plan().unwrap();
     assert_eq!(lines(&made)[0], "add table person");
@@ -82,7 +82,7 @@ pub fn a_plan_changes_nothing(subject: &Subject) {
     assert_eq!(rows(&stand, "person"), [row]);
 }
 
-/// A field that says what it was called before keeps its values.
+/// A field with a previous name keeps its values.
 pub fn a_rename_keeps_values(subject: &Subject) {
     if !subject.capability().persistent {
         return;

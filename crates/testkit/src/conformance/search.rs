@@ -1,4 +1,4 @@
-//! Searches for words: what every engine finds, whatever wrote the rows.
+//! Full-text search: every engine finds the same rows, however they were written.
 
 use marmota_derive::Model;
 use marmota_model::{
@@ -58,8 +58,8 @@ fn searched(stand: &Stand<'_>, text: &str) -> Vec<i64> {
     found(stand, Filter::search(text))
 }
 
-/// Words, phrases, beginnings and exclusions, in one field and in all, typed
-/// and as text, alone and beside other conditions.
+/// Words, phrases, prefixes and exclusions, in one field and in all, typed and as text, alone and
+/// with other conditions.
 pub fn words_are_searched_for(subject: &Subject) {
     let mut stand = Stand::open(subject, models);
     let rows = [
@@ -348,7 +348,7 @@ pub fn writers_at_once_keep_the_words(subject: &Subject) {
             let store = stand.store();
             scope.spawn(move || {
                 for round in 0..20 {
-                    // Every code is asked for by two threads: one of them is refused.
+                    // Two threads insert each code: one of them is refused.
                     let code = Some(format!("{} {round}", thread / 2));
                     let title = format!("by {thread} round {round}");
                     let article = Article { code, ..article(&title, Some("shared")) };

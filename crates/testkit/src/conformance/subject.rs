@@ -185,8 +185,8 @@ impl<'s> Stand<'s> {
         Self { subject, models, store }
     }
 
-    /// Closes and opens the database, where the subject asks for it. Between
-    /// the writes and the reads of a promise.
+    /// Closes and opens the database between the writes and the reads of a promise, if the subject
+    /// does so.
     pub(crate) fn settle(&mut self) {
         if self.subject.reopens {
             self.reopen();

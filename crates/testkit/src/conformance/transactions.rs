@@ -22,7 +22,7 @@ fn texts(stand: &marmota_store::Scope) -> Vec<String> {
 /// so, and writes nothing of it.
 pub(crate) fn refused_without(subject: &Subject) {
     let stand = Stand::open(subject, models::all);
-    assert!(!stand.store().capability().transactions, "it says that it has transactions");
+    assert!(!stand.store().capability().transactions, "the capability has transactions");
     let unsupported = ErrorKind::Unsupported;
     says(&refused(stand.begin_run().map(drop), unsupported), &["transactions"]);
     let mut batch = stand.store().batch();
@@ -142,8 +142,8 @@ pub fn a_transaction_sees_its_writes(subject: &Subject) {
     assert_eq!(stand.get::<Note>(key).run().unwrap().number, Some(1));
 }
 
-/// Whoever reads beside an open transaction sees nothing of it: either what
-/// was before, or, having waited, what it committed.
+/// A read during an open transaction sees nothing of it: either the state before, or, after
+/// waiting, what it committed.
 pub fn others_do_not_see_an_open_transaction(subject: &Subject) {
     for commits in [true, false] {
         let stand = Stand::open(subject, models::all);
@@ -157,7 +157,7 @@ pub fn others_do_not_see_an_open_transaction(subject: &Subject) {
         let reader = thread::spawn(move || sender.send(texts(&store)).unwrap());
         let early = receiver.recv_timeout(Duration::from_millis(150));
         if let Ok(early) = &early {
-            assert_eq!(early, &["before"], "a read beside the transaction");
+            assert_eq!(early, &["before"], "a read during the transaction");
         }
         let end = if commits { transaction.commit() } else { transaction.rollback() };
         end.run().unwrap();
@@ -172,8 +172,7 @@ pub fn others_do_not_see_an_open_transaction(subject: &Subject) {
     }
 }
 
-/// Reads beside an open transaction see what was before, at once, where the
-/// engine keeps that.
+/// Reads during an open transaction see the state before it, at once, where the engine keeps that.
 pub fn reads_do_not_wait_for_a_transaction(subject: &Subject) {
     if subject.makes_reads_wait() {
         return;
@@ -191,7 +190,7 @@ pub fn reads_do_not_wait_for_a_transaction(subject: &Subject) {
     assert_eq!(texts(&stand), ["before", "within"]);
 }
 
-/// Writes beside an open transaction wait for its end, and take place then.
+/// Writes during an open transaction wait for its end, and are executed then.
 pub fn writes_wait_for_a_transaction(subject: &Subject) {
     let stand = Stand::open(subject, models::all);
     let key = stand.insert(&Account::default()).run().unwrap();
@@ -227,9 +226,8 @@ pub fn writes_wait_for_a_transaction(subject: &Subject) {
     assert_eq!(stand.get::<Account>(key).run().unwrap().visits, 1112);
 }
 
-/// What a transaction has read stays true until it ends: a sum written back
-/// from what was read loses no write made beside it. Who writes beside it
-/// waits, or the transaction is told that it has to be run again.
+/// What a transaction has read stays true until it ends: a sum that is written back loses no
+/// concurrent write. A concurrent writer waits, or the transaction fails and must be repeated.
 pub fn what_a_transaction_has_read_stays(subject: &Subject) {
     const ROUNDS: i64 = 40;
     let stand = Stand::open(subject, models::all);
@@ -349,8 +347,7 @@ pub fn a_transaction_can_be_awaited(subject: &Subject) {
     assert_eq!(texts(&stand), ["a", "c"]);
 }
 
-/// After its end a transaction is over: what is asked of it is refused, and
-/// nothing is written.
+/// A transaction that has ended refuses every operation, and nothing is written.
 pub fn a_transaction_ends_once(subject: &Subject) {
     let stand = Stand::open(subject, models::all);
     for commits in [true, false] {

@@ -141,7 +141,7 @@ pub fn a_write_without_version_goes_through(subject: &Subject) {
     assert_eq!(stand.get::<Account>(key).run().unwrap().version, 4);
 }
 
-/// A version asked of a model that counts none is refused, not left out.
+/// A version for a model that counts none is refused, not ignored.
 pub fn a_version_needs_its_field(subject: &Subject) {
     let stand = Stand::open(subject, models::all);
     let key = stand.insert(&Note::new("a", 1)).run().unwrap();

@@ -208,7 +208,7 @@ pub fn an_update_of_many_needs_every_row(subject: &Subject) {
     assert_eq!(stand.list::<Note>().run().unwrap(), notes);
 }
 
-/// A failed write leaves nothing behind: neither half a row nor a lock.
+/// A failed write has no effect: neither a partial row nor a lock remains.
 pub fn a_failed_write_changes_nothing(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let seat = Seat::new(Some("a"), 1, Some("x"));

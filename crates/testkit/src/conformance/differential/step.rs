@@ -295,5 +295,5 @@ fn leaf_of(schema: &Schema, field: usize) -> BoxedStrategy<FilterExpr> {
     prop_oneof![4 => compare, 2 => list, 1 => null, 3 => matches].boxed()
 }
 
-/// Goes on with a read.
+/// Continues a read.
 pub(super) const GO_ON: ControlFlow<()> = ControlFlow::Continue(());

@@ -28,8 +28,8 @@ pub(super) struct World<'s> {
     next_key: Option<std::cell::Cell<i64>>,
 }
 
-/// Rows made ready beforehand: which of several bad rows is named depends on
-/// how many an engine asks for at once, so that none may break a rule here.
+/// Rows that are prepared before the call. The row that an error names depends on how many rows an
+/// engine takes at once, so none of these may break a rule.
 struct Ready<'a> {
     rows: std::vec::IntoIter<Vec<ValueRef<'a>>>,
 }
@@ -183,7 +183,7 @@ impl<'s> World<'s> {
     ) -> Result<String> {
         let rows: Vec<Vec<Value>> = rows.iter().map(|row| self.with_key(table, row)).collect();
         let table = &self.tables[table];
-        // All with a key or all without, as the verb asks.
+        // All with a key or all without one.
         let unset = |key: &Value| matches!(key, Value::Absent | Value::Null);
         let keyed = rows.first().is_some_and(|row| !unset(&row[table.key()]));
         let ready = rows.iter().map(|values| {
@@ -295,8 +295,7 @@ impl<'s> World<'s> {
     }
 }
 
-/// Whether rows of one call may refer to those behind them is the engine's
-/// own affair.
+/// Engines differ in whether rows of one call may refer to later ones.
 fn leave_out_own_references(table: &Table, row: &mut [ValueRef<'_>]) {
     for (field, value) in table.fields().iter().zip(row) {
         if matches!(&field.kind, Kind::Reference { table: to, .. } if to == table.name()) {
@@ -313,7 +312,7 @@ fn never<T>() -> Result<T> {
     Err(Error::new(ErrorKind::Bug, "it was looked at a moment ago"))
 }
 
-/// An outcome, without what an engine may tell or leave out.
+/// An outcome, without the parts that are optional for an engine.
 fn told(outcome: &Outcome) -> String {
     let Outcome { rows, keys, version, value, effect, .. } = outcome;
     format!("{rows} {keys:?} {version:?} {value:?} {effect:?}")
