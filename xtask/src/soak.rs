@@ -21,7 +21,8 @@ use crate::summary::{self, Outcome, Summary};
 /// The exit code of a run whose means are missing on this machine.
 const NOT_RUN: i32 = 77;
 
-/// A long run: a program in Python, `scan` (`soak/scan.rs`) or `fuzz`, and its arguments.
+/// A long run: a program in Python, `scan` (`soak/scan.rs`), `fuzz` or a command of cargo, and its
+/// arguments.
 /// `{folder}` is a temporary folder.
 struct Soak {
     name: &'static str,
@@ -54,6 +55,7 @@ const RUNS: &[Soak] = &[
     Soak { name: "scan-postgres", program: "scan", arguments: &["postgres:"] },
     Soak { name: "scan-mongodb", program: "scan", arguments: &["mongodb:", "200000"] },
     Soak { name: "fuzz", program: "fuzz", arguments: &["600"] },
+    Soak { name: "packages", program: "cargo", arguments: &["package", "--workspace", "--allow-dirty"] },
 ];
 
 /// Runs what the arguments select: a beginning of names, `--allow-not-run NAME`.
@@ -85,6 +87,9 @@ impl Soak {
         }
         if self.program == "scan" {
             return scan::waits(self.arguments);
+        }
+        if self.program == "cargo" {
+            return run(cargo().args(self.arguments)).map(|()| Outcome::Passed);
         }
         if self.program == "fuzz" {
             return fuzz::search(self.arguments[0]).map(|()| Outcome::Passed);

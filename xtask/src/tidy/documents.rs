@@ -203,7 +203,7 @@ fn check_guide(pages: &BTreeMap<&str, Markdown>, faults: &mut Vec<String>) -> Re
         else {
             continue;
         };
-        if !compiled.contains(&format!("/docs/guide/{name}\")")) {
+        if !compiled.contains(&format!("/guide/{name}\")")) {
             faults.push(format!("{file} is not compiled: include it in {}", COMPILED_BY[0]));
         }
         if !index.is_some_and(|index| index.links.iter().any(|(_, link)| link == name)) {
