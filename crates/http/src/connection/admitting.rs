@@ -1,5 +1,5 @@
-//! The early decision on a request with a body: the layers around its endpoint decide by the head,
-//! before the body is read.
+//! The early decision on a request with a body: the layers and the check of its endpoint decide by
+//! the head, before the body is read.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context, Poll};

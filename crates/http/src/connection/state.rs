@@ -129,7 +129,7 @@ pub(crate) struct Connection {
     pub(super) socket: OwnedFd,
     pub(super) routes: Arc<Routes>,
     pub(super) peer: Peer,
-    /// The layers between the socket and the buffers, if any.
+    /// The link between the socket and the buffers, if any.
     pub(super) link: Option<Box<Link>>,
     pub(super) secured: Option<Rc<Secured>>,
     pub(super) token: Token,
