@@ -85,7 +85,7 @@ impl ControlFrames {
         self.payload = length as usize;
         match kind {
             HEADERS => self.earn(PER_REQUEST * 1_000),
-            // `h2` limits heads without an end.
+            // `h2` counts heads without an end.
             CONTINUATION => {}
             DATA if length > 0 => self.earn(u64::from(length) * 1_000 / BYTES_PER_FRAME),
             DATA if flags & END_STREAM != 0 => {}

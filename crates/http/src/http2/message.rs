@@ -9,8 +9,8 @@ use crate::message::request::Request;
 use crate::proto::head::{BodyLength, HeadError, HeadLimits, Version};
 use crate::proto::paths::Found;
 
-/// Checks whether a head opens another protocol on its stream (RFC 8441). `None` if it is not a
-/// CONNECT.
+/// Checks whether a head opens another protocol on its stream (RFC 8441). Returns `None` if it is
+/// not a CONNECT, and the reason if the protocol is not supported.
 pub(super) fn opening(head: &request::Parts) -> Option<Result<(), &'static str>> {
     if head.method != Method::CONNECT {
         return None;
