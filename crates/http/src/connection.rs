@@ -311,7 +311,7 @@ impl Connection {
         self.start_body(local)
     }
 
-    /// Reads once. Always inlined: the path of a plain request has one call of it.
+    /// Reads once. Always inlined, because the path of a plain request calls it only once.
     #[inline(always)]
     fn read(&mut self, local: &mut ThreadLocals) -> Fate {
         if self.link.is_some() {

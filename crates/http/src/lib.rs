@@ -3,7 +3,7 @@
 //! Each thread has its own listener on the shared port, its own io_uring (or an epoll instance
 //! where the kernel does not allow a ring) and its own connections. The path of a request shares
 //! nothing with other threads. All requests received by one read are answered into one buffer that
-//! one write sends. The crate contains no models and no store.
+//! one write sends. The crate depends on no model and no store.
 //!
 //! ```no_run
 //! use marmota_http::{Flow, Method, Request, Response, Router, Server, Status};

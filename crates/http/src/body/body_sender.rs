@@ -15,7 +15,7 @@ use crate::body::producer::{BodyStream, BoxError, Producer};
 /// Bytes that the future of [`BodyStream::write`] may be ahead of the client.
 const WINDOW_BYTES: usize = 32 * 1024;
 
-/// The error of a client that has gone or timed out: it takes no more of the body.
+/// The client has gone or timed out, and takes no more of the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gone;
 

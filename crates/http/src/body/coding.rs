@@ -208,7 +208,7 @@ pub(crate) enum CodedBody {
 }
 
 /// Codes the body: at once if it is short, else while it is sent. Returns the body unchanged if
-/// memory for an encoder is missing.
+/// there is no memory for an encoder.
 pub(crate) fn whole(body: Body, coding: Coding) -> Result<CodedBody, Body> {
     let Ok(mut encoder) = Encoder::new(coding) else { return Err(body) };
     if body.len() > WHOLE_BYTES_MAX {
@@ -224,8 +224,8 @@ pub(crate) fn whole(body: Body, coding: Coding) -> Result<CodedBody, Body> {
     }
 }
 
-/// Codes the stream while it is sent. Returns the stream unchanged if memory for an encoder is
-/// missing.
+/// Codes the stream while it is sent. Returns the stream unchanged if there is no memory for an
+/// encoder.
 pub(crate) fn streamed(body: BodyStream, coding: Coding) -> Result<BodyStream, BodyStream> {
     match Encoder::new(coding) {
         Ok(encoder) => Ok(coded(body, encoder)),

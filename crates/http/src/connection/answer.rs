@@ -81,7 +81,7 @@ impl Connection {
         self.write(response, persistence, local);
     }
 
-    /// Answers 500 in place of a handler that has panicked. Logs `panic` unless it is `None`.
+    /// Answers 500 in place of a handler that has panicked. `panic` is `None` if it is logged.
     pub(super) fn answer_panic(
         &mut self,
         panic: Option<&(dyn Any + Send)>,

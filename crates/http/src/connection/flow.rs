@@ -3,7 +3,7 @@
 //!
 //! The ring delivers bytes until more than [`WAITING_BYTES_MAX`] wait after a request that is not
 //! answered yet. Then the connection stops it, and resumes it when enough of them are used up.
-//! While the ring sends, the connection does nothing else.
+//! While the ring sends, the connection waits.
 
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;

@@ -170,8 +170,8 @@ pub(super) fn own(request: &mut Request) -> &mut Exchange {
     Rc::make_mut(&mut request.0)
 }
 
-/// Grows a buffer for reading, by doubling. An announced length alone reserves no memory: the
-/// buffer grows as bytes arrive.
+/// Grows a buffer for reading, by doubling. An announced length is not reserved at once: the buffer
+/// grows as bytes arrive.
 pub(super) fn make_room(buffer: &mut Vec<u8>, wanted: usize) {
     if buffer.capacity() - buffer.len() < wanted.clamp(1, READ_BYTES_MIN) {
         buffer.reserve(buffer.len().clamp(READ_BYTES, wanted.max(READ_BYTES)));

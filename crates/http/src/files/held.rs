@@ -49,7 +49,7 @@ pub(super) enum Bytes {
 }
 
 impl Version {
-    /// Reads an open file. Fails if it cannot be read, or is truncated in the meantime.
+    /// Reads an open file. Returns `None` if it cannot be read, or is truncated in the meantime.
     pub(super) fn of(file: OwnedFd, stat: &Stat, more: &[u8]) -> Option<Self> {
         let length = u64::try_from(stat.st_size).ok()?;
         let modified_s = u64::try_from(stat.st_mtime).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Opens the file at a request's path, and never one outside of the folder.
+//! Resolution of a request's path to an open file, never one outside of the folder.
 //!
 //! The kernel itself keeps a path inside (`openat2` with `RESOLVE_BENEATH`), even if there are
 //! links, or folders are moved at the same time. Where it cannot, parts are opened one by one and

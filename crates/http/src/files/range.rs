@@ -1,6 +1,6 @@
 //! Parts of a file (`Range`; RFC 9110, 14).
 
-/// Requests for more parts than this, or for overlapping ones, are meant to burden the server.
+/// Requests for more parts than this, or for overlapping ones, are assumed to be attacks.
 const PARTS_MAX: usize = 16;
 
 /// The parts that a `Range` requests.

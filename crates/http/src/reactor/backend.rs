@@ -62,7 +62,7 @@ impl Backend {
 pub(crate) enum Settled {
     /// A thread that cannot create a ring does not start.
     Ring,
-    /// A thread that cannot create a ring, as a limit on memory or files is reached, uses epoll.
+    /// A thread that cannot create a ring (limit on memory or files reached) uses epoll.
     RingOrEpoll,
     Epoll,
 }

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// When the threads of a server have the scheduling policy SCHED_BATCH of Linux: a thread that wakes
-/// does not preempt the thread that runs on its core.
+/// When the threads of a server have the scheduling policy SCHED_BATCH of Linux: a thread that
+/// wakes does not preempt the thread that runs on its core.
 ///
 /// A database server on the same machine sends each answer by itself, and each answer wakes the
 /// server's thread. With this policy the database continues instead of being interrupted, and the

@@ -39,7 +39,7 @@ fn limit_now() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }
 
-/// Returns the numbers of open and of allowed descriptors; `None` if the system reports none.
+/// Returns the numbers of open and of allowed descriptors; `None` if not provided.
 pub(crate) fn open_and_limit() -> (Option<u64>, Option<u64>) {
     (open_now(), limit_now())
 }

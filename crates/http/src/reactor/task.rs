@@ -61,7 +61,7 @@ impl Inbox {
         }
         let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
         tokens.push(token);
-        // The thread that finds the list empty rings; the list is emptied only after the counter.
+        // The thread that finds it empty rings; it is emptied only after the counter was read.
         if tokens.len() == 1 {
             self.ring();
         }
