@@ -28,7 +28,8 @@
 //! ```
 //!
 //! # Implementation
-//! The collections use the same established crates as the memory engine, and no custom data structure:
+//! The collections use the same established crates as the memory engine, without custom data
+//! structures:
 //! - A list is a `Vec`, so readers see a slice. A sorted list is searched by bisection; a tree
 //!   would not be faster and could not be read as a slice. A hashed list also has a `HashTable` of
 //!   places (hashbrown), like the unique fields of the memory engine: keys stay in their items.
