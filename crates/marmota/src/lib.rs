@@ -103,7 +103,7 @@ pub mod prelude {
 /// | `memory:data/app.mem` | the memory engine, loaded at the start and saved at the end |
 /// | `memory:data/app.mem?durability=full` | the memory engine with a log: as durable as SQLite |
 /// | `postgres://user:password@host/app` | a PostgreSQL database (feature `postgres`) |
-/// | `unix:/run/app.sock` | a store that another process serves through a Unix socket (feature `remote`) |
+/// | `unix:/run/app.sock` | a store of another process, at a Unix socket (feature `remote`) |
 /// | `http://host:8080/api` | a store that another process serves over HTTP |
 /// | `ws://host:8080/api` | the same, over a WebSocket |
 /// | `https://host/api`, `wss://host/api` | the same two, over TLS (feature `tls`) |

@@ -46,7 +46,7 @@ impl Telemetry {
     /// reachable.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for an address that does not begin with `http://`. Spans are sent in
+    /// [`ErrorKind::Invalid`] for an address in another form. Spans are sent in
     /// plain text; to send them beyond a trusted network, use a local collector that forwards them
     /// over TLS.
     pub fn otlp(endpoint: &str, service: &str) -> Result<Self> {
