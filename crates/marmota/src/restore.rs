@@ -10,9 +10,9 @@ use marmota_store::backup::Manifest;
 const MAIN: &str = "main";
 
 /// Restores a database from a backup: compares the backup with its manifest, checks it, and
-/// installs it at the URL. An existing database is replaced only if `replaces` is true, and no other
-/// process may have it open. If the restore is interrupted, the database is either the old one or
-/// the new one, complete.
+/// installs it at the URL. An existing database is replaced only if `replaces` is true, and no
+/// other process may have it open. If the restore is interrupted, the database is either the old
+/// one or the new one, complete.
 ///
 /// # Errors
 /// - [`ErrorKind::NotFound`] if there is no finished backup with this name.

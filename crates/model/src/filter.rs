@@ -182,7 +182,7 @@ impl FilterExpr {
         Self::Search { field: None, search: Box::new(Search::new(text)) }
     }
 
-    /// Both filters.
+    /// Returns a filter that is true if both filters are.
     ///
     /// ```
     /// use marmota_model::FilterExpr;
@@ -200,7 +200,7 @@ impl FilterExpr {
         }
     }
 
-    /// Either filter.
+    /// Returns a filter that is true if either filter is.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         match self {
