@@ -14,8 +14,8 @@ use parking_lot::RwLock;
 const PARTS: usize = 16;
 /// Size of the two counts that precede the text of an `Arc<str>`.
 const ARC_BYTES: usize = 2 * size_of::<usize>();
-/// The minimum number of texts that a full part refuses before it is cleaned again; otherwise a
-/// quarter of the number of its texts.
+/// The number of texts that a full part refuses before it is cleaned again, or a quarter of the
+/// number of its texts if that is more.
 const REFUSED_MIN: usize = 64;
 
 /// The number of texts that an interner holds, and their memory.

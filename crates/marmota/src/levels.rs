@@ -57,7 +57,7 @@ impl Log {
 
 impl Drop for Log {
     fn drop(&mut self) {
-        // The process keeps a clone until it ends, so the clone is not dropped.
+        // The subscriber keeps a clone until the process ends, so a drop would not drain it.
         let _ = self.writer.drain(END_TIMEOUT);
     }
 }

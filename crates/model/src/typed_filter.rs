@@ -202,8 +202,8 @@ fn gather<M>(filters: impl IntoIterator<Item = Filter<M>>) -> (Vec<FilterExpr>, 
 }
 
 impl<M: Model> Filter<M> {
-    /// Selects rows whose searchable fields, taken together, match a search: `marmot -dog "alpine
-    /// mead*"` ([`Search`](crate::Search)).
+    /// Selects rows whose searchable fields, taken together, match a search:
+    /// `marmot -dog "alpine mead*"` ([`Search`](crate::Search)).
     pub fn search(text: &str) -> Self {
         Self::of_model(FilterExpr::search(text))
     }

@@ -119,8 +119,8 @@ pub(super) struct ThreadsRow {
 
 /// Measures threads on one durable SQLite store.
 ///
+/// # Errors
 /// Those of the store; [`ErrorKind::Bug`] if a row differs from the inserted one.
-/// The store's; [`ErrorKind::Bug`] if a row is not what was inserted.
 pub(super) fn threads(folder: &Path, time: Duration, rounds: u32) -> Result<Vec<ThreadsRow>> {
     let people = people(1_000);
     let mut progress = Progress::new(THREADS.len() * rounds as usize);

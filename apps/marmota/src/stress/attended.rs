@@ -23,7 +23,7 @@ struct Told(AtomicU64);
 impl Count for Told {
     fn step(&self) {
         if (self.0.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(EVERY) {
-            // If the parent has stopped reading, its error is ignored.
+            // If the parent has stopped reading, the error is ignored.
             let _ = say("at");
         }
     }

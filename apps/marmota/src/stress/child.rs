@@ -44,7 +44,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Fails if the process has ended already.
+        // Fails if the process has ended already, which is ignored.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -37,7 +37,7 @@ impl Socket for TcpStream {
     }
 
     fn end(&self) {
-        // Fails if the connection has ended already.
+        // Fails if the connection has ended already, which is ignored.
         let _ = self.shutdown(Shutdown::Both);
     }
 }

@@ -39,7 +39,7 @@ struct Ran {
     clients: Duration,
 }
 
-/// Does all runs.
+/// Executes all runs.
 pub(super) fn run(stress: &Stress, servers: u32) -> Result<Tally, Failed> {
     let clients = stress.clients_of(stress.threads_each() * stress.client_processes);
     check(stress, servers, clients)?;

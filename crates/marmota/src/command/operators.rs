@@ -170,7 +170,7 @@ const TOKEN: &str = "MARMOTA_DIAGNOSTICS_TOKEN";
 /// The minimum length of a token that cannot be guessed.
 const TOKEN_CHARS_MIN: usize = 16;
 
-/// Access to the diagnostics without users: by token or, optionally, from this machine.
+/// The value of [`Watch::access`]: access by token or, optionally, from this machine.
 struct Access {
     token: String,
     is_made: bool,

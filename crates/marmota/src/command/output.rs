@@ -1,5 +1,5 @@
-//! Output of lines to a standard output that may be closed at any time, as in `program serve | head
-//! -1`. `println!` panics in that case.
+//! Output of lines to a standard output that may be closed at any time, as in
+//! `program serve | head -1`. `println!` panics in that case.
 
 use std::fmt::{self, Display};
 use std::io::{self, ErrorKind, Write};

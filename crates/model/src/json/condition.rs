@@ -20,7 +20,7 @@ use crate::{Comparison, Place, Value};
 /// with it is neither true nor false. A value of another type is not equal to the one compared
 /// with, and has no order to it: `<`, `<=`, `>` and `>=` are neither true nor false. An object or
 /// array is equal to nothing. Of several members with the same name the last one counts, as it does
-/// for the JSON parser.
+/// for JSON readers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JsonCondition {
     /// The path.
