@@ -46,8 +46,9 @@ impl Telemetry {
     /// reachable.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for an address in another form, so that spans do not leave the machine
-    /// or its network in plain text by accident. Use a local collector that forwards them over TLS.
+    /// [`ErrorKind::Invalid`] for an address in another form, so that spans do not leave the
+    /// machine or its network in plain text by accident. For TLS, use a local collector that
+    /// forwards them.
     pub fn otlp(endpoint: &str, service: &str) -> Result<Self> {
         let host = endpoint.strip_prefix("http://").map(|rest| rest.trim_end_matches('/'));
         if host.is_none_or(|host| host.is_empty() || host.contains(['?', '#', ' '])) {
