@@ -1,5 +1,5 @@
-//! Whether a value may stand in a field: its kind first, then its rules. The
-//! same code and the same words for Rust callers, batches and REST bodies.
+//! Checks of values against fields: first the kind, then the rules. Rust callers, batches and REST
+//! bodies share the code and the messages.
 
 use regex::Regex;
 
@@ -9,15 +9,15 @@ use crate::{
     Violation,
 };
 
-/// The short name of a broken rule and what it asks for.
+/// The short name of a broken rule, and its requirement.
 pub(crate) type Broken = (&'static str, String);
 
-/// A rule that is ready to check values.
+/// A rule in compiled form.
 #[derive(Debug)]
 pub(crate) enum CompiledRule {
-    /// The kind asks more than the variant of [`ValueRef`] tells.
+    /// The kind has requirements beyond the variant of [`ValueRef`].
     Kind {
-        /// A text field: texts of at most so many bytes cannot be too long.
+        /// For a text field: texts of at most this many bytes cannot be too long.
         text_bytes_free: Option<usize>,
     },
     NotEmpty,
@@ -41,7 +41,7 @@ pub(crate) enum CompiledRule {
 }
 
 impl CompiledRule {
-    /// The rules of a field, ready; the error says what is wrong with one.
+    /// Compiles the rules of a field; the error describes a rule that is invalid.
     pub(crate) fn of_field(field: &Field) -> Result<Vec<Self>, String> {
         let text_bytes_free = match field.kind {
             Kind::Text { chars_max: 0, .. } => Some(usize::MAX),
@@ -82,11 +82,11 @@ impl CompiledRule {
         Ok(rules)
     }
 
-    /// True if a struct's field cannot break the rule: its Rust type is as
-    /// narrow as the kind.
+    /// Returns true if a struct's field cannot break the rule, because its Rust type is as narrow
+    /// as the kind.
     pub(crate) fn holds_by_type(&self, field: &Field) -> bool {
         let narrow = match field.kind {
-            // u64 is wider than its kind; i64 is not worth a look.
+            // u64 is wider than its kind; i64 needs no check.
             Kind::Int { min, max } => min != 0 || max != i64::MAX,
             Kind::Float | Kind::Text { .. } | Kind::Json => false,
             Kind::Reference { key, .. } => key != KeyKind::Text,
@@ -95,7 +95,7 @@ impl CompiledRule {
         matches!(self, Self::Kind { .. }) && narrow
     }
 
-    /// Checks one value that is not NULL and is there.
+    /// Checks one value that is neither NULL nor absent.
     fn check(&self, field: &Field, value: ValueRef<'_>) -> Result<(), Broken> {
         match self {
             Self::Kind { .. } => check_kind(field, value),
@@ -175,7 +175,7 @@ fn wrong_type(field: &Field) -> Broken {
     ("type", format!("must be {what}"))
 }
 
-/// Whether a value that is there fits its field's kind.
+/// Checks that a value that is not absent fits the kind of its field.
 pub(crate) fn check_kind(field: &Field, value: ValueRef<'_>) -> Result<(), Broken> {
     match (&field.kind, value) {
         (_, ValueRef::Null) if field.nullable => Ok(()),
@@ -191,7 +191,7 @@ pub(crate) fn check_kind(field: &Field, value: ValueRef<'_>) -> Result<(), Broke
         }
         (Kind::Text { chars_max, .. }, ValueRef::Text(text)) => {
             let most = *chars_max as usize;
-            // A text has no more characters than bytes: count only where it matters.
+            // A text has at most as many characters as bytes: count only if that can matter.
             if most != 0 && text.len() > most && text.chars().count() > most {
                 let length = text.chars().count();
                 return Err(("max", format!("must have at most {most} characters, has {length}")));
@@ -226,8 +226,8 @@ pub(crate) fn check_kind(field: &Field, value: ValueRef<'_>) -> Result<(), Broke
     }
 }
 
-/// Texts up to this long are looked through in place: the call of a function
-/// chosen at run time costs more.
+/// Texts up to this length are searched inline: a call of a function that is selected at run time
+/// costs more.
 const TEXT_BYTES_FEW: usize = 32;
 
 #[inline]
@@ -237,28 +237,27 @@ fn has_nul(text: &str) -> bool {
     }
     let bytes = text.as_bytes();
     let Some(last) = bytes.last_chunk::<8>() else { return bytes.contains(&0) };
-    // The last word overlaps the one before it, instead of a loop over the rest.
+    // The last word overlaps the previous one, which avoids a loop over the remainder.
     let (words, _) = bytes.as_chunks::<8>();
     has_zero_byte(u64::from_ne_bytes(*last))
         || words.iter().any(|&word| has_zero_byte(u64::from_ne_bytes(word)))
 }
 
-/// Whether one of the eight bytes is zero: only there a borrow goes through
-/// the top bit of a byte that has none of its own.
+/// Returns true if one of the eight bytes is zero: only a zero byte borrows through the top bit of
+/// a byte whose own top bit is clear.
 const fn has_zero_byte(word: u64) -> bool {
     const LOW: u64 = u64::from_ne_bytes([1; 8]);
     word.wrapping_sub(LOW) & !word & (LOW << 7) != 0
 }
 
 impl Table {
-    /// Checks the fields of `row` that are there (`Absent` ones are skipped)
-    /// and adds what is wrong to `violations`.
+    /// Checks the fields of `row` that are not `Absent`, and adds their faults to `violations`.
     pub fn check(&self, row: &[ValueRef<'_>], violations: &mut Vec<Violation>) {
         self.check_rules(self.rules(), row, violations);
     }
 
-    /// [`Table::check`] for a row that a struct wrote: what the struct's types
-    /// hold by themselves is not looked at again.
+    /// As [`Table::check`] for a row written by a struct: rules that the struct's types guarantee
+    /// are not checked again.
     pub fn check_typed(&self, row: &[ValueRef<'_>], violations: &mut Vec<Violation>) {
         self.check_rules(self.typed_rules(), row, violations);
     }
@@ -276,8 +275,8 @@ impl Table {
                 && text.len() <= *free
                 && !has_nul(text)
             {
-                // Nearly every text of nearly every row. Looked at where it
-                // lies: copied, it would wait for its bytes to be written.
+                // The case of nearly every text in nearly every row. It is read in place: a copy
+                // would wait for the store of its bytes.
                 continue;
             }
             let value = row[*position];
@@ -290,13 +289,13 @@ impl Table {
             let field = &self.fields()[*position];
             if let Err((rule, message)) = rule.check(field, value) {
                 violations.push(violation(field, value, rule, message));
-                // One complaint a field: the rules behind it would repeat it.
+                // One violation per field: later rules would repeat it.
                 refused = *position;
             }
         }
     }
 
-    /// [`Table::check`] as a result.
+    /// As [`Table::check`], as a result.
     ///
     /// # Errors
     /// [`crate::ErrorKind::Invalid`] with a violation for each field at fault.
@@ -307,7 +306,7 @@ impl Table {
     }
 }
 
-/// The violation of `rule` by `value` in `field`.
+/// Returns the violation of `rule` by `value` in `field`.
 #[must_use]
 pub fn violation(
     field: &Field,
@@ -323,7 +322,7 @@ pub fn violation(
     }
 }
 
-/// Whether two texts are the same under a collation.
+/// Returns true if two texts are equal under a collation.
 #[must_use]
 pub fn same_text(collation: Collation, a: &str, b: &str) -> bool {
     match collation {

@@ -1,4 +1,4 @@
-//! Rows to JSON bytes.
+//! Conversion of rows to JSON bytes.
 
 use std::ops::ControlFlow;
 
@@ -6,18 +6,18 @@ use super::RowWriter;
 use crate::digits::put_signed;
 use crate::{EnumStored, FieldSet, Kind, RowSink, Table, ValueRef};
 
-/// True for what stands in a string only behind a backslash.
+/// Returns true if the byte must be escaped in a string.
 #[inline(always)]
 pub(super) const fn is_escaped(byte: u8) -> bool {
     (byte < b' ') | (byte == b'"') | (byte == b'\\')
 }
 
-/// Appends `"…"`, escaped as RFC 8259 asks.
+/// Appends `"…"`, escaped as RFC 8259 requires.
 pub fn write_string(out: &mut Vec<u8>, text: &str) {
     let bytes = text.as_bytes();
     out.reserve(bytes.len() + 2);
     out.push(b'"');
-    // Most texts have nothing to escape; this loop is one of vectors.
+    // Most texts need no escaping; the compiler vectorizes this loop.
     if !bytes.iter().fold(false, |any, &byte| any | is_escaped(byte)) {
         out.extend_from_slice(bytes);
         return out.push(b'"');
@@ -53,8 +53,7 @@ fn write_quoted(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     out.push(b'"');
 }
 
-/// Appends a value; bytes as base64url (RFC 4648, without padding), what is
-/// absent as `null`.
+/// Appends a value: bytes as base64url (RFC 4648, without padding), an absent value as `null`.
 pub fn write_value(out: &mut Vec<u8>, value: ValueRef<'_>) {
     match value {
         ValueRef::Absent | ValueRef::Null => out.extend_from_slice(b"null"),
@@ -77,7 +76,7 @@ pub fn write_value(out: &mut Vec<u8>, value: ValueRef<'_>) {
             out.push(b'"');
             let start = out.len();
             out.resize(start + bytes.len().div_ceil(3) * 4, 0);
-            // It has room for the padding too, which is not written.
+            // There is space for the padding too, which is not written.
             let written = base64.encode_slice(bytes, &mut out[start..]).unwrap_or(0);
             out.truncate(start + written);
             out.push(b'"');
@@ -93,7 +92,7 @@ pub fn write_value(out: &mut Vec<u8>, value: ValueRef<'_>) {
     }
 }
 
-/// Appends a value of `kind`: an enum stored as a number shows its name.
+/// Appends a value of `kind`: an enum that is stored as a number is written as its name.
 pub fn write_value_as(out: &mut Vec<u8>, kind: &Kind, value: ValueRef<'_>) {
     if let (Kind::Enum { variants, stored: EnumStored::Integer }, ValueRef::Int(number)) =
         (kind, value)
@@ -104,25 +103,25 @@ pub fn write_value_as(out: &mut Vec<u8>, kind: &Kind, value: ValueRef<'_>) {
     write_value(out, value);
 }
 
-/// Appends `fields` of a row as an object; those absent are left out. For many
-/// rows keep a [`RowWriter`].
+/// Appends `fields` of a row as an object; absent fields are left out. For many rows reuse a
+/// [`RowWriter`].
 pub fn write_row(out: &mut Vec<u8>, table: &Table, fields: FieldSet, row: &[ValueRef<'_>]) {
     RowWriter::new().write(out, table, fields, row);
 }
 
-/// Appends each row that comes as an object, with commas between.
+/// A sink that appends each row as an object, separated by commas.
 #[derive(Debug)]
 pub struct JsonRows<'a> {
     out: &'a mut Vec<u8>,
     table: &'a Table,
     fields: FieldSet,
     writer: RowWriter,
-    /// How many rows have come.
+    /// The number of rows written.
     pub count: u64,
 }
 
 impl<'a> JsonRows<'a> {
-    /// Rows of `table`, their `fields` only, behind what `out` has.
+    /// Creates a sink for rows of `table` that appends their `fields` to `out`.
     #[must_use]
     pub const fn new(out: &'a mut Vec<u8>, table: &'a Table, fields: FieldSet) -> Self {
         Self { out, table, fields, writer: RowWriter::new(), count: 0 }
