@@ -13,15 +13,15 @@ use crate::step::{Failure, root};
 
 /// How many phrases a crate has in doc comments, and in texts such as errors.
 const KNOWN: [(&str, usize, usize); 18] = [
-    ("apps/marmota", 57, 0),
+    ("apps/marmota", 0, 0),
     ("crates/auth", 0, 0),
-    ("crates/collections", 57, 0),
+    ("crates/collections", 0, 0),
     ("crates/columns", 0, 0),
-    ("crates/derive", 14, 0),
-    ("crates/http", 366, 0),
-    ("crates/marmota", 29, 0),
+    ("crates/derive", 0, 0),
+    ("crates/http", 220, 0),
+    ("crates/marmota", 0, 0),
     ("crates/memory", 0, 0),
-    ("crates/model", 63, 0),
+    ("crates/model", 0, 0),
     ("crates/mongo", 0, 0),
     ("crates/postgres", 0, 0),
     ("crates/remote", 0, 0),
