@@ -12,7 +12,7 @@ use std::fmt;
 use marmota_model::{Error, Result, Timestamp};
 
 pub(crate) use self::sequence::Sequence;
-use crate::transaction::Transaction;
+use crate::verbs::transaction::Transaction;
 
 /// The table with the records of executed migrations.
 pub const MIGRATIONS: &str = "marmota_migration";
