@@ -25,6 +25,9 @@ pub mod wait;
 
 /// One API for blocking and asynchronous callers: a verb returns an [`Action`](action::Action),
 /// which a server awaits and a script, a test or a thread runs.
+///
+/// Both submit the same operation to the same session. With an engine that answers at once the
+/// future is ready at its first poll: no box, no channel, no task.
 pub mod action {
     pub use crate::runtime::park::block_on;
     pub use crate::verbs::action::{Action, Verb};
@@ -33,6 +36,9 @@ pub mod action {
 
 /// Operations: each operation on rows is data, not a method for each verb and engine; and the
 /// execution of batches, which engines share.
+///
+/// Before an engine gets an operation, the store has checked its rows against the schema, filled in
+/// keys, timestamps and defaults, and checked its query. The engine executes it atomically.
 pub mod operation {
     pub use crate::batch_machine::{BatchDriver, BatchMachine, BatchParts, BatchStep};
     pub use crate::contract::operation::{
@@ -43,7 +49,12 @@ pub mod operation {
 }
 
 /// Raw SQL: statements with bound values, their rows, and the verbs that run them
-/// ([`query`](sql::query)).
+/// ([`query`](sql::query)). An engine that supports SQL declares so in its
+/// [`Capability`](engine::Capability).
+///
+/// The rows of a statement do not belong to a table. Each column has a name. If it was read from a
+/// field, it also has the field's kind; a computed value (`sum(amount)`) has one of SQL's types: an
+/// integer, a float, a text or bytes.
 pub mod sql {
     pub use crate::contract::sql::{
         Lender, SqlCall, SqlColumn, SqlColumns, SqlRow, SqlRows, Wanted, no_sql, text,

@@ -21,7 +21,8 @@ use crate::databases::{Databases, MAIN};
 use crate::layers::cache::{Cache, CacheStats};
 use crate::layers::meter::{Activity, Meter, Metering};
 use crate::layers::scope::{Background, Scope, Shared};
-use crate::migration::{MIGRATIONS, Migration, MigrationStatus, Sequence};
+use crate::migration::sequence::Sequence;
+use crate::migration::{MIGRATIONS, Migration, MigrationStatus};
 use crate::rights::Rights;
 use crate::rows::history::{HISTORY_TABLE, History};
 use crate::rows::registry::Registry;
@@ -515,7 +516,7 @@ pub(crate) struct Assembled {
 /// Returns the table of idempotent answers.
 fn answers_table(registry: &Registry) -> Result<Arc<Table>> {
     if registry.table(ANSWERS).is_ok() {
-        let message = format!("the table `{}` is the store's; rename yours", ANSWERS);
+        let message = format!("the table `{ANSWERS}` is the store's; rename yours");
         return Err(Error::new(ErrorKind::Conflict, message));
     }
     Ok(Arc::new(Table::new(answers_schema())?))

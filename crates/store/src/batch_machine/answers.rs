@@ -1,5 +1,5 @@
-//! The stored answers of batches with an idempotency key: their table, the search for an answer, its
-//! storage, and the deletes of old ones.
+//! The stored answers of batches with an idempotency key: their table, the search for an answer,
+//! its storage, and the deletes of old ones.
 
 use std::sync::Arc;
 

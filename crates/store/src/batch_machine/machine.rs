@@ -18,8 +18,8 @@
 //!
 //! 1. a savepoint, if the writes are independent;
 //! 2. reads of rows that rights require (`checks.rs`);
-//! 3. a read of the rows that will be removed, for their entries (`entries.rs`), or of the row before
-//!    the write, for its immutable fields and for its changes (`before.rs`);
+//! 3. a read of the rows that will be removed, for their entries (`entries.rs`), or of the row
+//!    before the write, for its immutable fields and for its changes (`before.rs`);
 //! 4. the write;
 //! 5. entries in the history, and from time to time a delete of old ones;
 //! 6. a read of the written row, for rights;

@@ -10,7 +10,7 @@ pub(super) struct Pool {
     pub(super) max: u64,
 }
 
-/// Answers that are to be deleted; see [`super::Once`].
+/// Answers that are to be deleted; see `answers.rs`.
 #[derive(Debug, Default)]
 pub(super) struct Trimming {
     old: Option<FilterExpr>,

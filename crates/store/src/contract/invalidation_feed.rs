@@ -10,7 +10,7 @@ pub(crate) trait Invalidated: Send + Sync {
     /// Invalidates the rows of the table with this name, if it is a table of the store.
     fn invalidate(&self, table: &str);
 
-    /// Stops to cache rows of these tables, until the result is called.
+    /// Stops caching rows of these tables until the result is called.
     fn pause(self: Arc<Self>, tables: &[Arc<Table>]) -> Resume;
 }
 

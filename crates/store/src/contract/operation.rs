@@ -1,7 +1,4 @@
 //! Operations: each operation on rows is data, not a method for each verb and engine.
-//!
-//! Before an engine gets an operation, the store has checked its rows against the schema, filled in
-//! keys, timestamps and defaults, and checked its query. The engine executes it atomically.
 
 pub(crate) mod conflict;
 pub(crate) mod link;

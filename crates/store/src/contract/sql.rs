@@ -1,9 +1,5 @@
-//! Raw SQL: statements with bound values, and their rows. The verbs are in [`crate::sql::query`]. An
-//! engine that supports SQL declares so in its [`Capability`](crate::engine::Capability).
-//!
-//! The rows of a statement do not belong to a table. Each column has a name. If it was read from a
-//! field, it also has the field's kind; a computed value (`sum(amount)`) has one of SQL's types: an
-//! integer, a float, a text or bytes.
+//! Raw SQL: statements with bound values, and their rows. The verbs are in `verbs/sql.rs`. An engine
+//! that supports SQL declares so in its [`Capability`](crate::engine::Capability).
 
 pub mod text;
 

@@ -1,7 +1,7 @@
 //! The tables that generic interfaces (REST, OpenAPI, remote stores) expose: one rule for all of
-//! them. They serve the program's own models. Tables with the prefix [`OWN_PREFIX`](crate::rights::OWN_PREFIX) (users,
-//! sessions, keys, the history) are internal: they have dedicated routes and methods, and no grant
-//! opens them, not even an administrator's.
+//! them. They serve the program's own models. Tables with the prefix
+//! [`OWN_PREFIX`](crate::rights::OWN_PREFIX) (users, sessions, keys, the history) are internal: they
+//! have dedicated routes and methods, and no grant opens them, not even an administrator's.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! The history: an entry for each write to a row of an audited model, as rows of a separate model.
-//! The store writes them in the transaction of each write (`batch_machine/entries.rs`); they are read like any
-//! other rows.
+//! The store writes them in the transaction of each write (`batch_machine/entries.rs`); they are
+//! read like any other rows.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;

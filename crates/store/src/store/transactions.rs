@@ -52,8 +52,9 @@ impl Store {
 
 impl Transaction {
     /// Creates a transaction with a separate session, in which no transaction has begun yet. It is
-    /// for layers that submit operations themselves ([`crate::Scope::submit`]), of which the first is
-    /// [`Operation::Begin`](crate::operation::Operation::Begin). Other callers use [`Store::begin`].
+    /// for layers that submit operations themselves ([`crate::Scope::submit`]), of which the first
+    /// is [`Operation::Begin`](crate::operation::Operation::Begin). Other callers use
+    /// [`Store::begin`].
     ///
     /// # Errors
     /// An error if the engine cannot open a session.

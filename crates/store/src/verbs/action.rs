@@ -1,9 +1,5 @@
 //! One API for blocking and asynchronous callers: a verb returns an [`Action`], which a server
 //! awaits and a script, a test or a thread runs.
-//!
-//! Both submit the same operation to the same session. With an engine that
-//! answers at once the future is ready at its first poll: no box, no channel,
-//! no task.
 
 use std::future::Future;
 use std::pin::Pin;

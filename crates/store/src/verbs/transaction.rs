@@ -156,7 +156,7 @@ impl Transaction {
         }
     }
 
-    /// Sets the actor of the following writes; see [`Store::with_actor`].
+    /// Sets the actor of the following writes; see [`crate::Store::with_actor`].
     pub fn act_as(&mut self, actor: impl Into<Arc<str>>) {
         self.scope.actor = Some(actor.into());
     }

@@ -42,7 +42,7 @@ pub enum Keys {
     },
     /// Rows in the order of the insert.
     Each(Vec<Value>),
-    /// Rows in the order of the insert, each with its effect: for an [`Operation::InsertMany`] with
-    /// a conflict action.
+    /// Rows in the order of the insert, each with its effect: for an
+    /// [`Operation::InsertMany`](super::Operation::InsertMany) with a conflict action.
     Upserted(Vec<UpsertResult<Value>>),
 }

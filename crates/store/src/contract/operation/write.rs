@@ -12,7 +12,7 @@ use crate::rights::Rights;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Write {
-    /// See [`Operation::Insert`].
+    /// See [`Operation::Insert`](super::Operation::Insert).
     Insert {
         /// The table.
         table: Arc<Table>,
@@ -21,7 +21,7 @@ pub enum Write {
         /// The action if a row exists.
         on_conflict: OnConflict,
     },
-    /// See [`Operation::Update`].
+    /// See [`Operation::Update`](super::Operation::Update).
     Update {
         /// The table.
         table: Arc<Table>,
@@ -32,7 +32,7 @@ pub enum Write {
         /// The expected version.
         version: Option<i64>,
     },
-    /// See [`Operation::Increment`].
+    /// See [`Operation::Increment`](super::Operation::Increment).
     Increment {
         /// The table.
         table: Arc<Table>,
@@ -45,7 +45,7 @@ pub enum Write {
         /// The time of the write.
         stamp: Value,
     },
-    /// See [`Operation::Delete`].
+    /// See [`Operation::Delete`](super::Operation::Delete).
     Delete {
         /// The table.
         table: Arc<Table>,
@@ -54,7 +54,7 @@ pub enum Write {
         /// The expected version.
         version: Option<i64>,
     },
-    /// See [`Operation::DeleteWhere`].
+    /// See [`Operation::DeleteWhere`](super::Operation::DeleteWhere).
     DeleteWhere {
         /// The table.
         table: Arc<Table>,

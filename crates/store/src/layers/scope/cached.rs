@@ -1,4 +1,5 @@
-//! Executes operations of a scope whose store has a cache; [`crate::cache`] explains the protocol.
+//! Executes operations of a scope whose store has a cache; [`crate::layers::cache`] explains
+//! the protocol.
 
 use marmota_model::{Result, RowSink};
 

@@ -30,12 +30,14 @@ pub struct Pending {
 pub enum Progress {
     /// It is done.
     Done,
-    /// It has to wait: continue it with [`crate::Scope::poll`], or cancel it with [`crate::Scope::cancel`].
+    /// It has to wait: continue it with [`crate::Scope::poll`], or cancel it with
+    /// [`crate::Scope::cancel`].
     Pending(Pending),
 }
 
 impl Progress {
     /// Converts the state of an operation on this thread's session.
+    #[inline]
     pub(super) fn of(submitted: Submitted) -> Self {
         match submitted {
             Submitted::Done => Self::Done,

@@ -129,6 +129,7 @@ impl Shared {
         closed
     }
 
+    #[inline]
     pub(crate) fn check_open(&self) -> Result<()> {
         if self.closed.load(Ordering::Relaxed) {
             return Err(Error::new(ErrorKind::Closed, "the store is closed"));

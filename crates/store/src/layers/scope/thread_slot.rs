@@ -24,6 +24,7 @@ pub(super) fn slot_number() -> usize {
 }
 
 /// Returns a number that identifies this thread among all existing ones, and is not 0.
+#[inline]
 pub(super) fn thread_mark() -> usize {
     SLOT.with(|slot| std::ptr::from_ref(slot) as usize)
 }
