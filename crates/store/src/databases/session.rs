@@ -9,13 +9,13 @@ use marmota_model::{Error, ErrorKind, NoRows, Result, RowSink, Table};
 use smallvec::SmallVec;
 
 use super::{Database, Homes, hub};
-use crate::durability::Durability;
-use crate::engine::{Session, Submitted, Ticket};
-use crate::in_flight::InFlight;
-use crate::lent::{LentTable, LentTables};
-use crate::operation::{Operation, Outcome};
-use crate::refusal::{self, table_kept};
-use crate::sql::{Lender, SqlCall, Wanted};
+use crate::contract::durability::Durability;
+use crate::contract::engine::{Session, Submitted, Ticket};
+use crate::contract::lent::{LentTable, LentTables};
+use crate::contract::operation::{Operation, Outcome};
+use crate::contract::sql::{Lender, SqlCall, Wanted};
+use crate::rows::refusal::{self, table_kept};
+use crate::runtime::in_flight::InFlight;
 
 /// How long a statement waits for tables of another database.
 const LEND_WAIT_MAX: Duration = Duration::from_secs(5);
@@ -139,7 +139,7 @@ impl DatabasesSession {
                 let capability = self.databases[place].engine.capability();
                 match capability.aggregation {
                     true => Ok(place),
-                    false => Err(crate::aggregate::no_aggregation(capability.name)),
+                    false => Err(crate::contract::capability::no_aggregation(capability.name)),
                 }
             }
             operation => match operation.table() {
@@ -154,7 +154,7 @@ impl DatabasesSession {
 
     fn place_of_sql(&self, statement: &SqlCall<'_>) -> Result<usize> {
         let Some(name) = statement.database else {
-            return hub(&self.databases).ok_or_else(|| crate::sql::no_sql("databases"));
+            return hub(&self.databases).ok_or_else(|| crate::contract::sql::no_sql("databases"));
         };
         let place = self.databases.iter().position(|database| database.name == name);
         let place = place.ok_or_else(|| {
@@ -164,7 +164,7 @@ impl DatabasesSession {
             Error::new(ErrorKind::Invalid, message)
         })?;
         let capability = self.databases[place].engine.capability();
-        if capability.sql { Ok(place) } else { Err(crate::sql::no_sql(capability.name)) }
+        if capability.sql { Ok(place) } else { Err(crate::contract::sql::no_sql(capability.name)) }
     }
 
     #[cold]
