@@ -60,7 +60,7 @@ fn an_event_loop_does_not_wait_for_a_slow_disk() {
     let folder = tempfile::tempdir().unwrap();
     let disk = Disk::at(folder.path()).unwrap();
     let note = table("note", vec![id(), text("body")]);
-    let engine = file(&folder.path().join("a.db"), &[note.clone()]);
+    let engine = file(&folder.path().join("a.db"), std::slice::from_ref(&note));
     let mut session = engine.session().unwrap();
     disk.slow_down(SYNC);
     // From this one it knows the disk.
@@ -90,7 +90,7 @@ fn a_commit_that_is_given_up_leaves_no_lock() {
     let folder = tempfile::tempdir().unwrap();
     let disk = Disk::at(folder.path()).unwrap();
     let note = table("note", vec![id(), text("body")]);
-    let engine = file(&folder.path().join("a.db"), &[note.clone()]);
+    let engine = file(&folder.path().join("a.db"), std::slice::from_ref(&note));
     let mut session = engine.session().unwrap();
     disk.slow_down(SYNC);
     insert(&mut *session, &note).0.unwrap();
