@@ -4,7 +4,7 @@
 //!   answer.
 //! - `prove` (feature `prove`) writes rows of your models to a SQLite file, cuts the power at many
 //!   places, and checks that no acknowledged write is lost.
-//! - [`conformance`] has the promises of every engine as tests.
+//! - [`mod@conformance`] has the promises of every engine as tests.
 #![forbid(unsafe_code)]
 
 #[allow(clippy::unwrap_used, reason = "a broken promise panics")]
