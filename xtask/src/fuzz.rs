@@ -21,7 +21,7 @@ pub(crate) fn check() -> Result<(), Failure> {
     if begun_anew.exists() {
         std::fs::remove_dir_all(&begun_anew)?;
     }
-    fuzz("30", &begun_anew, &["-seed=1"])
+    fuzz("10", &begun_anew, &["-seed=1"])
 }
 
 /// Runs each target for that time, from what earlier runs have found to lead somewhere.

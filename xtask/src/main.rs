@@ -37,7 +37,7 @@ cargo xtask COMMAND
   readme    the examples of README and Getting started, each in a new crate
   soak [NAME] [--allow-not-run NAME]
             the long runs, or those whose name begins so; not part of `test`
-  fuzz [N]  each fuzz target for N seconds (as in `test`: 30, the same each time)";
+  fuzz [N]  each fuzz target for N seconds (as in `test`: 10, the same each time)";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -170,7 +170,7 @@ fn encrypted() -> Result<(), Failure> {
         run(cargo().args(lints).args(feature).args(["--", "-D", "warnings"]))?;
         run(cargo().args(["test", "--package", engine]).args(feature))?;
     }
-    let suite = ["test", "--package", "marmota-conformance", "--test", "it"];
+    let suite = ["test", "--package", "marmota-testkit", "--test", "it"];
     for subject in ["sqlite_encrypted", "memory_encrypted_log"] {
         let promises = ["concurrency", "differential", "durability", "transactions"]
             .map(|module| format!("{subject}::{module}"));

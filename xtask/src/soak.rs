@@ -14,13 +14,15 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use crate::ferretdb;
+use crate::fuzz;
 use crate::step::{Failure, cargo, root, run};
 use crate::summary::{self, Outcome, Summary};
 
 /// The exit code of a run whose means are missing on this machine.
 const NOT_RUN: i32 = 77;
 
-/// A long run: a program in Python, or `scan` (`soak/scan.rs`), and its arguments.
+/// A long run: a program in Python, `scan` (`soak/scan.rs`), `fuzz` or a command of cargo, and its
+/// arguments.
 /// `{folder}` is a temporary folder.
 struct Soak {
     name: &'static str,
@@ -52,6 +54,8 @@ const RUNS: &[Soak] = &[
     Soak { name: "scan-memory", program: "scan", arguments: &["memory:"] },
     Soak { name: "scan-postgres", program: "scan", arguments: &["postgres:"] },
     Soak { name: "scan-mongodb", program: "scan", arguments: &["mongodb:", "200000"] },
+    Soak { name: "fuzz", program: "fuzz", arguments: &["600"] },
+    Soak { name: "packages", program: "cargo", arguments: &["package", "--workspace", "--allow-dirty"] },
 ];
 
 /// Runs what the arguments select: a beginning of names, `--allow-not-run NAME`.
@@ -83,6 +87,12 @@ impl Soak {
         }
         if self.program == "scan" {
             return scan::waits(self.arguments);
+        }
+        if self.program == "cargo" {
+            return run(cargo().args(self.arguments)).map(|()| Outcome::Passed);
+        }
+        if self.program == "fuzz" {
+            return fuzz::search(self.arguments[0]).map(|()| Outcome::Passed);
         }
         let (flag, package, example) = match self.program {
             "hostile" => ("--program", "marmota-http", "hostile"),

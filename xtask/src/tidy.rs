@@ -17,7 +17,7 @@ mod prose;
 use crate::step::{Failure, root};
 
 /// The project's crates that each may depend on: every arrow points down.
-const ARROWS: [(&str, &[&str]); 16] = [
+const ARROWS: [(&str, &[&str]); 17] = [
     ("model", &[]),
     ("derive", &[]),
     ("store", &["marmota-model"]),
@@ -41,6 +41,17 @@ const ARROWS: [(&str, &[&str]); 16] = [
             "marmota-auth",
             "marmota-rest",
             "marmota-remote",
+        ],
+    ),
+    (
+        "testkit",
+        &[
+            "marmota-model",
+            "marmota-derive",
+            "marmota-store",
+            "marmota-memory",
+            "marmota-sqlite",
+            "marmota-auth",
         ],
     ),
     (
@@ -79,14 +90,13 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 const FILE_LINES_MAX: usize = 700;
 
 /// What tests of a crate may use though it stands above the crate, and why.
-const TESTED_WITH: [(&str, &str); 5] = [
+const TESTED_WITH: [(&str, &str); 4] = [
     // Its promises and examples need an engine.
     ("store", "marmota-memory"),
     // The macros' tests compile what the macros generate.
     ("derive", "marmota-store"),
     ("derive", "marmota-service"),
-    // The suite is run where the server for it is built; the guide's page opens a store by its URL.
-    ("mongo", "marmota-conformance"),
+    // The guide's page opens a store by its URL.
     ("mongo", "marmota"),
 ];
 
@@ -144,7 +154,7 @@ fn dependencies<'m>(manifest: &'m str, section: &str) -> impl Iterator<Item = &'
 /// True if a crate depends on another, by way of others too.
 fn uses(above: &str, below: &str) -> bool {
     let name = above.strip_prefix("marmota-").unwrap_or(above);
-    if matches!(name, "conformance" | "cli") {
+    if name == "cli" {
         return true;
     }
     let (_, used) = ARROWS.iter().find(|(arrow, _)| *arrow == name).copied().unwrap_or_default();

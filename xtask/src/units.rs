@@ -32,11 +32,17 @@ struct Said {
 
 impl Said {
     fn hear(&mut self, line: &str) {
-        if let Some(test) = line.strip_prefix("test ") {
+        if line.trim_start().starts_with("Running ") {
+            // The program before this one has ended.
+            self.slow.clear();
+        } else if let Some((head, _)) = line.split_once(" has been running for over ") {
+            // A test that prints without the harness may have begun the line.
+            if let Some((_, name)) = head.rsplit_once("test ") {
+                self.slow.insert(name.to_owned());
+            }
+        } else if let Some(test) = line.strip_prefix("test ") {
             if let Some(name) = test.strip_suffix(" ... FAILED") {
                 self.failed.insert(name.to_owned());
-            } else if let Some((name, _)) = test.split_once(" has been running for over ") {
-                self.slow.insert(name.to_owned());
             }
             if let Some((name, _)) = test.rsplit_once(" ... ") {
                 self.slow.remove(name);
@@ -159,6 +165,8 @@ mod tests {
     fn what_failed_is_heard() {
         let mut said = Said::default();
         for line in [
+            "test a.rs [should pass] ... test b::other has been running for over 60 seconds",
+            "ok",
             "     Running tests/it/main.rs (target/debug/deps/it-1)",
             "test a::passes ... ok",
             "test a::slow has been running for over 60 seconds",

@@ -1,9 +1,8 @@
-//! `marmota bench orm`: the table of engines, with the waits for the disk
-//! counted, beside the same statements by hand where SQLite is underneath.
+//! `marmota bench orm`: the table of engines, with counted disk syncs, compared with the same
+//! statements without Marmota on engines that use SQLite.
 //!
-//! Unlike the `bench` program of the repository, which runs each contender in a
-//! process of its own beside other libraries, this is one process and knows
-//! only Marmota: it says what the machine it runs on gives.
+//! The `bench` program of the repository runs each contender in its own process, next to other
+//! libraries. This one is a single process and measures only Marmota, on the machine where it runs.
 
 mod contender;
 mod durable;
@@ -30,13 +29,13 @@ enum Suite {
     Orm(Orm),
 }
 
-/// Measures inserts, reads and lists of each engine, next to SQLite called directly
+/// Measures inserts, reads and lists of each engine, compared with direct calls of SQLite
 #[derive(Args)]
 struct Orm {
     /// Rows of the table
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1_000..=10_000_000))]
     rows: u32,
-    /// Rounds; medians are shown
+    /// Rounds, of which the median is shown
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
     rounds: u32,
     /// Only these rows of the table
@@ -45,7 +44,7 @@ struct Orm {
     /// Only these parts
     #[arg(long, value_delimiter = ',', value_name = "PART,…")]
     part: Vec<Part>,
-    /// Figures of single calls stop after this time and show the rate so far
+    /// Measurements of single calls stop after this time and show the rate so far
     #[arg(long, default_value_t = 500, value_name = "MS", value_parser = clap::value_parser!(u32).range(10..=600_000))]
     limit_ms: u32,
     /// Folder of the database files, on the disk to be measured
@@ -61,7 +60,7 @@ struct Orm {
 enum Part {
     /// The table of engines
     Engines,
-    /// Durable single inserts by many clients at once
+    /// Durable single inserts by many concurrent clients
     Durable,
     /// Threads that insert and read their own rows
     Threads,
@@ -69,7 +68,7 @@ enum Part {
     Json,
 }
 
-/// The subcommand.
+/// Returns the subcommand.
 pub(crate) fn command() -> clap::Command {
     let command = clap::Command::new("bench")
         .about("Measures the engines on this machine")
@@ -77,7 +76,7 @@ pub(crate) fn command() -> clap::Command {
     Suite::augment_subcommands(command)
 }
 
-/// Runs it.
+/// Runs the subcommand.
 pub(crate) fn run(matches: &ArgMatches) -> Done {
     let Suite::Orm(orm) = Suite::from_arg_matches(matches)?;
     orm.run()
@@ -123,7 +122,7 @@ impl Orm {
     }
 }
 
-/// A folder of the program's own, removed at the end.
+/// The program's temporary folder, removed at the end.
 struct Folder(PathBuf);
 
 impl Folder {

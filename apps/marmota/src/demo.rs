@@ -1,9 +1,9 @@
-//! The models that the program shows, and their first rows.
+//! The demo models of the program, and their first rows.
 
 use marmota::prelude::*;
 use marmota::store::StoreBuilder;
 
-/// Somebody who found something out.
+/// A person who made a discovery.
 #[derive(Model)]
 struct Person {
     id: i64,
@@ -18,7 +18,7 @@ struct Person {
     version: i64,
 }
 
-/// What was found out.
+/// A discovery of a person.
 #[derive(Model)]
 struct Discovery {
     id: i64,
@@ -43,12 +43,12 @@ const LIVES: [Life; 6] = [
     ("Jocelyn", "Bell Burnell", 1943, None, &[("Pulsars", 1967)]),
 ];
 
-/// The store at `url`, to be opened with these models.
+/// Returns the builder of the store at `url`, with these models.
 pub(crate) fn models(url: &str) -> Result<StoreBuilder> {
     Ok(marmota::open(url)?.model::<Person>().model::<Discovery>())
 }
 
-/// Puts the first rows into a store that has none.
+/// Inserts the first rows into an empty store.
 pub(crate) fn seed(store: &Store) -> Result<()> {
     if store.count::<Person>().run()? > 0 {
         return Ok(());

@@ -1,4 +1,4 @@
-//! The `marmota` program: a data service to look at, on a SQLite file of its own.
+//! The `marmota` program: a demo data service with its own SQLite file.
 #![forbid(unsafe_code)]
 
 mod bench;

@@ -1,7 +1,7 @@
-//! `marmota prove`: many clients on one thread, in an order that a seed alone
-//! decides, on a disk that fails and clients that go away; then the power is
-//! cut at many places of what the disk was told, and each time the database has
-//! to open with all that was acknowledged, and nothing in part.
+//! `marmota prove`: many clients on one thread, in an order that depends only on a seed, on a disk
+//! that fails, with clients that disconnect. Then power cuts are simulated at many places in the
+//! record of disk writes. After each one the database must open with all acknowledged writes, and
+//! without partial ones.
 
 mod client;
 mod history;
@@ -29,25 +29,25 @@ use crate::stress::tally::Tally;
 
 type Failed = Box<dyn std::error::Error>;
 
-/// Clients by chance on a disk that fails and loses its power; a seed repeats a run
+/// Runs random clients on a disk that fails and loses power; the same seed repeats a run
 #[derive(Args)]
 struct Prove {
     /// The first seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How many seeds, one after another
+    /// Number of seeds, run one after another
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     seeds: u32,
-    /// Clients at once
+    /// Concurrent clients
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     clients: u32,
-    /// What each client does, one after another
+    /// Steps of each client, one after another
     #[arg(long, default_value_t = 40, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     steps: u32,
-    /// How often the power is cut, for each seed
+    /// Number of power cuts for each seed
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(0..=10_000))]
     cuts: u32,
-    /// Puts a fault into the engine, which has to be found
+    /// Puts a fault into the engine, which the run must detect
     #[arg(long, hide = true, value_parser = fault)]
     plant: Option<Fault>,
 }
@@ -60,18 +60,18 @@ fn fault(name: &str) -> Result<Fault, String> {
     }
 }
 
-/// How often the database is closed and opened again: a disk that failed stops
-/// its engine until then.
+/// How often the database is closed and opened again: after a disk error, the engine is stopped
+/// until then.
 const ROUNDS: u32 = 8;
 
-/// The subcommand.
+/// Returns the subcommand.
 pub(crate) fn command() -> clap::Command {
     let command = clap::Command::new("prove")
         .about("Runs clients in an order that a seed decides, on a disk that fails");
     Prove::augment_args(command)
 }
 
-/// What came of a seed.
+/// The result of a seed.
 struct Proof {
     history: History,
     tally: Tally,
@@ -79,7 +79,8 @@ struct Proof {
     digest: u64,
 }
 
-/// Runs it: exit code 1 if anything is lost, wrong, or not the same twice.
+/// Runs the subcommand. Exit code 1 if a write is lost or wrong, or if a repeat of the seed
+/// differs.
 pub(crate) fn run(matches: &ArgMatches) -> Done {
     let prove = Prove::from_arg_matches(matches)?;
     report(" seed  requests  acknowledged  refused  unknown  power cuts  digest")?;
@@ -143,7 +144,7 @@ impl Prove {
             let steps = self.steps * round / ROUNDS..self.steps * (round + 1) / ROUNDS;
             self.carry_out(&store, &shared, steps, &mut dice)?;
             disk.fail_after(None);
-            // One that a failed disk has stopped says so.
+            // An engine that a failed disk has stopped returns an error.
             let _ = store.close();
         }
         let (mut history, digest): (History, DefaultHasher) =
@@ -161,7 +162,7 @@ impl Prove {
         Ok(Proof { history, tally, cuts, digest: digest.finish() })
     }
 
-    /// Has the clients do what the seed says.
+    /// Runs the clients in the order that the seed determines.
     fn carry_out(
         &self,
         store: &Store,
@@ -186,8 +187,8 @@ impl Prove {
         Ok(())
     }
 
-    /// Cuts the power where the dice say: half of the times around a sync, half at any write;
-    /// and kills the process where a sync failed, which leaves all that was written.
+    /// Cuts the power at random places: half of the cuts near a sync, half at other writes. Also
+    /// kills the process where a sync failed, which keeps everything that was written.
     fn cut(
         &self,
         record: &[Event],
@@ -230,7 +231,7 @@ fn look_after(folder: &Path, history: &History, seed: u64, place: usize, tally: 
     }
 }
 
-/// Opens what a loss of power or a kill left, and looks at it.
+/// Opens the database that a power cut or a kill left, and checks it.
 fn after_a_cut(folder: &Path, history: &History, seed: u64, until: usize) -> Result<Tally, Failed> {
     let file = folder.join("prove.db");
     let (store, _) = open(&file, None)?;
@@ -244,16 +245,16 @@ fn after_a_cut(folder: &Path, history: &History, seed: u64, until: usize) -> Res
     Ok(tally)
 }
 
-/// Opens the database; the function takes relaxed writes to the disk.
+/// Opens the database. The returned function syncs relaxed writes to the disk.
 fn open(
     file: &Path,
     plant: Option<Fault>,
 ) -> Result<(Store, impl Fn() + Send + Sync + use<>), Failed> {
-    // Nobody is given up by the clock, which no seed decides.
+    // No timeout may abort an operation: the clock does not depend on the seed.
     let options =
         Options { durability: Durability::Full, busy_timeout_ms: 3_600_000, ..Options::default() };
     let engine = Sqlite::open(Location::File(file.to_owned()), options)?;
-    // Often, so that there are many syncs of the file too.
+    // Frequent checkpoints, so that the database file is synced often too.
     engine.execute("PRAGMA wal_autocheckpoint=12")?;
     let sync = engine.leave_groups_to_callers();
     if let Some(fault) = plant {

@@ -1,8 +1,7 @@
-//! `marmota stress`: threads and clients insert rows through a transport, read
-//! them back and compare every field; then all ids of all threads are checked
-//! together. With `--chaos` the server is killed again and again meanwhile and
-//! connections are cut, and every row that was acknowledged has to be there. With
-//! `--servers` there are several processes of servers and of clients.
+//! `marmota stress`: threads and clients insert rows through a transport, read them back and
+//! compare every field; then the ids of all threads are checked together. With `--chaos` the server
+//! is killed repeatedly meanwhile and connections are cut, and every acknowledged row must be
+//! present. With `--servers` there are several processes of servers and of clients.
 
 mod attended;
 mod chaos;
@@ -30,24 +29,24 @@ use crate::stress::crew::Plan;
 use crate::stress::stand::{Failed, Stand};
 use crate::stress::tally::Tally;
 
-/// Threads of a run where none are named, and of each client process.
+/// Numbers of threads of the runs if none are given, and of each client process.
 const THREADS: [u32; 6] = [1, 2, 5, 10, 30, 50];
 const THREADS_EACH: u32 = 50;
-/// Descriptors of a process beside those of clients.
+/// File descriptors of a process, in addition to those of clients.
 const OTHER_DESCRIPTORS: u64 = 100;
 
-/// Inserts rows from many threads through a transport, and looks for what is lost or wrong
+/// Inserts rows from many threads through a transport, and reports rows that are lost or wrong
 #[derive(Args)]
 struct Stress {
-    /// A server that serves the rows' model (`marmota stress --serve URL` elsewhere); one of its own
-    /// if not given
+    /// URL of a server that serves the rows' model (`marmota stress --serve URL` elsewhere); if not
+    /// given, the program starts its own
     #[arg(long, value_name = "URL")]
     server: Option<String>,
-    /// Who vouches for the certificate of a server at https:// or wss://: a file (PEM); those whom
-    /// the system believes if not given
+    /// CA file (PEM) for the certificate of a server at https:// or wss://; the system's CA store
+    /// if not given
     #[arg(long, value_name = "FILE", requires = "server")]
     ca: Option<PathBuf>,
-    /// How its own server is reached
+    /// Transports to the program's own server
     #[arg(
         long,
         value_delimiter = ',',
@@ -56,59 +55,59 @@ struct Stress {
         conflicts_with_all = ["server", "servers", "serve"]
     )]
     transport: Vec<Transport>,
-    /// Threads of each run: 1,2,5,10,30,50 if not given; with --servers those of each client
+    /// Threads of each run: 1,2,5,10,30,50 if not given; with --servers the threads of each client
     /// process, 50 if not given
     #[arg(long, value_delimiter = ',', value_name = "N,…", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     threads: Vec<u32>,
-    /// Clients of a thread, each with a connection of its own
+    /// Clients of a thread, each with its own connection
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=20_000))]
     clients: u32,
-    /// Clients of all threads together, instead
+    /// Total number of clients of all threads, instead of --clients
     #[arg(long, value_name = "N", conflicts_with_all = ["clients", "chaos"], value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     clients_in_all: Option<u32>,
-    /// Addresses of this machine that clients come from, in turn: between two addresses there are
-    /// some 28,000 connections
+    /// Addresses of this machine from which clients connect, in turn: between two addresses there
+    /// are about 28,000 connections
     #[arg(long, value_delimiter = ',', value_name = "ADDRESS,…", conflicts_with_all = ["chaos", "serve"])]
     bind: Vec<IpAddr>,
-    /// How long it may take until all clients are connected
+    /// Time limit for connecting all clients
     #[arg(long, value_name = "N", default_value_t = 120)]
     connect_seconds: u64,
     /// Rows of a run, inserted and read one by one
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
     rows: u32,
-    /// What the rows hold; the same seed makes the same rows
+    /// Seed of the rows' contents; the same seed makes the same rows
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// What an answer to a write promises
+    /// Durability of an acknowledged write
     #[arg(long, default_value = "relaxed", value_enum)]
     durability: Promise,
-    /// The database of its own server; a file in the system's folder for temporary ones, removed
-    /// at the end, if not given
+    /// Database of the program's own server; if not given, a file in the system's folder for
+    /// temporary files, removed at the end
     #[arg(long, value_name = "URL")]
     db: Option<String>,
-    /// Kills and restarts its own server so many times while threads write, and cuts connections
-    /// behind as many bytes as the seed says: by a Unix socket, or with `--transport` http or
-    /// websocket by that
+    /// Kills and restarts the program's own server this many times while threads write, and cuts
+    /// connections after numbers of bytes that depend on the seed. The transport is a Unix socket,
+    /// or with `--transport` http or websocket
     #[arg(long, value_name = "ROUNDS", num_args = 0..=1, default_missing_value = "20")]
     chaos: Option<u32>,
-    /// Serves the rows' model at an address until it is ended: for `--server`
+    /// Serves the rows' model at an address until a signal ends it: for `--server`
     #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["server", "chaos"])]
     serve: Option<String>,
-    /// Lets other processes serve at the same address that are started with this too
+    /// Lets other processes with this option serve at the same address
     #[arg(long, requires = "serve")]
     reuse_port: bool,
-    /// Starts so many server processes, which share a port, and client processes; begins when all
+    /// Starts this many server processes, which share a port, and client processes; begins when all
     /// clients are connected
     #[arg(long, value_name = "N", conflicts_with_all = ["server", "serve", "chaos"], value_parser = clap::value_parser!(u32).range(1..=64))]
     servers: Option<u32>,
-    /// Client processes among which the clients and rows are divided
+    /// Client processes, which share the clients and rows
     #[arg(long, value_name = "N", default_value_t = 1, requires = "servers", value_parser = clap::value_parser!(u32).range(1..=64))]
     client_processes: u32,
-    /// How often all of it is run, from the start of the processes on
+    /// Number of runs, each with newly started processes
     #[arg(long, value_name = "N", default_value_t = 1, requires = "servers", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     runs: u32,
-    // What follows is how such processes are started.
-    /// Ends with its standard input, and as clients does what it is told there
+    // The following options are for the processes that this program starts.
+    /// Ends with its standard input; a client process executes the commands that it reads from it
     #[arg(long, hide = true)]
     attended: bool,
     #[arg(long, hide = true, requires = "attended")]
@@ -117,21 +116,21 @@ struct Stress {
     first_thread: u32,
 }
 
-/// How clients reach the program's own server.
+/// A transport to the program's own server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Transport {
-    /// By a call, through the same bytes
+    /// A direct call, with the same encoding
     InProcess,
     /// A Unix socket
     Unix,
-    /// HTTP, upgraded
+    /// HTTP with an upgrade
     Http,
     /// A WebSocket
     #[value(name = "websocket")]
     WebSocket,
-    /// HTTP in TLS, with a certificate made for it
+    /// HTTP over TLS, with a certificate made for it
     Https,
-    /// A WebSocket in TLS, the same
+    /// A WebSocket over TLS, with such a certificate
     Wss,
 }
 
@@ -147,7 +146,7 @@ impl Transport {
         }
     }
 
-    /// What URLs of a server at a port begin with.
+    /// Returns the scheme of a server's URL with a port.
     const fn scheme(self) -> Option<&'static str> {
         match self {
             Self::InProcess | Self::Unix => None,
@@ -165,7 +164,7 @@ impl Transport {
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum Promise {
-    /// Nothing waits for the disk
+    /// No write waits for the disk
     None,
     /// On the disk within a second
     Relaxed,
@@ -193,14 +192,14 @@ impl From<Promise> for Durability {
     }
 }
 
-/// The subcommand.
+/// Returns the subcommand.
 pub(crate) fn command() -> clap::Command {
     let command = clap::Command::new("stress")
         .about("Inserts rows from many threads, and looks for what is lost or wrong");
     Stress::augment_args(command)
 }
 
-/// Runs it: exit code 1 if anything is lost or wrong.
+/// Runs the subcommand. Exit code 1 if a row is lost or wrong.
 pub(crate) fn run(matches: &ArgMatches) -> Done {
     let stress = Stress::from_arg_matches(matches)?;
     if let Some(address) = &stress.serve {
@@ -224,17 +223,17 @@ pub(crate) fn run(matches: &ArgMatches) -> Done {
 }
 
 impl Stress {
-    /// The numbers of threads of its runs.
+    /// Returns the numbers of threads of the runs.
     fn threads(&self) -> Vec<u32> {
         if self.threads.is_empty() { THREADS.to_vec() } else { self.threads.clone() }
     }
 
-    /// The number of threads of each client process.
+    /// Returns the number of threads of each client process.
     fn threads_each(&self) -> u32 {
         self.threads.iter().copied().max().unwrap_or(THREADS_EACH)
     }
 
-    /// The clients of so many threads.
+    /// Returns the number of clients for a number of threads.
     fn clients_of(&self, threads: u32) -> u32 {
         self.clients_in_all.unwrap_or(self.clients * threads)
     }
@@ -253,7 +252,7 @@ impl Stress {
         }
     }
 
-    /// Refuses what cannot be, before anything is started.
+    /// Refuses impossible options before anything is started.
     fn check(&self) -> Result<(), Failed> {
         let threads = self.threads();
         let (fewest, most) = (threads.iter().min(), threads.iter().max());
@@ -276,7 +275,7 @@ impl Stress {
             );
             return Err(message.into());
         }
-        // Its own server has the other end of each connection.
+        // The program's own server has the other end of each connection.
         let ends = match (&self.server, &self.transport[..]) {
             (Some(_), _) => 1,
             (None, [Transport::InProcess]) => 0,
@@ -297,7 +296,7 @@ impl Stress {
         }
     }
 
-    /// Every number of threads through every transport.
+    /// Runs every number of threads through every transport.
     fn compare(&self) -> Result<Tally, Failed> {
         self.check()?;
         let mut all = Tally::default();

@@ -6,13 +6,12 @@
 //! content  a zstd frame of the items, each a MessagePack value
 //! tail     crc32 u32 of all before
 //! ```
-//! All integers of head and tail are little-endian. Items are written by serde
-//! with the names of their fields, so that a struct may gain fields with
-//! `#[serde(default)]`; the compression takes the names back out. MessagePack
-//! was chosen because it describes itself: what serde's attributes can do works
-//! in it, and bytes can be checked without knowing their type. That is done
-//! before any item is made, since a checksum keeps no one out who computes it:
-//! every length must lie within the bytes, and nesting has a limit.
+//! All integers of head and tail are little-endian. Serde writes items with the names of their
+//! fields, so a struct may gain fields with `#[serde(default)]`; compression removes most of the
+//! cost of the names. MessagePack was chosen because it is self-describing: all serde attributes
+//! work, and bytes can be checked without knowing their type. That check runs before any item is
+//! made, since a checksum does not protect against an attacker who computes it: every length must
+//! lie within the bytes, and nesting has a limit.
 
 use std::io::{Read, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -28,7 +27,7 @@ const HEAD_BYTES: usize = 37;
 const TAIL_BYTES: usize = 4;
 const LEVEL: i32 = 3;
 
-/// What is taken from bytes at most, whatever they announce.
+/// Limits on the size of the input. Lengths that the input announces are checked against them.
 ///
 /// ```
 /// use marmota_collections::{Limits, List, Persist};
@@ -56,16 +55,16 @@ impl Default for Limits {
     }
 }
 
-/// Which collection it is.
+/// The kind of a collection in the binary form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// Items.
     List = 1,
-    /// Keys, values, and the milliseconds that each still has, or nothing.
+    /// Keys, values, and the milliseconds until each expires, or nothing if it does not expire.
     Map = 2,
 }
 
-/// Takes the items of a collection.
+/// A writer of the items of a collection.
 #[derive(Default)]
 pub struct Writer {
     content: Vec<u8>,
@@ -73,10 +72,10 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Adds one.
+    /// Adds an item.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] if it cannot be written so.
+    /// [`ErrorKind::Unsupported`] if the item cannot be written as MessagePack.
     pub fn item<T: Serialize + ?Sized>(&mut self, item: &T) -> Result<()> {
         let mut out = rmp_serde::Serializer::new(&mut self.content).with_struct_map();
         item.serialize(&mut out).map_err(|error| {
@@ -87,7 +86,7 @@ impl Writer {
         Ok(())
     }
 
-    /// The whole, with head and tail.
+    /// Returns the complete binary form, with head and tail.
     pub(crate) fn finish(self, shape: Shape) -> Result<Vec<u8>> {
         let mut out = Vec::with_capacity(HEAD_BYTES + TAIL_BYTES + self.content.len() / 2);
         out.extend_from_slice(MAGIC);
@@ -109,23 +108,24 @@ impl Writer {
     }
 }
 
-/// The items of a collection that was read, each checked.
+/// The items of a binary form whose head and checksum are verified. Each item is checked when it is
+/// read.
 pub struct Items {
     content: Vec<u8>,
     at: usize,
     next: u64,
     count: u64,
     depth_max: usize,
-    /// How long ago they were saved, by the wall clock; 0 if that went back.
+    /// How long ago they were saved, by the wall clock; 0 if the clock was set back.
     pub(crate) age_ms: u64,
 }
 
-/// Whether bytes begin as a collection's binary form does.
+/// Returns true if the bytes begin with the magic number of a collection.
 pub(crate) fn is_binary(bytes: &[u8]) -> bool {
     bytes.starts_with(MAGIC)
 }
 
-/// Checks all but the items.
+/// Checks everything except the items.
 pub(crate) fn read(bytes: &[u8], shape: Shape, limits: &Limits) -> Result<Items> {
     if !is_binary(bytes) {
         return Err(damaged(0, "these are not the bytes of a collection"));
@@ -166,7 +166,7 @@ pub(crate) fn read(bytes: &[u8], shape: Shape, limits: &Limits) -> Result<Items>
     }
     let mut content = Vec::new();
     zstd::Decoder::with_buffer(&summed[HEAD_BYTES..])
-        // Memory is taken for what is there, not for what is announced.
+        // Memory is allocated for the bytes that exist, not for the announced length.
         .and_then(|frame| frame.take(length + 1).read_to_end(&mut content))
         .map_err(|error| damaged(HEAD_BYTES, &format!("the content does not unpack: {error}")))?;
     if content.len() as u64 != length {
@@ -177,10 +177,10 @@ pub(crate) fn read(bytes: &[u8], shape: Shape, limits: &Limits) -> Result<Items>
 }
 
 impl Items {
-    /// The next item; none after the last.
+    /// Returns the next item; `None` after the last.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] with its number and where it begins.
+    /// [`ErrorKind::Invalid`] with the number of the item and the offset where it begins.
     pub fn next_item<T: DeserializeOwned>(&mut self) -> Result<Option<T>> {
         let start = self.at;
         if self.next == self.count {
@@ -199,7 +199,7 @@ impl Items {
         Ok(Some(item))
     }
 
-    /// How many items are announced, at most one for each byte.
+    /// Returns the announced number of items; it is at most the number of bytes.
     pub(crate) fn count(&self) -> usize {
         usize::try_from(self.count).unwrap_or_default()
     }
@@ -216,7 +216,7 @@ fn damaged(at: usize, what: &str) -> Error {
     Error::new(ErrorKind::Invalid, format!("byte {at}: {what}"))
 }
 
-/// `N` bytes at a place of the head, which is known to be there.
+/// Returns `N` bytes at an offset of the head. The caller has checked that they exist.
 fn part<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     bytes.get(at..).and_then(<[u8]>::first_chunk).copied().unwrap_or([0; N])
 }

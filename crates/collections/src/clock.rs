@@ -1,6 +1,6 @@
-//! The time that keys expire by: nanoseconds since the program's start, which
-//! never go back. No wall clock: a corrected date expires nothing. On Linux it
-//! stands still while the machine sleeps.
+//! The clock for expiry: nanoseconds since the program's start, which never go back. It is not the
+//! wall clock, so setting the date does not expire entries. On Linux it stops while the machine
+//! sleeps.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -11,7 +11,7 @@ pub(crate) const NEVER: u64 = u64::MAX;
 
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// What a map reads the time from.
+/// The source of time of a map.
 #[derive(Clone, Debug, Default)]
 pub struct Clock(Option<Arc<AtomicU64>>);
 
@@ -29,7 +29,7 @@ impl Clock {
         }
     }
 
-    /// When `time` from now will be.
+    /// Returns the time that is `time` from now.
     pub(crate) fn deadline_ns(&self, time: Duration) -> u64 {
         self.now_ns().saturating_add(nanoseconds(time)).min(NEVER - 1)
     }
@@ -40,7 +40,7 @@ fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// A clock that goes when it is told to, for tests of what expires.
+/// A clock that only advances by [`ManualClock::advance`], for tests of expiry.
 ///
 /// ```
 /// use std::time::Duration;
@@ -56,19 +56,19 @@ fn nanoseconds(time: Duration) -> u64 {
 pub struct ManualClock(Arc<AtomicU64>);
 
 impl ManualClock {
-    /// A clock that stands at zero.
+    /// Creates a clock at zero.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// What maps are given to read it.
+    /// Returns the handle through which maps read this clock.
     #[must_use]
     pub fn clock(&self) -> Clock {
         Clock(Some(Arc::clone(&self.0)))
     }
 
-    /// Moves it on.
+    /// Advances the clock.
     pub fn advance(&self, time: Duration) {
         self.0.fetch_add(nanoseconds(time), Ordering::AcqRel);
     }

@@ -1,6 +1,6 @@
-//! Files of collections: written beside the old one and put in its place when
-//! they are on the disk, so that a crash leaves the old or the new one whole;
-//! read up to a limit.
+//! Files of collections. A file is written under a temporary name in the same directory, synced,
+//! and renamed over the old one, so that a crash leaves either the old or the new file complete.
+//! Reads are limited in size.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use marmota_model::{Error, ErrorKind, Result};
 
-/// Two threads may save to the same name.
+/// A counter for unique temporary names: two threads may save to the same name.
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 
 pub(crate) fn save(path: &Path, bytes: &[u8]) -> Result<()> {
@@ -33,12 +33,12 @@ pub(crate) fn save(path: &Path, bytes: &[u8]) -> Result<()> {
             file.sync_all()
         })
         .and_then(|()| std::fs::rename(&beside.0, path))
-        // The new name is only there for good once its folder is written.
+        // The rename is durable only after its directory is synced.
         .and_then(|()| File::open(folder)?.sync_all())
         .map_err(|error| failed("write", path, error))
 }
 
-/// The whole file, if it is not longer.
+/// Reads the whole file; an error if it has more than `bytes_max` bytes.
 pub(crate) fn load(path: &Path, bytes_max: u64) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)
@@ -54,7 +54,7 @@ pub(crate) fn load(path: &Path, bytes_max: u64) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The file that is written, removed unless it came to its place.
+/// A temporary file, removed on drop unless it was renamed.
 struct Beside(PathBuf);
 
 impl Drop for Beside {

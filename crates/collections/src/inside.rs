@@ -1,7 +1,7 @@
-//! Which shared collections this thread holds locked by a closure of its
-//! caller. Such a closure that comes back to the same collection would wait
-//! for itself for ever; it panics instead, as a `RefCell` does, with what to
-//! do. (Two collections locked in both orders by two threads are not seen.)
+//! The shared collections that this thread holds locked while a closure of the caller runs. If such
+//! a closure uses the same collection, it would deadlock with itself; it panics instead, as a
+//! `RefCell` does, with a message that explains how to avoid it. (Two threads that lock two
+//! collections in opposite orders are not detected.)
 
 use std::cell::RefCell;
 
@@ -9,11 +9,11 @@ thread_local! {
     static INSIDE: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Ends, also by a panic, with the closure.
+/// A guard for the time that a closure runs; dropped also on a panic.
 pub(crate) struct Inside;
 
 impl Inside {
-    /// Notes that a closure runs while `collection` is locked.
+    /// Records that a closure runs while `collection` is locked.
     pub(crate) fn enter<T: ?Sized>(collection: &T) -> Self {
         INSIDE.with_borrow_mut(|inside| inside.push(address(collection)));
         Self
@@ -22,17 +22,17 @@ impl Inside {
 
 impl Drop for Inside {
     fn drop(&mut self) {
-        // Closures end in the opposite order of their beginning.
+        // Closures end in the reverse order of their start.
         let _ = INSIDE.try_with(|inside| inside.borrow_mut().pop());
     }
 }
 
-/// To be called before a lock of `collection` is waited for.
+/// Checks for self-deadlock. Must be called before waiting for a lock of `collection`.
 ///
 /// # Panics
-/// If this thread is in a closure that holds one.
+/// If this thread runs a closure that holds such a lock.
 pub(crate) fn check<T: ?Sized>(collection: &T) {
-    // Threads that are ending run no closures of ours.
+    // A thread that is ending does not run closures of callers.
     let inside = INSIDE.try_with(|inside| {
         let inside = inside.borrow();
         !inside.is_empty() && inside.contains(&address(collection))

@@ -1,8 +1,7 @@
-//! [`Interner`]: one copy of each text, shared by all who have it.
+//! [`Interner`]: one shared copy of each text.
 //!
-//! Texts are counted references, so that what nobody has any more can be given
-//! back. Where handles of four bytes are worth more than that, take
-//! [`Symbols`](crate::Symbols).
+//! Texts are reference-counted, so that unused texts can be freed. Use [`Symbols`](crate::Symbols)
+//! where handles of four bytes are worth more than that.
 
 use std::fmt;
 use std::hash::BuildHasher;
@@ -11,24 +10,24 @@ use std::sync::Arc;
 use hashbrown::{DefaultHashBuilder, HashTable};
 use parking_lot::RwLock;
 
-/// Locks that the texts are divided among.
+/// The number of parts, each with its own lock.
 const PARTS: usize = 16;
-/// The two counts in front of the text of an `Arc<str>`.
+/// Size of the two counts that precede the text of an `Arc<str>`.
 const ARC_BYTES: usize = 2 * size_of::<usize>();
-/// A part that is full is cleaned again after so many more texts were refused,
-/// or a quarter of what it holds.
+/// The number of texts that a full part refuses before it is cleaned again, or a quarter of the
+/// number of its texts if that is more.
 const REFUSED_MIN: usize = 64;
 
-/// What is held, and what that takes.
+/// The number of texts that an interner holds, and their memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Held {
     /// Texts.
     pub texts: usize,
-    /// Bytes of heap memory, without what the allocator adds.
+    /// Bytes of heap memory, without the allocator's overhead.
     pub bytes: usize,
 }
 
-/// One copy of each text, for many threads.
+/// One copy of each text, shared by threads.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -48,30 +47,30 @@ pub struct Interner {
     bytes_max: usize,
 }
 
-/// A cache line pair of its own, lest a lock slow its neighbour's down.
+/// Aligned to two cache lines, so that the locks of neighbours do not share a line (false sharing).
 #[repr(align(128))]
 struct Part(RwLock<Texts>);
 
 #[derive(Default)]
 struct Texts {
     table: HashTable<Arc<str>>,
-    /// Bytes of the texts and their counts.
+    /// Bytes of the texts and their reference counts.
     bytes: usize,
-    /// Texts since the last clean-up that there was no room for.
+    /// Texts refused for lack of room since the last clean-up.
     refused: usize,
 }
 
 impl Interner {
-    /// An empty one that holds as much as is put into it.
+    /// Creates an empty interner without a limit.
     #[must_use]
     pub fn new() -> Self {
         Self::with_bytes_max(usize::MAX)
     }
 
-    /// An empty one that holds so many bytes of texts, with their counts; its
-    /// tables take 17 to 70 more for each text ([`Interner::held`]). When
-    /// it is full, texts that nobody else has are given back; if there are
-    /// none, new ones are handed out without being held.
+    /// Creates an empty interner that holds at most `bytes_max` bytes of texts with their counts;
+    /// its tables take 17 to 70 bytes more for each text ([`Interner::held`]). When it is full,
+    /// texts that are not used elsewhere are freed; if that is not enough, new texts are returned
+    /// without being held.
     #[must_use]
     pub fn with_bytes_max(bytes_max: usize) -> Self {
         Self {
@@ -81,13 +80,13 @@ impl Interner {
         }
     }
 
-    /// The one copy of a text, made if there is none yet.
+    /// Returns the shared copy of a text. Creates it if the text is new.
     #[must_use]
     pub fn intern(&self, text: &str) -> Arc<str> {
         let hash = self.hasher.hash_one(text);
         let part = &self.parts[(hash >> 32) as usize % PARTS].0;
         let same = |held: &Arc<str>| **held == *text;
-        // Most texts are there: those who only look do not wait for each other.
+        // Most texts are found here: lookups under the read lock do not wait for each other.
         if let Some(held) = part.read().table.find(hash, same) {
             return Arc::clone(held);
         }
@@ -106,7 +105,7 @@ impl Interner {
         new
     }
 
-    /// The one copy of a text, if it is held.
+    /// Returns the shared copy of a text, if it is held.
     #[must_use]
     pub fn find(&self, text: &str) -> Option<Arc<str>> {
         let hash = self.hasher.hash_one(text);
@@ -114,7 +113,7 @@ impl Interner {
         part.table.find(hash, |held| **held == *text).map(Arc::clone)
     }
 
-    /// Gives back the texts that nobody else has, and says how many.
+    /// Frees the texts that are not used elsewhere, and returns their number.
     pub fn clean(&self) -> usize {
         let clean = |part: &Part| {
             let mut texts = part.0.write();
@@ -128,7 +127,7 @@ impl Interner {
         self.parts.iter().map(clean).sum()
     }
 
-    /// What it holds, part after part.
+    /// Returns the number of texts and their memory. Locks one part after the other.
     #[must_use]
     pub fn held(&self) -> Held {
         let mut held = Held::default();
@@ -142,13 +141,13 @@ impl Interner {
 }
 
 impl Texts {
-    /// Whether so many bytes more may be held, if need be after a clean-up.
+    /// Returns true if `bytes` more may be held, after a clean-up if necessary.
     fn make_room(&mut self, bytes: usize, bytes_max: usize) -> bool {
         let fits = |held: usize| held.checked_add(bytes).is_some_and(|sum| sum <= bytes_max);
         if fits(self.bytes) {
             return true;
         }
-        // Each clean-up looks at all texts: not for each one that is refused.
+        // A clean-up visits all texts: it does not run for each refused text.
         self.refused += 1;
         if self.refused > 1 && self.refused < REFUSED_MIN.max(self.table.len() / 4) {
             return false;
@@ -161,7 +160,7 @@ impl Texts {
     fn clean(&mut self) -> usize {
         let (before, bytes) = (self.table.len(), &mut self.bytes);
         self.table.retain(|held| {
-            // Copies are made under this lock only, or from another copy.
+            // Copies are made only under this lock, or from another copy.
             let kept = Arc::strong_count(held) > 1;
             if !kept {
                 *bytes -= held.len() + ARC_BYTES;

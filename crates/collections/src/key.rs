@@ -1,12 +1,11 @@
-//! Which part of an item is its key: a function that borrows it, or a type of
-//! the user's own. Not a copy of it: keyed lists keep each key once, in its
-//! item.
+//! The key of an item: a function that borrows it from the item, or a user-defined type. It is not
+//! copied: keyed lists have each key once, in its item.
 
-/// Finds the key within an item.
+/// A function from an item to its key.
 ///
-/// Closures and functions `Fn(&T) -> &K` are such; so is [`Whole`], whose key
-/// is the item itself. Implement it for a unit type where the list has to be
-/// `Default` and `Deserialize`, or its type has to be named:
+/// Implemented for closures and functions `Fn(&T) -> &K`, and for [`Whole`], where the item is its
+/// own key. Implement it for a unit type if the list must be `Default` and `Deserialize`, or if its
+/// type must have a name:
 ///
 /// ```
 /// use marmota_collections::{KeyOf, List, SortedBy};
@@ -26,14 +25,14 @@
 /// # Ok::<(), marmota_model::Error>(())
 /// ```
 pub trait KeyOf<T> {
-    /// What items are compared by.
+    /// The type by which items are compared.
     type Key: ?Sized;
 
-    /// The key of an item. It must not change while the item is in a list.
+    /// Returns the key of an item. It must not change while the item is in a list.
     fn key_of<'t>(&self, item: &'t T) -> &'t Self::Key;
 }
 
-/// An item is its own key.
+/// The whole item as its key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Whole;
 

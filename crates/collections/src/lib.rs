@@ -1,18 +1,17 @@
-//! Collections for a program's own data: lists and key-value maps that keep an
-//! order, an index or a time to live by themselves, are shared by threads, and
-//! are saved as JSON and as compact binary; and interned texts.
+//! Collections for a program's own data: lists, and key-value maps with an order, an index or a
+//! time to live. They can be shared by threads and saved as JSON or as compact binary. Interners
+//! for texts are included.
 //!
-//! They hold values of any type. Rows of models, with filters, transactions
-//! and REST, are in a `Store`, and a store's memory engine is not what stands
-//! behind these: an engine without types between a program and its own `Vec`
-//! would cost more than it gives.
+//! Values can be of any type. For rows of models with filters, transactions and REST, use a
+//! `Store`. These collections are not built on the memory engine of a store: an untyped engine
+//! between a program and its own `Vec` would cost more than it gives.
 //!
 //! | | one thread | many threads |
 //! |---|---|---|
 //! | items by place, sorted, or found by a key | [`List`] | [`SharedList`] |
 //! | values by key, hashed or sorted, with a time to live | [`Map`] | [`SharedMap`] |
 //! | one copy of each text | | [`Interner`] (counted), [`Symbols`] (4 bytes) |
-//! | JSON, binary, files | [`Persist`], serde | by a `snapshot` |
+//! | JSON, binary, files | [`Persist`], serde | through `snapshot` |
 //!
 //! ```
 //! use std::time::Duration;
@@ -28,31 +27,29 @@
 //! # Ok::<(), marmota_model::Error>(())
 //! ```
 //!
-//! # What they are made of
-//! The same well-kept parts as the memory engine, and no structure of our own:
-//! - A list is a `Vec`, so it is a slice to all who read it. Sorted, it is
-//!   searched by halves; a tree would find no faster, and give up the slice.
-//!   Hashed, it has hashbrown's `HashTable` of places beside it, as the memory
-//!   engine has for its unique fields: keys stay in their items.
-//! - A hashed map is an `IndexMap`: entries in a vector, found by the same
-//!   table. A walk for expired entries goes on by number from where the last
-//!   one stopped, so that none takes long. A sorted one is a `BTreeMap`.
-//! - Sharing is `parking_lot`'s locks over parts. A map without locks was left
-//!   out: closures that change a value in place, and deadlines, would be lost,
-//!   or need unsafe code.
-//! - Expiry needs no thread, timer or heap: a deadline is eight bytes in the
-//!   entry, compared when it is read. Those that nobody reads are found by the
-//!   walk, which writes pay for.
-//! - The binary form has the memory engine's frame (zstd, crc32) around
-//!   MessagePack.
+//! # Implementation
+//! The collections use the same established crates as the memory engine, without custom data
+//! structures:
+//! - A list is a `Vec`, so readers see a slice. A sorted list is searched by bisection; a tree
+//!   would not be faster and could not be read as a slice. A hashed list also has a `HashTable` of
+//!   places (hashbrown), like the unique fields of the memory engine: keys stay in their items.
+//! - A hashed map is an `IndexMap`: a vector of entries with the same kind of table as its index.
+//!   A walk for expired entries continues at the number where the last one stopped, so no walk
+//!   takes long. A sorted map is a `BTreeMap`.
+//! - Shared collections are divided into parts, each with a lock of `parking_lot`. A lock-free map
+//!   was rejected: it would not support closures that change a value in place or deadlines, or
+//!   would need unsafe code.
+//! - Expiry needs no thread, timer or heap: a deadline is eight bytes in the entry and is compared
+//!   on each read. Writes walk over the entries and remove expired ones that are not read.
+//! - The binary form is MessagePack in the frame of the memory engine (zstd, crc32).
 //!
-//! The key of a list's items is named by a function that borrows it ([`KeyOf`]),
-//! and disciplines are types: the compiler makes each list as if by hand, and
-//! refuses what a list cannot do.
+//! A function that borrows the key ([`KeyOf`]) defines the key of a list's items. Disciplines are
+//! types: the compiler generates specialised code for each list, and a method that a list does not
+//! support is a compile error.
 //!
-//! # What they are not
-//! No cache that throws out what is used least: a map grows until its keys
-//! expire or are removed. No log: what is not saved is lost with the process.
+//! # Limits
+//! A map is not a cache with eviction: it grows until its keys expire or are removed. There is no
+//! log: changes that are not saved are lost when the process ends.
 #![forbid(unsafe_code)]
 
 mod binary;

@@ -1,9 +1,9 @@
-//! [`List`]: a vector of items, and a discipline that is chosen when it is
-//! made and holds from then on.
+//! [`List`]: a vector of items with a discipline, which is chosen when the list is created and is
+//! then kept.
 //!
-//! The items lie in one `Vec`, so a list is read as a slice, with all that
-//! slices can do. The discipline is a type parameter: what a list cannot do
-//! is a compile error, and a plain list pays for nothing.
+//! The items are in one `Vec`, so a list can be read as a slice. The discipline is a type
+//! parameter: a method that a list does not support is a compile error, and a plain list has no
+//! overhead.
 
 pub use discipline::{Discipline, Plain};
 pub use hashed::HashedBy;

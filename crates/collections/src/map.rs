@@ -1,11 +1,9 @@
-//! [`Map`]: keys and values, hashed or sorted, each with a time to live if
-//! that is asked for.
+//! [`Map`]: keys and values, hashed or sorted, each with an optional time to live.
 //!
-//! An entry whose time is past is never seen: each read compares its deadline
-//! with the clock (which is only asked where there is one). It is given back
-//! later: each eighth write looks at the next 16 entries, so that a walk over
-//! `n` of them takes `n / 2` writes and no write is long; [`Map::sweep`] looks
-//! at all of them. No thread does so behind the program's back.
+//! Expired entries are never returned: each read compares the deadline with the clock (which is
+//! read only for entries with a deadline). Their memory is freed later: every eighth write checks
+//! the next 16 entries, so a walk over `n` entries takes `n / 2` writes and no write takes long.
+//! [`Map::sweep`] checks all entries. There is no background thread.
 
 use std::fmt;
 use std::ops::RangeBounds;
@@ -19,28 +17,28 @@ use crate::clock::{Clock, NEVER};
 
 mod entries;
 
-/// A walk over expired entries is taken each so many writes.
+/// The number of writes between two walks over entries that may have expired.
 const WRITES_PER_WALK: u32 = 8;
-/// And looks at so many entries.
+/// The number of entries that each walk checks.
 const ENTRIES_PER_WALK: usize = 16;
 
-/// How long an entry is to live.
+/// The time to live of an entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Expiry {
-    /// As long as the map says; see [`Map::with_ttl`].
+    /// The map's own time to live; see [`Map::with_ttl`].
     #[default]
     Default,
     /// Until it is removed.
     Never,
-    /// So long from now.
+    /// This long from now.
     After(Duration),
 }
 
-/// Keys and values.
+/// A collection of keys and values.
 ///
-/// `Map<K, V>` is hashed, `Map<K, V, Sorted>` (or [`SortedMap`]) is sorted;
-/// both do the same, and the sorted one has [`Map::range`] besides.
+/// `Map<K, V>` is hashed, `Map<K, V, Sorted>` (or [`SortedMap`]) is sorted. Both have the same
+/// methods; the sorted one also has [`Map::range`], [`Map::first`] and [`Map::last`].
 ///
 /// ```
 /// use std::time::Duration;
@@ -59,7 +57,7 @@ pub struct Map<K, V, B: Base<K, V> = Hashed> {
     entries: B::Entries,
     clock: Clock,
     ttl: Option<Duration>,
-    /// Entries that have a deadline.
+    /// Number of entries with a deadline.
     timed: usize,
     cursor: <B::Entries as Entries<K, V>>::Cursor,
     writes: u32,
@@ -72,7 +70,7 @@ impl<K, V> Map<K, V>
 where
     Hashed: Base<K, V>,
 {
-    /// An empty hashed map.
+    /// Creates an empty hashed map.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -80,13 +78,13 @@ where
 }
 
 impl<K: Ord + Clone, V> Map<K, V, Sorted> {
-    /// An empty sorted map.
+    /// Creates an empty sorted map.
     #[must_use]
     pub fn sorted() -> Self {
         Self::default()
     }
 
-    /// The entries with keys in a range, in order; none if it ends before it
+    /// Returns the entries with keys in a range, in order; empty if the range ends before it
     /// starts.
     ///
     /// ```
@@ -103,18 +101,18 @@ impl<K: Ord + Clone, V> Map<K, V, Sorted> {
         range.into_iter().flatten().filter(live).map(|(key, entry)| (key, &entry.value))
     }
 
-    /// The entry with the least key.
+    /// Returns the entry with the least key.
     pub fn first(&self) -> Option<(&K, &V)> {
         self.range(..).next()
     }
 
-    /// The entry with the greatest key.
+    /// Returns the entry with the greatest key.
     pub fn last(&self) -> Option<(&K, &V)> {
         self.range(..).next_back()
     }
 }
 
-/// Whether `BTreeMap::range` takes these bounds without a panic.
+/// Returns true if `BTreeMap::range` accepts these bounds without a panic.
 fn is_range<K: Ord>(keys: &impl RangeBounds<K>) -> bool {
     use std::ops::Bound::{Excluded, Included, Unbounded};
     match (keys.start_bound(), keys.end_bound()) {
@@ -125,7 +123,7 @@ fn is_range<K: Ord>(keys: &impl RangeBounds<K>) -> bool {
 }
 
 impl<K, V, B: Base<K, V>> Map<K, V, B> {
-    /// Entries live so long if they are not given a time of their own.
+    /// Sets the time to live of entries that are added without their own.
     #[must_use]
     pub fn with_ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);
@@ -139,22 +137,22 @@ impl<K, V, B: Base<K, V>> Map<K, V, B> {
         self
     }
 
-    /// An empty map with the same clock and time to live.
+    /// Returns an empty map with the same clock and time to live.
     pub(crate) fn like(&self) -> Self {
         Self { clock: self.clock.clone(), ttl: self.ttl, ..Self::default() }
     }
 
-    /// Sets a value for as long as the map says; the one that was there.
+    /// Sets a value with the map's time to live, and returns the previous value.
     pub fn insert(&mut self, key: K, value: V) -> Option<V> {
         self.insert_for(key, value, Expiry::Default)
     }
 
-    /// Sets a value for a time of its own; the one that was there.
+    /// Sets a value with its own time to live, and returns the previous value.
     pub fn insert_for(&mut self, key: K, value: V, expiry: Expiry) -> Option<V> {
         self.insert_and_walk(key, value, expiry, &mut Vec::new()).and_then(Gone::seen)
     }
 
-    /// As [`Map::insert_for`]; what expired is left to be dropped by the caller.
+    /// As [`Map::insert_for`], but moves expired entries to `past`, for the caller to drop.
     pub(crate) fn insert_and_walk(
         &mut self,
         key: K,
@@ -169,7 +167,7 @@ impl<K, V, B: Base<K, V>> Map<K, V, B> {
         Some(self.gone(old))
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     pub fn get<Q: ?Sized>(&self, key: &Q) -> Option<&V>
     where
         B::Entries: Lookup<K, V, Q>,
@@ -178,7 +176,7 @@ impl<K, V, B: Base<K, V>> Map<K, V, B> {
         self.is_live(entry.deadline_ns).then_some(&entry.value)
     }
 
-    /// The value of a key, to be changed.
+    /// Returns the value of a key for modification.
     pub fn get_mut<Q: ?Sized>(&mut self, key: &Q) -> Option<&mut V>
     where
         B::Entries: Lookup<K, V, Q>,
@@ -188,7 +186,7 @@ impl<K, V, B: Base<K, V>> Map<K, V, B> {
         live.then_some(&mut entry.value)
     }
 
-    /// Whether a key has a value.
+    /// Returns true if a key has a value.
     pub fn contains<Q: ?Sized>(&self, key: &Q) -> bool
     where
         B::Entries: Lookup<K, V, Q>,
@@ -196,7 +194,7 @@ impl<K, V, B: Base<K, V>> Map<K, V, B> {
         self.get(key).is_some()
     }
 
-    /// The value of a key, made first if there is none.
+    /// Returns the value of a key. Inserts the result of `make` if the key is missing.
     pub fn get_or_insert_with(&mut self, key: K, make: impl FnOnce() -> V) -> &mut V
     where
         K: Clone,
@@ -211,8 +209,8 @@ impl<K, V, B: Base<K, V>> Map<K, V, B> {
         }
     }
 
-    /// Changes the value of a key; what `change` returned, or none if there is
-    /// no value.
+    /// Changes the value of a key, and returns the result of `change`; `None` if the key is
+    /// missing.
     pub fn update<Q: ?Sized, R>(&mut self, key: &Q, change: impl FnOnce(&mut V) -> R) -> Option<R>
     where
         B::Entries: Lookup<K, V, Q>,
@@ -236,7 +234,8 @@ impl<K, V, B: Base<K, V>> Map<K, V, B> {
         Some(self.gone(entry))
     }
 
-    /// Gives the entry of a key another time from now; false if there is none.
+    /// Sets a new time to live for the entry of a key, from now. Returns false if the key is
+    /// missing.
     pub fn expire<Q: ?Sized>(&mut self, key: &Q, expiry: Expiry) -> bool
     where
         B::Entries: Lookup<K, V, Q>,
@@ -251,7 +250,7 @@ impl<K, V, B: Base<K, V>> Map<K, V, B> {
         true
     }
 
-    /// How long the entry of a key still lives: [`Expiry::Never`] or
+    /// Returns the remaining time to live of the entry of a key: [`Expiry::Never`] or
     /// [`Expiry::After`].
     pub fn expiry<Q: ?Sized>(&self, key: &Q) -> Option<Expiry>
     where
@@ -265,12 +264,12 @@ impl<K, V, B: Base<K, V>> Map<K, V, B> {
         left_ns.map(|left_ns| Expiry::After(Duration::from_nanos(left_ns)))
     }
 
-    /// The entries whose time is not past; in a sorted map in order.
+    /// Returns the entries that have not expired; in a sorted map in order.
     pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
         self.iter_timed().map(|(key, value, _)| (key, value))
     }
 
-    /// The same, and the nanoseconds that each still has.
+    /// As [`Map::iter`], with the nanoseconds that each entry has left.
     pub(crate) fn iter_timed(&self) -> impl Iterator<Item = (&K, &V, Option<u64>)> {
         let now_ns = self.now_ns();
         self.entries.iter().filter(move |(_, entry)| entry.deadline_ns > now_ns).map(
@@ -281,17 +280,17 @@ impl<K, V, B: Base<K, V>> Map<K, V, B> {
         )
     }
 
-    /// The keys, as [`Map::iter`].
+    /// Returns the keys, as [`Map::iter`].
     pub fn keys(&self) -> impl Iterator<Item = &K> {
         self.iter().map(|(key, _)| key)
     }
 
-    /// The values, as [`Map::iter`].
+    /// Returns the values, as [`Map::iter`].
     pub fn values(&self) -> impl Iterator<Item = &V> {
         self.iter().map(|(_, value)| value)
     }
 
-    /// A copy of all entries.
+    /// Returns a copy of all entries.
     #[must_use]
     pub fn snapshot(&self) -> Vec<(K, V)>
     where
@@ -301,8 +300,8 @@ impl<K, V, B: Base<K, V>> Map<K, V, B> {
         self.iter().map(|(key, value)| (key.clone(), value.clone())).collect()
     }
 
-    /// Keeps only the entries that `keep` is true for, and says how many of
-    /// those whose time was not past went.
+    /// Keeps only the entries for which `keep` returns true. Returns the number of removed entries,
+    /// without those that had expired.
     pub fn retain(&mut self, mut keep: impl FnMut(&K, &mut V) -> bool) -> usize {
         self.sweep();
         let (mut removed, timed) = (0, &mut self.timed);
@@ -317,31 +316,31 @@ impl<K, V, B: Base<K, V>> Map<K, V, B> {
         removed
     }
 
-    /// How many entries there are whose time is not past: O(1) as long as none
-    /// has a time to live, else O(n); [`Map::held`] is always O(1).
+    /// Returns the number of entries that have not expired: O(1) if no entry has a deadline, else
+    /// O(n). [`Map::held`] is always O(1).
     #[must_use]
     pub fn len(&self) -> usize {
         if self.timed == 0 { self.entries.held() } else { self.iter().count() }
     }
 
-    /// Whether there are none whose time is not past.
+    /// Returns true if the map has no entries, apart from expired ones.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.iter().next().is_none()
     }
 
-    /// How many entries take memory, those included whose time is past.
+    /// Returns the number of entries in memory, including expired ones.
     #[must_use]
     pub fn held(&self) -> usize {
         self.entries.held()
     }
 
-    /// Makes room for `more` entries.
+    /// Reserves room for `more` entries.
     pub fn reserve(&mut self, more: usize) {
         self.entries.reserve(more);
     }
 
-    /// Replaces all entries, each with its milliseconds left.
+    /// Replaces all entries by others, each with the milliseconds that it has left.
     pub(crate) fn replace_entries(&mut self, entries: Vec<(K, V, Option<u64>)>) -> Result<()>
     where
         B::Entries: Lookup<K, V, K>,
@@ -354,7 +353,7 @@ impl<K, V, B: Base<K, V>> Map<K, V, B> {
         )
     }
 
-    /// Replaces all entries by some that live as long as the map says.
+    /// Replaces all entries by others, which get the map's time to live.
     pub(crate) fn replace_pairs(&mut self, pairs: Vec<(K, V)>) -> Result<()>
     where
         B::Entries: Lookup<K, V, K>,
@@ -387,8 +386,8 @@ impl<K, V, B: Base<K, V>> Map<K, V, B> {
         *self = self.like();
     }
 
-    /// Gives back all entries whose time is past, and the memory of a table
-    /// that has become four times too large; how many entries.
+    /// Frees all expired entries, and the memory of a table that has become four times too large.
+    /// Returns the number of freed entries.
     pub fn sweep(&mut self) -> usize {
         let mut past = Vec::new();
         self.sweep_into(&mut past);
@@ -413,11 +412,11 @@ impl<K, V, B: Base<K, V>> Map<K, V, B> {
     fn walk(&mut self, most: usize, past: &mut Vec<(K, Entry<V>)>) {
         let before = past.len();
         self.entries.walk(&mut self.cursor, self.clock.now_ns(), most, past);
-        // Only entries with a deadline can be past it.
+        // Only entries with a deadline can expire.
         self.timed -= past.len() - before;
     }
 
-    /// The time, if any entry asks for it.
+    /// Returns the time if any entry has a deadline, otherwise 0.
     fn now_ns(&self) -> u64 {
         if self.timed == 0 { 0 } else { self.clock.now_ns() }
     }
@@ -433,13 +432,13 @@ impl<K, V, B: Base<K, V>> Map<K, V, B> {
         }
     }
 
-    /// Counts an entry that was removed.
+    /// Updates the count of entries with a deadline after an entry was removed.
     fn gone(&mut self, entry: Entry<V>) -> Gone<V> {
         self.timed -= usize::from(entry.deadline_ns != NEVER);
         Gone { live: self.is_live(entry.deadline_ns), value: entry.value }
     }
 
-    /// The entries whose time is not past, with the time that they have left.
+    /// Returns the entries that have not expired, with their remaining time to live.
     pub(crate) fn into_timed(mut self) -> impl Iterator<Item = (K, V, Expiry)> {
         self.sweep();
         let now_ns = self.clock.now_ns();
@@ -454,14 +453,14 @@ impl<K, V, B: Base<K, V>> Map<K, V, B> {
     }
 }
 
-/// What was removed from a map, to be dropped when nothing is locked.
+/// A removed value, to be dropped after all locks are released.
 pub(crate) struct Gone<V> {
     live: bool,
     value: V,
 }
 
 impl<V> Gone<V> {
-    /// The value, if it could be seen.
+    /// Returns the value unless it has expired.
     pub(crate) fn seen(self) -> Option<V> {
         self.live.then_some(self.value)
     }
@@ -500,7 +499,7 @@ impl<K: fmt::Debug, V: fmt::Debug, B: Base<K, V>> fmt::Debug for Map<K, V, B> {
 }
 
 impl<K, V: PartialEq, B: Base<K, V, Entries: Lookup<K, V, K>>> PartialEq for Map<K, V, B> {
-    /// By keys and values; times to live are no part of what a map says.
+    /// Compares keys and values; times to live are not compared.
     fn eq(&self, other: &Self) -> bool {
         self.len() == other.len() && self.iter().all(|(key, value)| other.get(key) == Some(value))
     }

@@ -1,9 +1,7 @@
-//! Lists and maps in serde's terms: what they look like inside other people's
-//! structs and in JSON.
+//! Serde implementations of lists and maps: their form inside other types and in JSON.
 //!
-//! A map is an object where that can be said: in formats for machines always,
-//! in those for people (JSON) if every key is a text. Otherwise it is a list
-//! of pairs. Both are read.
+//! A map is an object where the format permits it: always in binary formats, and in human-readable
+//! ones (JSON) if every key is a text. Otherwise it is a list of pairs. Both forms can be read.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -17,7 +15,7 @@ use crate::map::{Base, Lookup, Map};
 
 mod text_key;
 
-/// More entries are not made room for before they are seen.
+/// The largest number of entries that are allocated in advance.
 const ROOM_MAX: usize = 256;
 
 impl<T: Serialize, D> Serialize for List<T, D> {
@@ -36,7 +34,7 @@ impl<'de, T: Deserialize<'de>, D: Discipline<T> + Default> Deserialize<'de> for 
 
 impl<K: Serialize, V: Serialize, B: Base<K, V>> Serialize for Map<K, V, B> {
     fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
-        // One view for the count, the keys and the entries: time goes on.
+        // One snapshot for the count, the keys and the entries, since entries may expire meanwhile.
         let entries: Vec<(&K, &V)> = self.iter().collect();
         if !out.is_human_readable() || entries.iter().all(|(key, _)| text_key::is_text(key)) {
             let mut out = out.serialize_map(Some(entries.len()))?;
@@ -67,7 +65,7 @@ where
     }
 }
 
-/// Keys and values as they were read.
+/// Keys and values in the order in which they were read.
 pub(crate) struct Pairs<K, V>(pub(crate) Vec<(K, V)>);
 
 impl<'de, K: Deserialize<'de>, V: Deserialize<'de>> Deserialize<'de> for Pairs<K, V> {

@@ -1,5 +1,5 @@
-//! [`Persist`]: collections as JSON, as compact binary and as files, written
-//! once for all of them. What each has to say for itself is [`Content`].
+//! [`Persist`]: collections as JSON, as compact binary and as files, implemented once for all of
+//! them. [`Content`] is the part that differs for each collection.
 
 use std::path::Path;
 
@@ -13,25 +13,24 @@ use crate::list::{Discipline, List};
 use crate::map::{Base, Entries, Lookup, Map};
 use crate::pairs::Pairs;
 
-/// How a file is written. Reading tells by itself.
+/// The format of a file. It is detected when the file is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Format {
-    /// JSON, to be read and edited by people. Times to live are not in it.
+    /// JSON, for people to read and edit. It does not contain times to live.
     Json,
-    /// Compressed and with a checksum: smaller, faster, with times to live.
+    /// Compressed, with a checksum and times to live: smaller and faster.
     Binary,
 }
 
-/// Collections that are saved and loaded.
+/// Collections that can be saved and loaded.
 ///
-/// Those that can be made from nothing (`Default`) are read by
-/// [`Persist::load`] and its like; others, whose key is a closure, are made
-/// and then filled. Filling replaces all or, with an error, changes nothing.
+/// [`Persist::load`] and similar functions create collections that are `Default`. Other
+/// collections, whose key is a closure, are created first and then filled. Filling replaces the
+/// whole content; on an error it changes nothing.
 ///
-/// Items and keys and values are any that serde can write and read, with the
-/// exceptions that JSON has too: `Some(None)` and `Some(())` come back as
-/// `None`.
+/// Items, keys and values can be of any type that serde can write and read, with the exceptions
+/// that JSON has too: `Some(None)` and `Some(())` are read back as `None`.
 ///
 /// ```
 /// use marmota_collections::{Format, Limits, List, Map, Persist};
@@ -51,31 +50,31 @@ pub enum Format {
 /// # Ok::<(), marmota_model::Error>(())
 /// ```
 pub trait Persist: Content {
-    /// As JSON: a list as an array; a map as an object if all its keys are
+    /// Returns the collection as JSON: a list as an array; a map as an object if all its keys are
     /// texts, else as an array of pairs.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] for what JSON cannot say.
+    /// [`ErrorKind::Unsupported`] for a value that JSON cannot represent.
     fn to_json(&self) -> Result<String> {
         serde_json::to_string(self)
             .map_err(|error| Error::new(ErrorKind::Unsupported, format!("no JSON: {error}")))
     }
 
-    /// As compressed bytes with a version and a checksum.
+    /// Returns the collection as compressed bytes with a version and a checksum.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] for what serde refuses to write.
+    /// [`ErrorKind::Unsupported`] for a value that serde cannot write.
     fn to_binary(&self) -> Result<Vec<u8>> {
         let mut out = Writer::default();
         self.write_items(&mut out)?;
         out.finish(Self::SHAPE)
     }
 
-    /// Replaces the content by what JSON says.
+    /// Replaces the content by that of a JSON text.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] with line and column, or beyond a limit;
-    /// [`ErrorKind::Conflict`] for a key that is there twice.
+    /// [`ErrorKind::Invalid`] with line and column, or beyond a limit; [`ErrorKind::Conflict`] for
+    /// a key that occurs twice.
     fn fill_json(&mut self, json: &[u8], limits: &Limits) -> Result<()> {
         if json.len() as u64 > limits.bytes_max {
             let (bytes, limit) = (json.len(), limits.bytes_max);
@@ -85,20 +84,19 @@ pub trait Persist: Content {
         self.read_json(json)
     }
 
-    /// Replaces the content by what the bytes say.
+    /// Replaces the content by that of the binary form.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] with the offset of what is wrong or beyond a
-    /// limit; [`ErrorKind::Conflict`] for a key that is there twice.
+    /// [`ErrorKind::Invalid`] with the offset of the fault, or beyond a limit;
+    /// [`ErrorKind::Conflict`] for a key that occurs twice.
     fn fill_binary(&mut self, bytes: &[u8], limits: &Limits) -> Result<()> {
         self.read_items(binary::read(bytes, Self::SHAPE, limits)?)
     }
 
-    /// Writes a file, whole and to the disk before it takes the old one's
-    /// place.
+    /// Writes a file atomically: the complete new file is synced before it replaces the old one.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] naming it, with the old one untouched.
+    /// [`ErrorKind::Io`] with the name of the file, which is then unchanged.
     fn save(&self, path: impl AsRef<Path>, format: Format) -> Result<()> {
         let bytes = match format {
             Format::Json => self.to_json()?.into_bytes(),
@@ -110,8 +108,8 @@ pub trait Persist: Content {
     /// Replaces the content by that of a file of either format.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] if there is none, [`ErrorKind::Io`] if it cannot
-    /// be read, else as [`Persist::fill_binary`]; all name the file.
+    /// [`ErrorKind::NotFound`] if the file does not exist, [`ErrorKind::Io`] if it cannot be read,
+    /// otherwise as [`Persist::fill_binary`]; each error has the name of the file.
     fn fill_from(&mut self, path: impl AsRef<Path>, limits: &Limits) -> Result<()> {
         let path = path.as_ref();
         let bytes = file::load(path, limits.bytes_max)?;
@@ -126,7 +124,7 @@ pub trait Persist: Content {
         })
     }
 
-    /// What JSON says, within the default [`Limits`].
+    /// Reads a collection from JSON, with the default [`Limits`].
     ///
     /// # Errors
     /// As [`Persist::fill_json`].
@@ -138,7 +136,7 @@ pub trait Persist: Content {
         made.fill_json(json.as_bytes(), &Limits::default()).map(|()| made)
     }
 
-    /// What the bytes say, within the default [`Limits`].
+    /// Reads a collection from the binary form, with the default [`Limits`].
     ///
     /// # Errors
     /// As [`Persist::fill_binary`].
@@ -150,7 +148,7 @@ pub trait Persist: Content {
         made.fill_binary(bytes, &Limits::default()).map(|()| made)
     }
 
-    /// What a file of either format says, within the default [`Limits`].
+    /// Reads a collection from a file of either format, with the default [`Limits`].
     ///
     /// # Errors
     /// As [`Persist::fill_from`].
@@ -165,31 +163,31 @@ pub trait Persist: Content {
 
 impl<C: Content> Persist for C {}
 
-/// What a collection says of its items. It is of no use by itself.
+/// How the items of a collection are written and read. It is used only through [`Persist`].
 pub trait Content: Serialize + Sized {
-    /// Which it is in the binary form.
+    /// The kind of the collection in the binary form.
     const SHAPE: Shape;
 
-    /// Writes each item.
+    /// Writes all items.
     ///
     /// # Errors
-    /// That of the writer.
+    /// Those of the writer.
     fn write_items(&self, out: &mut Writer) -> Result<()>;
 
     /// Replaces the content by the items.
     ///
     /// # Errors
-    /// That of the reader, and for what does not fit; nothing has changed.
+    /// Those of the reader, and for items that the collection cannot contain; it is then unchanged.
     fn read_items(&mut self, items: Items) -> Result<()>;
 
-    /// Replaces the content by what JSON says.
+    /// Replaces the content by that of a JSON text.
     ///
     /// # Errors
-    /// For what is no JSON, or does not fit; nothing has changed.
+    /// For invalid JSON, or items that the collection cannot contain; it is then unchanged.
     fn read_json(&mut self, json: &[u8]) -> Result<()>;
 }
 
-/// Room for what is announced, but no more than a page before it is seen.
+/// Returns a vector with capacity for the announced items, but for at most 4096 bytes.
 fn room_for<T>(items: &Items) -> Vec<T> {
     Vec::with_capacity(items.count().min(4096 / size_of::<T>().max(1)))
 }
@@ -227,7 +225,7 @@ where
     const SHAPE: Shape = Shape::Map;
 
     fn write_items(&self, out: &mut Writer) -> Result<()> {
-        // Rounded up: what can be seen now can be seen when it is read at once.
+        // Rounded up, so that an entry that has not expired is still valid if it is read at once.
         let milliseconds = |left_ns: u64| left_ns.div_ceil(1_000_000);
         self.iter_timed()
             .try_for_each(|(key, value, left)| out.item(&(key, value, left.map(milliseconds))))
@@ -236,7 +234,7 @@ where
     fn read_items(&mut self, mut items: Items) -> Result<()> {
         let mut read = Vec::new();
         while let Some((key, value, left_ms)) = items.next_item::<(K, V, Option<u64>)>()? {
-            // The time that it lay there counts.
+            // The time between saving and loading counts.
             match left_ms.map(|left_ms| left_ms.saturating_sub(items.age_ms)) {
                 Some(0) => {}
                 left_ms => read.push((key, value, left_ms)),

@@ -1,6 +1,6 @@
-//! [`SharedList`]: a list behind one lock, which many threads read at a time
-//! and one changes. Places are numbers of the whole list, so there is nothing
-//! to divide; where threads write much, a [`SharedMap`](crate::SharedMap) is.
+//! [`SharedList`]: a list with one lock, for many concurrent readers or one writer. Places are
+//! numbers within the whole list, so it is not divided into parts; for frequent writes from many
+//! threads use a [`SharedMap`](crate::SharedMap), which is.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use parking_lot::RwLock;
 use crate::inside::{self, Inside};
 use crate::{List, Plain};
 
-/// A [`List`] for many threads.
+/// A [`List`] shared by threads.
 ///
 /// ```
 /// use marmota_collections::{List, SharedList};
@@ -26,7 +26,7 @@ use crate::{List, Plain};
 pub struct SharedList<T, D = Plain>(RwLock<List<T, D>>);
 
 impl<T> SharedList<T> {
-    /// An empty list without a discipline. Others are made from a [`List`].
+    /// Creates an empty list without a discipline. Other lists are converted from a [`List`].
     #[must_use]
     pub const fn new() -> Self {
         Self(RwLock::new(List::new()))
@@ -34,10 +34,11 @@ impl<T> SharedList<T> {
 }
 
 impl<T, D> SharedList<T, D> {
-    /// Runs `read` while nobody changes the list.
+    /// Runs `read` under the read lock.
     ///
     /// # Panics
-    /// If a closure under this list's lock calls it. So do all methods here.
+    /// If it is called inside a closure that runs under this list's lock. This applies to all
+    /// methods.
     pub fn read<R>(&self, read: impl FnOnce(&List<T, D>) -> R) -> R {
         inside::check(self);
         let list = self.0.read();
@@ -45,8 +46,7 @@ impl<T, D> SharedList<T, D> {
         read(&list)
     }
 
-    /// Runs `write` while nobody else sees the list. Should it panic, the list
-    /// stays as it is then.
+    /// Runs `write` under the write lock. If it panics, the list keeps the changes made so far.
     ///
     /// # Panics
     /// As [`SharedList::read`].
@@ -57,19 +57,19 @@ impl<T, D> SharedList<T, D> {
         write(&mut list)
     }
 
-    /// How many items there are.
+    /// Returns the number of items.
     #[must_use]
     pub fn len(&self) -> usize {
         self.read(|list| list.as_slice().len())
     }
 
-    /// Whether there are none.
+    /// Returns true if the list is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// A copy of the list at one moment.
+    /// Returns a consistent copy of the list.
     #[must_use]
     pub fn snapshot(&self) -> List<T, D>
     where
@@ -79,7 +79,7 @@ impl<T, D> SharedList<T, D> {
         self.read(List::clone)
     }
 
-    /// The list alone.
+    /// Returns the list without its lock.
     #[must_use]
     pub fn into_inner(self) -> List<T, D> {
         self.0.into_inner()

@@ -1,8 +1,8 @@
-//! [`SharedMap`]: a [`Map`] for many threads, divided by the hash of the keys
-//! into parts with a lock each, so that threads seldom meet at one.
+//! [`SharedMap`]: a [`Map`] for many threads, divided by the hash of the keys into parts with a
+//! lock each, so that contention is rare.
 //!
-//! No guard leaves it: values are copied out, or seen by a closure while their
-//! part is locked. What a call removes is dropped after the lock.
+//! No method returns a guard: values are copied, or passed to a closure while their part is locked.
+//! Removed values are dropped after the lock is released.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -20,13 +20,12 @@ use making::Making;
 
 mod making;
 
-/// Parts for each core: with so many, two of them seldom want the same one.
+/// Parts per core. With this many, two threads seldom need the same part.
 const PARTS_PER_CORE: usize = 8;
 const PARTS_MAX: usize = 256;
 
-/// A [`Map`] for many threads. Keys are `Hash` in the sorted one too: it is
-/// its whole answers ([`SharedMap::range`], [`SharedMap::snapshot`]) that come
-/// in order.
+/// A [`Map`] for many threads. Keys are `Hash` in the sorted one too: only results with many
+/// entries ([`SharedMap::range`], [`SharedMap::snapshot`]) are in order.
 ///
 /// ```
 /// use marmota_collections::SharedMap;
@@ -44,18 +43,18 @@ pub struct SharedMap<K, V, B: Base<K, V> = Hashed> {
     hasher: DefaultHashBuilder,
 }
 
-/// A cache line pair of its own, lest a lock slow its neighbour's down.
+/// Aligned to two cache lines, so that the locks of neighbours do not share a line (false sharing).
 #[repr(align(128))]
 struct Part<K, V, B: Base<K, V>>(RwLock<Content<K, V, B>>);
 
 struct Content<K, V, B: Base<K, V>> {
     map: Map<K, V, B>,
-    /// Values that some thread is making now.
+    /// Values that some thread is computing now.
     making: HashMap<K, Arc<Making<V>>>,
 }
 
 impl<K: Hash + Eq, V> SharedMap<K, V> {
-    /// An empty hashed map.
+    /// Creates an empty hashed map.
     #[must_use]
     pub fn new() -> Self {
         Self::from(Map::new())
@@ -63,13 +62,13 @@ impl<K: Hash + Eq, V> SharedMap<K, V> {
 }
 
 impl<K: Hash + Ord + Clone, V> SharedMap<K, V, Sorted> {
-    /// An empty sorted map.
+    /// Creates an empty sorted map.
     #[must_use]
     pub fn sorted() -> Self {
         Self::from(Map::sorted())
     }
 
-    /// A copy of the entries with keys in a range, in order, at one moment.
+    /// Returns a consistent copy of the entries with keys in a range, in order.
     #[must_use]
     pub fn range(&self, keys: impl std::ops::RangeBounds<K>) -> Vec<(K, V)>
     where
@@ -83,14 +82,14 @@ impl<K: Hash + Ord + Clone, V> SharedMap<K, V, Sorted> {
             entries.extend(found.map(|(key, value)| (key.clone(), value.clone())));
         }
         drop(locked);
-        // Runs in order, which the stable sort merges.
+        // The parts are in order: the stable sort merges them.
         entries.sort_by(|(a, _), (b, _)| a.cmp(b));
         entries
     }
 }
 
 impl<K: Hash + Eq, V, B: Base<K, V>> From<Map<K, V, B>> for SharedMap<K, V, B> {
-    /// Shares a map, with its clock, its time to live and its entries.
+    /// Shares a map with its clock, its time to live and its entries.
     fn from(map: Map<K, V, B>) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let parts = (cores * PARTS_PER_CORE).next_power_of_two().min(PARTS_MAX);
@@ -105,7 +104,7 @@ impl<K: Hash + Eq, V, B: Base<K, V>> From<Map<K, V, B>> for SharedMap<K, V, B> {
 }
 
 impl<K: Hash + Eq, V, B: Base<K, V>> SharedMap<K, V, B> {
-    /// Entries live so long if they are not given a time of their own.
+    /// Sets the time to live of entries that are added without their own.
     #[must_use]
     pub fn with_ttl(self, ttl: Duration) -> Self {
         self.with(|map| map.with_ttl(ttl))
@@ -127,33 +126,34 @@ impl<K: Hash + Eq, V, B: Base<K, V>> SharedMap<K, V, B> {
 
     fn part<Q: Hash + ?Sized>(&self, key: &Q) -> &RwLock<Content<K, V, B>> {
         inside::check(self);
-        // The tables within take their buckets from the low bits.
+        // The table of each part takes its buckets from the low bits.
         let hash = self.hasher.hash_one(key) >> 32;
         &self.parts[hash as usize & (self.parts.len() - 1)].0
     }
 
-    /// Sets a value for as long as the map says; the one that was there.
+    /// Sets a value with the map's time to live, and returns the previous value.
     ///
     /// # Panics
-    /// If a closure under this map's lock calls it. So do all methods here.
+    /// If it is called inside a closure that runs under this map's lock. This applies to all
+    /// methods.
     pub fn insert(&self, key: K, value: V) -> Option<V> {
         self.insert_for(key, value, Expiry::Default)
     }
 
-    /// Sets a value for a time of its own; the one that was there.
+    /// Sets a value with its own time to live, and returns the previous value.
     pub fn insert_for(&self, key: K, value: V, expiry: Expiry) -> Option<V> {
         let mut past = Vec::new();
         let mut part = self.part(&key).write();
         let making = part.cancel(&key);
         let old = part.map.insert_and_walk(key, value, expiry, &mut past);
         drop(part);
-        // What expired and what is cancelled is dropped when nothing is locked.
+        // Expired entries and the cancelled computation are dropped after the lock is released.
         drop((past, making));
         old.and_then(Gone::seen)
     }
 
-    /// A copy of the value of a key. Cheap where it is a number or an `Arc`;
-    /// else look at it by [`SharedMap::read`].
+    /// Returns a copy of the value of a key. This is cheap for a number or an `Arc`; for other
+    /// types use [`SharedMap::read`].
     pub fn get<Q: Hash + ?Sized>(&self, key: &Q) -> Option<V>
     where
         V: Clone,
@@ -162,7 +162,7 @@ impl<K: Hash + Eq, V, B: Base<K, V>> SharedMap<K, V, B> {
         self.part(key).read().map.get(key).cloned()
     }
 
-    /// Whether a key has a value.
+    /// Returns true if a key has a value.
     pub fn contains<Q: Hash + ?Sized>(&self, key: &Q) -> bool
     where
         B::Entries: Lookup<K, V, Q>,
@@ -170,8 +170,7 @@ impl<K: Hash + Eq, V, B: Base<K, V>> SharedMap<K, V, B> {
         self.part(key).read().map.contains(key)
     }
 
-    /// Runs `read` on the value of a key, while its part of the map is locked
-    /// for writers.
+    /// Runs `read` on the value of a key while its part of the map is locked for reading.
     pub fn read<Q: Hash + ?Sized, R>(&self, key: &Q, read: impl FnOnce(&V) -> R) -> Option<R>
     where
         B::Entries: Lookup<K, V, Q>,
@@ -182,8 +181,8 @@ impl<K: Hash + Eq, V, B: Base<K, V>> SharedMap<K, V, B> {
         Some(read(value))
     }
 
-    /// Changes the value of a key, while its part of the map is locked; what
-    /// `change` returned, or none if there is no value.
+    /// Changes the value of a key while its part of the map is locked. Returns the result of
+    /// `change`; `None` if the key is missing.
     pub fn update<Q: Hash + ?Sized, R>(
         &self,
         key: &Q,
@@ -198,9 +197,9 @@ impl<K: Hash + Eq, V, B: Base<K, V>> SharedMap<K, V, B> {
         Some(change(value))
     }
 
-    /// Changes the value of a key, made first if there is none. Both closures
-    /// run while its part of the map is locked: for counters and the like.
-    /// What takes long is made by [`SharedMap::get_or_insert_with`].
+    /// Changes the value of a key, created by `make` if the key is missing. Both closures run while
+    /// its part of the map is locked, which suits counters and the like. For values that take long
+    /// to compute use [`SharedMap::get_or_insert_with`].
     pub fn update_or_insert_with<R>(
         &self,
         key: K,
@@ -241,7 +240,8 @@ impl<K: Hash + Eq, V, B: Base<K, V>> SharedMap<K, V, B> {
         value.and_then(Gone::seen)
     }
 
-    /// Gives the entry of a key another time from now; false if there is none.
+    /// Sets a new time to live for the entry of a key, from now. Returns false if the key is
+    /// missing.
     pub fn expire<Q: Hash + ?Sized>(&self, key: &Q, expiry: Expiry) -> bool
     where
         B::Entries: Lookup<K, V, Q>,
@@ -249,7 +249,7 @@ impl<K: Hash + Eq, V, B: Base<K, V>> SharedMap<K, V, B> {
         self.part(key).write().map.expire(key, expiry)
     }
 
-    /// How long the entry of a key still lives.
+    /// Returns the remaining time to live of the entry of a key.
     pub fn expiry<Q: Hash + ?Sized>(&self, key: &Q) -> Option<Expiry>
     where
         B::Entries: Lookup<K, V, Q>,
@@ -257,15 +257,14 @@ impl<K: Hash + Eq, V, B: Base<K, V>> SharedMap<K, V, B> {
         self.part(key).read().map.expiry(key)
     }
 
-    /// A copy of the value of a key, made first if there is none, and once
-    /// even if many threads ask at a time: the others wait for the first.
+    /// Returns a copy of the value of a key. If the key is missing, computes the value with `make`:
+    /// once, even if several threads need it at the same time; the others wait for the first.
     ///
-    /// Nothing is locked but this key while `make` runs, so that it may use the
-    /// map, for other keys. (If it asks for its own, it is made again rather
-    /// than waited for; two keys that ask for each other on two threads would
-    /// wait for ever.) Should `make` panic, the next who waits makes it. Should
-    /// the key be set or taken meanwhile, that counts: those who wait get what
-    /// was made, the map does not.
+    /// Only this key is locked while `make` runs, so `make` may use the map for other keys. (If it
+    /// requests its own key, the value is computed again instead of waited for. Two keys whose
+    /// computations on two threads request each other deadlock.) If `make` panics, the next waiting
+    /// thread computes the value. If the key is set or taken meanwhile, that takes precedence: the
+    /// waiting threads get the computed value, but the map does not store it.
     ///
     /// ```
     /// let lengths = marmota_collections::SharedMap::<String, usize>::new();
@@ -283,8 +282,8 @@ impl<K: Hash + Eq, V, B: Base<K, V>> SharedMap<K, V, B> {
         }
     }
 
-    /// As [`SharedMap::get_or_insert_with`], for what can fail: then the next
-    /// who waits tries, and the map has nothing.
+    /// As [`SharedMap::get_or_insert_with`], for a closure that can fail. On an error the map
+    /// stores nothing, and the next waiting thread runs its own closure.
     ///
     /// # Errors
     /// That of `make`.
@@ -303,7 +302,7 @@ impl<K: Hash + Eq, V, B: Base<K, V>> SharedMap<K, V, B> {
         }
         let making = {
             let mut part = self.part(&key).write();
-            // It may have been made since, or be in the making.
+            // Another thread may have computed it since, or may be computing it now.
             if let Some(value) = part.map.get(&key) {
                 return Ok(value.clone());
             }
@@ -315,29 +314,30 @@ impl<K: Hash + Eq, V, B: Base<K, V>> SharedMap<K, V, B> {
         Ok(value)
     }
 
-    /// How many entries there are whose time is not past, part after part.
+    /// Returns the number of entries that have not expired. Locks one part after the other.
     #[must_use]
     pub fn len(&self) -> usize {
         inside::check(self);
         self.parts.iter().map(|part| part.0.read().map.len()).sum()
     }
 
-    /// Whether there are none, part after part.
+    /// Returns true if the map has no entries, apart from expired ones. Locks one part after the
+    /// other.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         inside::check(self);
         self.parts.iter().all(|part| part.0.read().map.is_empty())
     }
 
-    /// How many entries take memory, those included whose time is past.
+    /// Returns the number of entries in memory, including expired ones.
     #[must_use]
     pub fn held(&self) -> usize {
         inside::check(self);
         self.parts.iter().map(|part| part.0.read().map.held()).sum()
     }
 
-    /// A copy of the map at one moment; all of it is locked as long as that
-    /// takes. Entries keep the time that they have left.
+    /// Returns a consistent copy of the map; all parts are locked meanwhile. Entries keep their
+    /// remaining time to live.
     #[must_use]
     pub fn snapshot(&self) -> Map<K, V, B>
     where
@@ -356,8 +356,8 @@ impl<K: Hash + Eq, V, B: Base<K, V>> SharedMap<K, V, B> {
         copy
     }
 
-    /// Keeps only the entries that `keep` is true for, part after part; how
-    /// many went. They are dropped while their part is locked.
+    /// Keeps only the entries for which `keep` returns true, and returns the number of removed
+    /// ones. Locks one part after the other; entries are dropped while their part is locked.
     pub fn retain(&self, mut keep: impl FnMut(&K, &mut V) -> bool) -> usize {
         inside::check(self);
         let retain = |part: &Part<K, V, B>| {
@@ -368,7 +368,7 @@ impl<K: Hash + Eq, V, B: Base<K, V>> SharedMap<K, V, B> {
         self.parts.iter().map(retain).sum()
     }
 
-    /// Removes all entries, part after part.
+    /// Removes all entries. Locks one part after the other.
     pub fn clear(&self) {
         inside::check(self);
         for part in &self.parts {
@@ -380,9 +380,8 @@ impl<K: Hash + Eq, V, B: Base<K, V>> SharedMap<K, V, B> {
         }
     }
 
-    /// Gives back the memory of all entries whose time is past, locking part
-    /// after part; how many. To be called by a timer where much expires and
-    /// little is written.
+    /// Frees the memory of all expired entries, and returns their number. Locks one part after the
+    /// other. Call it from a timer if many entries expire and writes are rare.
     pub fn sweep(&self) -> usize {
         inside::check(self);
         let sweep = |part: &Part<K, V, B>| {
@@ -395,7 +394,7 @@ impl<K: Hash + Eq, V, B: Base<K, V>> SharedMap<K, V, B> {
 }
 
 impl<K: Hash + Eq, V, B: Base<K, V>> Content<K, V, B> {
-    /// Whoever makes a value for this key now does not set it.
+    /// Cancels a running computation for this key: its result will not be stored.
     #[must_use = "it is dropped after the lock"]
     fn cancel<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> Option<(K, Arc<Making<V>>)>
     where
@@ -405,7 +404,7 @@ impl<K: Hash + Eq, V, B: Base<K, V>> Content<K, V, B> {
     }
 }
 
-/// One thread's wait for a value, or its making of it.
+/// One thread's wait for a value, or its computation of the value.
 struct Ticket<'m, K: Hash + Eq, V, B: Base<K, V>> {
     map: &'m SharedMap<K, V, B>,
     key: K,
@@ -413,8 +412,8 @@ struct Ticket<'m, K: Hash + Eq, V, B: Base<K, V>> {
 }
 
 impl<K: Hash + Eq + Clone, V, B: Base<K, V>> Ticket<'_, K, V, B> {
-    /// Sets the value, unless another of those who waited has, or the key was
-    /// set or taken meanwhile.
+    /// Stores the value, unless another waiting thread has done so, or the key was set or taken
+    /// meanwhile.
     fn keep(&self, value: V) {
         let mut past = Vec::new();
         let mut part = self.map.part(&self.key).write();
@@ -429,11 +428,11 @@ impl<K: Hash + Eq + Clone, V, B: Base<K, V>> Ticket<'_, K, V, B> {
 }
 
 impl<K: Hash + Eq, V, B: Base<K, V>> Drop for Ticket<'_, K, V, B> {
-    /// The last who gives up, by an error or a panic, leaves nothing behind.
+    /// Removes the entry in `making` when the last ticket is dropped after an error or a panic.
     fn drop(&mut self) {
         let mut part = self.map.part(&self.key).write();
         let same = |making: &Arc<Making<V>>| Arc::ptr_eq(making, &self.making);
-        // The table's and this one: nobody else waits for it, or can begin to.
+        // A count of 2 is the table's and this one: no other thread waits for it, or can start to.
         let last = Arc::strong_count(&self.making) == 2;
         if last && part.making.get(&self.key).is_some_and(same) {
             let making = part.cancel(&self.key);

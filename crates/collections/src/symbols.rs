@@ -1,6 +1,6 @@
-//! [`Symbols`]: texts as numbers of four bytes, which are compared, hashed and
-//! kept in columns as such. They stay as long as the table: what can be given
-//! back again is in an [`Interner`](crate::Interner).
+//! [`Symbols`]: texts as numbers of four bytes, which can be compared, hashed and stored in
+//! columns. They are never freed before the table; for texts that can be freed, use an
+//! [`Interner`](crate::Interner).
 
 use std::fmt;
 use std::hash::BuildHasher;
@@ -12,18 +12,18 @@ use parking_lot::RwLock;
 
 use crate::Held;
 
-/// Bytes of an `Arc<str>`'s counts, and of its place.
+/// Bytes of the counts of an `Arc<str>`, and of its entry in the vector of texts.
 const TEXT_BYTES: usize = 2 * size_of::<usize>();
 
-/// The number of a text, in the table that gave it. Numbers count from 0, in
-/// the order in which texts were first seen.
+/// The number of a text in the table that assigned it. Numbers start at 0, in the order in which
+/// texts were first added.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
 )]
 #[serde(transparent)]
 pub struct Symbol(pub u32);
 
-/// Texts and their numbers, for many threads.
+/// A table of texts and their numbers, shared by threads.
 ///
 /// ```
 /// use marmota_collections::{Symbol, Symbols};
@@ -54,13 +54,13 @@ fn spread(hash: u32) -> u64 {
 }
 
 impl Symbols {
-    /// An empty table that takes 2³² texts.
+    /// Creates an empty table for up to 2³² texts.
     #[must_use]
     pub fn new() -> Self {
         Self::with_bytes_max(usize::MAX)
     }
 
-    /// An empty table that takes so many bytes of texts, with their counts.
+    /// Creates an empty table for at most `bytes_max` bytes of texts, with their counts.
     #[must_use]
     pub fn with_bytes_max(bytes_max: usize) -> Self {
         Self { table: RwLock::default(), hasher: DefaultHashBuilder::default(), bytes_max }
@@ -71,13 +71,13 @@ impl Symbols {
         (hash ^ hash >> 32) as u32
     }
 
-    /// The number of a text, which is given one if it has none.
+    /// Returns the number of a text. Assigns the next number if the text is new.
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`] if the table is full.
     pub fn symbol(&self, text: &str) -> Result<Symbol> {
         let hash = self.hash(text);
-        // Most texts are there: those who only look do not wait for each other.
+        // Most texts are found here: lookups under the read lock do not wait for each other.
         if let Some(symbol) = self.table.read().find(hash, text) {
             return Ok(symbol);
         }
@@ -97,19 +97,19 @@ impl Symbols {
         Ok(Symbol(number))
     }
 
-    /// The number of a text, if it has one.
+    /// Returns the number of a text, if it has one.
     #[must_use]
     pub fn find(&self, text: &str) -> Option<Symbol> {
         self.table.read().find(self.hash(text), text)
     }
 
-    /// The text of a number.
+    /// Returns the text of a number.
     #[must_use]
     pub fn text(&self, symbol: Symbol) -> Option<Arc<str>> {
         self.table.read().texts.get(symbol.0 as usize).map(Arc::clone)
     }
 
-    /// What it holds.
+    /// Returns the number of texts and their memory.
     #[must_use]
     pub fn held(&self) -> Held {
         let table = self.table.read();

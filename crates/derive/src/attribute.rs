@@ -1,6 +1,5 @@
-//! `#[model(…)]`, cut into items of a known name, each of which is then read
-//! in the form it must have. An item in another form is answered with an
-//! example of the right one.
+//! The attribute `#[model(…)]`, split into named items, each of which is then parsed in its
+//! expected form. The error for an item in another form shows an example of the correct one.
 
 use proc_macro2::{TokenStream, TokenTree};
 use quote::ToTokens;
@@ -13,17 +12,17 @@ use crate::constant::Constant;
 use crate::name;
 use crate::problem::Problems;
 
-/// A kind of place where `#[model(…)]` can stand.
+/// A place where `#[model(…)]` is allowed.
 pub(crate) struct Place {
-    /// What it is called in errors.
+    /// Its name in errors.
     called: &'static str,
-    /// What may be written there: the name, and an example.
+    /// The allowed items: name and example.
     known: &'static [(&'static str, &'static str)],
-    /// Those that may be written more than once.
+    /// The items that may be repeated.
     repeated: &'static [&'static str],
 }
 
-/// On a struct.
+/// The attribute of a struct.
 pub(crate) const MODEL: Place = Place {
     called: "a model",
     known: &[
@@ -37,7 +36,7 @@ pub(crate) const MODEL: Place = Place {
     repeated: &["index", "unique"],
 };
 
-/// On a field of a struct.
+/// The attribute of a field of a struct.
 pub(crate) const FIELD: Place = Place {
     called: "a field",
     known: &[
@@ -64,18 +63,18 @@ pub(crate) const FIELD: Place = Place {
     repeated: &["check", "pattern"],
 };
 
-/// On an enum.
+/// The attribute of an enum.
 pub(crate) const ENUM: Place = Place {
     called: "an enum",
     known: &[("integer", "integer"), ("crate", "crate = \"marmota::model\"")],
     repeated: &[],
 };
 
-/// On a variant of an enum.
+/// The attribute of a variant of an enum.
 pub(crate) const VARIANT: Place =
     Place { called: "a variant", known: &[("rename", "rename = \"name\"")], repeated: &[] };
 
-/// Names from elsewhere, and what they are here.
+/// Names in other libraries, and their equivalents here.
 const FOREIGN: &[(&str, &str)] = &[
     ("primary_key", "`key`"),
     ("id", "`key`"),
@@ -95,7 +94,7 @@ const FOREIGN: &[(&str, &str)] = &[
     ("optional", "an Option as the field's type"),
 ];
 
-/// What stands where a constant should.
+/// The error for an item that requires a constant.
 const CONSTANT: &str = "write a constant: a number, a text in quotes, `true` or `false` \
                         (an Option is NULL unless it is given a default)";
 
@@ -113,7 +112,7 @@ enum Given {
     List(TokenStream),
 }
 
-/// The two ends of `length` and `range`.
+/// The two bounds of `length` and `range`.
 #[derive(Default)]
 pub(crate) struct Ends {
     /// `min = …`.
@@ -122,8 +121,8 @@ pub(crate) struct Ends {
     pub(crate) max: Option<Constant>,
 }
 
-/// The items of every `#[model(…)]` among `attributes`; those that `place`
-/// does not know are reported and left out.
+/// Returns the items of every `#[model(…)]` in `attributes`. Items that `place` does not allow are
+/// reported and left out.
 pub(crate) fn items(attributes: &[Attribute], place: &Place, problems: &mut Problems) -> Vec<Item> {
     let mut items: Vec<Item> = Vec::new();
     for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("model")) {
@@ -190,19 +189,19 @@ impl Parse for Item {
 }
 
 impl Item {
-    /// Checks that nothing was given with it.
+    /// Checks that the item has no value.
     pub(crate) fn bare(&self, problems: &mut Problems) {
         if !matches!(self.given, Given::Nothing) {
             self.refuse(problems);
         }
     }
 
-    /// The text of `name = "text"`.
+    /// Returns the text of `name = "text"`.
     pub(crate) fn text(&self, problems: &mut Problems) -> Option<LitStr> {
         self.value(problems)
     }
 
-    /// The text of `was = "name"`, the name of something that was renamed.
+    /// Returns the text of `was = "name"`, the previous name of a column or table.
     pub(crate) fn former_name(&self, problems: &mut Problems) -> Option<String> {
         let text = self.text(problems)?;
         if let Some(fault) = name::fault(&text.value()) {
@@ -211,16 +210,16 @@ impl Item {
         Some(text.value())
     }
 
-    /// The constant of `name = constant`.
+    /// Returns the constant of `name = constant`.
     pub(crate) fn constant(&self, problems: &mut Problems) -> Option<Constant> {
         let constant = syn::parse2(self.value_tokens(problems)?);
         constant.map_err(|_| problems.at(self, CONSTANT)).ok()
     }
 
-    /// The path of `name = path`.
+    /// Returns the path of `name = path`.
     pub(crate) fn path(&self, problems: &mut Problems) -> Option<Path> {
         let tokens = self.value_tokens(problems)?;
-        // `f::<…>` and `F<…>` are both fine for a function's path.
+        // Both `f::<…>` and `F<…>` are accepted as the path of a function.
         let Ok(path) = Path::parse_mod_style.parse2(tokens) else {
             self.refuse(problems);
             return None;
@@ -228,7 +227,7 @@ impl Item {
         Some(path)
     }
 
-    /// The names of `name(one, two)`, at least one.
+    /// Returns the names of `name(one, two)`, at least one.
     pub(crate) fn names(&self, problems: &mut Problems) -> Vec<Ident> {
         let parser = Punctuated::<Ident, Token![,]>::parse_terminated_with;
         let parser = |input: ParseStream<'_>| parser(input, Ident::parse_any);
@@ -242,7 +241,7 @@ impl Item {
         Vec::new()
     }
 
-    /// The constants of `name(min = constant, max = constant)`, at least one.
+    /// Returns the constants of `name(min = constant, max = constant)`, at least one.
     pub(crate) fn ends(&self, problems: &mut Problems) -> Ends {
         let parser = Punctuated::<Item, Token![,]>::parse_terminated;
         let mut ends = Ends::default();

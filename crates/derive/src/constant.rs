@@ -1,5 +1,5 @@
-//! A constant in an attribute, `default = 3` or `range(min = -1.5)`, and the
-//! literal of the schema that it becomes in a field of a known type.
+//! A constant in an attribute, `default = 3` or `range(min = -1.5)`, and its conversion to a
+//! literal of the schema for a field of a known type.
 
 use std::cmp::Ordering;
 
@@ -10,10 +10,10 @@ use syn::{Lit, Token};
 
 use crate::shape::Shape;
 
-/// Ten-thousandths in one: an amount has four decimals.
+/// Decimals of an amount, which is stored in ten-thousandths.
 const CURRENCY_DECIMALS: usize = 4;
 
-/// A constant as it was written.
+/// A constant as written in the source.
 pub(crate) struct Constant {
     negative: Option<Token![-]>,
     written: Lit,
@@ -50,7 +50,7 @@ impl ToTokens for Constant {
 }
 
 impl Constant {
-    /// The number of a length or maximum: `least` to `u32::MAX`.
+    /// Returns the constant as a length or maximum, from `least` to `u32::MAX`.
     pub(crate) fn size(&self, least: u32) -> Result<u32, String> {
         let number = match &self.written {
             Lit::Int(number) if self.negative.is_none() => number.base10_parse().ok(),
@@ -61,7 +61,7 @@ impl Constant {
             .ok_or_else(|| format!("write a whole number from {least} to {}", u32::MAX))
     }
 
-    /// The literal that it is in a field of `shape`; the error says what to write.
+    /// Returns the constant as a literal for a field of `shape`; the error is the expected form.
     pub(crate) fn literal(&self, shape: Shape) -> Result<Literal, String> {
         let expected = match (shape, &self.written) {
             (Shape::Bool, Lit::Bool(value)) => return Ok(Literal::Bool(value.value)),
@@ -131,7 +131,7 @@ impl Constant {
     }
 }
 
-/// A decimal number in ten-thousandths, if it is exact and fits.
+/// Parses a decimal number into ten-thousandths; `None` if it is not exact or out of range.
 fn scaled(digits: &str) -> Option<i64> {
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
     let fraction = fraction.trim_end_matches('0');
@@ -142,8 +142,8 @@ fn scaled(digits: &str) -> Option<i64> {
 }
 
 impl Literal {
-    /// How it compares with another of the same field; `None` for texts, whose
-    /// order the field's kind knows.
+    /// Compares two literals of the same field; `None` for texts, whose order depends on the
+    /// field's kind.
     pub(crate) fn order(&self, other: &Self) -> Option<Ordering> {
         match (self, other) {
             (Self::Int(a), Self::Int(b)) | (Self::Currency(a), Self::Currency(b)) => Some(a.cmp(b)),
@@ -152,7 +152,7 @@ impl Literal {
         }
     }
 
-    /// The code of the schema's `Literal`.
+    /// Returns the code of the schema's `Literal`.
     pub(crate) fn code(&self, model: &TokenStream) -> TokenStream {
         match self {
             Self::Bool(value) => quote!(#model::Literal::Bool(#value)),

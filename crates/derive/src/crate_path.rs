@@ -1,5 +1,5 @@
-//! Where the generated code finds the model: in the facade `marmota` of most
-//! programs, or in `marmota-model` for the crates below the facade.
+//! The path of the model in generated code: in the facade `marmota` for most programs, or in
+//! `marmota-model` for the crates below the facade.
 
 use proc_macro_crate::{FoundCrate, crate_name};
 use proc_macro2::{Ident, Span, TokenStream};
@@ -9,9 +9,8 @@ use syn::Path;
 use crate::attribute::Item;
 use crate::problem::Problems;
 
-/// The path of the module with `Model` in it, from the item `crate = "…"` if
-/// there is one. Outside cargo, where nothing can be looked up, it is
-/// `::marmota::model`.
+/// Returns the path of the module with `Model`: that of the item `crate = "…"` if it is present.
+/// Outside cargo, where dependencies are unknown, it is `::marmota::model`.
 pub(crate) fn find(items: &[Item], problems: &mut Problems) -> TokenStream {
     let written = items
         .iter()
@@ -30,7 +29,7 @@ pub(crate) fn find(items: &[Item], problems: &mut Problems) -> TokenStream {
     }
 }
 
-/// The path of the module with what services need, unless it is `written`.
+/// Returns the path of the module for services: `written` if it is present.
 pub(crate) fn of_services(written: Option<&Path>) -> TokenStream {
     if let Some(path) = written {
         return quote!(#path);
@@ -44,9 +43,8 @@ pub(crate) fn of_services(written: Option<&Path>) -> TokenStream {
     }
 }
 
-/// The name under which the crate being compiled knows a package. A crate
-/// knows itself by its own name (`extern crate self as …`), which its
-/// examples and doc tests share.
+/// Returns the name under which the crate being compiled knows a package. A crate knows itself by
+/// its own name (`extern crate self as …`), which its examples and doc tests share.
 fn dependency(package: &str) -> Option<Ident> {
     let name = match crate_name(package).ok()? {
         FoundCrate::Name(name) => name,

@@ -1,5 +1,4 @@
-//! One field of a model: its attributes read and checked, and the code of its
-//! entry in the schema.
+//! One field of a model: reads and checks its attributes, and generates its entry in the schema.
 
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
@@ -13,7 +12,7 @@ use crate::name;
 use crate::problem::Problems;
 use crate::shape::{Shape, inside_option};
 
-/// The part the store plays in a field.
+/// The role of a field in the store.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Role {
     Plain,
@@ -28,35 +27,35 @@ pub(crate) struct Field {
     /// Its name in Rust.
     pub(crate) ident: Ident,
     pub(crate) visibility: Visibility,
-    /// Its type, with the model's name for `Self`.
+    /// Its type, with `Self` replaced by the model's name.
     pub(crate) of: TokenStream,
-    /// Where errors about its type point.
+    /// The position of errors about its type.
     pub(crate) of_span: Span,
     /// The name of the column.
     pub(crate) name: String,
-    /// What `name` was written as, for errors.
+    /// The position of the column's name in the source, for errors.
     pub(crate) name_span: Span,
     /// The name of its constant: `LAST_NAME`.
     pub(crate) constant: Ident,
     pub(crate) role: Role,
-    /// The item that gave it its role.
+    /// The attribute item that set its role.
     pub(crate) role_span: Option<Span>,
     pub(crate) unique: bool,
     pub(crate) index: bool,
     search: bool,
     immutable: bool,
-    /// Its type without `Option`, in which rules check it.
+    /// Its type without `Option`, for rules.
     inside: TokenStream,
     shape: Shape,
     optional: bool,
     text: Option<Text>,
     default: Option<Literal>,
     rules: Vec<TokenStream>,
-    /// The name that its column had before.
+    /// The previous name of its column.
     was: Option<String>,
 }
 
-/// What `max` and `collate` add to a text.
+/// The parameters `max` and `collate` of a text field.
 struct Text {
     chars_max: u32,
     collation: &'static str,
@@ -64,7 +63,7 @@ struct Text {
 }
 
 impl Field {
-    /// Reads a field of the struct called `owner`.
+    /// Reads a field of the struct `owner`.
     pub(crate) fn read(
         field: &syn::Field,
         ident: &Ident,
@@ -245,8 +244,8 @@ impl Field {
         Some(quote!(#model::Rule::Range { min: #min, max: #max }))
     }
 
-    /// A function that takes the field's type by reference. NULL satisfies
-    /// every rule, so that it never sees an `Option`.
+    /// Returns the rule for a function that takes the field's type by reference. NULL satisfies
+    /// every rule, so the function never receives an `Option`.
     fn check_rule(
         &self,
         item: &Item,
@@ -258,7 +257,7 @@ impl Field {
         let rule = path.segments.last()?.ident.unraw().to_string();
         let function = without_self(path.to_token_stream(), owner);
         let inside = &self.inside;
-        // Hygienic, so that a user's function may be called `value`.
+        // Hygienic, so that a user's function may have the name `value`.
         let value = Ident::new("value", Span::mixed_site());
         let span = path.span().resolved_at(Span::call_site());
         let call = quote_spanned!(span=> #function(&#value));
@@ -271,7 +270,7 @@ impl Field {
         }))
     }
 
-    /// What can only be checked when all items are known.
+    /// Checks that need all items of the field.
     fn check(&self, items: &[Item], problems: &mut Problems) {
         if let Some(fault) = name::fault(&self.name) {
             let way_out = if self.ident.unraw() == self.name {
@@ -313,7 +312,7 @@ impl Field {
         }
     }
 
-    /// Checks what is asked of the one field that is the model's key.
+    /// Checks the requirements for the field that is the model's key.
     pub(crate) fn check_key(&self, problems: &mut Problems) {
         if self.optional || !self.shape.may_be_key() {
             problems.at_span(
@@ -336,7 +335,7 @@ impl Field {
         }
     }
 
-    /// The field's entry in the schema; every part of it is constant.
+    /// Returns the field's entry in the schema, as a constant expression.
     pub(crate) fn code(&self, model: &TokenStream) -> TokenStream {
         let Self { of, name, unique, search, immutable, rules, .. } = self;
         let role = match self.role {
@@ -372,8 +371,8 @@ impl Field {
         })
     }
 
-    /// Points errors about the type at the type, without passing the code for
-    /// the user's own (lints look at where code comes from).
+    /// Returns a span for errors about the type. The generated code is not marked as the user's
+    /// code, since lints check where code comes from.
     pub(crate) fn error_span(&self) -> Span {
         self.of_span.resolved_at(Span::call_site())
     }
@@ -399,7 +398,7 @@ fn length_rule(item: &Item, model: &TokenStream, problems: &mut Problems) -> Opt
 fn pattern_rule(item: &Item, model: &TokenStream, problems: &mut Problems) -> Option<TokenStream> {
     let text = item.text(problems)?;
     let pattern = text.value();
-    // As it will be compiled, and alone, so that `a)|(b` does not slip through.
+    // Parsed as it will be compiled, and also alone, so that `a)|(b` is refused.
     for pattern in [&pattern, &format!("^(?:{pattern})$")] {
         if let Err(error) = regex_syntax::ast::parse::Parser::new().parse(pattern) {
             let at = error.span().start.offset;
@@ -413,7 +412,7 @@ fn pattern_rule(item: &Item, model: &TokenStream, problems: &mut Problems) -> Op
     Some(quote!(#model::Rule::Pattern(::std::borrow::Cow::Borrowed(#pattern))))
 }
 
-/// The name that a column or table had before.
+/// Returns the code for the previous name of a column or table.
 pub(crate) fn former(was: Option<&str>) -> TokenStream {
     optional(was.map(|was| quote!(::std::borrow::Cow::Borrowed(#was))))
 }
@@ -425,7 +424,8 @@ fn optional(code: Option<TokenStream>) -> TokenStream {
     }
 }
 
-/// The same code with the model's name for `Self`, which a `static` does not know.
+/// Returns the code with `Self` replaced by the model's name, since `Self` is not available in a
+/// `static`.
 fn without_self(code: TokenStream, owner: &Ident) -> TokenStream {
     code.into_iter()
         .map(|token| match token {

@@ -1,6 +1,6 @@
-//! The macros of Marmota: [`Model`] makes a struct a table's row, [`ModelEnum`]
-//! makes an enum the type of a field, [`macro@service`] makes a trait what can be
-//! called from elsewhere.
+//! The macros of Marmota. [`Model`] makes a struct a row of a table, [`ModelEnum`] makes an enum
+//! the type of a field, and [`macro@service`] makes a trait a service that other processes can
+//! call.
 //!
 //! ```
 //! use marmota_derive::{Model, ModelEnum};
@@ -58,84 +58,80 @@
 //! # Ok::<(), marmota_model::Error>(())
 //! ```
 //!
-//! # What is made
+//! # Generated code
 //!
-//! - The implementation of the trait `Model`: the schema, as one constant; the
-//!   key; and the two straight lines of code between a struct and a row.
-//! - For each field a constant of the struct, `Person::LAST_NAME`, as visible
-//!   as the field, for filters and orders. It has the field's name in capitals
-//!   whatever the column is called. A field called `table` hides the constant
-//!   of the trait: write `<Person as Model>::TABLE` then.
+//! - The implementation of the trait `Model`: the schema, as one constant; the key; and the
+//!   conversions from struct to row and from row to struct.
+//! - For each field a constant of the struct, `Person::LAST_NAME`, for filters and orders. It has
+//!   the visibility of the field, and the field's name in capitals, regardless of the column's
+//!   name. A field called `table` hides the constant of the trait: use `<Person as Model>::TABLE`.
 //!
-//! The type of a field is one that implements `FieldValue`: `bool`, `i8` to
-//! `i64`, `u8` to `u64`, `f32`, `f64`, `String`, `Currency`, `Date`, `Time`,
-//! `Timestamp`, `Uuid`, `Blob`, `Json<T>`, `Ref<Model>`, an enum with
-//! [`ModelEnum`], and `Option` of these for what may be NULL. A struct has one
-//! to 128 fields, no generic parameters and no lifetimes.
+//! The type of a field must implement `FieldValue`: `bool`, `i8` to `i64`, `u8` to `u64`, `f32`,
+//! `f64`, `String`, `Currency`, `Date`, `Time`, `Timestamp`, `Uuid`, `Blob`, `Json<T>`,
+//! `Ref<Model>`, an enum with [`ModelEnum`], and `Option` of these for fields that may be NULL. A
+//! struct has one to 128 fields, and neither generic parameters nor lifetimes.
 //!
 //! # On the struct
 //!
 //! | attribute | meaning |
 //! |---|---|
-//! | `table = "people"` | the table's name; without it the struct's in snake case |
-//! | `was = "customer"` | the name the table had before: it is renamed, with its rows |
+//! | `table = "people"` | the table's name; default: the struct's name in snake case |
+//! | `was = "customer"` | the previous name of the table, which is renamed with its rows |
 //! | `index(a, b)` | an index over these fields, in this order; may be repeated |
-//! | `unique(a, b)` | the same, and no two rows agree in all of them |
-//! | `audit` | each write leaves an entry in the store's history |
-//! | `crate = "path"` | the module with the traits, where it is not found by itself |
+//! | `unique(a, b)` | the same, and no two rows have the same values in all of them |
+//! | `audit` | each write adds an entry to the store's history |
+//! | `crate = "path"` | the module with the traits, if it is not found automatically |
 //!
 //! # On a field
 //!
 //! | attribute | for | meaning |
 //! |---|---|---|
-//! | `key` | `i64`, `Uuid`, `String` | the key; without it, the field called `id` |
-//! | `rename = "type"` | any | the column's name, and the member's in JSON |
-//! | `was = "old_name"` | any | the name the column had before: it is renamed, with its values |
-//! | `unique` | any | no two rows hold the same value (NULLs excepted) |
+//! | `key` | `i64`, `Uuid`, `String` | the key; default: the field called `id` |
+//! | `rename = "type"` | any | the name of the column and of the JSON member |
+//! | `was = "old_name"` | any | the previous name of the column, which is renamed with its values |
+//! | `unique` | any | no two rows have the same value (NULLs excepted) |
 //! | `index` | any | an index over this field alone |
-//! | `default = 7` | all but blobs | the value of rows made without one: a number, a text in quotes (dates, times, UUIDs, names of enums and JSON too), `true` or `false` |
-//! | `max = 40` | texts | the most characters |
-//! | `collate = "nocase"` | texts | compares without regard to the case of A to Z; `"binary"` is how texts compare without it |
+//! | `default = 7` | all but blobs | the default value of new rows: a number, a text in quotes (also for dates, times, UUIDs, names of enums and JSON), `true` or `false` |
+//! | `max = 40` | texts | the maximum number of characters |
+//! | `collate = "nocase"` | texts | comparisons ignore the case of A to Z; `"binary"` is the default |
 //! | `immutable` | any without a role | its value is fixed after the insert: a write that changes it is refused |
 //! | `search` | texts | its words can be searched for |
-//! | `not_empty` | texts, blobs | not empty, and not of white space alone |
-//! | `length(min = 2, max = 9)` | texts, blobs | the number of characters, or of bytes; either end may be left out |
-//! | `range(min = 0, max = 1)` | numbers, dates, times | between the two, both included; either end may be left out |
-//! | `pattern = "[A-Z]{2}"` | texts | matches the regular expression from end to end; may be repeated |
+//! | `not_empty` | texts, blobs | not empty, and not only white space |
+//! | `length(min = 2, max = 9)` | texts, blobs | the number of characters, or of bytes; either bound may be omitted |
+//! | `range(min = 0, max = 1)` | numbers, dates, times | between the two, both included; either bound may be omitted |
+//! | `pattern = "[A-Z]{2}"` | texts | the whole text matches the regular expression; may be repeated |
 //! | `email` | texts | an e-mail address |
-//! | `check = path` | any | a function `fn(&T) -> Result<(), String>`, whose last name is the rule's and whose error is the message; may be repeated |
+//! | `check = path` | any | a function `fn(&T) -> Result<(), String>`; the last segment of its path is the name of the rule, its error is the message; may be repeated |
 //! | `created_at` | `Timestamp` | set by the store at the insert |
 //! | `updated_at` | `Timestamp` | set by the store at each write |
-//! | `version` | `i64` | counted by the store at each write; stale writes are refused |
+//! | `version` | `i64` | incremented by the store at each write; stale writes are refused |
 //!
-//! NULL satisfies every rule. The function of `check` on an `Option<T>` takes
-//! a `&T` for that reason, and one on a `String` may take a `&str`. A field
-//! that is called `created_at`, `updated_at` or `version` is an ordinary one
-//! until the attribute is there.
+//! NULL satisfies every rule. Therefore the function of `check` on an `Option<T>` takes a `&T`; on
+//! a `String` it may also take a `&str`. A field called `created_at`, `updated_at` or `version` is
+//! an ordinary field without the attribute.
 //!
 //! # On an enum, and on its variants
 //!
 //! | attribute | on | meaning |
 //! |---|---|---|
-//! | `integer` | the enum | rows keep the number, which every variant must then be given; without it they keep the name |
+//! | `integer` | the enum | rows store the number, which every variant must then have; default: rows store the name |
 //! | `crate = "path"` | the enum | as on a struct |
-//! | `rename = "name"` | a variant | the name in rows and JSON; without it the variant's in snake case |
+//! | `rename = "name"` | a variant | the name in rows and JSON; default: the variant's name in snake case |
 //!
-//! # Where faults are found
+//! # Errors at compile time
 //!
-//! All that a build can know is an error of that build, at the place of the
-//! fault, with what to write instead, and several at once. A macro sees names
-//! and no types, so that for a type of one's own (an alias, an enum) two
-//! things wait until the model is registered: whether its default is one of
-//! its values, and whether `range` and the like have anything to check. So do
-//! defaults and ranges that are dates, times, UUIDs or JSON in quotes.
+//! Faults that can be detected at compile time are compile errors at the position of the fault,
+//! with the correct form; several are reported at once. A macro sees names but not types.
+//! Therefore, for custom types (an alias, an enum), two checks run when the model is registered:
+//! whether the default is a valid value, and whether `range` and the like apply to the type. The
+//! same holds for defaults and ranges that are dates, times, UUIDs or JSON in quotes.
 //!
-//! # Where the traits are
+//! # Path of the traits
 //!
-//! The code names the crate by what the program's `Cargo.toml` calls it:
-//! `marmota` first (its module `model`), then `marmota-model`. A program that
-//! gets neither directly, but through a crate of its own that exports it,
-//! says so: `#[model(crate = "my_base::marmota::model")]`.
+//! The generated code refers to the crate by its name in the program's `Cargo.toml`: first
+//! `marmota` (its module `model`), then `marmota-model`. A program that gets them only through a
+//! re-export of another crate must name the path:
+//! `#[model(crate = "my_base::marmota::model")]`.
 #![forbid(unsafe_code)]
 
 mod attribute;
@@ -153,9 +149,9 @@ mod shape;
 use proc_macro::TokenStream;
 use syn::{DeriveInput, ItemFn, ItemTrait, parse_macro_input};
 
-/// Makes a struct with named fields a model: the rows of one table.
+/// Derives a model from a struct with named fields: the rows of one table.
 ///
-/// The attributes are in the [crate's documentation](crate).
+/// See the [crate's documentation](crate) for the attributes.
 ///
 /// ```
 /// use marmota_derive::Model;
@@ -182,8 +178,8 @@ pub fn derive_model(input: TokenStream) -> TokenStream {
     model::derive(&input).into()
 }
 
-/// Makes an enum without data the type of a field, kept as its name or, with
-/// `#[model(integer)]`, as its number. JSON shows the name in both cases.
+/// Makes an enum without data the type of a field. Rows store its name or, with
+/// `#[model(integer)]`, its number. JSON contains the name in both cases.
 ///
 /// ```
 /// use marmota_derive::ModelEnum;
@@ -214,20 +210,19 @@ pub fn derive_model_enum(input: TokenStream) -> TokenStream {
     model_enum::derive(&input).into()
 }
 
-/// Makes a trait a service: what implements it can be served, and called by a
-/// stub, which implements the trait as well.
+/// Makes a trait a service: its implementations can be served, and called through a client stub,
+/// which implements the trait as well.
 ///
-/// Its methods are `async`, take `&self` and parameters that own their data
-/// (any type that serde can write and read, or a stream of the services'), and give Marmota's
-/// `Result`. For
-/// `trait Calculator` there are then `CalculatorService`, which hosts whatever
-/// implements the trait, and `CalculatorClient`, which calls it from elsewhere.
+/// The trait's methods are `async`, take `&self` and parameters that own their data (any type that
+/// serde can write and read, or a stream of the service crate), and return Marmota's `Result`. For
+/// `trait Calculator` the macro generates `CalculatorService`, which hosts an implementation of the
+/// trait, and `CalculatorClient`, which calls it.
 ///
-/// `#[idempotent]` before a method says that a call may take place twice: a stub
-/// sends it again where a connection breaks before the answer.
+/// `#[idempotent]` before a method declares that a call may be executed twice: the stub repeats the
+/// call if the connection breaks before the answer.
 ///
-/// `#[service(name = "calc")]` gives it another name than the trait's in snake
-/// case; `#[service(crate = "my_base::service")]` says where the types are.
+/// `#[service(name = "calc")]` sets the name of the service; default: the trait's name in snake
+/// case. `#[service(crate = "my_base::service")]` sets the path of the types.
 ///
 /// ```
 /// use marmota_derive::service;
@@ -261,8 +256,8 @@ pub fn service(attribute: TokenStream, item: TokenStream) -> TokenStream {
     service::expand(attribute.into(), &item).into()
 }
 
-/// Makes a function a service of its own, at `/api/NAME`: it stays the function
-/// it is, and there is a type of the same name to add it by.
+/// Makes a function a service, at `/api/NAME`. The function itself is not changed; a type with the
+/// same name registers it as a service.
 ///
 /// ```
 /// use marmota_derive::method;

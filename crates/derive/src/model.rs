@@ -1,9 +1,8 @@
-//! `#[derive(Model)]`: a struct read as a model, and the code for it.
+//! `#[derive(Model)]`: reads a struct as a model and generates its code.
 //!
-//! The code is one constant schema, a straight line of statements each way
-//! between struct and row, and a typed constant for each field. It has no
-//! generics and no closures but the user's own checks, so that a program of
-//! hundreds of models still builds fast.
+//! The code consists of one constant schema, one sequence of statements for each direction between
+//! struct and row, and a typed constant for each field. It has no generics, and its only closures
+//! are calls of the user's checks, so that a program with hundreds of models still builds fast.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{quote, quote_spanned};
@@ -16,15 +15,15 @@ use crate::field::{Field, Role, former};
 use crate::name;
 use crate::problem::Problems;
 
-/// The most fields of a model: the bits of the model's `FieldSet`.
+/// The maximum number of fields in a model: the bits of `FieldSet`.
 const FIELDS_MAX: usize = 128;
 
 struct Model {
     ident: Ident,
-    /// The path of the module that the code uses.
+    /// The path of the module that the code refers to.
     path: TokenStream,
     table: String,
-    /// The name that the table had before.
+    /// The previous name of the table.
     was: Option<String>,
     fields: Vec<Field>,
     key: usize,
@@ -37,7 +36,7 @@ struct Index {
     unique: bool,
 }
 
-/// The code for a struct, or what is wrong with it.
+/// Returns the code for a struct, or its errors.
 pub(crate) fn derive(input: &DeriveInput) -> TokenStream {
     let mut problems = Problems::default();
     let model = Model::read(input, &mut problems);
@@ -179,7 +178,7 @@ impl Model {
     fn check_names(&self, problems: &mut Problems) {
         for (position, field) in self.fields.iter().enumerate() {
             let before = &self.fields[..position];
-            // Engines take no notice of case in the names of columns.
+            // Engines compare names of columns without regard to case.
             let same = |other: &&Field| other.name.eq_ignore_ascii_case(&field.name);
             if let Some(first) = before.iter().find(same) {
                 problems.at_span(
@@ -214,7 +213,7 @@ impl Model {
 
     fn read_indexes(&mut self, items: &[Item], problems: &mut Problems) {
         for (position, field) in self.fields.iter().enumerate() {
-            // What is unique has an index.
+            // A unique field has an index already.
             if field.index && !field.unique {
                 self.indexes.push(Index { fields: vec![position], unique: false });
             }
@@ -292,7 +291,7 @@ impl Model {
                     #path::Column::new(#position, #name);
             }
         });
-        // A program need not use every column.
+        // A program may leave columns unused.
         quote! {
             #[automatically_derived]
             #[allow(dead_code, deprecated, unreachable_pub)]
@@ -302,7 +301,7 @@ impl Model {
         }
     }
 
-    /// Two statics, because a constant could not borrow what has a destructor.
+    /// Two statics, since a constant cannot borrow a value with a destructor.
     fn schema(&self) -> TokenStream {
         let Self { path, table, key, audit, .. } = self;
         let was = former(self.was.as_deref());
@@ -330,9 +329,8 @@ impl Model {
         }
     }
 
-    /// `let … else` for each field instead of `?` on a `Result`: `read` runs a
-    /// sixth faster, and a model of 10 fields takes 20 ms of a release build
-    /// instead of 36.
+    /// Generates the conversions. `let … else` for each field instead of `?` on a `Result`: `read`
+    /// is a sixth faster, and a model of 10 fields takes 20 ms of a release build instead of 36.
     fn rows(&self) -> TokenStream {
         let path = &self.path;
         let count = self.fields.len();
@@ -342,8 +340,7 @@ impl Model {
                 row[#position] = <#of as #path::FieldValue>::to_row(&self.#ident, scratch);
             }
         });
-        // Hygienic: the names of fields are the user's, who may have a constant
-        // of the same name.
+        // Hygienic: users choose the names of fields, and may have a constant of the same name.
         let local = |name: &str| Ident::new(name, Span::mixed_site());
         let (row, values): (_, Vec<Ident>) =
             (local("row"), (0..count).map(|at| local(&format!("v{at}"))).collect());

@@ -22,7 +22,7 @@ struct Variant {
     name: String,
 }
 
-/// The code for an enum, or what is wrong with it.
+/// Returns the code for an enum, or its errors.
 pub(crate) fn derive(input: &DeriveInput) -> TokenStream {
     let mut problems = Problems::default();
     let read = ModelEnum::read(input, &mut problems);

@@ -1,10 +1,11 @@
-//! Names: of tables and columns from those of Rust, and the likeliest one
-//! that a misspelt name was meant to be.
+//! Names: conversion of Rust names to names of tables and columns, and suggestions for misspelt
+//! names.
 
-/// The longest name of a table or column.
+/// The maximum length of the name of a table or column.
 const NAME_BYTES_MAX: usize = 63;
 
-/// `LastName`, `lastName` and `last_name` as `last_name`; `HTTPLog` as `http_log`.
+/// Returns the name in snake case: `LastName`, `lastName` and `last_name` as `last_name`; `HTTPLog`
+/// as `http_log`.
 pub(crate) fn snake_case(name: &str) -> String {
     let letters: Vec<char> = name.chars().collect();
     let mut snake = String::with_capacity(name.len() + 4);
@@ -23,8 +24,8 @@ pub(crate) fn snake_case(name: &str) -> String {
     snake
 }
 
-/// What is wrong with the name of a table or column; the same rule as the
-/// model's registration has.
+/// Returns the fault of the name of a table or column; the rule is the same as at the registration
+/// of a model.
 pub(crate) fn fault(name: &str) -> Option<&'static str> {
     let mut bytes = name.bytes();
     let fits = name.len() <= NAME_BYTES_MAX
@@ -37,7 +38,7 @@ pub(crate) fn fault(name: &str) -> Option<&'static str> {
     }
 }
 
-/// The one of `known` that `name` was probably meant to be.
+/// Returns the name in `known` that is most similar to `name`, if it is similar enough.
 pub(crate) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let tolerance = if name.len() < 4 { 1 } else { 2 };
     known
@@ -47,7 +48,7 @@ pub(crate) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> O
         .map(|(_, candidate)| candidate)
 }
 
-/// How many letters have to be added, taken away or changed (Levenshtein).
+/// Returns the number of letters to insert, delete or replace (Levenshtein distance).
 fn distance(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, letter_a) in a.bytes().enumerate() {

@@ -1,4 +1,4 @@
-//! What is wrong with a definition: gathered, so that one build shows it all.
+//! The errors of a definition, collected so that one build reports all of them.
 
 use std::fmt::Display;
 
@@ -10,17 +10,17 @@ use quote::ToTokens;
 pub(crate) struct Problems(Option<syn::Error>);
 
 impl Problems {
-    /// An error that points at `tokens`.
+    /// Adds an error that points at `tokens`.
     pub(crate) fn at(&mut self, tokens: impl ToTokens, message: impl Display) {
         self.add(syn::Error::new_spanned(tokens, message));
     }
 
-    /// An error that points at `span`.
+    /// Adds an error that points at `span`.
     pub(crate) fn at_span(&mut self, span: Span, message: impl Display) {
         self.add(syn::Error::new(span, message));
     }
 
-    /// An error that a parser made.
+    /// Adds an error of a parser.
     pub(crate) fn add(&mut self, error: syn::Error) {
         match &mut self.0 {
             Some(all) => all.combine(error),
@@ -28,12 +28,12 @@ impl Problems {
         }
     }
 
-    /// The value of a result; its error is kept.
+    /// Returns the value of a result; records its error.
     pub(crate) fn keep<T>(&mut self, result: syn::Result<T>) -> Option<T> {
         result.map_err(|error| self.add(error)).ok()
     }
 
-    /// `code` if nothing is wrong, otherwise `compile_error!` for each error.
+    /// Returns `code` if there are no errors, otherwise `compile_error!` for each error.
     pub(crate) fn or_code(self, code: impl FnOnce() -> TokenStream) -> TokenStream {
         match self.0 {
             Some(all) => all.into_compile_error(),

@@ -1,7 +1,7 @@
-//! `#[service]`: a trait read as a contract, and the code of both of its sides.
+//! `#[service]`: reads a trait as a contract and generates the code for the server and the client.
 //!
-//! The trait itself is kept, with futures that are `Send`. What decodes and
-//! encodes is in the crate `service`; here is only what has to know the types.
+//! The trait itself is kept; its futures are made `Send`. Decoding and encoding are in the crate
+//! `service`; this file generates only the code that depends on the types.
 
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens as _, format_ident, quote};
@@ -18,22 +18,22 @@ use crate::crate_path;
 use crate::name;
 use crate::problem::Problems;
 
-/// Of a method that may take place twice: sent again where a connection breaks.
+/// Marks a method whose calls may be executed twice: they are repeated if the connection breaks.
 const IDEMPOTENT: &str = "idempotent";
 
-/// A method as both sides have to know it.
+/// A method of a service, as needed by server and client.
 pub(crate) struct Method {
     pub(crate) ident: Ident,
     pub(crate) parameters: Vec<(Ident, Type)>,
-    /// The whole `Result<T>`.
+    /// The complete `Result<T>`.
     output: Type,
-    /// What comes of it when all is well.
+    /// The type of a successful result.
     pub(crate) result: Type,
-    /// It may take place twice.
+    /// Its calls may be executed twice.
     is_retryable: bool,
 }
 
-/// What stands in the attribute's parentheses.
+/// The arguments of the attribute.
 #[derive(Default)]
 pub(crate) struct Given {
     pub(crate) name: Option<LitStr>,
@@ -75,7 +75,7 @@ impl Given {
     }
 }
 
-/// The code for a trait, or what is wrong with it.
+/// Returns the code for a trait, or its errors.
 pub(crate) fn expand(attribute: TokenStream, item: &ItemTrait) -> TokenStream {
     let mut problems = Problems::default();
     let given = Given::read(attribute, &mut problems);
@@ -157,7 +157,7 @@ impl Method {
         Some(Self { ident, parameters, output, result, is_retryable: false })
     }
 
-    /// Its entry in a contract.
+    /// Returns its entry in the contract.
     pub(crate) fn described(&self, path: &TokenStream) -> TokenStream {
         let name = self.name();
         let form = |ty: &Type| quote!(<#ty as #path::Transfer>::FORM);
@@ -180,7 +180,7 @@ impl Method {
         self.ident.unraw().to_string()
     }
 
-    /// Reads its arguments from `source` into variables of their names.
+    /// Returns the code that reads its arguments from `source` into variables with their names.
     pub(crate) fn decoded(&self, source: &Ident) -> TokenStream {
         let idents: Vec<&Ident> = self.parameters.iter().map(|(ident, _)| ident).collect();
         let types = self.parameters.iter().map(|(_, ty)| ty);
@@ -196,7 +196,7 @@ impl Method {
         }
     }
 
-    /// Its arguments, as written for the other side.
+    /// Returns the code that encodes its arguments.
     pub(crate) fn encoded(&self, path: &TokenStream) -> TokenStream {
         let puts = self.parameters.iter().map(|(ident, _)| {
             let name = ident.unraw().to_string();
@@ -206,8 +206,8 @@ impl Method {
     }
 }
 
-/// Refuses a stream that stands inside of another type, as far as it is called one: the compiler
-/// refuses others, with many more words.
+/// Refuses a stream inside another type, if the stream is recognisable by its name. The compiler
+/// refuses other cases, with a longer message.
 fn check_stream(ty: &Type, problems: &mut Problems) {
     let is_stream = |ident: &Ident| ident == "ItemStream" || ident == "ByteStream";
     let inside = match ty {
@@ -232,7 +232,7 @@ fn mentions(tokens: TokenStream, wanted: &impl Fn(&Ident) -> bool) -> bool {
     })
 }
 
-/// `T` of a type that is some `Result<T>`.
+/// Returns `T` of a `Result<T>`; `None` for other types.
 fn inside_result(output: &Type) -> Option<Type> {
     let Type::Path(path) = output else { return None };
     let last = path.path.segments.last()?;
@@ -243,7 +243,7 @@ fn inside_result(output: &Type) -> Option<Type> {
     }
 }
 
-/// A type as it is written, with blanks between words alone.
+/// Returns a type as it is written, with spaces only between words.
 fn type_text(ty: &Type) -> String {
     let is_word = |letter: char| letter.is_alphanumeric() || letter == '_';
     let mut text = String::new();
@@ -325,13 +325,13 @@ fn code(given: &Given, item: &ItemTrait, methods: &[(Vec<Attribute>, Method)]) -
 
         #[allow(dead_code, reason = "a program may have one side only, and one lifetime")]
         impl #service {
-            /// One instance for all calls.
+            /// Hosts one instance for all calls.
             #vis fn shared<T: #ident>(instance: T) -> #path::Hosted {
                 #path::generated::shared::<Self, T>(instance)
             }
 
-            /// An instance for each call, session, user or whatever the lifetime
-            /// says, made when it is first called.
+            /// Hosts one instance per call, session, user or other unit, as the lifetime defines.
+            /// An instance is created by its first call.
             #vis fn per<T: #ident>(
                 lifetime: #path::Lifetime,
                 make: impl Fn(&#path::Call) -> ::core::result::Result<T, #path::generated::Error>
@@ -340,7 +340,7 @@ fn code(given: &Given, item: &ItemTrait, methods: &[(Vec<Attribute>, Method)]) -
                 #path::generated::per::<Self, T>(lifetime, make)
             }
 
-            /// A stand-in for tests, which answers what it is told to.
+            /// Returns a mock of the service for tests, which returns configured answers.
             #vis fn mock() -> #path::Mock {
                 #path::generated::mock::<Self>()
             }
@@ -369,11 +369,11 @@ fn code(given: &Given, item: &ItemTrait, methods: &[(Vec<Attribute>, Method)]) -
 
         #[allow(dead_code, reason = "a program may have one side only")]
         impl #client {
-            /// Finds the service by a client, and checks that both mean the same
-            /// by it.
+            /// Finds the service through a client, and checks that both sides have the same
+            /// contract.
             ///
             /// # Errors
-            /// If there is none of its name, or its contract is another.
+            /// If there is no service with this name, or if its contract differs.
             #vis async fn new(
                 client: &#path::Client,
             ) -> ::core::result::Result<Self, #path::generated::Error> {

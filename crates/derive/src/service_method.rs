@@ -1,4 +1,4 @@
-//! `#[method]`: a function that is a service by itself.
+//! `#[method]`: makes a function a service.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::quote;
@@ -7,7 +7,7 @@ use syn::ItemFn;
 use crate::problem::Problems;
 use crate::service::{Given, Method};
 
-/// The code for a function, or what is wrong with it.
+/// Returns the code for a function, or its errors.
 pub(crate) fn expand(attribute: TokenStream, item: &ItemFn) -> TokenStream {
     let mut problems = Problems::default();
     let given = Given::read(attribute, &mut problems);
@@ -57,10 +57,10 @@ fn code(given: &Given, item: &ItemFn, method: &Method) -> TokenStream {
 
         #[allow(dead_code, reason = "a program may have one side only")]
         impl #ident {
-            /// Calls it by a client.
+            /// Calls the function through a client.
             ///
             /// # Errors
-            /// Its own, and those of the way there.
+            /// Those of the function, and those of the transport.
             #vis async fn at(
                 #client: &#path::Client #(, #parameters)*
             ) -> ::core::result::Result<#result, #path::generated::Error> {

@@ -1,14 +1,13 @@
-//! What a field's type is, as far as its name tells. A macro sees no types:
-//! an alias or a type of one's own is [`Shape::Other`], and what cannot be
-//! checked here is checked by the compiler or when the model is registered.
+//! The type of a field, as far as its name determines it. A macro does not see types: an alias or a
+//! custom type is [`Shape::Other`], and is checked by the compiler or when the model is registered.
 
 use syn::{GenericArgument, PathArguments, Type};
 
-/// A known type of field.
+/// A known type of a field.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Shape {
     Bool,
-    /// An integer with its least and most value.
+    /// An integer with its minimum and maximum.
     Int(i64, i64),
     Float,
     Currency,
@@ -23,7 +22,7 @@ pub(crate) enum Shape {
     Other,
 }
 
-/// The type inside an `Option`, if it is one.
+/// Returns the type inside an `Option`; `None` for other types.
 pub(crate) fn inside_option(of: &Type) -> Option<&Type> {
     let Type::Path(path) = of else { return None };
     let last = path.path.segments.last().filter(|last| last.ident == "Option")?;
@@ -35,7 +34,7 @@ pub(crate) fn inside_option(of: &Type) -> Option<&Type> {
 }
 
 impl Shape {
-    /// The shape of a type that is no `Option`.
+    /// Returns the shape of a type that is not an `Option`.
     pub(crate) fn of(of: &Type) -> Self {
         let Type::Path(path) = of else { return Self::Other };
         let Some(last) = path.path.segments.last() else { return Self::Other };
@@ -63,17 +62,17 @@ impl Shape {
         }
     }
 
-    /// True for what `max`, `collate`, `pattern` and `email` are for.
+    /// Returns true if `max`, `collate`, `pattern` and `email` may apply to the type.
     pub(crate) const fn may_be_text(self) -> bool {
         matches!(self, Self::Text | Self::Other)
     }
 
-    /// True for what `not_empty` and `length` are for.
+    /// Returns true if `not_empty` and `length` may apply to the type.
     pub(crate) const fn may_have_length(self) -> bool {
         matches!(self, Self::Text | Self::Blob | Self::Other)
     }
 
-    /// True for what `range` is for.
+    /// Returns true if `range` may apply to the type.
     pub(crate) const fn may_have_range(self) -> bool {
         matches!(
             self,
@@ -87,7 +86,7 @@ impl Shape {
         )
     }
 
-    /// True for what a key can be.
+    /// Returns true if the type may be that of a key.
     pub(crate) const fn may_be_key(self) -> bool {
         matches!(self, Self::Int(i64::MIN, _) | Self::Uuid | Self::Text | Self::Other)
     }

@@ -1,4 +1,4 @@
-//! The bytes of a message's body, from a constant or owned, without copying them.
+//! The bytes of a message's body, constant or owned, which are not copied.
 
 pub(crate) mod body_sender;
 pub(crate) mod budget;
@@ -9,8 +9,8 @@ pub(crate) mod producer;
 
 use std::sync::Arc;
 
-/// A whole body; [`crate::BodyStream`] is one that is made while it is sent. Nothing outside
-/// this file looks inside.
+/// A whole body; [`crate::BodyStream`] is a body that is produced while it is sent. Its
+/// representation is private to this file.
 #[derive(Clone, Debug, Default)]
 pub struct Body(Bytes);
 
@@ -30,12 +30,12 @@ impl Default for Bytes {
 }
 
 impl Body {
-    /// A body without a byte.
+    /// Returns an empty body.
     pub const fn empty() -> Self {
         Self(Bytes::Static(&[]))
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub fn as_bytes(&self) -> &[u8] {
         match &self.0 {
             Bytes::Static(bytes) => bytes,
@@ -46,7 +46,7 @@ impl Body {
         }
     }
 
-    /// The bytes, to be shared.
+    /// Returns the bytes for sharing.
     #[cfg(feature = "http2")]
     pub(crate) fn into_bytes(self) -> bytes::Bytes {
         match self.0 {
@@ -58,7 +58,7 @@ impl Body {
         }
     }
 
-    /// Bytes of memory that are held for this body alone.
+    /// Returns the bytes of memory that are held for this body alone.
     pub(crate) fn held_bytes(&self) -> usize {
         match &self.0 {
             Bytes::Static(_) | Bytes::Counted(_) => 0,
@@ -68,12 +68,12 @@ impl Body {
         }
     }
 
-    /// How many bytes there are.
+    /// Returns the number of bytes.
     pub fn len(&self) -> usize {
         self.as_bytes().len()
     }
 
-    /// Whether there is no byte.
+    /// Returns true if the body is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -103,7 +103,7 @@ impl From<String> for Body {
     }
 }
 
-/// Bytes that others share: what is sent to many lies in memory once.
+/// Shared bytes: a body that is sent to many clients is in memory once.
 impl From<Arc<[u8]>> for Body {
     fn from(bytes: Arc<[u8]>) -> Self {
         Self(Bytes::Counted(bytes))

@@ -1,10 +1,10 @@
-//! One connection: requests out of the read buffer in order, answers into the output buffer,
-//! both lent by the thread only while there is something in them.
+//! A connection: it parses requests from the read buffer in order and writes answers into the
+//! output buffer. The thread lends it both buffers only while they are not empty.
 //!
-//! [`Connection::drive`] is called when something may have changed (bytes came, room to send,
-//! a handler was woken) and goes on until nothing more can be done: send what is waiting,
-//! answer every whole request in the buffer, send all answers at once, read again. It never
-//! blocks and never spins: each way out of it leaves an event, a wake or a deadline behind.
+//! [`Connection::drive`] is called when something may have changed (bytes arrived, the socket has
+//! room, a handler was woken). It works until nothing more can be done: it sends waiting output,
+//! answers every whole request in the buffer, sends all answers at once and reads again. It never
+//! blocks or spins: whenever it returns, an event, a wake-up or a deadline will continue it.
 
 mod admitting;
 mod answer;
@@ -49,7 +49,7 @@ use crate::routing::router::Routes;
 use crate::socket::address::Peer;
 use crate::socket::link::{Entry, Link};
 
-/// Reads in one call of `drive` before other connections get their turn.
+/// Reads per call of `drive` before other connections get their turn.
 const READS_MAX: usize = 16;
 impl Connection {
     pub(crate) fn new(
@@ -100,13 +100,13 @@ impl Connection {
         this
     }
 
-    /// The memory that goes with it, but for what other protocols and handlers hold.
+    /// Returns the memory of the connection in bytes, except that of other protocols and handlers.
     pub(crate) fn held_bytes(&self) -> usize {
         let received = self.request.as_ref().map_or(0, |request| request.0.buffer.capacity());
         size_of::<Self>() + received + self.unread_bytes()
     }
 
-    /// Bytes that wait for the client.
+    /// Returns the number of bytes that wait for the client.
     pub(crate) fn unread_bytes(&self) -> usize {
         let tail = self.tail.as_ref().map_or(0, |(body, _)| body.held_bytes());
         let sealed = self.link.as_ref().map_or(0, |link| link.outgoing.capacity());
@@ -118,7 +118,7 @@ impl Connection {
         self.output.capacity() + tail + sealed + taken + self.handed_bytes
     }
 
-    /// When the client has last taken something of them.
+    /// Returns when the client last took some of them, in ms on the thread's clock.
     pub(crate) fn progress_ms(&self, local: &ThreadLocals) -> u64 {
         match &self.phase {
             _ if self.timing == Timing::Write => {
@@ -129,7 +129,7 @@ impl Connection {
         }
     }
 
-    /// The socket takes no more for now, and did when that was last asked.
+    /// Counts the unread bytes; called when a socket that accepted bytes before accepts no more.
     #[cold]
     fn note_blocked(&self, local: &mut ThreadLocals) {
         local.blocked_bytes += self.unread_bytes();
@@ -139,13 +139,13 @@ impl Connection {
         &self.socket
     }
 
-    /// Bytes may have come; `half_closed` when the client has said that no more will.
+    /// Notes that bytes may have arrived; `half_closed` means that no more will follow.
     pub(crate) fn note_readable(&mut self, half_closed: bool) {
         self.readable = true;
         self.half_closed |= half_closed;
     }
 
-    /// Polls the handler that waits, if one does, and goes on.
+    /// Polls the waiting handler, if any, and continues.
     pub(crate) fn wake(&mut self, local: &mut ThreadLocals) -> Fate {
         if let Phase::Streaming(outflow) = &mut self.phase {
             outflow.note_woken();
@@ -172,7 +172,7 @@ impl Connection {
         self.drive(local)
     }
 
-    /// Does all that can be done now.
+    /// Does everything that can be done now.
     pub(crate) fn drive(&mut self, local: &mut ThreadLocals) -> Fate {
         self.hungry = false;
         if self.outgoing != Outgoing::Nothing {
@@ -234,7 +234,7 @@ impl Connection {
         Fate::Keep
     }
 
-    /// Answers the whole requests in the buffer.
+    /// Answers the complete requests in the buffer.
     fn serve(&mut self, local: &mut ThreadLocals) -> Served {
         if self.has_link_unsent() {
             return Served::Stop;
@@ -266,7 +266,7 @@ impl Connection {
         Served::Stop
     }
 
-    /// Parses the next head. True when a whole request with its body stands in the buffer.
+    /// Parses the next head. Returns true when a request with its whole body is in the buffer.
     fn take_head(&mut self, local: &mut ThreadLocals) -> bool {
         let Some(request) = &mut self.request else { return false };
         if request.0.unread() == 0 {
@@ -311,7 +311,7 @@ impl Connection {
         self.start_body(local)
     }
 
-    /// Reads once. Inlined by order: the way of a plain request has one call of it.
+    /// Reads once. Always inlined, because the path of a plain request calls it only once.
     #[inline(always)]
     fn read(&mut self, local: &mut ThreadLocals) -> Fate {
         if self.link.is_some() {
@@ -349,7 +349,7 @@ impl Connection {
         Fate::Keep
     }
 
-    /// Nothing more can be done until bytes come: gives the buffers back when they are empty.
+    /// Returns empty buffers to the thread, because nothing more can be done until bytes arrive.
     fn rest(&mut self, local: &mut ThreadLocals) -> Fate {
         if self.ended {
             return Fate::Drop;
@@ -382,7 +382,7 @@ impl Connection {
         Fate::Keep
     }
 
-    /// Sends what is waiting; `Pending` when the socket takes no more for now.
+    /// Sends the waiting output. Returns `Pending` when the socket accepts no more for now.
     fn flush(&mut self, local: &mut ThreadLocals) -> Poll<Fate> {
         if self.link.is_some() {
             return self.flush_through(local);
@@ -419,7 +419,7 @@ impl Connection {
                     if self.intake != Intake::Own {
                         self.outgoing = Outgoing::Full;
                     }
-                    // A client that only sends must not put the end of its patience off.
+                    // A client that only sends must not extend its write deadline.
                     if self.timing != Timing::Write {
                         self.note_blocked(local);
                     }
@@ -454,7 +454,7 @@ impl Connection {
         self.deadline_ms = deadline_ms;
     }
 
-    /// Looks at the deadline; called by the thread's sweep.
+    /// Checks the deadline; called by the thread's sweep.
     pub(crate) fn sweep(&mut self, local: &mut ThreadLocals) -> Fate {
         if self.timing == Timing::None || local.now_ms < self.deadline_ms {
             return Fate::Keep;
@@ -487,7 +487,7 @@ impl Connection {
         }
     }
 
-    /// Shutdown was asked for: answers what has come, and ends if nothing is in flight.
+    /// Handles a requested shutdown: answers what has arrived, and ends if nothing is in flight.
     pub(crate) fn drain(&mut self, local: &mut ThreadLocals) -> Fate {
         self.readable = self.intake == Intake::Own;
         self.drive(local)

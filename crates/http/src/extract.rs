@@ -1,5 +1,5 @@
-//! Typed parts of a request as the arguments of a handler: the state of a router, parameters of
-//! the path and the query, bodies in JSON and of HTML forms.
+//! Typed parts of a request as the arguments of a handler: the state of a router, parameters of the
+//! path and the query, JSON bodies and HTML forms.
 //!
 //! ```
 //! use marmota_http::Router;

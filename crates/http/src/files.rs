@@ -1,5 +1,5 @@
-//! Files of a folder as answers: whole or in part, by conditions, in the codings that lie beside
-//! them. Small ones are kept in memory, large ones read while they are sent.
+//! Files of a folder as answers: whole or in part, with conditions, and in the content codings
+//! stored next to them. Small files are kept in memory, large ones are read while they are sent.
 
 mod held;
 mod listing;
@@ -31,29 +31,29 @@ use crate::proto::status::Status;
 use crate::routing::handler::Flow;
 use crate::routing::router::Router;
 
-/// Codings whose files may lie beside the plain one, by their names and ends; the first of those
-/// that a client likes alike is sent.
+/// Content codings, by name and file extension, whose files may be stored next to the plain one. Of
+/// those that a client prefers equally, the first is sent.
 const CODINGS: [(&str, &str); 3] = [("br", ".br"), ("zstd", ".zst"), ("gzip", ".gz")];
-/// Bytes of a large file read in one go.
+/// Bytes of a large file per read.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// Which symbolic links are followed.
+/// The symbolic links that are followed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Symlinks {
-    /// Those that stay within the folder (on kernels before 5.6: none).
+    /// Links that stay within the folder (on kernels before 5.6: none).
     #[default]
     Within,
     /// None.
     Refused,
-    /// All, wherever they lead: for folders into which nobody else writes.
+    /// All links, wherever they lead: for folders that no one else can write to.
     Followed,
 }
 
 /// A folder whose files are served.
 ///
-/// Names that begin with a dot are not there, but for `.well-known`. A path of a folder without
-/// its slash is redirected. Where `name.br`, `name.zst` or `name.gz` lies beside a file and is
-/// not older, it is sent to clients that take that coding.
+/// Names that begin with a dot are not served, except `.well-known`. A folder's path without its
+/// slash is redirected. If `name.br`, `name.zst` or `name.gz` is next to a file and not older, it
+/// is sent to clients that accept that coding.
 ///
 /// ```no_run
 /// use marmota_http::{Files, Router};
@@ -85,7 +85,7 @@ impl From<PathBuf> for Files {
 }
 
 impl Files {
-    /// The files of this folder, and of those in it; `index.html` stands for its folder.
+    /// Serves the files of this folder and its subfolders. Default index: `index.html`.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         Self {
@@ -99,39 +99,40 @@ impl Files {
         }
     }
 
-    /// The file that stands for its folder, `None` for none.
+    /// Sets the file that is served for a folder; `None` disables it.
     #[must_use]
     pub fn index(mut self, name: Option<&str>) -> Self {
         self.index = name.map(str::to_owned);
         self
     }
 
-    /// Answers paths at which there is nothing with this file, as programs that run in the
-    /// browser want it; 404 otherwise.
+    /// Answers paths without a file with this file, as single-page applications need it. Default:
+    /// 404.
     #[must_use]
     pub fn fallback(mut self, path: &str) -> Self {
         self.fallback = Some(path.trim_start_matches('/').to_owned());
         self
     }
 
-    /// Lists folders without an index.
+    /// Lists folders that have no index.
     #[must_use]
     pub fn listed(mut self) -> Self {
         self.listed = true;
         self
     }
 
-    /// Which symbolic links are followed.
+    /// Sets which symbolic links are followed.
     #[must_use]
     pub fn symlinks(mut self, symlinks: Symlinks) -> Self {
         self.symlinks = symlinks;
         self
     }
 
-    /// What `Cache-Control` says; without it clients ask again whether a file has changed.
+    /// Sets the value of `Cache-Control`. Without it, clients check again whether a file has
+    /// changed.
     ///
     /// # Panics
-    /// When the value has a control character.
+    /// If the value has a control character.
     #[must_use]
     pub fn cache_control(mut self, value: &str) -> Self {
         assert!(crate::proto::head::is_value(value.as_bytes()), "Cache-Control: {value:?}");
@@ -164,7 +165,7 @@ impl Files {
         }
     }
 
-    /// Looks for what a path means.
+    /// Finds the answer for a path.
     fn find(&self, path: &str, now_ms: u64) -> Option<Found> {
         let relative = place::relative(path)?;
         let is_folder = path.is_empty() || path.ends_with('/');
@@ -193,12 +194,12 @@ impl Files {
         place::open(&self.folder, relative, self.symlinks)
     }
 
-    /// What there is to know of a file.
+    /// Returns the data of a file and of its coded versions.
     fn hold(&self, relative: &str, file: OwnedFd, stat: &Stat, now_ms: u64) -> Option<Held> {
         let mut coded = [None, None, None];
         for (place, (name, end)) in coded.iter_mut().zip(CODINGS) {
             if let Some(Place::File(file, beside)) = self.open(&format!("{relative}{end}"))
-                // An older one is of what the file was before.
+                // An older one belongs to an earlier version of the file.
                 && (beside.st_mtime, beside.st_mtime_nsec) >= (stat.st_mtime, stat.st_mtime_nsec)
             {
                 let coding = format!("Content-Encoding: {name}\r\nVary: Accept-Encoding\r\n");
@@ -216,7 +217,7 @@ impl Files {
     }
 }
 
-/// What a path leads to.
+/// The result for a path.
 enum Found {
     Held(Rc<Held>),
     Answer(Response),
@@ -224,7 +225,7 @@ enum Found {
     Folder,
 }
 
-/// Has the client come back with the slash that makes relative links work.
+/// Redirects the client to the path with a slash, which makes relative links work.
 fn to_folder(request: &Request) -> Response {
     let query = request.query();
     let mark = if query.is_empty() { "" } else { "?" };
@@ -235,7 +236,7 @@ fn to_folder(request: &Request) -> Response {
     }
 }
 
-/// The version that the client likes best.
+/// Returns the version that the client prefers.
 fn version<'a>(request: &Request, held: &'a Held) -> &'a Version {
     if held.coded.iter().all(Option::is_none) {
         return &held.plain;
@@ -247,12 +248,12 @@ fn version<'a>(request: &Request, held: &'a Held) -> &'a Version {
         }
     }
     let header = request.header_text("accept-encoding").unwrap_or_default();
-    // A name of nothing is weighed by `*`: what is not there gives way to the plain file.
+    // `*` also matches the name of a missing version: the plain file replaces it.
     let best = best_coding(header, &offered);
     best.and_then(|at| held.coded[at].as_ref()).unwrap_or(&held.plain)
 }
 
-/// Whether the client has this version already.
+/// Returns true if the client has this version already.
 fn is_known(request: &Request, version: &Version) -> bool {
     match request.header_text("if-none-match") {
         Some(tags) => tags.split(',').any(|tag| {
@@ -263,7 +264,7 @@ fn is_known(request: &Request, version: &Version) -> bool {
     }
 }
 
-/// The part that the client wants.
+/// Returns the part that the client wants.
 fn part(request: &Request, version: &Version) -> Wanted {
     let Some(range) = request.header_text("range") else { return Wanted::Whole };
     let same = request
@@ -296,7 +297,7 @@ fn send(request: &Request, held: &Held, out: &mut ResponseWriter<'_>) {
         Wanted::Parts(parts) => {
             let (media_type, stream) =
                 parts::answer(&parts, version.length, held.media_type, version.bytes.clone());
-            // No type of a file's, whose heads are kept.
+            // Not by `content_type`: it is not the type of a file, whose heads are cached.
             let media_type = format!("Content-Type: {media_type}\r\n");
             out.status(Status::PARTIAL_CONTENT).lines(media_type.as_bytes()).lines(&version.lines);
             return out.stream(stream);
@@ -314,14 +315,14 @@ fn send(request: &Request, held: &Held, out: &mut ResponseWriter<'_>) {
     }
 }
 
-/// A part of a file, read while it is sent.
+/// Returns a part of a file, which is read while it is sent.
 fn read(bytes: Bytes, start: u64, end: u64) -> BodyStream {
     let mut at = start;
     let stream = BodyStream::new(move |out: &mut Vec<u8>| {
         let count = read_piece(&bytes, at, end, out)?;
         at += count;
         Ok(match count {
-            // Cut short meanwhile: the connection notices.
+            // Truncated in the meantime: the connection detects it.
             0 => ControlFlow::Break(()),
             _ if at == end => ControlFlow::Break(()),
             _ => ControlFlow::Continue(()),
@@ -330,7 +331,7 @@ fn read(bytes: Bytes, start: u64, end: u64) -> BodyStream {
     stream.with_length(end - start)
 }
 
-/// Appends what comes next of a part. How many bytes that is; 0 where the file was cut short.
+/// Appends the next bytes of a part. Returns their number, or 0 if the file was truncated.
 fn read_piece(bytes: &Bytes, at: u64, end: u64, out: &mut Vec<u8>) -> std::io::Result<u64> {
     let from = out.len();
     match bytes {

@@ -1,8 +1,7 @@
-//! HTTP/2 on a connection: frames, header compression and flow control are the crate `h2`'s,
-//! which finds its bytes in memory ([`wire`]); requests and answers become those of HTTP/1.1 and
-//! the other way ([`message`]), so that handlers see no difference. What cannot be done at once
-//! is a future of its own ([`stream`]); a WebSocket has its stream as it would a connection
-//! ([`tunnel`]).
+//! HTTP/2 on a connection. Frames, header compression and flow control are done by the crate `h2`,
+//! which reads and writes memory ([`wire`]). Requests and answers are converted to and from
+//! HTTP/1.1 ([`message`]), so that handlers see no difference. What cannot be done at once is a
+//! separate future ([`stream`]); a WebSocket uses its stream like a connection ([`tunnel`]).
 
 mod control;
 mod message;
@@ -46,65 +45,65 @@ use crate::routing::router::Routes;
 use crate::socket::address::Peer;
 use crate::socket::link::Secured;
 
-/// What a client of HTTP/2 says first.
+/// The connection preface, which a client of HTTP/2 sends first.
 pub(crate) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Bytes that wait for `h2` before no more are taken: it stops reading where it cannot answer.
+/// Bytes that may wait for `h2` before no more are taken: it stops reading while it cannot answer.
 const INPUT_BYTES_MAX: usize = 64 * 1024;
-/// Bytes of answers that `h2` takes over for a stream, and of bodies that may be on their way on
-/// a connection beyond what their handlers have read.
+/// Bytes of answers that `h2` accepts for a stream, and bytes of bodies that may be in flight on a
+/// connection beyond what their handlers have read.
 const STREAM_BYTES_MAX: usize = 64 * 1024;
 const WINDOW_BYTES: u32 = 256 * 1024;
-/// Bytes by which each WebSocket and each body that its handler takes as it comes widens the
-/// connection's window: what one that is not read keeps of it (a stream's window, RFC 9113's own) is
-/// not missed by the others.
+/// Bytes by which each WebSocket and each body that its handler reads as it arrives widens the
+/// connection's window. So the part of the window that an unread one keeps (a stream's window, the
+/// default of RFC 9113) is not missing for the others.
 const HELD_BYTES: u32 = 65_535;
-/// The widest window that there may be.
+/// The maximum size of a window.
 const WINDOW_BYTES_MAX: u32 = (1 << 31) - 1;
-/// Streams that were reset and of which frames may still come.
+/// Reset streams for which frames may still arrive.
 const RESET_MAX: usize = 32;
-/// Bytes that a client may have sent before it heard that the connection ends: bodies are held back
-/// by the windows, so that more than this are a flood.
+/// Bytes that a client may have sent before it learns that the connection ends. The windows limit
+/// bodies, so more than this is a flood.
 const LINGER_BYTES_MAX: usize = 1024 * 1024;
-/// Answers that may wait for the client's windows, of any length, before no further request is
-/// taken: as many as browsers have connections of HTTP/1.1.
+/// Answers of any length that may wait for the client's windows before no further request is
+/// accepted: as many as browsers open connections of HTTP/1.1.
 const ANSWERS_WAITING: u32 = 6;
-/// Bytes that wait for the socket before no further request is taken in this turn.
+/// Bytes that may wait for the socket before no further request is accepted in this turn.
 const AHEAD_BYTES: usize = 32 * 1024;
-/// Streams reset by the client whose handlers were at work, beyond which there must be as many
-/// that were not: who asks and resets in turn is ended.
+/// Streams that the client reset while their handlers were running. Beyond this number there must
+/// be as many others: a client that alternates requests and resets is disconnected.
 const GIVEN_UP_MAX: u32 = 64;
 
 enum State {
     Opening(Handshake<Wire, Bytes>),
     Open(Connection<Wire, Bytes>),
-    /// The client has gone, and WebSockets' handlers have a while to end.
+    /// The client has gone, and the handlers of WebSockets have some time to end.
     Gone,
 }
 
-/// A connection of HTTP/2.
+/// An HTTP/2 connection.
 pub(crate) struct Http2 {
     state: State,
     wire: Wire,
     streams: FuturesUnordered<Pin<Box<dyn Future<Output = Outcome>>>>,
     clocks: Vec<Rc<Clock>>,
     now_ms: Rc<Cell<u64>>,
-    /// Streams that are other protocols', and those of them that are to have a turn.
+    /// Streams that other protocols have taken over, and those of them that wait for a turn.
     tunnels: u32,
     turns: Turns,
-    /// Bodies that their handlers take as they come, and those that wait to be taken.
+    /// Bodies that their handlers read as they arrive, and those that wait to be received.
     uploads: Rc<Cell<u32>>,
     /// Frames that are neither requests nor bodies.
     control: ControlFrames,
-    /// What answers hold that wait for the client.
+    /// The memory of answers that wait for the client.
     unread: Rc<Unread>,
     /// Bytes of answers that `h2` has and could not write yet.
     handed_bytes: usize,
-    /// What bodies that are taken whole hold.
+    /// The memory of bodies that are gathered whole.
     gathering: Rc<Gathering>,
-    /// By how many of both the connection's window is wider.
+    /// The number of both by which the connection's window is widened.
     widened: u32,
-    /// They were told that the server goes down.
+    /// The streams were notified of the shutdown.
     drained: bool,
     routes: Arc<Routes>,
     peer: Peer,
@@ -112,11 +111,11 @@ pub(crate) struct Http2 {
     token: Token,
     requests: u32,
     given_up: u32,
-    /// When something was last done for the client.
+    /// When something was last done for the client, in ms.
     active_ms: u64,
-    /// The client was told to ask no more here.
+    /// The client was notified to send no more requests here.
     parting: bool,
-    /// It was told to calm down.
+    /// The client is a flood and gets ENHANCE_YOUR_CALM.
     is_flood: bool,
 }
 
@@ -167,9 +166,9 @@ impl Http2 {
         }
     }
 
-    /// Does all that can be done. True when the connection is over.
+    /// Does everything that can be done now. Returns true when the connection is over.
     fn advance(&mut self, turn: &mut Turn<'_>) -> bool {
-        // Nothing happens to `h2` but what is done here, so it need not wake anybody.
+        // The state of `h2` changes only in calls from here, so it need not wake a task.
         let quiet = &mut Context::from_waker(Waker::noop());
         loop {
             let context = &mut turn.context;
@@ -177,7 +176,7 @@ impl Http2 {
                 self.active_ms = turn.local.now_ms;
                 self.follow(outcome, turn.local);
             }
-            // Such a turn wakes others, itself too, and what they leave is written below.
+            // Such a turn wakes other futures, and its own; their output is written below.
             for (tunnel, waker) in self.turns.take() {
                 tunnel.borrow_mut().go_on(&waker, turn.local);
             }
@@ -204,10 +203,10 @@ impl Http2 {
                 },
                 State::Gone => return self.tunnels == 0,
             };
-            // Behind the streams, because it writes what they have left.
+            // Called after the streams, because it writes their output.
             let next = match is_full {
                 false => connection.poll_accept(quiet),
-                // What is under way continues; what comes waits.
+                // Streams in progress continue; new requests wait.
                 true => connection.poll_closed(quiet).map(|ended| ended.err().map(Err)),
             };
             match next {
@@ -222,7 +221,7 @@ impl Http2 {
                     if self.tunnels == 0 || !turn.ended {
                         return true;
                     }
-                    // The handlers of WebSockets learn of it as they do on a connection each.
+                    // The handlers of WebSockets are notified of it as on separate connections.
                     self.state = State::Gone;
                 }
                 Poll::Pending => return false,
@@ -230,14 +229,14 @@ impl Http2 {
         }
     }
 
-    /// Whether so much of answers waits for the client that it is to take some before more are made.
+    /// Returns true if the client must take some of the waiting answers before more are produced.
     fn is_full(&self, limits: &Limits) -> bool {
         let (bytes, answers) = (self.unread.bytes.get(), self.unread.answers.get());
         self.handed_bytes > limits.unsent_bytes_max
             || (answers > ANSWERS_WAITING && bytes > limits.unsent_bytes_max)
     }
 
-    /// Begins a stream.
+    /// Accepts a stream.
     fn accept(
         &mut self,
         head: http::Request<RecvStream>,
@@ -273,7 +272,7 @@ impl Http2 {
         self.run(begun, found, local);
     }
 
-    /// Begins a stream whose request has a body.
+    /// Starts a stream whose request has a body.
     fn take_body(
         &mut self,
         begun: Begun,
@@ -291,7 +290,7 @@ impl Http2 {
         }
     }
 
-    /// Takes the body of a stream whose request may have one.
+    /// Receives the body of a stream whose request may have one.
     fn gather(
         &mut self,
         mut begun: Begun,
@@ -324,7 +323,7 @@ impl Http2 {
         self.streams.push(Box::pin(collected));
     }
 
-    /// Goes on with what a stream's future came to.
+    /// Continues with the outcome of a stream's future.
     fn follow(&mut self, outcome: Outcome, local: &mut ThreadLocals) {
         match outcome {
             Outcome::Whole(begun, found) => self.run(begun, found, local),
@@ -356,7 +355,7 @@ impl Http2 {
         }
     }
 
-    /// Ends a connection that is a flood.
+    /// Ends the connection of a flood.
     #[cold]
     fn calm(&mut self, local: &ThreadLocals) {
         if let State::Open(connection) = &mut self.state {
@@ -369,7 +368,7 @@ impl Http2 {
         }
     }
 
-    /// Has the handler answer.
+    /// Runs the handler.
     fn run(&mut self, begun: Begun, found: Found, local: &mut ThreadLocals) {
         let Found::Endpoint(endpoint) = found else {
             let response = dispatch::unrouted(&begun.request, found);
@@ -407,7 +406,7 @@ impl Http2 {
         }
     }
 
-    /// Sends an answer of HTTP/1.1 and what follows its head.
+    /// Sends an answer of HTTP/1.1 with what follows its head.
     fn send(
         &mut self,
         mut begun: Begun,
@@ -416,7 +415,7 @@ impl Http2 {
         local: &mut ThreadLocals,
     ) {
         if begun.tunnel.is_some() && message::is_success(text) {
-            // To a CONNECT that would say that the tunnel is open.
+            // As the answer to a CONNECT, it would mean that the tunnel is open.
             begun.tunnel = None;
             let text = "a WebSocket is not opened by this method: send a GET";
             return self.write(begun, Response::problem(Status::BAD_REQUEST, text), local);
@@ -452,7 +451,7 @@ impl Http2 {
                 let outlet = Outlet::new(sender, self.clock(), Rest::of(&local.limits));
                 return self.open_tunnel(Tunnel::new(successor.0, body, outlet));
             }
-            // What the handler wants to go on with stands on a connection of its own.
+            // The protocol that the handler switches to needs a separate connection.
             Some(_) => return respond.send_reset(Reason::HTTP_1_1_REQUIRED),
         };
         let ends = body.is_empty() && !is_streamed;
@@ -467,7 +466,7 @@ impl Http2 {
             sender.reserve_capacity(body.len());
             if sender.capacity() >= body.len() {
                 self.handed_bytes += body.len();
-                // If the stream has been reset meanwhile there is nothing left to do.
+                // If the stream was reset in the meantime, nothing is left to do.
                 let _ = sender.send_data(body, true);
                 return;
             }
@@ -491,7 +490,7 @@ impl Http2 {
         clock
     }
 
-    /// Tells the client to ask no more here; what it has asked is answered.
+    /// Notifies the client to send no more requests here; earlier requests are answered.
     fn part(&mut self) {
         if let State::Open(connection) = &mut self.state
             && !std::mem::replace(&mut self.parting, true)
@@ -503,7 +502,7 @@ impl Http2 {
         }
     }
 
-    /// Wakes the streams whose time is up, and says when the next one's is.
+    /// Wakes the streams whose deadline has passed, and returns the next deadline.
     fn deadline_ms(&mut self, limits: &Limits) -> u64 {
         let now_ms = self.now_ms.get();
         self.clocks.retain(|clock| Rc::strong_count(clock) > 1);
@@ -560,7 +559,7 @@ impl Protocol for Http2 {
             if self.parting || matches!(self.state, State::Opening(_)) {
                 return Step::Close { linger: false };
             }
-            // What is under way yet gets its answer.
+            // Requests in progress still get their answers.
             self.active_ms = now_ms;
             self.part();
         }
@@ -581,7 +580,7 @@ impl Protocol for Http2 {
             if !was_full || self.is_full(&turn.local.limits) {
                 break;
             }
-            // There is room for requests that came meanwhile.
+            // There is room for requests that arrived in the meantime.
         }
         let deadline_ms = self.deadline_ms(&turn.local.limits);
         let is_gone = matches!(self.state, State::Gone);
@@ -590,7 +589,8 @@ impl Protocol for Http2 {
     }
 }
 
-/// The time that a handler has; one that takes its body as it comes has its client's time.
+/// Returns the time limit of a handler. If it reads its body as it arrives, the client's limits
+/// apply.
 fn timeout_ms(routes: &Routes, begun: &Begun) -> Option<u64> {
     let endpoint = routes.endpoint(begun.request.0.endpoint?)?;
     endpoint.timeout_ms.filter(|_| begun.upload.is_none())

@@ -1,5 +1,5 @@
-//! Answering a request in the caller's thread, without a socket: for the tests of applications.
-//! The head is parsed, routed and answered by the same functions as on a connection.
+//! Answers to requests in the caller's thread, without a socket, for the tests of applications. The
+//! head is parsed, routed and answered by the same functions as on a connection.
 
 pub(crate) mod error;
 pub(crate) mod request;
@@ -39,18 +39,18 @@ use crate::routing::router::{Router, Routes};
 use crate::routing::state_router::StateRouter;
 use crate::socket::proxies::Proxies;
 
-/// Bytes of a streamed body that are asked for at a time.
+/// Bytes of a streamed body that are polled for at a time.
 const PIECE_BYTES: usize = 64 * 1024;
 
 impl Router {
     /// Answers a request in this thread, without a server and a socket, for tests. The request
-    /// passes the layers, limits and checks of its route, with the default [`Limits`]. The whole
-    /// answer is returned: a handler that answers later is waited for, a streamed body is read to
-    /// its end. A handler that panics is answered 500.
+    /// passes the layers, limits and checks of its route, with the default [`Limits`]. Returns the
+    /// whole answer: it waits for a handler that answers later, and reads a streamed body to its
+    /// end. The answer to a handler that panics is 500.
     ///
-    /// A body without an end, such as server-sent events of a running program, is waited for
-    /// forever, and a WebSocket is not opened (101 without a body): use a [`Server`](crate::Server)
-    /// on port 0 for these.
+    /// A body without an end, such as server-sent events of a running program, blocks forever. A
+    /// WebSocket is not opened (101 without a body). Use a [`Server`](crate::Server) on port 0 for
+    /// these.
     ///
     /// ```
     /// use marmota_http::{Request, Router, Status, TestRequest};
@@ -118,7 +118,7 @@ fn within_runtime<T>(
     answer()
 }
 
-/// One request and what a server's thread would have for it.
+/// One request, with the data that a server's thread has for it.
 struct InProcessCall<'r> {
     routes: &'r Routes,
     local: ThreadLocals,
@@ -169,8 +169,8 @@ impl<'r> InProcessCall<'r> {
         Ok(response)
     }
 
-    /// Decides on a request with a body by its head, and gives it the body. An answer that refuses
-    /// the request otherwise.
+    /// Decides on a request with a body by its head, and gives it the body. Returns an answer if
+    /// the request is refused.
     fn admit(&self, request: &mut Request, body: &[u8]) -> Option<Response> {
         if body.is_empty() {
             return None;
@@ -256,7 +256,7 @@ fn reply_to(request: &Request) -> ReplyTo {
     ReplyTo { persistence: Persistence::Implied, head_only, is_http10: false, token: 0 }
 }
 
-/// What waiting for a future came to.
+/// The result of waiting for a future.
 enum Waited<T> {
     Ready(T),
     Panicked(Box<dyn std::any::Any + Send>),

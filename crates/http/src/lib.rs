@@ -1,9 +1,9 @@
 //! Marmota's HTTP/1.1 server: a thread per core, one read, one write.
 //!
-//! Each thread has its own listener on the shared port, its own io_uring (or epoll instance
-//! where the kernel does not allow a ring) and its own connections; nothing in the road of a request is shared with another thread. All requests
-//! that one read brought are answered into one buffer that one write sends. It knows no model
-//! and no store.
+//! Each thread has its own listener on the shared port, its own io_uring (or an epoll instance
+//! where the kernel does not allow a ring) and its own connections. The path of a request shares
+//! nothing with other threads. All requests received by one read are answered into one buffer that
+//! one write sends. The crate depends on no model and no store.
 //!
 //! ```no_run
 //! use marmota_http::{Flow, Method, Request, Response, Router, Server, Status};
@@ -27,9 +27,9 @@
 //! # Ok::<(), marmota_http::ServerError>(())
 //! ```
 //!
-//! It listens on ports and on Unix sockets ([`Address`]).
+//! The server listens on ports and on Unix sockets ([`Address`]).
 //!
-//! Linux only: it stands on io_uring or epoll ([`Backend`]) and SO_REUSEPORT.
+//! Linux only: it requires io_uring or epoll ([`Backend`]), and SO_REUSEPORT.
 
 #[cfg(feature = "extract")]
 pub mod extract;

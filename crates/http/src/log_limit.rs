@@ -1,15 +1,15 @@
-//! Lines of the log that clients may cause: one a second of each kind, with the number of those
-//! that were left out, so that no client fills the log.
+//! A limit for log lines that clients may cause: one line per second of each kind, with the number
+//! of omitted lines, so that no client fills the log.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Between two lines of one kind.
+/// Minimum time between two lines of one kind.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// One kind of line.
+/// The limit of one kind of line.
 pub(crate) struct LogLimit {
-    /// Milliseconds since the first line of any kind, and 1; 0 before the first of this kind.
+    /// Milliseconds since the first line of any kind, plus 1; 0 before the first of this kind.
     last_ms: AtomicU64,
     left_out: AtomicU64,
 }
@@ -19,7 +19,7 @@ impl LogLimit {
         Self { last_ms: AtomicU64::new(0), left_out: AtomicU64::new(0) }
     }
 
-    /// Whether a line may be written now, and how many were left out before it.
+    /// Returns the number of omitted lines if a line may be written now, else `None`.
     #[cold]
     pub(crate) fn next(&self) -> Option<u64> {
         static BEGUN: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();

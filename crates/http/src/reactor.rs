@@ -1,6 +1,6 @@
-//! The thread's wait for events, by a ring ([`crate::reactor::ring`]) where the kernel allows it, else
-//! by epoll ([`crate::reactor::epoll`]). The ring also reads and writes; a connection on epoll does both
-//! by itself when it is told that it can.
+//! The thread's event loop: io_uring ([`crate::reactor::ring`]) where the kernel allows it, else
+//! epoll ([`crate::reactor::epoll`]). The ring also reads and writes; with epoll, a connection does
+//! both itself when epoll reports that it is ready.
 
 pub(crate) mod backend;
 pub(crate) mod batch_scheduling;
@@ -44,7 +44,7 @@ impl Reactor {
         }
     }
 
-    /// The ring, if there is one.
+    /// Returns the ring, or `None` with epoll.
     pub(crate) fn ring(&mut self) -> Option<&mut Ring> {
         match self {
             Self::Epoll(_) => None,
@@ -52,7 +52,7 @@ impl Reactor {
         }
     }
 
-    /// Registers a connection for all that can happen to it.
+    /// Registers a connection for all its events.
     pub(crate) fn add_connection(&mut self, socket: impl AsFd, token: Token) -> io::Result<()> {
         match self {
             Self::Epoll(epoll) => epoll.add_connection(socket, token),
@@ -63,7 +63,7 @@ impl Reactor {
         }
     }
 
-    /// Registers the listener of this number.
+    /// Registers the listener with this number.
     pub(crate) fn add_listener(&mut self, index: usize, socket: impl AsFd) -> io::Result<()> {
         let token = LISTENER + index as Token;
         match self {
@@ -102,7 +102,7 @@ impl Reactor {
         }
     }
 
-    /// Waits for events, `None` without end.
+    /// Waits for events; `None` waits without a timeout.
     pub(crate) fn wait(&mut self, timeout_ms: Option<u64>) -> io::Result<()> {
         match self {
             Self::Epoll(epoll) => epoll.wait(timeout_ms),
@@ -110,7 +110,7 @@ impl Reactor {
         }
     }
 
-    /// The events of the last wait; each is to be asked for once.
+    /// Returns an event of the last wait. Each event must be taken exactly once.
     #[inline]
     pub(crate) fn event(&mut self, index: usize) -> Option<Event> {
         match self {

@@ -1,9 +1,8 @@
-//! A program's command line: what a service needs besides serving, from one
-//! call. `mybin serve`, `mybin migrate` and so on do for a program's own
-//! models what the `marmota` program does for those that it shows.
+//! The command line of a program: the subcommands that a service needs in addition to serving, from
+//! one call. `mybin serve`, `mybin migrate` and so on do for a program's own models what the
+//! `marmota` program does for its demo models.
 //!
-//! This file has the program's side and the parser; each subcommand has a file
-//! of its own.
+//! This file contains the public type and the parser; each subcommand has its own file.
 
 mod backup;
 mod migrate;
@@ -26,19 +25,19 @@ use marmota_store::private_file::have_folder;
 use marmota_store::{Store, StoreBuilder};
 pub use output::{OUTPUT_CLOSED_CODE, OutputError, complain, notice, report};
 
-/// What a subcommand ends with: an exit code, or what is printed before the
-/// code 1.
+/// The result of a subcommand: an exit code, or an error that is printed before the program exits
+/// with code 1.
 pub type Done = std::result::Result<ExitCode, Box<dyn std::error::Error>>;
 
-/// A program with subcommands over its models.
+/// A program with subcommands for its models.
 ///
 /// | exit code | meaning |
 /// |---|---|
-/// | 0 | done |
-/// | 1 | it failed; the error is on stderr |
-/// | 2 | the arguments make no sense |
-/// | 3 | `migrate --dry-run`: there is something to do |
-/// | 4 | `migrate --dry-run`: it would be refused |
+/// | 0 | success |
+/// | 1 | failure; the error is on stderr |
+/// | 2 | invalid arguments |
+/// | 3 | `migrate --dry-run`: changes are pending |
+/// | 4 | `migrate --dry-run`: a change would be refused |
 /// | 141 | standard output was closed before a report was printed |
 pub struct Command {
     models: Models,
@@ -47,7 +46,7 @@ pub struct Command {
     db: &'static str,
     listen: &'static str,
     seed: Seed,
-    /// None for REST over all models.
+    /// `None`: REST over all models.
     routes: Option<Routes>,
     greeting: Greeting,
     own: Vec<(clap::Command, Own)>,
@@ -59,7 +58,7 @@ type Routes = Box<dyn Fn(&Store) -> Router>;
 type Greeting = Box<dyn Fn(&str) -> String>;
 type Own = Box<dyn Fn(&ArgMatches) -> Done>;
 
-/// The arguments that all of a program's subcommands over a database have.
+/// The arguments that all subcommands with a database share.
 #[derive(Args)]
 struct Database {
     /// The database: sqlite:FILE, sqlite::memory:, memory:, memory:FILE or
@@ -77,8 +76,8 @@ enum Sub {
     Restore(restore::Restore),
 }
 
-/// Runs a program whose models `models` adds to the store at a URL, with the
-/// program's own arguments. [`Command`] has more to say.
+/// Runs a program with its command-line arguments. `models` adds the program's models to the store
+/// at a URL. See [`Command`] for more options.
 ///
 /// ```no_run
 /// use marmota::prelude::*;
@@ -98,7 +97,7 @@ pub fn run(models: impl Fn(&str) -> Result<StoreBuilder> + 'static) -> ExitCode 
 }
 
 impl Command {
-    /// A program whose models `models` adds to the store at a URL.
+    /// Creates a program. `models` adds the program's models to the store at a URL.
     #[must_use]
     pub fn new(models: impl Fn(&str) -> Result<StoreBuilder> + 'static) -> Self {
         Self {
@@ -114,45 +113,46 @@ impl Command {
         }
     }
 
-    /// What the program is, in a line of its help.
+    /// Sets the one-line description of the program in its help.
     #[must_use]
     pub const fn about(mut self, about: &'static str) -> Self {
         self.about = about;
         self
     }
 
-    /// The program's version, for `-V`, and for `--version`, which also names
-    /// the features that were compiled in and the version of SQLite.
+    /// Sets the program's version, for `-V` and for `--version`, which also prints the enabled
+    /// features and the version of SQLite.
     #[must_use]
     pub const fn version(mut self, version: &'static str) -> Self {
         self.version = version;
         self
     }
 
-    /// The URL of the database where neither `--db` nor the environment
-    /// variable `MARMOTA_DB` names one; `sqlite:data/marmota.db` if never set.
+    /// Sets the URL of the database that is used if neither `--db` nor the environment variable
+    /// `MARMOTA_DB` is set. Default: `sqlite:data/marmota.db`.
     #[must_use]
     pub const fn db(mut self, url: &'static str) -> Self {
         self.db = url;
         self
     }
 
-    /// Where `serve` listens without `--listen`; `127.0.0.1:8080` if never set.
+    /// Sets the address where `serve` listens without `--listen`. Default: `127.0.0.1:8080`.
     #[must_use]
     pub const fn listen(mut self, address: &'static str) -> Self {
         self.listen = address;
         self
     }
 
-    /// What `serve` does once the store is open: its first rows, say.
+    /// Sets a function that `serve` calls after it has opened the store, for example to insert the
+    /// first rows.
     #[must_use]
     pub fn seed(mut self, seed: impl Fn(&Store) -> Result<()> + 'static) -> Self {
         self.seed = Box::new(seed);
         self
     }
 
-    /// What `serve` serves; REST over all models, and these as a store for other
-    /// processes, if never set.
+    /// Sets the routes of `serve`. Default: REST over all models, which are also served as a store
+    /// for other processes.
     #[must_use]
     pub fn routes(mut self, routes: impl Fn(&Store) -> Router + 'static) -> Self {
         self.routes = Some(Box::new(routes));
@@ -171,15 +171,15 @@ impl Command {
         }
     }
 
-    /// What `serve` prints once it listens; it is given what a client calls the service by,
-    /// `http://127.0.0.1:8080` say.
+    /// Sets the text that `serve` prints once it listens. The function gets the URL for clients,
+    /// for example `http://127.0.0.1:8080`.
     #[must_use]
     pub fn greeting(mut self, greeting: impl Fn(&str) -> String + 'static) -> Self {
         self.greeting = Box::new(greeting);
         self
     }
 
-    /// A subcommand of the program's own.
+    /// Adds a custom subcommand.
     ///
     /// ```
     /// use marmota::command::{Command, clap};
@@ -200,14 +200,13 @@ impl Command {
         self
     }
 
-    /// Runs the program with the arguments it was started with. What fails is
-    /// printed to stderr.
+    /// Runs the program with the arguments of the process. An error is printed to stderr.
     #[must_use]
     pub fn run(&self) -> ExitCode {
         self.run_with(std::env::args_os())
     }
 
-    /// Runs the program with these arguments, the first being its name.
+    /// Runs the program with these arguments; the first is its name.
     #[must_use]
     pub fn run_with(&self, arguments: impl IntoIterator<Item = impl Into<OsString>>) -> ExitCode {
         let mut arguments = arguments.into_iter().map(Into::into).peekable();
@@ -215,7 +214,7 @@ impl Command {
         let matches = match self.parser(&name).try_get_matches_from(arguments) {
             Ok(matches) => matches,
             Err(error) => {
-                // Where even that cannot be printed, the code has to do.
+                // If printing fails too, only the exit code reports the error.
                 let _ = error.print();
                 return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
             }
@@ -224,7 +223,7 @@ impl Command {
     }
 
     fn parser(&self, name: &str) -> clap::Command {
-        // `serve` may be left out: its arguments are the program's as well.
+        // `serve` is the default subcommand: the program accepts its arguments too.
         let parser = serve::Serve::augment_args(clap::Command::new(name.to_owned()));
         let parser = Sub::augment_subcommands(parser)
             .about(self.about)
@@ -257,12 +256,12 @@ impl Command {
         }
     }
 
-    /// The URL that the arguments name, or the program's own.
+    /// Returns the URL from the arguments, or the program's default.
     fn url<'u>(&'u self, database: &'u Database) -> &'u str {
         database.db.as_deref().unwrap_or(self.db)
     }
 
-    /// Begins to open the store at a URL with the program's models.
+    /// Returns the builder of the store at a URL, with the program's models.
     fn builder(&self, url: &str) -> Result<StoreBuilder> {
         if url == self.db {
             have_default_folder(url)?;
@@ -271,8 +270,8 @@ impl Command {
     }
 }
 
-/// Makes the folder of the database that is used where none is named, such as
-/// `data`; a folder that a user names has to exist.
+/// Creates the folder of the default database, such as `data`. A folder that the user names must
+/// exist.
 fn have_default_folder(url: &str) -> Result<()> {
     let path = url.strip_prefix("sqlite:").or_else(|| url.strip_prefix("memory:"));
     match path.and_then(|path| path.split('?').next()) {
@@ -287,7 +286,7 @@ impl fmt::Debug for Command {
     }
 }
 
-/// What a program is called: the file it was started from.
+/// Returns the program's name: the stem of the file that was started.
 fn program_name(path: &OsString) -> String {
     let name = std::path::Path::new(path).file_stem().unwrap_or_default();
     name.to_string_lossy().into_owned()

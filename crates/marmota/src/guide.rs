@@ -1,137 +1,137 @@
 //! The guide: the pages of `docs/guide`, whose examples are compiled and run.
 
 #[cfg(all(feature = "sqlite", feature = "server"))]
-#[doc = include_str!("../../../docs/guide/01-getting-started.md")]
+#[doc = include_str!("../guide/01-getting-started.md")]
 pub mod getting_started {}
 
-#[doc = include_str!("../../../docs/guide/02-models.md")]
+#[doc = include_str!("../guide/02-models.md")]
 pub mod models {}
 
 #[cfg(feature = "sqlite")]
-#[doc = include_str!("../../../docs/guide/03-crud.md")]
+#[doc = include_str!("../guide/03-crud.md")]
 pub mod crud {}
 
 #[cfg(feature = "sqlite")]
-#[doc = include_str!("../../../docs/guide/04-queries.md")]
+#[doc = include_str!("../guide/04-queries.md")]
 pub mod queries {}
 
 #[cfg(feature = "sqlite")]
-#[doc = include_str!("../../../docs/guide/05-raw-sql.md")]
+#[doc = include_str!("../guide/05-raw-sql.md")]
 pub mod raw_sql {}
 
 #[cfg(feature = "sqlite")]
-#[doc = include_str!("../../../docs/guide/06-transactions-and-batches.md")]
+#[doc = include_str!("../guide/06-transactions-and-batches.md")]
 pub mod transactions_and_batches {}
 
 #[cfg(feature = "sqlite")]
-#[doc = include_str!("../../../docs/guide/07-history.md")]
+#[doc = include_str!("../guide/07-history.md")]
 pub mod history {}
 
 #[cfg(feature = "server")]
-#[doc = include_str!("../../../docs/guide/08-rest.md")]
+#[doc = include_str!("../guide/08-rest.md")]
 pub mod rest {}
 
 #[cfg(all(feature = "sqlite", feature = "auth"))]
-#[doc = include_str!("../../../docs/guide/09-auth-and-rights.md")]
+#[doc = include_str!("../guide/09-auth-and-rights.md")]
 pub mod auth_and_rights {}
 
 #[cfg(all(feature = "server", feature = "tls"))]
-#[doc = include_str!("../../../docs/guide/10-server.md")]
+#[doc = include_str!("../guide/10-server.md")]
 pub mod server {}
 
 #[cfg(all(feature = "sqlite", feature = "compression"))]
-#[doc = include_str!("../../../docs/guide/11-handlers.md")]
+#[doc = include_str!("../guide/11-handlers.md")]
 pub mod handlers {}
 
 #[cfg(feature = "server")]
-#[doc = include_str!("../../../docs/guide/12-middleware.md")]
+#[doc = include_str!("../guide/12-middleware.md")]
 pub mod middleware {}
 
 #[cfg(feature = "server")]
-#[doc = include_str!("../../../docs/guide/13-files-and-forms.md")]
+#[doc = include_str!("../guide/13-files-and-forms.md")]
 pub mod files_and_forms {}
 
 #[cfg(feature = "compression")]
-#[doc = include_str!("../../../docs/guide/14-websockets.md")]
+#[doc = include_str!("../guide/14-websockets.md")]
 pub mod websockets {}
 
 #[cfg(feature = "services")]
-#[doc = include_str!("../../../docs/guide/15-services.md")]
+#[doc = include_str!("../guide/15-services.md")]
 pub mod services {}
 
 #[cfg(feature = "columns")]
-#[doc = include_str!("../../../docs/guide/16-csv.md")]
+#[doc = include_str!("../guide/16-csv.md")]
 pub mod csv {}
 
 #[cfg(feature = "collections")]
-#[doc = include_str!("../../../docs/guide/17-collections.md")]
+#[doc = include_str!("../guide/17-collections.md")]
 pub mod collections {}
 
 #[cfg(feature = "sqlite")]
-#[doc = include_str!("../../../docs/guide/20-sqlite.md")]
+#[doc = include_str!("../guide/20-sqlite.md")]
 pub mod sqlite {}
 
-#[doc = include_str!("../../../docs/guide/21-memory.md")]
+#[doc = include_str!("../guide/21-memory.md")]
 pub mod memory {}
 
 #[cfg(feature = "postgres")]
-#[doc = include_str!("../../../docs/guide/22-postgresql.md")]
+#[doc = include_str!("../guide/22-postgresql.md")]
 pub mod postgresql {}
 
 #[cfg(all(feature = "remote", feature = "auth"))]
-#[doc = include_str!("../../../docs/guide/24-remote-stores.md")]
+#[doc = include_str!("../guide/24-remote-stores.md")]
 pub mod remote_stores {}
 
 #[cfg(all(feature = "sqlite", feature = "server"))]
-#[doc = include_str!("../../../docs/guide/25-several-databases.md")]
+#[doc = include_str!("../guide/25-several-databases.md")]
 pub mod several_databases {}
 
 #[cfg(all(feature = "sqlite", feature = "server"))]
-#[doc = include_str!("../../../docs/guide/30-configuration.md")]
+#[doc = include_str!("../guide/30-configuration.md")]
 pub mod configuration {}
 
 #[cfg(feature = "command")]
-#[doc = include_str!("../../../docs/guide/31-deployment.md")]
+#[doc = include_str!("../guide/31-deployment.md")]
 pub mod deployment {}
 
 #[cfg(feature = "command")]
-#[doc = include_str!("../../../docs/guide/32-command-line.md")]
+#[doc = include_str!("../guide/32-command-line.md")]
 pub mod command_line {}
 
 #[cfg(feature = "sqlite")]
-#[doc = include_str!("../../../docs/guide/33-migrations.md")]
+#[doc = include_str!("../guide/33-migrations.md")]
 pub mod migrations {}
 
 #[cfg(feature = "sqlite")]
-#[doc = include_str!("../../../docs/guide/34-backup.md")]
+#[doc = include_str!("../guide/34-backup.md")]
 pub mod backup {}
 
 #[cfg(feature = "server")]
-#[doc = include_str!("../../../docs/guide/35-metrics-and-logs.md")]
+#[doc = include_str!("../guide/35-metrics-and-logs.md")]
 pub mod metrics_and_logs {}
 
 #[cfg(feature = "sqlite")]
-#[doc = include_str!("../../../docs/guide/36-durability.md")]
+#[doc = include_str!("../guide/36-durability.md")]
 pub mod durability {}
 
 #[cfg(feature = "encryption")]
-#[doc = include_str!("../../../docs/guide/37-encryption.md")]
+#[doc = include_str!("../guide/37-encryption.md")]
 pub mod encryption {}
 
 #[cfg(feature = "sqlite")]
-#[doc = include_str!("../../../docs/guide/38-cache.md")]
+#[doc = include_str!("../guide/38-cache.md")]
 pub mod cache {}
 
-#[doc = include_str!("../../../docs/guide/39-stress-tests.md")]
+#[doc = include_str!("../guide/39-stress-tests.md")]
 pub mod stress_tests {}
 
 #[cfg(all(feature = "sqlite", feature = "server", feature = "auth", feature = "services"))]
-#[doc = include_str!("../../../docs/guide/40-testing.md")]
+#[doc = include_str!("../guide/40-testing.md")]
 pub mod testing {}
 
-#[doc = include_str!("../../../docs/guide/41-writing-an-engine.md")]
+#[doc = include_str!("../guide/41-writing-an-engine.md")]
 pub mod writing_an_engine {}
 
 #[cfg(feature = "server")]
-#[doc = include_str!("../../../docs/guide/42-errors.md")]
+#[doc = include_str!("../guide/42-errors.md")]
 pub mod errors {}

@@ -1,6 +1,5 @@
-//! What a program writes to its log, by a filter that can be changed while it
-//! runs: that of [`tracing_subscriber`], into which the records of the crate
-//! `log` go as well.
+//! The log of a program, with a filter that can be changed at run time. It is based on
+//! [`tracing_subscriber`] and also receives the records of the crate `log`.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -13,15 +12,15 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, fmt, reload};
 
-/// How long a program that ends waits for the reader of its log.
+/// How long a program waits at its end for the reader of its log.
 const END_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// One of those that all go to.
+/// A boxed layer of the subscriber.
 pub(crate) type AnyLayer = Box<dyn Layer<Registry> + Send + Sync>;
 
-/// A log on stderr, and its filter. A separate thread writes the lines, so that a pipe
-/// that is not read blocks no one: 4 MiB of lines wait for it, further lines are left
-/// out. When the log is dropped it waits up to a second for what is not written.
+/// A log on stderr, and its filter. A separate thread writes the lines, so that a pipe that is not
+/// read blocks no one: up to 4 MiB of lines are buffered, further lines are dropped. When the log
+/// is dropped, it waits up to a second for the buffered lines.
 pub struct Log {
     filter: Mutex<String>,
     writer: BackgroundWriter,
@@ -29,13 +28,12 @@ pub struct Log {
 }
 
 impl Log {
-    /// Begins a log for the whole process, of what a filter lets through: a level
-    /// (`off`, `error`, `warn`, `info`, `debug`, `trace`) and levels for targets
-    /// behind it, `info,marmota::slow=off`.
+    /// Starts the log of the whole process with a filter: a level (`off`, `error`, `warn`, `info`,
+    /// `debug`, `trace`), optionally followed by levels for targets: `info,marmota::slow=off`.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for a text that is no filter, [`ErrorKind::Conflict`]
-    /// if the process has a log already.
+    /// [`ErrorKind::Invalid`] for an invalid filter, [`ErrorKind::Conflict`] if the process already
+    /// has a log.
     pub fn start(filter: &str) -> Result<Arc<Self>> {
         Self::with_layer(filter, None)
     }
@@ -47,7 +45,7 @@ impl Log {
         })?;
         let of_lines = writer.clone();
         let lines = fmt::layer().with_writer(move || of_lines.clone());
-        // It would report a closed stderr on stderr, and panic.
+        // Otherwise the layer would report a closed stderr on stderr, and panic.
         let lines = lines.log_internal_errors(false).with_filter(layer);
         let layers: Vec<_> = other.into_iter().chain([lines.boxed()]).collect();
         tracing_subscriber::registry().with(layers).try_init().map_err(|error| {
@@ -59,13 +57,13 @@ impl Log {
 
 impl Drop for Log {
     fn drop(&mut self) {
-        // The process has a clone for good.
+        // The subscriber keeps a clone until the process ends, so a drop would not drain it.
         let _ = self.writer.drain(END_TIMEOUT);
     }
 }
 
-/// A level by itself holds for all targets; a word that is none would be taken
-/// for a target, and a mistyped level say nothing.
+/// Parses a filter. A level without a target applies to all targets. A word that is not a level is
+/// refused: it would be taken for a target, and a mistyped level would silence the log.
 fn parse(filter: &str) -> Result<Targets> {
     let is_level = |part: &str| !part.is_empty() && part.parse::<LevelFilter>().is_ok();
     let is_part = |part: &str| part.contains('=') || is_level(part.trim());
@@ -77,8 +75,9 @@ fn parse(filter: &str) -> Result<Targets> {
     })
 }
 
-/// What clients make these crates warn of, alerts of TLS and floods of HTTP/2, is counted by the
-/// server (`marmota_http_handshakes_failed_total`): a filter that does not name them leaves it out.
+/// Raises the level of these crates to errors, unless the filter names them. Clients can make them
+/// warn of TLS alerts and HTTP/2 floods, which the server already counts
+/// (`marmota_http_handshakes_failed_total`).
 fn quiet(mut targets: Targets) -> Targets {
     let is_usual = |level| level == LevelFilter::WARN || level == LevelFilter::INFO;
     if targets.default_level().is_some_and(is_usual) {
@@ -104,7 +103,7 @@ impl LogLevels for Log {
         self.targets
             .reload(targets)
             .map_err(|error| Error::new(ErrorKind::Bug, "the log has gone").with_source(error))?;
-        // What `log` lets through at all does not follow by itself.
+        // The maximum level of the crate `log` is not updated automatically.
         log::set_max_level(match LevelFilter::current() {
             LevelFilter::OFF => log::LevelFilter::Off,
             LevelFilter::ERROR => log::LevelFilter::Error,

@@ -23,9 +23,8 @@
 //!
 //! This crate re-exports the others: [`model`] (schemas, values, rows), [`store`]
 //! (operations), [`memory`] (an engine), and by feature `http` (the server), `rest` (REST over
-//! models), `auth` (accounts), `service` (traits as services), `collections`
-//! (lists and maps for a program's own data), `columns` and `csv` (files of rows,
-//! loaded to be read).
+//! models), `auth` (accounts), `service` (traits as services), `collections` (lists and maps for a
+//! program's own data), `columns` and `csv` (files of rows that are loaded for reading).
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "command")]
@@ -76,7 +75,7 @@ pub use tenants::tenants;
 
 use marmota_store::StoreBuilder;
 
-/// What most programs use, to be imported whole.
+/// The names that most programs use, for a glob import.
 pub mod prelude {
     #[cfg(feature = "server")]
     pub use marmota_http::{Flow, Method, Request, Response, Router, Server, Status};
@@ -93,8 +92,8 @@ pub mod prelude {
     pub use crate::{Model, ModelEnum};
 }
 
-/// Begins to open a store by the URL of its engine; the same program runs on
-/// any of them.
+/// Returns the builder of a store, for the engine that the URL names. The same program runs on all
+/// engines.
 ///
 /// | URL | engine |
 /// |---|---|
@@ -102,21 +101,20 @@ pub mod prelude {
 /// | `sqlite::memory:` | SQLite in memory |
 /// | `memory:` | the memory engine |
 /// | `memory:data/app.mem` | the memory engine, loaded at the start and saved at the end |
-/// | `memory:data/app.mem?durability=full` | the memory engine with a log: durable as SQLite is |
+/// | `memory:data/app.mem?durability=full` | the memory engine with a log: as durable as SQLite |
 /// | `postgres://user:password@host/app` | a PostgreSQL database (feature `postgres`) |
-/// | `unix:/run/app.sock` | a store that another process serves at a Unix socket (feature `remote`) |
+/// | `unix:/run/app.sock` | a store of another process, at a Unix socket (feature `remote`) |
 /// | `http://host:8080/api` | a store that another process serves over HTTP |
-/// | `ws://host:8080/api` | the same, by a WebSocket |
-/// | `https://host/api`, `wss://host/api` | the same two, by TLS (feature `tls`) |
+/// | `ws://host:8080/api` | the same, over a WebSocket |
+/// | `https://host/api`, `wss://host/api` | the same two, over TLS (feature `tls`) |
 /// | `mongodb://host/database` | a MongoDB database (feature `mongodb`) |
 ///
-/// With the feature `encryption` a file is encrypted (SQLite's, or a binary one
-/// of the memory engine) if the environment has `MARMOTA_KEY`, or the variable
-/// that `?key_env=NAME` names.
+/// With the feature `encryption`, a file (of SQLite, or a binary one of the memory engine) is
+/// encrypted if the environment has `MARMOTA_KEY`, or the variable that `?key_env=NAME` names.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] for a URL of no engine, naming those there are, and
-/// [`ErrorKind::Unsupported`] for one whose cargo feature is off, naming the feature.
+/// [`ErrorKind::Invalid`] for a URL of an unknown engine, with the list of engines, and
+/// [`ErrorKind::Unsupported`] for an engine whose cargo feature is disabled, with the feature.
 ///
 /// ```
 /// use marmota::prelude::*;
@@ -156,7 +154,7 @@ pub fn open(url: &str) -> Result<StoreBuilder> {
     }
 }
 
-/// The error for a URL of an engine that this build does not have, or of none.
+/// Returns the error for a URL of an unknown engine, or of one that this build does not have.
 #[cold]
 fn unknown_engine(url: &str) -> Error {
     let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
@@ -166,7 +164,7 @@ fn unknown_engine(url: &str) -> Error {
         "mongodb" | "mongodb+srv" => "mongodb",
         "unix" | "http" | "https" | "ws" | "wss" => "remote",
         _ => {
-            // The parameters may have a password.
+            // The query may contain a password.
             let shown = model::text::excerpt(url.split('?').next().unwrap_or_default());
             let message = format!(
                 "unknown database URL {shown:?}; use sqlite:FILE, sqlite::memory:, memory:, \

@@ -1,4 +1,4 @@
-//! Databases from backups, of whatever engine they are.
+//! Restore of a database from a backup, for all engines.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,32 +9,31 @@ use marmota_store::backup::Manifest;
 /// The name of a store's first database.
 const MAIN: &str = "main";
 
-/// Makes a database what a backup has: compares the backup with its manifest,
-/// checks it, and puts it in the place that the URL names. What is there is
-/// replaced only if `replaces` says so, and nobody may have it open.
-/// Whenever this is interrupted, the database is the old one or the new one,
-/// whole.
+/// Restores a database from a backup: compares the backup with its manifest, checks it, and
+/// installs it at the URL. An existing database is replaced only if `replaces` is true, and no
+/// other process may have it open. If the restore is interrupted, the database is either the old
+/// one or the new one, complete.
 ///
 /// # Errors
-/// - [`ErrorKind::NotFound`] if there is no finished backup of this name.
-/// - [`ErrorKind::Engine`] if it is damaged.
-/// - [`ErrorKind::Invalid`] if it is of another engine than the URL, or of
-///   several databases: see [`restore_all`].
-/// - [`ErrorKind::Conflict`] if there is a database and it is not to be
-///   replaced, [`ErrorKind::Busy`] if it is open elsewhere.
+/// - [`ErrorKind::NotFound`] if there is no finished backup with this name.
+/// - [`ErrorKind::Engine`] if the backup is damaged.
+/// - [`ErrorKind::Invalid`] if the backup is of another engine than the URL, or contains several
+///   databases: see [`restore_all`].
+/// - [`ErrorKind::Conflict`] if the database exists and `replaces` is false,
+///   [`ErrorKind::Busy`] if it is open elsewhere.
 /// - [`ErrorKind::Io`] if the disk fails or is full.
 pub fn restore(backup: impl AsRef<Path>, url: &str, replaces: bool) -> Result<Manifest> {
     restore_all(backup, &[(MAIN, url)], replaces)
 }
 
-/// [`restore`] of a backup of several databases: the URL of each, by its name
-/// in the store, the first being `main`. All of the backup is compared with
-/// its manifest before the first database is replaced. One is replaced after
-/// the other: what is interrupted is done again, with `replaces`.
+/// As [`restore`], for a backup of several databases: `urls` has the URL of each by its name in the
+/// store; the first is `main`. The whole backup is compared with its manifest before the first
+/// database is replaced. The databases are replaced one after the other: repeat an interrupted
+/// restore with `replaces`.
 ///
 /// # Errors
-/// As [`restore`]; [`ErrorKind::Invalid`] too for a database of the backup
-/// without a URL, or a URL for none of it.
+/// As [`restore`]; also [`ErrorKind::Invalid`] for a database of the backup without a URL, or a URL
+/// whose name is not in the backup.
 pub fn restore_all(
     backup: impl AsRef<Path>,
     urls: &[(&str, &str)],
@@ -70,7 +69,7 @@ pub fn restore_all(
     Ok(manifest)
 }
 
-/// A database of a backup, and where it goes.
+/// A database of a backup, and its destination.
 struct Copy<'c> {
     name: &'c str,
     engine: &'c str,
@@ -138,18 +137,18 @@ fn path_of(url: &str) -> &str {
     path.strip_prefix("//").unwrap_or(path)
 }
 
-/// Whether a URL names a file that is there.
+/// Returns true if a URL names an existing file.
 fn is_file(url: &str) -> bool {
     let path = path_of(url);
     !path.is_empty() && (Path::new(path).exists() || has_log(path))
 }
 
-/// A file of the memory engine may be its log alone.
+/// A database of the memory engine may consist of its log alone.
 fn has_log(path: &str) -> bool {
     Path::new(&format!("{path}.log.1")).exists()
 }
 
-/// False for the URL of a file that is not there: opening it would make it.
+/// Returns false for the URL of a missing file: opening it would create it.
 pub(crate) fn is_there(url: &str) -> bool {
     match (url.split(':').next(), path_of(url)) {
         (Some("sqlite"), ":memory:") | (Some("memory"), "") => true,

@@ -1,5 +1,6 @@
-//! Spans of requests, and what stands inside of them, for a collector of OpenTelemetry's: Jaeger,
-//! Tempo, its own. Metrics need no export: collectors read the text of `/metrics`.
+//! Export of spans of requests, with their inner spans, to an OpenTelemetry collector such as
+//! Jaeger, Tempo or the OpenTelemetry Collector. Metrics need no export: collectors read the text
+//! of `/metrics`.
 
 use std::sync::Arc;
 
@@ -17,12 +18,12 @@ use tracing_subscriber::filter::LevelFilter;
 
 use crate::levels::{AnyLayer, Log};
 
-/// Sends spans to a collector by OTLP over HTTP, in batches, by a thread of its own. What the
-/// collector does not take is lost, and slows nothing down.
+/// An exporter that sends spans to a collector by OTLP over HTTP, in batches, from its own thread.
+/// Spans that the collector does not accept are lost; requests are not delayed.
 ///
 /// `OTEL_TRACES_SAMPLER`, `OTEL_BSP_…`, `OTEL_RESOURCE_ATTRIBUTES` and `OTEL_EXPORTER_OTLP_HEADERS`
-/// in the environment are heeded, as the specification has them; without a sampler all spans
-/// are sent but those whose caller says that its trace is not sampled.
+/// in the environment are applied as the specification defines them. Without a sampler, all spans
+/// are sent, except those whose caller has marked its trace as not sampled.
 ///
 /// ```no_run
 /// use marmota::{Log, Telemetry};
@@ -40,12 +41,14 @@ pub struct Telemetry {
 }
 
 impl Telemetry {
-    /// Spans of a service of this name, for the collector at this address, `http://HOST:PORT`
-    /// (4318 by custom). It is not asked whether it is there.
+    /// Creates an exporter of spans of the service with this name, for the collector at this
+    /// address, `http://HOST:PORT` (usually port 4318). It does not check whether the collector is
+    /// reachable.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for another address: spans do not leave the machine or its network in
-    /// plain text by accident. Have a collector beside, which forwards by TLS.
+    /// [`ErrorKind::Invalid`] for an address in another form, so that spans do not leave the
+    /// machine or its network in plain text by accident. For TLS, use a local collector that
+    /// forwards them.
     pub fn otlp(endpoint: &str, service: &str) -> Result<Self> {
         let host = endpoint.strip_prefix("http://").map(|rest| rest.trim_end_matches('/'));
         if host.is_none_or(|host| host.is_empty() || host.contains(['?', '#', ' '])) {
@@ -71,21 +74,21 @@ impl Telemetry {
         Ok(Self { provider })
     }
 
-    /// For [`marmota_http::Router::traced`]: spans whose parent is the caller's, by the header
-    /// `traceparent` (W3C Trace Context).
+    /// Returns the traces for [`marmota_http::Router::traced`]: the parent of each span is that of
+    /// the caller, from the header `traceparent` (W3C Trace Context).
     #[must_use]
     pub fn traces(&self) -> Traces {
         let propagator = TraceContextPropagator::new();
         Traces::new().begun(move |request, span| {
             let caller = propagator.extract(&Headers(request));
             if caller.span().span_context().is_valid() {
-                // Only fails when nobody exports the span.
+                // Fails only if the span is not exported.
                 let _ = span.set_parent(caller);
             }
         })
     }
 
-    /// Sends what is left, and ends.
+    /// Sends the remaining spans and stops.
     pub fn end(&self) {
         if let Err(error) = self.provider.shutdown() {
             log::warn!("the last spans could not be sent: {error}");
@@ -100,8 +103,8 @@ impl Telemetry {
 }
 
 impl Log {
-    /// Starts the log as [`Log::start`] does, and sends spans and the lines in them to a collector.
-    /// The collector gets levels info and above; the filter does not apply to it.
+    /// As [`Log::start`], but also sends spans and their log events to a collector. The collector
+    /// gets levels info and above; the filter does not apply to it.
     ///
     /// # Errors
     /// As [`Log::start`].
@@ -110,7 +113,7 @@ impl Log {
     }
 }
 
-/// A request's headers, as those look for them who read a context.
+/// The headers of a request, in the form in which a trace context is extracted.
 struct Headers<'r>(&'r Request);
 
 impl Extractor for Headers<'_> {

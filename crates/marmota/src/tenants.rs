@@ -1,15 +1,14 @@
-//! One database for each tenant, by a URL.
+//! One database per tenant, each with its own URL.
 
 use marmota_model::{Error, ErrorKind, Result};
 use marmota_store::{StoreBuilder, Tenants};
 
-/// What stands for the tenant's name.
+/// The placeholder for the tenant's name.
 const PLACE: &str = "{tenant}";
 
-/// Tenants with a database each, at the URL in which `{tenant}` stands for the
-/// tenant's name, opened with `models` when it is asked for. Those that there
-/// are have a file: [`Tenants::get`] makes it, requests
-/// (`rest::tenants`, [`Tenants::get_known`]) do not.
+/// Returns tenants with a database each, opened with `models` on first use. The URL of a database
+/// is `url` with the tenant's name in place of `{tenant}`. A tenant exists if it has a file:
+/// [`Tenants::get`] creates the file, requests (`rest::tenants`, [`Tenants::get_known`]) do not.
 ///
 /// ```no_run
 /// use marmota::prelude::*;
@@ -28,12 +27,12 @@ const PLACE: &str = "{tenant}";
 /// ```
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] for a URL without `{tenant}` in it, or of no engine.
+/// [`ErrorKind::Invalid`] for a URL without `{tenant}`, or of an unknown engine.
 pub fn tenants(
     url: &str,
     models: impl Fn(StoreBuilder) -> StoreBuilder + Send + Sync + 'static,
 ) -> Result<Tenants> {
-    // An engine in memory would forget a tenant that is closed for another.
+    // A database in memory would be lost when its tenant is closed to make room for another.
     let path = url.split('?').next().unwrap_or_default();
     if !path.contains(PLACE) {
         let message = format!(

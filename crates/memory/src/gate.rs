@@ -6,6 +6,7 @@
 //! no session sees changes that may still be undone. A waiting operation holds no locks, so there
 //! is no deadlock.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -29,7 +30,7 @@ pub(super) struct Gate {
     /// The number of callers that take the gate next, before any session.
     pressing: AtomicUsize,
     /// The callers that wait until the gate opens.
-    waiters: WaitQueue,
+    waiters: Arc<WaitQueue>,
 }
 
 impl Gate {
@@ -52,10 +53,13 @@ impl Gate {
         self.waiters.wake_all();
     }
 
-    /// Registers a waiter, which is woken when the gate opens next. The caller has to try again
-    /// afterwards, since the gate may have opened just before.
-    pub(super) fn register(&self, place: &mut QueuePlace, waker: &Waker) {
-        self.waiters.wait(place, waker);
+    /// Registers a waiter, which is woken when the gate opens next, and at its deadline. The caller
+    /// has to try again afterwards, since the gate may have opened just before.
+    pub(super) fn register(&self, place: &mut QueuePlace, waker: &Waker, until: Option<Instant>) {
+        match until {
+            Some(until) => self.waiters.wait_until(place, waker, until),
+            None => self.waiters.wait(place, waker),
+        }
     }
 
     /// Removes a waiter.

@@ -1,6 +1,7 @@
 //! The undo log of a statement, batch or transaction.
 
-use marmota_model::{Error, ErrorKind, FieldSet, Result, Value, ValueRef};
+use marmota_model::{FieldSet, Result, Value, ValueRef};
+use marmota_store::refusal;
 
 use super::locked::Locked;
 use super::table_rows::Values;
@@ -105,7 +106,7 @@ impl Log {
         self.savepoints
             .iter()
             .rposition(|&(other, _)| other == name)
-            .ok_or_else(|| Error::new(ErrorKind::Invalid, format!("there is no savepoint {name}")))
+            .ok_or_else(refusal::no_savepoint)
     }
 
     /// Removes a savepoint and those set after it.

@@ -22,7 +22,7 @@ use marmota_store::predicate::Predicate;
 use parking_lot::{Mutex, RwLock};
 use smallvec::{SmallVec, smallvec};
 
-use super::compare;
+use super::compare::{self, SortPrefix};
 use super::layout::Column;
 use super::page::Pages;
 use super::scans::{COPIES_BYTES_MAX, Copies};
@@ -76,7 +76,7 @@ pub(super) struct Rest {
     pub(super) rows: Vec<u32>,
     /// The rows that it has found but not lent, each with the prefix of its first value; `None` for
     /// a read without a sort.
-    pub(super) found: Option<Vec<(u64, u32)>>,
+    pub(super) found: Option<Vec<(SortPrefix, u32)>>,
     /// The number of rows that it may still lend.
     pub(super) left: u64,
     /// The number of rows that it has lent or counted.
@@ -201,7 +201,7 @@ impl LongScan {
     }
 
     /// Drops found rows that are not among the first.
-    fn cut(&self, view: &View<'_>, found: &mut Vec<(u64, u32)>) {
+    fn cut(&self, view: &View<'_>, found: &mut Vec<(SortPrefix, u32)>) {
         let keep = usize::try_from(self.rest.left).unwrap_or(usize::MAX);
         if keep <= KEEP_FEW && found.len() / 2 >= keep.max(64) {
             let order = &self.asked.order;
@@ -213,7 +213,7 @@ impl LongScan {
     fn lend_sorted<'t>(
         &mut self,
         view: &View<'t>,
-        found: &mut [(u64, u32)],
+        found: &mut [(SortPrefix, u32)],
         budget: &mut Budget,
         lender: &mut Lender<'t>,
         sink: &mut dyn RowSink,
@@ -311,13 +311,12 @@ impl<'t> View<'t> {
         }
     }
 
-    fn prefix(&self, number: u32, by: SortKey) -> u64 {
+    fn prefix(&self, number: u32, by: SortKey) -> SortPrefix {
         let column = &self.pages.layout.columns[by.field];
-        let prefix = compare::prefix(column.collation, self.value(number, column));
-        if by.descending { !prefix } else { prefix }
+        compare::sort_prefix(column.collation, self.value(number, column), by.descending)
     }
 
-    fn compare(&self, order: &[SortKey], a: (u64, u32), b: (u64, u32)) -> Ordering {
+    fn compare(&self, order: &[SortKey], a: (SortPrefix, u32), b: (SortPrefix, u32)) -> Ordering {
         a.0.cmp(&b.0).then_with(|| {
             for by in order {
                 let column = &self.pages.layout.columns[by.field];

@@ -8,7 +8,7 @@ use marmota_model::{FieldSet, FilterExpr, Query, Result, RowSink, SortKey, Value
 use marmota_store::predicate::Predicate;
 use smallvec::{SmallVec, smallvec};
 
-use super::compare;
+use super::compare::{self, SortPrefix};
 use super::layout::Column;
 use super::long_scan::{Asked, Budget, LongScan, RUN_ROWS, Rest};
 use super::plan::{Access, Plan, Wanted};
@@ -243,7 +243,7 @@ struct Sorter<'s> {
     order: &'s [SortKey],
     keep: usize,
     /// The rows so far, each with the prefix of its first value.
-    found: Vec<(u64, u32)>,
+    found: Vec<(SortPrefix, u32)>,
 }
 
 impl<'s> Sorter<'s> {
@@ -256,8 +256,8 @@ impl<'s> Sorter<'s> {
     fn add(&mut self, number: u32) {
         let by = self.order[0];
         let collation = self.rows.pages.layout.columns[by.field].collation;
-        let prefix = compare::prefix(collation, self.rows.pages.value(number, by.field));
-        self.found.push((if by.descending { !prefix } else { prefix }, number));
+        let value = self.rows.pages.value(number, by.field);
+        self.found.push((compare::sort_prefix(collation, value, by.descending), number));
         // Twice as many rows as needed are collected, then reduced to those: each row is moved a
         // bounded number of times, as in a heap, but without random access.
         if self.found.len() / 2 >= self.keep.max(64) {
@@ -271,7 +271,7 @@ impl<'s> Sorter<'s> {
         self.found.truncate(self.keep);
     }
 
-    fn sorted(mut self) -> Vec<(u64, u32)> {
+    fn sorted(mut self) -> Vec<(SortPrefix, u32)> {
         if self.found.len() > self.keep {
             self.cut();
         }
@@ -281,7 +281,12 @@ impl<'s> Sorter<'s> {
     }
 }
 
-fn compare_rows(rows: &TableRows, order: &[SortKey], a: (u64, u32), b: (u64, u32)) -> Ordering {
+fn compare_rows(
+    rows: &TableRows,
+    order: &[SortKey],
+    a: (SortPrefix, u32),
+    b: (SortPrefix, u32),
+) -> Ordering {
     a.0.cmp(&b.0).then_with(|| {
         let (a, b) = (rows.pages.row(a.1), rows.pages.row(b.1));
         for by in order {

@@ -12,9 +12,10 @@ use arc_swap::{ArcSwap, Cache};
 use marmota_model::{Error, ErrorKind, FieldSet, Result, RowSink, Table, ValueRef};
 use marmota_store::Durability;
 use marmota_store::engine::{Session, Submitted, Ticket};
+use marmota_store::in_flight::InFlight;
 use marmota_store::lent::LentTables;
 use marmota_store::operation::{Operation, Outcome};
-use marmota_store::refusal::table_kept;
+use marmota_store::refusal::{self, table_kept};
 use marmota_store::wait::QueuePlace;
 use parking_lot::RwLock;
 use smallvec::SmallVec;
@@ -38,10 +39,8 @@ pub(super) struct MemorySession {
     id: u64,
     catalog: Cache<Arc<ArcSwap<Catalog>>, Arc<Catalog>>,
     transaction: Option<Transaction>,
-    /// The number of tickets so far, which is the last ticket.
-    tickets: u64,
     /// The waiting operations: a session may have several.
-    waiting: SmallVec<[Waiting; 4]>,
+    waiting: InFlight<Waiting>,
     /// The buffer in which commits are composed before they go to the log.
     record: Record,
     /// True if no caller waited for the answer to a commit: the transaction has ended, though its
@@ -53,7 +52,6 @@ pub(super) struct MemorySession {
 
 /// An operation that waits.
 struct Waiting {
-    ticket: u64,
     /// The deadline of its wait for the end of a transaction, or of its execution.
     until: Option<Instant>,
     durability: Option<Durability>,
@@ -128,8 +126,7 @@ impl MemorySession {
             id,
             catalog,
             transaction: None,
-            tickets: 0,
-            waiting: SmallVec::new(),
+            waiting: InFlight::new(),
             record: Record::default(),
             is_over: false,
             lend_place: QueuePlace::default(),
@@ -283,16 +280,13 @@ impl MemorySession {
     }
 
     fn transaction(&mut self) -> Result<&mut Transaction> {
-        self.transaction.as_mut().ok_or_else(|| {
-            Error::new(ErrorKind::Invalid, "no transaction is open on this session; begin one")
-        })
+        self.transaction.as_mut().ok_or_else(refusal::no_transaction)
     }
 
     fn begin(&mut self) -> Result<bool> {
         self.shared.check_open()?;
         if self.transaction.is_some() {
-            let message = "a transaction is open on this session already; use a savepoint in it";
-            return Err(Error::new(ErrorKind::Invalid, message));
+            return Err(refusal::transaction_is_open());
         }
         if !self.shared.gate.try_take(self.id) {
             return Ok(false);
@@ -359,19 +353,19 @@ impl MemorySession {
     /// Ready once the log is on the disk up to the position of the operation.
     fn poll_written(
         &mut self,
-        place: usize,
+        ticket: Ticket,
         outcome: &mut Outcome,
         context: &Context<'_>,
     ) -> Poll<Result<()>> {
-        let waiting = &mut self.waiting[place];
+        let waiting = &mut self.waiting[ticket];
         let (Some(written), Some(journal)) = (&mut waiting.written, self.shared.journal.get())
         else {
-            return Poll::Ready(Err(given_up()));
+            return Poll::Ready(Err(refusal::not_waiting()));
         };
-        let polled = journal.poll(written.position, (self.id, waiting.ticket), context);
+        let polled = journal.poll(written.position, (self.id, ticket.0), context);
         if polled.is_ready() {
             *outcome = std::mem::take(&mut written.outcome);
-            self.waiting.swap_remove(place);
+            self.waiting.remove(ticket);
         }
         polled
     }
@@ -405,15 +399,13 @@ impl Session for MemorySession {
             Attempt::Written(position) => (Some(Written::new(position, operation, outcome)), None),
             Attempt::Long(long) => (None, Some(long)),
         };
-        self.tickets += 1;
         let until = match &long {
             Some(_) => self.shared.read_until(),
             None => Some(Instant::now() + WAIT_MAX),
         };
-        let ticket = self.tickets;
         let gate_place = QueuePlace::default();
-        self.waiting.push(Waiting { ticket, until, durability, written, long, gate_place });
-        Ok(Submitted::Waiting(Ticket(ticket)))
+        let waiting = Waiting { until, durability, written, long, gate_place };
+        Ok(Submitted::Waiting(self.waiting.add(waiting)))
     }
 
     fn poll(
@@ -424,19 +416,20 @@ impl Session for MemorySession {
         outcome: &mut Outcome,
         context: &mut Context<'_>,
     ) -> Poll<Result<()>> {
-        let Some(place) = self.waiting.iter().position(|waiting| waiting.ticket == ticket.0) else {
-            return Poll::Ready(Err(given_up()));
+        let Some(&Waiting { until, durability, ref written, ref long, .. }) =
+            self.waiting.get(ticket)
+        else {
+            return Poll::Ready(Err(refusal::not_waiting()));
         };
-        let Waiting { until, durability, .. } = self.waiting[place];
-        if self.waiting[place].written.is_some() {
-            return self.poll_written(place, outcome, context);
+        if written.is_some() {
+            return self.poll_written(ticket, outcome, context);
         }
-        match self.waiting[place].long {
-            Some(Long::Scan(_)) => return self.poll_scan(place, sink, outcome, context),
-            Some(Long::Delete(_)) => return self.poll_delete(place, operation, outcome, context),
+        match long {
+            Some(Long::Scan(_)) => return self.poll_scan(ticket, sink, outcome, context),
+            Some(Long::Delete(_)) => return self.poll_delete(ticket, operation, outcome, context),
             None => {}
         }
-        self.shared.gate.register(&mut self.waiting[place].gate_place, context.waker());
+        self.shared.gate.register(&mut self.waiting[ticket].gate_place, context.waker(), until);
         let attempted = self.attempt(durability, operation, sink, outcome);
         let polled = match attempted {
             Ok(Attempt::Done) => Ok(()),
@@ -445,13 +438,13 @@ impl Session for MemorySession {
             }
             Ok(Attempt::Kept) => Err(table_kept(WAIT_MAX)),
             Ok(Attempt::Written(position)) => {
-                self.shared.gate.forget(&mut self.waiting[place].gate_place);
-                self.waiting[place].written = Some(Written::new(position, operation, outcome));
-                return self.poll_written(place, outcome, context);
+                self.shared.gate.forget(&mut self.waiting[ticket].gate_place);
+                self.waiting[ticket].written = Some(Written::new(position, operation, outcome));
+                return self.poll_written(ticket, outcome, context);
             }
             Ok(Attempt::Long(long)) => {
                 let until = self.shared.read_until();
-                let waiting = &mut self.waiting[place];
+                let waiting = &mut self.waiting[ticket];
                 self.shared.gate.forget(&mut waiting.gate_place);
                 (waiting.long, waiting.until) = (Some(long), until);
                 self.leave_turn(context);
@@ -465,7 +458,8 @@ impl Session for MemorySession {
 
     fn lend(&mut self, tables: &[&Table], waker: Option<&Waker>) -> Result<Option<LentTables>> {
         if let Some(waker) = waker {
-            self.shared.gate.register(&mut self.lend_place, waker);
+            let until = Some(Instant::now() + WAIT_MAX);
+            self.shared.gate.register(&mut self.lend_place, waker, until);
         }
         loop {
             let catalog = self.catalog.load();
@@ -506,10 +500,7 @@ impl Session for MemorySession {
     }
 
     fn cancel(&mut self, ticket: Ticket) {
-        let Some(place) = self.waiting.iter().position(|waiting| waiting.ticket == ticket.0) else {
-            return;
-        };
-        let mut waiting = self.waiting.swap_remove(place);
+        let Some(mut waiting) = self.waiting.remove(ticket) else { return };
         self.shared.gate.forget(&mut waiting.gate_place);
         if waiting.long.is_some() {
             self.shared.reads_cancelled.fetch_add(1, Ordering::Relaxed);
@@ -531,13 +522,8 @@ impl Drop for MemorySession {
             let undone = self.end(true);
             debug_assert!(undone.is_ok());
         }
-        while let Some(waiting) = self.waiting.first() {
-            self.cancel(Ticket(waiting.ticket));
+        while let Some(ticket) = self.waiting.any() {
+            self.cancel(ticket);
         }
     }
-}
-
-#[cold]
-fn given_up() -> Error {
-    Error::new(ErrorKind::Bug, "an operation was polled after it had been given up or was done")
 }

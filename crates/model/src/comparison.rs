@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-/// How two values compare.
+/// A comparison of two values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Comparison {
     /// `=`
@@ -19,7 +19,7 @@ pub enum Comparison {
     GreaterOrEqual,
 }
 
-/// Where a text is sought in another.
+/// A position of a text in another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Place {
     /// Anywhere.
@@ -29,7 +29,7 @@ pub enum Place {
 }
 
 impl Comparison {
-    /// Whether it holds for two values that are in this order.
+    /// Returns true if the comparison holds for two values with this order.
     #[must_use]
     pub const fn holds(self, order: Ordering) -> bool {
         match self {
@@ -44,7 +44,7 @@ impl Comparison {
 }
 
 impl Place {
-    /// Whether `text` has `part` in this place, whatever the case of A to Z.
+    /// Returns true if `text` contains `part` at this position, ignoring the case of A to Z.
     #[must_use]
     pub fn finds(self, text: &str, part: &str) -> bool {
         let (text, part) = (text.as_bytes(), part.as_bytes());

@@ -1,12 +1,12 @@
-//! An exact amount with four decimals, in a 64-bit integer.
+//! Exact amounts with four decimals, in a 64-bit integer.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::digits::{Room, eight, put_unsigned, put_word, without_zeros};
 
-/// An exact amount with four decimals, from -922 337 203 685 477.5808 to
-/// 922 337 203 685 477.5807: no binary fraction ever rounds it.
+/// An exact amount with four decimals, from -922 337 203 685 477.5808 to 922 337 203 685 477.5807.
+/// It is not a binary fraction, so it is never rounded.
 ///
 /// ```
 /// use marmota_model::Currency;
@@ -18,14 +18,14 @@ use crate::digits::{Room, eight, put_unsigned, put_word, without_zeros};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Currency(i64);
 
-/// Why a text is no [`Currency`].
+/// The error for a text that is not a [`Currency`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CurrencyError {
-    /// It is not a decimal number.
+    /// The text is not a decimal number.
     Syntax,
-    /// It has more than four decimals that are not zero.
+    /// The text has more than four decimals that are not zero.
     Precision,
-    /// It does not fit 64 bits.
+    /// The amount does not fit 64 bits.
     Range,
 }
 
@@ -42,22 +42,22 @@ impl fmt::Display for CurrencyError {
 impl std::error::Error for CurrencyError {}
 
 impl Currency {
-    /// Units in one: amounts are stored as ten-thousandths.
+    /// Units per 1: amounts are stored in ten-thousandths.
     pub const SCALE: i64 = 10_000;
 
-    /// The amount that is `scaled` ten-thousandths.
+    /// Returns the amount of `scaled` ten-thousandths.
     #[must_use]
     pub const fn from_scaled(scaled: i64) -> Self {
         Self(scaled)
     }
 
-    /// The amount in ten-thousandths.
+    /// Returns the amount in ten-thousandths.
     #[must_use]
     pub const fn scaled(self) -> i64 {
         self.0
     }
 
-    /// The sum, or `None` where it does not fit.
+    /// Returns the sum, or `None` on overflow.
     #[must_use]
     pub fn checked_add(self, other: Self) -> Option<Self> {
         self.0.checked_add(other.0).map(Self)
@@ -70,7 +70,7 @@ impl Currency {
         out.extend_from_slice(&room[..length]);
     }
 
-    /// Writes what [`Currency::write`] appends; gives how many bytes that took.
+    /// Writes the same as [`Currency::write`]. Returns the number of bytes written.
     #[inline(always)]
     pub(crate) fn put(self, to: &mut Room) -> usize {
         let scale = Self::SCALE.unsigned_abs();
@@ -122,7 +122,7 @@ impl FromStr for Currency {
         let padding = std::iter::repeat_n(b'0', 4 - kept.len());
         for digit in whole.bytes().chain(kept.bytes()).chain(padding) {
             let digit = i64::from(digit - b'0');
-            // Counted down, because the lowest value has no positive twin.
+            // Accumulates negative values, since the minimum has no positive counterpart.
             scaled = scaled
                 .checked_mul(10)
                 .and_then(|scaled| scaled.checked_sub(digit))

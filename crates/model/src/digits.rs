@@ -1,18 +1,17 @@
-//! Numbers as decimal digits, eight of them in a word at a time: in lists of
-//! JSON most bytes of values are digits, and one by one each takes a division.
+//! Conversion of numbers to decimal digits, eight at a time in one word. In JSON lists most bytes
+//! of values are digits, and each digit by itself takes a division.
 
-/// Room for any number, date or time.
+/// Space for any number, date or time.
 pub(crate) type Room = [u8; 32];
 
 const ZEROS: u64 = 0x3030_3030_3030_3030;
 
-/// The eight digits of a number below 100,000,000, each in a byte of its own
-/// (0 to 9), the first one in the lowest.
+/// Returns the eight digits of a number below 100,000,000, one per byte (0 to 9), the first one in
+/// the lowest byte.
 #[inline(always)]
 const fn spread(number: u32) -> u64 {
-    // By halves: into 4 and 4 digits, then 2, then 1. What divides is a
-    // multiplication that is exact for numbers of so many digits, and no part
-    // spills into its neighbour.
+    // Splits into 4 and 4 digits, then 2, then 1. Each division is a multiplication that is exact
+    // for numbers with this many digits, and no part overflows into its neighbour.
     let fours = (number as u64 / 10_000) | ((number as u64 % 10_000) << 32);
     let hundreds = ((fours * 10_486) >> 20) & 0x0000_007f_0000_007f;
     let twos = hundreds | ((fours - hundreds * 100) << 16);
@@ -20,21 +19,21 @@ const fn spread(number: u32) -> u64 {
     tens | ((twos - tens * 10) << 8)
 }
 
-/// The eight digits of a number below 100,000,000 as text, the first one in
-/// the lowest byte.
+/// Returns the eight digits of a number below 100,000,000 as text, the first one in the lowest
+/// byte.
 #[inline(always)]
 pub(crate) const fn eight(number: u32) -> u64 {
     spread(number) | ZEROS
 }
 
-/// Writes a word's bytes, the lowest first. There is room for them all, also
-/// where fewer count.
+/// Writes a word's bytes, the lowest first. There must be space for all eight, even if fewer are
+/// used.
 #[inline(always)]
 pub(crate) fn put_word(to: &mut [u8], at: usize, word: u64) {
     to[at..at + 8].copy_from_slice(&word.to_le_bytes());
 }
 
-/// Writes a number; gives how many bytes that took.
+/// Writes a number. Returns the number of bytes written.
 #[inline(always)]
 pub(crate) fn put_unsigned(to: &mut Room, at: usize, number: u64) -> usize {
     const PART: u64 = 100_000_000;
@@ -54,26 +53,24 @@ pub(crate) fn put_unsigned(to: &mut Room, at: usize, number: u64) -> usize {
     end + 8
 }
 
-/// Writes a number below 100,000,000 without leading zeros; gives how many
-/// digits it has.
+/// Writes a number below 100,000,000 without leading zeros. Returns the number of digits.
 #[inline(always)]
 fn put_first(to: &mut Room, at: usize, number: u32) -> usize {
     let digits = spread(number);
-    // The last digit counts also if it is a zero.
+    // The last digit counts even if it is a zero.
     let zeros = (digits | (1 << 56)).trailing_zeros() / 8;
     put_word(to, at, (digits | ZEROS) >> (zeros * 8));
     8 - zeros as usize
 }
 
-/// Writes a number; gives how many bytes that took.
+/// Writes a number. Returns the number of bytes written.
 #[inline(always)]
 pub(crate) fn put_signed(to: &mut Room, number: i64) -> usize {
     to[0] = b'-';
     put_unsigned(to, usize::from(number < 0), number.unsigned_abs())
 }
 
-/// How many of the last `count` digits of [`eight`] count, if zeros at the
-/// end do not.
+/// Returns how many of the last `count` digits of [`eight`] remain without trailing zeros.
 #[inline(always)]
 pub(crate) const fn without_zeros(digits: u64, count: usize) -> usize {
     count - ((digits ^ ZEROS).leading_zeros() / 8) as usize

@@ -1,48 +1,47 @@
-//! The one error of Marmota: a kind, a message for the caller, the fields at
-//! fault, and a source for the log.
+//! The error type of Marmota: a kind, a message for the caller, the fields at fault, and a source
+//! for the log.
 //!
-//! It is one word wide, so that `Result<T>` stays small on hot paths. Engines
-//! map their own codes to an [`ErrorKind`] in one table each; the REST layer
-//! maps a kind to an HTTP status once. Parsers on hot paths keep small `Copy`
-//! enums of their own and convert at their edge.
+//! It is one word wide, so that `Result<T>` stays small on hot paths. Each engine maps its own
+//! codes to an [`ErrorKind`] in one table; the REST layer maps kinds to HTTP statuses. Parsers on
+//! hot paths use small `Copy` enums internally and convert them at their interface.
 
 use std::fmt;
 
 /// `Result` with Marmota's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong, in one word. New kinds may be added.
+/// The category of an error. New kinds may be added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// No such row, table or route.
     NotFound,
-    /// The write collides with what is stored: a unique value, a row still referred to.
+    /// The write conflicts with stored data: a unique value, a row that is still referenced.
     Conflict,
     /// The row has changed since the caller read it.
     Stale,
     /// A field or an argument breaks a rule; see [`Error::violations`].
     Invalid,
-    /// The caller may not do this.
+    /// The caller has no right to do this.
     Denied,
-    /// Who calls has to be known for this, and is not.
+    /// The operation requires an authenticated caller.
     Unauthenticated,
-    /// Too much is waiting; try again later.
+    /// Too many operations are waiting; try again later.
     Busy,
     /// It took longer than allowed.
     Timeout,
-    /// Nobody takes connections at the address; nothing was done.
+    /// The address refused the connection; nothing was done.
     Refused,
-    /// The other side went away, or the disk failed at the commit: whether the
-    /// operation took place is unknown. Read before you retry.
+    /// The connection was lost, or the disk failed at the commit: it is unknown whether the
+    /// operation was executed. Read before you retry.
     Lost,
-    /// This engine or build cannot do it.
+    /// This engine or build does not support the operation.
     Unsupported,
     /// The disk is full, read-only or failing; nothing was written.
     Io,
-    /// The other side broke its protocol.
+    /// The peer violated the protocol.
     Protocol,
-    /// The engine reported an error of its own.
+    /// The engine reported an error that has no other kind.
     Engine,
     /// The store or server is closed.
     Closed,
@@ -51,7 +50,7 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// Every kind.
+    /// All kinds.
     const ALL: [Self; 16] = [
         Self::NotFound,
         Self::Conflict,
@@ -71,13 +70,13 @@ impl ErrorKind {
         Self::Bug,
     ];
 
-    /// The kind with this [`ErrorKind::name`].
+    /// Returns the kind with this [`ErrorKind::name`].
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// The kind as a short lower-case word, the same in REST answers and logs.
+    /// Returns the kind as a short lower-case word, which is the same in REST answers and logs.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -101,19 +100,19 @@ impl ErrorKind {
     }
 }
 
-/// Broken rules that an error names at most. Who reads more stops there.
+/// The maximum number of violations in an error. Parsers stop when they reach it.
 pub const VIOLATIONS_MAX: usize = 100;
 
-/// One field that broke one rule: the same in Rust and in a REST answer.
+/// A field that breaks a rule: the same in Rust and in a REST answer.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Violation {
     /// The field, by its column name.
     pub field: String,
-    /// The value refused, as JSON text, cut to 100 characters.
+    /// The refused value as JSON text, cut to 100 characters.
     pub value: String,
-    /// The rule broken, in one word: `required`, `type`, `max`, `unique`, …
+    /// The broken rule in one word: `required`, `type`, `max`, `unique`, …
     pub rule: String,
-    /// What is wrong and what would be right, in a sentence.
+    /// A sentence that states the fault and the correct form.
     pub message: String,
 }
 
@@ -142,7 +141,7 @@ struct Inner {
 }
 
 impl Error {
-    /// An error of `kind` with a message that may be shown to the caller.
+    /// Creates an error of `kind` with a message that may be shown to the caller.
     #[cold]
     #[must_use]
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
@@ -155,7 +154,7 @@ impl Error {
         }))
     }
 
-    /// An [`ErrorKind::Invalid`] error that lists the broken rules, [`VIOLATIONS_MAX`] at most.
+    /// Creates an [`ErrorKind::Invalid`] error with the broken rules, at most [`VIOLATIONS_MAX`].
     #[cold]
     #[must_use]
     pub fn invalid(mut violations: Vec<Violation>) -> Self {
@@ -176,7 +175,7 @@ impl Error {
         }))
     }
 
-    /// Adds the cause, for the log; callers over a network do not see it.
+    /// Adds the cause, for the log; it is not sent to callers over a network.
     #[must_use]
     pub fn with_source(
         mut self,
@@ -186,40 +185,40 @@ impl Error {
         self
     }
 
-    /// Names the field, value and rule at fault.
+    /// Adds the field, value and rule at fault.
     #[must_use]
     pub fn with_violation(mut self, violation: Violation) -> Self {
         self.0.violations.push(violation);
         self
     }
 
-    /// Says that the same may succeed when it is run again from its beginning:
-    /// another transaction was in the way.
+    /// Marks the error as retryable: the transaction conflicted with another one, and may succeed
+    /// if it is repeated from its beginning.
     #[must_use]
     pub fn retryable(mut self) -> Self {
         self.0.is_retryable = true;
         self
     }
 
-    /// True if the same may succeed when it is run again from its beginning.
+    /// Returns true if the transaction may succeed when it is repeated from its beginning.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         self.0.is_retryable
     }
 
-    /// What went wrong, in one word.
+    /// Returns the kind of the error.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// The message for the caller.
+    /// Returns the message for the caller.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// The fields at fault, if the error is about fields.
+    /// Returns the fields at fault, if the error is about fields.
     #[must_use]
     pub fn violations(&self) -> &[Violation] {
         &self.0.violations

@@ -1,26 +1,26 @@
-//! Which fields of a schema an operation reads or writes.
+//! Sets of fields, which an operation reads or writes.
 
 /// A set of field positions, at most [`FieldSet::CAPACITY`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FieldSet(u128);
 
 impl FieldSet {
-    /// The most fields that a schema can have.
+    /// The maximum number of fields in a schema.
     pub const CAPACITY: usize = 128;
     /// No field.
     pub const EMPTY: Self = Self(0);
 
-    /// The first `count` fields.
+    /// Returns the first `count` fields.
     #[must_use]
     pub const fn first(count: usize) -> Self {
         if count >= Self::CAPACITY { Self(u128::MAX) } else { Self((1 << count) - 1) }
     }
 
-    /// The fields of `row` that are there.
+    /// Returns the fields of `row` that are not absent.
     #[must_use]
     #[inline]
     pub fn present(row: &[crate::ValueRef<'_>]) -> Self {
-        // By halves: a shift of 128 bits takes several steps.
+        // In two halves: a shift of 128 bits takes several steps.
         let half = |values: &[crate::ValueRef<'_>]| {
             let bit = |bits, (at, value): (usize, &crate::ValueRef<'_>)| {
                 bits | u64::from(!value.is_absent()) << at
@@ -33,49 +33,49 @@ impl FieldSet {
         }
     }
 
-    /// The set with the field at `position` as well.
+    /// Returns the set with the field at `position`.
     #[must_use]
     pub const fn with(self, position: usize) -> Self {
         Self(self.0 | 1 << position)
     }
 
-    /// The set without the field at `position`.
+    /// Returns the set without the field at `position`.
     #[must_use]
     pub const fn without(self, position: usize) -> Self {
         Self(self.0 & !(1 << position))
     }
 
-    /// The fields that are in either.
+    /// Returns the fields in either set.
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// The fields that are in both.
+    /// Returns the fields in both sets.
     #[must_use]
     pub const fn intersection(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// True if the field at `position` is in the set.
+    /// Returns true if the field at `position` is in the set.
     #[must_use]
     pub const fn contains(self, position: usize) -> bool {
         self.0 >> position & 1 == 1
     }
 
-    /// True if there is no field in the set.
+    /// Returns true if the set is empty.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// How many fields are in the set.
+    /// Returns the number of fields in the set.
     #[must_use]
     pub const fn len(self) -> usize {
         self.0.count_ones() as usize
     }
 
-    /// The positions, in the schema's order.
+    /// Returns the positions, in the schema's order.
     pub fn iter(self) -> impl Iterator<Item = usize> {
         let mut rest = self.0;
         std::iter::from_fn(move || {

@@ -1,4 +1,4 @@
-//! The Rust types that can be fields, beside those the derive makes.
+//! The Rust types that can be fields, except those that the derive macros generate.
 
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
@@ -15,7 +15,7 @@ macro_rules! integers {
             const KIND: Kind = Kind::Int { min: $min, max: $max };
 
             fn to_row<'a>(&'a self, _: &'a Scratch) -> ValueRef<'a> {
-                // A u64 above i64::MAX turns negative, which its KIND refuses.
+                // A u64 above i64::MAX becomes negative, which its KIND refuses.
                 ValueRef::Int(*self as i64)
             }
 
@@ -106,12 +106,11 @@ impl<T: FieldValue> FieldValue for Option<T> {
     }
 }
 
-/// Bytes that may not have been read: lists and gets leave blobs out unless
-/// they are asked for by name, and a write of a row whose blob was not read
-/// leaves the stored one alone.
+/// Bytes that are read only on request. Lists and gets leave blobs out unless the caller names
+/// them, and a write of a row whose blob was not read keeps the stored one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Blob {
-    /// Left out by the read that made the row.
+    /// Left out by the read that returned the row.
     #[default]
     NotRead,
     /// The bytes.
@@ -119,7 +118,7 @@ pub enum Blob {
 }
 
 impl Blob {
-    /// The bytes, unless they were not read.
+    /// Returns the bytes, unless they were not read.
     #[must_use]
     pub fn bytes(&self) -> Option<&[u8]> {
         match self {
@@ -151,7 +150,7 @@ impl FieldValue for Blob {
     }
 }
 
-/// Any serde value, kept as JSON text.
+/// Any serde value, stored as JSON text.
 ///
 /// ```
 /// use marmota_model::Json;
@@ -179,8 +178,8 @@ impl<T: serde::Serialize + serde::de::DeserializeOwned> FieldValue for Json<T> {
     const KIND: Kind = Kind::Json;
 
     fn to_row<'a>(&'a self, scratch: &'a Scratch) -> ValueRef<'a> {
-        // What serde cannot write (a map with keys that are no strings) is
-        // left out, and refused as a missing value.
+        // A value that serde cannot write (a map whose keys are not strings) is left out, and
+        // refused as a missing value.
         match serde_json::to_string(&self.0) {
             Ok(text) => ValueRef::Json(scratch.text(&text)),
             Err(_) => ValueRef::Null,
@@ -199,13 +198,13 @@ impl<T: serde::Serialize + serde::de::DeserializeOwned> FieldValue for Json<T> {
 pub struct Ref<M: Model>(M::Key, PhantomData<fn() -> M>);
 
 impl<M: Model> Ref<M> {
-    /// A reference to the row with this key.
+    /// Creates a reference to the row with this key.
     #[must_use]
     pub const fn new(key: M::Key) -> Self {
         Self(key, PhantomData)
     }
 
-    /// The key of the row referred to.
+    /// Returns the key of the referenced row.
     #[must_use]
     pub const fn key(&self) -> &M::Key {
         &self.0

@@ -1,27 +1,26 @@
-//! Which rows, in what order, from where: one tree that every engine
-//! translates (SQL, a predicate in memory, a MongoDB match).
+//! The selection of rows: condition, order and start. Every engine translates this tree (to SQL, a
+//! predicate in memory, a MongoDB match).
 //!
-//! Logic is SQL's, with three values: a comparison with NULL is neither true
-//! nor false, `not` of it is neither, and only what is true is selected.
-//! `contains` and `starts_with` disregard the case of A to Z, everywhere.
+//! The logic is SQL's three-valued logic: a comparison with NULL is neither true nor false, nor is
+//! its negation, and only rows for which the filter is true are selected. On all engines,
+//! `contains` and `starts_with` ignore the case of A to Z.
 
 use crate::json::JsonCondition;
 use crate::{
     Comparison, Error, ErrorKind, FieldSet, Place, Result, Search, Table, Value, ValueRef,
 };
 
-/// A condition on a row, as engines get it: fields are named by their position
-/// in the table of the operation. Programs use [`Filter`](crate::Filter), which
-/// knows its model or table.
+/// A condition on a row in the form for engines: fields are named by their position in the table of
+/// the operation. Programs use [`Filter`](crate::Filter), which knows its model or table.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FilterExpr {
-    /// A field against a value, which is not NULL.
+    /// Compares a field with a value, which is not NULL.
     Compare {
         /// The field.
         field: usize,
-        /// How.
+        /// The comparison.
         comparison: Comparison,
-        /// With what.
+        /// The value.
         value: Value,
     },
     /// A field is one of the values, none of which is NULL.
@@ -31,11 +30,11 @@ pub enum FilterExpr {
         /// The values.
         values: Vec<Value>,
     },
-    /// A text field has this text in it, at its start, or not at all.
+    /// A text field contains this text, or starts with it.
     Match {
         /// The field.
         field: usize,
-        /// Where.
+        /// The position of the text in the field.
         place: Place,
         /// The text.
         text: String,
@@ -45,36 +44,36 @@ pub enum FilterExpr {
         /// The field.
         field: usize,
     },
-    /// What lies at a path inside a JSON field suits a condition.
+    /// The value at a path inside a JSON field satisfies a condition.
     Inside {
         /// The field.
         field: usize,
-        /// Where, and what is asked of it.
+        /// The path and the test.
         condition: Box<JsonCondition>,
     },
-    /// A field that can be searched, or all of them taken together, has words.
-    /// A NULL has none: the answer is never neither true nor false.
+    /// A searchable field, or all of them taken together, matches a search. NULL has no words: the
+    /// result is always true or false.
     Search {
-        /// The field; none for all.
+        /// The field; `None` for all searchable fields.
         field: Option<usize>,
-        /// The words.
+        /// The search.
         search: Box<Search>,
     },
     /// The filter is false.
     Not(Box<FilterExpr>),
-    /// All are true. True if there are none.
+    /// All filters are true. True for an empty list.
     And(Vec<FilterExpr>),
-    /// At least one is true. False if there are none.
+    /// At least one filter is true. False for an empty list.
     Or(Vec<FilterExpr>),
 }
 
-/// A field to sort by, as engines get it. Programs use
-/// [`Order`](crate::Order), which knows its model or table.
+/// A field to sort by, in the form for engines. Programs use [`Order`](crate::Order), which knows
+/// its model or table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SortKey {
     /// The field.
     pub field: usize,
-    /// From the last to the first; NULL comes last then, and first otherwise.
+    /// True for descending order, in which NULL comes last; otherwise NULL comes first.
     pub descending: bool,
 }
 
@@ -82,44 +81,43 @@ impl SortKey {
     /// Checks that the table has the field.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] naming the position.
+    /// [`ErrorKind::Invalid`] with the position.
     pub fn check(self, table: &Table) -> Result<()> {
         check_field(table, self.field)
     }
 }
 
-/// The most that a filter may nest, so that no engine's stack is at risk.
+/// The maximum depth of a filter, which protects the stacks of all engines.
 pub const FILTER_DEPTH_MAX: usize = 32;
-/// The most comparisons in one filter; each value of a list counts as one.
+/// The maximum number of comparisons in one filter; each value of a list counts as one.
 pub const FILTER_TERMS_MAX: usize = 500;
-/// The most bytes of texts and blobs in one filter: 64 KiB.
+/// The maximum number of bytes of texts and blobs in one filter: 64 KiB.
 pub const FILTER_BYTES_MAX: usize = 64 << 10;
 
-/// What a list or count selects.
+/// The selection of a list or count.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Query {
-    /// The condition; none for every row.
+    /// The condition; `None` for all rows.
     pub filter: Option<FilterExpr>,
-    /// The fields to sort by. The key is always added as the last.
+    /// The fields to sort by. The key is always added as the last one.
     pub order: Vec<SortKey>,
-    /// The most rows to give.
+    /// The maximum number of rows to return.
     pub limit: Option<u64>,
-    /// Begin behind the row with these values, one for each field of
-    /// [`Query::order_with_key`].
+    /// Starts after the row with these values, one for each field of [`Query::order_with_key`].
     pub after: Option<Vec<Value>>,
-    /// The fields to read; none for [`Table::read_by_default`].
+    /// The fields to read; `None` for [`Table::read_by_default`].
     pub fields: Option<FieldSet>,
 }
 
 impl FilterExpr {
-    /// Rows whose searchable fields, taken together, have what is looked for:
-    /// `marmot -dog "alpine mead*"` ([`Search`]).
+    /// Rows whose searchable fields, taken together, match a search: `marmot -dog "alpine mead*"`
+    /// ([`Search`]).
     #[must_use]
     pub fn search(text: &str) -> Self {
         Self::Search { field: None, search: Box::new(Search::new(text)) }
     }
 
-    /// Both filters.
+    /// Returns a filter that is true if both filters are.
     ///
     /// ```
     /// use marmota_model::FilterExpr;
@@ -137,7 +135,7 @@ impl FilterExpr {
         }
     }
 
-    /// Either filter.
+    /// Returns a filter that is true if either filter is.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         match self {
@@ -149,7 +147,7 @@ impl FilterExpr {
         }
     }
 
-    /// The first field that it names, for messages.
+    /// Returns the first field that the filter names, for messages.
     pub(crate) fn first_field(&self) -> Option<usize> {
         match self {
             Self::Compare { field, .. }
@@ -163,7 +161,7 @@ impl FilterExpr {
         }
     }
 
-    /// The fields that it looks at.
+    /// Returns the fields that the filter uses.
     #[must_use]
     pub fn fields(&self, table: &Table) -> FieldSet {
         match self {
@@ -183,11 +181,11 @@ impl FilterExpr {
         }
     }
 
-    /// Checks that a filter suits a table: fields that exist, values of the
-    /// field's kind, and a size within bounds.
+    /// Checks that a filter fits a table: its fields exist, its values are of the field's kind, and
+    /// its size is within the limits.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] naming the field and value.
+    /// [`ErrorKind::Invalid`] with the field and the value.
     pub fn check(&self, table: &Table) -> Result<()> {
         self.check_node(table, 0, &mut Size::default())
     }
@@ -231,7 +229,7 @@ impl FilterExpr {
     }
 }
 
-/// How large a filter is, as far as it was looked at.
+/// The size of the part of a filter that was checked so far.
 #[derive(Default)]
 struct Size {
     terms: usize,
@@ -279,11 +277,11 @@ fn check_value(table: &Table, position: usize, value: ValueRef<'_>) -> Result<()
         _ if value.is_null() || value.is_absent() => {
             ("type", "compare with null by `= null` or is_null".to_owned())
         }
-        // Less than nothing, more than nothing, and engines differ on equal.
+        // NaN is neither less nor greater than a number, and engines differ on equality.
         _ if matches!(value, ValueRef::Float(number) if number.is_nan()) => {
             ("type", "compare with a number; NaN is none".to_owned())
         }
-        // A filter may look for what a field could not hold: it finds nothing.
+        // A filter may compare with a value that the field cannot contain: it selects no rows.
         Err((rule, message)) if rule == "type" => (rule, message),
         _ => return Ok(()),
     };
@@ -345,19 +343,19 @@ fn check_inside(table: &Table, position: usize, condition: &JsonCondition) -> Re
 }
 
 impl Query {
-    /// Every row in the order of keys.
+    /// Selects all rows, in the order of their keys.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The order with the key behind it, so that it is total and a page can
-    /// begin behind any row.
+    /// Returns the order with the key appended, so that it is total and a page can start after any
+    /// row.
     #[must_use]
     pub fn order_with_key(&self, table: &Table) -> Vec<SortKey> {
         let mut order = self.order.clone();
         match order.iter().position(|by| by.field == table.key()) {
-            // No two rows share a key: nothing behind it can matter.
+            // Keys are unique: later fields have no effect.
             Some(last) => order.truncate(last + 1),
             None => {
                 let descending = order.last().is_some_and(|by| by.descending);
@@ -367,7 +365,7 @@ impl Query {
         order
     }
 
-    /// The condition with the page's start in it.
+    /// Returns the condition combined with the start of the page.
     #[must_use]
     pub fn filter_with_after(&self, table: &Table) -> Option<FilterExpr> {
         let after = self.after.as_ref().map(|after| behind(&self.order_with_key(table), after));
@@ -377,10 +375,10 @@ impl Query {
         }
     }
 
-    /// Checks that the query suits a table.
+    /// Checks that the query fits a table.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] naming the field and value.
+    /// [`ErrorKind::Invalid`] with the field and the value.
     pub fn check(&self, table: &Table) -> Result<()> {
         if let Some(filter) = &self.filter {
             filter.check(table)?;
@@ -405,7 +403,7 @@ impl Query {
     }
 }
 
-/// The rows behind the one with the values `after` in `order`.
+/// Returns the filter for the rows that follow the one with the values `after` in `order`.
 fn behind(order: &[SortKey], after: &[Value]) -> FilterExpr {
     let mut any = Vec::with_capacity(order.len());
     for (depth, (by, value)) in order.iter().zip(after).enumerate() {

@@ -62,7 +62,7 @@ impl<M, T: FieldValue> Column<M, T> {
         Filter::of_model(FilterExpr::IsNull { field: self.position() })
     }
 
-    /// Rows where the text field has `text` in it, whatever the case of A to Z.
+    /// Rows whose text field contains `text`, ignoring the case of A to Z.
     pub fn contains(self, text: impl Into<String>) -> Filter<M> {
         Filter::of_model(FilterExpr::Match {
             field: self.position(),
@@ -71,7 +71,7 @@ impl<M, T: FieldValue> Column<M, T> {
         })
     }
 
-    /// Rows where the text field begins with `text`, whatever the case of A to Z.
+    /// Rows whose text field starts with `text`, ignoring the case of A to Z.
     pub fn starts_with(self, text: impl Into<String>) -> Filter<M> {
         Filter::of_model(FilterExpr::Match {
             field: self.position(),
@@ -80,8 +80,7 @@ impl<M, T: FieldValue> Column<M, T> {
         })
     }
 
-    /// Rows where the field, which can be searched, has what is looked for:
-    /// `marmot -dog "alpine mead*"` ([`Search`]).
+    /// Rows whose searchable field matches a search: `marmot -dog "alpine mead*"` ([`Search`]).
     pub fn search(self, text: &str) -> Filter<M> {
         Filter::of_model(FilterExpr::Search {
             field: Some(self.position()),
@@ -89,20 +88,20 @@ impl<M, T: FieldValue> Column<M, T> {
         })
     }
 
-    /// From the first to the last; NULL first.
+    /// Ascending order; NULL first.
     pub fn ascending(self) -> Order<M> {
         Order::of_model(SortKey { field: self.position(), descending: false })
     }
 
-    /// From the last to the first; NULL last.
+    /// Descending order; NULL last.
     pub fn descending(self) -> Order<M> {
         Order::of_model(SortKey { field: self.position(), descending: true })
     }
 }
 
 impl<M, T> Column<M, Json<T>> {
-    /// What lies at a path inside the field: `address.city`, `tags[0]`. Rows
-    /// are asked by the methods of [`Member`], whatever type `T` is.
+    /// Returns the member at a path inside the field: `address.city`, `tags[0]`. The methods of
+    /// [`Member`] make filters from it, for any type `T`.
     ///
     /// ```
     /// # use marmota_model::{Column, Filter, Json};
@@ -116,15 +115,14 @@ impl<M, T> Column<M, Json<T>> {
 }
 
 impl<M, T> Column<M, Option<Json<T>>> {
-    /// As for a field that is always there.
+    /// As for a field that is not optional.
     pub fn at(self, path: &str) -> Member<M> {
         Member { field: self.position(), path: JsonPath::new(path), model: PhantomData }
     }
 }
 
-/// A place inside a JSON field, as [`Column::at`] gives it. A path that makes
-/// no sense is reported when the filter is used. See [`JsonCondition`] for
-/// what is true of values that are missing or of another type.
+/// A place inside a JSON field, from [`Column::at`]. An invalid path is reported when the filter is
+/// used. [`JsonCondition`] defines the results for values that are missing or of another type.
 #[must_use = "a place is no filter yet"]
 pub struct Member<M> {
     field: usize,
@@ -146,12 +144,12 @@ impl<M> Member<M> {
         }
     }
 
-    /// Rows where it is `value`: a number, a text, true or false.
+    /// Rows where it is `value`: a number, a text or a boolean.
     pub fn eq(self, value: impl Into<Value>) -> Filter<M> {
         self.compare(Comparison::Equal, value)
     }
 
-    /// Rows where it is there, and is not `value`.
+    /// Rows where it exists and is not `value`.
     pub fn ne(self, value: impl Into<Value>) -> Filter<M> {
         self.compare(Comparison::NotEqual, value)
     }
@@ -186,18 +184,17 @@ impl<M> Member<M> {
         self.filter(JsonTest::IsNull)
     }
 
-    /// Rows where it is there, be it null.
+    /// Rows where it exists, including null.
     pub fn exists(self) -> Filter<M> {
         self.filter(JsonTest::Exists)
     }
 
-    /// Rows where it is a text with `text` in it, whatever the case of A to Z.
+    /// Rows where it is a text that contains `text`, ignoring the case of A to Z.
     pub fn contains(self, text: impl Into<String>) -> Filter<M> {
         self.filter(JsonTest::Match(Place::Anywhere, text.into()))
     }
 
-    /// Rows where it is a text that begins with `text`, whatever the case of A
-    /// to Z.
+    /// Rows where it is a text that starts with `text`, ignoring the case of A to Z.
     pub fn starts_with(self, text: impl Into<String>) -> Filter<M> {
         self.filter(JsonTest::Match(Place::Start, text.into()))
     }

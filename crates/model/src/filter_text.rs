@@ -1,4 +1,4 @@
-//! The text form of filters and orders, as URLs carry it.
+//! The text form of filters and orders, as used in URLs.
 //!
 //! ```text
 //! filter  = and { ("or" | "||") and }
@@ -16,9 +16,9 @@
 //! value   = number | 'string' | "string" | true | false | null
 //! order   = ["-"] field {"," ["-"] field}
 //! ```
-//! A quote in a string is written twice or behind a backslash.
+//! A quote in a string is doubled or escaped with a backslash.
 //!
-//! A rule is a filter whose values may be taken from whoever calls:
+//! A rule is a filter whose values may be those of the caller:
 //! ```text
 //! value   = … | "@user.id" | "@user.name"
 //! in      = … "in" "@user.groups"
@@ -31,11 +31,11 @@ use crate::{
     Scratch, Search, SortKey, Table, Value, ValueRef,
 };
 
-/// Reads a filter on the rows of `table`.
+/// Parses a filter on the rows of `table`.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] saying at which character it breaks, or naming the
-/// field and value that do not fit.
+/// [`ErrorKind::Invalid`] with the position of the syntax error, or with the field and the value
+/// that do not fit.
 ///
 /// ```
 /// # use marmota_model::{parse_filter, Field, FilterExpr, Kind, Role, Schema, Table};
@@ -53,10 +53,10 @@ pub fn parse_filter(table: &Table, text: &str) -> Result<Filter> {
     Ok(Filter::of_checked(table, expr))
 }
 
-/// Who calls, for the values of a rule.
+/// The authenticated caller, for the values of a rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Caller {
-    /// `@user.id`, as text; compared as the field's kind.
+    /// The value of `@user.id` as text; compared as the field's kind.
     pub id: String,
     /// `@user.name`.
     pub name: String,
@@ -64,14 +64,14 @@ pub struct Caller {
     pub groups: Vec<String>,
 }
 
-/// True if a rule takes values from whoever calls.
+/// Returns true if a rule uses values of the caller.
 #[must_use]
 pub fn asks_for_caller(table: &Table, text: &str) -> bool {
     parse_filter(table, text).is_err() && parse_rule(table, text, &Caller::sample()).is_ok()
 }
 
-/// Reads a rule on the rows of `table`: a filter that may compare with
-/// `@user.id`, `@user.name` and, by `in`, `@user.groups`.
+/// Parses a rule on the rows of `table`: a filter that may compare with `@user.id`, `@user.name`
+/// and, with `in`, `@user.groups`.
 ///
 /// # Errors
 /// As [`parse_filter`].
@@ -93,17 +93,17 @@ pub fn parse_rule(table: &Table, text: &str, caller: &Caller) -> Result<Filter> 
 }
 
 impl Caller {
-    /// One that every rule can be read with, to see whether it makes sense.
+    /// Returns a caller with which every rule can be parsed, to check its syntax.
     #[must_use]
     pub fn sample() -> Self {
         Self { id: "1".to_owned(), name: "x".to_owned(), groups: Vec::new() }
     }
 }
 
-/// Reads an order by fields of `table`.
+/// Parses an order by fields of `table`.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] naming what is no field.
+/// [`ErrorKind::Invalid`] with the name that is not a field.
 pub fn parse_order(table: &Table, text: &str) -> Result<Vec<Order>> {
     let mut order: Vec<SortKey> = Vec::new();
     for part in text.split(',') {
@@ -137,12 +137,12 @@ enum Token<'a> {
     Word(&'a str),
     Number(&'a str),
     Text(String),
-    /// A value of the caller's.
+    /// A value of the caller.
     OfCaller(String),
     Symbol(&'static str),
 }
 
-/// Longest first, so that `<=` is not read as `<`.
+/// Longer symbols come first, so that `<=` is not read as `<`.
 const SYMBOLS: [&str; 15] =
     ["&&", "||", "!=", "<=", ">=", "==", "=", "<", ">", "~", "^", "@", "(", ")", ","];
 
@@ -150,7 +150,7 @@ struct Parser<'a, 't> {
     table: &'t Table,
     text: &'a str,
     at: usize,
-    /// None where values of a caller have no place.
+    /// `None` if values of a caller are not allowed.
     caller: Option<&'t Caller>,
 }
 
@@ -262,13 +262,13 @@ impl<'a> Parser<'a, '_> {
         Ok(FilterExpr::In { field, values })
     }
 
-    /// The caller's groups, where they stand next.
+    /// Returns the caller's groups if the next token names them.
     fn groups(&mut self) -> Option<Vec<String>> {
         let caller = self.caller?;
         self.take("@user.groups").then(|| caller.groups.clone())
     }
 
-    /// The next token, or what the caller has in its place.
+    /// Returns the next token, or the caller's value for which it stands.
     fn value_token(&mut self) -> Result<Token<'a>> {
         if let Some(caller) = self.caller {
             for (name, value) in [("@user.id", &caller.id), ("@user.name", &caller.name)] {
@@ -296,7 +296,7 @@ impl<'a> Parser<'a, '_> {
         Ok(values)
     }
 
-    /// A test of what lies at a path inside a JSON field.
+    /// Parses a test of the value at a path inside a JSON field.
     fn inside(&mut self, field: usize, path: &str) -> Result<FilterExpr> {
         let what = &self.table.fields()[field];
         if what.kind != Kind::Json {
@@ -313,7 +313,7 @@ impl<'a> Parser<'a, '_> {
         Ok(if is_not { FilterExpr::Not(Box::new(filter)) } else { filter })
     }
 
-    /// A test of a JSON value, and whether it is to be false.
+    /// Parses a test of a JSON value. Also returns true if the test is negated.
     fn inside_test(&mut self) -> Result<(JsonTest, bool)> {
         let token = self.token()?;
         let comparison = match &token {
@@ -395,7 +395,7 @@ impl<'a> Parser<'a, '_> {
             Token::Word(word) | Token::Number(word) => word,
             Token::End | Token::Symbol(_) => return Err(self.expected("a value", token)),
         };
-        // A bare word or number is no text: `name = 7` is more often a slip.
+        // A bare word or number is not a text: `name = 7` is more often a mistake.
         let bare = matches!(token, Token::Word(_) | Token::Number(_));
         let read = match field.kind {
             Kind::Text { .. } if bare => Err("a quoted text"),
@@ -498,7 +498,7 @@ fn comparison(token: &Token<'_>) -> Option<Comparison> {
     })
 }
 
-/// True for values that are numbers or booleans in JSON.
+/// Returns true for kinds whose values are numbers or booleans in JSON.
 const fn is_bare_kind(kind: &Kind) -> bool {
     use crate::KeyKind;
     matches!(

@@ -1,9 +1,9 @@
-//! What a field's values are, whatever their rules: engines decide by it how
-//! they lie. How they do is each engine's own.
+//! The forms of field values, without their rules. Engines choose the storage of a field by its
+//! form.
 
 use crate::{EnumStored, KeyKind, Kind};
 
-/// What the values of a field are.
+/// The form of a field's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Form {
     /// [`crate::ValueRef::Bool`].
@@ -31,8 +31,8 @@ pub enum Form {
 }
 
 impl Kind {
-    /// What values of this kind are: a reference's are its target's keys, an
-    /// enum's its numbers or its names.
+    /// Returns the form of this kind's values: for a reference that of its target's key, for an
+    /// enum a number or a text.
     ///
     /// ```
     /// use marmota_model::{Form, KeyKind, Kind};

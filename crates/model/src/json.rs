@@ -1,10 +1,9 @@
-//! Rows to JSON and JSON to rows, with no struct in between.
+//! Conversion of rows to JSON and of JSON to rows, without a struct in between.
 //!
-//! Writing is by hand: a row's members are appended to the answer's buffer as
-//! the engine lends them (`serde_json` writes an owned tree or a struct, which
-//! is what this avoids). Reading is `serde_json`'s parser with a visitor that
-//! puts each member straight into its place in the row. What lies inside a
-//! JSON field is asked for by path ([`JsonCondition`]), skipping the rest.
+//! Writing does not use `serde_json`, which writes an owned tree or a struct: the members of a row
+//! are appended to the answer's buffer while the engine lends the row. Reading uses `serde_json`'s
+//! parser with a visitor that puts each member directly into its place in the row. A value inside a
+//! JSON field is read by path ([`JsonCondition`]); the rest is skipped.
 
 mod condition;
 mod line;

@@ -1,12 +1,11 @@
-//! The model of Marmota: the first and third of its narrow waists.
+//! The model of Marmota: schemas, values and rows, which all other crates share.
 //!
-//! A [`Schema`] says what a model is, as plain data; a [`Table`] is its
-//! prepared form; a row is `&[ValueRef]`, lent from wherever it lies. Typed
-//! models ([`Model`], by `#[derive(Model)]`) and run-time ones ([`Record`])
-//! are two ways to read and write the same rows. JSON is made from rows and
-//! read into rows by [`json`], without a struct in between.
+//! A [`Schema`] describes a model as plain data; a [`Table`] is its prepared form; a row is
+//! `&[ValueRef]`, borrowed from where its values are stored. Typed models ([`Model`], by
+//! `#[derive(Model)]`) and run-time ones ([`Record`]) are two interfaces to the same rows. [`json`]
+//! converts rows to JSON and back, without a struct in between.
 //!
-//! This crate knows no engine, no socket and no file.
+//! This crate has no dependency on engines, sockets or files.
 #![forbid(unsafe_code)]
 
 mod comparison;

@@ -1,5 +1,5 @@
-//! A row of a schema made at run time: the same as a struct with
-//! `#[derive(Model)]`, by name instead of by field.
+//! Rows of a schema made at run time: like a struct with `#[derive(Model)]`, but with access by
+//! name.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -28,35 +28,35 @@ pub struct Record {
 }
 
 impl Record {
-    /// A row with no field set.
+    /// Creates a row with no field set.
     #[must_use]
     pub fn new(table: Arc<Table>) -> Self {
         let values = vec![Value::Absent; table.fields().len()];
         Self { table, values }
     }
 
-    /// A copy of a row that an engine lends.
+    /// Copies a row that an engine lends.
     #[must_use]
     pub fn from_row(table: Arc<Table>, row: &[ValueRef<'_>]) -> Self {
         Self { table, values: row.iter().map(ValueRef::to_value).collect() }
     }
 
-    /// The table it is a row of.
+    /// Returns the table of the row.
     #[must_use]
     pub const fn table(&self) -> &Arc<Table> {
         &self.table
     }
 
-    /// The values, in the order of fields.
+    /// Returns the values, in the order of fields.
     #[must_use]
     pub fn values(&self) -> &[Value] {
         &self.values
     }
 
-    /// The value of a field.
+    /// Returns the value of a field.
     ///
     /// # Errors
-    /// [`crate::ErrorKind::Invalid`] for a name that is no field.
+    /// [`crate::ErrorKind::Invalid`] for an unknown field.
     pub fn value(&self, field: &str) -> Result<&Value> {
         Ok(&self.values[self.table.position(field)?])
     }
@@ -64,8 +64,8 @@ impl Record {
     /// Sets a field.
     ///
     /// # Errors
-    /// [`crate::ErrorKind::Invalid`] for a name that is no field, or a value
-    /// that breaks a rule; the record is left as it was.
+    /// [`crate::ErrorKind::Invalid`] for an unknown field, or a value that breaks a rule; the
+    /// record is then unchanged.
     pub fn set(&mut self, field: &str, value: impl Into<Value>) -> Result<()> {
         let position = self.table.position(field)?;
         let value = value.into();
@@ -80,23 +80,23 @@ impl Record {
         Ok(())
     }
 
-    /// The row, borrowed, as engines take it.
+    /// Returns the row, borrowed, in the form for engines.
     #[must_use]
     pub fn as_row(&self) -> Vec<ValueRef<'_>> {
         self.values.iter().map(Value::as_ref).collect()
     }
 }
 
-/// Collects rows as records.
+/// A sink that collects rows as records.
 #[derive(Debug)]
 pub struct Records {
     table: Arc<Table>,
-    /// What has come so far.
+    /// The rows received so far.
     pub rows: Vec<Record>,
 }
 
 impl Records {
-    /// No row yet.
+    /// Creates a sink without rows.
     #[must_use]
     pub const fn new(table: Arc<Table>) -> Self {
         Self { table, rows: Vec::new() }

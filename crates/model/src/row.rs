@@ -1,18 +1,17 @@
-//! How rows travel: engines push them into a [`RowSink`], writes pull them
-//! from a [`RowSource`]. Both lend one row at a time and keep none.
+//! The transfer of rows: engines push them into a [`RowSink`], writes pull them from a
+//! [`RowSource`]. Both lend one row at a time and store none.
 
 use std::ops::ControlFlow;
 
 use crate::{Result, ValueRef};
 
-/// Takes the rows of a read, one by one.
+/// A receiver of the rows of a read, one by one.
 ///
-/// A row has one value for each field of the table, in its order;
-/// fields that were not asked for are [`ValueRef::Absent`]. It is lent for the
-/// call only. A sink runs inside the engine's step and is given no session,
-/// so that it cannot call the engine again.
+/// A row has one value for each field of the table, in order; fields that were not requested are
+/// [`ValueRef::Absent`]. The row is lent for the duration of the call. A sink runs inside the
+/// engine's step and has no session, so it cannot call the engine again.
 pub trait RowSink {
-    /// Takes a row; `Break` ends the read early.
+    /// Receives a row; `Break` ends the read early.
     fn row(&mut self, row: &[ValueRef<'_>]) -> ControlFlow<()>;
 }
 
@@ -22,7 +21,7 @@ impl<F: FnMut(&[ValueRef<'_>]) -> ControlFlow<()>> RowSink for F {
     }
 }
 
-/// A sink for operations that give no rows.
+/// A sink for operations that return no rows.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoRows;
 
@@ -32,18 +31,16 @@ impl RowSink for NoRows {
     }
 }
 
-/// Gives the rows of a write, one by one. What a row's values borrow lives
-/// as long as the source's data (`'a`), so an engine may bind many rows
-/// before it steps a statement once.
+/// A supplier of the rows of a write, one by one. Borrowed values of a row live as long as the data
+/// of the source (`'a`), so an engine may bind many rows before it executes a statement once.
 pub trait RowSource<'a> {
-    /// How many rows are left.
+    /// Returns the number of rows left.
     fn remaining(&self) -> usize;
 
-    /// Fills `row`, which has one value for each field, with the next row;
-    /// false when there is none.
+    /// Fills `row`, which has one value for each field, with the next row. Returns false if no row
+    /// is left.
     ///
     /// # Errors
-    /// The next row breaks a rule: the write as a whole is to be undone and
-    /// to fail with this error.
+    /// If the next row breaks a rule: the engine must undo the whole write and return this error.
     fn next(&mut self, row: &mut [ValueRef<'a>]) -> Result<bool>;
 }

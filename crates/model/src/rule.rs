@@ -1,5 +1,5 @@
-//! Whether a value may stand in a field: its kind first, then its rules. The
-//! same code and the same words for Rust callers, batches and REST bodies.
+//! Checks of values against fields: first the kind, then the rules. Rust callers, batches and REST
+//! bodies share the code and the messages.
 
 use regex::Regex;
 
@@ -7,12 +7,12 @@ use crate::schema::{Broken, check_kind};
 use crate::text::{excerpt_of, literal_value};
 use crate::{Collation, Field, KeyKind, Kind, Result, Rule, Value, ValueRef, Violation};
 
-/// A rule that is ready to check values.
+/// A rule in compiled form.
 #[derive(Debug)]
 pub(crate) enum CompiledRule {
-    /// The kind asks more than the variant of [`ValueRef`] tells.
+    /// The kind has requirements beyond the variant of [`ValueRef`].
     Kind {
-        /// A text field: texts of at most so many bytes cannot be too long.
+        /// For a text field: texts of at most this many bytes cannot be too long.
         text_bytes_free: Option<usize>,
     },
     NotEmpty,
@@ -36,7 +36,7 @@ pub(crate) enum CompiledRule {
 }
 
 impl CompiledRule {
-    /// The rules of a field, ready; the error says what is wrong with one.
+    /// Compiles the rules of a field; the error describes a rule that is invalid.
     pub(crate) fn of_field(field: &Field) -> Result<Vec<Self>, String> {
         let text_bytes_free = match field.kind {
             Kind::Text { chars_max: 0, .. } => Some(usize::MAX),
@@ -77,11 +77,11 @@ impl CompiledRule {
         Ok(rules)
     }
 
-    /// True if a struct's field cannot break the rule: its Rust type is as
-    /// narrow as the kind.
+    /// Returns true if a struct's field cannot break the rule, because its Rust type is as narrow
+    /// as the kind.
     pub(crate) fn holds_by_type(&self, field: &Field) -> bool {
         let narrow = match field.kind {
-            // u64 is wider than its kind; i64 is not worth a look.
+            // u64 is wider than its kind; i64 needs no check.
             Kind::Int { min, max } => min != 0 || max != i64::MAX,
             Kind::Float | Kind::Text { .. } | Kind::Json => false,
             Kind::Reference { key, .. } => key != KeyKind::Text,
@@ -90,7 +90,7 @@ impl CompiledRule {
         matches!(self, Self::Kind { .. }) && narrow
     }
 
-    /// Checks one value that is not NULL and is there.
+    /// Checks one value that is neither NULL nor absent.
     pub(crate) fn check(&self, field: &Field, value: ValueRef<'_>) -> Result<(), Broken> {
         match self {
             Self::Kind { .. } => check_kind(field, value),
@@ -153,7 +153,7 @@ fn check_range(
     ))
 }
 
-/// The violation of `rule` by `value` in `field`.
+/// Returns the violation of `rule` by `value` in `field`.
 #[must_use]
 pub fn violation(
     field: &Field,
@@ -169,7 +169,7 @@ pub fn violation(
     }
 }
 
-/// Whether two texts are the same under a collation.
+/// Returns true if two texts are equal under a collation.
 #[must_use]
 pub fn same_text(collation: Collation, a: &str, b: &str) -> bool {
     match collation {

@@ -1,5 +1,5 @@
-//! What a model is, as plain data: made at compile time by `#[derive(Model)]`
-//! or at run time by a program, and the only source of SQL, JSON and routes.
+//! The description of a model as plain data, made at compile time by `#[derive(Model)]` or at run
+//! time by a program. SQL, JSON and routes are generated from it alone.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -12,52 +12,50 @@ pub(crate) use kind_check::{Broken, check_kind, has_nul};
 
 /// A model: a name, its fields in order, and its indexes.
 ///
-/// A schema says nothing about an engine. [`crate::Table`] is its prepared
-/// form, checked and with names looked up.
+/// A schema is independent of engines. [`crate::Table`] is its prepared form: checked, with an
+/// index of names.
 #[derive(Clone, Debug)]
 pub struct Schema {
-    /// The table's name, and the resource's in REST: `person`.
+    /// The name of the table, and of the resource in REST: `person`.
     pub name: Cow<'static, str>,
     /// The fields, in the order of rows.
     pub fields: Cow<'static, [Field]>,
-    /// Indexes over one or more fields, beside those that `unique` fields have.
+    /// Indexes over one or more fields, in addition to those of `unique` fields.
     pub indexes: Cow<'static, [Index]>,
     /// The position of the key field.
     pub key: usize,
-    /// The name that the table had before: one that is still there under it is
-    /// renamed, with its rows.
+    /// The previous name of the table: a table with that name is renamed, with its rows.
     pub was: Option<Cow<'static, str>>,
-    /// True if every write to its rows leaves an entry in the store's history.
+    /// True if every write to its rows adds an entry to the store's history.
     pub audit: bool,
 }
 
 /// One field of a model.
 #[derive(Clone, Debug)]
 pub struct Field {
-    /// The column's name, and the member's in JSON.
+    /// The name of the column, and of the member in JSON.
     pub name: Cow<'static, str>,
-    /// What values it holds.
+    /// The kind of its values.
     pub kind: Kind,
     /// True if it may be NULL.
     pub nullable: bool,
     /// True if no two rows may hold the same value (NULLs excepted).
     pub unique: bool,
-    /// True if its words can be searched for; for texts.
+    /// True if its words can be searched; for texts.
     pub search: bool,
     /// True if its value may not change after the insert.
     pub immutable: bool,
-    /// The part the store itself plays in it.
+    /// The role of the field in the store.
     pub role: Role,
-    /// The value of a row that is made without one.
+    /// The default value of new rows.
     pub default: Option<Literal>,
-    /// What its values must satisfy beyond their kind.
+    /// Rules for its values, in addition to the kind.
     pub rules: Cow<'static, [Rule]>,
-    /// The name that the column had before: one that is still there under it
-    /// is renamed, with its values.
+    /// The previous name of the column: a column with that name is renamed, with its values.
     pub was: Option<Cow<'static, str>>,
 }
 
-/// The values a field holds.
+/// The kind of a field's values.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Kind {
@@ -76,14 +74,14 @@ pub enum Kind {
     Currency,
     /// UTF-8 text without NUL characters.
     Text {
-        /// The most characters (Unicode scalar values), or 0 for no limit.
+        /// The maximum number of characters (Unicode scalar values), or 0 for no limit.
         chars_max: u32,
         /// How texts compare and sort.
         collation: Collation,
     },
-    /// Bytes; not read unless asked for by name.
+    /// Bytes; read only if the caller names the field.
     Blob,
-    /// Any JSON value, kept as its text.
+    /// Any JSON value, stored as its text.
     Json,
     /// A calendar day.
     Date,
@@ -97,7 +95,7 @@ pub enum Kind {
     Enum {
         /// The names, with the number of each.
         variants: Cow<'static, [Variant]>,
-        /// How it is kept in the engine; JSON always shows the name.
+        /// The form in which the engine stores it; JSON always contains the name.
         stored: EnumStored,
     },
     /// The key of a row of another model.
@@ -109,19 +107,19 @@ pub enum Kind {
     },
 }
 
-/// How texts compare, sort and are unique.
+/// The rule by which texts compare, sort and are unique.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Collation {
     /// Byte by byte.
     #[default]
     Binary,
-    /// Without regard to the case of the letters A to Z.
+    /// Ignores the case of the letters A to Z.
     NoCase,
 }
 
 impl Collation {
-    /// The order of two values of one field; NULL first. [`Collation::NoCase`]
-    /// compares texts as if all their letters were lower case.
+    /// Returns the order of two values of one field; NULL first. [`Collation::NoCase`] compares
+    /// texts as if all their letters were lower case.
     ///
     /// ```
     /// use std::cmp::Ordering;
@@ -152,7 +150,7 @@ pub struct Variant {
     pub number: i64,
 }
 
-/// How an enum is kept in the engine.
+/// The form in which an engine stores an enum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum EnumStored {
     /// As its name.
@@ -165,18 +163,18 @@ pub enum EnumStored {
 /// The kinds of key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum KeyKind {
-    /// A positive 64-bit integer that the engine gives.
+    /// A positive 64-bit integer that the engine assigns.
     Auto,
-    /// A UUID, version 7 (RFC 9562), that the store gives.
+    /// A UUID, version 7 (RFC 9562), that the store assigns.
     Uuid,
-    /// A text that the caller gives.
+    /// A text that the caller assigns.
     Text,
 }
 
-/// The part the store plays in a field.
+/// The role of a field in the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// None: the caller's alone.
+    /// No role: only the caller sets the field.
     #[default]
     Plain,
     /// The row's key.
@@ -185,7 +183,7 @@ pub enum Role {
     CreatedAt,
     /// Set to the time of the last write.
     UpdatedAt,
-    /// 1 at the insert, one more at each write; gives ETag and stale-write checks.
+    /// 1 at the insert, incremented at each write; the basis of ETags and stale-write checks.
     Version,
 }
 
@@ -207,7 +205,7 @@ pub enum Literal {
 }
 
 impl Literal {
-    /// The constant as a row's value.
+    /// Returns the constant as a row's value.
     #[must_use]
     pub fn value(&self) -> ValueRef<'_> {
         match self {
@@ -226,11 +224,11 @@ impl Literal {
 pub struct Index {
     /// The positions of its fields, in order.
     pub fields: Cow<'static, [usize]>,
-    /// True if no two rows may agree in all of them (rows with a NULL excepted).
+    /// True if no two rows may have the same values in all of them (rows with a NULL excepted).
     pub unique: bool,
 }
 
-/// What a field's values must satisfy beyond their kind. NULL satisfies all.
+/// A rule for a field's values in addition to the kind. NULL satisfies every rule.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Rule {
@@ -238,27 +236,27 @@ pub enum Rule {
     NotEmpty,
     /// A number of characters (text) or bytes (blob) between the two, both included.
     Length {
-        /// The least.
+        /// The minimum.
         min: u32,
-        /// The most.
+        /// The maximum.
         max: u32,
     },
     /// A value between the two, both included.
     Range {
-        /// The least, or none.
+        /// The minimum; `None` for no limit.
         min: Option<Literal>,
-        /// The most, or none.
+        /// The maximum; `None` for no limit.
         max: Option<Literal>,
     },
-    /// A text that matches the regular expression from end to end.
+    /// A text that matches the regular expression as a whole.
     Pattern(Cow<'static, str>),
     /// An e-mail address (RFC 5321, with a domain).
     Email,
-    /// One's own function; its error is the message for the caller.
+    /// A custom function; its error is the message for the caller.
     Check {
         /// The rule's name in errors.
         name: &'static str,
-        /// Says what is wrong with a value.
+        /// Checks a value; the error describes the fault.
         check: fn(ValueRef<'_>) -> Result<(), String>,
     },
 }
@@ -269,7 +267,7 @@ impl Kind {
     /// Text of any length, compared byte by byte.
     pub const TEXT: Self = Self::Text { chars_max: 0, collation: Collation::Binary };
 
-    /// The kind in one word, for errors and tools.
+    /// Returns the kind in one word, for errors and tools.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -289,7 +287,7 @@ impl Kind {
         }
     }
 
-    /// How its texts compare; [`Collation::Binary`] for what is no text.
+    /// Returns the collation of its texts; [`Collation::Binary`] for other kinds.
     #[must_use]
     pub const fn collation(&self) -> Collation {
         match self {
@@ -298,15 +296,15 @@ impl Kind {
         }
     }
 
-    /// This text kind with a most number of characters and a collation; for
-    /// the code that `#[derive(Model)]` writes.
+    /// Returns this text kind with a maximum number of characters and a collation; for code
+    /// generated by `#[derive(Model)]`.
     ///
     /// # Panics
     /// If the kind is not text: at compile time, in a constant.
     #[must_use]
     pub const fn text_with(self, chars_max: u32, collation: Collation) -> Self {
         let is_text = matches!(self, Self::Text { .. });
-        // A constant may not run a destructor, and a text kind owns nothing.
+        // A constant expression must not run a destructor; a text kind owns no memory.
         std::mem::forget(self);
         assert!(is_text, "`max` and `collate` are for text fields");
         Self::Text { chars_max, collation }
@@ -314,7 +312,7 @@ impl Kind {
 }
 
 impl KeyKind {
-    /// The kind of a field that holds such a key.
+    /// Returns the kind of a field that contains such a key.
     #[must_use]
     pub const fn kind(self) -> Kind {
         match self {
@@ -326,7 +324,7 @@ impl KeyKind {
 }
 
 impl Field {
-    /// A plain field that must have a value; the other methods change that.
+    /// Creates a plain field that must have a value; the other methods change that.
     ///
     /// ```
     /// use marmota_model::{Field, Kind};
@@ -338,7 +336,7 @@ impl Field {
         Self::named(Cow::Borrowed(name), kind)
     }
 
-    /// [`Field::new`] with a name made at run time.
+    /// As [`Field::new`], with a name made at run time.
     #[must_use]
     pub const fn named(name: Cow<'static, str>, kind: Kind) -> Self {
         Self {
@@ -355,29 +353,29 @@ impl Field {
         }
     }
 
-    /// Whether it may be NULL.
+    /// Sets whether the field may be NULL.
     #[must_use]
     pub const fn nullable(mut self, nullable: bool) -> Self {
         self.nullable = nullable;
         self
     }
 
-    /// Whether its values are unique.
+    /// Sets whether its values are unique.
     #[must_use]
     pub const fn unique(mut self, unique: bool) -> Self {
         self.unique = unique;
         self
     }
 
-    /// Whether its words can be searched for.
+    /// Sets whether its words can be searched.
     #[must_use]
     pub const fn search(mut self, search: bool) -> Self {
         self.search = search;
         self
     }
 
-    /// Whether its value is fixed after the insert. A write that changes it is refused with the rule
-    /// `immutable`; one that gives the stored value is not.
+    /// Sets whether its value is fixed after the insert. A write that changes it is refused with
+    /// the rule `immutable`; a write of the same value is accepted.
     ///
     /// ```
     /// use marmota_model::{Field, Kind};
@@ -390,28 +388,28 @@ impl Field {
         self
     }
 
-    /// The part the store plays in it.
+    /// Sets the role of the field in the store.
     #[must_use]
     pub const fn role(mut self, role: Role) -> Self {
         self.role = role;
         self
     }
 
-    /// The value of rows made without one.
+    /// Sets the default value of new rows.
     #[must_use]
     pub fn default(mut self, default: Literal) -> Self {
         self.default = Some(default);
         self
     }
 
-    /// What its values must satisfy.
+    /// Sets the rules for its values.
     #[must_use]
     pub fn rules(mut self, rules: impl Into<Cow<'static, [Rule]>>) -> Self {
         self.rules = rules.into();
         self
     }
 
-    /// The name that its column had before.
+    /// Sets the previous name of its column.
     #[must_use]
     pub fn was(mut self, name: impl Into<Cow<'static, str>>) -> Self {
         self.was = Some(name.into());
@@ -420,8 +418,8 @@ impl Field {
 }
 
 impl Schema {
-    /// A schema made at run time: the fields in order, the first with
-    /// [`Role::Key`] being the key (checked when it is registered).
+    /// Creates a schema at run time: the fields in order; the first with [`Role::Key`] is the key
+    /// (checked at the registration).
     ///
     /// ```
     /// use marmota_model::{Field, Kind, Role, Schema, Table};
@@ -444,21 +442,21 @@ impl Schema {
         }
     }
 
-    /// Whether every write to its rows leaves an entry in the store's history.
+    /// Sets whether every write to its rows adds an entry to the store's history.
     #[must_use]
     pub const fn audit(mut self, audit: bool) -> Self {
         self.audit = audit;
         self
     }
 
-    /// The same schema with these indexes.
+    /// Sets the indexes.
     #[must_use]
     pub fn indexes(mut self, indexes: Vec<Index>) -> Self {
         self.indexes = indexes.into();
         self
     }
 
-    /// The same schema, whose table had another name before.
+    /// Sets the previous name of its table.
     #[must_use]
     pub fn was(mut self, name: impl Into<Cow<'static, str>>) -> Self {
         self.was = Some(name.into());

@@ -1,30 +1,30 @@
-//! Memory for what has to be made while a row is written or a body is read
-//! (a JSON column's text, an unescaped string), freed all at once.
+//! Memory for values that are made while a row is written or a body is read (a JSON column's text,
+//! an unescaped string), freed all at once.
 
 use bumpalo::Bump;
 
-/// An arena. An empty one allocates nothing.
+/// An arena. An empty arena allocates no memory.
 #[derive(Default)]
 pub struct Scratch(Bump);
 
 impl Scratch {
-    /// An empty arena.
+    /// Creates an empty arena.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Keeps a copy of `text` for as long as the arena lives.
+    /// Stores a copy of `text`, which lives until the arena is reset or dropped.
     pub fn text(&self, text: &str) -> &str {
         self.0.alloc_str(text)
     }
 
-    /// Keeps a copy of `bytes` for as long as the arena lives.
+    /// Stores a copy of `bytes`, which lives until the arena is reset or dropped.
     pub fn bytes(&self, bytes: &[u8]) -> &[u8] {
         self.0.alloc_slice_copy(bytes)
     }
 
-    /// Forgets everything, keeping the largest block for what comes next.
+    /// Removes all content; keeps the largest block for reuse.
     pub fn reset(&mut self) {
         self.0.reset();
     }

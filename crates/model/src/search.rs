@@ -1,5 +1,5 @@
-//! Searches for words in text fields: `marmot -dog "alpine mead*"`, as a tree
-//! that every engine carries out alike.
+//! Full-text search in text fields: `marmot -dog "alpine mead*"`, as a tree that every engine
+//! evaluates in the same way.
 
 mod words;
 
@@ -7,21 +7,18 @@ pub use words::Words;
 
 use crate::text::excerpt;
 
-/// The most bytes of a search.
+/// The maximum number of bytes in a search.
 pub const SEARCH_BYTES_MAX: usize = 1_000;
-/// The most words and phrases of a search.
+/// The maximum number of words and phrases in a search.
 pub const SEARCH_TERMS_MAX: usize = 32;
 
-/// What to look for: every term but the excluded ones must be there, none of
-/// those may.
+/// A search for words. All terms must occur, except the excluded ones, none of which may occur.
 ///
-/// Words stand between spaces, a phrase in double quotes; a `*` at the end of
-/// either asks for words that begin so, a `-` in front excludes. Upper and
-/// lower case are the same, and so are letters with and without accents. What
-/// is no letter or digit parts words, so that `jean-paul` is a phrase.
+/// Words are separated by spaces, phrases are in double quotes. A `*` at the end of either matches
+/// words with that prefix, a `-` in front excludes it. Case and accents are ignored. Characters
+/// other than letters and digits separate words, so `jean-paul` is a phrase.
 ///
-/// A text that is no search is kept with what is wrong with it, which a
-/// filter's check reports.
+/// An invalid search is stored with its error, which the check of a filter reports.
 ///
 /// ```
 /// use marmota_model::Search;
@@ -41,33 +38,33 @@ pub struct Search {
 /// A word or phrase of a search.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SearchTerm {
-    /// The words, one behind the other, folded.
+    /// The words in sequence, folded.
     pub words: Vec<String>,
-    /// True if the last word may go on.
+    /// True if the last word is a prefix.
     pub prefix: bool,
-    /// True if it must not be there.
+    /// True if the term must not occur.
     pub excluded: bool,
-    /// The words as they were written, without quotes and star.
+    /// The words as written, without quotes and star.
     pub written: String,
 }
 
 impl Search {
-    /// The search that a text says.
+    /// Parses a search.
     #[must_use]
     pub fn new(text: &str) -> Self {
         Self { text: text.into(), terms: read(text).map(Into::into) }
     }
 
-    /// The text it was made from.
+    /// Returns the original text.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Its terms, at least one of which is not excluded.
+    /// Returns its terms, of which at least one is not excluded.
     ///
     /// # Errors
-    /// What is wrong with the text.
+    /// The fault of the text.
     pub fn terms(&self) -> Result<&[SearchTerm], &str> {
         match &self.terms {
             Ok(terms) => Ok(terms),
@@ -75,8 +72,8 @@ impl Search {
         }
     }
 
-    /// Whether texts, taken together, have what is looked for: a phrase in one
-    /// of them, each term in any.
+    /// Returns true if texts, taken together, match the search: each term in any of them, a phrase
+    /// within one of them.
     #[must_use]
     pub fn finds(&self, texts: &[Words]) -> bool {
         let Ok(terms) = &self.terms else { return false };
@@ -85,7 +82,7 @@ impl Search {
 }
 
 impl SearchTerm {
-    /// Whether it is somewhere in a text.
+    /// Returns true if the term occurs in a text.
     fn is_in(&self, text: &Words) -> bool {
         let Some(starts) = (text.len() + 1).checked_sub(self.words.len()) else { return false };
         let last = self.words.len() - 1;
@@ -121,7 +118,7 @@ fn read(text: &str) -> Result<Vec<SearchTerm>, String> {
             }
             None => rest.split_at(rest.find([' ', '\t', '\n', '\r', '"']).unwrap_or(rest.len())),
         };
-        // A star behind the quotes is as good as one inside.
+        // A star after the quotes is equivalent to one inside.
         let (mut prefix, mut behind, mut written) = (false, behind, written);
         if let (Some(after), true) = (behind.strip_prefix('*'), rest.starts_with('"')) {
             (prefix, behind) = (true, after);

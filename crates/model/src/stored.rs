@@ -1,12 +1,11 @@
-//! Values as SQL keeps them (whole numbers, floats, texts, bytes), read as a
-//! kind: what a statement of one's own gives has lost its kind where it was
-//! worked out (`max(born)`).
+//! Conversion of stored SQL values (integers, floats, texts, bytes) to a kind. The result of a raw
+//! SQL statement has lost its kind if it is computed (`max(born)`).
 
 use crate::{Currency, Date, EnumStored, KeyKind, Kind, Time, Timestamp, Uuid, ValueRef};
 
 impl Kind {
-    /// The value that a stored one is in a field of this kind; none if it is
-    /// no such value. NULL and what is of the kind already stay as they are.
+    /// Converts a stored value to the value of a field of this kind; `None` if it does not fit.
+    /// NULL and values that already have the kind are unchanged.
     ///
     /// ```
     /// use marmota_model::{Kind, Timestamp, ValueRef};

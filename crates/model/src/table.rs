@@ -1,6 +1,5 @@
-//! A schema in its prepared form: checked, names looked up, JSON keys ready,
-//! rules compiled. One is made when a schema is registered; engines, REST and
-//! clients share it.
+//! Prepared schemas: checked, with an index of names, JSON keys and compiled rules. A table is made
+//! when a schema is registered; engines, REST and clients share it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -34,17 +33,17 @@ pub struct Table {
     shape: Arc<TableShape>,
 }
 
-/// What stands before a field's value in a row's JSON: `,"name":`.
+/// The text before a field's value in a row's JSON: `,"name":`.
 #[derive(Debug)]
 pub(crate) struct JsonMember {
-    /// Filled up with zeros if it is short.
+    /// Padded with zeros if it is short.
     bytes: Box<[u8]>,
     length: usize,
     has_names: bool,
 }
 
 impl JsonMember {
-    /// As many bytes are copied at once.
+    /// The number of bytes that are copied at once.
     pub(crate) const SHORT: usize = 32;
 
     fn of(field: &Field) -> Self {
@@ -61,19 +60,19 @@ impl JsonMember {
         &self.bytes[1..self.length]
     }
 
-    /// How many bytes it has.
+    /// Returns the number of its bytes, without the padding.
     #[inline(always)]
     pub(crate) const fn length(&self) -> usize {
         self.length
     }
 
-    /// It, and zeros behind it, if it is short.
+    /// Returns it padded with zeros, if it is short.
     #[inline(always)]
     pub(crate) fn short(&self) -> Option<&[u8; Self::SHORT]> {
         self.bytes.first_chunk().filter(|_| self.length <= Self::SHORT)
     }
 
-    /// True if integers of the field may stand for names.
+    /// Returns true if integers of the field may represent names.
     #[inline(always)]
     pub(crate) const fn has_names(&self) -> bool {
         self.has_names
@@ -84,7 +83,7 @@ impl Table {
     /// Checks and prepares a schema.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] naming the table and field that make no sense, and why.
+    /// [`ErrorKind::Invalid`] with the table and field that are invalid, and the reason.
     pub fn new(schema: Schema) -> Result<Self> {
         check_names(&schema)?;
         let key_kind = check_key(&schema)?;
@@ -112,7 +111,7 @@ impl Table {
         Ok(table)
     }
 
-    /// The names and kinds of its fields, which filters carry along.
+    /// Returns the names and kinds of its fields, which filters store to identify the table.
     #[inline]
     pub(crate) const fn shape(&self) -> &Arc<TableShape> {
         &self.shape
@@ -174,39 +173,39 @@ impl Table {
         Ok(())
     }
 
-    /// The table's name.
+    /// Returns the table's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.schema.name
     }
 
-    /// The schema it was made from.
+    /// Returns the original schema.
     #[must_use]
     pub const fn schema(&self) -> &Schema {
         &self.schema
     }
 
-    /// The fields in the order of rows.
+    /// Returns the fields in the order of rows.
     #[must_use]
     pub fn fields(&self) -> &[Field] {
         &self.schema.fields
     }
 
-    /// The position of the field called `name`.
+    /// Returns the position of the field called `name`.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] with the rule `unknown`, naming the fields there are.
+    /// [`ErrorKind::Invalid`] with the rule `unknown` and the names of the fields.
     pub fn position(&self, name: &str) -> Result<usize> {
         self.find(name).ok_or_else(|| Error::invalid(vec![self.unknown_field(name, "null")]))
     }
 
-    /// The position of the field called `name`, if there is one.
+    /// Returns the position of the field called `name`, if it exists.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<usize> {
         self.positions.get(name).copied()
     }
 
-    /// The violation for a member that is no field.
+    /// Returns the violation for a member that is not a field.
     #[must_use]
     pub fn unknown_field(&self, name: &str, value: &str) -> crate::Violation {
         let names: Vec<&str> = self.fields().iter().map(|field| &*field.name).collect();
@@ -218,97 +217,96 @@ impl Table {
         }
     }
 
-    /// `"name":` for the field at `position`, escaped and quoted.
+    /// Returns `"name":` for the field at `position`, escaped and quoted.
     #[must_use]
     pub fn json_key(&self, position: usize) -> &[u8] {
         self.json_members[position].key()
     }
 
-    /// The members of its rows in JSON.
+    /// Returns the members of its rows in JSON.
     #[inline]
     pub(crate) fn json_members(&self) -> &[JsonMember] {
         &self.json_members
     }
 
-    /// The position of the key.
+    /// Returns the position of the key.
     #[must_use]
     pub const fn key(&self) -> usize {
         self.schema.key
     }
 
-    /// The kind of the key.
+    /// Returns the kind of the key.
     #[must_use]
     pub const fn key_kind(&self) -> KeyKind {
         self.key_kind
     }
 
-    /// Every field.
+    /// Returns all fields.
     #[must_use]
     pub const fn all(&self) -> FieldSet {
         self.all
     }
 
-    /// The fields that a read gives unless others are asked for: all but blobs.
+    /// Returns the fields that a read returns by default: all except blobs.
     #[must_use]
     pub const fn read_by_default(&self) -> FieldSet {
         self.read_by_default
     }
 
-    /// The fields whose values may not change after the insert ([`Field::immutable`]).
+    /// Returns the fields whose values may not change after the insert ([`Field::immutable`]).
     #[must_use]
     pub const fn immutable(&self) -> FieldSet {
         self.immutable
     }
 
-    /// The field that holds the time of the insert.
+    /// Returns the field with the time of the insert.
     #[must_use]
     pub const fn created_at(&self) -> Option<usize> {
         self.created_at
     }
 
-    /// The field that holds the time of the last write.
+    /// Returns the field with the time of the last write.
     #[must_use]
     pub const fn updated_at(&self) -> Option<usize> {
         self.updated_at
     }
 
-    /// The field that counts the writes.
+    /// Returns the field that counts the writes.
     #[must_use]
     pub const fn version(&self) -> Option<usize> {
         self.version
     }
 
-    /// The value of the field at `position` in rows made without one.
+    /// Returns the default value of the field at `position`.
     #[must_use]
     pub fn default(&self, position: usize) -> Option<ValueRef<'_>> {
         self.defaults[position].as_ref().map(Value::as_ref)
     }
 
-    /// The fields whose words can be searched for.
+    /// Returns the searchable fields.
     pub fn search_fields(&self) -> impl Iterator<Item = usize> {
         let fields = self.fields().iter().enumerate();
         fields.filter(|(_, field)| field.search).map(|(position, _)| position)
     }
 
-    /// The rules, with the field of each.
+    /// Returns the rules, each with its field.
     pub(crate) fn rules(&self) -> impl Iterator<Item = &(usize, CompiledRule)> {
         self.rules.iter()
     }
 
-    /// The rules that a row written by a struct can break.
+    /// Returns the rules that a row written by a struct can break.
     pub(crate) fn typed_rules(&self) -> impl Iterator<Item = &(usize, CompiledRule)> {
         self.typed_rules.iter().map(|&rule| &self.rules[rule])
     }
 
-    /// Every index that the table needs: those declared, one for each unique
-    /// field, and one for each reference (so that a delete finds what refers
-    /// to its row).
+    /// Returns all indexes that the table needs: those declared, one for each unique field, and one
+    /// for each reference (so that a delete finds the rows that refer to the deleted one).
     #[must_use]
     pub fn indexes(&self) -> Vec<crate::Index> {
         let mut indexes = Vec::new();
         for (position, field) in self.fields().iter().enumerate() {
             let refers = matches!(field.kind, Kind::Reference { .. });
-            // A plain index does not keep a unique field's promise.
+            // A plain index does not enforce uniqueness.
             let declared = |index: &crate::Index| {
                 *index.fields == [position] && (index.unique || !field.unique)
             };
@@ -332,7 +330,7 @@ fn refuse(schema: &Schema, field: Option<&Field>, why: &str) -> Error {
     Error::new(ErrorKind::Invalid, format!("{place}: {why}"))
 }
 
-/// Names travel into SQL, URLs and JSON: letters, digits and `_` only.
+/// Checks that a name is safe in SQL, URLs and JSON: letters, digits and `_` only.
 fn is_name(name: &str) -> bool {
     let mut bytes = name.bytes();
     name.len() <= 63

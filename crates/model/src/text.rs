@@ -1,11 +1,11 @@
-//! The text form of values, one for each kind: in URLs, filters, defaults,
-//! string members of JSON, and error messages.
+//! The text form of values of each kind: in URLs, filters, defaults, string members of JSON, and
+//! error messages.
 
 use crate::{EnumStored, Field, KeyKind, Kind, Literal, Value, ValueRef};
 
 const EXCERPT_CHARS_MAX: usize = 100;
 
-/// At most 100 characters of `text`, for an error message.
+/// Returns at most 100 characters of `text`, for an error message.
 #[must_use]
 pub fn excerpt(text: &str) -> String {
     match text.char_indices().nth(EXCERPT_CHARS_MAX) {
@@ -14,9 +14,9 @@ pub fn excerpt(text: &str) -> String {
     }
 }
 
-/// Reads a text in quotes, single or double, from the start of `text`: what it
-/// says and how many bytes it takes. A quote in it is written twice or behind
-/// a backslash. `None` if it does not end.
+/// Parses a text in single or double quotes from the start of `text`. Returns its content and its
+/// number of bytes. A quote inside it is doubled or escaped with a backslash. `None` if the closing
+/// quote is missing.
 pub(crate) fn unquote(text: &str) -> Option<(String, usize)> {
     let mut chars = text.char_indices().peekable();
     let (_, quote) = chars.next()?;
@@ -34,7 +34,7 @@ pub(crate) fn unquote(text: &str) -> Option<(String, usize)> {
     None
 }
 
-/// A value as JSON text, cut to 100 characters, for an error message.
+/// Returns a value as JSON text, cut to 100 characters, for an error message.
 #[must_use]
 pub fn excerpt_of(value: ValueRef<'_>) -> String {
     let mut out = Vec::new();
@@ -42,10 +42,10 @@ pub fn excerpt_of(value: ValueRef<'_>) -> String {
     excerpt(&String::from_utf8_lossy(&out))
 }
 
-/// Reads a value of `kind` from its text form.
+/// Parses a value of `kind` from its text form.
 ///
 /// # Errors
-/// What the text should have been, to be put behind "not".
+/// The expected form, as the text after "not" in a message.
 pub fn parse<'a>(kind: &Kind, text: &'a str) -> Result<ValueRef<'a>, &'static str> {
     match kind {
         Kind::Bool => match text {
@@ -84,12 +84,12 @@ pub fn parse<'a>(kind: &Kind, text: &'a str) -> Result<ValueRef<'a>, &'static st
     }
 }
 
-/// What an enum's name is in a row.
+/// The value of an enum's name in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EnumValue {
     /// The name itself.
     Name,
-    /// The number that stands for it.
+    /// The number of the name.
     Number(i64),
 }
 
@@ -102,7 +102,7 @@ impl EnumValue {
     }
 }
 
-/// How a name of an enum stands in a row; `None` if it is none of its names.
+/// Returns the value in a row for a name of an enum; `None` for an unknown name.
 #[must_use]
 pub fn enum_value(kind: &Kind, name: &str) -> Option<EnumValue> {
     let Kind::Enum { variants, stored } = kind else { return None };
@@ -113,7 +113,7 @@ pub fn enum_value(kind: &Kind, name: &str) -> Option<EnumValue> {
     })
 }
 
-/// A constant of a schema as a value of its field's kind.
+/// Converts a constant of a schema to a value of its field's kind.
 pub(crate) fn literal_value(field: &Field, literal: &Literal) -> Result<Value, String> {
     let value = match (&field.kind, literal) {
         (_, Literal::Text(text)) => {

@@ -1,5 +1,5 @@
-//! Date, time of day and UTC timestamp as plain integers; `jiff` does the
-//! calendar, this file only carries the numbers between rows and text.
+//! Dates, times of day and UTC timestamps as plain integers. `jiff` implements the calendar; this
+//! file converts between rows and text.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,14 +10,14 @@ use jiff::fmt::temporal::Pieces;
 use crate::digits::{Room, eight, put_word, without_zeros};
 
 const MICROS_PER_DAY: i64 = 86_400_000_000;
-/// 0001-01-01 and 9999-12-31 as days since 1970-01-01: four-digit years sort
-/// as text and every engine can hold them.
+/// 0001-01-01 and 9999-12-31 as days since 1970-01-01: four-digit years sort as text, and every
+/// engine can store them.
 const DAYS_MIN: i32 = -719_162;
 const DAYS_MAX: i32 = 2_932_896;
-/// How many days before 1970-01-01 lies 0000-03-01, which is before them all.
+/// Days from 0000-03-01, which is earlier than all valid dates, to 1970-01-01.
 const CIVIL_DAYS: i32 = 719_468;
 
-/// Why a text is no date, time or timestamp.
+/// The error for a text that is not a date, time or timestamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeError;
 
@@ -56,7 +56,7 @@ pub struct Time(i64);
 pub struct Timestamp(i64);
 
 impl Date {
-    /// The day that is `days` after 1970-01-01 (before it, if negative).
+    /// Returns the day that is `days` after 1970-01-01 (before it, if negative).
     ///
     /// # Errors
     /// [`TimeError`] outside the years 1 to 9999.
@@ -64,7 +64,7 @@ impl Date {
         if days < DAYS_MIN || days > DAYS_MAX { Err(TimeError) } else { Ok(Self(days)) }
     }
 
-    /// Days since 1970-01-01.
+    /// Returns the days since 1970-01-01.
     #[must_use]
     pub const fn days(self) -> i32 {
         self.0
@@ -72,7 +72,7 @@ impl Date {
 }
 
 impl Time {
-    /// The time that is `micros` after midnight.
+    /// Returns the time that is `micros` after midnight.
     ///
     /// # Errors
     /// [`TimeError`] outside one day.
@@ -80,7 +80,7 @@ impl Time {
         if micros < 0 || micros >= MICROS_PER_DAY { Err(TimeError) } else { Ok(Self(micros)) }
     }
 
-    /// Microseconds since midnight.
+    /// Returns the microseconds since midnight.
     #[must_use]
     pub const fn micros(self) -> i64 {
         self.0
@@ -88,7 +88,7 @@ impl Time {
 }
 
 impl Timestamp {
-    /// The point that is `micros` after 1970-01-01T00:00:00Z.
+    /// Returns the point in time that is `micros` after 1970-01-01T00:00:00Z.
     ///
     /// # Errors
     /// [`TimeError`] outside the years 1 to 9999.
@@ -98,17 +98,17 @@ impl Timestamp {
         if micros < MIN || micros > MAX { Err(TimeError) } else { Ok(Self(micros)) }
     }
 
-    /// Microseconds since 1970-01-01T00:00:00Z.
+    /// Returns the microseconds since 1970-01-01T00:00:00Z.
     #[must_use]
     pub const fn micros(self) -> i64 {
         self.0
     }
 
-    /// The system clock's time.
+    /// Returns the time of the system clock.
     #[must_use]
     pub fn now() -> Self {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        // Not `as_micros`, which divides 128-bit numbers.
+        // Not `as_micros`, which divides a 128-bit number.
         Self(since.map_or(0, |since| {
             since.as_secs() as i64 * 1_000_000 + i64::from(since.subsec_micros())
         }))
@@ -117,8 +117,8 @@ impl Timestamp {
 
 const DATE_BYTES: usize = 10;
 
-// By hand, and eight digits at a time: a list of rows to JSON spent half of
-// its time in general formatting, and then a fifth in two digits at a time.
+// Custom formatting, eight digits at a time: conversion of a list of rows to JSON spent half of its
+// time in general formatting, and then a fifth with two digits at a time.
 
 #[inline(always)]
 fn put_date(to: &mut Room, day: Date) -> usize {
@@ -134,8 +134,7 @@ fn put_date(to: &mut Room, day: Date) -> usize {
 const DASHES: u64 = (b'-' as u64) << 32 | (b'-' as u64) << 56;
 const COLONS: u64 = (b':' as u64) << 16 | (b':' as u64) << 40;
 
-/// Writes a time from `at` on, with as many digits of the second as it takes;
-/// gives its end.
+/// Writes a time at `at`, with as many decimals of the second as needed. Returns its end.
 #[inline(always)]
 fn put_time_at(to: &mut Room, at: usize, micros: u64) -> usize {
     let (seconds, micros) = ((micros / 1_000_000) as u32, (micros % 1_000_000) as u32);
@@ -161,7 +160,7 @@ fn put_time(to: &mut Room, time: Time) -> usize {
 
 #[inline(always)]
 fn put_timestamp(to: &mut Room, at: Timestamp) -> usize {
-    // From 0000-03-01 on, so that nothing is negative.
+    // Counts from 0000-03-01, so that the number is not negative.
     let micros = (at.0 + i64::from(CIVIL_DAYS) * MICROS_PER_DAY) as u64;
     let day = (micros / MICROS_PER_DAY as u64) as i32 - CIVIL_DAYS;
     put_date(to, Date(day));
@@ -172,18 +171,18 @@ fn put_timestamp(to: &mut Room, at: Timestamp) -> usize {
 }
 
 impl Date {
-    /// The year, month and day.
+    /// Returns the year, month and day.
     const fn civil(self) -> (u32, u32, u32) {
-        // So that a leap day is the last of its year; every 400 years have the
-        // same days.
+        // Years begin in March, so that a leap day is the last day of its year. The calendar
+        // repeats every 400 years.
         let days = (self.0 + CIVIL_DAYS) as u32;
-        // In quarters of days a century has 146,097, and a year 1,461.
+        // In quarters of a day, a century has 146,097 and a year 1,461.
         let quarters = 4 * days + 3;
         let century = quarters / 146_097;
         let quarters = (quarters - century * 146_097) | 3;
         let year_of_century = quarters / 1_461;
         let day = (quarters - year_of_century * 1_461) / 4;
-        // Five months have 153 days, from March and from August.
+        // Five months have 153 days, starting with March and with August.
         let month = (5 * day + 2) / 153;
         let day = day - (153 * month + 2) / 5 + 1;
         let year = 100 * century + year_of_century;
@@ -194,14 +193,14 @@ impl Date {
 macro_rules! written {
     ($($type:ty, $put:ident;)*) => {$(
         impl $type {
-            /// Appends it as `Display` shows it.
+            /// Appends it in the form of `Display`.
             pub fn write(self, out: &mut Vec<u8>) {
                 let mut room = [0; 32];
                 let length = $put(&mut room, self);
                 out.extend_from_slice(&room[..length]);
             }
 
-            /// Writes it as `Display` shows it; gives how many bytes that took.
+            /// Writes it in the form of `Display`. Returns the number of bytes written.
             #[inline(always)]
             pub(crate) fn put(self, to: &mut Room) -> usize {
                 $put(to, self)
@@ -224,7 +223,7 @@ impl FromStr for Date {
     type Err = TimeError;
 
     fn from_str(text: &str) -> Result<Self, TimeError> {
-        // jiff takes a date out of a date-time too; a day is only a day.
+        // jiff also parses a date from a date-time; only a date is accepted here.
         if text.contains(['T', 't', ' ']) {
             return Err(TimeError);
         }

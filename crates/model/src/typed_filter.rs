@@ -1,6 +1,6 @@
-//! Filters and orders that know what they select from: their model by their
-//! type, or their table where they are made at run time. Engines get the plain
-//! [`FilterExpr`] and [`SortKey`], which name fields by position.
+//! Filters and orders with their subject: a model through their type, or a table if they are made
+//! at run time. Engines receive the untyped [`FilterExpr`] and [`SortKey`], which name fields by
+//! position.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -10,12 +10,12 @@ use std::sync::Arc;
 use crate::table::{TableShape, hash_of};
 use crate::{Error, ErrorKind, FilterExpr, Model, Record, Result, SortKey, Table};
 
-/// A condition on rows of the model `M`, made from its columns
-/// (`Person::BORN.gt(1900)`), or on rows of a table that is known at run time
-/// only: a `Filter<Record>`, from [`parse_filter`](crate::parse_filter).
+/// A condition on rows of the model `M`, made from its columns (`Person::BORN.gt(1900)`), or on
+/// rows of a table that is known only at run time: a `Filter<Record>`, from
+/// [`parse_filter`](crate::parse_filter).
 ///
-/// Verbs take filters of their own model only; a `Filter<Record>` is compared
-/// with the table that it is used on.
+/// Verbs accept only filters of their own model. A `Filter<Record>` is checked against the table on
+/// which it is used.
 ///
 /// ```
 /// # use marmota_model::{Column, Filter};
@@ -25,7 +25,7 @@ use crate::{Error, ErrorKind, FilterExpr, Model, Record, Result, SortKey, Table}
 /// let others = !filter;
 /// ```
 ///
-/// Columns of two models make no filter:
+/// Columns of two models cannot be combined:
 /// ```compile_fail,E0308
 /// # use marmota_model::{Column, Filter};
 /// # struct Person;
@@ -41,10 +41,9 @@ pub struct Filter<M = Record> {
     model: PhantomData<fn() -> M>,
 }
 
-/// A field to sort the rows of the model `M` by, as
-/// [`Column::ascending`](crate::Column::ascending) makes it, or those of a
-/// table that is known at run time only, as
-/// [`parse_order`](crate::parse_order) does.
+/// A field to sort the rows of the model `M` by, from
+/// [`Column::ascending`](crate::Column::ascending), or the rows of a table that is known only at
+/// run time, from [`parse_order`](crate::parse_order).
 #[must_use = "an order sorts nothing by itself; pass it to a verb"]
 pub struct Order<M = Record> {
     key: SortKey,
@@ -52,14 +51,14 @@ pub struct Order<M = Record> {
     model: PhantomData<fn() -> M>,
 }
 
-/// What the positions of fields in a filter or order mean.
+/// The table to which the positions of fields in a filter or order refer.
 #[derive(Clone, Debug)]
 enum Subject {
-    /// Those of the model in the type; or there are none.
+    /// That of the model in the type; or the filter has no positions.
     Model,
-    /// Those of a table.
+    /// One table.
     Table(Arc<TableShape>),
-    /// Those of two tables: an error, where it is used.
+    /// Two tables: an error when the filter is used.
     Mixed(Arc<[Arc<TableShape>; 2]>),
 }
 
@@ -91,8 +90,7 @@ impl Subject {
         }
     }
 
-    /// Refuses positions that are of another table. `field` is the first of
-    /// them.
+    /// Refuses positions of another table. `field` is the first position.
     #[inline]
     fn check(&self, hash: u64, table: &str, field: Option<usize>) -> Result<()> {
         match self {
@@ -135,18 +133,17 @@ impl<M> Filter<M> {
         Self { expr, subject, model: PhantomData }
     }
 
-    /// Rows that both filters select.
+    /// Selects the rows that both filters select.
     pub fn and(self, other: Self) -> Self {
         self.combine(other, FilterExpr::and)
     }
 
-    /// Rows that either filter selects.
+    /// Selects the rows that either filter selects.
     pub fn or(self, other: Self) -> Self {
         self.combine(other, FilterExpr::or)
     }
 
-    /// Rows that each of the filters selects; every row if there are no
-    /// filters.
+    /// Selects the rows that all of the filters select; every row if the list is empty.
     ///
     /// ```
     /// # use marmota_model::Filter;
@@ -158,8 +155,7 @@ impl<M> Filter<M> {
         Self { expr: FilterExpr::And(exprs), subject, model: PhantomData }
     }
 
-    /// Rows that at least one of the filters selects; no row if there are no
-    /// filters.
+    /// Selects the rows that at least one of the filters selects; no row if the list is empty.
     pub fn any(filters: impl IntoIterator<Item = Self>) -> Self {
         let (exprs, subject) = gather(filters);
         Self { expr: FilterExpr::Or(exprs), subject, model: PhantomData }
@@ -177,13 +173,13 @@ fn gather<M>(filters: impl IntoIterator<Item = Filter<M>>) -> (Vec<FilterExpr>, 
 }
 
 impl<M: Model> Filter<M> {
-    /// Rows whose searchable fields, taken together, have the words of a text:
+    /// Selects rows whose searchable fields, taken together, match a search:
     /// `marmot -dog "alpine mead*"` ([`Search`](crate::Search)).
     pub fn search(text: &str) -> Self {
         Self::of_model(FilterExpr::search(text))
     }
 
-    /// The expression that engines get.
+    /// Returns the expression for engines.
     #[must_use]
     pub fn into_expr(self) -> FilterExpr {
         self.expr
@@ -191,11 +187,11 @@ impl<M: Model> Filter<M> {
 }
 
 impl Filter {
-    /// A filter on rows of `table` from an expression, which names fields by
-    /// their positions in that table.
+    /// Creates a filter on rows of `table` from an expression, which names fields by their
+    /// positions in that table.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] naming the field and value that do not fit.
+    /// [`ErrorKind::Invalid`] with the field and the value that do not fit.
     pub fn from_expr(table: &Table, expr: FilterExpr) -> Result<Self> {
         expr.check(table)?;
         Ok(Self::of_checked(table, expr))
@@ -205,21 +201,21 @@ impl Filter {
         Self { expr, subject: Subject::of(table), model: PhantomData }
     }
 
-    /// The expression that engines get, for an operation on `table`.
+    /// Returns the expression for engines, for an operation on `table`.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] naming both tables and the field, if the filter
-    /// was made with a table of another name or with other fields.
+    /// [`ErrorKind::Invalid`] with both tables and the field, if the filter was made for a table
+    /// with another name or other fields.
     pub fn into_expr_for(self, table: &Table) -> Result<FilterExpr> {
         self.subject.check(table.shape().hash, table.name(), self.expr.first_field())?;
         Ok(self.expr)
     }
 
-    /// The filter as one of a model, for the verbs of that.
+    /// Converts the filter to one of a model, for the verbs of the model.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] naming both tables and the field, if the filter
-    /// was made with another table than the model's.
+    /// [`ErrorKind::Invalid`] with both tables and the field, if the filter was made for another
+    /// table than the model's.
     pub fn of<M: Model>(self) -> Result<Filter<M>> {
         self.subject.check(hash_of(M::schema()), M::TABLE, self.expr.first_field())?;
         Ok(Filter::of_model(self.expr))
@@ -229,8 +225,8 @@ impl Filter {
 impl<M> Not for Filter<M> {
     type Output = Self;
 
-    /// Rows that the filter is false for. A comparison with NULL is neither
-    /// true nor false, and its row is in neither.
+    /// Selects the rows for which the filter is false. A comparison with NULL is neither true nor
+    /// false, so neither the filter nor its negation selects the row.
     fn not(self) -> Self {
         let expr = FilterExpr::Not(Box::new(self.expr));
         Self { expr, subject: self.subject, model: PhantomData }
@@ -263,7 +259,7 @@ impl<M> Order<M> {
 }
 
 impl<M: Model> Order<M> {
-    /// The sort key that engines get.
+    /// Returns the sort key for engines.
     #[must_use]
     pub fn into_key(self) -> SortKey {
         self.key
@@ -271,10 +267,10 @@ impl<M: Model> Order<M> {
 }
 
 impl Order {
-    /// An order of the rows of `table` by the field at a position.
+    /// Creates an order of the rows of `table` by the field at a position.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for a position that the table has not.
+    /// [`ErrorKind::Invalid`] for a position that the table does not have.
     pub fn from_key(table: &Table, key: SortKey) -> Result<Self> {
         key.check(table)?;
         Ok(Self::of_checked(table, key))
@@ -284,21 +280,21 @@ impl Order {
         Self { key, subject: Subject::of(table), model: PhantomData }
     }
 
-    /// The sort key that engines get, for an operation on `table`.
+    /// Returns the sort key for engines, for an operation on `table`.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] naming both tables and the field, if the order
-    /// was made with a table of another name or with other fields.
+    /// [`ErrorKind::Invalid`] with both tables and the field, if the order was made for a table
+    /// with another name or other fields.
     pub fn into_key_for(self, table: &Table) -> Result<SortKey> {
         self.subject.check(table.shape().hash, table.name(), Some(self.key.field))?;
         Ok(self.key)
     }
 
-    /// The order as one of a model, for the verbs of that.
+    /// Converts the order to one of a model, for the verbs of the model.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] naming both tables and the field, if the order
-    /// was made with another table than the model's.
+    /// [`ErrorKind::Invalid`] with both tables and the field, if the order was made for another
+    /// table than the model's.
     pub fn of<M: Model>(self) -> Result<Order<M>> {
         self.subject.check(hash_of(M::schema()), M::TABLE, Some(self.key.field))?;
         Ok(Order::of_model(self.key))

@@ -1,9 +1,7 @@
-//! One value of a row, borrowed from where it lies ([`ValueRef`]) or owned
-//! ([`Value`]).
+//! The values of a row, borrowed ([`ValueRef`]) or owned ([`Value`]).
 //!
-//! The third of the narrow waists is a row: `&[ValueRef<'_>]`, one for each
-//! field of the schema, in its order. Text is checked UTF-8: an engine checks
-//! at its edge, once, so that nobody behind it has to.
+//! A row is `&[ValueRef<'_>]`, with one value for each field of the schema, in its order. Text is
+//! valid UTF-8: an engine checks it once when it reads it, so that no later code has to.
 
 use std::cmp::Ordering;
 
@@ -13,11 +11,10 @@ use crate::{Currency, Date, Time, Timestamp};
 
 pub(crate) mod json;
 
-/// A value that lies somewhere else: in a column of SQLite, a packet, a body,
-/// a struct.
+/// A borrowed value: from a column of SQLite, a packet, a body or a struct.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum ValueRef<'a> {
-    /// Not there: a field that was not asked for, or that a write leaves alone.
+    /// No value: a field that was not requested, or that a write leaves unchanged.
     #[default]
     Absent,
     /// SQL's NULL, JSON's `null`, Rust's `None`.
@@ -34,7 +31,7 @@ pub enum ValueRef<'a> {
     Text(&'a str),
     /// Bytes.
     Blob(&'a [u8]),
-    /// A JSON text, known to be one.
+    /// A valid JSON text.
     Json(&'a str),
     /// A calendar day.
     Date(Date),
@@ -46,7 +43,7 @@ pub enum ValueRef<'a> {
     Uuid(Uuid),
 }
 
-/// A value that owns its text or bytes.
+/// An owned value.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Value {
     /// See [`ValueRef::Absent`].
@@ -91,7 +88,7 @@ impl<'a> ValueRef<'a> {
         matches!(self, Self::Null)
     }
 
-    /// The integer, if it is one.
+    /// Returns the integer, if it is one.
     #[must_use]
     pub const fn as_int(&self) -> Option<i64> {
         match self {
@@ -100,7 +97,7 @@ impl<'a> ValueRef<'a> {
         }
     }
 
-    /// The text, if it is one.
+    /// Returns the text, if it is one.
     #[must_use]
     pub const fn as_text(&self) -> Option<&'a str> {
         match self {
@@ -109,7 +106,7 @@ impl<'a> ValueRef<'a> {
         }
     }
 
-    /// A copy that owns its text or bytes.
+    /// Returns an owned copy.
     #[must_use]
     pub fn to_value(&self) -> Value {
         match *self {
@@ -129,9 +126,9 @@ impl<'a> ValueRef<'a> {
         }
     }
 
-    /// The order every engine sorts by: NULL first, numbers and times by
-    /// value, text and bytes byte by byte. Values of different kinds do not
-    /// meet in one column, and compare by kind if they do.
+    /// Compares two values in the sort order of all engines: NULL first, numbers and times by
+    /// value, text and bytes byte by byte. Values of different kinds do not occur in one column; if
+    /// they do, they compare by kind.
     #[must_use]
     pub fn order(&self, other: &ValueRef<'_>) -> Ordering {
         match (self, other) {
@@ -173,7 +170,7 @@ impl<'a> ValueRef<'a> {
 }
 
 impl Value {
-    /// The same value, borrowed.
+    /// Returns the same value, borrowed.
     #[must_use]
     pub fn as_ref(&self) -> ValueRef<'_> {
         match self {

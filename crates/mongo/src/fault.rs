@@ -136,3 +136,9 @@ pub(crate) fn strange_key(collection: &str) -> Error {
     );
     Error::new(ErrorKind::Engine, message)
 }
+
+/// Returns the error for an operation that the engine does not know.
+#[cold]
+pub(crate) fn unexpected() -> Error {
+    Error::new(ErrorKind::Bug, "the MongoDB engine was given an operation that it does not know")
+}

@@ -1,40 +1,45 @@
 //! A session: converts an operation to owned work, passes it to the engine's thread and returns the
 //! result.
 
+mod aggregate;
+mod batch;
+mod fetching;
+pub(crate) mod gather;
+mod once_batch;
+mod reading;
 mod reads;
 mod transactions;
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use marmota_model::{Error, ErrorKind, Result, RowSink, RowSource, Table, Value, ValueRef};
+use marmota_model::{Error, ErrorKind, Result, RowSink};
 use marmota_store::Durability;
 use marmota_store::engine::{Session, Submitted, Ticket};
-use marmota_store::operation::{Operation, Outcome, Write};
-use marmota_store::refusal::copy_of;
+use marmota_store::in_flight::InFlight;
+use marmota_store::operation::{Operation, Outcome};
+use marmota_store::refusal::{self, copy_of};
 use tokio::task::JoinHandle;
 
-use crate::aggregate::Aggregating;
+use self::aggregate::Aggregating;
+use self::fetching::Fetching;
+use self::gather::{Gets, Getting};
+use self::once_batch::OnceBatch;
+use self::reading::Reading;
 use crate::database::Database;
-use crate::engine::{Shared, UnderWay};
+use crate::database::transaction::{Savepoint, Transaction};
 use crate::fault;
-use crate::gather::Getting;
-use crate::once_batch::OnceBatch;
-use crate::reading::Reading;
-use crate::transaction::Transaction;
-use crate::work::Work;
-use crate::write::Writer;
-
-use reads::Fetching;
-use transactions::Savepoint;
+use crate::shared::waiting::joined;
+use crate::shared::{Shared, UnderWay};
+use crate::writer::Writer;
+use crate::writer::work::{Work, owned_of, rows_of};
 
 /// The session in which operations wait for the engine's thread.
 pub(crate) struct MongoSession {
     shared: Arc<Shared>,
-    running: Vec<(u64, Running)>,
-    tickets: u64,
+    /// The queue of gets of the engine.
+    gets: Arc<Gets>,
+    running: InFlight<Running>,
     transaction: Option<Arc<Transaction>>,
     /// True if it executes the steps of an operation that is already counted.
     is_inner: bool,
@@ -60,11 +65,11 @@ enum Done {
 }
 
 impl MongoSession {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, gets: Arc<Gets>) -> Self {
         Self {
             shared,
-            running: Vec::new(),
-            tickets: 0,
+            gets,
+            running: InFlight::new(),
             transaction: None,
             is_inner: false,
             shares: false,
@@ -72,9 +77,7 @@ impl MongoSession {
     }
 
     fn wait(&mut self, running: Running) -> Result<Submitted> {
-        self.tickets += 1;
-        self.running.push((self.tickets, running));
-        Ok(Submitted::Waiting(Ticket(self.tickets)))
+        Ok(Submitted::Waiting(self.running.add(running)))
     }
 
     /// Starts a write.
@@ -121,7 +124,7 @@ impl MongoSession {
 
     /// Returns a session for the steps of a batch, in the same transaction if there is one.
     fn inner(&self) -> Self {
-        let mut inner = Self::new(Arc::clone(&self.shared));
+        let mut inner = Self::new(Arc::clone(&self.shared), Arc::clone(&self.gets));
         inner.transaction.clone_from(&self.transaction);
         inner.shares = inner.transaction.is_some();
         inner.is_inner = true;
@@ -143,51 +146,6 @@ impl MongoSession {
             None => self.shared.database.clone(),
         }
     }
-}
-
-#[cold]
-pub(crate) fn unexpected() -> Error {
-    Error::new(ErrorKind::Bug, "the MongoDB engine was given an operation that it does not know")
-}
-
-fn values(row: &[ValueRef<'_>]) -> Vec<Value> {
-    row.iter().map(ValueRef::to_value).collect()
-}
-
-/// Returns a write of one table with owned values.
-pub(crate) fn owned_of(operation: &Operation<'_>, table: Arc<Table>) -> Result<Write> {
-    Ok(match operation {
-        Operation::Insert { row, on_conflict, .. } => {
-            Write::Insert { table, row: values(row), on_conflict: *on_conflict }
-        }
-        Operation::Update { key, row, version, .. } => {
-            Write::Update { table, key: key.to_value(), row: values(row), version: *version }
-        }
-        Operation::Increment { key, field, by, stamp, .. } => Write::Increment {
-            table,
-            key: key.to_value(),
-            field: *field,
-            by: by.to_value(),
-            stamp: stamp.to_value(),
-        },
-        Operation::Delete { key, version, .. } => {
-            Write::Delete { table, key: key.to_value(), version: *version }
-        }
-        Operation::DeleteWhere { filter, .. } => {
-            Write::DeleteWhere { table, filter: filter.cloned() }
-        }
-        _ => return Err(unexpected()),
-    })
-}
-
-/// Collects the rows of a write.
-fn rows_of<'a>(source: &mut dyn RowSource<'a>, width: usize) -> Result<Vec<Vec<Value>>> {
-    let mut rows = Vec::with_capacity(source.remaining());
-    let mut row = vec![ValueRef::Absent; width];
-    while source.next(&mut row)? {
-        rows.push(values(&row));
-    }
-    Ok(rows)
 }
 
 impl Session for MongoSession {
@@ -241,7 +199,7 @@ impl Session for MongoSession {
                 "MongoDB has no SQL; use filters, or `aggregate`",
             )),
             operation => {
-                let shape = self.shared.shape(operation.table().ok_or_else(unexpected)?)?;
+                let shape = self.shared.shape(operation.table().ok_or_else(fault::unexpected)?)?;
                 let write = owned_of(operation, Arc::clone(&shape.table))?;
                 self.write(durability, Work::One(write))
             }
@@ -256,10 +214,10 @@ impl Session for MongoSession {
         outcome: &mut Outcome,
         context: &mut Context<'_>,
     ) -> Poll<Result<()>> {
-        let Some(at) = self.running.iter().position(|(number, _)| *number == ticket.0) else {
-            return Poll::Ready(Err(unexpected()));
+        let Some(running) = self.running.get_mut(ticket) else {
+            return Poll::Ready(Err(refusal::not_waiting()));
         };
-        let ended = match &mut self.running[at].1 {
+        let ended = match running {
             Running::Getting(getting) => {
                 getting.poll(sink, context).map_ok(|rows| *outcome = Outcome::rows(rows))
             }
@@ -292,8 +250,8 @@ impl Session for MongoSession {
             }),
         };
         if ended.is_ready() {
-            let (_, running) = self.running.swap_remove(at);
-            if let Running::Reading(_, fetching) | Running::Aggregating(_, fetching) = running {
+            let ended = self.running.remove(ticket);
+            if let Some(Running::Reading(_, fetching) | Running::Aggregating(_, fetching)) = ended {
                 // If the sink had enough, the fetch is not complete.
                 fetching.end();
             }
@@ -302,11 +260,9 @@ impl Session for MongoSession {
     }
 
     fn cancel(&mut self, ticket: Ticket) {
-        let Some(at) = self.running.iter().position(|(number, _)| *number == ticket.0) else {
-            return;
-        };
-        let (_, running) = self.running.swap_remove(at);
-        abandon(&self.shared, running);
+        if let Some(running) = self.running.remove(ticket) {
+            abandon(&self.shared, running);
+        }
     }
 }
 
@@ -331,24 +287,10 @@ fn abandon(shared: &Arc<Shared>, running: Running) {
     }
 }
 
-/// Waits for a task of the engine's thread.
-pub(crate) fn joined<T>(
-    task: &mut JoinHandle<Result<T>>,
-    context: &mut Context<'_>,
-) -> Poll<Result<T>> {
-    Pin::new(task).poll(context).map(|joined| match joined {
-        Ok(done) => done,
-        Err(error) if error.is_panic() => {
-            Err(Error::new(ErrorKind::Bug, "the engine's work has panicked; see its message"))
-        }
-        Err(_) => Err(fault::closed()),
-    })
-}
-
 impl Drop for MongoSession {
     fn drop(&mut self) {
-        for (_, running) in self.running.drain(..) {
-            abandon(&self.shared, running);
+        while let Some(ticket) = self.running.any() {
+            self.cancel(ticket);
         }
         let Some(transaction) = self.transaction.take().filter(|_| !self.shares) else { return };
         // Writes that are submitted later wait until it is undone.

@@ -10,11 +10,13 @@
 //! | timestamp | a date; microseconds beyond its milliseconds in `_order` |
 //! | uuid | bytes of subtype 4 |
 //! | blob | bytes of subtype 0 |
-//! | json | a nested document or array (`json.rs`) |
+//! | json | a nested document or array (`shape/json.rs`) |
 //! | NULL | nothing |
 //!
 //! `_order` is a document with the values that a field compares and sorts by if its own value does
 //! not suffice: a case-insensitive text in lower case, and the microseconds of a timestamp.
+
+pub(crate) mod json;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,8 +28,6 @@ use marmota_model::{
 use mongodb::bson::raw::{CStr, CString, RawBinaryRef, RawBsonRef, RawDocument};
 use mongodb::bson::spec::BinarySubtype;
 use mongodb::bson::{DateTime, Document, RawDocumentBuf, doc};
-
-use crate::json;
 
 /// The member with the values that fields compare by.
 const ORDER: &str = "_order";

@@ -1,13 +1,16 @@
-//! The storage of field values in PostgreSQL: column types, and reading.
+//! The storage of field values in PostgreSQL: their form, writing them as parameters, and reading
+//! rows.
 //!
 //! Integers are as wide as their range requires, currencies are `numeric(19,4)`, texts `text`
 //! compared byte by byte (`COLLATE "C"`), JSON is `json`, which preserves its text.
 
+pub(crate) mod sql_words;
+
 use marmota_model::{
     self as model, Collation, Error, ErrorKind, Field, Kind, Result, Table, ValueRef, Violation,
 };
-pub(crate) use marmota_sql::quoted;
 
+use self::sql_words::quoted;
 use crate::wire::backend::Row;
 use crate::wire::value::{self, Form};
 
@@ -66,25 +69,6 @@ pub(crate) fn is_folded(field: &Field) -> bool {
     field.kind.collation() == Collation::NoCase
 }
 
-/// Returns the declared type of a column for this form.
-pub(crate) const fn sql_type(form: Form) -> &'static str {
-    match form {
-        Form::Bool => "boolean",
-        Form::Int2 => "smallint",
-        Form::Int4 => "integer",
-        Form::Int8 => "bigint",
-        Form::Float8 => "double precision",
-        Form::Numeric => "numeric(19,4)",
-        Form::Text => "text",
-        Form::Bytea => "bytea",
-        Form::Json => "json",
-        Form::Date => "date",
-        Form::Time => "time",
-        Form::Timestamptz => "timestamptz",
-        Form::Uuid => "uuid",
-    }
-}
-
 /// Returns the SQL expression by which a field is compared; `is_collated` is true if the column
 /// sorts texts by the rules of a language.
 pub(crate) fn compared(field: &Field, is_collated: bool) -> String {
@@ -109,26 +93,49 @@ pub(crate) fn sorted(field: &Field, is_collated: bool) -> String {
     }
 }
 
-/// Returns a value as an SQL literal.
-pub(crate) fn sql_literal(value: ValueRef<'_>) -> String {
-    let quoted = |text: &str| format!("'{}'", text.replace('\'', "''"));
-    match value {
-        ValueRef::Absent | ValueRef::Null => "NULL".to_owned(),
-        ValueRef::Bool(value) => value.to_string(),
-        ValueRef::Int(value) => format!("'{value}'"),
-        // The shortest form that parses to the same value; never NaN or infinite.
-        ValueRef::Float(value) => format!("'{value:?}'"),
-        ValueRef::Currency(value) => format!("'{value}'"),
-        ValueRef::Text(text) | ValueRef::Json(text) => quoted(text),
-        ValueRef::Blob(bytes) => {
-            let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-            format!("'\\x{digits}'")
-        }
-        ValueRef::Uuid(value) => format!("'{value}'"),
-        ValueRef::Date(value) => format!("'{value}'"),
-        ValueRef::Time(value) => format!("'{value}'"),
-        ValueRef::Timestamp(value) => format!("'{value}'"),
+/// Returns a field's name in SQL.
+pub(crate) fn name(table: &Table, position: usize) -> String {
+    quoted(&table.fields()[position].name)
+}
+
+/// Returns the type OID of a field's parameters.
+pub(crate) fn oid(table: &Table, position: usize) -> u32 {
+    form(&table.fields()[position].kind).oid()
+}
+
+/// Appends a field's value.
+#[inline]
+pub(crate) fn put(
+    out: &mut Vec<u8>,
+    table: &Table,
+    position: usize,
+    value: ValueRef<'_>,
+) -> Result<()> {
+    value::put(out, form(&table.fields()[position].kind), value)
+        .map_err(|value::ValueMismatch| misfit(table, position))
+}
+
+/// Appends the present values of a row.
+pub(crate) fn put_present(out: &mut Vec<u8>, table: &Table, row: &[ValueRef<'_>]) -> Result<u16> {
+    let mut count = 0;
+    for (position, value) in row.iter().enumerate().filter(|(_, value)| !value.is_absent()) {
+        put(out, table, position, *value)?;
+        count += 1;
     }
+    Ok(count)
+}
+
+/// Returns the error for a value that the type of its column lacks.
+#[cold]
+pub(crate) fn misfit(table: &Table, position: usize) -> Error {
+    let field = &table.fields()[position];
+    let message = format!(
+        "a value for field `{}` of `{}` is no {} of PostgreSQL's",
+        field.name,
+        table.name(),
+        field.kind.name()
+    );
+    Error::new(ErrorKind::Invalid, message)
 }
 
 /// Passes a row to `take`. `N` must be at least the number of the table's fields.
@@ -154,7 +161,7 @@ pub(crate) fn lend<const N: usize, T>(
         };
         match read {
             Some(value) => row[usize::from(column.position)] = value,
-            None => return Err(misfit(table, columns, stored, *column)),
+            None => return Err(unreadable(table, columns, stored, *column)),
         }
     }
     Ok(take(&row[..table.fields().len()]))
@@ -169,7 +176,7 @@ fn too_few(table: &Table) -> Error {
 /// Returns the error for a value that Marmota cannot represent. It names the row, the field and the
 /// value, so that the row can be found in a list.
 #[cold]
-fn misfit(table: &Table, columns: &[Column], mut stored: Row<'_>, column: Column) -> Error {
+fn unreadable(table: &Table, columns: &[Column], mut stored: Row<'_>, column: Column) -> Error {
     let field = &table.fields()[usize::from(column.position)];
     let (mut row, mut text) = (String::new(), String::new());
     for of in columns {

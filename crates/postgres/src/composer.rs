@@ -1,42 +1,22 @@
 //! Converts operations to calls of statements with parameters. `read.rs` and `write.rs` contain the
 //! operations, this file what they share.
 
+pub(crate) mod conflict;
+mod read;
+mod write;
+mod write_many;
+
 use std::sync::Arc;
 
-use marmota_model::{FieldSet, Kind, Result, Table, ValueRef};
+use marmota_model::{FieldSet, Kind, Result, Table};
 use marmota_store::tables::{KnownTables, Tables};
 use parking_lot::RwLock;
 
-use crate::column::{form, quoted};
-use crate::column_limit::Limit;
-use crate::shape::{Sql, misfit};
+use crate::column::{name, oid};
 use crate::sql::Described;
+use crate::statement::sql_writer::Sql;
 use crate::statement::{AllTexts, Text, Texts, Verb};
-use crate::wire::value;
-
-/// Properties of a table in the database in addition to its model.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Facts {
-    /// The table's OID.
-    pub(crate) oid: u32,
-    /// The numbers of its columns, with the positions of their fields.
-    pub(crate) columns: Vec<(i16, usize)>,
-    /// The sequence of automatic keys, as an SQL literal.
-    pub(crate) sequence: Option<String>,
-    /// Unique indexes by name, with the positions of their fields.
-    pub(crate) uniques: Vec<(String, Vec<usize>)>,
-    /// Foreign keys by name, with the position of their field.
-    pub(crate) references: Vec<(String, usize)>,
-    /// Fields whose columns have a smaller range than the field.
-    pub(crate) limits: Vec<(usize, Limit)>,
-    /// Fields whose columns sort texts by the rules of a language.
-    pub(crate) collated: FieldSet,
-    /// True if a column has another type than its field requires: the server converts values, which
-    /// a binary COPY does not.
-    pub(crate) converts: bool,
-    /// True if the database does not generate automatic keys: each row must contain its key.
-    pub(crate) lacks_keys: bool,
-}
+use crate::table_facts::Facts;
 
 /// The known tables and statements, shared by all sessions of an engine.
 #[derive(Debug, Default)]
@@ -121,51 +101,8 @@ impl Composer {
     }
 }
 
-/// Returns a field's name in SQL.
-pub(crate) fn name(table: &Table, position: usize) -> String {
-    quoted(&table.fields()[position].name)
-}
-
-/// Returns the type OID of a field's parameters.
-pub(crate) fn oid(table: &Table, position: usize) -> u32 {
-    form(&table.fields()[position].kind).oid()
-}
-
 /// Writes ` WHERE key=$n`.
 pub(crate) fn by_key(sql: &mut Sql, table: &Table) {
     let key = table.key();
     sql.push(" WHERE ").push(&name(table, key)).push("=").parameter(oid(table, key));
-}
-
-/// Appends a field's value.
-#[inline]
-pub(crate) fn put(
-    out: &mut Vec<u8>,
-    table: &Table,
-    position: usize,
-    value: ValueRef<'_>,
-) -> Result<()> {
-    value::put(out, form(&table.fields()[position].kind), value)
-        .map_err(|value::ValueMismatch| misfit(table, position))
-}
-
-/// Appends the present values of a row.
-pub(crate) fn put_present(out: &mut Vec<u8>, table: &Table, row: &[ValueRef<'_>]) -> Result<u16> {
-    let mut count = 0;
-    for (position, value) in row.iter().enumerate().filter(|(_, value)| !value.is_absent()) {
-        put(out, table, position, *value)?;
-        count += 1;
-    }
-    Ok(count)
-}
-
-/// Returns the reference fields that have a value, with the referenced table and the value.
-pub(crate) fn references<'r>(
-    table: &'r Table,
-    row: &'r [ValueRef<'r>],
-) -> impl Iterator<Item = (usize, &'r str, ValueRef<'r>)> {
-    table.fields().iter().zip(row).enumerate().filter_map(|(position, (field, value))| {
-        let Kind::Reference { table: to, .. } = &field.kind else { return None };
-        (!value.is_null() && !value.is_absent()).then_some((position, &**to, *value))
-    })
 }

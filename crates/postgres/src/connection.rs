@@ -7,8 +7,14 @@
 //! up to a limit; beyond it nothing is read until they are taken. The answer of an abandoned
 //! exchange is read and dropped.
 
+pub(crate) mod connector;
+pub(crate) mod giving_up;
+pub(crate) mod lane;
+pub(crate) mod pool;
+pub(crate) mod query;
 mod routing;
 mod sending;
+pub(crate) mod socket;
 mod transfer;
 
 use std::collections::VecDeque;
@@ -24,8 +30,8 @@ use marmota_store::engine::{Watch, Watched};
 use routing::Routed;
 pub(crate) use sending::Sending;
 
+use self::socket::{Socket, Stream};
 use crate::own::{Counted, Own};
-use crate::socket::{Socket, Stream};
 use crate::statement::Text;
 use crate::wire::backend::Message;
 use crate::wire::frontend;

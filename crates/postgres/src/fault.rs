@@ -5,7 +5,6 @@ use marmota_model::rule::violation;
 use marmota_model::{Error, ErrorKind, Table, ValueRef, Violation};
 use marmota_store::refusal::with_violations;
 
-use crate::connection::Loss;
 use crate::options::Options;
 use crate::wire::backend::Notice;
 
@@ -151,12 +150,18 @@ pub(crate) fn lost_race() -> Error {
     .retryable()
 }
 
-/// Returns the error for a connection that was lost during an operation.
+/// Returns the error for a connection that was lost, for this reason, during an operation.
 #[cold]
-pub(crate) fn lost(loss: &Loss, options: &Options, writes: bool) -> Error {
+pub(crate) fn lost(reason: &str, options: &Options, writes: bool) -> Error {
     let unknown = if writes { "; whether it took place is unknown: look" } else { "" };
-    let message = format!("PostgreSQL at {} is gone: {}{unknown}", options.place(), loss.0);
+    let message = format!("PostgreSQL at {} is gone: {reason}{unknown}", options.place());
     Error::new(ErrorKind::Lost, message)
+}
+
+/// Returns the error for an engine that was closed.
+#[cold]
+pub(crate) fn closed() -> Error {
+    Error::new(ErrorKind::Closed, "the engine is closed")
 }
 
 /// Returns the error for a row that violates a unique index over these fields.

@@ -12,45 +12,40 @@
 //! woken by an engine thread that watches sockets. For Linux.
 #![forbid(unsafe_code)]
 
-mod announcement;
+// The modules from the lowest: each imports only from those above it in this list.
+//
+// - `wire`, `own`, `options`: the protocol, the names of the engine's connections, the URL
+// - `column`, `table_facts`: how fields are stored, and how a table differs from its model
+// - `fault`: the server's errors
+// - `statement`, `shape`: the texts of statements, of filters and of orders
+// - `connection`: sockets, logins, lanes, the pool, cancel requests
+// - `prepare`, `listener`: migrations, and notifications of the writes of others
+// - `script`, `sql`, `reply`: the calls of an operation, raw SQL, the results
+// - `composer`: operations as calls
+// - `running`: an operation in progress, from its calls to its outcome
+// - `shared`, `session`, `engine`: the connections of an engine, its sessions, its interface
+
 mod column;
-mod column_limit;
 mod composer;
-mod conflict;
 mod connection;
-mod connector;
 mod engine;
-mod exchange;
 mod fault;
-mod giving_up;
-mod inside;
-mod lane;
-mod linked;
 mod listener;
 mod options;
-mod outcome;
 mod own;
-mod pool;
 mod prepare;
-mod query;
-mod read;
 mod reply;
 mod running;
 mod script;
-mod search;
 mod session;
 mod shape;
-mod socket;
+mod shared;
 mod sql;
 mod statement;
-mod steps;
-mod subject;
+mod table_facts;
 #[cfg(feature = "temporary-server")]
 mod temporary;
-mod tickets;
 pub mod wire;
-mod write;
-mod write_many;
 
 pub use engine::Postgres;
 pub use marmota_store::Durability;

@@ -4,6 +4,8 @@
 //! When the connection is lost or the server has been silent for too long, the feed is paused and
 //! the store caches no rows until the connection is established again.
 
+mod announcement;
+
 use std::sync::Arc;
 use std::task::Poll;
 use std::thread::JoinHandle;
@@ -14,12 +16,12 @@ use marmota_store::InvalidationFeed;
 use marmota_store::backoff::Backoff;
 use parking_lot::{Condvar, Mutex};
 
-use crate::announcement::{self, CHANNEL};
+use self::announcement::CHANNEL;
 use crate::connection::Connection;
-use crate::connector::{self, Purpose};
+use crate::connection::connector::{self, Purpose};
+use crate::connection::query::Texts;
+use crate::connection::socket::Stream;
 use crate::options::Options;
-use crate::query::Texts;
-use crate::socket::Stream;
 use crate::wire::backend::Message;
 
 /// After this time of silence, the server is queried.

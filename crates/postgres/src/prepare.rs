@@ -13,16 +13,16 @@ use std::sync::Arc;
 use marmota_model::{Error, ErrorKind, KeyKind, Result, Table};
 use marmota_store::plan::{Change, Destructive, Plan, Step};
 
-use crate::column::{form, quoted, sql_literal};
-use crate::column_limit::Limit;
-use crate::composer::Facts;
+use self::layout::Layout;
+use crate::column::form;
+use crate::column::sql_words::quoted;
 use crate::connection::Connection;
+use crate::connection::query::{QueryError, Texts};
 use crate::fault::{self, code};
 use crate::options::Options;
-pub(crate) use crate::prepare::definition::bounded;
-use crate::prepare::layout::Layout;
-use crate::query::{QueryError, Texts};
-use crate::search;
+use crate::shape::search;
+use crate::table_facts::Facts;
+use crate::table_facts::column_limit::Limit;
 
 /// The advisory lock that serializes programs that migrate at the same time.
 pub(crate) const LOCK: i64 = 0x6d61_726d_6f74_6100;
@@ -76,11 +76,6 @@ pub(crate) fn facts_of(
         Some(_) => run.facts(table).map(Some),
         None => Ok(None),
     }
-}
-
-/// Returns a text as an SQL literal.
-pub(crate) fn literal(text: &str) -> String {
-    sql_literal(marmota_model::ValueRef::Text(text))
 }
 
 impl Preparing<'_> {

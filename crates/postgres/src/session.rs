@@ -9,6 +9,7 @@
 mod answer;
 mod connection_choice;
 mod open_transaction;
+mod spare;
 mod transaction;
 
 use std::sync::Arc;
@@ -18,20 +19,22 @@ use std::time::{Duration, Instant};
 use marmota_model::{Error, ErrorKind, Result, RowSink};
 use marmota_store::Durability;
 use marmota_store::engine::{Session, Submitted, Ticket};
+use marmota_store::in_flight::InFlight;
 use marmota_store::operation::{Keys, OnConflict, Operation, Outcome};
+use marmota_store::refusal;
 use marmota_store::wait::{OwnedPlace, WaitQueue};
-use open_transaction::{Open, no_transaction};
+use open_transaction::Open;
+use spare::SpareOperations;
 
 use crate::composer::Composer;
-use crate::engine::Shared;
-use crate::exchange::CONTROLS;
+use crate::connection::giving_up;
+use crate::connection::lane::Lane;
 use crate::fault;
-use crate::giving_up;
-use crate::lane::Lane;
+use crate::running::steps::{Steps, takes_steps};
 use crate::running::{Running, Stage, may_leave_reader};
 use crate::script::{Role, Script};
-use crate::steps::{Steps, takes_steps};
-use crate::tickets::Tickets;
+use crate::shared::Shared;
+use crate::statement::controls::CONTROLS;
 
 /// A session on a PostgreSQL database.
 pub(crate) struct PostgresSession {
@@ -46,7 +49,8 @@ pub(crate) struct PostgresSession {
     stepping: Option<Ticket>,
     /// The time when a write last met a lock on the shared connection.
     met_lock: Option<Instant>,
-    tickets: Tickets,
+    operations: InFlight<Box<Running>>,
+    spare: SpareOperations,
     /// Operations of its transactions that wait for their turn.
     waiting: Arc<WaitQueue>,
 }
@@ -71,18 +75,18 @@ impl PostgresSession {
             begun: 0,
             stepping: None,
             met_lock: None,
-            tickets: Tickets::default(),
+            operations: InFlight::new(),
+            spare: SpareOperations::default(),
             waiting: Arc::default(),
         }
     }
 
-    /// Returns the number of the open transaction.
-    pub(crate) fn transaction_number(&self) -> Option<u64> {
-        self.transaction.as_ref().map(|open| open.number)
-    }
-
-    pub(crate) const fn shared(&self) -> &Arc<Shared> {
-        &self.shared
+    /// Starts a batch of several steps, in the open transaction or on a session of its own.
+    fn steps(&self) -> Steps {
+        match &self.transaction {
+            Some(open) => Steps::in_transaction(open.number),
+            None => Steps::on_session(Box::new(Self::new(Arc::clone(&self.shared)))),
+        }
     }
 
     fn until(&self) -> Instant {
@@ -138,7 +142,7 @@ impl PostgresSession {
             None => Arc::clone(&self.writer),
         };
         let until = self.until();
-        let mut running = self.tickets.spare().unwrap_or_else(|| Box::new(Running::new(&lane)));
+        let mut running = self.spare.take().unwrap_or_else(|| Box::new(Running::new(&lane)));
         running.begin(&lane, stage, until, self.transaction.is_some());
         running.of_batch = self.stepping;
         running
@@ -159,8 +163,8 @@ impl PostgresSession {
         }
         if takes_steps(operation) {
             let mut running = self.running(Stage::Control);
-            running.steps = Some(Box::new(Steps::begin(self)));
-            return Ok(Submitted::Waiting(self.tickets.add(running)));
+            running.steps = Some(Box::new(self.steps()));
+            return Ok(Submitted::Waiting(self.operations.add(running)));
         }
         let mut running = self.running(Running::first_stage(operation));
         running.writes = operation.is_write();
@@ -222,10 +226,10 @@ impl PostgresSession {
             return Ok(Submitted::Done);
         }
         // Operations that can be sent now are sent with the rest of this turn.
-        let ticket = self.tickets.add(running);
-        if let Some(mut running) = self.tickets.take(ticket) {
+        let ticket = self.operations.add(running);
+        if let Some(mut running) = self.operations.take(ticket) {
             self.write_down(ticket, &mut running);
-            self.tickets.put(ticket, running);
+            self.operations.put(ticket, running);
         }
         Ok(Submitted::Waiting(ticket))
     }
@@ -235,7 +239,7 @@ impl PostgresSession {
         if std::mem::take(&mut running.has_lane) {
             self.shared.pool.give_back(Arc::clone(&running.lane));
         }
-        self.tickets.give_back(running);
+        self.spare.give_back(running);
     }
 
     /// Writes the messages to a connection's buffer, if the connection is available and the
@@ -319,7 +323,7 @@ impl PostgresSession {
                     open.batch = Some(ticket);
                 }
                 // The transaction was rolled back meanwhile.
-                _ => return Poll::Ready(Err(no_transaction())),
+                _ => return Poll::Ready(Err(refusal::no_transaction())),
             }
             let outer = self.stepping.replace(ticket);
             let polled = steps.poll(self, operation, waker);
@@ -346,11 +350,11 @@ impl PostgresSession {
                 self.end(false);
             }
         }
-        self.tickets.give_back(running);
+        self.spare.give_back(running);
     }
 
     fn forget(&mut self, ticket: Ticket) {
-        let Some(mut running) = self.tickets.remove(ticket) else { return };
+        let Some(mut running) = self.operations.remove(ticket) else { return };
         if let Some(mut steps) = running.steps.take() {
             steps.cancel(self);
             if let Some(open) = &mut self.transaction
@@ -361,7 +365,7 @@ impl PostgresSession {
                 open.is_lost = true;
                 open.waiting.wake_all();
             }
-            return self.tickets.give_back(running);
+            return self.spare.give_back(running);
         }
         let mut left_open = false;
         if let Some((of, number)) = running.exchange.take() {
@@ -403,7 +407,7 @@ impl PostgresSession {
         if std::mem::take(&mut running.has_lane) {
             self.shared.pool.give_back(Arc::clone(&running.lane));
         }
-        self.tickets.give_back(running);
+        self.spare.give_back(running);
     }
 }
 
@@ -426,14 +430,14 @@ impl Session for PostgresSession {
         outcome: &mut Outcome,
         context: &mut Context<'_>,
     ) -> Poll<Result<()>> {
-        let Some(mut running) = self.tickets.take(ticket) else {
-            return Poll::Ready(Err(Error::new(ErrorKind::Bug, "nothing waits with this ticket")));
+        let Some(mut running) = self.operations.take(ticket) else {
+            return Poll::Ready(Err(refusal::not_waiting()));
         };
         let polled = self.drive(ticket, &mut running, operation, sink, outcome, context.waker());
         match &polled {
-            Poll::Pending => self.tickets.put(ticket, running),
+            Poll::Pending => self.operations.put(ticket, running),
             Poll::Ready(result) => {
-                self.tickets.free(ticket);
+                self.operations.remove(ticket);
                 if running.has_lane {
                     running.has_lane = false;
                     self.shared.pool.give_back(Arc::clone(&running.lane));
@@ -451,7 +455,7 @@ impl Session for PostgresSession {
 
 impl Drop for PostgresSession {
     fn drop(&mut self) {
-        while let Some(ticket) = self.tickets.any() {
+        while let Some(ticket) = self.operations.any() {
             self.forget(ticket);
         }
         self.end(true);

@@ -4,57 +4,17 @@
 //! A list of values is one array parameter, so that its length is not part of a shape. Texts are
 //! matched in lower case on both sides.
 
-use std::convert::Infallible;
-use std::fmt::Write as _;
+mod inside;
+pub(crate) mod search;
 
-use marmota_model::{
-    Comparison, Error, ErrorKind, FieldSet, FilterExpr, Place, Result, SortKey, Table, ValueRef,
-};
+use std::convert::Infallible;
+
+use marmota_model::{Comparison, FilterExpr, Place, Result, SortKey, Table, ValueRef};
 use marmota_sql::{Writer, each_condition, filter_sql, quoted, sign};
 
-use crate::column::{compared, compared_form, is_folded, sorted};
-use crate::inside;
-use crate::search;
+use crate::column::{compared_form, is_folded, misfit};
+use crate::statement::sql_writer::Sql;
 use crate::wire::value::{self, Form};
-
-/// SQL text being written, and the types of its parameters.
-#[derive(Debug, Default)]
-pub(crate) struct Sql {
-    pub(crate) text: String,
-    pub(crate) types: Vec<u32>,
-    /// The fields whose columns sort texts by the rules of a language.
-    collated: FieldSet,
-}
-
-impl Sql {
-    /// Creates SQL for a table whose `collated` columns sort by the rules of a language.
-    pub(crate) fn on(collated: FieldSet) -> Self {
-        Self { collated, ..Self::default() }
-    }
-
-    /// Returns the expression by which a field is compared.
-    pub(crate) fn compared(&self, table: &Table, position: usize) -> String {
-        compared(&table.fields()[position], self.collated.contains(position))
-    }
-
-    /// Returns the expression by which a field is sorted.
-    fn sorted(&self, table: &Table, position: usize) -> String {
-        sorted(&table.fields()[position], self.collated.contains(position))
-    }
-
-    /// Adds text.
-    pub(crate) fn push(&mut self, text: &str) -> &mut Self {
-        self.text.push_str(text);
-        self
-    }
-
-    /// Adds a parameter of this type.
-    pub(crate) fn parameter(&mut self, oid: u32) -> &mut Self {
-        self.types.push(oid);
-        let _ = write!(self.text, "${}", self.types.len());
-        self
-    }
-}
 
 impl Writer for Sql {
     const TRUE: &'static str = "true";
@@ -85,8 +45,7 @@ impl Writer for Sql {
                     Place::Anywhere => ("strpos(lower(", ")>0"),
                     Place::Start => ("starts_with(lower(", ")"),
                 };
-                let by_bytes =
-                    if self.collated.contains(*position) { " COLLATE \"C\"" } else { "" };
+                let by_bytes = if self.is_collated(*position) { " COLLATE \"C\"" } else { "" };
                 self.push(before).push(&quoted(&field(*position).name)).push(by_bytes).push("),");
                 self.parameter(Form::Text.oid()).push(behind);
             }
@@ -185,22 +144,10 @@ pub(crate) fn put_compared(
     Ok(())
 }
 
-#[cold]
-pub(crate) fn misfit(table: &Table, position: usize) -> Error {
-    let field = &table.fields()[position];
-    let message = format!(
-        "a value for field `{}` of `{}` is no {} of PostgreSQL's",
-        field.name,
-        table.name(),
-        field.kind.name()
-    );
-    Error::new(ErrorKind::Invalid, message)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use marmota_model::{Collation, Field, Kind, Role, Schema, Value};
+    use marmota_model::{Collation, Field, FieldSet, Kind, Role, Schema, Value};
 
     fn table() -> Table {
         let folded = Kind::Text { chars_max: 0, collation: Collation::NoCase };

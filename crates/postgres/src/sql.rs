@@ -7,10 +7,8 @@
 //! accepts one statement at a time.
 
 mod parameter;
-mod passing_by;
 mod placeholder;
 mod reading;
-mod running;
 
 use std::sync::Arc;
 
@@ -21,7 +19,6 @@ use marmota_store::sql::{SqlCall, SqlColumn, SqlColumns};
 use parking_lot::Mutex;
 
 use self::reading::Reading;
-use crate::composer::Composer;
 use crate::fault::{self, Failure};
 use crate::script::{Role, Script};
 use crate::statement::{Formats, Text};
@@ -89,12 +86,51 @@ impl Described {
         self.0.lock().get(call.text).filter(is_same).cloned()
     }
 
-    fn keep(&self, text: &str, described: &Arc<SqlText>) {
+    fn insert(&self, text: &str, described: &Arc<SqlText>) {
         let mut known = self.0.lock();
         if known.len() >= KNOWN_MAX {
             known.clear();
         }
         known.insert(text.into(), Arc::clone(described));
+    }
+
+    /// Stores the server's description of a statement; `kind_of` returns the kind of the field that
+    /// a column of a table stores.
+    pub(crate) fn keep(
+        &self,
+        call: &SqlCall<'_>,
+        text: &Text,
+        description: Description,
+        mut kind_of: impl FnMut((u32, i16)) -> Option<Kind>,
+    ) -> Result<Arc<SqlText>> {
+        if description.columns.len() > COLUMNS_MAX {
+            let message = format!(
+                "the rows have {} columns, {COLUMNS_MAX} at most are read: name those you need",
+                description.columns.len()
+            );
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        let parameters: Box<[u32]> = description.parameters.into();
+        let mut readings = Vec::with_capacity(description.columns.len());
+        let mut columns = Vec::with_capacity(description.columns.len());
+        for DescribedColumn { name, origin, oid } in description.columns {
+            let kind = kind_of(origin);
+            readings.push(Reading::of(kind.as_ref(), oid));
+            columns.push(SqlColumn { name, kind });
+        }
+        let formats = Formats {
+            parameters: parameters.iter().map(|&oid| parameter::format(oid)).collect(),
+            results: readings.iter().map(Reading::format).collect(),
+        };
+        let described = Arc::new(SqlText {
+            text: Arc::new(text.with_formats(formats)),
+            writes: call.writes,
+            parameters,
+            columns: Arc::new(SqlColumns::new(columns)),
+            readings: readings.into(),
+        });
+        self.insert(call.text, &described);
+        Ok(described)
     }
 
     /// Removes a statement whose tables have changed.
@@ -144,43 +180,6 @@ pub(crate) fn announce(call: &SqlCall<'_>) -> Result<Arc<Text>> {
         }
     }
     Ok(Arc::new(Text::plain(&placeholder::numbered(text))))
-}
-
-/// Stores the server's description of a statement.
-pub(crate) fn keep(
-    composer: &mut Composer,
-    call: &SqlCall<'_>,
-    text: &Text,
-    description: Description,
-) -> Result<Arc<SqlText>> {
-    if description.columns.len() > COLUMNS_MAX {
-        let message = format!(
-            "the rows have {} columns, {COLUMNS_MAX} at most are read: name those you need",
-            description.columns.len()
-        );
-        return Err(Error::new(ErrorKind::Invalid, message));
-    }
-    let parameters: Box<[u32]> = description.parameters.into();
-    let mut readings = Vec::with_capacity(description.columns.len());
-    let mut columns = Vec::with_capacity(description.columns.len());
-    for DescribedColumn { name, origin, oid } in description.columns {
-        let kind: Option<Kind> = composer.kind_at(origin);
-        readings.push(Reading::of(kind.as_ref(), oid));
-        columns.push(SqlColumn { name, kind });
-    }
-    let formats = Formats {
-        parameters: parameters.iter().map(|&oid| parameter::format(oid)).collect(),
-        results: readings.iter().map(Reading::format).collect(),
-    };
-    let described = Arc::new(SqlText {
-        text: Arc::new(text.with_formats(formats)),
-        writes: call.writes,
-        parameters,
-        columns: Arc::new(SqlColumns::new(columns)),
-        readings: readings.into(),
-    });
-    composer.described().keep(call.text, &described);
-    Ok(described)
 }
 
 impl SqlText {

@@ -4,6 +4,9 @@
 //! (`shape.rs`): in the session's own map, else in the engine's, which all sessions share, so that
 //! a connection prepares it once. Connections track what they have prepared.
 
+pub(crate) mod controls;
+pub(crate) mod sql_writer;
+
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -34,8 +34,28 @@ const BEHIND_MAX: Duration = Duration::from_millis(200);
 /// If syncs take at least this long, passing a group to the background thread costs less than what
 /// the caller's thread can do in the meantime.
 const SLOW: Duration = Duration::from_micros(400);
+/// If writes outside of groups take at least this long, helper threads execute them.
+const SLOW_ALONE: Duration = Duration::from_millis(1);
 /// The longest wait for the writer before the thread checks whether it should stop.
 const TURN_TIMEOUT: Duration = Duration::from_millis(100);
+
+/// The average of recent durations: a new one counts for an eighth.
+#[derive(Debug, Default)]
+struct RecentAverage {
+    micros: AtomicU64,
+}
+
+impl RecentAverage {
+    fn note(&self, duration: Duration) {
+        let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX).min(10_000_000);
+        let old = self.micros.load(Ordering::Relaxed);
+        self.micros.store((old * 7 + micros) / 8, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> Duration {
+        Duration::from_micros(self.micros.load(Ordering::Relaxed))
+    }
+}
 
 /// The background thread and its tasks.
 #[derive(Debug, Default)]
@@ -43,8 +63,10 @@ pub(crate) struct Clerk {
     wanted: Mutex<Wanted>,
     bell: Condvar,
     is_behind: AtomicBool,
-    /// The recent average of a group's wait for the disk.
-    wait_micros: AtomicU64,
+    /// The duration of a group's wait for the disk.
+    wait: RecentAverage,
+    /// The duration of a write outside of a group, or of a transaction's commit.
+    alone: RecentAverage,
     /// Callers always lead, even if the disk is slow.
     #[cfg(feature = "simulated-disk")]
     stands_back: AtomicBool,
@@ -78,13 +100,18 @@ impl Clerk {
 
     /// Records a group's wait for the disk.
     pub(crate) fn note_wait(&self, wait: Duration) {
-        let micros = u64::try_from(wait.as_micros()).unwrap_or(u64::MAX).min(10_000_000);
-        let old = self.wait_micros.load(Ordering::Relaxed);
-        self.wait_micros.store((old * 7 + micros) / 8, Ordering::Relaxed);
+        self.wait.note(wait);
     }
 
-    fn wait(&self) -> Duration {
-        Duration::from_micros(self.wait_micros.load(Ordering::Relaxed))
+    /// Records the duration of a write outside of a group, its wait for the disk included.
+    pub(crate) fn note_alone(&self, duration: Duration) {
+        self.alone.note(duration);
+    }
+
+    /// Returns true if writes outside of groups take so long that an event loop should not execute
+    /// them.
+    pub(crate) fn is_slow_alone(&self) -> bool {
+        self.alone.get().max(self.wait.get()) >= SLOW_ALONE
     }
 
     /// Returns true if it should lead instead of a caller.
@@ -93,7 +120,7 @@ impl Clerk {
         if self.stands_back.load(Ordering::Relaxed) {
             return false;
         }
-        self.wait() >= SLOW
+        self.wait.get() >= SLOW
     }
 
     /// Lets only callers lead from now on.
@@ -176,7 +203,7 @@ impl Clerk {
     /// Waits a moment for the members that were just answered: usually they write again, and a
     /// group that commits without them makes them wait twice.
     fn gather(&self, writer: &dyn LeadsGroups, members: usize) {
-        let step = self.wait() / 32;
+        let step = self.wait.get() / 32;
         for _ in 0..4 {
             if writer.pending() >= members {
                 return;

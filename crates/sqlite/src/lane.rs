@@ -458,9 +458,10 @@ impl Lane {
         self.is_refused = false;
         self.wait_for(durability.unwrap_or(self.durability));
         self.counted(|lane| {
-            let before = Syncs::of_thread();
+            let (before, started) = (Syncs::of_thread(), Instant::now());
             let done = lane.run(operation, sink, outcome);
             let syncs = Syncs::since(before);
+            lane.note_alone(started);
             match done {
                 Ok(()) if !syncs.failed() => {}
                 Ok(()) => return Err(unknown("the folder or the file could not be synced")),
@@ -475,10 +476,18 @@ impl Lane {
     pub(crate) fn commit_alone(&mut self, durability: Option<Durability>) -> Result<()> {
         self.wait_for(durability.unwrap_or(self.durability));
         self.counted(|lane| {
+            let started = Instant::now();
             lane.commit()?;
+            lane.note_alone(started);
             lane.note_commit();
             Ok(())
         })
+    }
+
+    fn note_alone(&self, started: Instant) {
+        if let Some(clerk) = &self.clerk {
+            clerk.note_alone(started.elapsed());
+        }
     }
 
     /// Rolls back the transaction, if one is open. It cannot fail such that the transaction stays

@@ -1,4 +1,5 @@
-//! A read that has used up its budget and continues on a helper thread.
+//! A read that has used up its budget and continues on a helper thread, or a write that a helper
+//! executes because the disk is slow.
 //!
 //! The first budget ends inside of a step of SQLite, and the statement's values are borrowed from
 //! the caller. So the statement is run again, with copies of the values, on the same snapshot, and
@@ -35,9 +36,9 @@ use crate::shared::{Reader, Shared};
 use crate::writer::LongTurn;
 
 /// The size at which a buffer is passed on.
-const BUFFER_BYTES: usize = 64 << 10;
+const BUFFER_BYTES: usize = 256 << 10;
 /// The size of waiting rows at which the helper waits.
-const READY_BYTES_MAX: usize = 1 << 20;
+const READY_BYTES_MAX: usize = 2 << 20;
 /// The same for a scan with the only connection or a transaction's: a caller that blocks its thread
 /// for that connection does not take rows meanwhile.
 const READY_BYTES_MAX_ALONE: usize = 64 << 20;
@@ -68,6 +69,8 @@ enum Read {
     DeleteWhere(Arc<Table>, Option<FilterExpr>),
     /// SQL that writes; the flag allows tables whose history is kept.
     Execute(Box<str>, Vec<Value>, Option<Arc<SqlColumns>>, bool),
+    /// The end of the transaction whose connection it has.
+    Commit,
 }
 
 /// The connection on which a scan runs.
@@ -76,7 +79,7 @@ pub(crate) enum Place {
     Any,
     /// The connection that has returned rows before, which keeps its snapshot.
     Reader(Arc<Reader>),
-    /// The only connection.
+    /// The only connection, or the one that writes.
     Writer(LongTurn<Lane>),
     /// The connection of a transaction, which is given back.
     Transaction(LongTurn<Lane>),
@@ -132,6 +135,7 @@ impl Scan {
                     false => Read::Sql(text, values, columns),
                 }
             }
+            Operation::Commit => Read::Commit,
             _ => return Err(Error::new(ErrorKind::Bug, "no other operation is a scan")),
         };
         Ok(Self::of(read, over, durability, until))
@@ -160,7 +164,7 @@ impl Scan {
     }
 
     const fn writes(&self) -> bool {
-        matches!(self.read, Read::DeleteWhere(..) | Read::Execute(..))
+        matches!(self.read, Read::DeleteWhere(..) | Read::Execute(..) | Read::Commit)
     }
 
     /// Sets the columns of the rows before they are passed to the sink.
@@ -276,9 +280,14 @@ impl Scan {
                 Err(error) => Err(error),
             },
             Place::Reader(reader) => self.run_on_reader(shared, reader),
-            Place::Writer(mut turn) => {
-                turn.lane().ok_or_else(closed).and_then(|lane| self.run_on(shared, lane))
-            }
+            Place::Writer(mut turn) => turn.lane().ok_or_else(closed).and_then(|lane| {
+                let ended = self.run_on(shared, lane);
+                if matches!(self.read, Read::Commit) {
+                    // A commit that failed, or was cancelled before it began.
+                    lane.roll_back();
+                }
+                ended
+            }),
             Place::Transaction(mut turn) => {
                 let ended =
                     turn.lane().ok_or_else(closed).and_then(|lane| self.run_on(shared, lane));
@@ -363,6 +372,7 @@ impl Scan {
                 Operation::DeleteWhere { table, filter: filter.as_ref() }
             }
             Read::Execute(text, values, _, unaudited) => sql(text, values, true, *unaudited),
+            Read::Commit => return lane.commit_alone(self.durability),
         };
         // This thread may block for locks.
         if !self.writes() {
@@ -494,6 +504,7 @@ impl fmt::Debug for Scan {
             Read::List(table, _) => table.name(),
             Read::Count(table, _) | Read::DeleteWhere(table, _) => table.name(),
             Read::Sql(text, ..) | Read::Execute(text, ..) => text,
+            Read::Commit => return f.write_str("a commit"),
         };
         write!(f, "a scan of {what}, {} rows skipped", self.skip)
     }

@@ -19,7 +19,9 @@ use std::time::{Duration, Instant};
 use marmota_model::{Error, ErrorKind, Result, RowSink, Value, ValueRef};
 use marmota_store::Durability;
 use marmota_store::engine::{Session, Submitted, Ticket};
+use marmota_store::in_flight::InFlight;
 use marmota_store::operation::{Operation, Outcome, Write};
+use marmota_store::refusal;
 use marmota_store::wait::QueuePlace;
 
 use crate::budget::Ended;
@@ -27,7 +29,7 @@ use crate::fault::busy;
 use crate::lane::Lane;
 use crate::scan::{Place, Scan};
 use crate::shared::{Reader, Shared};
-use crate::waiting::{Member, Wait, Waiting};
+use crate::waiting::{Member, Wait};
 use crate::writer::LongTurn;
 use marmota_store::tables::KnownTables;
 
@@ -41,7 +43,7 @@ pub(crate) struct SqliteSession {
     transaction: Option<LongTurn<Lane>>,
     /// The scan that has the transaction's connection.
     away: Option<Arc<Scan>>,
-    waiting: Waiting,
+    waiting: InFlight<Wait>,
     tables: KnownTables,
 }
 
@@ -68,7 +70,7 @@ impl SqliteSession {
             reader: None,
             transaction: None,
             away: None,
-            waiting: Waiting::default(),
+            waiting: InFlight::new(),
             tables,
         }
     }
@@ -112,7 +114,7 @@ impl SqliteSession {
             | Operation::Rollback
             | Operation::Savepoint(_)
             | Operation::Release(_)
-            | Operation::RollbackTo(_) => Attempt::Done(Err(no_transaction())),
+            | Operation::RollbackTo(_) => Attempt::Done(Err(refusal::no_transaction())),
             Operation::DeleteWhere { .. } | Operation::Sql { .. } => {
                 self.write_in_budget(durability, operation, sink, outcome)
             }
@@ -242,16 +244,18 @@ impl SqliteSession {
     ) -> Attempt {
         match operation {
             Operation::Begin => {
-                return Attempt::Done(Err(Error::new(
-                    ErrorKind::Invalid,
-                    "a transaction is open already; set a savepoint in it",
-                )));
+                return Attempt::Done(Err(refusal::transaction_is_open()));
             }
             Operation::Rollback => {
                 self.end();
                 return Attempt::Done(Ok(()));
             }
             _ => {}
+        }
+        if matches!(operation, Operation::Commit)
+            && let Some(attempt) = self.commit_on_helper(durability)
+        {
+            return attempt;
         }
         match self.step_in_transaction(durability, operation, sink, outcome) {
             Ok(Ended::Done(result)) => Attempt::Done(result),
@@ -331,8 +335,8 @@ impl SqliteSession {
         outcome: &mut Outcome,
         waker: &Waker,
     ) -> Poll<Result<()>> {
-        let Some(Wait::Turn { until, place, durability }) = self.waiting.find(ticket) else {
-            return Poll::Ready(Err(unknown_ticket()));
+        let Some(Wait::Turn { until, place, durability }) = self.waiting.get_mut(ticket) else {
+            return Poll::Ready(Err(refusal::not_waiting()));
         };
         let (until, durability) = (*until, *durability);
         self.shared.writer.wait(place, waker, until);
@@ -376,8 +380,8 @@ impl SqliteSession {
         outcome: &mut Outcome,
         waker: &Waker,
     ) -> Poll<Result<()>> {
-        let Some(Wait::Member { member, has_yielded }) = self.waiting.find(ticket) else {
-            return Poll::Ready(Err(unknown_ticket()));
+        let Some(Wait::Member { member, has_yielded }) = self.waiting.get_mut(ticket) else {
+            return Poll::Ready(Err(refusal::not_waiting()));
         };
         if let Some(result) = member.poll(waker) {
             return self.finish(ticket, result, outcome);
@@ -417,7 +421,7 @@ impl SqliteSession {
 
     /// Makes an operation wait for something other than its turn.
     fn change(&mut self, ticket: Ticket, wait: Wait) {
-        if let Some(known) = self.waiting.find(ticket)
+        if let Some(known) = self.waiting.get_mut(ticket)
             && let Wait::Turn { mut place, .. } = std::mem::replace(known, wait)
         {
             self.shared.writer.forget(&mut place);
@@ -449,7 +453,10 @@ impl SqliteSession {
         member.leave();
         // It may have been woken instead of another one.
         self.shared.writer.pass_on();
-        if member.is_done() || self.waiting.members().any(|other| !other.is_done()) {
+        let mut waits = self.waiting.iter();
+        let is_unfinished =
+            |wait: &Wait| matches!(wait, Wait::Member { member, .. } if !member.is_done());
+        if member.is_done() || waits.any(|(_, wait)| is_unfinished(wait)) {
             return;
         }
         // It was executed, and perhaps no session is left to commit it. If another one has the
@@ -492,7 +499,7 @@ impl Session for SqliteSession {
         outcome: &mut Outcome,
         context: &mut Context<'_>,
     ) -> Poll<Result<()>> {
-        match self.waiting.find(ticket) {
+        match self.waiting.get_mut(ticket) {
             Some(Wait::Read { .. }) => {
                 self.poll_locked(ticket, operation, sink, outcome, context.waker())
             }
@@ -506,12 +513,12 @@ impl Session for SqliteSession {
             Some(Wait::Away { .. }) => {
                 self.poll_away(ticket, operation, sink, outcome, context.waker())
             }
-            None => Poll::Ready(Err(unknown_ticket())),
+            None => Poll::Ready(Err(refusal::not_waiting())),
         }
     }
 
     fn cancel(&mut self, ticket: Ticket) {
-        if matches!(self.waiting.find(ticket), Some(Wait::Scan(..))) {
+        if matches!(self.waiting.get_mut(ticket), Some(Wait::Scan(..))) {
             self.shared.counts.read_cancelled();
         }
         self.forget(ticket);
@@ -552,14 +559,4 @@ fn copy(tables: &mut KnownTables, operation: &Operation<'_>) -> Option<Result<Wr
         }
         _ => return None,
     })
-}
-
-#[cold]
-fn no_transaction() -> Error {
-    Error::new(ErrorKind::Invalid, "no transaction is open; begin one first")
-}
-
-#[cold]
-fn unknown_ticket() -> Error {
-    Error::new(ErrorKind::Bug, "an operation was polled that does not wait in this session")
 }

@@ -17,11 +17,11 @@ use parking_lot::Mutex;
 
 pub use accepted::Accepted;
 
-use crate::batch::Batch;
-use crate::durability::Durability;
-use crate::operation::{BatchMode, Link, Operation, Outcome, Write};
-use crate::scope::{Background, Scope};
+use crate::contract::durability::Durability;
+use crate::contract::operation::{BatchMode, Link, Operation, Outcome, Write};
+use crate::layers::scope::{Background, Scope};
 use crate::store::Store;
+use crate::verbs::batch::Batch;
 use accepted::Answer;
 use queue::{Queue, Unit};
 

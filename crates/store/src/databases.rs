@@ -13,11 +13,11 @@ use std::sync::{Arc, OnceLock};
 use hashbrown::HashMap;
 use marmota_model::{Error, ErrorKind, Kind, Result, Table};
 
-use crate::engine::{AttachedDatabase, Capability, Engine, Session};
-use crate::invalidation_feed::InvalidationFeed;
-use crate::operation::ANSWERS;
-use crate::plan::{Destructive, Plan};
-use crate::statistics::EngineStatistics;
+use crate::contract::engine::{AttachedDatabase, Capability, Engine, Session};
+use crate::contract::invalidation_feed::InvalidationFeed;
+use crate::contract::operation::ANSWERS;
+use crate::contract::plan::{Destructive, Plan};
+use crate::contract::statistics::EngineStatistics;
 use session::DatabasesSession;
 
 /// The name of a store's first database.

@@ -8,61 +8,74 @@
 //! This crate passes SQL on ([`sql`]) but does not interpret it, and has no sockets.
 #![forbid(unsafe_code)]
 
-pub mod action;
-pub mod aggregate;
-mod audit;
+mod admin;
 pub mod background;
-pub mod backoff;
-pub mod backup;
-pub mod batch;
-mod before;
-mod cache;
-mod capability;
+mod batch_machine;
+mod contract;
 mod databases;
-mod durability;
-pub mod engine;
-pub mod history;
-mod invalidation_feed;
-pub mod key;
-pub mod lent;
-#[cfg(target_os = "linux")]
-mod linger;
-pub mod meter;
+mod files;
+mod layers;
 pub mod migration;
-pub mod operation;
-mod park;
-pub mod plan;
-#[cfg(target_os = "linux")]
-mod poller;
-pub mod predicate;
-pub mod prepare;
-pub mod private_file;
-pub mod read;
-pub mod refusal;
-pub mod registry;
 pub mod rights;
-pub mod row_buffer;
-mod scope;
-pub mod sql;
-mod statistics;
+mod rows;
+mod runtime;
 mod store;
-pub mod tables;
-mod tenants;
-pub mod thread_pool;
-mod transaction;
-pub mod transfer;
+mod verbs;
 pub mod wait;
-#[cfg(target_os = "linux")]
-mod watch;
-pub mod write;
 
-pub use cache::CacheStats;
-pub use durability::Durability;
-pub use history::{History, HistoryAction};
-pub use invalidation_feed::{FeedPause, InvalidationFeed};
-pub use operation::Idempotency;
-pub use scope::{Pending, Progress, Scope};
-pub use statistics::{EngineStatistics, Statistics};
-pub use store::{Models, Store, StoreBuilder};
-pub use tenants::{TenantStatistics, Tenants};
-pub use transaction::{Savepoint, Transaction};
+/// One API for blocking and asynchronous callers: a verb returns an [`Action`](action::Action),
+/// which a server awaits and a script, a test or a thread runs.
+///
+/// Both submit the same operation to the same session. With an engine that answers at once the
+/// future is ready at its first poll: no box, no channel, no task.
+pub mod action {
+    pub use crate::runtime::park::block_on;
+    pub use crate::verbs::action::{Action, Verb};
+    pub use crate::verbs::all::{All, all};
+}
+
+/// Operations: each operation on rows is data, not a method for each verb and engine; and the
+/// execution of batches, which engines share.
+///
+/// Before an engine gets an operation, the store has checked its rows against the schema, filled in
+/// keys, timestamps and defaults, and checked its query. The engine executes it atomically.
+pub mod operation {
+    pub use crate::batch_machine::{BatchDriver, BatchMachine, BatchParts, BatchStep};
+    pub use crate::contract::operation::{
+        ANSWERS, Answered, BatchMode, Effect, Fingerprint, Idempotency, KEY_BYTES_MAX, Keys, Link,
+        LinkAt, OnConflict, Once, OnceKey, Operation, Outcome, UpsertResult, Write, key_made,
+        resolve_links,
+    };
+}
+
+/// Raw SQL: statements with bound values, their rows, and the verbs that run them
+/// ([`query`](sql::query)). An engine that supports SQL declares so in its
+/// [`Capability`](engine::Capability).
+///
+/// The rows of a statement do not belong to a table. Each column has a name. If it was read from a
+/// field, it also has the field's kind; a computed value (`sum(amount)`) has one of SQL's types: an
+/// integer, a float, a text or bytes.
+pub mod sql {
+    pub use crate::contract::sql::{
+        Lender, SqlCall, SqlColumn, SqlColumns, SqlRow, SqlRows, Wanted, no_sql, text,
+    };
+    pub use crate::verbs::sql as query;
+}
+
+pub use admin::tenants::{TenantStatistics, Tenants};
+pub use admin::{backup, transfer};
+pub use contract::durability::Durability;
+pub use contract::invalidation_feed::{FeedPause, InvalidationFeed};
+pub use contract::operation::Idempotency;
+pub use contract::statistics::EngineStatistics;
+pub use contract::{engine, lent, plan};
+pub use files::{key, private_file};
+pub use layers::cache::CacheStats;
+pub use layers::meter;
+pub use layers::scope::{Pending, Progress, Scope};
+pub use rows::history::{History, HistoryAction};
+pub use rows::{history, predicate, prepare, refusal, registry, row_buffer, tables};
+pub use runtime::{backoff, in_flight, thread_pool};
+pub use store::{Models, Statistics, Store, StoreBuilder};
+pub use verbs::transaction::{Savepoint, Transaction};
+pub use verbs::{aggregate, batch, read, write};

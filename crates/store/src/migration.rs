@@ -4,15 +4,14 @@
 //! The plan ([`crate::plan`]) changes tables and columns, and is executed before them. A migration
 //! changes rows, with the verbs of the program's models or with SQL.
 
-mod sequence;
+pub(crate) mod sequence;
 
 use std::borrow::Cow;
 use std::fmt;
 
 use marmota_model::{Error, Result, Timestamp};
 
-pub(crate) use self::sequence::Sequence;
-use crate::transaction::Transaction;
+use crate::verbs::transaction::Transaction;
 
 /// The table with the records of executed migrations.
 pub const MIGRATIONS: &str = "marmota_migration";

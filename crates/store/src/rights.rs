@@ -14,160 +14,30 @@
 //!   cannot be deleted because something refers to it (but never what).
 //!
 //! Raw SQL is refused, because no rule applies to it.
+//!
+//! This folder has the rights as data. `layers/narrowing.rs` narrows operations to them, and
+//! `batch_machine/checks.rs` checks writes that depend on the rows in the database.
 
 mod access;
-mod exposure;
-mod guard;
-mod narrow;
+mod grant;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use marmota_model::{
-    Caller, Error, ErrorKind, Filter, FilterExpr, Result, Table, asks_for_caller, parse_filter,
-    parse_rule,
-};
-use serde::{Deserialize, Serialize};
+use marmota_model::{Caller, Error, ErrorKind, Result, Table, ValueRef};
 
-use crate::history::{HISTORY_TABLE, History};
-use crate::registry::Registry;
-use access::Access;
-pub(crate) use access::TableRights;
-pub use exposure::is_internal;
-pub(crate) use guard::Checks;
-pub(crate) use narrow::HistoryOf;
-
-/// The prefix of Marmota's own tables. They are only granted by name.
-pub const OWN_PREFIX: &str = "marmota_";
-
-/// The prefix of a service's name in a grant.
-const SERVICE_PREFIX: &str = "service:";
-
-/// A right on a table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Right {
-    /// To get, list and count rows.
-    Read,
-    /// To see the history of rows that may be read, including entries from before they could be.
-    History,
-    /// To insert.
-    Insert,
-    /// To update, patch and increment rows that may be read.
-    Update,
-    /// To delete rows that may be read.
-    Delete,
-    /// To refer to rows from other rows; the right to read a row includes it.
-    Refer,
-    /// To call methods of services ([`Grant::call`]); it does not apply to tables.
-    Call,
-}
-
-impl Right {
-    /// All rights that apply to a table.
-    pub const ALL: [Self; 6] =
-        [Self::Read, Self::History, Self::Insert, Self::Update, Self::Delete, Self::Refer];
-
-    /// Returns the right as one word, as in the JSON of a grant.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::History => "history",
-            Self::Insert => "insert",
-            Self::Update => "update",
-            Self::Delete => "delete",
-            Self::Refer => "refer",
-            Self::Call => "call",
-        }
-    }
-}
-
-/// Rights on a table. As JSON:
-/// `{"table":"note","rights":["read","update"],"rule":"owner = @user.id"}`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Grant {
-    /// The table; `*` for all models of the program. For methods it is `service:` and the argument
-    /// of [`Grant::call`].
-    pub table: String,
-    /// The rights.
-    pub rights: Vec<Right>,
-    /// The rule that selects rows; `None` for all rows.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rule: Option<String>,
-}
-
-impl Grant {
-    /// Grants rights on all rows of a table, or of all models (`*`).
-    #[must_use]
-    pub fn new(table: impl Into<String>, rights: &[Right]) -> Self {
-        Self { table: table.into(), rights: rights.to_vec(), rule: None }
-    }
-
-    /// Grants the right to call a method (`calculator.add`, `sum`), all methods of a service
-    /// (`calculator`), or all methods (`*`).
-    #[must_use]
-    pub fn call(methods: &str) -> Self {
-        Self::new(format!("{SERVICE_PREFIX}{methods}"), &[Right::Call])
-    }
-
-    /// Limits the grant to rows that match this rule.
-    #[must_use]
-    pub fn rule(mut self, rule: impl Into<String>) -> Self {
-        self.rule = Some(rule.into());
-        self
-    }
-
-    /// Checks that the grant is valid for a store's tables.
-    ///
-    /// # Errors
-    /// [`ErrorKind::NotFound`] for an unknown table, [`ErrorKind::Invalid`] for an invalid rule.
-    pub fn check(&self, registry: &Registry) -> Result<()> {
-        let is_service = self.table.starts_with(SERVICE_PREFIX);
-        if is_service && (self.rights != [Right::Call] || self.rule.is_some()) {
-            let message = format!("`{}` gives the right `call` alone, without a rule", self.table);
-            return Err(Error::new(ErrorKind::Invalid, message));
-        }
-        if is_service {
-            return Ok(());
-        }
-        if self.rights.contains(&Right::Call) {
-            let message = format!("`{}` is a table; `call` is for `service:NAME`", self.table);
-            return Err(Error::new(ErrorKind::Invalid, message));
-        }
-        if self.table != "*" {
-            registry.table(&self.table)?;
-        }
-        let Some(rule) = &self.rule else { return Ok(()) };
-        let mut tables = registry.tables().iter().filter(|table| self.is_on(table));
-        tables.try_for_each(|table| parse_rule(table, rule, &Caller::sample()).map(drop))
-    }
-
-    fn is_on(&self, table: &Table) -> bool {
-        self.table == table.name() || self.table == "*" && !table.name().starts_with(OWN_PREFIX)
-    }
-
-    /// Returns the filter of its rows: the inner `None` for all rows, the outer `None` if the rule
-    /// needs a caller and the caller is anonymous.
-    fn filter(&self, table: &Table, caller: Option<&Caller>) -> Result<Option<Option<FilterExpr>>> {
-        let Some(rule) = &self.rule else { return Ok(Some(None)) };
-        let made = |filter: Result<Filter>| Ok(Some(Some(filter?.into_expr_for(table)?)));
-        match caller {
-            Some(caller) => made(parse_rule(table, rule, caller)),
-            // An anonymous caller may not be a value in any part of a rule: `not owner = …` would
-            // give them access to everything.
-            None if asks_for_caller(table, rule) => Ok(None),
-            None => made(parse_filter(table, rule)),
-        }
-    }
-}
+use self::grant::SERVICE_PREFIX;
+use crate::rows::history::{HISTORY_TABLE, History};
+use crate::rows::prepare;
+use crate::rows::registry::Registry;
+pub(crate) use access::{Access, Referring, TableRights};
+pub use grant::{Grant, OWN_PREFIX, Right, is_internal};
 
 /// The rights of one caller on a store's tables; see the module's documentation.
 pub struct Rights {
     caller: Option<Caller>,
-    tables: Vec<TableRights>,
+    pub(crate) tables: Vec<TableRights>,
     /// The index of each table, by its address.
     numbers: HashMap<usize, usize>,
     /// The methods that may be called, as in the grants.
@@ -296,13 +166,52 @@ impl Rights {
         })
     }
 
+    /// Checks that the caller has a right to at least some rows of the table.
+    ///
+    /// # Errors
+    /// [`marmota_model::ErrorKind::Denied`].
+    pub(crate) fn admit(&self, right: Right, table: &Table) -> Result<&TableRights> {
+        let rights = self.of(table)?;
+        match rights.access(right) {
+            Access::Denied => Err(self.denied(right, table)),
+            Access::All | Access::Where(_) => Ok(rights),
+        }
+    }
+
+    /// Checks a new row before it is inserted, as far as this is possible by then.
+    pub(crate) fn check_insert(&self, rights: &TableRights, row: &[ValueRef<'_>]) -> Result<()> {
+        if !rights.insert.extends_to(&rights.table, row)? {
+            return Err(self.unsuitable(&rights.table));
+        }
+        let mut key_row = Vec::new();
+        let mut violations = Vec::new();
+        for referring in &rights.referring {
+            let Some(key) = referring.key_in(row) else { continue };
+            key_row.clear();
+            key_row.resize(referring.target.fields().len(), ValueRef::Absent);
+            key_row[referring.target.key()] = key;
+            if !referring.access.extends_to(&referring.target, &key_row)? {
+                violations.push(referring.violation(&rights.table, key));
+            }
+        }
+        prepare::finish(violations)
+    }
+
     #[cold]
-    fn denied(&self, right: Right, table: &Table) -> Error {
+    pub(crate) fn denied(&self, right: Right, table: &Table) -> Error {
         let (who, what) = (self.caller_name(), right.name());
         let message = match right {
             Right::Read => format!("{who} may not read `{}`", table.name()),
             _ => format!("{who} may not {what} rows of `{}`", table.name()),
         };
+        Error::new(self.refusal(), message)
+    }
+
+    #[cold]
+    pub(crate) fn denied_row(&self, right: Right, table: &Table, key: ValueRef<'_>) -> Error {
+        let (who, what) = (self.caller_name(), right.name());
+        let key = marmota_model::text::excerpt_of(key);
+        let message = format!("{who} may not {what} the row {key} of `{}`", table.name());
         Error::new(self.refusal(), message)
     }
 
@@ -313,7 +222,7 @@ impl Rights {
 
     /// The error for a new row that the caller may not write.
     #[cold]
-    fn unsuitable(&self, table: &Table) -> Error {
+    pub(crate) fn unsuitable(&self, table: &Table) -> Error {
         let who = self.caller_name();
         let message = format!("{who} may not write such a row of `{}`", table.name());
         Error::new(self.refusal(), message)
@@ -332,19 +241,5 @@ fn settle_history(tables: &mut [TableRights]) {
         && matches!(history.read, Access::Denied)
     {
         history.read = Access::of(&history.table, vec![History::OF_TABLE.is_in(names).into_expr()]);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_grant_is_json() {
-        let json = r#"{"table":"note","rights":["read","refer"],"rule":"owner = @user.id"}"#;
-        let grant: Grant = serde_json::from_str(json).unwrap();
-        assert_eq!(grant.rights, [Right::Read, Right::Refer]);
-        assert_eq!(serde_json::to_string(&grant).unwrap(), json);
-        assert!(serde_json::from_str::<Grant>(r#"{"table":"x","rights":[],"rules":""}"#).is_err());
     }
 }

@@ -1,5 +1,8 @@
 //! A store: an engine with its models.
 
+mod statistics;
+mod transactions;
+
 use std::any::TypeId;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -8,19 +11,21 @@ use std::time::Duration;
 use hashbrown::HashMap;
 use marmota_model::{Error, ErrorKind, Model, Result, Schema, Table};
 
-use crate::audit::Ledger;
-use crate::cache::{Cache, CacheStats};
+pub use self::statistics::Statistics;
+use crate::batch_machine::answers_schema;
+use crate::contract::audit::Ledger;
+use crate::contract::engine::{Capability, Engine};
+use crate::contract::operation::{ANSWERS, Idempotency};
+use crate::contract::plan::{Destructive, Plan};
 use crate::databases::{Databases, MAIN};
-use crate::engine::{Capability, Engine};
-use crate::history::{HISTORY_TABLE, History};
-use crate::meter::{Activity, Meter, Metering};
-use crate::migration::{MIGRATIONS, Migration, MigrationStatus, Sequence};
-use crate::operation::{self, Idempotency};
-use crate::plan::{Destructive, Plan};
-use crate::registry::Registry;
+use crate::layers::cache::{Cache, CacheStats};
+use crate::layers::meter::{Activity, Meter, Metering};
+use crate::layers::scope::{Background, Scope, Shared};
+use crate::migration::sequence::Sequence;
+use crate::migration::{MIGRATIONS, Migration, MigrationStatus};
 use crate::rights::Rights;
-use crate::scope::{Background, Scope, Shared};
-use crate::statistics::Statistics;
+use crate::rows::history::{HISTORY_TABLE, History};
+use crate::rows::registry::Registry;
 
 /// An engine with its models. It is cheap to clone and `Send + Sync`, and derefs to the [`Scope`]
 /// with the verbs.
@@ -510,11 +515,11 @@ pub(crate) struct Assembled {
 
 /// Returns the table of idempotent answers.
 fn answers_table(registry: &Registry) -> Result<Arc<Table>> {
-    if registry.table(operation::ANSWERS).is_ok() {
-        let message = format!("the table `{}` is the store's; rename yours", operation::ANSWERS);
+    if registry.table(ANSWERS).is_ok() {
+        let message = format!("the table `{ANSWERS}` is the store's; rename yours");
         return Err(Error::new(ErrorKind::Conflict, message));
     }
-    Ok(Arc::new(Table::new(operation::answers_schema())?))
+    Ok(Arc::new(Table::new(answers_schema())?))
 }
 
 /// Returns the index of the database with the audited models. It has the history as well, since

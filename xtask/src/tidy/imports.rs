@@ -13,15 +13,6 @@ use crate::step::{Failure, root};
 /// More files than this in one circle are a fault.
 const CIRCLE_FILES_MAX: usize = 3;
 
-/// How many files of a crate are in circles that are not taken apart yet; a number only falls.
-const KNOWN: [(&str, usize); 3] =
-    [("crates/mongo", 18), ("crates/postgres", 22), ("crates/store", 33)];
-
-/// How many folders of a crate's `src` are in circles that are not taken apart yet, files at its top
-/// included; a number only falls.
-const KNOWN_FOLDERS: [(&str, usize); 3] =
-    [("crates/mongo", 16), ("crates/postgres", 23), ("crates/store", 22)];
-
 /// A crate's modules, by their paths: `connection::flow` is `src/connection/flow.rs`.
 struct Modules {
     /// Module path to the text of its file, without its unit tests.
@@ -30,8 +21,7 @@ struct Modules {
     exports: BTreeMap<String, BTreeMap<String, String>>,
 }
 
-/// Adds a fault for each crate with more files than are known in circles of too many files, or in
-/// circles that span folders.
+/// Adds a fault for each circle of too many files or across folders, and for each circle of folders.
 pub(super) fn check(files: &[String], faults: &mut Vec<String>) -> Result<(), Failure> {
     let mut crates: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for file in files {
@@ -52,28 +42,11 @@ pub(super) fn check(files: &[String], faults: &mut Vec<String>) -> Result<(), Fa
                 circle.iter().map(|module| modules.folder(module)).collect();
             circle.len() > CIRCLE_FILES_MAX || folders.len() > 1
         });
-        let known = KNOWN.iter().find(|(known, _)| *known == name).map_or(0, |(_, files)| *files);
-        let files: usize = found.iter().map(Vec::len).sum();
-        if files > known {
-            let circles: Vec<String> = found.iter().map(|circle| circle.join(", ")).collect();
-            faults.push(format!(
-                "{name}: {files} files import each other in circles, {known} are known: {}",
-                circles.join("; ")
-            ));
-        } else if files < known {
-            faults
-                .push(format!("{name}: {files} files are in circles: lower its number ({known})"));
+        for circle in found {
+            faults.push(format!("{name}: files import each other: {}", circle.join(", ")));
         }
-        let found = circles(&folders(&imports));
-        let known =
-            KNOWN_FOLDERS.iter().find(|(known, _)| *known == name).map_or(0, |(_, known)| *known);
-        let count: usize = found.iter().map(Vec::len).sum();
-        if count != known {
-            let circles: Vec<String> = found.iter().map(|circle| circle.join(", ")).collect();
-            faults.push(format!(
-                "{name}: {count} folders import each other in circles, {known} are known: {}",
-                circles.join("; ")
-            ));
+        for circle in circles(&folders(&imports)) {
+            faults.push(format!("{name}: folders import each other: {}", circle.join(", ")));
         }
     }
     Ok(())

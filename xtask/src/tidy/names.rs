@@ -45,7 +45,7 @@ const KINDS: [&str; 5] = ["struct ", "enum ", "trait ", "union ", "type "];
 pub(super) fn check(files: &[String], faults: &mut Vec<String>) -> Result<(), Failure> {
     let mut places: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for file in files {
-        let is_code = ["crates/", "apps/", "conformance/"].iter().any(|top| file.starts_with(top));
+        let is_code = ["crates/", "apps/"].iter().any(|top| file.starts_with(top));
         if !is_code || !file.contains("/src/") || !file.ends_with(".rs") {
             continue;
         }

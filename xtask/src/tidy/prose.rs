@@ -12,16 +12,16 @@ use super::phrases::Phrases;
 use crate::step::{Failure, root};
 
 /// How many phrases a crate has in doc comments, and in texts such as errors.
-const KNOWN: [(&str, usize, usize); 17] = [
-    ("apps/marmota", 57, 0),
+const KNOWN: [(&str, usize, usize); 18] = [
+    ("apps/marmota", 0, 0),
     ("crates/auth", 0, 0),
-    ("crates/collections", 57, 0),
+    ("crates/collections", 0, 0),
     ("crates/columns", 0, 0),
-    ("crates/derive", 14, 0),
-    ("crates/http", 366, 0),
-    ("crates/marmota", 29, 0),
+    ("crates/derive", 0, 0),
+    ("crates/http", 220, 0),
+    ("crates/marmota", 0, 0),
     ("crates/memory", 0, 0),
-    ("crates/model", 63, 0),
+    ("crates/model", 0, 0),
     ("crates/mongo", 0, 0),
     ("crates/postgres", 0, 0),
     ("crates/remote", 0, 0),
@@ -30,6 +30,7 @@ const KNOWN: [(&str, usize, usize); 17] = [
     ("crates/sql", 0, 0),
     ("crates/sqlite", 0, 0),
     ("crates/store", 0, 0),
+    ("crates/testkit", 0, 0),
 ];
 
 /// A number that has fallen by more than this is to be lowered here.

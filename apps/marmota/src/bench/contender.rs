@@ -1,4 +1,4 @@
-//! What is measured: a store of Marmota's, and the same statements by hand.
+//! The contenders: a store of Marmota, and the same statements in direct calls of SQLite.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -15,7 +15,7 @@ use super::record::Person;
 /// Rows of one batch.
 pub(super) const BATCH_ROWS: usize = 500;
 
-/// Inserts and reads people.
+/// A database into which people are inserted and from which they are read.
 pub(super) trait Contender {
     fn begin(&mut self) -> Result<()>;
     fn commit(&mut self) -> Result<()>;
@@ -26,13 +26,13 @@ pub(super) trait Contender {
     fn read_each(&mut self, ids: &[i64], sum: &mut Sum) -> Result<()>;
     /// Reads all rows into objects.
     fn list(&mut self, sum: &mut Sum) -> Result<()>;
-    /// Reads all rows and makes no object.
+    /// Reads all rows without creating objects.
     fn scan(&mut self, sum: &mut Sum) -> Result<()>;
-    /// How many system calls have waited for the disk.
+    /// Returns the number of system calls that waited for the disk.
     fn syncs(&self) -> u64;
 }
 
-/// A store.
+/// A store of Marmota.
 pub(super) struct Marmota {
     store: Store,
     by_sql: bool,
@@ -54,7 +54,7 @@ impl Marmota {
 }
 
 fn add(sum: &mut Sum, person: &Person) {
-    // The stamps are the store's own.
+    // The timestamps are set by the store, so they are not compared.
     sum.add(
         person.id,
         person.first_name.len(),
@@ -66,7 +66,7 @@ fn add(sum: &mut Sum, person: &Person) {
     );
 }
 
-/// A row that is none of a person is not added, which the sum will show.
+/// Adds a row to the checksum. A row that is not a person is not added, which makes the sum wrong.
 fn add_row(sum: &mut Sum, row: &[ValueRef<'_>]) {
     if let [
         ValueRef::Int(id),
@@ -147,7 +147,7 @@ impl Contender for Marmota {
     }
 }
 
-/// The same by hand.
+/// The same statements in direct calls of SQLite.
 pub(super) struct Hand {
     sqlite: ByHand,
     begin: Statement,
@@ -166,7 +166,7 @@ const INSERT: &str = "INSERT INTO person\
 const SELECT: &str =
     "SELECT id,first_name,last_name,balance,met_at,modified_at,created_at FROM person";
 
-/// An object, as a program by hand has it.
+/// An object, as a program without an ORM reads it.
 struct Read {
     id: i64,
     first_name: Vec<u8>,

@@ -1,5 +1,5 @@
-//! Durable inserts by many clients at once, beside one wait for the disk a
-//! row; and threads that read what they have inserted.
+//! Durable inserts by many concurrent clients, compared with one disk sync per row; and threads
+//! that read the rows that they have inserted.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -17,26 +17,26 @@ const CLIENTS: [Clients; 4] =
     [Clients::Threads(1), Clients::Threads(50), Clients::Tasks(2, 64), Clients::Tasks(2, 1024)];
 const THREADS: [usize; 6] = [1, 2, 5, 10, 30, 50];
 
-/// Durable inserts of some clients.
+/// The durable inserts of a number of clients.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct DurableRow {
     pub(super) clients: String,
     pub(super) rows_per_second: f64,
-    /// By one wait for the disk a row, by hand, in the same round.
+    /// The ratio to direct SQLite calls with one disk sync per row, in the same round.
     pub(super) times_by_hand: f64,
-    /// By the same clients without durability.
+    /// The ratio to the same clients without durability.
     pub(super) share_of_none: f64,
     pub(super) syncs_per_row: f64,
     pub(super) p50_micros: f64,
     pub(super) p99_micros: f64,
-    /// The p99 in durable rows by hand, each of which is a wait for the disk.
+    /// The p99 in units of durable rows by direct calls, each of which is one disk sync.
     pub(super) p99_by_hand: f64,
 }
 
 /// Measures durable inserts.
 ///
 /// # Errors
-/// The store's.
+/// Those of the store.
 pub(super) fn inserts(folder: &Path, time: Duration, rounds: u32) -> Result<Vec<DurableRow>> {
     let mut progress = Progress::new(CLIENTS.len() * rounds as usize);
     let mut rows = Vec::new();
@@ -69,7 +69,7 @@ pub(super) fn inserts(folder: &Path, time: Duration, rounds: u32) -> Result<Vec<
 fn fresh(folder: &Path) -> PathBuf {
     let path = folder.join("durable.db");
     for end in ["db", "db-wal", "db-shm"] {
-        // Not all of them are there.
+        // Some of the files may be missing.
         let _ = std::fs::remove_file(path.with_extension(end));
     }
     path
@@ -93,7 +93,7 @@ fn measure(
     Ok(measured)
 }
 
-/// One statement by hand, one wait for the disk each: rows a second.
+/// Returns the rows per second of single statements in direct calls, with one disk sync each.
 fn by_hand(folder: &Path, time: Duration) -> Result<f64> {
     drop(open(folder, Durability::Full)?);
     let path = folder.join("durable.db");
@@ -108,7 +108,7 @@ fn by_hand(folder: &Path, time: Duration) -> Result<f64> {
     Ok(rows as f64 / started.elapsed().as_secs_f64())
 }
 
-/// Threads that insert and then read their own rows.
+/// The results of threads that insert and then read their own rows.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct ThreadsRow {
     pub(super) threads: usize,
@@ -120,7 +120,7 @@ pub(super) struct ThreadsRow {
 /// Measures threads on one durable SQLite store.
 ///
 /// # Errors
-/// The store's; [`ErrorKind::Bug`] if a row is not what was inserted.
+/// Those of the store; [`ErrorKind::Bug`] if a row differs from the inserted one.
 pub(super) fn threads(folder: &Path, time: Duration, rounds: u32) -> Result<Vec<ThreadsRow>> {
     let people = people(1_000);
     let mut progress = Progress::new(THREADS.len() * rounds as usize);
@@ -181,7 +181,8 @@ fn insert_until(store: &Store, people: &[Person], until: Instant) -> Result<Vec<
     Ok(ids)
 }
 
-/// What so many threads give at once, each told its number.
+/// Runs a function on a number of threads at once, with the number of the thread, and returns the
+/// results.
 fn each<T: Send>(threads: usize, run: impl Fn(usize) -> Result<T> + Sync) -> Result<Vec<T>> {
     let run = &run;
     std::thread::scope(|scope| {

@@ -1,5 +1,5 @@
-//! The rows of the table: engines and how they are opened, what is done by
-//! hand on the same SQLite beside them, and what mORMot 2 says of its own.
+//! The rows of the table: engines and how they are opened, the settings of direct calls on the same
+//! SQLite, and mORMot 2's published figures.
 
 use std::path::Path;
 
@@ -9,12 +9,12 @@ use marmota::prelude::*;
 
 use super::record::Person;
 
-/// What is measured of each: rows a second of four ways to insert, of reads by
-/// id, and of lists through SQL and direct.
+/// The measurements of each engine: rows per second of four kinds of insert, of reads by id, and of
+/// lists through SQL and direct.
 pub(super) const FIGURES: [&str; 7] =
     ["one", "batch", "transaction", "batch in tr.", "by id", "list", "list direct"];
 
-/// Where mORMot's figures are from.
+/// The source of mORMot's figures.
 pub(super) const MORMOT_SOURCE: &str = "mORMot 2 extdb benchmark, measured on such a machine";
 
 /// A row of the table.
@@ -24,19 +24,20 @@ pub(super) struct Engine {
     pub(super) name: &'static str,
     pub(super) title: &'static str,
     place: Place,
-    /// How SQLite is set up for the same by hand; none where there is no SQLite.
+    /// The SQLite settings for the same measurement by direct calls; `None` for engines without
+    /// SQLite.
     pub(super) by_hand: Option<&'static str>,
-    /// The row that it is held against, with the same settings but unencrypted.
+    /// The engine with which it is compared, with the same settings but unencrypted.
     pub(super) plain: Option<&'static str>,
-    /// mORMot's figures, in thousands of rows a second.
+    /// mORMot's figures, in thousands of rows per second.
     pub(super) mormot: Option<[f64; 7]>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// Options of a URL behind a file's name.
+    /// A file, with these options of its URL.
     Sqlite(&'static str),
-    /// Whether the file is this one's alone, and never waits for the disk.
+    /// `alone`: the file is used exclusively, and without disk syncs.
     #[cfg(feature = "encryption")]
     Encrypted {
         alone: bool,
@@ -46,7 +47,7 @@ enum Place {
     MemoryLog,
     #[cfg(feature = "encryption")]
     MemoryLogEncrypted,
-    /// Rows of the memory engine, read by SQL.
+    /// Rows of the memory engine, read through SQL.
     MemorySql,
 }
 
@@ -144,7 +145,7 @@ impl Engine {
         ]
     }
 
-    /// The engine of that name.
+    /// Returns the engine with this name.
     pub(super) fn parse(name: &str) -> std::result::Result<Self, String> {
         Self::all().into_iter().find(|engine| engine.name == name).ok_or_else(|| {
             let names: Vec<_> = Self::all().iter().map(|engine| engine.name).collect();
@@ -152,7 +153,7 @@ impl Engine {
         })
     }
 
-    /// Opens it for people, with a file that is not there yet, if it takes one.
+    /// Opens the engine with the model of people; `path` is a new file for engines that use one.
     pub(super) fn open(&self, path: &Path) -> Result<Store> {
         let shown = path.display();
         let builder = match self.place {
@@ -176,12 +177,12 @@ impl Engine {
         builder.model::<Person>().open()
     }
 
-    /// True if rows are read by SQL, and not by the verbs.
+    /// Returns true if rows are read through SQL instead of the verbs.
     pub(super) fn reads_by_sql(&self) -> bool {
         self.place == Place::MemorySql
     }
 
-    /// True if what is done by hand is done to a file.
+    /// Returns true if direct calls use a file.
     pub(super) fn is_file(&self) -> bool {
         self.place != Place::SqliteMemory
     }

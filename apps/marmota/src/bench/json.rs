@@ -1,5 +1,5 @@
-//! A list of 10,000 rows from SQLite to JSON: rows written as they are read,
-//! beside structs that serde_json serialises.
+//! A list of 10,000 rows from SQLite to JSON: rows that are written as they are read, compared with
+//! structs that serde_json serialises.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -14,20 +14,20 @@ use super::record::{Person, people};
 const ROWS: usize = 10_000;
 const REPEATS: usize = 15;
 
-/// The times of one list each.
+/// The time of one list for each method.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct JsonList {
     pub(super) rows: usize,
     pub(super) bytes: usize,
     pub(super) direct_micros: f64,
-    /// Rows into structs, structs by serde_json.
+    /// Rows read into structs, which serde_json serialises.
     pub(super) structs_micros: f64,
 }
 
-/// Measures both, in turns; the best of some repeats.
+/// Measures both in turns; the best of several repeats.
 ///
 /// # Errors
-/// The store's; [`ErrorKind::Bug`] if the two say different things.
+/// Those of the store; [`ErrorKind::Bug`] if the two results differ.
 pub(super) fn list_of_rows(folder: &Path) -> Result<JsonList> {
     let url = format!("sqlite:{}", folder.join("json.db").display());
     let store = marmota::open(&url)?.model::<Person>().open()?;

@@ -1,5 +1,5 @@
-//! The table of engines: each figure timed, and the rows that come back held
-//! against those that went in.
+//! The table of engines: measures each figure, and compares the rows that are read with those that
+//! were inserted.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -13,14 +13,14 @@ use super::engine::{Engine, FIGURES};
 use super::progress::Progress;
 use super::record::{Person, people};
 
-/// Rows between two looks at the clock.
+/// Rows between two checks of the time.
 const SLICE: usize = 100;
 
-/// How much is measured.
+/// The extent of the measurements.
 pub(super) struct Scale {
     pub(super) rows: usize,
     pub(super) rounds: u32,
-    /// Figures of single calls stop after this time.
+    /// Measurements of single calls stop after this time.
     pub(super) limit: Duration,
 }
 
@@ -30,7 +30,7 @@ pub(super) struct Figure {
     pub(super) rows_per_second: f64,
     /// Rows inserted or read.
     pub(super) rows: u64,
-    /// System calls that waited for the disk meanwhile.
+    /// System calls that waited for the disk during the measurement.
     pub(super) syncs: u64,
 }
 
@@ -40,19 +40,19 @@ pub(super) struct EngineRow {
     pub(super) engine: &'static str,
     #[serde(skip)]
     pub(super) title: &'static str,
-    /// In the order of [`FIGURES`], as the others.
+    /// In the order of [`FIGURES`], as all figures here.
     pub(super) marmota: Vec<Figure>,
     pub(super) by_hand: Option<Vec<Figure>>,
-    /// The engine with the same settings whose file is not encrypted.
+    /// The engine with the same settings and an unencrypted file.
     pub(super) plain: Option<&'static str>,
-    /// Rows a second.
+    /// Rows per second.
     pub(super) mormot: Option<Vec<f64>>,
 }
 
-/// Measures engines, in turns with the same by hand.
+/// Measures engines, each in turns with direct calls.
 ///
 /// # Errors
-/// An engine's, or that rows came back that are not those inserted.
+/// Those of an engine, or an error if the rows that were read differ from those inserted.
 pub(super) fn engines(engines: &[Engine], scale: &Scale, folder: &Path) -> Result<Vec<EngineRow>> {
     let people = people(scale.rows);
     let mut progress = Progress::new(engines.len() * scale.rounds as usize);
@@ -80,7 +80,7 @@ pub(super) fn engines(engines: &[Engine], scale: &Scale, folder: &Path) -> Resul
     Ok(rows)
 }
 
-/// For each figure the round in the middle.
+/// Returns the median of the rounds for each figure.
 fn medians(rounds: &[Vec<Figure>]) -> Vec<Figure> {
     let median = |place: usize| {
         let mut all: Vec<Figure> = rounds.iter().map(|round| round[place]).collect();
@@ -98,7 +98,7 @@ struct Bench<'b> {
 }
 
 impl Bench<'_> {
-    /// All figures of a contender, each way to insert into a file of its own.
+    /// Measures all figures of a contender; each kind of insert has its own file.
     fn round<C: Contender>(&mut self, open: impl Fn(&Path) -> Result<C>) -> Result<Vec<Figure>> {
         let mut figures = Vec::new();
         for (is_batch, in_transaction) in [(false, false), (true, false), (false, true)] {
@@ -127,7 +127,7 @@ impl Bench<'_> {
         is_batch: bool,
         in_transaction: bool,
     ) -> Result<Figure> {
-        // What is read back has to be whole.
+        // The rows that are read back must be complete.
         let limit = if is_batch && in_transaction { Duration::MAX } else { self.scale.limit };
         let (syncs, started) = (contender.syncs(), Instant::now());
         let mut rows = 0;
@@ -180,7 +180,7 @@ impl Bench<'_> {
         Ok([by_id, timed(false)?, timed(true)?])
     }
 
-    /// Compares what was read with the people of these ids.
+    /// Compares the rows that were read with the people with these ids.
     fn check(&self, sum: Sum, ids: &[i64]) -> Result<()> {
         let mut expected = Sum::default();
         for &id in ids {
@@ -205,7 +205,7 @@ fn remove(path: &Path) {
     for end in ["", "-wal", "-shm", ".lock", ".log.1"] {
         let mut name = path.as_os_str().to_owned();
         name.push(end);
-        // Not all of them are there.
+        // Some of the files may be missing.
         let _ = std::fs::remove_file(name);
     }
 }

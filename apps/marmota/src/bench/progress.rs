@@ -1,5 +1,4 @@
-//! A line on the terminal that says how far a measurement is. Where standard
-//! error is no terminal there is none.
+//! A progress line on the terminal; not printed if standard error is not a terminal.
 
 use std::io::{IsTerminal, Write};
 
@@ -16,7 +15,7 @@ impl Progress {
         Self { done: 0, all: all.max(1), is_shown: std::io::stderr().is_terminal() }
     }
 
-    /// Another step begins.
+    /// Begins the next step.
     pub(super) fn step(&mut self, what: &str) {
         if self.is_shown {
             let filled = (self.done * WIDTH / self.all).min(WIDTH);

@@ -1,4 +1,4 @@
-//! The record: an id and six fields, as the repository's `bench` has it.
+//! The record: an id and six fields, like that of the repository's `bench`.
 
 use bench_orm_workload as workload;
 use marmota::prelude::*;
@@ -20,7 +20,7 @@ pub(super) struct Person {
     pub(super) created_at: Timestamp,
 }
 
-/// A number, as lists of Marmota's have it.
+/// Serialises an amount as a number, like Marmota's lists.
 fn as_number<S: serde::Serializer>(
     amount: &Currency,
     serializer: S,
@@ -31,7 +31,7 @@ fn as_number<S: serde::Serializer>(
     }
 }
 
-/// So many people, the same ones each time, their ids left to the store.
+/// Returns people, the same ones each time; the store assigns their ids.
 pub(super) fn people(rows: usize) -> Vec<Person> {
     workload::people(rows).iter().map(Person::of).collect()
 }

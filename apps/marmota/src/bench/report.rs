@@ -1,4 +1,4 @@
-//! What was measured, as text and as data.
+//! The report of the measurements, as text and as JSON.
 
 use std::fmt;
 use std::path::Path;
@@ -10,7 +10,7 @@ use super::engine::{FIGURES, MORMOT_SOURCE};
 use super::json::JsonList;
 use super::measure::{EngineRow, Figure};
 
-/// See the module.
+/// The results of all measurements, with the versions and the machine.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     version: &'static str,
@@ -174,7 +174,7 @@ fn write_line(
     cells.into_iter().try_for_each(|cell| write!(f, "{cell:>13}"))
 }
 
-/// A number of three digits or so.
+/// Formats a number with about three digits.
 fn short(number: f64) -> String {
     match number {
         number if number >= 1e6 => format!("{:.2} M", number / 1e6),
@@ -184,7 +184,7 @@ fn short(number: f64) -> String {
     }
 }
 
-/// Waits for the disk, and for how many rows.
+/// Formats the number of disk syncs, in relation to the rows.
 fn syncs(figure: Figure) -> String {
     match figure.syncs {
         0 => "0".to_owned(),

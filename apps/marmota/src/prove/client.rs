@@ -1,5 +1,5 @@
-//! A client that writes and reads by chance, goes away in the middle of what it
-//! asked for, and keeps account of what it was told.
+//! A client that writes and reads at random, cancels some requests before their end, and records
+//! the results.
 
 use std::cell::RefCell;
 use std::collections::hash_map::DefaultHasher;
@@ -14,40 +14,40 @@ use super::history::{ACCOUNTS, Account, COUNTER, Fate, History, Inserted, RUN};
 use super::schedule::{for_steps, give_way};
 use crate::stress::sample::{Dice, Sample};
 
-/// Rows of one step at most.
+/// The maximum number of rows in one step.
 const ROWS_MAX: u32 = 4;
-/// One of so many requests is given up before its end.
+/// One in this many requests is cancelled.
 const GIVEN_UP: u64 = 12;
-/// One of so many steps breaks the disk, one of so many mends it.
+/// One in this many steps makes the disk fail; one in `DISK_IS_MENDED` repairs it.
 const DISK_BREAKS: u64 = 60;
 const DISK_IS_MENDED: u64 = 6;
 
-/// One of so many waits for the disk on behalf of relaxed writes fails.
+/// One in this many syncs of relaxed writes fails.
 const SYNC_FAILS: u64 = 4;
 
-/// What all clients share.
+/// The state that all clients share.
 pub(super) struct Shared<'s> {
     pub(super) disk: &'s Disk,
-    /// Takes relaxed writes to the disk.
+    /// Syncs relaxed writes to the disk.
     pub(super) sync: &'s dyn Fn(),
     pub(super) seed: u64,
     pub(super) history: &'s RefCell<History>,
-    /// Of all that became of all requests, in order.
+    /// A digest of the results of all requests, in order.
     pub(super) digest: &'s RefCell<DefaultHasher>,
 }
 
-/// See the module.
+/// A random client with its own sequence of random numbers.
 pub(super) struct Client<'s> {
     pub(super) shared: &'s Shared<'s>,
     pub(super) number: u32,
     pub(super) store: &'s Store,
     pub(super) dice: Dice,
-    /// Rows that are known to be there, by their numbers and ids.
+    /// Rows that were acknowledged, by their numbers and ids.
     pub(super) known: Vec<(u32, i64)>,
 }
 
 impl Client<'_> {
-    /// Takes these steps.
+    /// Runs these steps.
     pub(super) async fn work(mut self, steps: Range<u32>) {
         for step in steps {
             give_way().await;
@@ -74,12 +74,12 @@ impl Client<'_> {
         }
     }
 
-    /// After how many steps this request is given up, if it is.
+    /// Returns the number of polls after which this request is cancelled; `None` if it is not.
     fn patience(&mut self) -> Option<u64> {
         self.dice.roll().is_multiple_of(GIVEN_UP).then(|| 1 + self.dice.roll() % 3)
     }
 
-    /// What a client knows by an answer, or by none.
+    /// Records and returns the result of a request; `None` for a cancelled one.
     fn fate<T>(&self, answer: Option<&Result<T>>) -> Fate {
         let fate = match answer {
             Some(Ok(_)) => Fate::Done(self.shared.disk.recorded()),
@@ -117,7 +117,7 @@ impl Client<'_> {
         self.known.extend(id.and_then(Result::ok).map(|id| (number, id)));
     }
 
-    /// Answered before it is on the disk, so that a loss of power may take it.
+    /// Inserts a row that is acknowledged before it is on the disk, so a power cut may lose it.
     async fn insert_relaxed(&mut self, number: u32) {
         let row = self.row(number);
         let id = self.store.insert(&row).durability(Durability::Relaxed).await;
@@ -129,7 +129,7 @@ impl Client<'_> {
         self.known.extend(id.ok().map(|id| (number, id)));
     }
 
-    /// Takes relaxed writes to the disk, which sometimes fails just then.
+    /// Syncs relaxed writes to the disk, which sometimes fails at that moment.
     fn sync_relaxed(&mut self) {
         let fails = self.dice.roll().is_multiple_of(SYNC_FAILS);
         if fails {
@@ -158,7 +158,7 @@ impl Client<'_> {
         self.shared.history.borrow_mut().counted.push(fate);
     }
 
-    /// In a transaction, in which others may have their turn.
+    /// Transfers an amount in a transaction, during which other clients may run.
     async fn move_amount(&mut self) {
         let patience = self.patience().map(|steps| steps * 3);
         let span = ACCOUNTS.end.abs_diff(ACCOUNTS.start);
@@ -180,7 +180,7 @@ impl Client<'_> {
         self.shared.history.borrow_mut().moved.push(fate);
     }
 
-    /// A row that was acknowledged is there, as it was written.
+    /// Reads an acknowledged row, which must be present and unchanged.
     async fn read(&mut self) {
         let count = self.known.len() as u64;
         if count == 0 {

@@ -1,5 +1,5 @@
-//! What clients did, as far as they know, and whether a database can have
-//! come of it.
+//! The operations of the clients with their known results, and the check whether the contents of a
+//! database are consistent with them.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -11,16 +11,16 @@ use marmota::{Model, Result};
 use crate::stress::sample::{FIELDS, Sample, of_run};
 use crate::stress::tally::Tally;
 
-/// The run that all rows of a history name.
+/// The run number of all rows in a history.
 pub(super) const RUN: i64 = 1;
-/// The account that is counted up.
+/// The account that is incremented.
 pub(super) const COUNTER: i64 = 1;
-/// Those between which amounts go to and fro.
+/// The accounts between which amounts are transferred.
 pub(super) const ACCOUNTS: Range<i64> = 2..6;
-/// What each of those begins with.
+/// The initial balance of each of those accounts.
 pub(super) const BALANCE: i64 = 1_000;
 
-/// Something of which the sum does not change, or changes by one.
+/// An account: transfers keep the sum of balances, increments add one.
 #[derive(Clone, Debug, Model)]
 #[model(table = "prove_account")]
 pub(super) struct Account {
@@ -28,52 +28,53 @@ pub(super) struct Account {
     pub(super) balance: i64,
 }
 
-/// What a client knows of something that it asked for.
+/// The result of a request, as far as the client knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Fate {
-    /// It was acknowledged when the disk's record was so long.
+    /// Acknowledged when the disk's record had this length.
     Done(usize),
-    /// It was said that it has not taken place.
+    /// Failed with an error that excludes that it was executed.
     Refused,
-    /// It was given up, it did not wait for the disk, or the disk failed at the commit.
+    /// The client gave up, the write did not wait for the disk, or the disk failed at the commit.
     Unknown,
 }
 
 impl Fate {
-    /// Whether it has to be there when the record has only been written up to a place.
+    /// Returns true if the result must be in the database when the record was written up to
+    /// `until`.
     fn is_certain(self, until: usize) -> bool {
         matches!(self, Self::Done(at) if at <= until)
     }
 }
 
-/// Rows that were inserted together.
+/// Rows that were inserted in one operation.
 pub(super) struct Inserted {
     pub(super) client: u32,
     pub(super) numbers: Range<u32>,
     pub(super) fate: Fate,
 }
 
-/// All that was asked for.
+/// All operations of the clients.
 #[derive(Default)]
 pub(super) struct History {
     pub(super) inserted: Vec<Inserted>,
     pub(super) counted: Vec<Fate>,
     pub(super) moved: Vec<Fate>,
-    /// Faults that a client saw while it ran.
+    /// Faults that a client detected during the run.
     pub(super) faults: Vec<String>,
     pub(super) read: u64,
 }
 
 impl History {
-    /// So many fates of one kind.
+    /// Returns the number of results for which `is` returns true.
     pub(super) fn count(&self, is: impl Fn(&Fate) -> bool) -> usize {
         let inserted = self.inserted.iter().map(|inserted| &inserted.fate);
         inserted.chain(&self.counted).chain(&self.moved).filter(|fate| is(fate)).count()
     }
 
-    /// Looks at a database that was written up to a place of the disk's record:
-    /// all that was acknowledged by then is there, nothing is there in part, and
-    /// nothing that nobody wrote.
+    /// Checks a database that was written up to a place in the disk's record: all writes
+    /// acknowledged by then are present, no write is partial, and all rows were written by a
+    /// client.
     pub(super) fn look(&self, store: &Store, seed: u64, until: usize) -> Result<Tally> {
         let mut tally = Tally::default();
         let found = of_run(store, RUN)?;
@@ -97,7 +98,7 @@ impl History {
             store.list::<Account>().filter(filter).column(Account::BALANCE).run()
         };
         let accounts = balance(Account::ID.ge(ACCOUNTS.start))?;
-        // Before they are there a record has nothing to say about them.
+        // Earlier in the record the accounts do not exist yet.
         if !accounts.is_empty() {
             let (sum, wanted) = (accounts.iter().sum::<i64>(), BALANCE * accounts.len() as i64);
             let fault = || format!("the accounts have {sum} together instead of {wanted}");

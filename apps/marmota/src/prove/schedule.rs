@@ -1,5 +1,5 @@
-//! One thread that carries out many clients' futures in an order that follows
-//! from a seed alone.
+//! A single-threaded executor that runs the futures of many clients in an order that depends only
+//! on a seed.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,7 +13,7 @@ use crate::stress::sample::Dice;
 /// A client.
 pub(super) type Task<'t> = Pin<Box<dyn Future<Output = ()> + 't>>;
 
-/// Whether a client may go on, and the thread that carries it.
+/// The waker of a client: whether the client is ready, and the thread to unpark.
 struct Bell {
     rung: AtomicBool,
     thread: Thread,
@@ -26,8 +26,7 @@ impl Wake for Bell {
     }
 }
 
-/// Carries all tasks to their end: of those that may go on the dice say which
-/// takes its next step.
+/// Runs all tasks to their end. The random numbers choose which of the ready tasks is polled next.
 pub(super) fn run(tasks: Vec<Task<'_>>, dice: &mut Dice) {
     let bell = || Arc::new(Bell { rung: AtomicBool::new(true), thread: thread::current() });
     let mut tasks: Vec<(Task<'_>, Arc<Bell>)> =
@@ -51,7 +50,7 @@ pub(super) fn run(tasks: Vec<Task<'_>>, dice: &mut Dice) {
     }
 }
 
-/// Lets the dice decide who goes on.
+/// Yields, so that the random numbers choose the next task.
 pub(super) async fn give_way() {
     let mut gave = false;
     std::future::poll_fn(|context| {
@@ -65,8 +64,8 @@ pub(super) async fn give_way() {
     .await;
 }
 
-/// Carries a future on for so many steps at most; none where it was given up
-/// before its end, as by a client that goes away.
+/// Polls a future at most `steps` times. Returns `None` if it is dropped before its end, like the
+/// request of a client that disconnects.
 pub(super) async fn for_steps<F: Future>(steps: Option<u64>, future: F) -> Option<F::Output> {
     let mut future = std::pin::pin!(future);
     let mut taken = 0;

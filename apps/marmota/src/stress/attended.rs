@@ -1,6 +1,5 @@
-//! A client process of a proof: it does what its parent tells it in lines on
-//! standard input, and says in lines what came of it. See [`super::child`] for
-//! the other side.
+//! A client process of a large run: reads commands of its parent from standard input, one per line,
+//! and prints the results as lines. [`super::child`] is the parent's side.
 
 use std::io::{self, BufRead, Write};
 use std::process::ExitCode;
@@ -12,19 +11,19 @@ use super::crew::{self, Came, Plan, Step};
 use super::line::Count;
 use super::stand::{Failed, Stand};
 
-/// Steps between two lines on how far it is.
+/// Steps between two progress lines.
 pub(super) const EVERY: u64 = 250;
-/// Ids in a line.
+/// Ids per line.
 const IDS_A_LINE: usize = 1_000;
 
-/// Tells the parent how far it is.
+/// The progress of the process, reported to the parent.
 #[derive(Default)]
 struct Told(AtomicU64);
 
 impl Count for Told {
     fn step(&self) {
         if (self.0.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(EVERY) {
-            // Whoever does not listen any more will not be waited for either.
+            // If the parent has stopped reading, the error is ignored.
             let _ = say("at");
         }
     }
@@ -36,7 +35,7 @@ fn say(line: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// Does what it is told.
+/// Executes the commands of the parent.
 pub(super) fn run(stand: &Stand, plan: &Plan) -> Done {
     match obey(stand, plan) {
         Ok(came) => {

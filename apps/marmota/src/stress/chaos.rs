@@ -1,6 +1,5 @@
-//! Threads that write while their server is killed and started again and their
-//! connections are cut: what was acknowledged has to be there, as it was written, and no
-//! id twice.
+//! Threads that write while their server is killed and restarted and their connections are cut.
+//! Acknowledged rows must be present and unchanged, and no id may occur twice.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -21,10 +20,10 @@ use super::stand::{Failed, Folder, Stand};
 use super::tally::Tally;
 use super::{Stress, Transport};
 
-/// How long a server may take to start.
+/// Time limit for the start of a server.
 const START_MAX: Duration = Duration::from_secs(20);
 
-/// A server in a process of its own, killed when it is dropped.
+/// A server in its own process, killed on drop.
 struct Victim(Child);
 
 impl Victim {
@@ -40,21 +39,21 @@ impl Victim {
 
 impl Drop for Victim {
     fn drop(&mut self) {
-        // SIGKILL: nothing is closed, nothing is written behind.
+        // SIGKILL: no file is closed and no buffer is flushed.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// What a thread was told.
+/// The results that a thread has received.
 #[derive(Default)]
 struct Heard {
     acknowledged: Vec<(i64, u32)>,
-    /// By the kind of the error.
+    /// Number of failed calls by kind of error.
     failed: HashMap<ErrorKind, u64>,
 }
 
-/// Kills the server so many times.
+/// Kills the server `rounds` times.
 pub(super) fn run(stress: &Stress, rounds: u32) -> Result<Tally, Failed> {
     if stress.server.is_some() {
         return Err("--chaos kills a server of its own; leave --server out".into());
@@ -126,7 +125,7 @@ pub(super) fn run(stress: &Stress, rounds: u32) -> Result<Tally, Failed> {
     Ok(tally)
 }
 
-/// A client, as soon as the server is there.
+/// Waits for the server and returns a client.
 fn first_client(stand: &Stand) -> Result<Store, Failed> {
     let until = Instant::now() + START_MAX;
     loop {
@@ -163,8 +162,8 @@ fn write(
     heard
 }
 
-/// Every row that was acknowledged is there as it was written; what else is
-/// there was written by somebody who did not hear of it.
+/// Checks that every acknowledged row is present and unchanged. Other rows are those whose
+/// acknowledgement was lost; they are checked too.
 fn look(
     store: &Store,
     seed: u64,

@@ -1,5 +1,5 @@
-//! The processes of a proof: this program again, as servers and as clients, led
-//! by lines on their standard input, whose end is theirs.
+//! The processes of a large run: this program again, as servers and as clients. They receive
+//! commands as lines on standard input and exit when it is closed.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -11,10 +11,10 @@ use super::line::Line;
 use super::stand::Failed;
 use super::tally::Tally;
 
-/// A process that is killed when it is dropped.
+/// A process that is killed on drop.
 struct Process {
     child: Child,
-    /// None once it is told to end.
+    /// `None` after standard input was closed, which ends the process.
     stdin: Option<ChildStdin>,
 }
 
@@ -31,7 +31,7 @@ impl Process {
         Ok((Self { child, stdin }, stdout))
     }
 
-    /// Has it end by itself, and waits for that.
+    /// Closes standard input and waits for the process to end.
     fn end(&mut self) -> Result<(), Failed> {
         self.stdin = None;
         let status = self.child.wait()?;
@@ -44,7 +44,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // One that has ended already cannot be.
+        // Fails if the process has ended already, which is ignored.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -59,13 +59,14 @@ pub(super) struct Serving {
 }
 
 impl Serving {
-    /// Starts one at an address that it shares with others; it serves when this returns.
+    /// Starts a server at an address that it shares with others. Returns when it accepts
+    /// connections.
     pub(super) fn start(address: &str, db: &str) -> Result<Self, Failed> {
         let words = ["--serve", address, "--reuse-port", "--attended", "--db", db];
         let (process, stdout) = Process::start(&words.map(str::to_owned))?;
         let (mut said, mut line) = (BufReader::new(stdout), String::new());
         said.read_line(&mut line)?;
-        // Nothing if it could not: it has said why to standard error itself.
+        // Empty if the start failed: the process has printed the reason to standard error.
         let url = line.split_whitespace().next_back().ok_or("a server did not start")?.to_owned();
         Ok(Self { process, _said: said, url })
     }
@@ -79,10 +80,10 @@ impl Serving {
     }
 }
 
-/// What a client process has said.
+/// The output of a client process.
 enum Said {
     Line(String),
-    /// It says nothing more.
+    /// The process has closed its output.
     Ended,
 }
 
@@ -93,7 +94,7 @@ pub(super) struct Drivers {
     tell: Sender<(usize, Said)>,
 }
 
-/// What all of them found.
+/// The results of all client processes.
 #[derive(Default)]
 pub(super) struct Found {
     pub(super) tally: Tally,
@@ -106,12 +107,12 @@ impl Drivers {
         Self { processes: Vec::new(), said, tell }
     }
 
-    /// Starts another one.
+    /// Starts another process.
     pub(super) fn start(&mut self, words: &[String]) -> Result<(), Failed> {
         let (process, stdout) = Process::start(words)?;
         let (number, tell) = (self.processes.len(), self.tell.clone());
         self.processes.push(process);
-        // Ends with the process, whose output it reads.
+        // The thread ends with the process whose output it reads.
         thread::spawn(move || {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
                 if tell.send((number, Said::Line(line))).is_err() {
@@ -127,7 +128,7 @@ impl Drivers {
         self.processes.iter().map(|process| process.child.id())
     }
 
-    /// Tells all of them to do something, and waits until all have done it.
+    /// Sends a command to all processes, and waits until all have executed it.
     pub(super) fn lead(&mut self, what: &str, line: &Line) -> Result<Found, Failed> {
         for process in &mut self.processes {
             if let Some(stdin) = &mut process.stdin {
@@ -141,7 +142,7 @@ impl Drivers {
             let (number, said) = self.said.recv()?;
             let text = match said {
                 Said::Line(text) => text,
-                // The last that it was told was to end.
+                // The process has finished this command, so it may end.
                 Said::Ended if done[number] => continue,
                 Said::Ended => {
                     let text = format!("client process {number} ended when it was to {what}");
@@ -169,7 +170,7 @@ impl Drivers {
         Ok(found)
     }
 
-    /// Waits until all of them have ended.
+    /// Waits until all processes have ended.
     pub(super) fn end(mut self) -> Result<(), Failed> {
         self.processes.iter_mut().try_for_each(Process::end)
     }

@@ -1,6 +1,6 @@
-//! The threads of a run and their clients. Somebody leads: they connect, insert
-//! and read back when they are told to, and wait in between, so that a step
-//! begins in all of them at once, also in those of other processes.
+//! The threads of a run and their clients. A leader sends them the steps: connect, insert and read
+//! back. They wait in between, so that a step begins in all threads at once, including those of
+//! other processes.
 
 use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,26 +17,26 @@ use super::sample::{FIELDS, Sample};
 use super::stand::{Failed, Stand};
 use super::tally::Tally;
 
-/// What a run is, or a process' part of one.
+/// The parameters of a run, or of a process' part of one.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
-    /// The number of the run, which no other has.
+    /// The unique number of the run.
     pub(super) run: i64,
     pub(super) threads: u32,
-    /// The number of the first of them among those of all processes.
+    /// The number of its first thread among the threads of all processes.
     pub(super) first_thread: u32,
-    /// Of all threads, at least as many as those.
+    /// Clients of all threads, at least one per thread.
     pub(super) clients: u32,
-    /// Where they come from, in turn; where the system chooses if there is none.
+    /// Local addresses of the clients, in turn; empty if the system chooses.
     pub(super) bind: Vec<IpAddr>,
-    /// How long connecting may take.
+    /// Time limit for connecting.
     pub(super) connect_max: Duration,
     pub(super) rows: u32,
     pub(super) seed: u64,
     pub(super) durability: Durability,
 }
 
-/// What all threads do together, and its number.
+/// A step of all threads, with its number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(u8)]
 pub(super) enum Step {
@@ -57,14 +57,14 @@ impl Step {
     }
 }
 
-/// What came of a run.
+/// The results of a run.
 #[derive(Default)]
 pub(super) struct Came {
     pub(super) tally: Tally,
     pub(super) ids: Vec<i64>,
 }
 
-/// Tells the threads what to do.
+/// The leader's handle to the threads.
 pub(super) struct Lead<'r> {
     barrier: &'r Barrier,
     step: &'r AtomicU8,
@@ -72,10 +72,11 @@ pub(super) struct Lead<'r> {
 }
 
 impl Lead<'_> {
-    /// Has all threads take a step; gives how long it took them.
+    /// Runs a step in all threads. Returns how long it took.
     ///
     /// # Errors
-    /// What kept one of them from it, such as a server that takes no more clients.
+    /// The fault that prevented the step in a thread, for example a server that accepts no more
+    /// clients.
     pub(super) fn take(&self, step: Step) -> std::result::Result<Duration, Failed> {
         self.step.store(step as u8, Ordering::SeqCst);
         self.barrier.wait();
@@ -90,14 +91,14 @@ impl Lead<'_> {
     }
 }
 
-/// Starts a run's threads, has `lead` tell them what to do, and gives what came of it.
+/// Starts the threads of a run, calls `lead` with their handle, and returns the results.
 pub(super) fn run(
     stand: &Stand,
     plan: &Plan,
     count: &dyn Count,
     lead: impl FnOnce(&Lead<'_>) -> std::result::Result<(), Failed>,
 ) -> std::result::Result<Came, Failed> {
-    // The threads and the one that leads.
+    // The threads and their leader.
     let barrier = Barrier::new(plan.threads as usize + 1);
     let (step, fault) = (AtomicU8::new(Step::End as u8), Mutex::new(None));
     let mut came = Came::default();
@@ -113,7 +114,7 @@ pub(super) fn run(
                         if step == Step::End {
                             return worker.came;
                         }
-                        // The others would wait for it without end.
+                        // After a panic, the other threads would wait for this one forever.
                         let taken = catch_unwind(AssertUnwindSafe(|| worker.take(step)));
                         let taken = taken.unwrap_or_else(|_| Err("a thread has panicked".into()));
                         if let Err(error) = taken {
@@ -147,14 +148,14 @@ struct Worker<'r> {
     stand: &'r Stand,
     plan: &'r Plan,
     count: &'r dyn Count,
-    /// Its number in this process.
+    /// Its number within this process.
     thread: u32,
     clients: Vec<Store>,
     inserted: Vec<Result<i64>>,
     came: Came,
 }
 
-/// What one of several gets of so many things.
+/// Returns the share of one among several parts of a total.
 pub(super) const fn share(all: u32, among: u32, one: u32) -> u32 {
     all / among + (one < all % among) as u32
 }
@@ -165,7 +166,7 @@ impl<'r> Worker<'r> {
         Self { stand, plan, count, thread, clients, inserted, came }
     }
 
-    /// Its number among those of all processes.
+    /// Returns its number among the threads of all processes.
     const fn number(&self) -> u32 {
         self.plan.first_thread + self.thread
     }
@@ -192,7 +193,7 @@ impl<'r> Worker<'r> {
                 );
                 return Err(message);
             }
-            // As a thread's clients follow each other by the number of threads.
+            // The clients of a thread are numbered in steps of the number of threads.
             let place = (one * self.plan.threads + self.thread) as usize;
             let local = match self.plan.bind.len() {
                 0 => None,
@@ -222,7 +223,7 @@ impl<'r> Worker<'r> {
         self.inserted = self.numbers().map(insert).collect();
     }
 
-    /// Reads the rows back, and keeps the ids they have.
+    /// Reads the rows back, and stores their ids.
     fn read(&mut self) {
         let mut came = Came::default();
         for ((number, client), id) in self.numbers().zip(&self.inserted) {

@@ -1,6 +1,5 @@
-//! What stands between clients and their server and cuts connections, each behind
-//! as many bytes as a seed says: in the middle of a greeting, of a row on its way
-//! there, of its answer on the way back.
+//! A proxy between clients and their server that cuts each connection after a number of bytes that
+//! depends on the seed: within a handshake, a request or an answer.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -14,19 +13,19 @@ use std::time::Duration;
 use super::Transport;
 use super::sample::Dice;
 
-/// A connection is cut behind 2^6 to 2^17 bytes one way: as many of each power, since a greeting
-/// is as good a place as the thousandth row.
+/// A connection is cut after 2^6 to 2^17 bytes in one direction. All powers are equally likely,
+/// since the handshake is as important as the thousandth row.
 const SHIFT_MIN: u64 = 6;
 const SHIFTS: u64 = 11;
 
-/// See the module. Its threads end with the process.
+/// A proxy that cuts connections. Its threads end with the process.
 pub(super) struct Cutter {
-    /// Where clients connect.
+    /// The URL for clients.
     pub(super) url: String,
     cuts: Arc<AtomicU64>,
 }
 
-/// A connection of either family.
+/// A TCP or Unix connection.
 trait Socket: Read + Write + Send + Sized + 'static {
     fn again(&self) -> io::Result<Self>;
     fn end(&self);
@@ -38,7 +37,7 @@ impl Socket for TcpStream {
     }
 
     fn end(&self) {
-        // What has ended need not be ended.
+        // Fails if the connection has ended already, which is ignored.
         let _ = self.shutdown(Shutdown::Both);
     }
 }
@@ -54,8 +53,8 @@ impl Socket for UnixStream {
 }
 
 impl Cutter {
-    /// One in front of the server at a Unix socket, itself at another in the same folder or at a
-    /// port, as the transport wants it.
+    /// Starts a proxy for the server at a Unix socket. It listens at another socket in the same
+    /// folder or at a port, depending on the transport.
     pub(super) fn start(transport: Transport, server: &Path, seed: u64) -> io::Result<Self> {
         let (server, cuts) = (server.to_path_buf(), Arc::new(AtomicU64::new(0)));
         let counted = Arc::clone(&cuts);
@@ -81,7 +80,7 @@ impl Cutter {
         Ok(Self { url, cuts })
     }
 
-    /// How many connections it has cut.
+    /// Returns the number of connections that it has cut.
     pub(super) fn cuts(&self) -> u64 {
         self.cuts.load(Ordering::Relaxed)
     }
@@ -95,7 +94,7 @@ fn pass_all<S: Socket>(
 ) {
     let mut dice = Dice(seed);
     loop {
-        // Out of descriptors, say: others end, and give theirs back.
+        // For example out of file descriptors: other connections end and free theirs.
         let Ok(client) = accept() else {
             thread::sleep(Duration::from_millis(10));
             continue;
@@ -104,7 +103,7 @@ fn pass_all<S: Socket>(
         let shift = SHIFT_MIN + rolled % SHIFTS;
         let bytes = (1 << shift) + dice.roll() % (1 << shift);
         let (there, back) = if rolled >> 63 == 0 { (bytes, u64::MAX) } else { (u64::MAX, bytes) };
-        // A server that was killed: the client finds that its connection has ended.
+        // If the server was killed, the client's connection is closed.
         if let Ok(server) = UnixStream::connect(server) {
             let _ = pass_both(client, server, (there, back), cuts);
         }
@@ -126,7 +125,7 @@ fn pass_both<S: Socket>(
     Ok(())
 }
 
-/// Passes on so many bytes, and ends both connections.
+/// Forwards a number of bytes, and closes both connections.
 fn pass(mut from: impl Socket, mut to: impl Socket, bytes: u64, cuts: &AtomicU64) {
     let (mut left, mut piece) = (bytes, [0; 16 * 1024]);
     while left > 0 {

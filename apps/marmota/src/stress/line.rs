@@ -1,16 +1,16 @@
-//! How far a run is, as a line on the terminal; none where standard error is
-//! no terminal.
+//! The progress of a run as a line on the terminal; not printed if standard error is not a
+//! terminal.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// Told of every step that is done, by all threads.
+/// A counter of the steps that all threads have done.
 pub(crate) trait Count: Sync {
     fn step(&self);
 }
 
-/// Rows between two looks at the line.
+/// Rows between two updates of the line.
 const EVERY: u64 = 256;
 
 pub(crate) struct Line {
@@ -30,7 +30,7 @@ impl Line {
         }
     }
 
-    /// So many steps more are done.
+    /// Adds a number of steps.
     pub(crate) fn add(&self, steps: u64) {
         self.bar.inc(steps);
     }

@@ -1,16 +1,16 @@
-//! What the system knows of another process.
+//! The resource usage of another process.
 
 use std::fs;
 use std::io;
 use std::time::Duration;
 
-/// What the kernel counts processor time in, for programs (USER_HZ).
+/// The unit of processor time in /proc (USER_HZ).
 const TICKS_A_SECOND: u32 = 100;
 
-/// What a process has, and has used.
+/// The current and used resources of a process.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Use {
-    /// Of its memory, what is in the machine's (VmRSS).
+    /// Its memory that is resident (VmRSS).
     pub(super) resident_bytes: u64,
     pub(super) descriptors: u64,
     pub(super) processor: Duration,
@@ -18,7 +18,7 @@ pub(super) struct Use {
 
 impl Use {
     /// # Errors
-    /// When there is no such process, or it is somebody else's.
+    /// If the process does not exist, or belongs to another user.
     pub(super) fn of(process: u32) -> io::Result<Self> {
         let at = format!("/proc/{process}");
         let odd = || io::Error::other(format!("{at} does not say what it should"));
@@ -26,7 +26,7 @@ impl Use {
         let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
         let kib = resident.and_then(|text| text.split_whitespace().next()?.parse::<u64>().ok());
         let stat = fs::read_to_string(format!("{at}/stat"))?;
-        // Names may have blanks and brackets.
+        // Names may contain spaces and parentheses.
         let (_, fields) = stat.rsplit_once(')').ok_or_else(odd)?;
         let ticks: Vec<u32> = fields
             .split_whitespace()
@@ -42,7 +42,7 @@ impl Use {
         })
     }
 
-    /// All of several processes.
+    /// Returns the sum of several processes.
     pub(super) fn of_all(processes: impl IntoIterator<Item = u32>) -> io::Result<Self> {
         processes.into_iter().try_fold(Self::default(), |all, process| {
             let one = Self::of(process)?;

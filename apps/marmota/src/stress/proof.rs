@@ -1,6 +1,6 @@
-//! Clients by the ten thousand: server processes that share a port and client
-//! processes, all started from here; all clients are connected before the first
-//! row is inserted, and stay so to the end.
+//! Runs with tens of thousands of clients: starts server processes that share a port, and client
+//! processes. All clients are connected before the first row is inserted, and stay connected to the
+//! end.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
@@ -16,29 +16,30 @@ use super::stand::{Failed, Folder, Stand};
 use super::tally::Tally;
 use super::{Stress, rate};
 
-/// Descriptors of a process beside those of clients: files, databases, the server's reserve.
+/// File descriptors of a process in addition to those of clients: files, databases, the server's
+/// reserve.
 const OTHERS: u64 = 300;
-/// One in so many clients may come to a server above its share: the kernel deals them by chance.
+/// One in this many clients may connect to a server beyond its share: the kernel distributes them
+/// at random.
 const SURPLUS: u64 = 20;
-/// Clients for each address that they come from, where none are named. An address has some 28,000
-/// ports; those of the runs before are taken for a minute yet, and where half are taken the kernel
-/// looks long for one that is free: 19,000 clients from four addresses took 1 s in the first run and
-/// 39 s in the fourth.
+/// Clients per local address if no addresses are given. An address has about 28,000 ports; those of
+/// previous runs are unavailable for a minute, and if half are used the kernel searches long for a
+/// free one: 19,000 clients from four addresses took 1 s in the first run and 39 s in the fourth.
 const CLIENTS_AN_ADDRESS: u32 = 1_000;
 
-/// What a run took.
+/// The durations and resources of a run.
 struct Ran {
     connect: Duration,
     insert: Duration,
     read: Duration,
-    /// For each connection, before anything was asked and at the end.
+    /// Memory per connection, before the first request and at the end.
     idle_bytes: f64,
     used_bytes: f64,
     servers: Duration,
     clients: Duration,
 }
 
-/// Runs it as often as it is to be run.
+/// Executes all runs.
 pub(super) fn run(stress: &Stress, servers: u32) -> Result<Tally, Failed> {
     let clients = stress.clients_of(stress.threads_each() * stress.client_processes);
     check(stress, servers, clients)?;
@@ -64,7 +65,7 @@ pub(super) fn run(stress: &Stress, servers: u32) -> Result<Tally, Failed> {
     ))?;
     let (mut tally, mut inserts, mut reads) = (Tally::default(), Vec::new(), Vec::new());
     for number in 1..=stress.runs {
-        // A file of its own for each, so that they begin alike.
+        // Each run has a new file, so that all start in the same state.
         let folder = Folder::new()?;
         let db = stress.db.clone().unwrap_or_else(|| folder.file());
         let ran = one(stress, servers, clients, &db, &mut tally)?;
@@ -87,7 +88,7 @@ pub(super) fn run(stress: &Stress, servers: u32) -> Result<Tally, Failed> {
     Ok(tally)
 }
 
-/// The middle of several figures, and how far they are from one another.
+/// Formats the median of several figures and their spread.
 fn spread(mut figures: Vec<f64>) -> String {
     figures.sort_by(f64::total_cmp);
     let (Some(least), Some(most)) = (figures.first(), figures.last()) else { return String::new() };
@@ -96,7 +97,7 @@ fn spread(mut figures: Vec<f64>) -> String {
     format!("median {middle:.0}/s, {least:.0} to {most:.0}: {percent:.1} % apart")
 }
 
-/// Refuses what cannot be.
+/// Refuses impossible options.
 fn check(stress: &Stress, servers: u32, clients: u32) -> Result<(), Failed> {
     let processes = stress.client_processes;
     let in_memory = |url: &str| url.starts_with("memory:") || url.starts_with("sqlite::memory:");
@@ -118,7 +119,7 @@ fn check(stress: &Stress, servers: u32, clients: u32) -> Result<(), Failed> {
         ("server", "--servers", u64::from(clients.div_ceil(servers)) * (SURPLUS + 1) / SURPLUS),
         ("client process", "--client-processes", u64::from(clients.div_ceil(processes))),
     ] {
-        // Where there is one, no chance is in it.
+        // With one server the distribution is not random.
         let each = if servers == 1 { each.min(u64::from(clients)) } else { each };
         if each + OTHERS > limit {
             let message = format!(
@@ -131,7 +132,7 @@ fn check(stress: &Stress, servers: u32, clients: u32) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Where a client process' connections come from.
+/// Returns the local addresses of a client process' connections.
 fn addresses(stress: &Stress, clients: u32, process: u32) -> Vec<IpAddr> {
     let processes = stress.client_processes;
     let all = match stress.bind.len() {
@@ -213,7 +214,7 @@ fn one(
     })
 }
 
-/// What a client process is started with.
+/// Returns the command-line arguments of a client process.
 fn words(stress: &Stress, url: &str, run: i64, clients: u32, process: u32) -> Vec<String> {
     let (processes, threads) = (stress.client_processes, stress.threads_each());
     let bind: Vec<String> =

@@ -1,5 +1,5 @@
-//! One run in this process: so many threads connect, insert and read their rows,
-//! then all are compared together.
+//! One run in this process: threads connect, insert and read their rows, then all rows are compared
+//! together.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,20 +8,20 @@ use super::line::Line;
 use super::stand::{Failed, Stand};
 use super::tally::Tally;
 
-/// What came of a run.
+/// The results of a run.
 pub(super) struct Ran {
     pub(super) insert: Duration,
     pub(super) read: Duration,
     pub(super) tally: Tally,
 }
 
-/// A number that no run before had.
+/// Returns a number that no previous run has used.
 pub(super) fn run_number() -> i64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     i64::try_from(now.as_micros()).unwrap_or_default()
 }
 
-/// Carries out a run.
+/// Executes a run.
 pub(super) fn run(stand: &Stand, plan: &Plan) -> Result<Ran, Failed> {
     let what = format!("{}, {} threads", stand.name, plan.threads);
     let line = Line::new(what, u64::from(plan.clients) + 2 * u64::from(plan.rows));

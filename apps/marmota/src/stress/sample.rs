@@ -1,5 +1,5 @@
-//! The row that travels: a field of each kind, made from a seed, so that what
-//! comes back can be compared with what it was.
+//! The row that is transferred: a field of each kind, generated from a seed, so that the row that
+//! is read can be compared with the original.
 
 use marmota::model::{Blob, Currency, Date, Timestamp, Uuid};
 use marmota::{Model, store::Store};
@@ -24,10 +24,10 @@ pub(crate) struct Sample {
     bytes: Blob,
 }
 
-/// How many fields are compared.
+/// The number of fields that are compared.
 pub(crate) const FIELDS: u64 = 13;
 
-/// Numbers that follow from a seed (splitmix64).
+/// A random number generator with a seed (splitmix64).
 pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
@@ -41,7 +41,7 @@ impl Dice {
 }
 
 impl Sample {
-    /// The row of a thread with this number.
+    /// Returns the row with this number in a thread.
     pub(crate) fn new(seed: u64, run: i64, thread: u32, number: u32) -> Self {
         let place = u64::from(thread) << 32 | u64::from(number);
         let mut dice = Dice(seed ^ place.wrapping_mul(0x2545_f491_4f6c_dd1d));
@@ -63,18 +63,18 @@ impl Sample {
         }
     }
 
-    /// The same row as it is when it has an id.
+    /// Returns the same row with an id.
     pub(crate) fn with_id(self, id: i64) -> Self {
         Self { id, ..self }
     }
 
-    /// What is wrong with a row that came back, if anything is.
+    /// Returns the difference between the row and the one that was read; `None` if they are equal.
     pub(crate) fn fault(&self, came: &Self) -> Option<String> {
         (self != came).then(|| format!("row {}: {came:?} came back for {self:?}", self.id))
     }
 }
 
-/// The rows of a run, by id.
+/// Returns the rows of a run, by id.
 pub(crate) fn of_run(store: &Store, run: i64) -> marmota::Result<Vec<Sample>> {
     let (mut all, mut last) = (Vec::new(), 0);
     loop {

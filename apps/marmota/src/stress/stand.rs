@@ -1,4 +1,4 @@
-//! A server of the rows' model, and how clients open it.
+//! A server of the rows' model, and its clients.
 
 use std::io;
 use std::net::IpAddr;
@@ -17,11 +17,11 @@ use super::sample::Sample;
 
 pub(super) type Failed = Box<dyn std::error::Error>;
 
-/// See the module.
+/// A server for the tests, with the way to connect to it.
 pub(super) struct Stand {
     pub(super) name: &'static str,
     target: Target,
-    // In the order in which they end.
+    // In the order in which they must be dropped.
     _server: Option<RunningServer>,
     _folder: Option<Folder>,
 }
@@ -32,7 +32,7 @@ enum Target {
 }
 
 impl Stand {
-    /// A server that somebody else runs.
+    /// A server that is already running elsewhere.
     pub(super) fn elsewhere(url: &str) -> Self {
         Self {
             name: "given server",
@@ -42,7 +42,7 @@ impl Stand {
         }
     }
 
-    /// The same, for whose certificate one in this file vouches.
+    /// Sets the CA file for the certificate of such a server.
     pub(super) fn believing(mut self, file: Option<&Path>) -> Self {
         if let Target::Url(_, ca_file) = &mut self.target {
             *ca_file = file.map(Path::to_path_buf);
@@ -50,7 +50,7 @@ impl Stand {
         self
     }
 
-    /// A server of this process.
+    /// Starts a server in this process.
     pub(super) fn start(transport: Transport, db: Option<&str>) -> Result<Self, Failed> {
         let folder = Folder::new()?;
         let service = Service::new(&open(db.unwrap_or(&folder.file()))?);
@@ -77,8 +77,8 @@ impl Stand {
         Ok(Self { name: transport.name(), target, _server: server, _folder: Some(folder) })
     }
 
-    /// A client with a connection of its own for each thread that uses it, from an address of
-    /// this machine if one is named.
+    /// Opens a client with one connection for each thread that uses it, from a local address if one
+    /// is given.
     pub(super) fn client(&self, local: Option<IpAddr>) -> Result<Store, marmota::Error> {
         let mut remote = match &self.target {
             Target::Service(service) => Remote::in_process(service),
@@ -92,26 +92,26 @@ impl Stand {
     }
 }
 
-/// The store that is served.
+/// Opens the store that is served.
 fn open(db: &str) -> Result<Store, marmota::Error> {
     marmota::open(db)?.model::<Sample>().open()
 }
 
-/// How the rows' model is served.
+/// The settings of the server.
 #[derive(Clone, Copy)]
 pub(super) struct How {
-    /// The port, with other processes.
+    /// Shares the port with other processes.
     pub(super) shares: bool,
-    /// Until standard input ends as well: with the process that holds its other end.
+    /// Also stops when standard input ends, with the process at its other end.
     pub(super) is_attended: bool,
 }
 
 /// Serves the rows' model until a signal ends it.
 pub(super) fn serve(address: &str, how: How, db: Option<&str>) -> Done {
-    // None if it is not needed: whoever is killed leaves it behind.
+    // Only created if it is needed: a process that is killed does not remove it.
     let folder = db.is_none().then(Folder::new).transpose()?;
     let file = folder.as_ref().map(Folder::file);
-    // What the server has to say, such as that descriptors run out.
+    // Warnings of the server, for example that file descriptors run out.
     marmota::Log::start("warn")?;
     let store = open(db.or(file.as_deref()).unwrap_or_default())?;
     let server = if how.shares { Server::bind_shared(address) } else { Server::bind(address) }?;
@@ -122,7 +122,7 @@ pub(super) fn serve(address: &str, how: How, db: Option<&str>) -> Done {
     if how.is_attended {
         let handle = running.shutdown_handle();
         thread::spawn(move || {
-            // Its end, or that it cannot be read: nobody attends any more.
+            // Its end or a read error: the parent process has ended.
             let _ = io::copy(&mut io::stdin(), &mut io::sink());
             handle.shutdown();
         });
@@ -132,13 +132,13 @@ pub(super) fn serve(address: &str, how: How, db: Option<&str>) -> Done {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What a client is to be given.
+/// Returns the URL for clients.
 fn url(server: &Server) -> String {
     let url = server.url();
     if url.starts_with("http") { url + "/api" } else { url }
 }
 
-/// A folder for temporary files, removed at the end.
+/// A folder for temporary files, removed on drop.
 pub(crate) struct Folder(pub(crate) std::path::PathBuf);
 
 impl Folder {
@@ -146,7 +146,7 @@ impl Folder {
         Self::below(&std::env::temp_dir())
     }
 
-    /// One where nothing waits for a disk, if the system has such a place.
+    /// Creates a folder on a file system in memory, if the system has one.
     pub(crate) fn in_memory() -> std::io::Result<Self> {
         Self::below(std::path::Path::new("/dev/shm")).or_else(|_| Self::new())
     }
@@ -160,17 +160,17 @@ impl Folder {
         Ok(Self(path))
     }
 
-    /// The URL of a SQLite file in it.
+    /// Returns the URL of a SQLite file in it.
     pub(super) fn file(&self) -> String {
         format!("sqlite:{}", self.0.join("stress.db").display())
     }
 
-    /// The file of a server's certificate in it.
+    /// Returns the path of a server's certificate in it.
     fn certificate(&self) -> PathBuf {
         self.0.join("certificate.pem")
     }
 
-    /// The address of a Unix socket in it.
+    /// Returns the address of a Unix socket in it.
     pub(super) fn socket(&self) -> String {
         format!("unix:{}", self.0.join("socket").display())
     }
@@ -178,7 +178,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What stays is the system's to clear.
+        // Files that remain are left to the system.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -1,4 +1,4 @@
-//! What was looked at, and what was wrong.
+//! The results of checks: their number and the faults.
 
 use std::collections::HashSet;
 
@@ -7,10 +7,10 @@ use marmota::store::Store;
 
 use super::sample::{FIELDS, Sample, of_run};
 
-/// Faults that are told in full.
+/// The maximum number of faults that are printed.
 const FAULTS_MAX: usize = 20;
 
-/// See the module.
+/// The number of passed and failed assertions, with the first faults.
 #[derive(Default)]
 pub(crate) struct Tally {
     pub(crate) passed: u64,
@@ -19,7 +19,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Something is as it should be, or its fault is told.
+    /// Counts assertions as passed, or records a fault.
     pub(crate) fn look(&mut self, assertions: u64, fault: Option<String>) {
         match fault {
             None => self.passed += assertions,
@@ -30,7 +30,7 @@ impl Tally {
         }
     }
 
-    /// Keeps a fault that is counted, if there is room.
+    /// Records the text of a fault that is counted already, unless there are too many.
     pub(crate) fn tell(&mut self, fault: String) {
         if self.faults.len() < FAULTS_MAX {
             self.faults.push(fault);
@@ -43,8 +43,8 @@ impl Tally {
         other.faults.into_iter().for_each(|fault| self.tell(fault));
     }
 
-    /// Looks at all ids of all threads (none twice, none missing, none too many), and once more at
-    /// every row that is stored.
+    /// Checks the ids of all threads (no duplicates, no missing and no extra ones), and again every
+    /// stored row.
     pub(crate) fn look_at_all(
         &mut self,
         store: &Store,

@@ -1,15 +1,15 @@
-//! Where a MessagePack value ends, without making it: all lengths are found
-//! within the bytes and the nesting within its limit, by a loop that recurses
-//! nowhere. The decoder counts the nesting of arrays and maps, but not that of
-//! enums, so that hostile bytes could otherwise end the program's stack.
+//! Finds the end of a MessagePack value without decoding it. A loop without recursion checks that
+//! all lengths lie within the bytes and that the nesting is within its limit. The decoder counts
+//! the nesting of arrays and maps but not of enums, so hostile bytes could otherwise overflow the
+//! stack.
 
-/// What is wrong, and at which byte.
+/// The offset of a fault and its description.
 type Fault = (usize, &'static str);
 
-/// The byte behind the value that begins at `start`.
+/// Returns the offset of the byte after the value that begins at `start`.
 pub(super) fn end_of_value(bytes: &[u8], start: usize, depth_max: usize) -> Result<usize, Fault> {
     let mut at = start;
-    // How many values are still to come at each level that is open.
+    // The number of values left at each open level.
     let mut open: Vec<u64> = vec![1];
     while let Some(left) = open.last_mut() {
         if *left == 0 {
@@ -33,20 +33,20 @@ pub(super) fn end_of_value(bytes: &[u8], start: usize, depth_max: usize) -> Resu
     Ok(at)
 }
 
-/// The first bytes of a value.
+/// The length of a value, as stated by its first bytes.
 struct Value {
-    /// Bytes of marker and length.
+    /// Bytes of the marker and the length.
     head: usize,
-    /// Bytes behind them.
+    /// Bytes of content that follow.
     body: usize,
-    /// Values within.
+    /// Number of values that it contains.
     values: u64,
 }
 
 impl Value {
     fn at(bytes: &[u8], at: usize) -> Result<Self, Fault> {
         let &marker = bytes.get(at).ok_or((at, "the bytes end within an item"))?;
-        // A length of some bytes behind the marker, big-endian.
+        // Reads a big-endian length of `size` bytes after the marker.
         let length = |size: usize| {
             let bytes = bytes.get(at + 1..at + 1 + size);
             let bytes = bytes.ok_or((at, "the bytes end within a length"))?;

@@ -1,28 +1,28 @@
-//! [`Discipline`]: how a list keeps its items in order or apart.
+//! [`Discipline`]: how a list maintains the order or the uniqueness of its items.
 
 use sealed::{Keeps, Twice};
 
-/// What a list does to keep its promise. It cannot be implemented elsewhere.
+/// The invariant that a list maintains. This trait is sealed.
 pub trait Discipline<T>: sealed::Keeps<T> {}
 
 pub(super) mod sealed {
-    /// Two items with one key, by their places.
+    /// The places of two items with the same key.
     #[derive(Clone, Copy, Debug)]
     pub struct Twice(pub usize, pub usize);
 
-    /// How a discipline follows what happens to the items.
+    /// Keeps the data of a discipline in step with changes to the items.
     pub trait Keeps<T> {
-        /// Puts all items in order and forgets the old ones; without effect on
-        /// the discipline if that cannot be.
+        /// Orders all items and rebuilds the data of the discipline; leaves the discipline
+        /// unchanged on an error.
         fn restore(&mut self, items: &mut Vec<T>) -> Result<(), Twice>;
 
-        /// Called before the item at `place` leaves and those behind move up.
+        /// Called before the item at `place` is removed and the following items move up.
         fn removing(&mut self, items: &[T], place: usize);
 
-        /// Called before only those leave that `keep` is false for.
+        /// Called before the items for which `keep` is false are removed.
         fn keeping(&mut self, keep: &[bool]);
 
-        /// Called before all leave.
+        /// Called before all items are removed.
         fn clearing(&mut self);
     }
 }

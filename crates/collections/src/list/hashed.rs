@@ -1,9 +1,8 @@
-//! Lists that know each item's place by its key, in O(1), and take each key
-//! once.
+//! Lists that find the place of an item by its key in O(1), and contain each key once.
 //!
-//! The index is the one of the memory engine's unique fields: a hash table of
-//! places with the hash beside each, so that growing reads no items and a look
-//! at an item is nearly always the right one.
+//! The index is the same as for unique fields in the memory engine: a hash table of places that
+//! stores each place with its hash. So the table grows without reading items, and a lookup nearly
+//! always reads only the right item.
 
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
@@ -17,7 +16,7 @@ use super::items::{List, past_the_end};
 use super::refused::Refused;
 use crate::{KeyOf, Whole};
 
-/// Found by the hash of a key; each key once.
+/// A discipline: items are found by the hash of their key; keys are unique.
 #[derive(Clone, Debug, Default)]
 pub struct HashedBy<B = Whole> {
     by: B,
@@ -26,8 +25,8 @@ pub struct HashedBy<B = Whole> {
     places: HashTable<(u32, u32)>,
 }
 
-/// The table takes its buckets from the low bits and its tags from the high
-/// ones: spread 32 bits over both.
+/// hashbrown takes buckets from the low bits and tags from the high bits: spreads 32 bits over
+/// both.
 fn spread(hash: u32) -> u64 {
     u64::from(hash).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
@@ -125,7 +124,7 @@ impl<T, B: KeyOf<T, Key: Hash + Eq>> Keeps<T> for HashedBy<B> {
 }
 
 impl<T: Hash + Eq> List<T, HashedBy> {
-    /// An empty list that takes each item once and finds it in O(1).
+    /// Creates an empty list that contains each item once and finds it in O(1).
     #[must_use]
     pub fn hashed() -> Self {
         Self { items: Vec::new(), discipline: HashedBy::new(Whole) }
@@ -133,7 +132,7 @@ impl<T: Hash + Eq> List<T, HashedBy> {
 }
 
 impl<T, F> List<T, HashedBy<F>> {
-    /// An empty list that takes each key once and finds its item in O(1).
+    /// Creates an empty list that contains each key once and finds its item in O(1).
     #[must_use]
     pub fn hashed_by<K>(key: F) -> Self
     where
@@ -148,7 +147,7 @@ impl<T, B: KeyOf<T, Key: Hash + Eq>> List<T, HashedBy<B>> {
     /// Adds an item at the end and returns its place.
     ///
     /// # Errors
-    /// Gives the item back, with the place of the one that has its key.
+    /// Returns the item, with the place of the item that has the same key.
     pub fn add(&mut self, item: T) -> Result<usize, Refused<T>> {
         let key = self.discipline.by.key_of(&item);
         let hash = self.discipline.hash(key);
@@ -164,11 +163,11 @@ impl<T, B: KeyOf<T, Key: Hash + Eq>> List<T, HashedBy<B>> {
         }
     }
 
-    /// Adds many items: all, or none with an error.
+    /// Adds many items: all of them, or none on an error.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`](marmota_model::ErrorKind::Conflict) if one of
-    /// their keys is there twice; the list is then as it was.
+    /// [`ErrorKind::Conflict`](marmota_model::ErrorKind::Conflict) if a key would occur twice; the
+    /// list is then unchanged.
     pub fn add_all(&mut self, items: impl IntoIterator<Item = T>) -> Result<()> {
         let before = self.items.len();
         for item in items {
@@ -182,11 +181,10 @@ impl<T, B: KeyOf<T, Key: Hash + Eq>> List<T, HashedBy<B>> {
         Ok(())
     }
 
-    /// Replaces the item with this key, or adds it; the place, and what was
-    /// there.
+    /// Replaces the item with this key, or adds it. Returns the place and the replaced item.
     ///
     /// # Errors
-    /// Gives the item back if the list is full.
+    /// Returns the item if the list is full.
     pub fn put(&mut self, item: T) -> Result<(usize, Option<T>), Refused<T>> {
         match self.add(item) {
             Ok(place) => Ok((place, None)),
@@ -197,7 +195,7 @@ impl<T, B: KeyOf<T, Key: Hash + Eq>> List<T, HashedBy<B>> {
         }
     }
 
-    /// The item with this key.
+    /// Returns the item with this key.
     pub fn find<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<&T>
     where
         B::Key: Borrow<Q>,
@@ -205,7 +203,7 @@ impl<T, B: KeyOf<T, Key: Hash + Eq>> List<T, HashedBy<B>> {
         self.place_of(key).map(|place| &self.items[place])
     }
 
-    /// Where the item with this key is.
+    /// Returns the place of the item with this key.
     pub fn place_of<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<usize>
     where
         B::Key: Borrow<Q>,
@@ -213,8 +211,8 @@ impl<T, B: KeyOf<T, Key: Hash + Eq>> List<T, HashedBy<B>> {
         self.discipline.place_of(&self.items, self.discipline.hash(key), key)
     }
 
-    /// Removes and returns the item with this key; those behind move up, which
-    /// takes O(n). [`List::swap_remove`] is O(1).
+    /// Removes and returns the item with this key. The following items move up, which takes O(n);
+    /// [`List::swap_remove`] is O(1).
     pub fn take<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> Option<T>
     where
         B::Key: Borrow<Q>,
@@ -223,10 +221,10 @@ impl<T, B: KeyOf<T, Key: Hash + Eq>> List<T, HashedBy<B>> {
         self.remove(place).ok()
     }
 
-    /// Removes the item at a place in O(1): the last one takes its place.
+    /// Removes the item at a place in O(1): the last item moves to its place.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`](marmota_model::ErrorKind::NotFound) past the end.
+    /// [`ErrorKind::NotFound`](marmota_model::ErrorKind::NotFound) if the place is past the end.
     pub fn swap_remove(&mut self, place: usize) -> Result<T> {
         let hash = self.discipline.hash(self.discipline.by.key_of(self.at(place)?));
         self.discipline.forget(hash, place);
@@ -238,12 +236,12 @@ impl<T, B: KeyOf<T, Key: Hash + Eq>> List<T, HashedBy<B>> {
         Ok(self.items.swap_remove(place))
     }
 
-    /// Changes the item at a place by way of a copy.
+    /// Changes a copy of the item at a place, then stores the copy.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`](marmota_model::ErrorKind::NotFound) past the
-    /// end, [`ErrorKind::Conflict`](marmota_model::ErrorKind::Conflict) if
-    /// another item has the new key; nothing has changed.
+    /// [`ErrorKind::NotFound`](marmota_model::ErrorKind::NotFound) if the place is past the end,
+    /// [`ErrorKind::Conflict`](marmota_model::ErrorKind::Conflict) if another item has the new key;
+    /// the list is then unchanged.
     pub fn update(&mut self, place: usize, change: impl FnOnce(&mut T)) -> Result<()>
     where
         T: Clone,
@@ -253,7 +251,7 @@ impl<T, B: KeyOf<T, Key: Hash + Eq>> List<T, HashedBy<B>> {
         self.replace(place, item).map(drop)
     }
 
-    /// Replaces the item at a place, and returns the old one.
+    /// Replaces the item at a place and returns the old one.
     ///
     /// # Errors
     /// As [`List::update`].

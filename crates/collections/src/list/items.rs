@@ -1,4 +1,4 @@
-//! [`List`]: its items, and what lists of all disciplines can do.
+//! [`List`]: its items, and the methods of lists of all disciplines.
 
 use std::fmt;
 use std::ops::Deref;
@@ -10,17 +10,16 @@ use super::discipline::{Discipline, Plain};
 
 /// An ordered collection of items, with a discipline.
 ///
-/// | made by | discipline | an equal item | found in | added in |
+/// | constructor | discipline | an equal item | found in | added in |
 /// |---|---|---|---|---|
-/// | [`List::new`] | none | stays | O(n) | O(1) |
-/// | [`List::sorted`], [`List::sorted_by`] | in the order of a key | follows its equals | O(log n) | O(log n) and moving those behind |
-/// | the same and [`List::unique`] | and each key once | is refused | O(log n) | the same |
-/// | [`List::hashed`], [`List::hashed_by`] | each key once, in the order of adding | is refused | O(1) | O(1) |
+/// | [`List::new`] | none | is added | O(n) | O(1) |
+/// | [`List::sorted`], [`List::sorted_by`] | in the order of a key | is added after its equals | O(log n) | O(log n) and a move of the items that follow |
+/// | the same with [`List::unique`] | and each key once | is refused | O(log n) | the same |
+/// | [`List::hashed`], [`List::hashed_by`] | each key once, in insertion order | is refused | O(1) | O(1) |
 ///
-/// A sorted list moves what lies behind a new item, which a machine does at
-/// some 10 GB a second: fine to some 100,000 items, and at any size when they
-/// come in order or by [`List::add_all`]. Beyond, take a sorted
-/// [`Map`](crate::Map).
+/// An insert into a sorted list moves the items that follow, at about 10 GB a second. That is fine
+/// up to about 100,000 items, and at any size if items arrive in order or through
+/// [`List::add_all`]. For more, use a sorted [`Map`](crate::Map).
 ///
 /// ```
 /// use marmota_collections::List;
@@ -48,47 +47,47 @@ pub struct List<T, D = Plain> {
 }
 
 impl<T, D> List<T, D> {
-    /// The items in order.
+    /// Returns the items in order.
     #[must_use]
     pub fn as_slice(&self) -> &[T] {
         &self.items
     }
 
-    /// The items without their discipline.
+    /// Returns the items without their discipline.
     #[must_use]
     pub fn into_vec(self) -> Vec<T> {
         self.items
     }
 
-    /// The item at a place.
+    /// Returns the item at a place.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] past the end.
+    /// [`ErrorKind::NotFound`] if the place is past the end.
     pub fn at(&self, place: usize) -> Result<&T> {
         self.items.get(place).ok_or_else(|| past_the_end(place, self.items.len()))
     }
 
-    /// Makes room for `more` items.
+    /// Reserves room for `more` items.
     pub fn reserve(&mut self, more: usize) {
         self.items.reserve(more);
     }
 }
 
 impl<T, D: Discipline<T>> List<T, D> {
-    /// Removes the item at a place; those behind move up, which takes O(n).
+    /// Removes the item at a place. The following items move up, which takes O(n).
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] past the end.
+    /// [`ErrorKind::NotFound`] if the place is past the end.
     pub fn remove(&mut self, place: usize) -> Result<T> {
         self.at(place)?;
         self.discipline.removing(&self.items, place);
         Ok(self.items.remove(place))
     }
 
-    /// Keeps only the items that `keep` is true for, in their order, and says
-    /// how many went.
+    /// Keeps only the items for which `keep` returns true, in their order. Returns the number of
+    /// removed items.
     pub fn retain(&mut self, keep: impl FnMut(&T) -> bool) -> usize {
-        // All are asked first: should one panic, nothing has changed.
+        // `keep` runs for all items first: if it panics, the list is unchanged.
         let kept: Vec<bool> = self.items.iter().map(keep).collect();
         let before = self.items.len();
         self.discipline.keeping(&kept);
@@ -103,11 +102,11 @@ impl<T, D: Discipline<T>> List<T, D> {
         self.items.clear();
     }
 
-    /// Replaces all items, putting the new ones in order, and returns the old.
+    /// Replaces all items with new ones, which are put in order, and returns the old ones.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`] if a key is there twice and may not be; the
-    /// list is then as it was.
+    /// [`ErrorKind::Conflict`] if a key occurs twice in a list that does not allow it; the list is
+    /// then unchanged.
     pub fn replace_all(&mut self, mut items: Vec<T>) -> Result<Vec<T>> {
         self.discipline.restore(&mut items).map_err(twice)?;
         Ok(std::mem::replace(&mut self.items, items))
@@ -167,7 +166,7 @@ impl<'l, T, D> IntoIterator for &'l List<T, D> {
 }
 
 impl<T: PartialEq, D> PartialEq for List<T, D> {
-    /// By the items; a discipline is no part of what a list says.
+    /// Compares the items; the discipline is not compared.
     fn eq(&self, other: &Self) -> bool {
         self.items == other.items
     }

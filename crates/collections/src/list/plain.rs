@@ -1,4 +1,4 @@
-//! Lists without a discipline: a vector whose places are checked.
+//! Lists without a discipline: a vector with checked access by place.
 
 use std::ops::DerefMut;
 
@@ -8,22 +8,22 @@ use super::discipline::Plain;
 use super::items::List;
 
 impl<T> List<T> {
-    /// An empty list without a discipline.
+    /// Creates an empty list without a discipline.
     #[must_use]
     pub const fn new() -> Self {
         Self { items: Vec::new(), discipline: Plain }
     }
 
-    /// Puts an item at the end and returns its place.
+    /// Appends an item and returns its place.
     pub fn add(&mut self, item: T) -> usize {
         self.items.push(item);
         self.items.len() - 1
     }
 
-    /// Puts an item at a place; those from there on move back.
+    /// Inserts an item at a place. The items from there on move back.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] past the end.
+    /// [`ErrorKind::NotFound`] if the place is past the end.
     pub fn insert(&mut self, place: usize, item: T) -> Result<()> {
         if place > self.items.len() {
             let len = self.items.len();
@@ -34,7 +34,7 @@ impl<T> List<T> {
         Ok(())
     }
 
-    /// Removes the last item.
+    /// Removes and returns the last item.
     pub fn pop(&mut self) -> Option<T> {
         self.items.pop()
     }

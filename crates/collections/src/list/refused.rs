@@ -1,16 +1,16 @@
-//! An item that a list did not take, given back.
+//! An item that a list refused, returned to the caller.
 
 use std::fmt;
 
 use marmota_model::{Error, ErrorKind};
 
-/// An item that was refused, and why.
+/// A refused item, and the reason.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Refused<T> {
     /// The item, as it was given.
     pub item: T,
-    /// Where the item with the same key is; none if the list is full, which a
-    /// hashed one is with 2³² items.
+    /// The place of the item with the same key; `None` if the list is full: a hashed list holds at
+    /// most 2³² items.
     pub place: Option<usize>,
 }
 

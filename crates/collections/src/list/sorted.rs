@@ -1,5 +1,4 @@
-//! Lists that stay in the order of a key: found by binary search, with ranges
-//! as slices.
+//! Lists that stay in the order of a key: lookups by binary search, ranges as slices.
 
 use std::borrow::Borrow;
 use std::ops::{Bound, RangeBounds};
@@ -12,7 +11,8 @@ use super::items::{List, past_the_end, twice};
 use super::refused::Refused;
 use crate::{KeyOf, Whole};
 
-/// In the order of a key, and each key once if that is asked for.
+/// A discipline: items are in the order of a key, and keys are unique if [`List::unique`] was
+/// called.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SortedBy<B = Whole> {
     by: B,
@@ -50,7 +50,7 @@ impl<T, B: KeyOf<T, Key: Ord>> Keeps<T> for SortedBy<B> {
 }
 
 impl<T: Ord> List<T, SortedBy> {
-    /// An empty list that stays in the order of its items.
+    /// Creates an empty list that stays in the order of its items.
     #[must_use]
     pub const fn sorted() -> Self {
         Self { items: Vec::new(), discipline: SortedBy { by: Whole, unique: false } }
@@ -58,7 +58,7 @@ impl<T: Ord> List<T, SortedBy> {
 }
 
 impl<T, F> List<T, SortedBy<F>> {
-    /// An empty list that stays in the order of a key.
+    /// Creates an empty list that stays in the order of a key.
     #[must_use]
     pub const fn sorted_by<K>(key: F) -> Self
     where
@@ -70,11 +70,10 @@ impl<T, F> List<T, SortedBy<F>> {
 }
 
 impl<T, B: KeyOf<T, Key: Ord>> List<T, SortedBy<B>> {
-    /// The same list, which from now on takes each key once.
+    /// Makes the list unique: from now on it contains each key once.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`](marmota_model::ErrorKind::Conflict) if it has
-    /// one twice already.
+    /// [`ErrorKind::Conflict`](marmota_model::ErrorKind::Conflict) if a key already occurs twice.
     pub fn unique(mut self) -> Result<Self> {
         match self.discipline.repeated(&self.items) {
             Some(found) => Err(twice(found)),
@@ -85,13 +84,13 @@ impl<T, B: KeyOf<T, Key: Ord>> List<T, SortedBy<B>> {
         }
     }
 
-    /// Adds an item where it belongs, behind its equals, and returns the place.
+    /// Inserts an item in order, after items with an equal key, and returns its place.
     ///
     /// # Errors
-    /// Gives the item back if the list is unique and has its key.
+    /// Returns the item if the list is unique and contains its key.
     pub fn add(&mut self, item: T) -> Result<usize, Refused<T>> {
         let key = self.discipline.by.key_of(&item);
-        // What comes in order is not searched for.
+        // Items that arrive in order need no search.
         let place = match self.items.last() {
             Some(last) if self.discipline.by.key_of(last) > key => self.end_of(key),
             _ => self.items.len(),
@@ -106,12 +105,12 @@ impl<T, B: KeyOf<T, Key: Ord>> List<T, SortedBy<B>> {
         Ok(place)
     }
 
-    /// Adds many items at once, in O(n) when they are in order and O(n log n)
-    /// when not: all, or none with an error.
+    /// Adds many items, in O(n) if they are in order and in O(n log n) otherwise. Adds all of them,
+    /// or none on an error.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`](marmota_model::ErrorKind::Conflict) if the list
-    /// is unique and one of their keys is there twice; it is then as it was.
+    /// [`ErrorKind::Conflict`](marmota_model::ErrorKind::Conflict) if the list is unique and a key
+    /// would occur twice; the list is then unchanged.
     pub fn add_all(&mut self, items: impl IntoIterator<Item = T>) -> Result<()> {
         let mut new = Vec::from_iter(items);
         self.discipline.restore(&mut new).map_err(twice)?;
@@ -123,13 +122,12 @@ impl<T, B: KeyOf<T, Key: Ord>> List<T, SortedBy<B>> {
             }
         }
         self.items.append(&mut new);
-        // Two runs in order: the stable sort merges them.
+        // Both parts are in order: the stable sort merges them.
         self.items.sort_by(|a, b| self.discipline.by.key_of(a).cmp(self.discipline.by.key_of(b)));
         Ok(())
     }
 
-    /// Replaces the first item with this key, or adds it; the place, and what
-    /// was there.
+    /// Replaces the first item with this key, or adds it. Returns the place and the replaced item.
     pub fn put(&mut self, item: T) -> (usize, Option<T>) {
         let key = self.discipline.by.key_of(&item);
         let place = self.start_of(key);
@@ -144,7 +142,7 @@ impl<T, B: KeyOf<T, Key: Ord>> List<T, SortedBy<B>> {
         }
     }
 
-    /// The first item with this key.
+    /// Returns the first item with this key.
     pub fn find<Q: Ord + ?Sized>(&self, key: &Q) -> Option<&T>
     where
         B::Key: Borrow<Q>,
@@ -152,7 +150,7 @@ impl<T, B: KeyOf<T, Key: Ord>> List<T, SortedBy<B>> {
         self.place_of(key).map(|place| &self.items[place])
     }
 
-    /// Where the first item with this key is.
+    /// Returns the place of the first item with this key.
     pub fn place_of<Q: Ord + ?Sized>(&self, key: &Q) -> Option<usize>
     where
         B::Key: Borrow<Q>,
@@ -162,7 +160,7 @@ impl<T, B: KeyOf<T, Key: Ord>> List<T, SortedBy<B>> {
         (self.discipline.by.key_of(found).borrow() == key).then_some(place)
     }
 
-    /// All items with this key.
+    /// Returns all items with this key.
     pub fn equal_to<Q: Ord + ?Sized>(&self, key: &Q) -> &[T]
     where
         B::Key: Borrow<Q>,
@@ -170,7 +168,7 @@ impl<T, B: KeyOf<T, Key: Ord>> List<T, SortedBy<B>> {
         &self.items[self.start_of(key)..self.end_of(key)]
     }
 
-    /// The items with keys in a range; none if it ends before it starts.
+    /// Returns the items with keys in a range; an empty slice if the range ends before it starts.
     pub fn range<Q: Ord + ?Sized>(&self, keys: impl RangeBounds<Q>) -> &[T]
     where
         B::Key: Borrow<Q>,
@@ -197,13 +195,13 @@ impl<T, B: KeyOf<T, Key: Ord>> List<T, SortedBy<B>> {
         Some(self.items.remove(place))
     }
 
-    /// Changes the item at a place by way of a copy, and moves it if its key
-    /// has changed; its place then.
+    /// Changes a copy of the item at a place, stores it, and moves it if its key has changed.
+    /// Returns its new place.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`](marmota_model::ErrorKind::NotFound) past the
-    /// end, [`ErrorKind::Conflict`](marmota_model::ErrorKind::Conflict) if the
-    /// list is unique and another item has the new key; nothing has changed.
+    /// [`ErrorKind::NotFound`](marmota_model::ErrorKind::NotFound) if the place is past the end,
+    /// [`ErrorKind::Conflict`](marmota_model::ErrorKind::Conflict) if the list is unique and
+    /// another item has the new key; the list is then unchanged.
     pub fn update(&mut self, place: usize, change: impl FnOnce(&mut T)) -> Result<usize>
     where
         T: Clone,
@@ -213,7 +211,7 @@ impl<T, B: KeyOf<T, Key: Ord>> List<T, SortedBy<B>> {
         self.replace(place, item).map(|(place, _)| place)
     }
 
-    /// Replaces the item at a place; where the new one is, and the old one.
+    /// Replaces the item at a place. Returns the place of the new item, and the old item.
     ///
     /// # Errors
     /// As [`List::update`].
@@ -229,7 +227,8 @@ impl<T, B: KeyOf<T, Key: Ord>> List<T, SortedBy<B>> {
         {
             return Err(Refused { item, place: Some(other) }.into());
         }
-        // Found while the old one is still there; all behind it then move up.
+        // The new place is searched with the old item still in the list; the items after it then
+        // move up.
         let mut new_place = self.end_of(key);
         if new_place > place {
             new_place -= 1;
@@ -240,7 +239,7 @@ impl<T, B: KeyOf<T, Key: Ord>> List<T, SortedBy<B>> {
         Ok((new_place, std::mem::replace(&mut self.items[new_place], item)))
     }
 
-    /// The first place whose key is not below this one.
+    /// Returns the first place whose key is not less than `key`.
     fn start_of<Q: Ord + ?Sized>(&self, key: &Q) -> usize
     where
         B::Key: Borrow<Q>,
@@ -248,7 +247,7 @@ impl<T, B: KeyOf<T, Key: Ord>> List<T, SortedBy<B>> {
         self.items.partition_point(|item| self.discipline.by.key_of(item).borrow() < key)
     }
 
-    /// The first place whose key is above this one.
+    /// Returns the first place whose key is greater than `key`.
     fn end_of<Q: Ord + ?Sized>(&self, key: &Q) -> usize
     where
         B::Key: Borrow<Q>,

@@ -1,10 +1,10 @@
-//! What a map keeps its entries in, so that all else is written once: an
-//! `IndexMap` for hashed maps, a `BTreeMap` for sorted ones.
+//! The storage of a map's entries: an `IndexMap` for hashed maps, a `BTreeMap` for sorted ones. All
+//! other code is shared.
 //!
-//! `IndexMap` is a vector of entries and a hashbrown table of places, as the
-//! memory engine's rows and unique indexes are. Over a plain hash map it has
-//! the two things that expiry needs: entries that are visited a few at a time
-//! by number, and removal that moves only one.
+//! `IndexMap` is a vector of entries and a hashbrown table of places, like the rows and unique
+//! indexes of the memory engine. Compared with a plain hash map it has the two operations that
+//! expiry needs: access to a few entries at a time by number, and a removal that moves only one
+//! entry.
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
@@ -14,16 +14,15 @@ use std::ops::Bound;
 use hashbrown::DefaultHashBuilder;
 use indexmap::IndexMap;
 
-/// Entries that are found by hash, in the order of adding as long as none is
-/// removed. Keys are `Hash + Eq`.
+/// Entries found by hash, in insertion order as long as none is removed. Keys are `Hash + Eq`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hashed;
 
-/// Entries in the order of their keys, which are `Ord + Clone`.
+/// Entries in the order of their keys. Keys are `Ord + Clone`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sorted;
 
-/// A value and when it is seen for the last time.
+/// A value with its deadline.
 #[derive(Clone, Debug)]
 pub struct Entry<V> {
     pub(crate) value: V,
@@ -32,7 +31,7 @@ pub struct Entry<V> {
 
 /// [`Hashed`] or [`Sorted`].
 pub trait Base<K, V> {
-    /// What keeps the entries.
+    /// The collection that stores the entries.
     type Entries: Entries<K, V>;
 }
 
@@ -44,25 +43,25 @@ impl<K: Ord + Clone, V> Base<K, V> for Sorted {
     type Entries = BTreeMap<K, Entry<V>>;
 }
 
-/// Entries of a map; of no use without one.
+/// The storage of a map's entries. It is used only through a map.
 pub trait Entries<K, V>: Default + IntoIterator<Item = (K, Entry<V>)> {
-    /// How far a walk for expired entries has come.
+    /// The position of a walk for expired entries.
     type Cursor: Default;
 
-    /// How many entries there are, past or not.
+    /// Returns the number of entries, including expired ones.
     fn held(&self) -> usize;
-    /// Sets an entry; the one that was there.
+    /// Sets an entry and returns the previous one.
     fn put(&mut self, key: K, entry: Entry<V>) -> Option<Entry<V>>;
-    /// All entries, in order if they have one.
+    /// Returns all entries, in order if the storage is sorted.
     fn iter<'e>(&'e self) -> impl Iterator<Item = (&'e K, &'e Entry<V>)>
     where
         K: 'e,
         V: 'e;
-    /// Keeps those that `keep` is true for.
+    /// Keeps the entries for which `keep` returns true.
     fn keep(&mut self, keep: impl FnMut(&K, &mut Entry<V>) -> bool);
 
-    /// Looks at the next `most` entries, removes those whose time is past into
-    /// `out`, and says whether the walk has come to its end.
+    /// Checks the next `most` entries and moves expired ones to `out`. Returns true if the walk has
+    /// reached its end.
     fn walk(
         &mut self,
         cursor: &mut Self::Cursor,
@@ -71,17 +70,17 @@ pub trait Entries<K, V>: Default + IntoIterator<Item = (K, Entry<V>)> {
         out: &mut Vec<(K, Entry<V>)>,
     ) -> bool;
 
-    /// Makes room for `more` entries.
+    /// Reserves room for `more` entries.
     fn reserve(&mut self, more: usize);
-    /// Gives back the memory of entries that are gone, if it is most of it.
+    /// Frees the memory of removed entries, if it is most of the memory.
     fn shrink(&mut self);
 }
 
-/// Finding entries by keys or what they borrow as.
+/// Lookup of entries by keys or by their borrowed form.
 pub trait Lookup<K, V, Q: ?Sized> {
-    /// The entry of a key.
+    /// Returns the entry of a key.
     fn find(&self, key: &Q) -> Option<&Entry<V>>;
-    /// The entry of a key, to be changed.
+    /// Returns the entry of a key for modification.
     fn find_mut(&mut self, key: &Q) -> Option<&mut Entry<V>>;
     /// Removes the entry of a key.
     fn take(&mut self, key: &Q) -> Option<(K, Entry<V>)>;
@@ -125,7 +124,7 @@ impl<K: Hash + Eq, V> Entries<K, V> for IndexMap<K, Entry<V>, DefaultHashBuilder
             if entry.deadline_ns > now_ns {
                 *cursor += 1;
             } else {
-                // The last entry comes to this place and is looked at next.
+                // The last entry moves to this place and is checked next.
                 out.extend(self.swap_remove_index(*cursor));
             }
         }
@@ -162,7 +161,7 @@ where
 }
 
 impl<K: Ord + Clone, V> Entries<K, V> for BTreeMap<K, Entry<V>> {
-    /// The last key that was looked at and stayed.
+    /// The last key that was checked and kept.
     type Cursor = Option<K>;
 
     fn held(&self) -> usize {
@@ -204,7 +203,7 @@ impl<K: Ord + Clone, V> Entries<K, V> for BTreeMap<K, Entry<V>> {
                 past.push(key.clone());
             }
         }
-        // A walk of fewer steps than asked for has come to the end.
+        // A walk of fewer steps than `most` has reached the end.
         let ended = seen < most;
         *cursor = if ended { None } else { last.cloned() };
         out.extend(past.iter().filter_map(|key| self.remove_entry(key)));

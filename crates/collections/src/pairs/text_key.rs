@@ -1,18 +1,18 @@
-//! Whether serde writes a key as a text, as JSON's objects want it: asked by
-//! a serializer that writes nothing.
+//! A test of whether serde writes a key as a text, which JSON objects require. It uses a serializer
+//! without output.
 
 use std::fmt;
 
 use serde::ser::{Error, Impossible, Serialize, Serializer};
 
-/// Texts, characters and the names of enums without content.
+/// Returns true for texts, characters and unit variants of enums.
 pub(super) fn is_text<K: Serialize + ?Sized>(key: &K) -> bool {
     key.serialize(Probe).is_ok()
 }
 
 struct Probe;
 
-/// It is no text.
+/// The error for a value that is not a text.
 #[derive(Debug)]
 struct NoText;
 

@@ -1,12 +1,11 @@
-//! A value that is being made by one thread while others wait for it.
+//! A value that one thread computes while others wait for it.
 
 use std::cell::OnceCell;
 
 use parking_lot::ReentrantMutex;
 
-/// A place for a value, and the lock that its maker holds. The lock may be
-/// taken again by its own thread, so that a maker who asks for the key that it
-/// makes does not wait for itself.
+/// A place for a value, and the lock that the computing thread holds. The lock is reentrant, so
+/// that a closure that requests the key that it computes does not wait for itself.
 pub(super) struct Making<V>(ReentrantMutex<OnceCell<V>>);
 
 impl<V> Default for Making<V> {
@@ -16,14 +15,14 @@ impl<V> Default for Making<V> {
 }
 
 impl<V: Clone> Making<V> {
-    /// A copy of the value, made by `make` if nobody has yet.
+    /// Returns a copy of the value, computed by `make` if it is missing.
     pub(super) fn get_or_try_make<E>(&self, make: impl FnOnce() -> Result<V, E>) -> Result<V, E> {
         let made = self.0.lock();
         if let Some(value) = made.get() {
             return Ok(value.clone());
         }
         let value = make()?;
-        // If `make` came here again, the value within stands.
+        // If `make` called this function recursively, the inner value is kept.
         Ok(made.get_or_init(|| value).clone())
     }
 }

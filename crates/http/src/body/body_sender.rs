@@ -1,6 +1,6 @@
-//! A body that is written instead of asked for: by a future that the connection polls, or from
-//! another task or thread through a [`BodySender`]. Either waits while the client has not taken
-//! what was written before.
+//! A body that is pushed instead of polled: by a future that the connection runs, or from another
+//! task or thread through a [`BodySender`]. Both wait while the client has not taken the earlier
+//! output.
 
 use std::fmt;
 use std::future::Future;
@@ -12,10 +12,10 @@ use std::thread::Thread;
 
 use crate::body::producer::{BodyStream, BoxError, Producer};
 
-/// Bytes that [`BodyStream::write`] lets its future be ahead of the client.
+/// Bytes that the future of [`BodyStream::write`] may be ahead of the client.
 const WINDOW_BYTES: usize = 32 * 1024;
 
-/// The client has gone, or its time was up: nobody takes the body any more.
+/// The client has gone or timed out, and takes no more of the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gone;
 
@@ -27,10 +27,11 @@ impl fmt::Display for Gone {
 
 impl std::error::Error for Gone {}
 
-/// Writes a body from wherever it is.
+/// A writer of a body that works from any task or thread.
 ///
-/// The body has a good end only by [`BodySender::finish`]: a sender that is dropped before, by a
-/// panic say, cuts the answer off, and the client can tell.
+/// Only [`BodySender::finish`] completes the body (or `Ok` from a [`BodyStream::write`] function).
+/// A sender that is dropped earlier, by a panic for example, cuts the answer off; the client
+/// detects it.
 #[derive(Debug)]
 pub struct BodySender {
     shared: Arc<Mutex<State>>,
@@ -50,13 +51,13 @@ struct State {
 enum End {
     Finished,
     Failed(BoxError),
-    /// The sender was dropped and had said neither.
+    /// The sender was dropped without either.
     Dropped,
 }
 
 impl BodyStream {
-    /// A body, and what writes it from any task or thread. The writer may be `window_bytes` and
-    /// one piece ahead of the client.
+    /// Returns a body and its writer, which works from any task or thread. The writer may be ahead
+    /// of the client by `window_bytes` and one piece.
     ///
     /// ```
     /// use marmota_http::{BodyStream, Response};
@@ -78,8 +79,8 @@ impl BodyStream {
         (BodySender { shared: Arc::clone(&shared) }, Self::new(Receiver { shared }))
     }
 
-    /// The body that an asynchronous function writes. It runs while the client takes what it
-    /// writes, on the connection's own thread, and is dropped when the client goes.
+    /// Returns a body that an asynchronous function writes. The function runs on the connection's
+    /// own thread while the client takes its output, and is dropped when the client disconnects.
     ///
     /// ```
     /// use marmota_http::{BodyStream, Response};
@@ -104,21 +105,21 @@ impl BodyStream {
 }
 
 impl BodySender {
-    /// Writes a piece, once there is room for it.
+    /// Writes a piece once there is room for it.
     ///
     /// # Errors
-    /// [`Gone`] when nobody takes it.
+    /// [`Gone`] if the client takes no more.
     pub async fn send(&mut self, piece: impl AsRef<[u8]>) -> Result<(), Gone> {
         std::future::poll_fn(|context| self.poll_room(context)).await?;
         self.put(piece.as_ref());
         Ok(())
     }
 
-    /// As [`BodySender::send`], stopping this thread meanwhile: not for a handler, whose thread
-    /// is the one that sends.
+    /// Like [`BodySender::send`], but blocks the thread while it waits. Not for a handler, whose
+    /// thread is the one that sends.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`BodySender::send`].
     pub fn send_blocking(&mut self, piece: impl AsRef<[u8]>) -> Result<(), Gone> {
         let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
         loop {
@@ -131,17 +132,17 @@ impl BodySender {
         Ok(())
     }
 
-    /// Whether nobody takes the body any more.
+    /// Returns true if the client takes no more of the body.
     pub fn is_gone(&self) -> bool {
         lock(&self.shared).gone
     }
 
-    /// Ends the body.
+    /// Completes the body.
     pub fn finish(self) {
         self.end(End::Finished);
     }
 
-    /// Cuts the body off: the client can tell that it is not whole, and the error is logged.
+    /// Cuts the body off: the client detects that it is incomplete, and the error is logged.
     pub fn fail(self, error: impl Into<BoxError>) {
         self.end(End::Failed(error.into()));
     }
@@ -181,7 +182,7 @@ impl Drop for BodySender {
     }
 }
 
-/// Wakes a thread that waits for a future.
+/// A waker for a thread that blocks on a future.
 pub(crate) struct Unpark(pub(crate) Thread);
 
 impl Wake for Unpark {
@@ -190,7 +191,7 @@ impl Wake for Unpark {
     }
 }
 
-/// The end of a sender's way: what was written goes into the answer.
+/// The receiving end of a sender: it moves written bytes into the answer.
 struct Receiver {
     shared: Arc<Mutex<State>>,
 }
@@ -233,9 +234,9 @@ impl Drop for Receiver {
     }
 }
 
-/// A future that writes, with what it writes to.
+/// A future that writes a body, and the receiver of its output.
 struct Written<T> {
-    /// None once it has ended well.
+    /// `None` once it has ended.
     future: Option<Pin<Box<T>>>,
     receiver: Receiver,
 }
@@ -254,7 +255,7 @@ where
         {
             self.future = None;
             ended?;
-            // The sender went with the future, unless it was given to a task that goes on.
+            // The sender was dropped with the future, unless a task that still runs has it.
             let mut state = lock(&self.receiver.shared);
             if matches!(state.end, Some(End::Dropped)) {
                 state.end = Some(End::Finished);
@@ -264,7 +265,7 @@ where
     }
 }
 
-/// Wakes outside of the lock, which the woken one may take at once.
+/// Wakes outside of the lock, because the woken task may take it at once.
 fn wake(waker: Option<Waker>) {
     if let Some(waker) = waker {
         waker.wake();

@@ -1,6 +1,6 @@
 //! Memory that clients make a server hold: request bodies that are gathered, and answers that are
-//! not read. Each has one budget for the whole server, which all its threads share, because a limit
-//! per connection says nothing about ten thousand connections.
+//! not read. Each has one budget for the whole server, shared by all its threads, because a limit
+//! per connection does not limit the memory of ten thousand connections.
 
 #[cfg(feature = "http2")]
 mod gathering;
@@ -12,7 +12,7 @@ use crate::reactor::slack;
 #[cfg(feature = "http2")]
 pub(crate) use gathering::{Claim, Gathering};
 
-/// Bytes that are held for clients, and the most that may be.
+/// The bytes that are held for clients, and their maximum.
 #[derive(Debug)]
 pub(crate) struct Budget {
     held: AtomicUsize,
@@ -24,7 +24,7 @@ impl Budget {
         Arc::new(Self { held: AtomicUsize::new(0), max })
     }
 
-    /// Replaces `before` bytes that a thread had reported by `now`.
+    /// Replaces `before` bytes, which a thread reported earlier, by `now`.
     pub(crate) fn report(&self, before: usize, now: usize) {
         match now.checked_sub(before) {
             Some(more) => self.held.fetch_add(more, Ordering::Relaxed),
@@ -40,7 +40,7 @@ impl Budget {
         self.max
     }
 
-    /// Whether more than half of it is used: those who are slow have to hurry then.
+    /// Returns true if more than half of it is used: slow clients must then be faster.
     pub(crate) fn is_tight(&self) -> bool {
         self.held() > self.max / 2
     }
@@ -55,12 +55,12 @@ impl Budget {
     }
 }
 
-/// What one request's body has of the budgets, given back when it is dropped.
+/// The share of a request's body in the budgets, returned when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Lease {
     budget: Arc<Budget>,
     bytes: usize,
-    /// What it has of its connection's.
+    /// The share in the connection's budget.
     #[cfg(feature = "http2")]
     pub(crate) claim: Option<Claim>,
 }
@@ -75,7 +75,7 @@ impl Lease {
         }
     }
 
-    /// Has it hold so many bytes in all, if the budget has them.
+    /// Increases the lease to this many bytes in total. Returns false if the budget has no room.
     pub(crate) fn grow_to(&mut self, bytes: usize) -> bool {
         let fits = bytes <= self.bytes || self.budget.take(bytes - self.bytes);
         if fits {

@@ -1,5 +1,5 @@
-//! Content codings: bodies coded as gzip (RFC 1952), brotli (RFC 7932) or zstd (RFC 8878), piece
-//! by piece while they are made.
+//! Content codings: bodies coded as gzip (RFC 1952), brotli (RFC 7932) or zstd (RFC 8878), piece by
+//! piece while they are produced.
 
 use std::io::{self, Write};
 use std::ops::ControlFlow;
@@ -14,21 +14,21 @@ use crate::body::Body;
 use crate::body::producer::{BodyStream, BoxError, Producer};
 use crate::proto::accepted::best_coding;
 
-/// Shorter bodies are sent as they are: they would hardly get shorter.
+/// Shorter bodies are sent uncoded: they would hardly become shorter.
 pub(crate) const BODY_BYTES_MIN: usize = 1024;
-/// Longer bodies are coded while they are sent, so that the loop of a thread is not held.
+/// Longer bodies are coded while they are sent, so that they do not block a thread's loop.
 pub(crate) const WHOLE_BYTES_MAX: usize = 32 * 1024;
 /// Bytes of a body that are coded before other connections get their turn.
 const TURN_BYTES: usize = 64 * 1024;
-/// Bytes of a whole body that are coded in one go.
+/// Bytes of a whole body that are coded at once.
 const SLICE_BYTES: usize = 16 * 1024;
-/// Answers are coded while their client waits: the quickest levels.
+/// Answers are coded while their client waits, so the levels are fast ones.
 const ZSTD_LEVEL: i32 = 1;
 const BROTLI_LEVEL: u32 = 3;
-/// Brotli looks back over 256 KiB, where its own default of 4 MiB would be held for each answer.
+/// Brotli uses a window of 256 KiB; its default of 4 MiB would be held for each answer.
 const BROTLI_WINDOW_BITS: u32 = 18;
 const BROTLI_BUFFER_BYTES: usize = 4096;
-/// Pieces that are made in one go when they vanish in the encoder.
+/// Pieces that are coded at once while the encoder produces no output.
 const PIECES_MAX: usize = 8;
 
 /// A content coding that answers are sent in.
@@ -48,7 +48,7 @@ impl Coding {
         }
     }
 
-    /// What a client likes best of what is coded here; zstd, or else brotli, if it likes all alike.
+    /// Returns the coding that a client prefers; zstd, or else brotli, if it prefers all equally.
     pub(crate) fn accepted(header: &str) -> Option<Self> {
         const ALL: [Coding; 3] = [Coding::Zstd, Coding::Brotli, Coding::Gzip];
         best_coding(header, &ALL.map(Coding::name)).map(|at| ALL[at])
@@ -83,7 +83,7 @@ impl Encoder {
         }
     }
 
-    /// Moves what is coded so far.
+    /// Moves the coded bytes to `out`.
     fn move_to(&mut self, out: &mut Vec<u8>) {
         out.append(match self {
             Self::Gzip(encoder) => encoder.get_mut(),
@@ -102,17 +102,17 @@ impl Encoder {
     }
 }
 
-/// Another body, coded.
+/// A body that is coded while it is sent.
 struct Coded<P> {
     body: P,
-    /// None when it has ended.
+    /// `None` when it has ended.
     encoder: Option<Encoder>,
     piece: Vec<u8>,
     /// Bytes coded since other connections had their turn.
     turn_bytes: usize,
 }
 
-/// Makes the pieces of a body that is to be coded.
+/// A source of the pieces of a body that is to be coded.
 trait Pieces: 'static {
     fn poll_next(
         &mut self,
@@ -184,7 +184,7 @@ impl<P: Pieces> Producer for Coded<P> {
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                 Poll::Pending => {
                     self.turn_bytes = 0;
-                    // What is there may be long awaited.
+                    // The client may have waited long for these bytes.
                     if !self.piece.is_empty() {
                         encoder.writer().flush()?;
                         encoder.move_to(out);
@@ -200,14 +200,14 @@ impl<P: Pieces> Producer for Coded<P> {
     }
 }
 
-/// A body that was whole before it was coded.
+/// The coded form of a whole body.
 pub(crate) enum CodedBody {
     Whole(Body),
     /// It is coded while it is sent.
     Stream(BodyStream),
 }
 
-/// The body, coded: at once if it is short, else while it is sent. Returns the body as it was if
+/// Codes the body: at once if it is short, else while it is sent. Returns the body unchanged if
 /// there is no memory for an encoder.
 pub(crate) fn whole(body: Body, coding: Coding) -> Result<CodedBody, Body> {
     let Ok(mut encoder) = Encoder::new(coding) else { return Err(body) };
@@ -224,7 +224,7 @@ pub(crate) fn whole(body: Body, coding: Coding) -> Result<CodedBody, Body> {
     }
 }
 
-/// The stream, coded while it is sent. Returns the stream as it was if there is no memory for an
+/// Codes the stream while it is sent. Returns the stream unchanged if there is no memory for an
 /// encoder.
 pub(crate) fn streamed(body: BodyStream, coding: Coding) -> Result<BodyStream, BodyStream> {
     match Encoder::new(coding) {
@@ -237,7 +237,7 @@ fn coded(body: impl Pieces, encoder: Encoder) -> BodyStream {
     BodyStream::new(Coded { body, encoder: Some(encoder), piece: Vec::new(), turn_bytes: 0 })
 }
 
-/// An entity tag for coded bytes: weak, since the tag was that of other bytes.
+/// Returns an entity tag for coded bytes: weak, because the tag was made for other bytes.
 pub(crate) fn weak_tag(tag: &[u8]) -> Vec<u8> {
     match tag.starts_with(b"W/") {
         true => tag.to_vec(),

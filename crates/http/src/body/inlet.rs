@@ -1,5 +1,5 @@
-//! Where a connection leaves a request's body as it comes, and its handler finds it. What the
-//! handler leaves lying holds the client back.
+//! The buffer in which a connection stores a request's body as it arrives, and from which the
+//! handler reads it. Unread bytes hold the client back.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -8,20 +8,20 @@ use std::task::{Context, Poll, Waker};
 use crate::proto::chunked::ChunkedError;
 use crate::proto::status::Status;
 
-/// Bytes of a body that wait for the handler, before the client is held back.
+/// Bytes of a body that may wait for the handler before the client is held back.
 pub(crate) const WINDOW_BYTES: usize = 64 * 1024;
 
-/// Why a body does not come to its end. It is an answer too; the connection is closed after it.
+/// The reason why a body is incomplete. It is an answer too; the connection is closed after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BodyError {
     /// It is longer than the route allows (413).
     TooLarge,
-    /// It came too slowly, by [`crate::Limits`]' measure (408).
+    /// It arrived too slowly for [`crate::Limits`] (408).
     TimedOut,
-    /// The client ended the connection inside of it (400).
+    /// The client ended the connection within the body (400).
     CutOff,
-    /// Its coding is broken in this way (400).
+    /// Its coding is malformed in this way (400).
     Malformed(&'static str),
     /// The server holds as many bytes of bodies as [`crate::Limits::held_body_bytes_max`] allows
     /// (503).
@@ -45,7 +45,7 @@ impl fmt::Display for BodyError {
 impl std::error::Error for BodyError {}
 
 impl BodyError {
-    /// The status that answers it.
+    /// Returns the status of the answer.
     pub fn status(self) -> Status {
         match self {
             Self::TooLarge => Status::CONTENT_TOO_LARGE,
@@ -67,7 +67,7 @@ impl From<ChunkedError> for BodyError {
     }
 }
 
-/// Where a connection leaves a body, and a handler finds it.
+/// A buffer that a connection fills with a body and a handler reads.
 #[derive(Debug, Default)]
 pub(crate) struct BodyBuffer(RefCell<State>);
 
@@ -75,15 +75,15 @@ pub(crate) struct BodyBuffer(RefCell<State>);
 struct State {
     bytes: Vec<u8>,
     end: Option<Result<(), BodyError>>,
-    /// The handler has asked for bytes at least once.
+    /// The handler has requested bytes at least once.
     wanted: bool,
-    /// It waits for more.
+    /// Set if the handler waits for more.
     waker: Option<Waker>,
 }
 
 impl BodyBuffer {
-    /// Has `put` append bytes; it is given how many there is room for, and says whether the body
-    /// has ended with them.
+    /// Appends bytes by `put`, which gets the number of bytes for which there is room, and returns
+    /// true if the body ends with them.
     pub(crate) fn fill(&self, put: impl FnOnce(&mut Vec<u8>, usize) -> Result<bool, BodyError>) {
         let mut state = self.0.borrow_mut();
         let before = state.bytes.len();
@@ -105,7 +105,7 @@ impl BodyBuffer {
         }
     }
 
-    /// Ends the body before its end, unless it has ended already.
+    /// Ends the body early, unless it has ended already.
     pub(crate) fn fail(&self, error: BodyError) {
         self.fill(|_, _| Err(error));
     }
@@ -119,7 +119,7 @@ impl BodyBuffer {
         self.0.borrow().wanted
     }
 
-    /// Whether the handler waits for bytes.
+    /// Returns true if the handler waits for bytes.
     pub(crate) fn is_awaited(&self) -> bool {
         self.0.borrow().waker.is_some()
     }

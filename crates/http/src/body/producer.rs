@@ -1,5 +1,5 @@
-//! Bodies made piece by piece, as the client takes them: what makes one, and the ways to have
-//! one made. Nothing here owns a socket or asks for tokio.
+//! Bodies that are produced piece by piece as the client takes them, and their producers. Nothing
+//! here owns a socket or requires tokio.
 
 use crate::log_limit::LogLimit;
 use crate::socket::address::Peer;
@@ -9,17 +9,17 @@ use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context, Poll};
 
-/// How often a producer is asked before others get their turn.
+/// Polls of a producer before others get their turn.
 const POLLS_MAX: usize = 64;
 
-/// Any error that ends a streamed body before its end.
+/// Any error that ends a streamed body early.
 pub type BoxError = Box<dyn Error + Send + Sync>;
 
-/// Makes a body piece by piece. It is asked on the connection's own thread, only when what it
-/// made before is sent, so what a slow client leaves unread stays unmade; it is dropped as soon
-/// as the client has gone.
+/// A producer of a body, piece by piece. It is polled on the connection's own thread, and only when
+/// its earlier output is sent, so what a slow client does not read is not produced. It is dropped
+/// as soon as the client has gone.
 ///
-/// A function `FnMut(&mut Vec<u8>) -> Result<ControlFlow<()>, BoxError>` is one that never waits:
+/// A function `FnMut(&mut Vec<u8>) -> Result<ControlFlow<()>, BoxError>` never waits:
 /// ```
 /// use std::ops::ControlFlow;
 /// use marmota_http::{BodyStream, Response};
@@ -32,13 +32,13 @@ pub type BoxError = Box<dyn Error + Send + Sync>;
 /// let answer = Response::streamed("text/plain", numbers);
 /// ```
 pub trait Producer: 'static {
-    /// Appends the next piece to `out`, **append only**: earlier ones lie before it. `Continue`
-    /// says that there may be more, `Break` that this was the last. A piece of some 16 KiB is a
-    /// good one; what is appended before `Pending` is sent all the same.
+    /// Appends the next piece to `out`, **append only**: it may contain earlier ones. `Continue`
+    /// means that more may follow, `Break` that this was the last. About 16 KiB is a good size for
+    /// a piece. Bytes appended before `Pending` are sent too.
     ///
     /// # Errors
-    /// The body cannot be ended. The connection is closed in a way that tells the client that
-    /// the body is not whole, and the error is logged.
+    /// The body cannot be completed. The connection is closed in a way that shows the client that
+    /// the body is incomplete, and the error is logged.
     fn poll_piece(
         &mut self,
         context: &mut Context<'_>,
@@ -59,37 +59,37 @@ where
     }
 }
 
-/// A body that is made while it is sent.
+/// A body that is produced while it is sent.
 ///
-/// Its length is unknown unless [`BodyStream::with_length`] tells it: it is sent in chunks then,
-/// and to clients of HTTP/1.0 until the connection closes.
+/// If its length is not set by [`BodyStream::with_length`], it is sent in chunks, and to clients of
+/// HTTP/1.0 until the connection closes.
 pub struct BodyStream {
     producer: Box<dyn Producer>,
     length: Option<u64>,
     heartbeat: Option<Heartbeat>,
-    /// Bytes of memory that its producer holds until it has ended.
+    /// Bytes of memory that the producer holds until it has ended.
     held_bytes: usize,
 }
 
-/// What is sent when a body has stood still for so long.
+/// The bytes that are sent when a body has stalled for this time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Heartbeat {
     pub(crate) after_ms: u64,
     pub(crate) bytes: &'static [u8],
 }
 
-/// How far a producer has come.
+/// The result of polling a producer.
 pub(crate) enum Ahead {
-    /// There may be more at once.
+    /// More may follow at once.
     More,
-    /// It waits, and wakes whom it was polled for.
+    /// It waits, and wakes the task that polled it.
     Stalled,
     Ended,
     Failed(BoxError),
 }
 
 impl BodyStream {
-    /// The body that a producer makes.
+    /// Returns the body of a producer.
     pub fn new(producer: impl Producer) -> Self {
         Self { producer: Box::new(producer), length: None, heartbeat: None, held_bytes: 0 }
     }
@@ -101,23 +101,23 @@ impl BodyStream {
         self
     }
 
-    /// Bytes of memory that its producer holds until it has ended.
+    /// Returns the bytes of memory that the producer holds until it has ended.
     pub(crate) fn held_bytes(&self) -> usize {
         self.held_bytes
     }
 
-    /// Says how long it is, for `Content-Length`. A producer that makes more or fewer bytes has
-    /// its connection closed, as one that fails.
+    /// Sets the length, for `Content-Length`. If the producer makes more or fewer bytes, the
+    /// connection is closed, as after an error.
     #[must_use]
     pub fn with_length(mut self, bytes: u64) -> Self {
         self.length = Some(bytes);
         self
     }
 
-    /// Has bytes that mean nothing to the client sent whenever nothing else was for so long, give
-    /// or take the server's sweep: proxies leave the connection open then, and a client that has
-    /// gone is found out. Only for bodies whose length is not said, between whose pieces such
-    /// bytes may stand.
+    /// Sends bytes that mean nothing to the client whenever nothing else was sent for `after_ms`,
+    /// plus or minus the interval of the server's sweep. Then proxies leave the connection open,
+    /// and a client that has gone is detected. Only for bodies without a set length, between whose
+    /// pieces such bytes are allowed.
     #[must_use]
     pub fn with_heartbeat(mut self, after_ms: u64, bytes: &'static [u8]) -> Self {
         self.heartbeat = Some(Heartbeat { after_ms, bytes });
@@ -128,12 +128,12 @@ impl BodyStream {
         self.heartbeat.filter(|_| self.length.is_none())
     }
 
-    /// How long it is, if that was said.
+    /// Returns the length, if it was set.
     pub fn length(&self) -> Option<u64> {
         self.length
     }
 
-    /// Asks the producer once.
+    /// Polls the producer once.
     #[cfg(feature = "compression")]
     pub(crate) fn poll_piece(
         &mut self,
@@ -143,7 +143,7 @@ impl BodyStream {
         self.producer.poll_piece(context, out)
     }
 
-    /// Asks the producer until `bytes` have been made behind what is in `out`, or it has to wait.
+    /// Polls the producer until it has appended `bytes` to `out`, or has to wait.
     pub(crate) fn poll_ahead(
         &mut self,
         context: &mut Context<'_>,
@@ -152,7 +152,7 @@ impl BodyStream {
     ) -> Ahead {
         let start = out.len();
         for _ in 0..POLLS_MAX {
-            // A producer that has panicked is not asked again.
+            // A producer that has panicked is not polled again.
             let polled = catch_unwind(AssertUnwindSafe(|| self.producer.poll_piece(context, out)));
             match polled.unwrap_or_else(|_| Poll::Ready(Err("its producer has panicked".into()))) {
                 Poll::Ready(Err(error)) => return Ahead::Failed(error),
@@ -170,7 +170,7 @@ impl BodyStream {
         Ahead::More
     }
 
-    /// The body that a stream's items make, one after the other.
+    /// Returns a body of the items of a stream, one after the other.
     #[cfg(feature = "stream")]
     pub fn from_stream<S, T, E>(stream: S) -> Self
     where
@@ -214,7 +214,7 @@ where
     }
 }
 
-/// Writes to the log that an answer's body has failed.
+/// Logs that an answer's body has failed.
 pub(crate) fn note_cut_off(peer: Peer, error: &BoxError) {
     static LIMIT: LogLimit = LogLimit::new();
     if let Some(left_out) = LIMIT.next() {

@@ -1,5 +1,5 @@
-//! A request with a body whose head is there: what stands around its endpoint decides on it before
-//! any of the body is taken.
+//! The early decision on a request with a body: the layers and the check of its endpoint decide by
+//! the head, before the body is read.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context, Poll};
@@ -12,7 +12,7 @@ use crate::routing::admission::Admission;
 use crate::routing::dispatch;
 
 impl Connection {
-    /// Has the request decided on. True when its body may be taken now.
+    /// Starts the decision on the request. Returns true if its body may be read now.
     pub(super) fn admit(&mut self, local: &mut ThreadLocals) -> bool {
         let Some(request) = &self.request else { return false };
         match dispatch::decide(&self.routes, request) {
@@ -30,8 +30,8 @@ impl Connection {
         }
     }
 
-    /// Polls a decision that comes later. `Ready` when it has come, false if it was a refusal,
-    /// which is answered then.
+    /// Polls a pending decision. Returns `Ready(true)` if the request is accepted, and
+    /// `Ready(false)` after a refusal, which is then answered.
     pub(super) fn poll_decision(&mut self, local: &mut ThreadLocals) -> Poll<bool> {
         let Phase::Admitting { decision, task } = &mut self.phase else {
             return Poll::Ready(false);

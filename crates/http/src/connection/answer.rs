@@ -1,5 +1,5 @@
-//! Answering a request that stands in the buffer: by its handler, now or later, or in the name
-//! of one that is not there; and what follows for the connection.
+//! Answers to a buffered request: by its handler, at once or later, or by the server if no endpoint
+//! matches; and the state of the connection afterwards.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,7 +20,7 @@ use crate::reactor::task::{Task, Token};
 use crate::routing::dispatch::{self, Ran};
 
 impl Connection {
-    /// Has the request that stands in the buffer answered.
+    /// Runs the handler of the buffered request.
     pub(super) fn run(&mut self, local: &mut ThreadLocals) {
         let Found::Endpoint(endpoint) = self.found else {
             return self.answer_unrouted(local, false);
@@ -61,7 +61,7 @@ impl Connection {
         }
     }
 
-    /// Waits for a handler, as long as its endpoint allows.
+    /// Waits for a handler for as long as its endpoint allows.
     fn wait(&mut self, answer: LaterResponse, task: Task, local: &ThreadLocals) {
         let endpoint = self.request.as_ref().and_then(|request| {
             let exchange = &request.0;
@@ -73,7 +73,7 @@ impl Connection {
         self.phase = Phase::Waiting { answer, task, deadline_ms };
     }
 
-    /// Writes an answer that came after its handler had returned.
+    /// Writes an answer that became ready after its handler had returned.
     pub(super) fn answer_later(&mut self, response: Response, local: &mut ThreadLocals) {
         self.phase = Phase::Head;
         let Some(request) = &self.request else { return };
@@ -81,7 +81,7 @@ impl Connection {
         self.write(response, persistence, local);
     }
 
-    /// Answers in the place of a handler that has panicked, with this if it was not logged yet.
+    /// Answers 500 in place of a handler that has panicked. `panic` is `None` if it is logged.
     pub(super) fn answer_panic(
         &mut self,
         panic: Option<&(dyn Any + Send)>,
@@ -94,7 +94,7 @@ impl Connection {
         self.write(Response::from_status(Status::INTERNAL_SERVER_ERROR), Persistence::Close, local);
     }
 
-    /// Answers a request that no endpoint takes.
+    /// Answers a request that matches no endpoint.
     pub(super) fn answer_unrouted(&mut self, local: &mut ThreadLocals, close: bool) {
         let Some(request) = &self.request else { return };
         let response = dispatch::unrouted(request, self.found);
@@ -109,14 +109,15 @@ impl Connection {
         }
     }
 
-    /// Answers what is not a request, or not one that is read to its end, and closes.
+    /// Answers an invalid request, or one that is not read to its end, and closes the connection.
     #[cold]
     pub(super) fn refuse(&mut self, response: Response, local: &mut ThreadLocals) {
         self.write(response, Persistence::Close, local);
         self.phase = Phase::Closing { linger_bytes: LINGER_BYTES_MAX };
     }
 
-    /// Answers a request whose body was not taken: the connection stays open if all of it has come.
+    /// Answers a request whose body was not read. The connection stays open if the length of the
+    /// body is known and all of it has arrived.
     #[cold]
     pub(super) fn refuse_unread(&mut self, response: Response, local: &mut ThreadLocals) {
         let Some(request) = &self.request else { return };
@@ -148,7 +149,7 @@ impl Connection {
         self.finish_request(tail, persistence, local);
     }
 
-    /// The answer is written: the request's bytes are used up.
+    /// Finishes a request whose answer is written: its bytes are used up.
     #[inline]
     fn finish_request(
         &mut self,
@@ -174,8 +175,8 @@ impl Connection {
             }
         }
         if persistence == Persistence::Close {
-            // A client that did not ask for the end may have sent more, which would make the
-            // close a reset; one that did ask has not.
+            // A client that did not request the close may have sent more, which would turn the
+            // close into a reset; one that requested it has not.
             let linger = self.request.as_ref().is_none_or(|request| {
                 request.0.head.keep_alive || request.0.buffer.len() > self.next_at
             });

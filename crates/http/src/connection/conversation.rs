@@ -1,5 +1,5 @@
-//! A connection that another protocol has taken over: it is asked what to do with what has come,
-//! and everything else (reading, sending, waiting, giving buffers back) is as for HTTP/1.1.
+//! A connection that another protocol has taken over. The protocol decides what to do with received
+//! bytes; everything else (reading, sending, waiting, returning buffers) works as for HTTP/1.1.
 
 use crate::connection::state::{Connection, Fate, Outgoing, Phase, Served, Timing, own};
 use crate::connection::takeover::{AHEAD_BYTES, Takeover};
@@ -9,8 +9,8 @@ use crate::message::local::ThreadLocals;
 use crate::message::protocol::{Protocol, Step};
 
 impl Connection {
-    /// Gives the connection to another protocol: with the first bytes, or when the answer that
-    /// says so is written. What has come and is not used up is its first input.
+    /// Hands the connection to another protocol: with the first bytes, or after the answer that
+    /// announces it was written. Received bytes that are not used up are its first input.
     pub(super) fn take_over(&mut self, protocol: Box<dyn Protocol>, local: &mut ThreadLocals) {
         let task = local.take_task();
         task.aim(self.token);
@@ -19,8 +19,8 @@ impl Connection {
             Phase::Taken(Box::new(Takeover { protocol, task, step: Step::More, has_heard: false }));
     }
 
-    /// Whether what is no head of HTTP/1.1 is the start of HTTP/2, which then has the connection
-    /// once all of its first words are there.
+    /// Returns true if input that is not an HTTP/1.1 head begins like the HTTP/2 preface. HTTP/2
+    /// takes over the connection once the whole preface has arrived.
     #[cfg(feature = "http2")]
     #[cold]
     pub(super) fn hears_http2(&mut self, local: &mut ThreadLocals) -> bool {
@@ -49,8 +49,8 @@ impl Connection {
         self.take_over(Box::new(http2), local);
     }
 
-    /// Has the protocol take bytes from where they lie, if nothing waits before them, and says
-    /// how many it took: what it puts into messages need not be copied into the request's buffer.
+    /// Passes bytes to the protocol in place, if no other bytes wait before them, and returns how
+    /// many it took. What it puts into messages need not be copied into the request's buffer.
     #[inline]
     pub(super) fn hear(&mut self, bytes: &[u8], local: &mut ThreadLocals) -> usize {
         let waits = self.request.as_ref().is_some_and(|request| request.0.unread() > 0);
@@ -65,7 +65,7 @@ impl Connection {
         takeover.go_on(bytes, self.ended, &mut self.output, &mut self.tail, local)
     }
 
-    /// Has the protocol go on, unless too much of what it wrote waits for the client.
+    /// Calls the protocol, unless too much of its output waits for the client.
     pub(super) fn converse(&mut self, local: &mut ThreadLocals) -> Served {
         let Phase::Taken(takeover) = &mut self.phase else { return Served::Stop };
         if !std::mem::take(&mut takeover.has_heard) {
@@ -99,7 +99,7 @@ impl Connection {
         }
     }
 
-    /// All is sent and the protocol waits: gives back what is not needed meanwhile.
+    /// Returns unneeded buffers: all output is sent and the protocol waits.
     pub(super) fn stand_by(&mut self, local: &mut ThreadLocals) -> Fate {
         local.give_output(std::mem::take(&mut self.output));
         if self.request.as_ref().is_some_and(|request| request.0.unread() == 0)
@@ -129,7 +129,7 @@ mod tests {
     use crate::message::protocol::Successor;
     use crate::{Backend, Body, Endpoint, Flow, Method, Response, Router, RunningServer, Server};
 
-    /// What is sent comes back, in capitals; some letters are orders.
+    /// Echoes its input in capitals; some letters are commands.
     #[derive(Default)]
     struct Echo {
         deadline_ms: Option<u64>,
@@ -154,7 +154,7 @@ mod tests {
                     b'?' => panic!("as asked"),
                     b'#' => self.deadline_ms = Some(turn.local.now_ms + 100),
                     b'w' => {
-                        // Works on in a while, woken from elsewhere.
+                        // Continues later, woken from another thread.
                         turn.used = 1;
                         let waker = turn.context.waker().clone();
                         std::thread::spawn(move || waker.wake());

@@ -1,9 +1,9 @@
-//! The part of a connection that is there for the ring: which reads and writes by itself, so the
-//! connection takes what has come and says what it wants.
+//! The io_uring side of a connection. The ring reads and writes by itself; the connection takes
+//! received bytes and returns its requests to the ring.
 //!
-//! Bytes come unasked until more wait than [`WAITING_BYTES_MAX`] behind a request that is not
-//! answered yet; then the ring is asked to stop, and to go on when they are used up. While the
-//! ring sends, the connection stands still.
+//! The ring delivers bytes until more than [`WAITING_BYTES_MAX`] wait after a request that is not
+//! answered yet. Then the connection stops it, and resumes it when enough of them are used up.
+//! While the ring sends, the connection waits.
 
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -14,15 +14,14 @@ use crate::connection::state::{
 use crate::message::local::ThreadLocals;
 use crate::reactor::ring::Operations;
 
-/// Bytes that may wait behind a request that is not answered yet, before the ring is asked to
-/// bring no more.
+/// Maximum number of bytes that wait after an unanswered request before the ring is stopped.
 const WAITING_BYTES_MAX: usize = 64 * 1024;
 
-/// With more than this the ring may have to wait for room in the socket.
+/// With more bytes than this, the ring may have to wait for room in the socket.
 const BLOCKING_BYTES_MIN: usize = 16 * 1024;
 
 impl Connection {
-    /// Takes bytes that the ring has brought; without `more` it brings no others unasked.
+    /// Takes bytes that the ring received. Without `more` the ring has stopped receiving.
     #[inline]
     pub(crate) fn take(&mut self, bytes: &[u8], more: bool, local: &mut ThreadLocals) {
         local.note_received(bytes.len());
@@ -45,13 +44,13 @@ impl Connection {
         }
     }
 
-    /// Puts bytes behind those that were not used yet.
+    /// Appends bytes to those that are not used yet.
     #[inline]
     pub(super) fn put(&mut self, bytes: &[u8], local: &mut ThreadLocals) {
         let (peer, secured) = (self.peer, &self.secured);
         let request = self.request.get_or_insert_with(|| local.take_exchange(peer, secured));
         let exchange = own(request);
-        // Of a body on its way a half is moved at a time, not all of it for every piece.
+        // During an upload, compacts the buffer when half of it is consumed, not for every piece.
         if matches!(self.phase, Phase::Head | Phase::Taken(_))
             || (self.upload.is_some() && exchange.consumed >= exchange.unread())
         {
@@ -61,12 +60,12 @@ impl Connection {
         exchange.buffer.extend_from_slice(bytes);
     }
 
-    /// The ring brings no more bytes: they have ended, or there is an error.
+    /// Notes that the ring receives no more bytes: they have ended, or there is an error.
     pub(crate) fn note_dry(&mut self, error: Option<Errno>) -> Fate {
         self.intake = Intake::Stopped;
         match error {
             None => self.ended = true,
-            // It was asked to stop, or had no piece left; it will be asked to go on.
+            // The ring was stopped, or had no piece left; it will be resumed.
             Some(Errno::CANCELED | Errno::NOBUFS | Errno::INTR | Errno::AGAIN) => {}
             Some(_) => return Fate::Drop,
         }
@@ -77,7 +76,7 @@ impl Connection {
         self.outgoing = Outgoing::Nothing;
     }
 
-    /// The ring has sent this many bytes of the output from `from` on.
+    /// Takes back output of which the ring has sent this many bytes from `from` on.
     #[inline]
     pub(crate) fn take_back(
         &mut self,
@@ -102,7 +101,7 @@ impl Connection {
             output.append(&mut link.outgoing);
             (link.outgoing, link.sent) = (output, sent);
         } else {
-            // A handler that waited may have answered meanwhile.
+            // A waiting handler may have answered in the meantime.
             output.append(&mut self.output);
             self.output = output;
             self.sent = sent;
@@ -110,7 +109,7 @@ impl Connection {
         Fate::Keep
     }
 
-    /// What is to be asked of the ring; called until there is nothing.
+    /// Returns the next request to the ring; called until it returns `None`.
     #[inline]
     pub(crate) fn wish(&mut self) -> Option<Wish> {
         match self.outgoing {
@@ -148,12 +147,12 @@ impl Connection {
         self.request.as_ref().is_some_and(|request| request.0.unread() > WAITING_BYTES_MAX)
     }
 
-    /// The ring sends, by the operation of this number.
+    /// Notes that the ring sends, with the operation of this number.
     pub(crate) fn note_sending(&mut self, number: u32) {
         self.outgoing = Outgoing::Sending(number);
     }
 
-    /// What the ring does for this connection, and the socket it does it with.
+    /// Returns the socket and the operations that the ring executes on it.
     pub(crate) fn into_operations(self) -> (OwnedFd, Operations) {
         let operations = Operations {
             receives: matches!(self.intake, Intake::Flowing | Intake::Stopping),
@@ -166,7 +165,7 @@ impl Connection {
         (self.socket, operations)
     }
 
-    /// Has the output sent by the ring, and gives back what is not needed meanwhile.
+    /// Lets the ring send the output, and returns unneeded buffers.
     pub(super) fn hand_over(&mut self, local: &mut ThreadLocals) {
         if self.output.len() > BLOCKING_BYTES_MIN || self.tail.is_some() {
             self.note_blocked(local);

@@ -1,6 +1,6 @@
-//! The end of a connection whose client may still be sending: closing at once would make the
-//! kernel answer with a reset, which may overtake the last answer. So our side is shut down,
-//! and what comes is thrown away until the client closes too, for a while.
+//! The end of a connection whose client may still be sending. Closing at once would make the kernel
+//! answer with a reset, which may overtake the last answer. So the write side is shut down, and
+//! input is discarded until the client closes too, for a limited time.
 
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
@@ -14,7 +14,7 @@ use crate::message::protocol::LINGER_MS;
 impl Connection {
     pub(super) fn start_lingering(&mut self, bytes_max: usize, local: &mut ThreadLocals) {
         self.phase = Phase::Lingering { left: bytes_max };
-        // The answer is out; if shutting down fails the client is gone, and reading will say so.
+        // The answer is sent; if the shutdown fails the client is gone, and reading reports it.
         let _ = shutdown(&self.socket, Shutdown::Write);
         self.set_deadline(Timing::Linger, local.now_ms + LINGER_MS);
         self.readable = self.intake == Intake::Own;
@@ -24,7 +24,7 @@ impl Connection {
         local.give_output(std::mem::take(&mut self.output));
     }
 
-    /// Throws away what comes, until the client closes too.
+    /// Discards input until the client closes too.
     pub(super) fn discard(&mut self, local: &mut ThreadLocals) -> Fate {
         let Phase::Lingering { left } = &mut self.phase else { return Fate::Drop };
         if self.intake != Intake::Own {

@@ -1,5 +1,5 @@
-//! An answer's body that is made while it is sent. It is asked for its next piece only when
-//! what it made before has left for the kernel, so a slow client holds one buffer of it.
+//! A response body that is produced while it is sent. Its next piece is requested only when the
+//! previous ones have been passed to the kernel, so a slow client costs one buffer.
 
 use std::task::{Context, Poll};
 
@@ -7,21 +7,21 @@ use crate::body::producer::{Ahead, BodyStream, BoxError};
 use crate::message::writer::{Framing, Persistence};
 use crate::reactor::task::Task;
 
-/// Bytes made before they are sent, more or less: a producer may overshoot by a piece.
+/// Bytes produced before they are sent, approximately: a producer may exceed this by one piece.
 pub(super) const AHEAD_BYTES: usize = 32 * 1024;
 
-/// Room for a chunk's size before it is known: eight digits and their line end.
+/// Space for a chunk's size before it is known: eight digits and their line end.
 pub(super) const SIZE_ROOM: &[u8; 10] = b"00000000\r\n";
-/// A chunk up to this length is moved over the digits left free; a longer one keeps zeros there.
+/// A chunk up to this length is moved over the unused digits; a longer one keeps zeros there.
 const MOVE_BYTES_MAX: usize = 4 * 1024;
 
-/// A body under way.
+/// A response body in progress.
 pub(super) struct Outflow {
     pub(super) body: BodyStream,
     pub(super) task: Task,
     pub(super) framing: Framing,
     pub(super) persistence: Persistence,
-    /// The client did not ask for the end of the connection.
+    /// The client did not request the end of the connection.
     pub(super) keep_alive: bool,
     /// The producer waits, and has not woken the connection since.
     pub(super) stalled: bool,
@@ -36,12 +36,12 @@ impl Outflow {
         self.stalled
     }
 
-    /// Bytes of memory that the body holds until it has ended.
+    /// Returns the bytes of memory that the body holds until it ends.
     pub(super) fn held_bytes(&self) -> usize {
         self.body.held_bytes()
     }
 
-    /// Appends the next bytes of the body, framed, to `out`. `Pending` when there may be more.
+    /// Appends the next bytes of the body, framed, to `out`. Returns `Pending` if more may follow.
     pub(super) fn make(&mut self, out: &mut Vec<u8>) -> Poll<Result<(), BoxError>> {
         let size_at = out.len();
         if self.framing == Framing::Chunked {
@@ -90,7 +90,7 @@ impl Outflow {
     }
 }
 
-/// Writes the size of the chunk that lies behind `start` into its room at `size_at`.
+/// Ends the chunk that begins at `start`, and writes its size into the space at `size_at`.
 pub(super) fn end_chunk(out: &mut Vec<u8>, size_at: usize, start: usize) {
     let count = out.len() - start;
     if count == 0 {

@@ -1,6 +1,6 @@
-//! The way of a connection's bytes where something lies between its socket and its buffers
-//! ([`Link`]): what the socket gives goes through it into the request's buffer, what is to be
-//! sent goes through it into its own.
+//! Transfer of bytes for a connection with a [`Link`] between its socket and its buffers. Bytes
+//! from the socket pass through the link into the request's buffer; output passes through it into
+//! the link's own buffer.
 
 #[cfg(feature = "tls")]
 use std::rc::Rc;
@@ -23,7 +23,7 @@ use crate::socket::link::{Link, News};
 const SEALED_BYTES: usize = 64 * 1024;
 
 impl Connection {
-    /// Reads once; as [`Connection::read`].
+    /// Reads once, like [`Connection::read`].
     #[inline(never)]
     pub(super) fn read_through(&mut self, local: &mut ThreadLocals) -> Fate {
         let mut sealed = std::mem::take(&mut local.sealed);
@@ -55,7 +55,7 @@ impl Connection {
         fate
     }
 
-    /// As [`Connection::take_through`], for bytes that may not be overwritten.
+    /// Like [`Connection::take_through`], for bytes that must not be overwritten.
     #[inline(never)]
     pub(super) fn take_copied(&mut self, bytes: &[u8], local: &mut ThreadLocals) {
         let mut sealed = std::mem::take(&mut local.sealed);
@@ -65,7 +65,7 @@ impl Connection {
         local.sealed = sealed;
     }
 
-    /// Takes bytes of the socket.
+    /// Passes bytes of the socket through the link, which overwrites them.
     fn take_through(&mut self, bytes: &mut [u8], local: &mut ThreadLocals) {
         let Some(mut link) = self.link.take() else { return };
         let news = link.open(bytes, &mut |plain| self.put(plain, local));
@@ -91,7 +91,7 @@ impl Connection {
         }
     }
 
-    /// Keeps what the link has found out about the client.
+    /// Stores what the link has learned about the client.
     fn note_link(&mut self, link: &mut Link, local: &mut ThreadLocals) {
         if let Some(peer) = link.announced.take() {
             self.peer = peer;
@@ -116,7 +116,7 @@ impl Connection {
         let _ = local;
     }
 
-    /// Sends what is waiting; as [`Connection::flush`].
+    /// Sends the waiting output, like [`Connection::flush`].
     #[inline(never)]
     pub(super) fn flush_through(&mut self, local: &mut ThreadLocals) -> Poll<Fate> {
         let mut progressed = false;
@@ -166,7 +166,7 @@ impl Connection {
         Poll::Ready(Fate::Keep)
     }
 
-    /// Encrypts the next bytes that wait. False if that cannot be done.
+    /// Encrypts the next waiting bytes. Returns false on failure.
     fn seal(&mut self, local: &mut ThreadLocals) -> bool {
         let Some(link) = &mut self.link else { return false };
         if link.outgoing.capacity() == 0 {
@@ -188,20 +188,20 @@ impl Connection {
         sealed
     }
 
-    /// Whether something of the link's own waits to be sent.
+    /// Returns true if the link has bytes to send.
     #[inline]
     pub(super) fn has_link_unsent(&self) -> bool {
         self.link.as_ref().is_some_and(|link| link.has_unsent())
     }
 
-    /// The connection ends between requests: says so where that can be said, if it can be at once.
+    /// Ends a connection between requests: sends the link's closing message, if it can at once.
     pub(super) fn take_leave(&mut self) {
         if let Some(link) = &mut self.link
             && self.outgoing == Outgoing::Nothing
             && !link.has_unsent()
             && link.close()
         {
-            // Whether it arrives makes no difference any more.
+            // The connection ends, whether or not the message arrives.
             let _ = send(&self.socket, &link.outgoing, SendFlags::NOSIGNAL);
         }
     }

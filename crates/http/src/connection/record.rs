@@ -1,11 +1,11 @@
-//! What is told of an answer to those who observe the server.
+//! Reports of answers to the server's observer.
 
 use crate::connection::state::Connection;
 use crate::message::local::ThreadLocals;
 use crate::message::writer::Tail;
 
 impl Connection {
-    /// Tells of the answer that stands in the output behind `start`.
+    /// Reports the answer that begins at `start` in the output.
     #[inline]
     pub(super) fn record(&mut self, start: usize, tail: Option<&Tail>, local: &mut ThreadLocals) {
         if let Some(observer) = &mut local.observer {

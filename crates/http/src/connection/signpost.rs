@@ -1,5 +1,5 @@
-//! One answer that sends a client elsewhere, and the end of the connection: plain HTTP where TLS
-//! is spoken, and plain HTTP on a port that only leads to HTTPS.
+//! One answer that redirects or refuses a client, and the end of the connection: for plain HTTP on
+//! a TLS port, and for plain HTTP on a port that only redirects to HTTPS.
 
 use crate::message::forwarded::authority;
 use crate::message::local::ThreadLocals;
@@ -8,17 +8,17 @@ use crate::message::protocol::{Protocol, Step, Turn};
 use crate::proto::head::{Head, HeadLimits};
 use crate::proto::status::Status;
 
-/// What is told to whoever asks.
+/// The kind of answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RedirectResponder {
-    /// The request is to be encrypted (400).
+    /// The request must be encrypted (400).
     #[cfg(feature = "tls")]
     Encrypt,
-    /// The same is at this port of HTTPS (308).
+    /// The resource is at this HTTPS port (308).
     Redirect { port: u16 },
 }
 
-/// A signpost at work: until when it waits for a head.
+/// A responder that waits for a head, with its deadline.
 pub(crate) struct Waiting {
     signpost: RedirectResponder,
     deadline_ms: Option<u64>,
@@ -63,7 +63,7 @@ fn location(input: &[u8], head: &Head, port: u16) -> Option<String> {
         std::str::from_utf8(host.value.of(input)).ok()
     };
     let host = authority(target).or_else(by_header)?;
-    // The brackets of an IPv6 address have colons of their own.
+    // An IPv6 address in brackets contains colons.
     let name_end = host.rfind(']').map_or(0, |at| at + 1);
     let name = match host[name_end..].find(':') {
         Some(colon) => &host[..name_end + colon],

@@ -1,5 +1,5 @@
-//! A thread's connections by token. A slot that is used again has another generation, so a
-//! late event or wake never reaches the wrong connection.
+//! The connections of a thread by token. A reused slot has a new generation, so a late event or
+//! wake-up never reaches the wrong connection.
 
 use crate::connection::state::Connection;
 use crate::reactor::task::Token;
@@ -8,7 +8,7 @@ use crate::reactor::task::Token;
 pub(crate) struct Slab {
     slots: Vec<Slot>,
     free: Vec<u32>,
-    /// That of new slots: none that was given back had a later one.
+    /// The generation of new slots: no removed slot had a later one.
     first_generation: u32,
 }
 
@@ -22,7 +22,7 @@ impl Slab {
         self.slots.len() - self.free.len()
     }
 
-    /// Puts in the connection that `make` makes of its token.
+    /// Inserts the connection that `make` returns for its token.
     pub(crate) fn insert(&mut self, make: impl FnOnce(Token) -> Connection) -> Token {
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot { generation: self.first_generation, connection: None });
@@ -46,13 +46,13 @@ impl Slab {
     pub(crate) fn remove(&mut self, token: Token) -> Option<Connection> {
         self.get_mut(token)?;
         let slot = self.slots.get_mut(token as u32 as usize)?;
-        // The highest four bits are left to the reactor.
+        // The four highest bits are reserved for the reactor.
         slot.generation = (slot.generation + 1) % (1 << 28);
         self.free.push(token as u32);
         slot.connection.take()
     }
 
-    /// Gives back the slots behind the last that is taken.
+    /// Removes the free slots after the last used one.
     pub(crate) fn shrink(&mut self) {
         let is_taken = |slot: &Slot| slot.connection.is_some();
         let kept = self.slots.iter().rposition(is_taken).map_or(0, |last| last + 1);
@@ -63,7 +63,7 @@ impl Slab {
         self.free.shrink_to_fit();
     }
 
-    /// The tokens of all connections.
+    /// Returns the tokens of all connections.
     pub(crate) fn tokens(&self) -> impl Iterator<Item = Token> {
         self.slots
             .iter()

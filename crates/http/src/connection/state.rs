@@ -1,4 +1,4 @@
-//! What a connection is made of, and the phases it passes through.
+//! The fields of a connection, and its phases.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -19,12 +19,12 @@ use crate::routing::router::Routes;
 use crate::socket::address::Peer;
 use crate::socket::link::{Link, Secured};
 
-/// Room for a read; two pipelined batches of usual requests.
+/// Space for a read: two pipelined batches of usual requests.
 pub(super) const READ_BYTES: usize = 16 * 1024;
-/// With less room than this the buffer grows before it is read into.
+/// A buffer with less space than this grows before it is read into.
 const READ_BYTES_MIN: usize = 2 * 1024;
 
-/// Whether a connection lives on.
+/// Whether a connection continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Keep,
@@ -34,20 +34,20 @@ pub(crate) enum Fate {
 pub(super) enum Phase {
     /// Between requests or inside a head.
     Head,
-    /// The head is there, and what decides on it has not decided yet.
+    /// The head is parsed, and the early decision on it is pending.
     Admitting { decision: LaterAdmission, task: Task },
     /// Inside a body.
     Body(BodyProgress),
-    /// The handler's answer will come.
+    /// The handler's answer is pending.
     Waiting { answer: LaterResponse, task: Task, deadline_ms: u64 },
-    /// The answer's body is being made, as far as the client takes it.
+    /// The answer's body is produced as fast as the client takes it.
     Streaming(Box<Outflow>),
     /// Another protocol has the connection.
     Taken(Box<Takeover>),
-    /// The last answer is written: send it, then close; lingering for so many bytes when input may
-    /// be unread.
+    /// The last answer is written: send it, then close. If input may be unread, linger for up to
+    /// this many bytes.
     Closing { linger_bytes: usize },
-    /// Our side is shut down; throw away so much of what still comes.
+    /// The write side is shut down; discard up to this many bytes of input.
     Lingering { left: usize },
 }
 
@@ -56,72 +56,72 @@ pub(super) enum BodyProgress {
     Chunked(Chunked),
 }
 
-/// What a deadline is for.
+/// The purpose of a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Timing {
     None,
-    /// Requests cannot come yet.
+    /// Requests cannot arrive yet.
     Opening,
     Idle,
     Head,
     Body,
     Write,
-    /// The client has said that it sends no more, and its streamed answer stands still.
+    /// The client has closed its side, and its streamed answer stalls.
     Quiet,
-    /// The streamed answer stands still: say something meanwhile.
+    /// The streamed answer stalls: send a heartbeat.
     Heartbeat,
-    /// What another protocol has said.
+    /// The deadline that another protocol has set.
     Protocol,
-    /// The handler has so long to answer.
+    /// The time limit of the handler.
     Handler,
     Linger,
 }
 
-/// What answering the buffered requests came to.
+/// The result of answering the buffered requests.
 pub(super) enum Served {
-    /// All that was there is used up.
+    /// All input is used up.
     Hungry,
-    /// Answers are waiting to be sent, or a handler or the end of the connection to be.
+    /// Answers wait to be sent, a handler runs, or the connection ends.
     Stop,
 }
 
-/// By whom a connection's bytes are read and written.
+/// The reader and writer of a connection's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Intake {
-    /// By the connection, when it is told that it can (epoll).
+    /// The connection, when epoll reports that it is ready.
     Own,
-    /// By the ring: bytes come as they are there.
+    /// The ring, which delivers bytes as they arrive.
     Flowing,
-    /// By the ring, which was asked to bring no more for now.
+    /// The ring, which is requested to stop for now.
     Stopping,
-    /// By the ring, which brings nothing unless it is asked.
+    /// The ring, which delivers nothing until it is resumed.
     Stopped,
 }
 
-/// What a connection wants of the ring.
+/// A connection's request to the ring.
 #[derive(Debug)]
 pub(crate) enum Wish {
-    /// These bytes sent, from here on.
+    /// Send these bytes from this offset on.
     Send(Vec<u8>, usize),
-    /// To hear when the socket takes bytes.
+    /// Report when the socket accepts bytes.
     Room,
-    /// No more bytes for now.
+    /// Receive no more bytes for now.
     Stop,
-    /// Bytes again.
+    /// Receive bytes again.
     Resume,
 }
 
-/// What is on its way to the client by the ring.
+/// The state of the output that the ring sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outgoing {
     Nothing,
-    /// The output is to be handed over.
+    /// The output is ready for the ring.
     Ready,
-    /// The ring has the output, by the operation of this number.
+    /// The ring sends the output, with the operation of this number.
     Sending(u32),
-    /// Room for a tail is to be asked for.
+    /// The socket has no room for a tail; the ring does not wait for it yet.
     Full,
-    /// Room for a tail was asked for.
+    /// The ring waits for room for a tail.
     Awaiting,
 }
 
@@ -129,49 +129,49 @@ pub(crate) struct Connection {
     pub(super) socket: OwnedFd,
     pub(super) routes: Arc<Routes>,
     pub(super) peer: Peer,
-    /// What lies between the socket and the buffers.
+    /// The link between the socket and the buffers, if any.
     pub(super) link: Option<Box<Link>>,
     pub(super) secured: Option<Rc<Secured>>,
     pub(super) token: Token,
     pub(super) phase: Phase,
     pub(super) request: Option<Request>,
     pub(super) found: Found,
-    /// Where the next request starts in the buffer, once this one's body is whole.
+    /// The start of the next request in the buffer, once the body of this one is complete.
     pub(super) next_at: usize,
     pub(super) output: Vec<u8>,
     pub(super) sent: usize,
     /// A large body that follows the output, and how much of it is sent.
     pub(super) tail: Option<(Body, usize)>,
-    /// The body that the handler takes as it comes.
+    /// The request's body that the handler reads as it arrives.
     pub(super) upload: Option<Box<Upload>>,
     pub(super) readable: bool,
     pub(super) intake: Intake,
     pub(super) outgoing: Outgoing,
-    /// Bytes of output that the ring has.
+    /// Bytes of output that the ring holds.
     pub(super) handed_bytes: usize,
-    /// All that has come is used up: more can be taken.
+    /// All received bytes are used up: more can be taken.
     pub(super) hungry: bool,
-    /// The client has shut down its side: a read of nothing follows.
+    /// The client has shut down its side: a read of zero bytes follows.
     pub(super) half_closed: bool,
     pub(super) ended: bool,
     pub(super) requests: u32,
     pub(super) timing: Timing,
     pub(super) deadline_ms: u64,
-    /// Bytes of the body that is gathered, when its deadline was last put off.
+    /// Bytes of the gathered body when its deadline was last extended.
     pub(super) body_received: usize,
-    /// There is a request whose head was understood, and which is not answered.
+    /// A request's head is parsed, and the request is not answered yet.
     pub(super) is_known: bool,
 }
 
-/// The exchange to write to. When a handler has kept its request, that one keeps the buffer
-/// and the connection goes on with a copy.
+/// Returns the exchange for writing. If a handler has kept its request, the handler keeps the
+/// buffer and the connection continues with a copy.
 #[inline]
 pub(super) fn own(request: &mut Request) -> &mut Exchange {
     Rc::make_mut(&mut request.0)
 }
 
-/// Grows a buffer for reading, by doubling: what a client announces is not believed before it
-/// comes.
+/// Grows a buffer for reading, by doubling. An announced length is not reserved at once: the buffer
+/// grows as bytes arrive.
 pub(super) fn make_room(buffer: &mut Vec<u8>, wanted: usize) {
     if buffer.capacity() - buffer.len() < wanted.clamp(1, READ_BYTES_MIN) {
         buffer.reserve(buffer.len().clamp(READ_BYTES, wanted.max(READ_BYTES)));

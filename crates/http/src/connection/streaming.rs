@@ -1,4 +1,4 @@
-//! Sending a response whose body is made while it is sent.
+//! Sending of a response whose body is produced while it is sent.
 
 use std::task::Poll;
 use std::time::Duration;
@@ -11,8 +11,8 @@ use crate::message::observe::Seen;
 use crate::message::protocol::LINGER_BYTES_MAX;
 use crate::message::writer::{Framing, Persistence};
 
-/// How long a client that has closed its side is taken to be waiting for a body that stands
-/// still. One that is gone looks the same until something is sent to it.
+/// How long a client that has closed its side is assumed to wait for a stalled body. A client that
+/// is gone looks the same until something is sent to it.
 const QUIET_MS: u64 = 1_000;
 
 impl Connection {
@@ -34,7 +34,7 @@ impl Connection {
         self.phase = Phase::Streaming(Box::new(outflow));
     }
 
-    /// Makes more of the body, when all that was made before is sent. True at its end.
+    /// Produces more of the body once all earlier output is sent. Returns true at its end.
     pub(super) fn stream(&mut self, local: &mut ThreadLocals) -> bool {
         let Phase::Streaming(outflow) = &mut self.phase else { return false };
         if outflow.stalled || self.sent > 0 || self.output.len() >= AHEAD_BYTES {
@@ -70,7 +70,7 @@ impl Connection {
         }
     }
 
-    /// Ends an answer whose body cannot be ended, so that the client can tell.
+    /// Cuts off an answer whose body cannot be completed, so that the client detects it.
     fn cut_off(&mut self) {
         if let Some(link) = &mut self.link {
             link.cut_off();
@@ -78,15 +78,15 @@ impl Connection {
         if let Phase::Streaming(outflow) = &self.phase
             && outflow.framing == Framing::Close
         {
-            // Only a reset tells a client of HTTP/1.0. If there is none to be had the client
-            // has gone already.
+            // Only a reset shows this to a client of HTTP/1.0. If setting it fails, the client has
+            // gone already.
             let _ = rustix::net::sockopt::set_socket_linger(&self.socket, Some(Duration::ZERO));
         }
         self.phase = Phase::Closing { linger_bytes: 0 };
     }
 
-    /// All that was made is sent, and the producer waits: gives back what is not needed, and
-    /// looks whether the client is still there.
+    /// Returns unneeded buffers while the producer waits and all output is sent, and sets the
+    /// deadline for a half-closed client or a heartbeat.
     pub(super) fn stand_still(&mut self, local: &mut ThreadLocals) -> Fate {
         local.give_output(std::mem::take(&mut self.output));
         if self.upload.is_none()
@@ -115,7 +115,7 @@ impl Connection {
         Fate::Keep
     }
 
-    /// Sends what says that the answer goes on.
+    /// Sends the heartbeat of a stalled answer.
     pub(super) fn beat(&mut self, local: &mut ThreadLocals) -> Fate {
         self.timing = Timing::None;
         if let Phase::Streaming(outflow) = &self.phase

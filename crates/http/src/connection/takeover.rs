@@ -1,4 +1,4 @@
-//! Another protocol at work on a connection that it has taken over.
+//! A protocol that has taken over a connection.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Context;
@@ -8,20 +8,20 @@ use crate::message::local::ThreadLocals;
 use crate::message::protocol::{Protocol, Step, Turn};
 use crate::reactor::task::Task;
 
-/// Bytes that may wait for the client before the protocol is asked for more.
+/// Bytes that may wait for the client before the protocol is called again.
 pub(super) const AHEAD_BYTES: usize = 32 * 1024;
 
-/// A protocol at work.
+/// A protocol with its task and its last step.
 pub(super) struct Takeover {
     pub(super) protocol: Box<dyn Protocol>,
     pub(super) task: Task,
     pub(super) step: Step,
-    /// It has had its turn with what came last.
+    /// The protocol was already called with the latest bytes.
     pub(super) has_heard: bool,
 }
 
 impl Takeover {
-    /// Gives the protocol its turn, and says how many of the bytes it used.
+    /// Calls the protocol, and returns how many of the bytes it used.
     pub(super) fn go_on(
         &mut self,
         input: &[u8],
@@ -42,17 +42,17 @@ impl Takeover {
         };
         let asked = catch_unwind(AssertUnwindSafe(|| self.protocol.go_on(&mut turn)));
         let used = turn.used.min(input.len());
-        // What it has written so far may be half of something.
+        // The output so far may end within a message.
         self.step = asked.unwrap_or(Step::Close { linger: false });
         used
     }
 
-    /// See [`Protocol::unread`].
+    /// Returns [`Protocol::unread`].
     pub(super) fn unread(&self) -> Option<(usize, u64)> {
         self.protocol.unread()
     }
 
-    /// Whether it has nothing to do and wants no bytes either.
+    /// Returns true if the protocol waits and wants no bytes.
     pub(super) fn is_sated(&self) -> bool {
         matches!(self.step, Step::Wait { hungry: false, .. })
     }

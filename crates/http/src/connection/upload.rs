@@ -1,24 +1,24 @@
-//! A request's body that its handler takes piece by piece.
+//! A request's body that its handler reads piece by piece.
 
 use std::rc::Rc;
 
 use crate::body::inlet::{BodyBuffer, BodyError};
 use crate::proto::chunked::Chunked;
 
-/// A body that is being taken.
+/// A body that is being received.
 pub(super) struct Upload {
     pub(super) inlet: Rc<BodyBuffer>,
     pub(super) rest: Rest,
-    /// The last byte of the body has come and is decoded.
+    /// The last byte of the body has arrived and is decoded.
     pub(super) complete: bool,
-    /// The client waits to be told that the body is wanted.
+    /// The client waits for `100 Continue`.
     pub(super) waits: bool,
-    /// How long the handler may yet wait for bytes: time in which it does not read is not the
-    /// client's.
+    /// How long the handler may still wait for bytes, in ms. Time in which it does not read is not
+    /// counted.
     pub(super) patience_ms: u64,
 }
 
-/// What is still to come.
+/// The part of the body that is not decoded yet.
 pub(super) enum Rest {
     Exact(u64),
     Chunked(Chunked),
@@ -26,14 +26,14 @@ pub(super) enum Rest {
 
 impl Drop for Upload {
     fn drop(&mut self) {
-        // A reader that is kept beyond the answer is not to wait for ever.
+        // A reader that outlives the answer must not wait forever.
         self.inlet.fail(BodyError::CutOff);
     }
 }
 
 impl Upload {
-    /// Decodes from the front of `coded` what there is room for, and says how many bytes are
-    /// used up.
+    /// Decodes the front of `coded` as far as there is room, and returns the number of bytes used
+    /// up.
     pub(super) fn decode(&mut self, coded: &[u8]) -> usize {
         let Self { inlet, rest, complete, .. } = self;
         let mut used = 0;

@@ -1,6 +1,6 @@
-//! Feeding a body to a handler that takes it piece by piece: the connection decodes what has come
-//! into the handler's [`BodyBuffer`] as far as there is room, and reads on only when the handler
-//! waits for more.
+//! Passing of a body to a handler that reads it piece by piece. The connection decodes received
+//! bytes into the handler's [`BodyBuffer`] as far as there is room, and reads on only when the
+//! handler waits for more.
 
 use std::ops::ControlFlow;
 use std::rc::Rc;
@@ -14,23 +14,23 @@ use crate::message::response::IntoResponse;
 use crate::proto::chunked::Chunked;
 use crate::proto::head::BodyLength;
 
-/// What an upload needs.
+/// The next requirement of an upload.
 enum Need {
-    /// Bytes, and the handler waits for them.
+    /// Bytes: the handler waits for them.
     Bytes,
-    /// What was written to the output sent.
+    /// The output must be sent.
     Sending,
     Nothing,
 }
 
 impl Connection {
-    /// Whether a body is being taken that has not come to its end.
+    /// Returns true if a body is being received and is not complete.
     #[inline]
     pub(super) fn is_uploading(&self) -> bool {
         self.upload.as_ref().is_some_and(|upload| !upload.complete)
     }
 
-    /// Begins to take the body of the request whose head was parsed. True if its handler can run.
+    /// Begins to receive the body of the parsed request. Returns true if its handler can run.
     pub(super) fn start_upload(&mut self, bytes_max: u64, local: &mut ThreadLocals) -> bool {
         let Some(request) = &mut self.request else { return false };
         let exchange = own(request);
@@ -59,8 +59,8 @@ impl Connection {
         true
     }
 
-    /// Does what can be done for the handler that takes the body. `Continue(true)` when there is
-    /// more to do at once, `Break` when nothing is until something happens.
+    /// Serves the handler that reads the body. Returns `Continue(true)` if there is more to do at
+    /// once, and `Break` if nothing can be done until the next event.
     #[inline(never)]
     pub(super) fn go_on_uploading(&mut self, local: &mut ThreadLocals) -> ControlFlow<Fate, bool> {
         match self.feed(local) {
@@ -82,7 +82,7 @@ impl Connection {
         }
     }
 
-    /// Gives the handler what has come, and says what is needed to go on.
+    /// Passes received bytes to the handler, and returns what is needed to continue.
     fn feed(&mut self, local: &mut ThreadLocals) -> Need {
         let (Some(upload), Some(request)) = (&mut self.upload, &mut self.request) else {
             return Need::Nothing;
@@ -123,7 +123,7 @@ impl Connection {
         Need::Bytes
     }
 
-    /// The body did not come in time.
+    /// Fails the upload: the body did not arrive in time.
     pub(super) fn give_up_upload(&mut self) {
         self.timing = Timing::None;
         if let Some(upload) = &self.upload {
@@ -131,7 +131,7 @@ impl Connection {
         }
     }
 
-    /// The answer is whole: so must the body be, or no request can follow.
+    /// Ends the upload after the answer. If the body is incomplete, no request can follow.
     pub(super) fn end_upload(&mut self) {
         let Some(upload) = self.upload.take() else { return };
         if !upload.complete {
@@ -140,7 +140,7 @@ impl Connection {
         if let Some(request) = &mut self.request {
             let exchange = own(request);
             exchange.inlet = None;
-            // What lies before the next head is not what this one was parsed from.
+            // The bytes before the next head are not those that this one was parsed from.
             exchange.head.end = 0;
             self.next_at = exchange.consumed;
         }

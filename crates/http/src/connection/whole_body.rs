@@ -1,4 +1,4 @@
-//! A request's body that is taken whole before its handler runs, behind its head in the buffer.
+//! A request's body that is gathered before its handler runs, after its head in the buffer.
 
 use super::{BodyProgress, Connection, Phase, Timing, own};
 use crate::body::budget::Lease;
@@ -10,15 +10,15 @@ use crate::proto::chunked::{Chunked, ChunkedError};
 use crate::proto::head::{BodyLength, HeadError, Span};
 
 impl Connection {
-    /// Decides whether the body is wanted, and asks for it when the client waits for that.
+    /// Decides whether the body is wanted, and sends `100 Continue` if the client waits for it.
     pub(super) fn start_body(&mut self, local: &mut ThreadLocals) -> bool {
         let Some(request) = &mut self.request else { return false };
         let exchange = &request.0;
         let endpoint = exchange.endpoint.and_then(|index| self.routes.endpoint(index));
         match endpoint {
             None if exchange.head.expect_continue => {
-                // No handler wants the body; since the client may or may not send it, no request
-                // can follow.
+                // No handler wants the body. The client may or may not send it, so no request can
+                // follow.
                 self.answer_unrouted(local, true);
                 false
             }
@@ -27,7 +27,8 @@ impl Connection {
         }
     }
 
-    /// Begins to take the body of a request that may have one. True when it is whole.
+    /// Begins to receive the body of a request that may have one. Returns true if the handler can
+    /// run.
     pub(super) fn gather(&mut self, local: &mut ThreadLocals) -> bool {
         let Some(request) = &mut self.request else { return false };
         let head = &request.0.head;
@@ -58,7 +59,7 @@ impl Connection {
         self.take_body(local)
     }
 
-    /// Takes what has come of the body. True when it is whole.
+    /// Takes the received part of the body. Returns true if the body is complete.
     pub(super) fn take_body(&mut self, local: &mut ThreadLocals) -> bool {
         let (Some(request), Phase::Body(progress)) = (&mut self.request, &mut self.phase) else {
             return false;
@@ -100,13 +101,13 @@ impl Connection {
         }
     }
 
-    /// Has what has come of a body held on account, and puts its deadline off.
+    /// Reserves budget for the received part of a body, and extends its deadline.
     fn go_on_gathering(&mut self, received: usize, local: &mut ThreadLocals) {
         let Some(request) = &mut self.request else { return };
         let budget = &local.bodies;
         let lease = own(request).lease.get_or_insert_with(|| Box::new(Lease::new(budget)));
         if !lease.grow_to(received) {
-            // Others need not wait until the answer has left.
+            // The budget is released at once, not after the answer is sent.
             own(request).lease = None;
             return self.refuse(BodyError::NoRoom.into_response(), local);
         }

@@ -1,4 +1,4 @@
-//! Bodies: JSON, which is an answer too, and forms.
+//! Bodies: JSON, which can be an answer too, and forms.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -10,9 +10,9 @@ use crate::proto::status::Status;
 
 /// A value as JSON: as an argument, the request's body; as an answer, the response's.
 ///
-/// A request of a page of another site is answered 403 ([`Request::check_site`]), one with a body
-/// of another type 415 ([`Request::check_json`]), a body that is not JSON 400, and one whose
-/// fields have other types than `T`'s 422. The error names the field.
+/// A request from a page of another site is answered 403 ([`Request::check_site`]), one with a body
+/// of another type 415 ([`Request::check_json`]), a body that is not JSON 400, and one whose fields
+/// have other types than `T`'s 422. The error names the field.
 ///
 /// ```
 /// use marmota_http::Router;
@@ -45,7 +45,7 @@ impl<T: DeserializeOwned, S> FromRequest<S> for Json<T> {
             };
             refused(status, "the body", &field, inner)
         })?;
-        // What follows the value.
+        // Only whitespace may follow the value.
         let end = json.end();
         end.map_err(|error| refused(Status::BAD_REQUEST, "the body", "", &error))?;
         Ok(Self(value))
@@ -64,11 +64,11 @@ impl<T: Serialize> IntoResponse for Json<T> {
     }
 }
 
-/// The fields of an HTML form (`application/x-www-form-urlencoded`), as an argument. Uploads of
-/// files: [`Multipart`](crate::Multipart).
+/// The fields of an HTML form (`application/x-www-form-urlencoded`), as an argument. For file
+/// uploads, use [`Multipart`](crate::Multipart).
 ///
-/// A request of a page of another site is answered 403 ([`Request::check_site`]), a form whose
-/// fields are not `T`'s 422. The error names the field.
+/// A request from a page of another site is answered 403 ([`Request::check_site`]), a form whose
+/// fields do not fit `T` 422. The error names the field.
 ///
 /// ```
 /// use marmota_http::Router;

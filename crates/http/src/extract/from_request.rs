@@ -1,4 +1,4 @@
-//! What an argument of a handler is, and the two that are not parsed: the request and the state.
+//! The trait of handler arguments, and two that are not parsed: the request and the state.
 
 use std::fmt::Display;
 
@@ -39,7 +39,7 @@ impl<S> FromRequest<S> for Request {
     }
 }
 
-/// The state that [`Router::with_state`](crate::Router::with_state) was given.
+/// The state passed to [`Router::with_state`](crate::Router::with_state).
 #[derive(Clone, Copy, Debug)]
 pub struct State<S>(pub S);
 
@@ -65,14 +65,14 @@ tuples! { () (A) (A B) (A B C) (A B C D) (A B C D E) (A B C D E F) (A B C D E F 
 /// The longest `detail` of an answer, in characters.
 const DETAIL_CHARS_MAX: usize = 300;
 
-/// The answer to a part that is malformed: where it is (`the body: `), and what is wrong with it.
+/// Returns the answer to a malformed part, with its place (`the body: `) and the error.
 pub(super) fn refused(status: Status, place: &str, field: &str, error: &dyn Display) -> Response {
     // serde's path to the value itself is a dot.
     let detail = match field {
         "" | "." | "?" => format!("{place}: {error}"),
         field => format!("{place}: `{field}`: {error}"),
     };
-    // An error of serde can have the value, which may be as long as the body.
+    // An error of serde can contain the value, which may be as long as the body.
     let end = detail.char_indices().nth(DETAIL_CHARS_MAX).map_or(detail.len(), |(end, _)| end);
     Response::problem(status, &detail[..end])
 }

@@ -15,8 +15,9 @@ use crate::proto::status::Status;
 /// The parameters of the route's pattern, decoded, as an argument: one value, a tuple in the
 /// pattern's order, or a struct with a field for each.
 ///
-/// A path whose values are not of `T`'s types is answered 404: no resource has it. A `T` with other
-/// parameters than the pattern's is a fault of the program: it is logged and answered 500.
+/// A path whose values do not have the types of `T` is answered 404: no such resource exists. A `T`
+/// with other parameters than the pattern is an error of the program: it is logged and answered
+/// 500.
 ///
 /// ```
 /// use marmota_http::Router;
@@ -46,7 +47,7 @@ impl<T: DeserializeOwned, S> FromRequest<S> for Path<T> {
     }
 }
 
-/// Why parameters are not a value.
+/// The reason why parameters cannot be deserialized.
 #[derive(Debug)]
 enum PathError {
     /// A parameter has no value of the type.
@@ -81,7 +82,7 @@ struct Parameters<'de> {
 }
 
 impl<'de> Parameters<'de> {
-    /// The only parameter, for a type that takes one.
+    /// Returns the only parameter, for a type that takes one.
     fn one(mut self) -> Result<Parameter<'de>, PathError> {
         self.check_count(1)?;
         self.values.pop().ok_or_else(|| PathError::Handler("no parameter".to_owned()))
@@ -188,7 +189,7 @@ impl<'de> Deserializer<'de> for Parameters<'de> {
     }
 }
 
-/// One parameter: text, which other types are parsed from.
+/// One parameter: text, from which other types are parsed.
 struct Parameter<'de>(Cow<'de, str>);
 
 impl<'de> IntoDeserializer<'de, PathError> for Parameter<'de> {

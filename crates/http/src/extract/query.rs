@@ -8,10 +8,10 @@ use crate::message::response::Response;
 use crate::proto::status::Status;
 
 /// The parameters of the query (`?page=2&tag=a&tag=b`), as an argument: a struct with a field for
-/// each. A parameter that is not always there is an `Option` or has `#[serde(default)]`, one that
-/// is repeated is a `Vec`. Parameters without a field are ignored.
+/// each. A parameter that may be missing is an `Option` or has `#[serde(default)]`, one that is
+/// repeated is a `Vec`. Parameters without a field are ignored.
 ///
-/// A query whose parameters are not `T`'s is answered 400. The error names the parameter.
+/// A query whose parameters do not fit `T` is answered 400. The error names the parameter.
 ///
 /// ```
 /// use marmota_http::Router;

@@ -1,5 +1,5 @@
-//! What is known of a file that is served: its lines of the head, and its bytes if it is small;
-//! kept by each thread for itself, in a bounded memory, and looked at again after a while.
+//! The data of a served file: its header lines, and its bytes if it is small. Each thread keeps its
+//! own copy, in limited memory, and checks the file again after a while.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -15,41 +15,41 @@ use rustix::fs::Stat;
 
 /// Files up to this length are kept in memory.
 pub(super) const KEPT_BYTES_MAX: u64 = 64 * 1024;
-/// Bytes that a thread keeps for one folder, and files.
+/// Bytes, and files, that a thread keeps for one folder.
 const CACHE_BYTES_MAX: u64 = 16 << 20;
 const CACHE_FILES: usize = 4_096;
-/// How long a file may have changed before that is noticed.
+/// How long a change of a file may go unnoticed.
 const FRESH_MS: u64 = 1_000;
 
-/// A file, and the codings of it that lie beside it.
+/// A file, and its coded versions that are stored next to it.
 pub(super) struct Held {
     pub(super) plain: Version,
-    /// By [`super::CODINGS`].
+    /// In the order of [`super::CODINGS`].
     pub(super) coded: [Option<Version>; 3],
     pub(super) media_type: &'static str,
     pub(super) looked_at_ms: u64,
 }
 
-/// A file's bytes in one coding.
+/// The bytes of a file in one coding.
 pub(super) struct Version {
     pub(super) etag: String,
     pub(super) modified_s: u64,
     pub(super) length: u64,
-    /// The lines of the head that say so, `Content-Type` and `Content-Length` left out.
+    /// The header lines of this version, without `Content-Type` and `Content-Length`.
     pub(super) lines: Vec<u8>,
     pub(super) bytes: Bytes,
 }
 
-/// Where the bytes of a file are.
+/// The location of a file's bytes.
 #[derive(Clone)]
 pub(super) enum Bytes {
-    /// In memory: those of a small one.
+    /// In memory, for a small file.
     Kept(Arc<[u8]>),
     File(Rc<File>),
 }
 
 impl Version {
-    /// What is known of an open file. Fails when it cannot be read, or changes meanwhile.
+    /// Reads an open file. Returns `None` if it cannot be read, or is truncated in the meantime.
     pub(super) fn of(file: OwnedFd, stat: &Stat, more: &[u8]) -> Option<Self> {
         let length = u64::try_from(stat.st_size).ok()?;
         let modified_s = u64::try_from(stat.st_mtime).unwrap_or(0);
@@ -72,14 +72,14 @@ impl Version {
         Some(Self { etag, modified_s, length, lines, bytes })
     }
 
-    /// Whether it was not changed since a moment that a client names.
+    /// Returns true if it was not changed after this date.
     pub(super) fn is_as_of(&self, date: &str) -> bool {
         let since = httpdate::parse_http_date(date).ok();
         let since = since.and_then(|date| date.duration_since(UNIX_EPOCH).ok());
         since.is_some_and(|since| self.modified_s <= since.as_secs())
     }
 
-    /// Whether this is when it was changed last.
+    /// Returns true if this is the date of its last change.
     pub(super) fn is_exactly_as_of(&self, date: &str) -> bool {
         let modified = UNIX_EPOCH + Duration::from_secs(self.modified_s);
         httpdate::parse_http_date(date).is_ok_and(|date| date == modified)
@@ -95,7 +95,7 @@ impl Held {
         (bytes(&self.plain) + self.coded.iter().flatten().map(bytes).sum::<usize>()) as u64
     }
 
-    /// Whether all of it is small: an open file is not kept, since a process may have few.
+    /// Returns true if all of it is small. Open files are not kept, since a process may have few.
     pub(super) fn is_small(&self) -> bool {
         let is_small = |version: &Version| matches!(version.bytes, Bytes::Kept(_));
         is_small(&self.plain) && self.coded.iter().flatten().all(is_small)
@@ -118,17 +118,17 @@ impl Weighter<Box<[u8]>, Rc<Held>> for Weight {
 type Kept = Cache<Box<[u8]>, Rc<Held>, Weight>;
 
 thread_local! {
-    /// By the number of the folder.
+    /// Indexed by the number of the folder.
     static KEPT: RefCell<Vec<Option<Kept>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// What this thread keeps of a path of folder number `folder`.
+/// Returns what this thread keeps for a path of folder number `folder`.
 #[inline]
 pub(super) fn kept(folder: usize, path: &[u8]) -> Option<Rc<Held>> {
     KEPT.with_borrow(|kept| kept.get(folder)?.as_ref()?.get(path).cloned())
 }
 
-/// Keeps it for the next time.
+/// Keeps a file on this thread.
 pub(super) fn keep(folder: usize, path: &[u8], held: Rc<Held>) {
     KEPT.with_borrow_mut(|kept| {
         if kept.len() <= folder {
@@ -140,7 +140,7 @@ pub(super) fn keep(folder: usize, path: &[u8], held: Rc<Held>) {
     });
 }
 
-/// Forgets it.
+/// Removes a file that this thread keeps.
 pub(super) fn forget(folder: usize, path: &[u8]) {
     KEPT.with_borrow_mut(|kept| {
         if let Some(Some(kept)) = kept.get_mut(folder) {

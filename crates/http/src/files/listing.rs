@@ -1,14 +1,14 @@
-//! A folder as a page.
+//! A folder as an HTML page.
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{Dir, FileType};
 
 use crate::message::response::Response;
 
-/// Names on a page; what is beyond is counted only.
+/// Maximum number of names on a page; further names are only counted.
 const NAMES_MAX: usize = 10_000;
 
-/// A page of what is in a folder, without what hides.
+/// Returns a page with the entries of a folder, without hidden ones.
 pub(super) fn page(folder: OwnedFd, path: &str) -> Option<Response> {
     let (mut names, mut left) = (Vec::new(), 0);
     for entry in Dir::new(folder).ok()? {
@@ -40,7 +40,7 @@ pub(super) fn page(folder: OwnedFd, path: &str) -> Option<Response> {
     Some(Response::html(page))
 }
 
-/// The name as a relative link: only what needs no thought stays as it is.
+/// Returns the name as a relative link. Only unreserved characters and `/` stay unescaped.
 fn link(name: &str) -> String {
     let mut link = String::from("./");
     for byte in name.bytes() {

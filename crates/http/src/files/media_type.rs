@@ -1,7 +1,7 @@
-//! Media types by the ends of names.
+//! Media types by file extension.
 
-/// The media type of a file by its name; bytes that are nothing in particular if it has no known
-/// end.
+/// Returns the media type of a file by its name; `application/octet-stream` if the extension is
+/// unknown.
 pub(super) fn of(name: &str) -> &'static str {
     let end = name.rsplit_once('.').map_or("", |(_, end)| end);
     let end = end.to_ascii_lowercase();

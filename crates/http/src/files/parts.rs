@@ -1,5 +1,5 @@
-//! Several parts of a file as one answer (`multipart/byteranges`; RFC 9110, 14.6), read while it is
-//! sent as a file is.
+//! Several parts of a file as one answer (`multipart/byteranges`; RFC 9110, 14.6), read while they
+//! are sent, like a file.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
@@ -9,19 +9,19 @@ use super::held::Bytes;
 use super::read_piece;
 use crate::body::producer::BodyStream;
 
-/// What stands between two parts; the hash is keyed by chance, so that no file has it.
+/// Returns the boundary between two parts. Its hash has a random key, so that no file contains it.
 fn boundary() -> String {
     let chance = RandomState::new();
     format!("{:016x}{:016x}", chance.hash_one(1), chance.hash_one(2))
 }
 
-/// What follows next in the body.
+/// The next piece of the body.
 enum Piece {
     Text(String),
     File(u64, u64),
 }
 
-/// The `Content-Type` of an answer with these parts of a file, and its body.
+/// Returns the `Content-Type` of an answer with these parts of a file, and its body.
 pub(super) fn answer(
     parts: &[(u64, u64)],
     length: u64,
@@ -50,7 +50,8 @@ pub(super) fn answer(
             Some(Piece::Text(text)) => out.extend_from_slice(text.as_bytes()),
             Some(Piece::File(start, end)) => {
                 let count = read_piece(&bytes, start, end, out)?;
-                // A file cut short meanwhile ends the body too soon, which the connection notices.
+                // A file truncated in the meantime ends the body early, which the connection
+                // detects.
                 if count == 0 {
                     return Ok(ControlFlow::Break(()));
                 }

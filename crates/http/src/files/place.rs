@@ -1,8 +1,8 @@
-//! From the path of a request to an open file, and never out of the folder.
+//! Resolution of a request's path to an open file, never one outside of the folder.
 //!
-//! The kernel itself keeps a path in (`openat2` with `RESOLVE_BENEATH`), whatever links there are
-//! and whoever moves folders meanwhile. Where it cannot, parts are opened one by one and no link
-//! is followed.
+//! The kernel itself keeps a path inside (`openat2` with `RESOLVE_BENEATH`), even if there are
+//! links, or folders are moved at the same time. Where it cannot, parts are opened one by one and
+//! no link is followed.
 
 use std::path::Path;
 
@@ -13,15 +13,14 @@ use rustix::io::Errno;
 use super::Symlinks;
 use crate::proto::percent;
 
-/// What stands at a path.
+/// The file or folder at a path.
 pub(super) enum Place {
     File(OwnedFd, Stat),
     Folder(OwnedFd),
 }
 
-/// The path below the folder that a request's path means, decoded; `None` where it is not one
-/// that files are served from: with parts that are empty, go up, hide (`.git`) or hold what a
-/// part cannot.
+/// Returns the decoded path below the folder; `None` if no file is served from it: a part is empty,
+/// goes up, is hidden (`.git`) or contains characters that are not allowed.
 pub(super) fn relative(path: &str) -> Option<String> {
     let mut relative = String::new();
     let path = path.strip_suffix('/').unwrap_or(path);
@@ -42,7 +41,7 @@ pub(super) fn relative(path: &str) -> Option<String> {
     Some(relative)
 }
 
-/// Opens what stands at a relative path; `None` if nothing does, or nothing that may be served.
+/// Opens the file or folder at a relative path; `None` if it is missing or may not be served.
 pub(super) fn open(folder: &Path, relative: &str, symlinks: Symlinks) -> Option<Place> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let root = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -54,7 +53,7 @@ pub(super) fn open(folder: &Path, relative: &str, symlinks: Symlinks) -> Option<
         Symlinks::Followed => ResolveFlags::NO_MAGICLINKS,
     };
     let opened = match openat2(&root, path, flags, Mode::empty(), resolve) {
-        // A rename meanwhile has the kernel unsure: asked once more it knows, as a rule.
+        // A rename at the same time makes the result uncertain: a second call usually succeeds.
         Err(Errno::AGAIN) => openat2(&root, path, flags, Mode::empty(), resolve),
         opened => opened,
     };
@@ -67,12 +66,12 @@ pub(super) fn open(folder: &Path, relative: &str, symlinks: Symlinks) -> Option<
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => Some(Place::File(file, stat)),
         FileType::Directory => Some(Place::Folder(file)),
-        // Pipes and devices may block, or do things.
+        // Pipes and devices may block or have side effects.
         _ => None,
     }
 }
 
-/// Opens a path part by part without following a link.
+/// Opens a path part by part without following links.
 fn by_parts(root: OwnedFd, path: &str, flags: OFlags) -> Option<OwnedFd> {
     let mut at = root;
     let mut parts = path.split('/').peekable();

@@ -1,22 +1,22 @@
 //! Parts of a file (`Range`; RFC 9110, 14).
 
-/// More parts than this, and those that overlap, are asked for to cost the server something.
+/// Requests for more parts than this, or for overlapping ones, are assumed to be attacks.
 const PARTS_MAX: usize = 16;
 
-/// What a `Range` asks for.
+/// The parts that a `Range` requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
-    /// The whole: nothing that is understood, or parts that a server need not serve.
+    /// The whole file: the header is not understood, or a server need not serve its parts.
     Whole,
-    /// From here to before there.
+    /// From the first position to before the second.
     Part(u64, u64),
-    /// Several that do not overlap, in the order that they were asked for.
+    /// Several parts that do not overlap, in the requested order.
     Parts(Vec<(u64, u64)>),
-    /// Nothing that is there.
+    /// No part that exists.
     Nothing,
 }
 
-/// What a header asks for of a file of this length.
+/// Parses a header for a file of this length.
 pub(super) fn wanted(header: &str, length: u64) -> Wanted {
     let Some(ranges) = header.trim().strip_prefix("bytes=") else { return Wanted::Whole };
     let mut parts = Vec::new();
@@ -46,7 +46,7 @@ fn one(range: &str, length: u64) -> Wanted {
     let Some((first, last)) = range.split_once('-') else { return Wanted::Whole };
     let number = |text: &str| {
         let digits = text.bytes().all(|byte| byte.is_ascii_digit());
-        // What is beyond any file is as good as the largest number.
+        // A position beyond any file is equivalent to the largest number.
         (digits && !text.is_empty()).then(|| text.parse::<u64>().unwrap_or(u64::MAX))
     };
     match (number(first.trim()), number(last.trim())) {

@@ -1,30 +1,30 @@
-//! Frames that carry neither requests nor bodies. Each costs the client nothing and the server
-//! some work, so a connection has a bucket of them, which fills with time and with what explains
-//! them: requests, bodies, answers.
+//! Flood protection for frames that carry neither requests nor bodies. Each costs the client
+//! nothing and the server some work, so a connection has a token bucket for them. Time and the
+//! causes of such frames refill it: requests, bodies and answers.
 
-/// What a client says first is no frame.
+/// The client's preface is not a frame.
 const PREFACE_BYTES: usize = super::PREFACE.len();
 const FRAME_HEAD_BYTES: usize = 9;
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 1;
-/// Frames that a request explains: its priority, windows, reset.
+/// Frames that a request may cause: its priority, windows, reset.
 const PER_REQUEST: u64 = 8;
-/// Bytes of answers, or of bodies, that explain a frame: clients widen their windows at every
-/// event of a few bytes.
+/// Bytes of answers or bodies that may cause a frame: clients widen their windows at every event of
+/// a few bytes.
 const BYTES_PER_FRAME: u64 = 32;
-/// How many seconds' frames may come at once.
+/// The maximum burst, in seconds of the rate.
 const BURST_S: u64 = 10;
 
-/// Counts a connection's frames as they come.
+/// A counter of a connection's frames as they arrive.
 pub(super) struct ControlFrames {
-    /// The start of a frame's head whose rest has not come.
+    /// The start of a frame's head that is incomplete.
     head: [u8; FRAME_HEAD_BYTES],
     come: usize,
-    /// Bytes of a payload that are still to come.
+    /// Bytes of a payload that have not arrived yet.
     payload: usize,
-    /// Thousandths of frames that may come.
+    /// Thousandths of frames that may still arrive.
     left: u64,
     per_second: u64,
     at_ms: u64,
@@ -43,7 +43,7 @@ impl ControlFrames {
         }
     }
 
-    /// Bytes of answers have left.
+    /// Notes that bytes of answers were sent.
     pub(super) fn note_sent(&mut self, bytes: usize) {
         self.earn(bytes as u64 * 1_000 / BYTES_PER_FRAME);
     }
@@ -53,7 +53,7 @@ impl ControlFrames {
         self.left = self.left.saturating_add(thousandths).min(max);
     }
 
-    /// Takes what has come. False if it is a flood.
+    /// Counts the frames in received bytes. Returns false if they are a flood.
     pub(super) fn admit(&mut self, mut bytes: &[u8], now_ms: u64) -> bool {
         let passed_ms = now_ms.saturating_sub(std::mem::replace(&mut self.at_ms, now_ms));
         self.earn(passed_ms.saturating_mul(self.per_second));
@@ -78,14 +78,14 @@ impl ControlFrames {
         }
     }
 
-    /// Takes the frame whose head is there.
+    /// Counts the frame whose head is complete.
     fn frame(&mut self) -> bool {
         let [high, middle, low, kind, flags, ..] = self.head;
         let length = u32::from_be_bytes([0, high, middle, low]);
         self.payload = length as usize;
         match kind {
             HEADERS => self.earn(PER_REQUEST * 1_000),
-            // Heads without an end are counted by `h2`.
+            // `h2` counts heads without an end.
             CONTINUATION => {}
             DATA if length > 0 => self.earn(u64::from(length) * 1_000 / BYTES_PER_FRAME),
             DATA if flags & END_STREAM != 0 => {}
@@ -116,7 +116,7 @@ mod tests {
                 assert!(frames.admit(&frame(kind, 0, 5).repeat(100), 0), "a burst of ten seconds'");
                 frames
             };
-            // A connection that is refused one frame ends, so each case has one of its own.
+            // A connection ends after a refused frame, so each case uses a new one.
             assert!(!after_a_burst().admit(&frame(kind, 0, 5), 0));
             let mut later = after_a_burst();
             assert!(later.admit(&frame(kind, 0, 5).repeat(10), 1_000), "one second's more");

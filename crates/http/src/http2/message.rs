@@ -1,5 +1,5 @@
-//! Requests of HTTP/2 in the words of HTTP/1.1, and answers of HTTP/1.1 in those of HTTP/2. So
-//! there is one parser that decides what a head may be, one router and one writer of answers.
+//! Conversion of HTTP/2 requests to HTTP/1.1, and of HTTP/1.1 answers to HTTP/2. So one parser
+//! decides what a head may be, and there is one router and one writer of answers.
 
 use bytes::Bytes;
 use http::header::{HeaderName, HeaderValue};
@@ -9,7 +9,8 @@ use crate::message::request::Request;
 use crate::proto::head::{BodyLength, HeadError, HeadLimits, Version};
 use crate::proto::paths::Found;
 
-/// Whether a head asks for another protocol on its stream (RFC 8441), or why it is not spoken.
+/// Checks whether a head opens another protocol on its stream (RFC 8441). Returns `None` if it is
+/// not a CONNECT, and the reason if the protocol is not supported.
 pub(super) fn opening(head: &request::Parts) -> Option<Result<(), &'static str>> {
     if head.method != Method::CONNECT {
         return None;
@@ -21,7 +22,7 @@ pub(super) fn opening(head: &request::Parts) -> Option<Result<(), &'static str>>
     })
 }
 
-/// Reads a head into a request, and finds what answers it.
+/// Parses a head into a request, and returns what answers it.
 pub(super) fn read(
     head: &request::Parts,
     bodiless: bool,
@@ -33,8 +34,8 @@ pub(super) fn read(
     text.clear();
     put_head(head, text);
     let length = text.len();
-    // The limit is the text's of HTTP/2 already (SETTINGS_MAX_HEADER_LIST_SIZE); writing it out
-    // adds a little.
+    // HTTP/2 has limited the text already (SETTINGS_MAX_HEADER_LIST_SIZE); writing it out adds a
+    // little.
     let limits = HeadLimits { bytes_max: limits.bytes_max + 1_024, ..*limits };
     if !exchange.head.parse(&exchange.buffer, 0, &limits)? || exchange.head.end != length {
         return Err(HeadError::TooLarge);
@@ -73,13 +74,13 @@ fn put_head(head: &request::Parts, text: &mut Vec<u8>) {
         put_line(b"host", authority.as_bytes(), text);
     }
     if opens {
-        // `h2` takes no such lines from a client.
+        // `h2` accepts no such lines from a client.
         put_line(b"upgrade", b"websocket", text);
         put_line(b"connection", b"Upgrade", text);
     }
     let mut crumbs = head.headers.get_all(http::header::COOKIE).iter().peekable();
     if crumbs.peek().is_some() {
-        // HTTP/2 may send the pairs of a cookie in lines of their own, HTTP/1.1 in one.
+        // HTTP/2 may send the pairs of a cookie in separate lines, HTTP/1.1 sends them in one.
         text.extend_from_slice(b"cookie: ");
         while let Some(crumb) = crumbs.next() {
             text.extend_from_slice(crumb.as_bytes());
@@ -89,7 +90,7 @@ fn put_head(head: &request::Parts, text: &mut Vec<u8>) {
     for (name, value) in &head.headers {
         let is_written =
             name == http::header::COOKIE || name == http::header::HOST && authority.is_some();
-        // Nobody waits for a 100 here: frames of a body are held back by its window.
+        // No client waits for a 100 here: its window holds back the frames of a body.
         if !is_written && name != http::header::EXPECT {
             put_line(name.as_str().as_bytes(), value.as_bytes(), text);
         }
@@ -104,7 +105,7 @@ fn put_line(name: &[u8], value: &[u8], text: &mut Vec<u8>) {
     text.extend_from_slice(b"\r\n");
 }
 
-/// The head of an answer, and what stands behind it.
+/// Returns the head of an answer, and the bytes after it.
 pub(super) fn answer(text: &[u8]) -> Option<(http::Response<()>, Bytes)> {
     let text = Bytes::copy_from_slice(text);
     let mut head = http::Response::new(());
@@ -129,17 +130,17 @@ pub(super) fn answer(text: &[u8]) -> Option<(http::Response<()>, Bytes)> {
     }
 }
 
-/// Whether an answer of HTTP/1.1 is a 2xx.
+/// Returns true if an HTTP/1.1 answer is a 2xx.
 pub(super) fn is_success(text: &[u8]) -> bool {
     text.get(9) == Some(&b'2')
 }
 
-/// Whether an answer of HTTP/1.1 gives the connection to a WebSocket.
+/// Returns true if an HTTP/1.1 answer hands the connection to a WebSocket.
 pub(super) fn opens(text: &[u8]) -> bool {
     text.split(|&byte| byte == b'\n').any(|line| line == b"Upgrade: websocket\r")
 }
 
-/// Whether a header is about an HTTP/1.1 connection, which HTTP/2 does not allow.
+/// Returns true if a header describes an HTTP/1.1 connection, which HTTP/2 does not allow.
 fn is_of_connection(name: &HeaderName) -> bool {
     use http::header::{CONNECTION, TRANSFER_ENCODING, UPGRADE};
     *name == CONNECTION

@@ -1,4 +1,4 @@
-//! The way of a stream's bytes to its client, as far as the client's windows let them.
+//! Sending of a stream's bytes to its client, as far as the client's windows allow.
 
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -8,7 +8,7 @@ use h2::{Reason, SendStream};
 
 use super::stream::{AHEAD_BYTES, Clock, Outcome, Rest};
 
-/// A stream whose answer's head is sent.
+/// A stream whose answer's head was sent.
 pub(super) struct Outlet {
     pub(super) sender: SendStream<Bytes>,
     pub(super) clock: Rc<Clock>,
@@ -20,8 +20,9 @@ impl Outlet {
         Self { sender, clock, rest }
     }
 
-    /// Sends what the client has room for; the rest stays in `piece`, which is not empty. What the
-    /// stream came to, if it came to its end: also where the piece was the last.
+    /// Sends as much as the client has room for; the rest stays in `piece`, which must not be
+    /// empty. Returns the outcome of the stream if it has ended, also because the piece was the
+    /// last.
     pub(super) fn send(
         &mut self,
         piece: &mut Bytes,

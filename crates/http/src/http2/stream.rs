@@ -1,6 +1,6 @@
-//! A request of HTTP/2 that cannot be answered at once: its body comes, its handler waits, or
-//! its answer is made while it is sent. Each is a future on the connection's own thread, dropped
-//! when the client resets the stream or goes.
+//! A request of HTTP/2 that cannot be answered at once: its body is arriving, its handler waits, or
+//! its answer is produced while it is sent. Each is a future on the connection's own thread,
+//! dropped when the client resets the stream or disconnects.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -29,38 +29,39 @@ use crate::routing::admission::LaterAdmission;
 use crate::routing::dispatch;
 use crate::socket::address::Peer;
 
-/// Bytes of an answer that are made before they are sent.
+/// Bytes of an answer produced before they are sent.
 pub(super) const AHEAD_BYTES: usize = 32 * 1024;
 
-/// A stream whose answer is not begun.
+/// A stream whose answer has not begun.
 pub(super) struct Begun {
     pub(super) respond: SendResponse<Bytes>,
     pub(super) request: Request,
     pub(super) upload: Option<Upload>,
-    /// What the client sends, where a WebSocket is to have the stream.
+    /// The client's data, if a WebSocket takes over the stream.
     pub(super) tunnel: Option<RecvStream>,
 }
 
-/// What a stream's future came to.
+/// The result of a stream's future.
 pub(super) enum Outcome {
-    /// The body is there.
+    /// The body is complete.
     Whole(Begun, Found),
-    /// The body may be taken.
+    /// The body may be received.
     Admitted(Begun, Found, RecvStream),
     Refused(Begun, BodyError),
     Answer(Begun, Response),
-    /// The handler has.
+    /// The handler has panicked.
     Panicked(Begun),
     Done,
     /// The client has reset the stream.
     GivenUp,
-    /// A stream has ended that was another protocol's; reset before the client said anything, or not.
+    /// A stream of another protocol has ended; `given_up` if it was reset before the client sent
+    /// data.
     TunnelOver {
         given_up: bool,
     },
 }
 
-/// How long clients may rest.
+/// The time limits for clients that neither send nor read.
 #[derive(Clone, Copy)]
 pub(super) struct Rest {
     pace: Pace,
@@ -78,7 +79,7 @@ impl Rest {
     }
 }
 
-/// A stream's alarm, which the connection rings.
+/// A stream's timer, which the connection checks.
 pub(super) struct Clock {
     now_ms: Rc<Cell<u64>>,
     deadline_ms: Cell<u64>,
@@ -95,14 +96,14 @@ impl Clock {
         self.deadline_ms.get()
     }
 
-    /// Has the future polled whose time is up.
+    /// Wakes the future whose time is up.
     pub(super) fn ring(&self) {
         if let Some(waker) = self.waker.take() {
             waker.wake();
         }
     }
 
-    /// Whether the time that began with the first of these calls, `stop` forgets it, is up.
+    /// Returns true once `after_ms` have passed since the first of these calls; `stop` resets it.
     pub(super) fn is_over(&self, after_ms: u64, context: &Context<'_>) -> bool {
         if self.deadline_ms.get() == u64::MAX {
             self.deadline_ms.set(self.now_ms.get().saturating_add(after_ms));
@@ -114,13 +115,13 @@ impl Clock {
         false
     }
 
-    /// Has the future polled at a moment, whatever was set before.
+    /// Has the future polled at this time; replaces an earlier deadline.
     pub(super) fn set(&self, deadline_ms: u64, waker: &Waker) {
         self.deadline_ms.set(deadline_ms);
         *self.waker.borrow_mut() = Some(waker.clone());
     }
 
-    /// Ends the time, and says how much of it was left.
+    /// Stops the timer, and returns the remaining time, or `None` if it was not running.
     pub(super) fn stop(&self) -> Option<u64> {
         match self.deadline_ms.replace(u64::MAX) {
             u64::MAX => None,
@@ -129,7 +130,7 @@ impl Clock {
     }
 }
 
-/// How long a body's client may yet keep us waiting.
+/// How long a body's client may still keep the server waiting.
 pub(super) struct Patience {
     clock: Rc<Clock>,
     rest: Rest,
@@ -150,7 +151,7 @@ impl Patience {
         self.left_ms = self.rest.pace.after(left_ms, bytes);
     }
 
-    /// As [`Patience::note`], in haste where the bodies' budget is `tight`.
+    /// Like [`Patience::note`], at a faster pace if the bodies' budget is `tight`.
     fn note_held(&mut self, bytes: usize, tight: bool) {
         let left_ms = self.clock.stop().unwrap_or(self.left_ms);
         let pace = if tight { self.rest.tight } else { self.rest.pace };
@@ -158,7 +159,7 @@ impl Patience {
     }
 }
 
-/// Waits for what decides on a request by its head.
+/// Waits for the early decision on a request.
 pub(super) async fn admit(
     mut begun: Begun,
     found: Found,
@@ -190,17 +191,17 @@ pub(super) async fn admit(
     }
 }
 
-/// What a body may take of its server's and its connection's memory.
+/// The memory that a body may take of its server and its connection.
 pub(super) struct Room {
     pub(super) lease: Lease,
     pub(super) gathering: Rc<Gathering>,
     pub(super) connection_bytes_max: usize,
     pub(super) bytes_max: usize,
-    /// How long the client says that it is.
+    /// The length that the client declares.
     pub(super) length: Option<usize>,
 }
 
-/// Takes a body whole, behind the head in the request's buffer.
+/// Gathers a whole body, after the head in the request's buffer.
 pub(super) async fn collect(
     mut begun: Begun,
     found: Found,
@@ -270,7 +271,7 @@ pub(super) async fn collect(
     }
 }
 
-/// Waits for a handler, as long as its endpoint allows, and gives it its body where it takes one.
+/// Waits for a handler as long as its endpoint allows, and feeds it the body if it reads one.
 pub(super) async fn wait(
     begun: Begun,
     mut answer: LaterResponse,
@@ -319,7 +320,7 @@ fn feed(upload: &mut Option<Upload>, context: &mut Context<'_>) {
     }
 }
 
-/// One of those that are counted, as long as it lasts.
+/// An item that is counted as long as it exists.
 pub(super) struct Counted(Rc<Cell<u32>>);
 
 impl Counted {
@@ -335,7 +336,7 @@ impl Drop for Counted {
     }
 }
 
-/// A body that its handler takes as it comes.
+/// A body that its handler reads as it arrives.
 pub(super) struct Upload {
     inlet: Rc<BodyBuffer>,
     body: RecvStream,
@@ -347,7 +348,7 @@ pub(super) struct Upload {
 
 impl Drop for Upload {
     fn drop(&mut self) {
-        // A reader that is kept beyond the answer is not to wait for ever.
+        // A reader that outlives the answer must not wait forever.
         self.inlet.fail(BodyError::CutOff);
     }
 }
@@ -365,7 +366,7 @@ impl Upload {
         Self { inlet, body, piece: Bytes::new(), left: bytes_max, patience, _count: count }
     }
 
-    /// Leaves what has come where the handler finds it, as far as there is room.
+    /// Passes received bytes to the handler, as far as there is room.
     fn feed(&mut self, context: &mut Context<'_>) {
         while self.inlet.has_room() {
             if self.piece.is_empty() {
@@ -392,7 +393,7 @@ impl Upload {
                 }
                 *left -= bytes.len() as u64;
                 out.extend_from_slice(&bytes);
-                // Fails only where nothing more comes.
+                // Fails only if no more bytes arrive.
                 let _ = body.flow_control().release_capacity(bytes.len());
                 Ok(piece.is_empty() && body.is_end_stream())
             });
@@ -400,28 +401,28 @@ impl Upload {
     }
 }
 
-/// An answer's body on its way.
+/// An answer's body that is being sent.
 pub(super) struct Sending {
     outlet: Outlet,
     piece: Bytes,
     source: Option<BodyStream>,
-    /// How much the source has still to make, where that was said.
+    /// Bytes that the source still has to produce, if its length is known.
     left: Option<u64>,
     upload: Option<Upload>,
     held: Held,
 }
 
-/// What the answers of a connection hold for its client.
+/// The memory that the answers of a connection hold for its client.
 #[derive(Debug, Default)]
 pub(super) struct Unread {
     pub(super) bytes: Cell<usize>,
     /// Answers that wait for the client.
     pub(super) answers: Cell<u32>,
-    /// When it has last taken something of them.
+    /// When the client last took some of them, in ms.
     pub(super) progress_ms: Cell<u64>,
 }
 
-/// What one of them holds.
+/// The memory that one answer holds.
 pub(super) struct Held {
     unread: Rc<Unread>,
     bytes: usize,
@@ -436,12 +437,12 @@ impl Held {
         Self { unread: Rc::clone(unread), bytes }
     }
 
-    /// The client has taken something.
+    /// Notes that the client has taken some bytes.
     fn note_progress(&self, clock: &Clock) {
         self.unread.progress_ms.set(clock.now_ms.get());
     }
 
-    /// It holds so much now.
+    /// Sets the number of bytes that the answer holds.
     fn set(&mut self, bytes: usize) {
         let before = std::mem::replace(&mut self.bytes, bytes);
         self.unread.bytes.set(self.unread.bytes.get() - before + bytes);
@@ -488,12 +489,12 @@ impl Sending {
                 }
             }
             let Some(source) = &mut self.source else {
-                // All has been sent with its end, or there is nothing but the end.
+                // Everything was sent with its end, or only the end is left.
                 let _ = self.outlet.sender.send_data(Bytes::new(), true);
                 return Poll::Ready(Outcome::Done);
             };
             if is_stalled {
-                // Its producer wakes this stream: others have their turn until then.
+                // The producer wakes this stream; others have their turn until then.
                 return Poll::Pending;
             }
             let heartbeat = source.heartbeat();

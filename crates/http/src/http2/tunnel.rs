@@ -1,8 +1,8 @@
-//! A stream that another protocol has taken over (RFC 8441): a WebSocket finds its bytes in two
-//! buffers, as on a connection of its own. END_STREAM is the end of what a side sends, a reset of
-//! the stream is a reset of that connection. Bytes are in the client's window until the protocol
-//! has used them, and it is asked for more only when all that it wrote has found room in the
-//! other's.
+//! A stream that another protocol has taken over (RFC 8441): a WebSocket uses two buffers, as on a
+//! separate connection. END_STREAM is the end of what a side sends, and a reset of the stream is a
+//! reset of that connection. Received bytes occupy the client's window until the protocol has used
+//! them. The protocol is called for more only when all its output has found room in the other
+//! window.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -22,37 +22,37 @@ use crate::message::protocol::{LINGER_BYTES_MAX, LINGER_MS, Protocol, Step, Turn
 /// Turns of a protocol before other streams get theirs.
 const ROUNDS_MAX: usize = 16;
 
-/// Tunnels that wait for a turn, with the waker of the future that stands for each.
+/// Tunnels that wait for a turn, each with the waker of the future that represents it.
 pub(super) type Turns = Rc<RefCell<Vec<(Rc<RefCell<Tunnel>>, Waker)>>>;
 
-/// See the module.
+/// A stream with the protocol that has taken it over.
 pub(super) struct Tunnel {
-    /// None once it has ended.
+    /// `None` once it has ended.
     protocol: Option<Box<dyn Protocol>>,
     step: Step,
     body: RecvStream,
-    /// What has come and was not used: no more than the stream's window.
+    /// Received bytes that are not used yet: at most the stream's window.
     input: Vec<u8>,
     /// The client sends no more than that.
     ended: bool,
     outlet: Outlet,
     output: Vec<u8>,
     tail: Option<(Body, usize)>,
-    /// What is being sent of them.
+    /// The part of them that is being sent.
     piece: Bytes,
-    /// The client has said something.
+    /// The client has sent something.
     heard: bool,
     /// The connection has ended: nothing reaches the client.
     lost: bool,
-    /// Our side is ended, behind which so many bytes were thrown away.
+    /// Our side has ended; `discarded` counts the bytes thrown away since then.
     parted: bool,
     discarded: usize,
-    /// What it came to, until the future that stands for it has told.
+    /// The outcome, until the future that represents the tunnel has returned it.
     over: Option<Outcome>,
 }
 
-/// Stands for a tunnel among the streams' futures: whatever wakes it has the tunnel get a turn from
-/// the connection, which alone has what a protocol is given.
+/// Represents a tunnel among the streams' futures. When it is woken, the tunnel gets a turn from
+/// the connection, which alone has what a protocol needs.
 pub(super) async fn stand_for(tunnel: Rc<RefCell<Tunnel>>, turns: Turns) -> Outcome {
     poll_fn(|context| {
         if let Some(outcome) = tunnel.borrow_mut().over.take() {
@@ -84,7 +84,7 @@ impl Tunnel {
         }
     }
 
-    /// Does all that can be done now.
+    /// Does everything that can be done now.
     pub(super) fn go_on(&mut self, waker: &Waker, local: &mut ThreadLocals) {
         if self.over.is_some() {
             return;
@@ -136,7 +136,7 @@ impl Tunnel {
                 if self.output.is_empty() && self.tail.is_none() && (was_hungry || !hungry) =>
             {
                 if self.input.is_empty() {
-                    // Idle sockets hold nothing.
+                    // Idle sockets hold no memory.
                     self.input = Vec::new();
                 }
                 self.outlet.clock.set(deadline_ms, context.waker());
@@ -150,7 +150,7 @@ impl Tunnel {
         Poll::Ready(Some(Outcome::TunnelOver { given_up }))
     }
 
-    /// Whether there is something to be sent, which then is the piece.
+    /// Prepares the next piece to send. Returns false if there is nothing to send.
     fn take_piece(&mut self) -> bool {
         if self.lost {
             self.piece.clear();
@@ -170,7 +170,7 @@ impl Tunnel {
         !self.piece.is_empty()
     }
 
-    /// Takes what has come.
+    /// Takes the received bytes.
     fn fill(&mut self, context: &mut Context<'_>) {
         while !self.ended {
             match self.body.poll_data(context) {
@@ -184,7 +184,7 @@ impl Tunnel {
         }
     }
 
-    /// Gives the protocol its turn.
+    /// Calls the protocol.
     fn converse(&mut self, context: &Context<'_>, local: &mut ThreadLocals) {
         let Some(protocol) = &mut self.protocol else { return };
         self.outlet.clock.stop();
@@ -206,17 +206,17 @@ impl Tunnel {
 
     fn release(&mut self, bytes: usize) {
         if bytes > 0 {
-            // Fails only where nothing more comes.
+            // Fails only if no more bytes arrive.
             let _ = self.body.flow_control().release_capacity(bytes);
         }
     }
 
-    /// Ends our side, and throws away what comes until the client ends its own, for a while:
-    /// without it the reset that ends the stream might be read before what was said last.
+    /// Ends our side, and discards input until the client ends its own, for a limited time.
+    /// Otherwise the client might read the reset that ends the stream before the last output.
     fn linger(&mut self, context: &mut Context<'_>) -> Poll<Option<Outcome>> {
         if !std::mem::replace(&mut self.parted, true) {
             self.outlet.clock.stop();
-            // If the stream has been reset meanwhile there is nothing left to do.
+            // If the stream was reset in the meantime, nothing is left to do.
             let _ = self.outlet.sender.send_data(Bytes::new(), true);
             self.release(self.input.len());
             self.input = Vec::new();

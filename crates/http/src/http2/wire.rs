@@ -1,5 +1,4 @@
-//! The socket that `h2` sees: two buffers in memory, of which the other ends are the
-//! connection's.
+//! The socket that `h2` uses: two buffers in memory, whose other ends belong to the connection.
 
 use std::cell::RefCell;
 use std::io;
@@ -9,7 +8,7 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Bytes that may wait for the client before `h2` has to wait with more.
+/// Bytes that may wait for the client before `h2` has to wait.
 const OUTPUT_BYTES_MAX: usize = 32 * 1024;
 
 #[derive(Clone, Default)]
@@ -26,7 +25,7 @@ struct Buffers {
 }
 
 impl Wire {
-    /// Bytes that `h2` has not read.
+    /// Returns the number of bytes that `h2` has not read.
     pub(super) fn waiting(&self) -> usize {
         let buffers = self.0.borrow();
         buffers.input.len() - buffers.read
@@ -46,7 +45,8 @@ impl Wire {
         buffers.ended = ended;
     }
 
-    /// Moves what `h2` has written behind `out`. True if it has more, for which there was no room.
+    /// Appends the output of `h2` to `out`. Returns true if it has more, for which there was no
+    /// room.
     pub(super) fn take_output(&self, out: &mut Vec<u8>) -> bool {
         let mut buffers = self.0.borrow_mut();
         if out.is_empty() {
@@ -55,7 +55,7 @@ impl Wire {
             out.append(&mut buffers.output);
         }
         if buffers.read == buffers.input.len() {
-            // Idle connections hold nothing.
+            // Idle connections hold no memory.
             buffers.input = Vec::new();
             buffers.read = 0;
         }

@@ -1,4 +1,4 @@
-//! Why a request has no answer in process.
+//! Errors of requests that are answered in process.
 
 use std::fmt;
 use std::io;
@@ -6,7 +6,7 @@ use std::io;
 use crate::body::producer::BoxError;
 use crate::routing::router::RouteError;
 
-/// Why [`Router::call`](crate::Router::call) has no answer.
+/// The reason why [`Router::call`](crate::Router::call) has no answer.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum CallError {

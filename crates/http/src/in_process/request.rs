@@ -1,4 +1,4 @@
-//! A request that is made in the process.
+//! A request made in the process.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -28,7 +28,7 @@ pub struct TestRequest {
     headers: Vec<(String, Vec<u8>)>,
     pub(super) body: Vec<u8>,
     pub(super) peer: Peer,
-    /// Why a value could not be written as the body.
+    /// The reason why a value could not be written as the body.
     fault: Option<String>,
 }
 
@@ -95,7 +95,7 @@ impl TestRequest {
         self.headers.iter().any(|(known, _)| known.eq_ignore_ascii_case(name))
     }
 
-    /// The head as HTTP/1.1 has it.
+    /// Returns the head in the format of HTTP/1.1.
     pub(super) fn head(&self) -> Result<Vec<u8>, CallError> {
         if let Some(fault) = &self.fault {
             return Err(CallError::Request(fault.clone()));

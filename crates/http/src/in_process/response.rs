@@ -1,4 +1,4 @@
-//! The whole answer to a request that was made in the process.
+//! The whole answer to a request made in the process.
 
 use crate::in_process::error::CallError;
 use crate::proto::status::Status;
@@ -30,7 +30,7 @@ impl TestResponse {
         self.headers.iter().map(|(name, value)| (&**name, &**value))
     }
 
-    /// Returns the body, which may be compressed as `Content-Encoding` says.
+    /// Returns the body, in the coding of `Content-Encoding` if it is set.
     #[must_use]
     pub fn body(&self) -> &[u8] {
         &self.body
@@ -51,7 +51,7 @@ impl TestResponse {
         serde_json::from_slice(&self.body)
     }
 
-    /// Takes apart what a [`ResponseWriter`](crate::ResponseWriter) has written.
+    /// Parses the output of a [`ResponseWriter`](crate::ResponseWriter).
     pub(super) fn parse(output: &[u8]) -> Result<Self, CallError> {
         let broken = || CallError::Body("the handler wrote over the head of its answer".into());
         let end = memchr::memmem::find(output, b"\r\n\r\n").ok_or_else(broken)?;

@@ -1,33 +1,32 @@
-//! Which of the kernel's two ways of waiting a server uses, and finding out whether the better
-//! one is allowed.
+//! The choice between io_uring and epoll, with a check whether io_uring is allowed.
 
 use std::ffi::OsStr;
 use std::io;
 
 use crate::reactor::ring::Ring;
 
-/// The variable of the environment that [`Backend::Auto`] looks at.
+/// The environment variable that [`Backend::Auto`] reads.
 pub(crate) const VARIABLE: &str = "MARMOTA_HTTP_BACKEND";
 
 /// A backend that cannot be used.
 #[derive(Debug)]
 pub(crate) enum BackendError {
-    /// The environment names this one, which there is not.
+    /// The environment names an unknown backend.
     Unknown(String),
     Ring(io::Error),
     Epoll(io::Error),
 }
 
-/// How a server's threads wait, read and write. Answers are the same on both.
+/// How a server's threads wait, read and write. Answers are the same with both backends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Backend {
-    /// What the environment's `MARMOTA_HTTP_BACKEND` says (`ring`, `epoll` or `auto`); without
-    /// it the ring where the kernel has it and allows it, else epoll.
+    /// The value of the environment variable `MARMOTA_HTTP_BACKEND` (`ring`, `epoll` or `auto`). If
+    /// it is unset, empty or `auto`: io_uring where the kernel supports and allows it, else epoll.
     #[default]
     Auto,
     /// io_uring, from Linux 6.1 on; many containers forbid it.
     Ring,
-    /// epoll, which every Linux has.
+    /// epoll, available on every Linux.
     Epoll,
 }
 
@@ -41,7 +40,7 @@ impl Backend {
         }
     }
 
-    /// The backend to use.
+    /// Decides which backend is used.
     pub(crate) fn settle(self) -> Result<Settled, BackendError> {
         let wanted = match self {
             Self::Auto => match std::env::var_os(VARIABLE) {
@@ -58,12 +57,12 @@ impl Backend {
     }
 }
 
-/// What a server's threads wait by, after it was looked what the system allows.
+/// The backend of a server's threads, after a check of what the system allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Settled {
-    /// A thread that gets no ring does not start.
+    /// A thread that cannot create a ring does not start.
     Ring,
-    /// A thread that gets no ring, as a limit on memory or files is reached, serves by epoll.
+    /// A thread that cannot create a ring (limit on memory or files reached) uses epoll.
     RingOrEpoll,
     Epoll,
 }
@@ -77,8 +76,8 @@ impl Settled {
     }
 }
 
-/// Tries a ring on a thread of its own: the kernel interrupts the thread that has used a ring
-/// when the ring ends, and the caller's system calls are not to fail by that.
+/// Tries a ring on a separate thread: when a ring ends, the kernel interrupts the thread that used
+/// it, which must not make the caller's system calls fail.
 fn probe() -> io::Result<()> {
     let thread = std::thread::Builder::new().name("marmota-probe".to_owned());
     let probed = thread.spawn(Ring::probe)?.join();

@@ -1,10 +1,10 @@
-//! Whether a server's threads have the scheduling policy SCHED_BATCH, and why.
+//! The choice of the scheduling policy SCHED_BATCH for a server's threads.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// When the threads of a server have the scheduling policy SCHED_BATCH of Linux: a thread that wakes
-/// does not preempt the thread that runs on its core.
+/// When the threads of a server have the scheduling policy SCHED_BATCH of Linux: a thread that
+/// wakes does not preempt the thread that runs on its core.
 ///
 /// A database server on the same machine sends each answer by itself, and each answer wakes the
 /// server's thread. With this policy the database continues instead of being interrupted, and the
@@ -28,7 +28,7 @@ pub enum BatchScheduling {
     Off,
 }
 
-/// A text that names no [`BatchScheduling`].
+/// A text that is not a [`BatchScheduling`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchSchedulingError(String);
 
@@ -54,7 +54,7 @@ impl FromStr for BatchScheduling {
 }
 
 impl BatchScheduling {
-    /// Decides for a server whose routes use this database server on this machine, and logs why.
+    /// Decides for a server whose routes use this local database server, and logs the reason.
     pub(crate) fn decide(self, local_database: Option<&str>) -> bool {
         match (self, local_database) {
             (Self::Auto, Some(database)) => {

@@ -1,7 +1,7 @@
-//! How many descriptors the process may have, and which of them stay for handlers.
+//! The process' limit on open descriptors, and the part of it that is reserved for handlers.
 //!
-//! The system gives the lowest number that is free. So a connection's number says how many
-//! descriptors are open at least, of connections and of all else, and nothing has to be counted.
+//! The system assigns the lowest free number. So a connection's number is a lower bound of the
+//! number of open descriptors, of connections and everything else, and nothing has to be counted.
 
 use std::fs;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -9,27 +9,28 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Part of the limit at which it is near, in hundredths, and below which it is far again: so that
-/// clients that come and go there are not told of each time.
+/// The percentages of the limit from which it is near, and below which it is far again. The gap
+/// avoids a message for each client that comes and goes there.
 const NEAR_PERCENT: u64 = 90;
 const FAR_PERCENT: u64 = 80;
-/// Never more than this part of the limit is kept free.
+/// The reserve is at most the limit divided by this.
 const RESERVED_PART: u64 = 16;
-/// How often it is looked at whether the limit is far again.
+/// The interval of the check whether the limit is far again.
 const LOOK_MS: u64 = 1_000;
 
-/// Nothing was said; that it is near; that connections are refused.
+/// The last message: none, the limit is near, connections are refused.
 const FAR: u8 = 0;
 const NEAR: u8 = 1;
 const FULL: u8 = 2;
 
-/// Raises the number of descriptors that the process may have at once as far as it may itself
-/// (the soft limit of RLIMIT_NOFILE to the hard one), and says which that is; none if there is no
-/// limit. Every connection is one, and the usual soft limit of 1,024 stands for programs that use
-/// `select`. A server does this when it starts; a client with thousands of connections may too.
+/// Raises the process' limit on open descriptors as far as permitted (the soft limit of
+/// RLIMIT_NOFILE to the hard one), and returns the limit in force, or `None` if it is unlimited.
+/// Each connection uses one descriptor; the usual soft limit of 1,024 exists for programs that use
+/// `select`. A server calls this when it starts; a client with thousands of connections may call it
+/// too.
 pub fn raise_descriptors_max() -> Option<u64> {
     let limit = getrlimit(Resource::Nofile);
-    // When it fails the old limit holds, and running out of descriptors is handled.
+    // If this fails, the old limit applies, and running out of descriptors is handled.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     limit_now()
 }
@@ -38,7 +39,7 @@ fn limit_now() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }
 
-/// How many descriptors the process has open, and may have; without what the system does not say.
+/// Returns the numbers of open and of allowed descriptors; `None` if not provided.
 pub(crate) fn open_and_limit() -> (Option<u64>, Option<u64>) {
     (open_now(), limit_now())
 }
@@ -46,18 +47,18 @@ pub(crate) fn open_and_limit() -> (Option<u64>, Option<u64>) {
 fn open_now() -> Option<u64> {
     const OWN: &str = "/proc/self/fd";
     match fs::metadata(OWN).ok()?.len() {
-        // Before Linux 6.2 they have to be counted; one is open to do it.
+        // Before Linux 6.2 they must be counted; one is open for counting.
         0 => Some((fs::read_dir(OWN).ok()?.count() as u64).saturating_sub(1)),
         open => Some(open),
     }
 }
 
-/// What all threads of a server know of it.
+/// The state of the descriptor limit, shared by all threads of a server.
 #[derive(Debug)]
 pub(crate) struct Descriptors {
     limit: u64,
     near: u64,
-    /// From this number on connections are refused.
+    /// Connections whose descriptor has this number or a higher one are refused.
     full: u64,
     said: AtomicU8,
     next_look_ms: AtomicU64,
@@ -77,7 +78,7 @@ impl Descriptors {
         Self { limit, near, full, said: AtomicU8::new(FAR), next_look_ms: AtomicU64::new(0) }
     }
 
-    /// Whether a connection that was just taken may stay.
+    /// Returns true if a connection that was just accepted may stay.
     pub(crate) fn admits(&self, socket: BorrowedFd<'_>) -> bool {
         let number = u64::try_from(socket.as_raw_fd()).unwrap_or_default();
         if number >= self.near {
@@ -86,7 +87,7 @@ impl Descriptors {
         number < self.full
     }
 
-    /// No connection can be taken at all.
+    /// Notes that no connection can be accepted at all.
     #[cold]
     pub(crate) fn note_none_left(&self) {
         self.say(FULL, self.limit);
@@ -113,7 +114,7 @@ impl Descriptors {
         }
     }
 
-    /// Looks whether the limit is far again, now and then while it was near.
+    /// Checks from time to time, after the limit was near, whether it is far again.
     pub(crate) fn look(&self, now_ms: u64) {
         if self.said.load(Ordering::Relaxed) == FAR
             || now_ms < self.next_look_ms.load(Ordering::Relaxed)
@@ -129,7 +130,7 @@ impl Descriptors {
 }
 
 fn percent(limit: u64, percent: u64) -> u64 {
-    // Divided first: without a limit it is the largest number there is.
+    // Divides first: without a limit it is `u64::MAX`.
     limit / 100 * percent + limit % 100 * percent / 100
 }
 

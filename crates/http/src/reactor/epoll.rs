@@ -1,10 +1,10 @@
-//! Waiting by epoll: one instance, edge-triggered for connections, which read and write by
+//! The epoll backend: one instance, edge-triggered for connections, which read and write
 //! themselves.
 //!
-//! A connection is registered once, for everything, when it is taken. Its reads go on until
-//! one comes short and its writes until one would block, so no further `epoll_ctl` follows in
-//! its life. Listeners are level-triggered: what one turn leaves in the queue comes up in the
-//! next, and several threads on one listener wake one at a time.
+//! A connection is registered once, for all events, when it is accepted. It reads until a read is
+//! short and writes until a write would block, so it needs no further `epoll_ctl`. Listeners are
+//! level-triggered: connections that one turn leaves in the queue are reported in the next, and
+//! several threads on one listener wake one at a time.
 
 use std::io;
 
@@ -15,7 +15,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use crate::reactor::event::{Event, LISTENER};
 use crate::reactor::task::Token;
 
-/// Events taken in one turn.
+/// Events taken per turn.
 const EVENTS_MAX: usize = 512;
 
 pub(crate) struct Epoll {
@@ -31,28 +31,28 @@ impl Epoll {
         })
     }
 
-    /// Registers a connection for all that can happen to it.
+    /// Registers a connection for all its events.
     pub(crate) fn add_connection(&self, socket: impl AsFd, token: Token) -> io::Result<()> {
         use epoll::EventFlags as Flags;
         self.add(socket, token, Flags::IN | Flags::OUT | Flags::RDHUP | Flags::ET)
     }
 
-    /// Registers a listener; of several threads that wait for the same one, one wakes.
+    /// Registers a listener. If several threads wait for the same one, one of them wakes.
     pub(crate) fn add_listener(&self, socket: impl AsFd, token: Token) -> io::Result<()> {
         self.add(socket, token, epoll::EventFlags::IN | epoll::EventFlags::EXCLUSIVE)
     }
 
-    /// Registers what is told of as long as it can be read.
+    /// Registers a source that is reported as long as it is readable (level-triggered).
     pub(crate) fn add_level(&self, source: impl AsFd, token: Token) -> io::Result<()> {
         self.add(source, token, epoll::EventFlags::IN)
     }
 
     pub(crate) fn remove(&self, socket: impl AsFd) {
-        // Only fails when it was not registered, which is what is wanted.
+        // Fails only if it was not registered, which is the wanted state.
         let _ = epoll::delete(&self.epoll, socket);
     }
 
-    /// Waits for events, `None` without end.
+    /// Waits for events; `None` waits without a timeout.
     pub(crate) fn wait(&mut self, timeout_ms: Option<u64>) -> io::Result<()> {
         let timeout = timeout_ms.map(|ms| Timespec {
             tv_sec: (ms / 1_000).min(1 << 30) as i64,
@@ -65,7 +65,7 @@ impl Epoll {
         }
     }
 
-    /// The events of the last wait.
+    /// Returns an event of the last wait.
     pub(crate) fn event(&self, index: usize) -> Option<Event> {
         use epoll::EventFlags as Flags;
         let event = self.events.get(index)?;

@@ -1,54 +1,53 @@
-//! What a wait for the kernel tells, and how sources that are no connections are numbered.
+//! Events reported by the kernel, and the numbers of sources that are not connections.
 //!
 //! An event carries 64 bits, of which a connection's [`Token`] uses the slot (low half) and
-//! generation (28 bits); the four highest bits are all set for what is not a connection:
-//! listeners from [`LISTENER`] upwards, [`BELL`], and [`WATCHES`] for the sources of
-//! [`crate::reactor::watch`].
+//! generation (28 bits). The four highest bits are all set for other sources: listeners from
+//! [`LISTENER`] upwards, [`BELL`], and [`WATCHES`] for the sources of [`crate::reactor::watch`].
 
 use rustix::io::Errno;
 
 use crate::reactor::ring::pool::Piece;
 use crate::reactor::task::Token;
 
-/// The first of the thread's listeners has connections; the next value is the second's.
+/// The thread's first listener; the following values are its other listeners.
 pub(crate) const LISTENER: Token = 0xF << 60;
-/// As many listeners as a thread may have.
+/// The maximum number of listeners of a thread.
 pub(crate) const LISTENERS_MAX: usize = 1 << 16;
 const LAST_LISTENER: Token = LISTENER + LISTENERS_MAX as Token - 1;
-/// Another thread has rung.
+/// Another thread has woken this one.
 pub(crate) const BELL: Token = u64::MAX;
-/// Something has happened to another source of the thread.
+/// Another source of the thread has an event.
 pub(crate) const WATCHES: Token = u64::MAX - 1;
 
-/// What has happened.
+/// An event of a source.
 pub(crate) enum Event {
-    /// This listener has connections.
+    /// This listener has new connections.
     Listener(usize),
     Bell,
     Watches,
-    /// Epoll: bytes (an end, an error) can be read, or room may be there.
+    /// Epoll: bytes (an end, an error) can be read, or the socket may have room.
     Ready {
         token: Token,
         readable: bool,
         half_closed: bool,
         gone: bool,
     },
-    /// Ring: bytes have come; without `more` no others will before they are asked for.
+    /// Ring: bytes have arrived. Without `more` no others arrive until receiving is resumed.
     Arrived {
         token: Token,
         piece: Piece,
         more: bool,
     },
-    /// Ring: no more bytes come, because of this error or because they have ended.
+    /// Ring: no more bytes arrive, because of this error or because they have ended.
     Dry {
         token: Token,
         error: Option<Errno>,
     },
-    /// Ring: the socket takes bytes again.
+    /// Ring: the socket accepts bytes again.
     Room {
         token: Token,
     },
-    /// Ring: this many bytes of an answer are sent.
+    /// Ring: the result of sending `output` from `from` on, as a number of bytes.
     Sent {
         token: Token,
         output: Vec<u8>,
@@ -59,7 +58,7 @@ pub(crate) enum Event {
 }
 
 impl Event {
-    /// The event of something that is no connection.
+    /// Returns the event of a source that is not a connection.
     pub(crate) fn of_watch(token: Token) -> Self {
         match token {
             LISTENER..=LAST_LISTENER => Self::Listener((token - LISTENER) as usize),

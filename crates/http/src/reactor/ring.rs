@@ -1,11 +1,11 @@
-//! The ring: the thread's reads, writes and waits handed to the kernel by io_uring, many in one
-//! system call.
+//! The io_uring backend: the thread's reads, writes and waits, many of them submitted in one system
+//! call.
 //!
-//! A connection's bytes come into pieces of a pool that the kernel takes from by itself (one
-//! multishot receive for the connection's whole life). An answer is moved into the ring while
-//! the kernel sends it and is given back with the completion. So all memory that the kernel
-//! may touch is owned here, whatever happens to the connection meanwhile; a connection that
-//! ends has its operations cancelled, and what they still report is told by the token.
+//! Received bytes are stored in pieces of a pool from which the kernel takes them by itself (one
+//! multishot receive for the connection's whole life). An answer is moved into the ring while the
+//! kernel sends it, and returned with its completion. So the ring owns all memory that the kernel
+//! may access, even if the connection ends in the meantime. The operations of a connection that
+//! ends are cancelled; the token identifies their late completions.
 
 pub(super) mod pool;
 
@@ -24,19 +24,19 @@ use rustix::io::Errno;
 use crate::reactor::event::Event;
 use crate::reactor::task::Token;
 
-/// Operations queued before they are handed over in any case.
+/// Operations queued before they are submitted in any case.
 const SUBMISSIONS: u32 = 512;
-/// Answers queued before they are handed over: more would save little of the system call and
-/// have those that are ready wait for the handlers of the others.
+/// Answers queued before they are submitted. More would save little of the system call, and would
+/// delay ready answers until the handlers of the others have run.
 const SENDS_MAX: u32 = 32;
-/// Completions the ring holds; the kernel keeps what is beyond.
+/// Completions that the ring holds; the kernel keeps the rest.
 const COMPLETIONS: u32 = 2_048;
-/// How long the end waits for operations to be cancelled, which takes microseconds.
+/// How long `drop` waits for operations to be cancelled, which takes microseconds.
 const CANCEL_SECONDS: u64 = 1;
-/// How long the first operation of all may take, which is done at once.
+/// Timeout of the probe's operation, which completes at once.
 const PROBE_MS: u64 = 1_000;
 
-/// What an operation was, in the four bits that a connection's token leaves free.
+/// The kind of an operation, in the four bits that a connection's token leaves free.
 const KIND_SHIFT: u32 = 60;
 const RECEIVE: u64 = 0;
 const ROOM: u64 = 1;
@@ -44,23 +44,23 @@ const SEND: u64 = 2;
 const CANCEL: u64 = 3;
 const WATCH: u64 = 15;
 
-/// What the ring does for a connection.
+/// The operations of the ring for a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Operations {
     pub(crate) receives: bool,
     pub(crate) awaits_room: bool,
-    /// The number of the operation that sends.
+    /// The number of the send operation.
     pub(crate) sends: Option<u32>,
 }
 
-/// An answer that the kernel sends.
+/// An answer that the kernel is sending.
 struct Sending {
     token: Token,
     output: Vec<u8>,
     from: usize,
 }
 
-/// Something that is waited for as long as it is registered.
+/// A source that is polled as long as it is registered.
 struct Watch {
     token: Token,
     fd: Option<RawFd>,
@@ -73,10 +73,10 @@ pub(crate) struct Ring {
     completions: Vec<cqueue::Entry>,
     sends: Vec<Option<Sending>>,
     free_sends: Vec<u32>,
-    /// Answers queued since the last hand-over.
+    /// Answers queued since the last submission.
     queued_sends: u32,
     watches: Vec<Watch>,
-    /// Sockets that may be closed once nothing queued names them any more.
+    /// Sockets to close once no queued operation refers to them.
     closing: Vec<OwnedFd>,
     /// Operations for which the queue had no room.
     backlog: VecDeque<squeue::Entry>,
@@ -84,7 +84,7 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    /// Fails when the kernel is too old or does not allow it.
+    /// Creates a ring. Fails if the kernel is too old or does not allow it.
     pub(crate) fn new() -> io::Result<Self> {
         let ring = IoUring::builder()
             .setup_cqsize(COMPLETIONS)
@@ -109,10 +109,10 @@ impl Ring {
         })
     }
 
-    /// Whether the kernel has all that is used here, and lets this process use it.
+    /// Checks that the kernel has everything used here and lets this process use it.
     pub(crate) fn probe() -> io::Result<()> {
         let mut ring = Self::new()?;
-        // Setting up may be allowed where entering is not.
+        // A process may be allowed to set up a ring but not to enter it.
         ring.push(&opcode::Nop::new().build().user_data(CANCEL << KIND_SHIFT));
         ring.wait(Some(PROBE_MS))?;
         match ring.completions.is_empty() {
@@ -121,7 +121,7 @@ impl Ring {
         }
     }
 
-    /// Says when the source is readable, again and again; the source must stay open until
+    /// Reports each time that the source is readable. The source must stay open until
     /// [`Ring::unwatch`].
     pub(crate) fn watch(&mut self, source: impl AsFd, token: Token) {
         let fd = Some(source.as_fd().as_raw_fd());
@@ -132,7 +132,7 @@ impl Ring {
     }
 
     pub(crate) fn unwatch(&mut self, token: Token) {
-        // The listener is closed next; its number must not be in the queue then.
+        // The listener is closed next; the queue must not refer to its number then.
         self.submit();
         for watch in self.watches.iter_mut().filter(|watch| watch.token == token) {
             watch.fd = None;
@@ -140,7 +140,7 @@ impl Ring {
         self.cancel(token);
     }
 
-    /// Has the connection's bytes come, until their end, an error or [`Ring::stop_receiving`].
+    /// Receives the connection's bytes until their end, an error or [`Ring::stop_receiving`].
     pub(crate) fn receive(&mut self, socket: impl AsFd, token: Token) {
         let fd = Fd(socket.as_fd().as_raw_fd());
         self.push(&opcode::RecvMulti::new(fd, GROUP).build().user_data(key(RECEIVE, token)));
@@ -150,7 +150,7 @@ impl Ring {
         self.cancel(key(RECEIVE, token));
     }
 
-    /// Says once when the socket takes bytes again.
+    /// Reports once when the socket accepts bytes again.
     pub(crate) fn await_room(&mut self, socket: impl AsFd, token: Token) {
         let fd = Fd(socket.as_fd().as_raw_fd());
         let events = rustix::event::PollFlags::OUT.bits();
@@ -158,7 +158,7 @@ impl Ring {
         self.push(&entry.user_data(key(ROOM, token)));
     }
 
-    /// Sends what stands in `output` behind `from`; gives the number of the operation.
+    /// Sends `output` from `from` on, and returns the number of the operation.
     pub(crate) fn send(
         &mut self,
         socket: impl AsFd,
@@ -190,7 +190,7 @@ impl Ring {
         slot
     }
 
-    /// Ends what the ring does for a connection, then closes its socket.
+    /// Cancels the ring's operations for a connection, then closes its socket.
     pub(crate) fn close(&mut self, socket: OwnedFd, token: Token, operations: Operations) {
         if operations.receives {
             self.cancel(key(RECEIVE, token));
@@ -201,12 +201,12 @@ impl Ring {
         if let Some(slot) = operations.sends {
             self.cancel(key(SEND, u64::from(slot)));
         }
-        // Queued operations name the socket by its number, which the next connection would
-        // get: it stays open until they are handed over.
+        // Queued operations refer to the socket by its number, which the next connection could get.
+        // So it stays open until they are submitted.
         self.closing.push(socket);
     }
 
-    /// Hands over what is queued, and waits for something to happen, `None` without end.
+    /// Submits what is queued and waits for events; `None` waits without a timeout.
     pub(crate) fn wait(&mut self, timeout_ms: Option<u64>) -> io::Result<()> {
         self.try_shrink()?;
         for at in 0..self.watches.len() {
@@ -237,7 +237,7 @@ impl Ring {
         }
     }
 
-    /// The events of the last wait; each is to be asked for once.
+    /// Returns an event of the last wait. Each event must be taken exactly once.
     pub(crate) fn event(&mut self, index: usize) -> Option<Event> {
         let entry = self.completions.get(index)?;
         let (data, result, flags) = (entry.user_data(), entry.result(), entry.flags());
@@ -284,14 +284,14 @@ impl Ring {
         })
     }
 
-    /// Gives back, soon, the pieces that a burst has needed.
+    /// Schedules the return of the pieces that a burst needed.
     pub(crate) fn shrink(&mut self) {
         self.shrinks = true;
     }
 
-    /// Nothing of the last wait is to be looked at any more.
+    /// Shrinks the pool if requested. All events of the last wait must have been processed.
     fn try_shrink(&mut self) -> io::Result<()> {
-        // A completion that has come since may name a piece.
+        // A completion that has arrived since may refer to a piece.
         let is_clear = self.ring.completion().is_empty() && !self.ring.submission().cq_overflow();
         if self.shrinks && is_clear {
             self.shrinks = false;
@@ -300,12 +300,12 @@ impl Ring {
         Ok(())
     }
 
-    /// The bytes in a piece.
+    /// Returns the bytes of a piece.
     pub(crate) fn bytes(&self, piece: &Piece) -> &[u8] {
         self.pool.bytes(piece)
     }
 
-    /// Lets the kernel fill the piece again.
+    /// Returns a piece to the kernel, which fills it again.
     #[allow(clippy::needless_pass_by_value, reason = "who gives a piece back must not keep it")]
     pub(crate) fn give(&mut self, piece: Piece) {
         self.pool.take_back(piece);
@@ -325,13 +325,12 @@ impl Ring {
     }
 
     fn enqueue(&mut self, entry: &squeue::Entry) -> bool {
-        // SAFETY: what an entry points to (an answer in `sends`, nothing else) is owned by the
-        // ring until its completion has come.
+        // SAFETY: the memory that an entry points to (an answer in `sends`, nothing else) is owned
+        // by the ring until its completion has arrived.
         unsafe { self.ring.submission().push(entry) }.is_ok()
     }
 
-    /// Hands over what is queued. What the kernel does not take now stays queued and is handed
-    /// over by the next wait.
+    /// Submits what is queued. What the kernel does not accept now stays queued for the next wait.
     fn submit(&mut self) {
         self.queued_sends = 0;
         loop {
@@ -362,7 +361,7 @@ impl Drop for Ring {
             Err(error) => error.kind() == io::ErrorKind::NotFound,
         };
         if !all {
-            // The kernel may still read or write this memory: it is not given back.
+            // The kernel may still read or write this memory: it is not freed.
             std::mem::forget(std::mem::take(&mut self.sends));
             self.pool.leak();
         }

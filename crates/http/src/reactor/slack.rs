@@ -1,27 +1,27 @@
-//! Memory of a burst, given back to the system. The allocator keeps what was freed for the next
-//! one: after 16,384 bodies of 64 KB at once the process kept 783 MB of which 6 were in use.
+//! Return of a burst's memory to the system. The allocator keeps freed memory for reuse: after
+//! 16,384 bodies of 64 KB at once, the process kept 783 MB, of which 6 MB were in use.
 
 use std::cell::Cell;
 use std::mem::take;
 
-/// Less than this is not worth a walk through the whole heap.
+/// Minimum number of freed bytes that is worth a walk through the whole heap.
 const FREED_MIN_BYTES: usize = 16 << 20;
-/// The burst is over when less than this was freed since the last look. While it goes on, what is
-/// freed is wanted again at once.
+/// The burst is over when less than this was freed since the last check. During a burst, freed
+/// memory is needed again at once.
 const CALM_BYTES: usize = FREED_MIN_BYTES / 16;
 
 thread_local! {
-    /// Bytes that were freed where no [`MemoryTrimmer`] is at hand.
+    /// Bytes that were freed where no [`MemoryTrimmer`] is available.
     static FREED: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Memory is freed that was held for a client, on whatever thread this is.
+/// Counts freed memory that was held for a client, on the calling thread.
 pub(crate) fn note_freed(bytes: usize) {
     // Only fails while the thread ends.
     let _ = FREED.try_with(|freed| freed.set(freed.get() + bytes));
 }
 
-/// What a thread has freed since it last gave memory back.
+/// The bytes that a thread has freed since it last returned memory to the system.
 #[derive(Debug, Default)]
 pub(crate) struct MemoryTrimmer {
     freed_bytes: usize,
@@ -29,23 +29,23 @@ pub(crate) struct MemoryTrimmer {
 }
 
 impl MemoryTrimmer {
-    /// A buffer or connection goes.
+    /// Counts the memory of a buffer or connection that is freed.
     #[inline]
     pub(crate) fn note_freed(&mut self, bytes: usize) {
         self.freed_bytes += bytes;
     }
 
-    /// Counts what was freed elsewhere on this thread.
+    /// Adds the bytes that were freed elsewhere on this thread.
     pub(crate) fn collect(&mut self) {
         self.freed_bytes += FREED.take();
     }
 
-    /// Whether a look has to come even when nothing else happens.
+    /// Returns true if a check must follow even without other events.
     pub(crate) fn is_waiting(&self) -> bool {
         self.freed_bytes >= FREED_MIN_BYTES
     }
 
-    /// Whether it is time to give memory back, which is the caller's to do then.
+    /// Returns true if it is time to return memory, which the caller then does.
     pub(crate) fn look(&mut self) -> bool {
         let freed_since = self.freed_bytes - self.at_last_look_bytes;
         self.at_last_look_bytes = self.freed_bytes;
@@ -57,13 +57,13 @@ impl MemoryTrimmer {
     }
 }
 
-/// Has the allocator give back all whole pages that are free: some ms a GB of them. Other threads
-/// that allocate wait meanwhile. Does nothing where the system's allocator is not glibc's or the
+/// Makes the allocator return all free whole pages to the system, at some ms per GB. Other threads
+/// that allocate wait in the meantime. Does nothing if the system's allocator is not glibc's or the
 /// program has another one.
 pub(crate) fn give_back() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: any thread may call it at any time (malloc_trim(3): MT-Safe); it changes nothing that
-    // is allocated.
+    // SAFETY: any thread may call it at any time (malloc_trim(3): MT-Safe); it changes no allocated
+    // memory.
     unsafe {
         libc::malloc_trim(0);
     }

@@ -1,9 +1,9 @@
-//! Waking a connection whose handler waits: wakers, a list of those woken on the thread
-//! itself, and an inbox for those woken from elsewhere.
+//! Wake-ups of connections whose handlers wait: wakers, a list of those woken on the thread itself,
+//! and an inbox for those woken from other threads.
 //!
-//! One [`Task`] is lent to every handler that is polled for the first time. Most answer at
-//! once and never clone the waker, so the same task serves the next request; only a handler
-//! that has to wait keeps it, and only then is a new one made.
+//! One [`Task`] is lent to every handler that is polled for the first time. Most handlers answer at
+//! once and never clone the waker, so the same task serves the next request. Only a handler that
+//! has to wait keeps it, and only then is a new one created.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -13,11 +13,11 @@ use std::task::{Wake, Waker};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::OwnedFd;
 
-/// Names a connection: its slot and the slot's generation.
+/// The name of a connection: its slot and the slot's generation.
 pub(crate) type Token = u64;
 
 thread_local! {
-    /// The inbox of the server thread we are on, and the tokens woken on it.
+    /// The inbox of the current server thread, and the tokens woken on it.
     static HERE: RefCell<Here> = const { RefCell::new(Here { inbox: 0, woken: Vec::new() }) };
 }
 
@@ -26,7 +26,7 @@ struct Here {
     woken: Vec<Token>,
 }
 
-/// Where other threads leave the tokens they wake; the event counter ends the thread's wait.
+/// The tokens that other threads wake; the event counter ends the thread's wait.
 #[derive(Debug)]
 pub(crate) struct Inbox {
     id: usize,
@@ -44,14 +44,14 @@ impl Inbox {
         }))
     }
 
-    /// Makes the calling thread the one that this inbox belongs to.
+    /// Assigns this inbox to the calling thread.
     pub(crate) fn settle_here(&self) {
         HERE.with_borrow_mut(|here| *here = Here { inbox: self.id, woken: Vec::new() });
     }
 
     /// Ends the thread's wait.
     pub(crate) fn ring(&self) {
-        // A full counter (EAGAIN) rings already.
+        // A full counter (EAGAIN) is signalled already.
         let _ = rustix::io::write(&self.counter, &1u64.to_ne_bytes());
     }
 
@@ -61,13 +61,13 @@ impl Inbox {
         }
         let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
         tokens.push(token);
-        // Whoever finds the list empty rings; it is emptied only after the bell was heard.
+        // The thread that finds it empty rings; it is emptied only after the counter was read.
         if tokens.len() == 1 {
             self.ring();
         }
     }
 
-    /// Moves what other threads left into `tokens`; called when the bell was heard.
+    /// Moves what other threads left into `tokens`; called when the counter is signalled.
     pub(crate) fn collect(&self, tokens: &mut Vec<Token>) {
         let _ = rustix::io::read(&self.counter, &mut [0u8; 8]);
         tokens.append(&mut self.tokens.lock().unwrap_or_else(PoisonError::into_inner));
@@ -85,7 +85,7 @@ fn wake_here(inbox: usize, token: Token) -> bool {
     .unwrap_or(false)
 }
 
-/// Has this thread's connection looked at again before the thread waits.
+/// Schedules another turn of a connection on this thread before the thread waits.
 pub(crate) fn requeue(token: Token) {
     HERE.with_borrow_mut(|here| here.woken.push(token));
 }
@@ -95,7 +95,7 @@ pub(crate) fn woken(tokens: &mut Vec<Token>) {
     HERE.with_borrow_mut(|here| tokens.append(&mut here.woken));
 }
 
-/// What a waker wakes.
+/// A waker with the connection that it wakes.
 #[derive(Debug)]
 pub(crate) struct Task {
     shared: Arc<Shared>,
@@ -135,17 +135,17 @@ impl Task {
         &self.waker
     }
 
-    /// Names the connection to wake.
+    /// Sets the connection to wake.
     pub(crate) fn aim(&self, token: Token) {
         self.shared.token.store(token, Ordering::Release);
     }
 
-    /// Lets the next wake count again; called before each poll.
+    /// Re-enables the waker; called before each poll.
     pub(crate) fn arm(&self) {
         self.shared.queued.store(false, Ordering::Release);
     }
 
-    /// Whether nobody else holds the waker, so that it may serve another connection.
+    /// Returns true if no clone of the waker exists, so that it may serve another connection.
     pub(crate) fn is_free(&self) -> bool {
         Arc::strong_count(&self.shared) == 2
     }

@@ -1,12 +1,12 @@
-//! The scheduling policy of a server's thread. The code is `unsafe` because no well-kept safe crate
-//! has these calls.
+//! The scheduling policy of a server's thread. The code is `unsafe` because no well-maintained safe
+//! crate has these calls.
 
 use std::io;
 
 /// Gives the calling thread the policy SCHED_BATCH: when it wakes, it does not preempt the thread
 /// that runs on its core. A policy that was chosen for the process (by `chrt`, say) is kept.
 pub(crate) fn set_batch() -> io::Result<()> {
-    // SAFETY: takes a number and gives one; 0 is the calling thread.
+    // SAFETY: takes and returns a number; 0 is the calling thread.
     let policy = unsafe { libc::sched_getscheduler(0) };
     if policy != libc::SCHED_OTHER {
         return if policy < 0 { Err(io::Error::last_os_error()) } else { Ok(()) };

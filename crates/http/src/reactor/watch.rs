@@ -1,10 +1,10 @@
-//! Other sockets of a server's thread: what a handler waits for by itself (a
-//! database's connection, say) is watched by the thread that serves it, so that
-//! no other thread has to wake it.
+//! Additional sockets of a server's thread. A socket that a handler waits for (a database
+//! connection, say) is watched by the thread that serves the handler, so that no other thread has
+//! to wake it.
 //!
-//! A thread has one epoll instance for all of them, and its reactor watches
-//! that one: so a source is added from a handler without the reactor, taken
-//! away from any thread, and the same on the ring and on epoll.
+//! A thread has one epoll instance for all of them, which its reactor watches. So a handler adds a
+//! source without the reactor, any thread can remove it, and all works the same with io_uring and
+//! epoll.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -19,14 +19,14 @@ use rustix::fd::{AsFd, OwnedFd};
 /// Events taken at once.
 const EVENTS_MAX: usize = 64;
 
-/// What is called on the thread when something has happened to a source.
+/// The function that the thread calls when a source has an event.
 pub type Happened = Arc<dyn Fn() + Send + Sync>;
 
 thread_local! {
     static HERE: RefCell<Option<Arc<Sources>>> = const { RefCell::new(None) };
 }
 
-/// The sources of a thread.
+/// The watched sources of a thread.
 #[derive(Debug)]
 pub(crate) struct Sources {
     epoll: OwnedFd,
@@ -43,19 +43,18 @@ impl std::fmt::Debug for Called {
     }
 }
 
-/// A source that is watched by a server's thread, until this is dropped.
+/// A source that a server's thread watches until this is dropped.
 pub struct Watch {
     sources: Arc<Sources>,
     number: u64,
     source: Arc<dyn AsFd + Send + Sync>,
 }
 
-/// Has the calling thread watch a source: `happened` is called on it whenever
-/// bytes have come, there is room for more, or an end or an error. It tells of
-/// each only once, so that one has to read (write) until nothing more is there.
-/// What happened before may not be told.
+/// Watches a source on the calling thread, which calls `happened` whenever bytes have arrived,
+/// there is room for more, or at an end or an error. Each event is reported only once, so the
+/// caller must read (write) until nothing more is available. Earlier events may not be reported.
 ///
-/// None on a thread that serves nothing, or if the system has no room for it.
+/// Returns `None` on a thread that is not a server's, or if the system has no room for the source.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -79,13 +78,13 @@ pub fn watch(source: Arc<dyn AsFd + Send + Sync>, happened: Happened) -> Option<
 }
 
 impl Watch {
-    /// True if it is the calling thread that watches.
+    /// Returns true if the calling thread watches the source.
     #[must_use]
     pub fn is_here(&self) -> bool {
         HERE.with_borrow(|here| here.as_ref().is_some_and(|here| Arc::ptr_eq(here, &self.sources)))
     }
 
-    /// True once the thread serves no longer, and nobody watches.
+    /// Returns true once the thread has stopped serving and watches no more.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.sources.is_over()
@@ -94,7 +93,7 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        // Only fails when it is not watched any more.
+        // Fails only if it is no longer watched.
         let _ = epoll::delete(&self.sources.epoll, &*self.source);
         self.sources.lock().remove(&self.number);
     }
@@ -120,21 +119,21 @@ impl Sources {
         self.is_over.load(Ordering::SeqCst)
     }
 
-    /// What the thread's reactor watches.
+    /// Returns the descriptor that the thread's reactor watches.
     pub(crate) fn as_source(&self) -> &OwnedFd {
         &self.epoll
     }
 
-    /// Makes the calling thread the one that these belong to.
+    /// Assigns these sources to the calling thread.
     pub(crate) fn settle_here(self: &Arc<Self>) {
         HERE.set(Some(Arc::clone(self)));
     }
 
-    /// Calls for each source to which something has happened.
+    /// Calls the function of each source that has an event.
     pub(crate) fn call(&self) {
         let mut events = Vec::with_capacity(EVENTS_MAX);
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        // What is left comes up in the next turn.
+        // Remaining events are reported in the next turn.
         if epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&now)).is_err() {
             return;
         }
@@ -146,7 +145,7 @@ impl Sources {
         }
     }
 
-    /// Nothing is watched any more: whoever waits is told, to be watched elsewhere.
+    /// Stops watching and notifies all waiters, so that they can watch elsewhere.
     pub(crate) fn end(&self) {
         self.is_over.store(true, Ordering::SeqCst);
         let called: Vec<Happened> = self.lock().values().map(|one| Arc::clone(&one.0)).collect();

@@ -1,4 +1,4 @@
-//! `backup`: a checked copy of the database, taken while others write to it.
+//! `backup`: a checked copy of the database, which others may write to meanwhile.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,17 +17,18 @@ use super::{Command, Database, Done, notice};
 pub(super) struct Backup {
     #[command(flatten)]
     database: Database,
-    /// The folder to put it into, named by the time; made if only it is missing
+    /// Folder of the backup, which is named by the time. The last folder of the path is created if
+    /// it is missing
     #[arg(long, value_name = "FOLDER", default_value = "backups", conflicts_with = "to")]
     folder: PathBuf,
-    /// The file to make of it, instead of one in a folder
+    /// File of the backup, instead of one in a folder
     #[arg(long, value_name = "FILE")]
     to: Option<PathBuf>,
-    /// How the names in the folder begin
+    /// Prefix of the names in the folder
     #[arg(long, default_value = "backup", value_parser = plain_name)]
     name: String,
-    /// How many to keep in the folder; older ones of the same name are removed
-    /// once the new one is finished
+    /// Number of backups to keep in the folder; older ones with the same prefix are removed after
+    /// the new one is finished
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..),
           conflicts_with = "to")]
     keep: Option<u32>,
@@ -43,7 +44,7 @@ impl Backup {
         let file = match &self.to {
             Some(file) => file.clone(),
             None => {
-                // A slip in the path is not made a folder: its parent has to exist.
+                // Only the last folder is created: a typo in the path must not create folders.
                 have_folder(&self.folder, false)?;
                 let file = self.folder.join(format!("{begin}{}", stamp()));
                 have_folder(&file, true)?;
@@ -81,7 +82,7 @@ fn say(file: &Path, bytes: u64, tables: &BTreeMap<String, u64>) {
     ));
 }
 
-/// The time, such that names sort by it: `20260704T091500.123456Z`.
+/// Returns the current time in a form that sorts by name: `20260704T091500.123456Z`.
 fn stamp() -> String {
     Timestamp::now().to_string().replace(['-', ':'], "")
 }

@@ -1,5 +1,5 @@
-//! `migrate`: makes the database what the program's models need and carries out
-//! its migrations, or shows what that would change.
+//! `migrate`: changes the database so that it fits the program's models, and runs its migrations;
+//! or shows what would change.
 
 use std::process::ExitCode;
 
@@ -9,26 +9,25 @@ use marmota_store::plan::{Destructive, Effect, Plan, Step};
 
 use super::{Command, Database, Done, OutputError, notice, report};
 
-/// Makes the database what the models need
+/// Changes the database so that it fits the models
 ///
-/// Tables, columns and indexes that are missing are made; what would lose
-/// data is refused unless it is allowed. Behind that the program's migrations
-/// are done that the database has not.
+/// Missing tables, columns and indexes are created; a change that would lose data is refused unless
+/// it is allowed. Then the program's pending migrations run.
 #[derive(Args)]
 pub(super) struct Migrate {
     #[command(flatten)]
     database: Database,
-    /// Show what would be done, and do nothing: ends with 0 if there is
-    /// nothing to do, with 3 if there is, with 4 if that would be refused
+    /// Show what would be done, and do nothing: exits with 0 if there is nothing to do, with 3 if
+    /// changes are pending, with 4 if a change would be refused
     #[arg(long)]
     dry_run: bool,
-    /// Do what loses data as well, where the models cannot be used without it
+    /// Also make changes that lose data, where the models cannot be used without them
     #[arg(long)]
     allow_loss: bool,
-    /// Drop or convert this column, whose values are lost; may come more than once
+    /// Drop or convert this column, whose values are lost; may be repeated
     #[arg(long, value_name = "TABLE.COLUMN")]
     drop: Vec<String>,
-    /// Do or undo migrations until this one is the last that is done; 0: none is
+    /// Run or undo migrations until this one is the last; 0: undo all
     #[arg(long, value_name = "NUMBER", conflicts_with_all = ["dry_run", "status"])]
     to: Option<u32>,
     /// List the migrations, and do nothing
@@ -72,7 +71,7 @@ impl Migrate {
             Some(number) => builder.migrate_to(number)?,
             None => builder.open()?.close()?,
         }
-        // It is done, if anyone reads of it or not.
+        // The changes are made even if the output is closed.
         print(&plan, &destructive, &mut |line| {
             notice(line);
             Ok(())
@@ -83,8 +82,8 @@ impl Migrate {
     }
 }
 
-/// Where to look for what a database is: opening one that is not there would
-/// make it.
+/// Returns the URL to inspect. For a missing file it is an empty database in memory, since opening
+/// the file would create it.
 fn seen(url: &str) -> &str {
     match url.split_once(':') {
         Some(("sqlite", _)) if !crate::restore::is_there(url) => "sqlite::memory:",
@@ -93,8 +92,7 @@ fn seen(url: &str) -> &str {
     }
 }
 
-/// What is done with a migration, if anything: `+` before what is done, `-`
-/// before what is undone.
+/// Returns the line for a migration that is run (`+`) or undone (`-`); `None` for others.
 fn mark(status: &MigrationStatus, to: Option<u32>) -> Option<String> {
     let is_wanted = to.is_none_or(|to| status.number <= to);
     match (status.done, is_wanted) {
@@ -123,8 +121,8 @@ fn print_status(migrations: &[MigrationStatus]) -> Result<(), OutputError> {
     Ok(())
 }
 
-/// Prints the steps: `+` those that are done, `!` those that are refused, and
-/// ` ` those that wait to be told.
+/// Prints the steps, marked with `+` if they are done, with `!` if they are refused, and with ` `
+/// if they need permission.
 fn print(
     plan: &Plan,
     destructive: &Destructive,

@@ -1,4 +1,4 @@
-//! `move`: all rows from one database to another, of whatever engines.
+//! `move`: copies all rows from one database to another, between any engines.
 
 use std::process::ExitCode;
 
@@ -12,17 +12,17 @@ use super::{Command, Done, notice};
 
 /// Copies all rows of a database to another one and compares them
 ///
-/// Begun again after a break it goes on. Nobody should write meanwhile: what
-/// differs at the end is an error. The first database stays as it is.
+/// An interrupted move continues when it is started again. Do not write to the databases meanwhile:
+/// if they differ at the end, the move fails. The first database is not changed.
 #[derive(Args)]
 pub(super) struct Move {
     /// The database to copy
     #[arg(long, value_name = "URL")]
     from: String,
-    /// The database to make of it, of any engine
+    /// The new database, of any engine
     #[arg(long, value_name = "URL")]
     to: String,
-    /// A table that no model names, to be left where it is; may be repeated
+    /// A table without a model, which is not copied; may be repeated
     #[arg(long, value_name = "TABLE")]
     leave: Vec<String>,
 }
@@ -60,8 +60,8 @@ impl Move {
     }
 }
 
-/// Adds what the database has and `serve` would use: users, whether or not this
-/// program is started with `--auth`, and the answers to batches.
+/// Adds the tables that `serve` manages itself if the database has them: users, whether or not this
+/// program is started with `--auth`, and the answers to idempotent batches.
 fn with_own_tables(
     mut from: StoreBuilder,
     mut to: StoreBuilder,

@@ -1,5 +1,4 @@
-//! What `serve` tells its operators: a log, and routes for statistics, numbers
-//! and health.
+//! The part of `serve` for operators: a log, and routes for statistics, metrics and health.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -17,31 +16,33 @@ use crate::Log;
 #[derive(Args)]
 pub(super) struct Operators {
     /// Serves /api/-/statistics, /metrics, /healthz, /readyz and the log's filter at /api/-/levels:
-    /// to administrators with --auth, otherwise to clients that send the token of
+    /// with --auth to administrators, otherwise to clients that send the token of
     /// MARMOTA_DIAGNOSTICS_TOKEN or, without that variable, the token printed at the start
     #[arg(long)]
     diagnostics: bool,
-    /// Allows clients on this machine to read --diagnostics without a token. Do not use it behind a
-    /// proxy on this machine: all of its requests come from this machine
+    /// Allows clients on this machine to read --diagnostics without a token. Do not use it with a
+    /// proxy on this machine: all requests of the proxy come from this machine
     #[arg(long, requires = "diagnostics")]
     diagnostics_local: bool,
-    /// Counts for --diagnostics, and logs operations and calls that take this many milliseconds
+    /// Collects the counters of --diagnostics, and logs operations and calls that take at least
+    /// this many milliseconds
     #[arg(long, value_name = "MS")]
     slow_query_ms: Option<u64>,
-    /// What goes to the log on stderr: a level, and levels for targets, `info,marmota::slow=off`
+    /// Filter of the log on stderr: a level, and levels for targets, `info,marmota::slow=off`
     #[arg(long, value_name = "FILTER", default_value = "warn")]
     log: String,
-    /// Sends a span for each request and store operation, and what is logged inside, to the collector of
-    /// OpenTelemetry's at this address, http://127.0.0.1:4318 say; see the guide, 35-metrics-and-logs.md
+    /// Sends a span for each request and store operation, with the events logged inside, to the
+    /// OpenTelemetry collector at this address, for example http://127.0.0.1:4318; see the guide,
+    /// 35-metrics-and-logs.md
     #[cfg(feature = "otel")]
     #[arg(long, value_name = "URL")]
     otlp: Option<String>,
 }
 
-/// What was begun.
+/// The log, metrics and telemetry of a running program.
 pub(super) struct Watch {
     pub(super) metrics: Option<Metrics>,
-    /// Who may read the diagnostics, where there are no users.
+    /// Access to the diagnostics for programs without users.
     access: Option<Access>,
     log: Option<Arc<Log>>,
     #[cfg(feature = "otel")]
@@ -49,7 +50,7 @@ pub(super) struct Watch {
 }
 
 impl Operators {
-    /// Has the store count what it is asked about, and tell what is exported.
+    /// Enables the store's metering and traces that these options need.
     pub(super) fn observing(&self, builder: StoreBuilder) -> StoreBuilder {
         #[cfg(feature = "otel")]
         let builder = if self.otlp.is_some() { builder.traced() } else { builder };
@@ -69,7 +70,7 @@ impl Operators {
         let name = std::env::var("OTEL_SERVICE_NAME").ok().or_else(program).unwrap_or_default();
         let telemetry = crate::Telemetry::otlp(url, &name)?;
         let log = Log::with_telemetry(&self.log, &telemetry).map_err(|error| {
-            // A log of its own would be without the spans: better to say so than to send none.
+            // Without `--otlp`'s own log no spans would be sent: an error is better.
             let message = format!("`--otlp` needs a log of marmota's own: {error}");
             Error::new(error.kind(), message)
         })?;
@@ -84,7 +85,7 @@ impl Operators {
     fn watch(&self, log: Result<Arc<Log>>) -> Result<Watch> {
         let log = match log {
             Ok(log) => Some(log),
-            // The program has a log of its own.
+            // The program has started its own log.
             Err(error) if error.kind() == ErrorKind::Conflict => None,
             Err(error) => return Err(error),
         };
@@ -99,7 +100,7 @@ impl Operators {
 }
 
 impl Watch {
-    /// The text that names the token, for a program without users at this address.
+    /// Returns the text with the diagnostics token, for a program without users at this address.
     pub(super) fn greeting(&self, url: &str) -> Option<String> {
         let Access { token, is_made, .. } = self.access.as_ref()?;
         is_made.then(|| {
@@ -110,7 +111,7 @@ impl Watch {
         })
     }
 
-    /// Admits those who may read the diagnostics, where there are no users.
+    /// Sets the access to the diagnostics for programs without users.
     pub(super) fn admit(&self, diagnostics: Diagnostics) -> Diagnostics {
         let Some(Access { token, local, .. }) = &self.access else { return diagnostics };
         let diagnostics = diagnostics.token(token.clone());
@@ -124,7 +125,7 @@ impl Watch {
         ))
     }
 
-    /// The routes with those for operators, if these were asked for, and a span around each.
+    /// Adds the operators' routes if they are enabled, and a span around each request.
     pub(super) fn beside(
         &self,
         routes: Router,
@@ -139,7 +140,7 @@ impl Watch {
         routes.traced(&marmota_http::Traces::new())
     }
 
-    /// Sends what is still to be sent.
+    /// Sends the remaining telemetry.
     #[cfg_attr(not(feature = "otel"), allow(clippy::unused_self, reason = "it has with it"))]
     pub(super) fn end(&self) {
         #[cfg(feature = "otel")]
@@ -164,21 +165,22 @@ impl Watch {
     }
 }
 
-/// The variable with the operators' token.
+/// The environment variable with the operators' token.
 const TOKEN: &str = "MARMOTA_DIAGNOSTICS_TOKEN";
-/// Characters of one that cannot be guessed.
+/// The minimum length of a token that cannot be guessed.
 const TOKEN_CHARS_MIN: usize = 16;
 
-/// See [`Watch::access`].
+/// The value of [`Watch::access`]: access by token or, optionally, from this machine.
 struct Access {
     token: String,
     is_made: bool,
-    /// This machine may read without it.
+    /// Clients on this machine may read without the token.
     local: bool,
 }
 
 impl Access {
-    /// By the environment (on a command line others would see it), or by a token that is made.
+    /// Reads the token from the environment (command lines are visible to other users), or
+    /// generates one.
     fn of(local: bool) -> Result<Self> {
         if let Some(given) = std::env::var_os(TOKEN) {
             let token = given.into_string().unwrap_or_default();
@@ -200,8 +202,9 @@ impl Access {
     }
 }
 
-/// True for who is on this machine: at a Unix socket, or at its own address by its own name (a page
-/// of a browser's, led here by a name of its own, asks by that), and not by a proxy that shows.
+/// Returns true for clients on this machine: through a Unix socket, or from a loopback address with
+/// a local name in Host, and not through a proxy that adds forwarding headers. The check of Host
+/// refuses pages of a browser whose own host name resolves to this machine (DNS rebinding).
 fn is_local(request: &Request) -> bool {
     let is_own = |host: &str| {
         let name = host.rsplit_once(':').map_or(host, |(name, port)| {

@@ -1,17 +1,16 @@
-//! Lines that a program prints, where standard output may be closed at any
-//! time: `program serve | head -1`. `println!` panics then.
+//! Output of lines to a standard output that may be closed at any time, as in
+//! `program serve | head -1`. `println!` panics in that case.
 
 use std::fmt::{self, Display};
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 
-/// The exit code of a program whose standard output was closed while it printed
-/// a report: 128 and the number of SIGPIPE, as a shell shows it for other
-/// programs.
+/// The exit code of a program whose standard output was closed while it printed a report: 128 plus
+/// the number of SIGPIPE, as a shell shows it for other programs.
 pub const OUTPUT_CLOSED_CODE: u8 = 141;
 
-/// An error of writing to standard output. A subcommand that returns it ends
-/// with [`OUTPUT_CLOSED_CODE`] and without a message if the output was closed.
+/// An error of a write to standard output. A subcommand that returns it exits with
+/// [`OUTPUT_CLOSED_CODE`] and without a message if the output was closed.
 #[derive(Debug)]
 pub struct OutputError(io::Error);
 
@@ -27,7 +26,7 @@ impl std::error::Error for OutputError {
     }
 }
 
-/// Prints a line of a report, which the program exists to make.
+/// Prints a line of a report, which is the purpose of the subcommand.
 ///
 /// ```
 /// use marmota::command::{Done, report};
@@ -39,20 +38,18 @@ impl std::error::Error for OutputError {
 /// ```
 ///
 /// # Errors
-/// [`OutputError`], which the subcommand returns: with the reader gone there is
-/// no reason to go on.
+/// [`OutputError`]. The subcommand returns it, since without a reader the report is useless.
 pub fn report(line: impl Display) -> Result<(), OutputError> {
     print(&mut io::stdout().lock(), &line).map_err(OutputError)
 }
 
-/// Prints a line about what the program does, such as where it listens. If
-/// standard output is closed the line is lost and the program continues.
+/// Prints a line about the program's state, such as its address. If standard output is closed, the
+/// line is lost and the program continues.
 pub fn notice(line: impl Display) {
     let _ = print(&mut io::stdout().lock(), &line);
 }
 
-/// Prints a line to standard error. If that is closed the line is lost and the
-/// program continues.
+/// Prints a line to standard error. If that is closed, the line is lost and the program continues.
 pub fn complain(line: impl Display) {
     let _ = print(&mut io::stderr().lock(), &line);
 }
@@ -62,8 +59,8 @@ fn print(out: &mut impl Write, line: &dyn Display) -> io::Result<()> {
     out.flush()
 }
 
-/// How a program ends whose subcommand failed: prints the error, unless it is
-/// that its output was closed.
+/// Returns the exit code of a program whose subcommand failed. Prints the error, unless the cause
+/// is a closed output.
 pub(super) fn end_of(name: &str, error: &(dyn std::error::Error + 'static)) -> ExitCode {
     let closed = error
         .downcast_ref::<OutputError>()

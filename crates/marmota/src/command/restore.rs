@@ -1,4 +1,4 @@
-//! `restore`: a database from a backup.
+//! `restore`: restores a database from a backup.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -8,17 +8,17 @@ use clap::Args;
 
 use super::{Command, Database, Done, notice};
 
-/// Makes the database what a backup has, after checking that
+/// Restores the database from a backup, after checking the backup
 #[derive(Args)]
 pub(super) struct Restore {
-    /// The backup; its manifest is beside it
+    /// The backup; its manifest is in the same folder
     from: PathBuf,
     #[command(flatten)]
     database: Database,
-    /// Where another database of the backup goes, by its name in the store; once for each
+    /// URL of another database of the backup, by its name in the store; once for each
     #[arg(long = "database", value_name = "NAME=URL", value_parser = named)]
     others: Vec<(String, String)>,
-    /// Replace the database that is there
+    /// Replace an existing database
     #[arg(long)]
     replace: bool,
 }

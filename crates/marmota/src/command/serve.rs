@@ -1,4 +1,4 @@
-//! `serve`: the program's models over HTTP, until a signal ends it.
+//! `serve`: serves the program's models over HTTP until a signal ends it.
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -12,60 +12,60 @@ use marmota_store::{Idempotency, Store};
 use super::operators::{Operators, Watch};
 use super::{Command, Database, Done, notice};
 
-/// Serves the models over HTTP; what runs if no subcommand is named
+/// Serves the models over HTTP; the default if no subcommand is named
 #[derive(Args)]
 pub(super) struct Serve {
     /// Where to listen: ADDRESS:PORT, unix:FILE or unix:@NAME; may be given several times
     #[arg(long, value_name = "ADDRESS")]
     listen: Vec<String>,
-    /// Lets other processes listen on the same ports that are started with this too; see the
-    /// guide, 10-server.md
+    /// Lets other processes with this option listen on the same ports; see the guide, 10-server.md
     #[arg(long)]
     reuse_port: bool,
-    /// Permissions of Unix sockets, 660 say; the umask decides without
+    /// Permissions of Unix sockets, for example 660; the umask decides if not given
     #[arg(long, value_name = "OCTAL", value_parser = octal)]
     socket_mode: Option<u32>,
     #[command(flatten)]
     tls: TlsArguments,
-    /// Proxies that are trusted to name their client: addresses, networks, unix
+    /// Trusted proxies, whose forwarding headers are used: addresses, networks, unix
     #[arg(long, value_name = "NET", value_delimiter = ',')]
     trusted_proxies: Vec<String>,
-    /// The one header by which they name it: x-forwarded (X-Forwarded-For, -Proto and -Host) or
-    /// forwarded (RFC 7239). The other is ignored
+    /// The header with the client's address: x-forwarded (X-Forwarded-For, -Proto and -Host) or
+    /// forwarded (RFC 7239). The other one is ignored
     #[arg(long, value_name = "NAME", default_value = "x-forwarded",
           value_parser = ["x-forwarded", "forwarded"])]
     forwarded_header: String,
-    /// Proxies whose connections begin with a header of the PROXY protocol, named as above
+    /// Proxies whose connections begin with a header of the PROXY protocol, in the same form
     #[arg(long, value_name = "NET", value_delimiter = ',')]
     proxy_protocol: Vec<String>,
-    /// Pages of these other origins may write, call services and open WebSockets:
+    /// Origins whose pages may also write, call services and open WebSockets:
     /// https://app.example.org
     #[arg(long, value_name = "ORIGIN", value_delimiter = ',')]
     allow_origin: Vec<String>,
-    /// Names of hosts that requests over the loopback interface may have in Host, in addition to
-    /// localhost and those of --listen
+    /// Additional host names that Host may have in requests over the loopback interface; localhost
+    /// and the names in --listen are always allowed
     #[arg(long, value_name = "HOST", value_delimiter = ',')]
     allow_host: Vec<String>,
-    /// Serves addresses that are not of this machine alone without authenticating callers:
-    /// everyone who reaches them reads and writes all rows
+    /// Serves addresses other than those of this machine without authenticating callers: every
+    /// client that reaches them can read and write all rows
     #[arg(long)]
     open: bool,
     #[command(flatten)]
     database: Database,
-    /// Asks who calls: users and groups in the database, rights by group; see the guide, 09-auth-and-rights.md
+    /// Authenticates callers: users and groups in the database, rights by group; see the guide,
+    /// 09-auth-and-rights.md
     #[arg(long)]
     auth: bool,
     /// Keeps the answers to requests with an `Idempotency-Key` for 24 hours, so that they can be
-    /// sent again; without it such requests are refused with 501
+    /// sent again; without this option such requests are refused with 501
     #[arg(long)]
     idempotency: bool,
     #[command(flatten)]
     operators: Operators,
-    /// Threads, at least 1; one for each core it may use, if not given
+    /// Number of threads, at least 1; if not given, one for each core that the process may use
     #[arg(long, value_parser = threads)]
     threads: Option<usize>,
-    /// The scheduling policy SCHED_BATCH for the threads: auto (if the database server is on this
-    /// machine), on or off; see the guide's 22-postgresql.md
+    /// Uses the scheduling policy SCHED_BATCH for the threads: auto (if the database server is on
+    /// this machine), on or off; see the guide, 22-postgresql.md
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     batch_scheduling: BatchScheduling,
 }
@@ -119,7 +119,8 @@ impl Serve {
             server = server.threads_per_listener(threads);
         }
         server = server.batch_scheduling(self.batch_scheduling);
-        // Whoever reads where it listens may end it at once.
+        // A supervisor that reads the address may send a signal at once, so the handlers come
+        // first.
         server = server.receive_signals()?;
         notice((command.greeting)(&server.url()));
         if is_new {
@@ -145,15 +146,16 @@ impl Serve {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Refuses to serve everyone who reaches this machine all rows, unless that is asked for.
+    /// Refuses to serve all rows at a public address without authentication, unless `--open` is
+    /// given.
     fn check_open(&self, command: &Command, listen: &[&str]) -> Result<(), String> {
         let is_open = self.open || self.auth || self.tls.tls_client_ca.is_some();
-        // A program's custom routes decide themselves who may call them.
+        // A program's custom routes do their own authentication.
         if is_open || command.routes.is_some() {
             return Ok(());
         }
         let public = |address: &SocketAddr| !address.ip().to_canonical().is_loopback();
-        // A name without an address is reported where it is bound.
+        // A name without an address is reported when the server binds to it.
         let addresses = listen.iter().filter_map(|listen| listen.to_addresses().ok()).flatten();
         match addresses.filter_map(|address| address.net()).find(public) {
             None => Ok(()),
@@ -200,7 +202,7 @@ impl Serve {
     }
 }
 
-/// Returns the routes without accounts: only those of diagnostics check who calls.
+/// Returns the routes without accounts: only the diagnostics authenticate callers.
 fn without_users(command: &Command, store: &Store, url: &str, watch: &Watch) -> Router {
     if let Some(greeting) = watch.greeting(url) {
         notice(greeting);
@@ -210,37 +212,37 @@ fn without_users(command: &Command, store: &Store, url: &str, watch: &Watch) -> 
 
 #[derive(Args)]
 struct TlsArguments {
-    /// TLS with a certificate made at the start, for localhost: for development
+    /// TLS with a certificate for localhost that is made at the start: for development
     #[arg(long, value_name = "HOW", value_parser = ["self-signed"], conflicts_with = "tls_cert")]
     tls: Option<String>,
-    /// TLS with this certificate (PEM), read again when it changes; with another --tls-key for
-    /// each further one
+    /// TLS with this certificate (PEM), which is reloaded when it changes; repeat it with another
+    /// --tls-key for each further certificate
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Vec<std::path::PathBuf>,
     /// The certificate's key (PEM)
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Vec<std::path::PathBuf>,
-    /// Take only clients with a certificate that one in this file vouches for
+    /// Accept only clients with a certificate signed by an authority in this file (PEM)
     #[arg(long, value_name = "FILE")]
     tls_client_ca: Option<std::path::PathBuf>,
-    /// TLS with a certificate for these names, asked of Let's Encrypt (whose terms you accept
-    /// thereby) and renewed; its port 443 has to be this server
+    /// TLS with a certificate for these names from Let's Encrypt (whose terms you accept), renewed
+    /// automatically; this server must be reachable at port 443 of the names
     #[cfg(feature = "acme")]
     #[arg(long, value_name = "NAME", value_delimiter = ',', conflicts_with = "tls")]
     acme: Vec<String>,
-    /// A mail address for the authority
+    /// A mail address for the certificate authority
     #[cfg(feature = "acme")]
     #[arg(long, value_name = "ADDRESS", requires = "acme")]
     acme_contact: Vec<String>,
-    /// Where the account and the certificate are kept
+    /// Folder of the account and the certificate
     #[cfg(feature = "acme")]
     #[arg(long, value_name = "FOLDER", requires = "acme", default_value = "acme")]
     acme_folder: std::path::PathBuf,
-    /// Another authority's directory
+    /// Directory URL of another certificate authority
     #[cfg(feature = "acme")]
     #[arg(long, value_name = "URL", requires = "acme")]
     acme_directory: Option<String>,
-    /// Another address, which sends plain HTTP to HTTPS
+    /// Another address that redirects HTTP to HTTPS
     #[arg(long, value_name = "ADDRESS")]
     redirect: Option<String>,
 }
@@ -294,7 +296,7 @@ fn threads(text: &str) -> Result<usize, String> {
     }
 }
 
-/// The name of the host in `NAME:PORT`; none for an address or a Unix socket.
+/// Returns the host name in `NAME:PORT`; `None` for an address or a Unix socket.
 fn host_name(listen: &str) -> Option<&str> {
     let (name, _) = listen.rsplit_once(':').filter(|_| !listen.starts_with("unix:"))?;
     let is_address = name.starts_with('[') || name.parse::<std::net::IpAddr>().is_ok();

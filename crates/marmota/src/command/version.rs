@@ -1,6 +1,6 @@
-//! What a program was built from, for `--version` and the log.
+//! The version of a program, with its build options, for `--version` and the log.
 
-/// The optional parts that were compiled in, in the order of the manifest.
+/// The optional features of the build, in the order of the manifest.
 const FEATURES: [(&str, bool); 12] = [
     ("sqlite", cfg!(feature = "sqlite")),
     ("encryption", cfg!(feature = "encryption")),
@@ -21,7 +21,7 @@ fn features() -> String {
     names.join(", ")
 }
 
-/// The program's version and below it, line by line, what it was built from.
+/// Returns the program's version and, on further lines, its build options.
 pub(super) fn long(version: &str) -> String {
     let mut text = format!("{version}\nmarmota {}\nfeatures: {}", marmota_version(), features());
     if let Some(sqlite) = sqlite() {
@@ -31,7 +31,7 @@ pub(super) fn long(version: &str) -> String {
     text
 }
 
-/// The same in one line.
+/// Returns the same in one line.
 pub(super) fn line(version: &str) -> String {
     let program = if version.is_empty() { String::new() } else { format!("version {version}, ") };
     let sqlite = sqlite().map(|version| format!(", SQLite {version}")).unwrap_or_default();

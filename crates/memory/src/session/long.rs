@@ -5,9 +5,12 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use marmota_model::{Error, ErrorKind, Result, RowSink};
+use marmota_store::engine::Ticket;
 use marmota_store::operation::{Operation, Outcome};
+use marmota_store::refusal;
+use smallvec::SmallVec;
 
-use super::{Attempt, Long, MemorySession, Waiting, Written, given_up, keep};
+use super::{Attempt, Long, MemorySession, Waiting, Written, keep};
 use crate::locked::Locked;
 use crate::long_delete::{DeleteTurn, LongDelete};
 use crate::long_scan::Turn;
@@ -16,13 +19,13 @@ impl MemorySession {
     /// Executes one more turn of a long read.
     pub(super) fn poll_scan(
         &mut self,
-        place: usize,
+        ticket: Ticket,
         sink: &mut dyn RowSink,
         outcome: &mut Outcome,
         context: &Context<'_>,
     ) -> Poll<Result<()>> {
-        let Waiting { long: Some(Long::Scan(scan)), until, .. } = &mut self.waiting[place] else {
-            return Poll::Ready(Err(given_up()));
+        let Waiting { long: Some(Long::Scan(scan)), until, .. } = &mut self.waiting[ticket] else {
+            return Poll::Ready(Err(refusal::not_waiting()));
         };
         let turned = match self.shared.check_open() {
             Ok(()) if until.is_some_and(|until| Instant::now() >= until) => Err(late(&self.shared)),
@@ -33,7 +36,7 @@ impl MemorySession {
             self.leave_turn(context);
             return Poll::Pending;
         }
-        self.waiting.swap_remove(place);
+        self.waiting.remove(ticket);
         Poll::Ready(turned.map(|turn| {
             if let Turn::Done(rows) = turn {
                 outcome.rows = rows;
@@ -49,7 +52,7 @@ impl MemorySession {
 
     /// Returns true if a delete of the open transaction needs more turns.
     pub(super) fn is_deleting(&self) -> bool {
-        self.waiting.iter().any(|waiting| match &waiting.long {
+        self.waiting.iter().any(|(_, waiting)| match &waiting.long {
             Some(Long::Delete(delete)) => delete.is_in_transaction(),
             _ => false,
         })
@@ -57,31 +60,38 @@ impl MemorySession {
 
     /// Removes the deletes of a transaction that is rolled back.
     pub(super) fn forget_deletes(&mut self) {
-        let gate = &self.shared.gate;
-        self.waiting.retain_mut(|waiting| match &waiting.long {
-            Some(Long::Delete(delete)) if delete.is_in_transaction() => {
-                gate.forget(&mut waiting.gate_place);
-                false
-            }
-            _ => true,
-        });
+        let of_transaction =
+            self.waiting.iter().filter_map(|(ticket, waiting)| match &waiting.long {
+                Some(Long::Delete(delete)) if delete.is_in_transaction() => Some(ticket),
+                _ => None,
+            });
+        let tickets: SmallVec<[Ticket; 4]> = of_transaction.collect();
+        for waiting in tickets.into_iter().filter_map(|ticket| self.waiting.remove(ticket)) {
+            let mut place = waiting.gate_place;
+            self.shared.gate.forget(&mut place);
+        }
     }
 
     /// Executes one more turn of a long delete.
     pub(super) fn poll_delete(
         &mut self,
-        place: usize,
+        ticket: Ticket,
         operation: &Operation<'_>,
         outcome: &mut Outcome,
         context: &Context<'_>,
     ) -> Poll<Result<()>> {
-        let Waiting { durability, until, .. } = self.waiting[place];
-        // It registers before it tries, so that a long statement that ends now wakes it.
-        self.shared.gate.register(&mut self.waiting[place].gate_place, context.waker());
-        let Some(Long::Delete(delete)) = &mut self.waiting[place].long else {
-            return Poll::Ready(Err(given_up()));
+        let Some(Waiting {
+            durability, until, gate_place, long: Some(Long::Delete(delete)), ..
+        }) = self.waiting.get_mut(ticket)
+        else {
+            return Poll::Ready(Err(refusal::not_waiting()));
         };
-        let is_late = !delete.has_begun() && until.is_some_and(|until| Instant::now() >= until);
+        let durability = *durability;
+        // One that has begun is executed to its end.
+        let until = until.filter(|_| !delete.has_begun());
+        // It registers before it tries, so that a long statement that ends now wakes it.
+        self.shared.gate.register(gate_place, context.waker(), until);
+        let is_late = until.is_some_and(|until| Instant::now() >= until);
         let turned = match self.shared.check_open() {
             Ok(()) if is_late => Err(late(&self.shared)),
             Ok(()) => {
@@ -98,9 +108,9 @@ impl MemorySession {
             Ok(DeleteTurn::Kept) => return Poll::Pending,
             _ => {}
         }
-        self.shared.gate.forget(&mut self.waiting[place].gate_place);
-        let Some(Long::Delete(mut delete)) = self.waiting[place].long.take() else {
-            return Poll::Ready(Err(given_up()));
+        self.shared.gate.forget(&mut self.waiting[ticket].gate_place);
+        let Some(Long::Delete(mut delete)) = self.waiting[ticket].long.take() else {
+            return Poll::Ready(Err(refusal::not_waiting()));
         };
         let ended = match turned {
             Ok(_) => self.end_delete(&mut delete, false),
@@ -111,10 +121,10 @@ impl MemorySession {
             self.written(position, durability)
         });
         if let Ok(Attempt::Written(position)) = ended {
-            self.waiting[place].written = Some(Written::new(position, operation, outcome));
-            return self.poll_written(place, outcome, context);
+            self.waiting[ticket].written = Some(Written::new(position, operation, outcome));
+            return self.poll_written(ticket, outcome, context);
         }
-        self.waiting.swap_remove(place);
+        self.waiting.remove(ticket);
         Poll::Ready(ended.map(drop))
     }
 

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use marmota_memory::Memory;
 use marmota_model::{
@@ -376,4 +376,28 @@ fn threads_keep_a_unique_index() {
     });
     assert_eq!(inserted.load(Ordering::SeqCst), NAMES);
     assert_eq!(count(&mut *it.session(), &it.owner), NAMES as u64);
+}
+
+#[test]
+fn what_waits_is_woken_at_its_deadline() {
+    let it = Fixture::new();
+    let (mut writer, mut waiter) = (it.session(), it.session());
+    run(&mut *writer, Operation::Begin).unwrap();
+    insert(&mut *writer, &it.owner, ValueRef::Text("Ada")).unwrap();
+    let woken = Arc::new(Woken::default());
+    let waker = Waker::from(Arc::clone(&woken));
+    let mut context = Context::from_waker(&waker);
+    let mut count = Operation::Count { table: &it.owner, filter: None };
+    let ticket = waiting(&mut *waiter, Operation::Count { table: &it.owner, filter: None });
+    let mut poll =
+        || waiter.poll(ticket, &mut count, &mut NoRows, &mut Outcome::default(), &mut context);
+    assert!(poll().is_pending());
+    // The transaction stays open, so nothing else wakes it.
+    let begun = Instant::now();
+    while woken.0.load(Ordering::SeqCst) == 0 {
+        assert!(begun.elapsed() < Duration::from_secs(20), "it was not woken");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let Poll::Ready(Err(error)) = poll() else { panic!("it waits still") };
+    assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
 }

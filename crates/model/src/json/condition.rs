@@ -1,8 +1,8 @@
-//! A condition on what lies at a path inside a JSON value, asked of the text
-//! itself: no tree is made, what lies beside the path is skipped.
+//! A condition on the value at a path inside a JSON value. It is evaluated on the text itself: no
+//! tree is built, and values outside the path are skipped.
 //!
-//! Every engine asks the same function, so that none differs in what a number
-//! is, which of two members of one name counts, or what a type is not.
+//! All engines call the same function, so that they agree on what a number is, which of two members
+//! with the same name counts, and how values of different types compare.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -14,41 +14,38 @@ use serde_json::value::RawValue;
 use super::path::{JsonPath, JsonStep};
 use crate::{Comparison, Place, Value};
 
-/// A condition on what lies at a path.
+/// A condition on the value at a path.
 ///
-/// What is missing counts as null, and so does the path of a row whose field
-/// is NULL: a comparison with it is neither true nor false. A value of
-/// another type is not equal to the one compared with, and neither before nor
-/// behind it: `<` and its kin are neither true nor false then. An object or
-/// array is equal to nothing. Of members with one name the last counts, as it
-/// does for readers.
+/// A missing value counts as null, and so does any path of a row whose field is NULL: a comparison
+/// with it is neither true nor false. A value of another type is not equal to the one compared
+/// with, and has no order to it: `<`, `<=`, `>` and `>=` are neither true nor false. An object or
+/// array is equal to nothing. Of several members with the same name the last one counts, as it does
+/// for JSON readers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JsonCondition {
-    /// Where.
+    /// The path.
     pub path: JsonPath,
-    /// What is asked.
+    /// The test.
     pub test: JsonTest,
 }
 
-/// What is asked of a value in JSON. Values to compare with are booleans,
-/// integers, floats and texts.
+/// A test of a JSON value. Values to compare with are booleans, integers, floats and texts.
 #[derive(Clone, Debug, PartialEq)]
 pub enum JsonTest {
-    /// How it compares with a value. Numbers compare exactly, whether they
-    /// are whole or not; texts byte by byte; false comes before true.
+    /// Compares the value with another one. Numbers compare exactly, whether they are whole or not;
+    /// texts byte by byte; false is less than true.
     Compare(Comparison, Value),
-    /// It is equal to one of the values.
+    /// The value is equal to one of the values.
     In(Vec<Value>),
-    /// It is a text that has this text in it or at its start, whatever the
-    /// case of A to Z.
+    /// The value is a text that contains this text, or starts with it, ignoring the case of A to Z.
     Match(Place, String),
-    /// It is null or missing.
+    /// The value is null or missing.
     IsNull,
-    /// It is there, be it null. Never neither true nor false.
+    /// The value exists, including null. The result is always true or false.
     Exists,
 }
 
-/// What lies at a path.
+/// The value at a path.
 enum Found<'j> {
     Missing,
     Null,
@@ -56,12 +53,12 @@ enum Found<'j> {
     Int(i64),
     Float(f64),
     Text(Cow<'j, str>),
-    /// An object or array, or a string that is no text (half a surrogate pair).
+    /// An object or array, or a string that is not valid text (an unpaired surrogate).
     Other,
 }
 
 impl JsonCondition {
-    /// The values that it compares with.
+    /// Returns the values with which the test compares.
     #[must_use]
     pub fn values(&self) -> &[Value] {
         match &self.test {
@@ -71,10 +68,10 @@ impl JsonCondition {
         }
     }
 
-    /// True, false or neither, for the text of a JSON value; none for a field
-    /// that is NULL.
+    /// Evaluates the condition for the text of a JSON value, or `None` for a field that is NULL.
+    /// Returns `None` if the result is neither true nor false.
     ///
-    /// A text that is no JSON has nothing at any path.
+    /// In a text that is not JSON, every path is missing.
     #[must_use]
     pub fn ask(&self, json: Option<&str>) -> Option<bool> {
         let found = match (json, self.path.steps()) {
@@ -84,7 +81,7 @@ impl JsonCondition {
         match (&self.test, found) {
             (JsonTest::IsNull, found) => Some(matches!(found, Found::Missing | Found::Null)),
             (JsonTest::Exists, found) => Some(!matches!(found, Found::Missing)),
-            // As in SQL: false, not unknown, where there is nothing to be in.
+            // As in SQL, `in` with an empty list is false, not unknown.
             (JsonTest::In(values), _) if values.is_empty() => Some(false),
             (_, Found::Missing | Found::Null) => None,
             (JsonTest::Compare(comparison, value), found) => {
@@ -104,7 +101,7 @@ impl JsonCondition {
 }
 
 impl Found<'_> {
-    /// The order to a value of the same type.
+    /// Returns the order to a value of the same type.
     fn order(&self, value: &Value) -> Option<Ordering> {
         match (self, value) {
             (Self::Bool(a), Value::Bool(b)) => Some(a.cmp(b)),
@@ -118,7 +115,7 @@ impl Found<'_> {
     }
 }
 
-/// The order of an integer and a float, without rounding either.
+/// Compares an integer with a float without rounding either of them.
 fn order_mixed(a: i64, b: f64) -> Option<Ordering> {
     const END: f64 = 9_223_372_036_854_775_808.0;
     if b.is_nan() {
@@ -130,7 +127,7 @@ fn order_mixed(a: i64, b: f64) -> Option<Ordering> {
     if b < -END {
         return Some(Ordering::Greater);
     }
-    // Toward zero, and within range: exact.
+    // Truncation toward zero is exact here, and the result is within range.
     let whole = b.trunc();
     Some(a.cmp(&(whole as i64)).then_with(|| whole.partial_cmp(&b).unwrap_or(Ordering::Equal)))
 }
@@ -143,7 +140,7 @@ fn find<'j>(json: &'j str, steps: &[JsonStep]) -> Found<'j> {
     }
 }
 
-/// The value of the text of one.
+/// Parses the text of a JSON value.
 fn read(json: &str) -> Found<'_> {
     match json.as_bytes().first() {
         Some(b'n') => Found::Null,
@@ -157,7 +154,7 @@ fn read(json: &str) -> Found<'_> {
         }
         Some(b'-' | b'0'..=b'9') => match (json.parse(), json.parse()) {
             (Ok(whole), _) => Found::Int(whole),
-            // Not serde_json's, whose floats may be off in the last bit.
+            // Not parsed by serde_json, whose floats may be off in the last bit.
             (_, Ok(number)) => Found::Float(number),
             _ => Found::Other,
         },
@@ -165,7 +162,7 @@ fn read(json: &str) -> Found<'_> {
     }
 }
 
-/// Goes to the end of a path; gives the text of what lies there.
+/// A visitor that follows a path and returns the text of the value there.
 struct Seek<'p> {
     steps: &'p [JsonStep],
 }
@@ -181,7 +178,7 @@ impl<'de> DeserializeSeed<'de> for Seek<'_> {
     }
 }
 
-/// Takes one step.
+/// A visitor for one step of a path.
 struct Into<'p> {
     step: &'p JsonStep,
     steps: &'p [JsonStep],
@@ -249,7 +246,7 @@ impl<'de> Visitor<'de> for Into<'_> {
     }
 }
 
-/// Whether a member has this name.
+/// Compares the name of a member with the expected one.
 struct Is<'p>(&'p str);
 
 impl<'de> DeserializeSeed<'de> for Is<'_> {
@@ -344,7 +341,7 @@ mod tests {
         fn an_integer_and_a_float_compare_exactly(a: i64, b: f64) {
             prop_assume!(!b.is_nan());
             for a in [a, b as i64, (b as i64).saturating_add(1)] {
-                // Both as 256-bit numbers would be: by parts.
+                // The expected order, computed in parts, as 256-bit numbers would compare.
                 let wanted = if b >= 9.3e18 { Ordering::Less } else if b <= -9.3e18 { Ordering::Greater }
                     else { i128::from(a).cmp(&(b.floor() as i128)).then_with(|| b.floor().partial_cmp(&b).unwrap()) };
                 let wanted = if b == 0.0 { a.cmp(&0) } else { wanted };

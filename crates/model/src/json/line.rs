@@ -1,23 +1,22 @@
-//! A row being written: its members are put together in a small buffer, by
-//! words, and appended all at once. Each member appended for itself takes two
-//! calls that copy a few bytes, half the time of a list of rows.
+//! The line buffer of a row: its members are assembled in a small buffer, in words of eight bytes,
+//! and appended at once. Appending each member separately takes two calls that copy a few bytes,
+//! half of the time of a list of rows.
 
 use crate::digits::{Room, put_signed};
 use crate::table::JsonMember;
 use crate::value::json::{is_escaped, write_string, write_value};
 use crate::{EnumStored, FieldSet, Kind, Table, ValueRef};
 
-/// What is put together before it is appended.
+/// The size of the buffer.
 const LINE_BYTES: usize = 1024;
-/// Room for a value: any number, date or time, and most texts.
+/// The space for a value: any number, date or time, and most texts.
 const VALUE_BYTES: usize = 80;
-/// The longest text that is copied by words.
+/// The longest text that is copied in words.
 const TEXT_BYTES_MAX: usize = VALUE_BYTES - 16;
-/// Room for a member with such a value and a short name.
+/// The space for a member with such a value and a short name.
 const MEMBER_BYTES: usize = JsonMember::SHORT + VALUE_BYTES;
 
-/// Writes rows as JSON objects; what one has written is of no use to the next,
-/// but the buffer is.
+/// A writer of rows as JSON objects. It keeps only its buffer from one row to the next.
 #[derive(Debug)]
 pub struct RowWriter {
     bytes: [u8; LINE_BYTES],
@@ -31,13 +30,13 @@ impl Default for RowWriter {
 }
 
 impl RowWriter {
-    /// A writer of rows.
+    /// Creates a writer of rows.
     #[must_use]
     pub const fn new() -> Self {
         Self { bytes: [0; LINE_BYTES], length: 0 }
     }
 
-    /// Appends `fields` of a row as an object; those absent are left out.
+    /// Appends `fields` of a row as an object; absent fields are left out.
     pub fn write(
         &mut self,
         out: &mut Vec<u8>,
@@ -57,7 +56,7 @@ impl RowWriter {
         if first {
             out.push(b'{');
         }
-        // A member leaves room for it.
+        // Each member leaves space for it.
         if let Some(end) = self.bytes.get_mut(self.length) {
             *end = b'}';
             self.length += 1;
@@ -89,7 +88,7 @@ impl RowWriter {
                 return;
             }
         }
-        // A long name, or a value that is long or rare.
+        // A long name, or a value that is long or of a rare type.
         self.flush(out);
         out.push(separator);
         out.extend_from_slice(table.json_key(position));
@@ -103,7 +102,7 @@ impl RowWriter {
     }
 }
 
-/// Appends a value of `kind`: an enum stored as a number shows its name.
+/// Appends a value of `kind`: an enum that is stored as a number is written as its name.
 pub fn write_value_as(out: &mut Vec<u8>, kind: &Kind, value: ValueRef<'_>) {
     if let (Kind::Enum { variants, stored: EnumStored::Integer }, ValueRef::Int(number)) =
         (kind, value)
@@ -114,8 +113,7 @@ pub fn write_value_as(out: &mut Vec<u8>, kind: &Kind, value: ValueRef<'_>) {
     write_value(out, value);
 }
 
-/// Writes a value, if it fits and nothing in it has to be escaped; gives how
-/// many bytes that took.
+/// Writes a value if it fits and needs no escaping. Returns the number of bytes written.
 #[inline(always)]
 fn put(to: &mut [u8; VALUE_BYTES], member: &JsonMember, value: ValueRef<'_>) -> Option<usize> {
     match value {
@@ -147,7 +145,7 @@ fn put_quoted(to: &mut [u8; VALUE_BYTES], put: impl FnOnce(&mut Room) -> usize) 
     Some(length + 2)
 }
 
-/// A text in quotes, unless it is long or has what must be escaped.
+/// Writes a text in quotes, unless it is long or needs escaping.
 #[inline(always)]
 fn put_text(to: &mut [u8; VALUE_BYTES], text: &[u8]) -> Option<usize> {
     let length = text.len();
@@ -157,7 +155,7 @@ fn put_text(to: &mut [u8; VALUE_BYTES], text: &[u8]) -> Option<usize> {
     to[0] = b'"';
     let mut escaped = 0;
     if let Some(last) = text.last_chunk::<8>() {
-        // The last word overlaps the one before it.
+        // The last word overlaps the previous one.
         for (at, word) in text.chunks_exact(8).enumerate() {
             let word: [u8; 8] = word.try_into().ok()?;
             escaped |= escaped_bytes(u64::from_ne_bytes(word));
@@ -181,13 +179,13 @@ fn put_text(to: &mut [u8; VALUE_BYTES], text: &[u8]) -> Option<usize> {
     (escaped == 0).then_some(length + 2)
 }
 
-/// Zero if no byte of a word has to be escaped.
+/// Returns zero if no byte of a word needs escaping.
 #[inline(always)]
 const fn escaped_bytes(word: u64) -> u64 {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const HIGH: u64 = ONES << 7;
-    // A byte below another, and a byte that is zero, borrow from their high
-    // bit. What that borrows from a neighbour only matters where there is one.
+    // A byte less than a space, and a zero byte, borrow from their high bit. A borrow from a
+    // neighbour occurs only if there is such a byte.
     let below_space = word.wrapping_sub(ONES * b' ' as u64) & !word;
     let quote = word ^ (ONES * b'"' as u64);
     let backslash = word ^ (ONES * b'\\' as u64);
@@ -219,7 +217,7 @@ mod tests {
         Table::new(Schema::new("row", fields)).unwrap()
     }
 
-    /// Member by member, each with what writes a value alone.
+    /// Writes a row member by member, with the function for single values.
     fn plainly(table: &Table, fields: FieldSet, row: &[ValueRef<'_>]) -> String {
         let mut out = Vec::new();
         for position in fields.iter().filter(|&position| !row[position].is_absent()) {

@@ -4,9 +4,9 @@ use std::fmt;
 
 use crate::text::excerpt;
 
-/// The most bytes of a path's text.
+/// The maximum number of bytes in the text of a path.
 pub const JSON_PATH_BYTES_MAX: usize = 1_000;
-/// The most members and elements that a path goes through.
+/// The maximum number of steps in a path.
 pub const JSON_PATH_STEPS_MAX: usize = 32;
 
 /// One step into a JSON value.
@@ -14,15 +14,15 @@ pub const JSON_PATH_STEPS_MAX: usize = 32;
 pub enum JsonStep {
     /// The member of an object with this name.
     Member(String),
-    /// The element of an array at this place, counted from 0.
+    /// The element of an array at this index, starting at 0.
     Element(u32),
 }
 
 /// A place inside a JSON value.
 ///
-/// Members stand behind dots, elements in brackets. A name that is not of
-/// letters, digits and `_` stands in quotes. A text that is no path is kept
-/// with what is wrong with it, which a filter's check reports.
+/// Members follow dots, elements are in brackets. A name with characters other than letters, digits
+/// and `_` is quoted. An invalid text is stored with its error, which the check of a filter
+/// reports.
 ///
 /// ```
 /// use marmota_model::json::{JsonPath, JsonStep};
@@ -39,7 +39,7 @@ pub struct JsonPath {
 }
 
 impl JsonPath {
-    /// The path that a text says.
+    /// Parses a path.
     #[must_use]
     pub fn new(text: &str) -> Self {
         let steps = match read(text) {
@@ -56,8 +56,8 @@ impl JsonPath {
         Self { text: text.into(), steps }
     }
 
-    /// The path that begins a text, which begins with its `.` or `[`; also
-    /// gives how many bytes it takes.
+    /// Parses the path at the start of a text, which begins with `.` or `[`. Also returns its
+    /// number of bytes.
     pub(crate) fn at_start(text: &str) -> Result<(Self, usize), String> {
         let (steps, taken) = read(text)?;
         let text = text[..taken].trim();
@@ -65,10 +65,10 @@ impl JsonPath {
         Ok((Self { text, steps: Ok(steps.into()) }, taken))
     }
 
-    /// The steps from the outside in.
+    /// Returns the steps from the outside in.
     ///
     /// # Errors
-    /// What is wrong with the text.
+    /// The fault of the text.
     pub fn steps(&self) -> Result<&[JsonStep], &str> {
         match &self.steps {
             Ok(steps) => Ok(steps),
@@ -89,8 +89,8 @@ impl fmt::Display for JsonPath {
     }
 }
 
-/// The steps at the start of a text, and how many bytes they take. The first
-/// member's dot may be left out.
+/// Parses the steps at the start of a text. Also returns their number of bytes. The dot of the
+/// first member may be omitted.
 fn read(text: &str) -> Result<(Vec<JsonStep>, usize), String> {
     let mut steps = Vec::new();
     let mut at = 0;
@@ -126,7 +126,7 @@ fn read(text: &str) -> Result<(Vec<JsonStep>, usize), String> {
     }
 }
 
-/// A member's name, plain or quoted, and how many bytes it takes.
+/// Parses a member's name, plain or quoted. Also returns its number of bytes.
 fn member(text: &str) -> Result<(String, usize), String> {
     let start = text.len() - text.trim_start().len();
     let name = &text[start..];

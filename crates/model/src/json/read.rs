@@ -1,5 +1,5 @@
-//! JSON bytes to a row: each member goes straight to its field's place,
-//! borrowing its text from the body where it can.
+//! Conversion of JSON bytes to a row. Each member goes directly to the place of its field, and
+//! borrows its text from the body where possible.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,12 +12,12 @@ use crate::rule::violation;
 use crate::text::{EnumValue, enum_value, excerpt};
 use crate::{Error, ErrorKind, Field, KeyKind, Kind, Result, Scratch, Table, ValueRef, Violation};
 
-/// Reads the object in `body` into `row` (members that are missing leave
-/// their place as it was) and adds members that are unknown, come twice or
-/// have the wrong type to `violations`. Reading stops at [`VIOLATIONS_MAX`] of them.
+/// Reads the object in `body` into `row`. Members that are missing leave their place unchanged.
+/// Adds members that are unknown, duplicate or of the wrong type to `violations`, and stops at
+/// [`VIOLATIONS_MAX`] of them.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] if the body is no JSON object, saying where it breaks.
+/// [`ErrorKind::Invalid`] if the body is not a JSON object, with the position of the fault.
 pub fn read_object<'a>(
     table: &Table,
     body: &'a [u8],
@@ -30,7 +30,7 @@ pub fn read_object<'a>(
     let read = serde::Deserializer::deserialize_map(&mut deserializer, object)
         .and_then(|()| deserializer.end());
     match read {
-        // The rest is not read: the row is refused as it is.
+        // The rest is not read: the row is refused anyway.
         Err(_) if violations.len() >= VIOLATIONS_MAX => Ok(()),
         read => read.map_err(|error| {
             Error::new(ErrorKind::Invalid, format!("the body is not a JSON object: {error}"))
@@ -38,10 +38,10 @@ pub fn read_object<'a>(
     }
 }
 
-/// Reads one JSON value into what stands in a row for `field`.
+/// Reads one JSON value into the row's value for `field`.
 ///
 /// # Errors
-/// The violation, if it is of the wrong type.
+/// The violation, if the value is of the wrong type.
 pub fn read_value<'a>(
     field: &Field,
     json: &'a str,
@@ -136,7 +136,7 @@ fn string<'a>(json: &'a str, scratch: &'a Scratch) -> Option<&'a str> {
 }
 
 fn member<'a>(field: &Field, json: &'a str, scratch: &'a Scratch) -> Option<ValueRef<'a>> {
-    // Where a field cannot be NULL, JSON's null is a JSON value like another.
+    // In a field that cannot be NULL, JSON's null is an ordinary JSON value.
     if json == "null" && (field.nullable || field.kind != Kind::Json) {
         return Some(ValueRef::Null);
     }
@@ -152,7 +152,7 @@ fn member<'a>(field: &Field, json: &'a str, scratch: &'a Scratch) -> Option<Valu
         Kind::Float if !json.starts_with('"') => {
             json.parse().ok().filter(|number: &f64| number.is_finite()).map(ValueRef::Float)
         }
-        // As a number or, for readers whose numbers are binary, as a string.
+        // As a number or, for readers with binary floats, as a string.
         Kind::Currency => match json.strip_prefix('"').and_then(|text| text.strip_suffix('"')) {
             Some(text) => text.parse().ok().map(ValueRef::Currency),
             None => json.parse().ok().map(ValueRef::Currency),

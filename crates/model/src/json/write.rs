@@ -1,29 +1,29 @@
-//! Rows to JSON bytes.
+//! Conversion of rows to JSON bytes.
 
 use std::ops::ControlFlow;
 
 use super::RowWriter;
 use crate::{FieldSet, RowSink, Table, ValueRef};
 
-/// Appends `fields` of a row as an object; those absent are left out. For many
-/// rows keep a [`RowWriter`].
+/// Appends `fields` of a row as an object; absent fields are left out. For many rows reuse a
+/// [`RowWriter`].
 pub fn write_row(out: &mut Vec<u8>, table: &Table, fields: FieldSet, row: &[ValueRef<'_>]) {
     RowWriter::new().write(out, table, fields, row);
 }
 
-/// Appends each row that comes as an object, with commas between.
+/// A sink that appends each row as an object, separated by commas.
 #[derive(Debug)]
 pub struct JsonRows<'a> {
     out: &'a mut Vec<u8>,
     table: &'a Table,
     fields: FieldSet,
     writer: RowWriter,
-    /// How many rows have come.
+    /// The number of rows written.
     pub count: u64,
 }
 
 impl<'a> JsonRows<'a> {
-    /// Rows of `table`, their `fields` only, behind what `out` has.
+    /// Creates a sink for rows of `table` that appends their `fields` to `out`.
     #[must_use]
     pub const fn new(out: &'a mut Vec<u8>, table: &'a Table, fields: FieldSet) -> Self {
         Self { out, table, fields, writer: RowWriter::new(), count: 0 }

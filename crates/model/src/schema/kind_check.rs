@@ -3,10 +3,10 @@
 use super::{EnumStored, Field, KeyKind, Kind};
 use crate::ValueRef;
 
-/// The short name of a broken rule and what it asks for.
+/// The short name of a broken rule, and its requirement.
 pub(crate) type Broken = (&'static str, String);
 
-/// Whether a value that is there fits its field's kind.
+/// Checks that a value that is not absent fits the kind of its field.
 pub(crate) fn check_kind(field: &Field, value: ValueRef<'_>) -> Result<(), Broken> {
     match (&field.kind, value) {
         (_, ValueRef::Null) if field.nullable => Ok(()),
@@ -22,7 +22,7 @@ pub(crate) fn check_kind(field: &Field, value: ValueRef<'_>) -> Result<(), Broke
         }
         (Kind::Text { chars_max, .. }, ValueRef::Text(text)) => {
             let most = *chars_max as usize;
-            // A text has no more characters than bytes: count only where it matters.
+            // A text has at most as many characters as bytes: count only if that can matter.
             if most != 0 && text.len() > most && text.chars().count() > most {
                 let length = text.chars().count();
                 return Err(("max", format!("must have at most {most} characters, has {length}")));
@@ -74,8 +74,8 @@ fn wrong_type(field: &Field) -> Broken {
     ("type", format!("must be {what}"))
 }
 
-/// Texts up to this long are looked through in place: the call of a function
-/// chosen at run time costs more.
+/// Texts up to this length are searched inline: a call of a function that is selected at run time
+/// costs more.
 const TEXT_BYTES_FEW: usize = 32;
 
 /// Whether a text has the character U+0000, which is not stored.
@@ -86,14 +86,14 @@ pub(crate) fn has_nul(text: &str) -> bool {
     }
     let bytes = text.as_bytes();
     let Some(last) = bytes.last_chunk::<8>() else { return bytes.contains(&0) };
-    // The last word overlaps the one before it, instead of a loop over the rest.
+    // The last word overlaps the previous one, which avoids a loop over the remainder.
     let (words, _) = bytes.as_chunks::<8>();
     has_zero_byte(u64::from_ne_bytes(*last))
         || words.iter().any(|&word| has_zero_byte(u64::from_ne_bytes(word)))
 }
 
-/// Whether one of the eight bytes is zero: only there a borrow goes through
-/// the top bit of a byte that has none of its own.
+/// Returns true if one of the eight bytes is zero: only a zero byte borrows through the top bit of
+/// a byte whose own top bit is clear.
 const fn has_zero_byte(word: u64) -> bool {
     const LOW: u64 = u64::from_ne_bytes([1; 8]);
     word.wrapping_sub(LOW) & !word & (LOW << 7) != 0

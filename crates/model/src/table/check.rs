@@ -6,14 +6,13 @@ use crate::schema::has_nul;
 use crate::{Error, Result, ValueRef, Violation};
 
 impl Table {
-    /// Checks the fields of `row` that are there (`Absent` ones are skipped)
-    /// and adds what is wrong to `violations`.
+    /// Checks the fields of `row` that are not `Absent`, and adds their faults to `violations`.
     pub fn check(&self, row: &[ValueRef<'_>], violations: &mut Vec<Violation>) {
         self.check_rules(self.rules(), row, violations);
     }
 
-    /// [`Table::check`] for a row that a struct wrote: what the struct's types
-    /// hold by themselves is not looked at again.
+    /// As [`Table::check`] for a row written by a struct: rules that the struct's types guarantee
+    /// are not checked again.
     pub fn check_typed(&self, row: &[ValueRef<'_>], violations: &mut Vec<Violation>) {
         self.check_rules(self.typed_rules(), row, violations);
     }
@@ -31,8 +30,8 @@ impl Table {
                 && text.len() <= *free
                 && !has_nul(text)
             {
-                // Nearly every text of nearly every row. Looked at where it
-                // lies: copied, it would wait for its bytes to be written.
+                // The case of nearly every text in nearly every row. It is read in place: a copy
+                // would wait for the store of its bytes.
                 continue;
             }
             let value = row[*position];
@@ -45,13 +44,13 @@ impl Table {
             let field = &self.fields()[*position];
             if let Err((rule, message)) = rule.check(field, value) {
                 violations.push(violation(field, value, rule, message));
-                // One complaint a field: the rules behind it would repeat it.
+                // One violation per field: later rules would repeat it.
                 refused = *position;
             }
         }
     }
 
-    /// [`Table::check`] as a result.
+    /// As [`Table::check`], as a result.
     ///
     /// # Errors
     /// [`crate::ErrorKind::Invalid`] with a violation for each field at fault.

@@ -3,18 +3,18 @@
 use super::ValueRef;
 use crate::digits::put_signed;
 
-/// True for what stands in a string only behind a backslash.
+/// Returns true if the byte must be escaped in a string.
 #[inline(always)]
 pub(crate) const fn is_escaped(byte: u8) -> bool {
     (byte < b' ') | (byte == b'"') | (byte == b'\\')
 }
 
-/// Appends `"…"`, escaped as RFC 8259 asks.
+/// Appends `"…"`, escaped as RFC 8259 requires.
 pub fn write_string(out: &mut Vec<u8>, text: &str) {
     let bytes = text.as_bytes();
     out.reserve(bytes.len() + 2);
     out.push(b'"');
-    // Most texts have nothing to escape; this loop is one of vectors.
+    // Most texts need no escaping; the compiler vectorizes this loop.
     if !bytes.iter().fold(false, |any, &byte| any | is_escaped(byte)) {
         out.extend_from_slice(bytes);
         return out.push(b'"');
@@ -50,8 +50,7 @@ fn write_quoted(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     out.push(b'"');
 }
 
-/// Appends a value; bytes as base64url (RFC 4648, without padding), what is
-/// absent as `null`.
+/// Appends a value: bytes as base64url (RFC 4648, without padding), an absent value as `null`.
 pub fn write_value(out: &mut Vec<u8>, value: ValueRef<'_>) {
     match value {
         ValueRef::Absent | ValueRef::Null => out.extend_from_slice(b"null"),
@@ -74,7 +73,7 @@ pub fn write_value(out: &mut Vec<u8>, value: ValueRef<'_>) {
             out.push(b'"');
             let start = out.len();
             out.resize(start + bytes.len().div_ceil(3) * 4, 0);
-            // It has room for the padding too, which is not written.
+            // There is space for the padding too, which is not written.
             let written = base64.encode_slice(bytes, &mut out[start..]).unwrap_or(0);
             out.truncate(start + written);
             out.push(b'"');

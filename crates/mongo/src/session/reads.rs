@@ -8,30 +8,14 @@ use marmota_store::engine::Submitted;
 use marmota_store::refusal::copy_of;
 use mongodb::raw_batch_cursor::RawBatch;
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
 
+use super::aggregate::{self, Aggregating};
+use super::fetching::Fetching;
+use super::reading::{Reading, Wanted};
 use super::{MongoSession, Running};
-use crate::aggregate::{self, Aggregating};
 use crate::database::{Batches, Database, Find};
 use crate::filter::{matching, sort};
-use crate::reading::{Reading, Wanted};
 use crate::shape::Shape;
-
-/// A task that fetches documents for a read.
-pub(super) struct Fetching {
-    task: JoinHandle<()>,
-    /// True in a transaction, which would end if a command were interrupted.
-    is_inside: bool,
-}
-
-impl Fetching {
-    /// Stops the fetch. In a transaction, it stops at the next message.
-    pub(super) fn end(self) {
-        if !self.is_inside {
-            self.task.abort();
-        }
-    }
-}
 
 impl MongoSession {
     /// Starts a read.
@@ -98,7 +82,7 @@ impl MongoSession {
         fields: FieldSet,
     ) -> Result<Submitted> {
         if self.transaction.is_none() && !self.is_inner {
-            let getting = self.shared.get(shape, key, fields)?;
+            let getting = self.gets.get(shape, key, fields)?;
             return self.wait(Running::Getting(getting));
         }
         let find = Find {

@@ -2,20 +2,21 @@
 
 use std::sync::Arc;
 
-use marmota_model::{Error, ErrorKind, Result, Table};
+use marmota_model::{ErrorKind, Result, Table};
 use marmota_store::Durability;
 use marmota_store::engine::Submitted;
 use marmota_store::operation::{BatchMode, Link, Outcome, Write};
+use marmota_store::refusal;
 use tokio::time::Instant;
 
-use super::{Done, MongoSession, Running, unexpected};
-use crate::batch;
-use crate::engine::{UnderWay, wait_on};
-use crate::insert_each;
-use crate::once_batch::OnceBatch;
+use super::once_batch::OnceBatch;
+use super::{Done, MongoSession, Running, batch};
+use crate::database::transaction::{Savepoint, Transaction};
+use crate::fault;
 use crate::refusal::no_transactions;
-use crate::transaction::Transaction;
-use crate::write::Writer;
+use crate::shared::UnderWay;
+use crate::shared::waiting::wait_on;
+use crate::writer::{Writer, insert_each};
 
 /// Batches.
 impl MongoSession {
@@ -54,7 +55,7 @@ impl MongoSession {
                 };
                 Done::Batch(results, ended)
             };
-            tokio::task::spawn_blocking(run).await.map_err(|_| unexpected())
+            tokio::task::spawn_blocking(run).await.map_err(|_| fault::unexpected())
         };
         self.begin(work, number)
     }
@@ -66,7 +67,8 @@ impl MongoSession {
             return Err(no_transactions("a batch that takes place once"));
         }
         let under_way = self.enter()?;
-        let once = OnceBatch::begin(&self.shared, self.inner(), durability, under_way);
+        let (inner, is_nested) = (Box::new(self.inner()), self.is_in_transaction());
+        let once = OnceBatch::begin(&self.shared, inner, is_nested, durability, under_way);
         self.wait(Running::Once(Box::new(once)))
     }
 }
@@ -92,7 +94,7 @@ impl MongoSession {
         table: &Table,
         writes: &[Write],
     ) -> Result<Option<Vec<Outcome>>> {
-        let transaction = self.transaction.clone().ok_or_else(no_open)?;
+        let transaction = self.transaction.clone().ok_or_else(refusal::no_transaction)?;
         let (shared, shape) = (Arc::clone(&self.shared), self.shared.shape(table)?);
         let (rows, number) = (insert_each::rows_of(writes), shared.turns.number());
         wait_on(&self.shared.handle, async move {
@@ -118,20 +120,21 @@ impl MongoSession {
             return Err(no_transactions("a transaction"));
         }
         if self.transaction.is_some() {
-            let message = "a transaction is open on this session already; use a savepoint in it";
-            return Err(Error::new(ErrorKind::Invalid, message));
+            return Err(refusal::transaction_is_open());
         }
         let (shared, number) = (Arc::clone(&self.shared), self.shared.turns.number());
         let work = async move {
             drop(shared.turns.wait(number, false).await);
-            Transaction::open(&shared, durability).await.map(Done::Begun)
+            let driver = &shared.database.driver;
+            let begun = Transaction::open(driver, durability, &shared.transactions_open);
+            begun.await.map(Done::Begun)
         };
         self.begin(work, number)
     }
 
     /// Commits the transaction or rolls it back.
     pub(super) fn end_transaction(&mut self, commits: bool) -> Result<Submitted> {
-        let transaction = self.transaction.take().ok_or_else(no_open)?;
+        let transaction = self.transaction.take().ok_or_else(refusal::no_transaction)?;
         let (shared, number) = (Arc::clone(&self.shared), self.shared.turns.number());
         let under_way = shared.enter_further();
         let end = Instant::now() + shared.options.timeout;
@@ -159,29 +162,17 @@ impl MongoSession {
     }
 
     pub(super) fn savepoint(&mut self, step: Savepoint) -> Result<Submitted> {
-        let transaction = self.transaction.clone().ok_or_else(no_open)?;
+        let transaction = self.transaction.clone().ok_or_else(refusal::no_transaction)?;
         let (database, number) = (self.database(), self.shared.turns.number());
         let work = async move {
             let _turn = transaction.turn().await;
             match step {
                 Savepoint::Set(name) => transaction.savepoint(name),
                 Savepoint::Release(name) => transaction.release(name),
-                Savepoint::RollBackTo(name) => transaction.roll_back_to(name, &database).await,
+                Savepoint::RollBackTo(name) => database.roll_back_to(name).await,
             }
             .map(|()| Done::One(Outcome::default()))
         };
         self.begin(work, number)
     }
-}
-
-/// A savepoint operation of a transaction.
-pub(super) enum Savepoint {
-    Set(u32),
-    Release(u32),
-    RollBackTo(u32),
-}
-
-#[cold]
-fn no_open() -> Error {
-    Error::new(ErrorKind::Invalid, "no transaction is open on this session")
 }

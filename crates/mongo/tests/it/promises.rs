@@ -1,11 +1,12 @@
 //! What every engine promises of transactions, and of writes that take several
 //! steps, by the ways that the engine goes on a replica set. What [`Replica`]
 //! does not show, how transactions side by side are kept apart, is not tested
-//! by it; all other promises are tested where FerretDB is (`conformance`).
+//! by it; all other promises are tested where FerretDB is (`crates/testkit`).
 
-use marmota_conformance::{Declared, Subject, promises};
 use marmota_mongo::Mongo;
 use marmota_store::Store;
+use marmota_testkit::conformance::{Declared, Subject};
+use marmota_testkit::promises;
 
 use crate::replica::Replica;
 use crate::server;

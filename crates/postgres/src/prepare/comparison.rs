@@ -12,7 +12,8 @@ use marmota_store::plan::{Change, Effect, Step};
 use super::Preparing;
 use super::definition::{self, create_index, index_name};
 use super::layout::{Layout, LayoutColumn, LayoutIndex};
-use crate::column::{compared, form, is_folded, sql_literal, sql_type};
+use crate::column::sql_words::{sql_literal, sql_type};
+use crate::column::{compared, form, is_folded};
 use crate::wire::value::Form;
 
 /// Makes the steps for one of the tables.

@@ -2,30 +2,10 @@
 //! names.
 
 use marmota_model::{FieldSet, Index, KeyKind, Kind, Table};
-use marmota_sql::quoted;
 
-use crate::column::{compared, form, sql_literal, sql_type};
-use crate::composer::name;
+use crate::column::sql_words::{bounded, quoted, sql_literal, sql_type};
+use crate::column::{compared, form, name};
 use crate::wire::value::Form;
-
-/// PostgreSQL truncates longer names.
-const NAME_BYTES_MAX: usize = 63;
-
-/// Returns a name within PostgreSQL's limit: the end of a longer one is replaced by a hash.
-pub(crate) fn bounded(name: &str) -> String {
-    if name.len() <= NAME_BYTES_MAX {
-        return name.to_owned();
-    }
-    // FNV-1a: the same in every build.
-    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    let mut end = NAME_BYTES_MAX - 17;
-    while !name.is_char_boundary(end) {
-        end -= 1;
-    }
-    format!("{}~{hash:016x}", &name[..end])
-}
 
 /// Returns the name of an index.
 pub(super) fn index_name(table: &Table, index: &Index) -> String {
@@ -95,16 +75,4 @@ pub(super) fn add_reference(table: &Table, position: usize) -> Option<String> {
         name(table, position),
         quoted(to)
     ))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn long_names_stay_apart() {
-        let name = |end: &str| bounded(&format!("{}{end}", "é".repeat(40)));
-        assert!(name("a") != name("b") && name("a").len() <= NAME_BYTES_MAX);
-        assert_eq!(bounded("unique:t:a"), "unique:t:a");
-    }
 }

@@ -3,9 +3,9 @@
 
 use marmota_model::{Field, Result, Table};
 
-use super::{Preparing, literal};
-use crate::column::{quoted, sql_type};
-use crate::search;
+use super::Preparing;
+use crate::column::sql_words::{literal, quoted, sql_type};
+use crate::shape::search;
 use crate::wire::value::Form;
 
 /// The structure of an existing table.

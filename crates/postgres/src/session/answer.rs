@@ -9,9 +9,9 @@ use marmota_model::RowSink;
 use marmota_store::operation::{Operation, Outcome};
 
 use super::{PostgresSession, Step};
+use crate::connection::lane::LONG;
 use crate::connection::{Connection, Ending, Loss};
 use crate::fault;
-use crate::lane::LONG;
 use crate::reply::{Lending, Reply, Rows};
 use crate::running::{Next, Running, Stage};
 
@@ -92,7 +92,7 @@ impl PostgresSession {
 
     /// Handles the loss of the connection. A read that has returned nothing is retried.
     fn lost(&mut self, running: &mut Running, loss: &Loss) -> Step {
-        let error = fault::lost(loss, &self.shared.options, running.writes);
+        let error = fault::lost(&loss.0, &self.shared.options, running.writes);
         if let Some(open) = &mut self.transaction {
             open.is_lost = true;
             // Nothing of it is done, unless it was being committed.

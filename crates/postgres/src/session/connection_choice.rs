@@ -2,7 +2,7 @@
 //!
 //! The server executes the statements of one connection in order, and a write may wait for a row
 //! that another transaction has locked. On the shared connection for writes it fails after waiting
-//! for [`SHARED_LOCK_TIMEOUT`], and is sent again on a connection of the pool, where it waits as
+//! for `SHARED_LOCK_TIMEOUT`, and is sent again on a connection of the pool, where it waits as
 //! long as necessary. A write may also take long by itself. So once the shared connection has given
 //! no answer for [`STALL`], or a write on it met a lock within that time, further writes of the
 //! thread use connections of the pool as well, as long as some are free. Operations sent before a
@@ -11,7 +11,7 @@
 //! it from any connection.
 //!
 //! A read may take long as well, and operations sent after it wait. A list or count that took
-//! [`LONG`] is sent on a connection of the pool the next time, if one is free. While the server
+//! `LONG` is sent on a connection of the pool the next time, if one is free. While the server
 //! executes a long read on the shared connection, other reads use the pool too; those that were
 //! sent after it are sent again there.
 //!
@@ -27,8 +27,8 @@ use marmota_store::engine::{Ticket, wake_at};
 use marmota_store::operation::Operation;
 
 use super::{PostgresSession, Step};
-use crate::engine::closed;
-use crate::lane::{Inside, Lane, STALL};
+use crate::connection::lane::{Inside, Lane, STALL};
+use crate::fault::closed;
 use crate::running::{Running, may_leave_reader};
 
 impl PostgresSession {
@@ -53,7 +53,7 @@ impl PostgresSession {
     /// Moves an operation to an exclusive connection, if one is free.
     #[cold]
     pub(super) fn leave_shared(&self, running: &mut Running) -> bool {
-        let Some(lane) = self.shared.pool.take_free(&self.shared) else { return false };
+        let Some(lane) = self.shared.pool.take_free() else { return false };
         (running.lane, running.has_lane, running.wants_lane) = (lane, true, true);
         running.shares_sync = false;
         true
@@ -92,7 +92,7 @@ impl PostgresSession {
     /// Takes an exclusive lane. Returns the step to do if none is free.
     pub(super) fn take_lane(&self, running: &mut Running, waker: &Waker) -> Option<Step> {
         if !running.has_lane {
-            match self.shared.pool.take(&self.shared, running.until, &mut running.place, waker) {
+            match self.shared.pool.take(running.until, &mut running.place, waker) {
                 Ok(Some(lane)) => (running.lane, running.has_lane) = (lane, true),
                 Ok(None) => return Some(Step::Wait),
                 Err(error) => return Some(Step::Done(Err(error))),

@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use marmota_model::{Error, ErrorKind};
 use marmota_store::engine::Ticket;
 use marmota_store::wait::WaitQueue;
 
-use crate::lane::Lane;
+use crate::connection::lane::Lane;
 
 /// An open transaction.
 pub(super) struct Open {
@@ -25,9 +24,4 @@ pub(super) struct Open {
     /// Operations that wait for their turn. The end of one wakes all: a step of a batch may continue
     /// where others may not.
     pub(super) waiting: Arc<WaitQueue>,
-}
-
-#[cold]
-pub(super) fn no_transaction() -> Error {
-    Error::new(ErrorKind::Invalid, "no transaction is open: begin one first")
 }

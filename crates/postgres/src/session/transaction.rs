@@ -3,18 +3,19 @@
 use std::sync::Arc;
 use std::task::Waker;
 
-use marmota_model::{Error, ErrorKind, FieldSet, Result};
+use marmota_model::{FieldSet, Result};
 use marmota_store::engine::Submitted;
 use marmota_store::operation::Operation;
+use marmota_store::refusal;
 
-use super::open_transaction::{Open, no_transaction};
+use super::open_transaction::Open;
 use super::{PostgresSession, Step};
 use crate::connection::State;
-use crate::exchange::CONTROLS;
+use crate::connection::giving_up;
 use crate::fault;
-use crate::giving_up;
 use crate::running::{Running, Stage};
 use crate::script::Role;
+use crate::statement::controls::CONTROLS;
 use crate::statement::{Text, Verb};
 
 impl PostgresSession {
@@ -34,28 +35,25 @@ impl PostgresSession {
 
     fn begin(&mut self) -> Result<Submitted> {
         if self.transaction.is_some() {
-            return Err(Error::new(
-                ErrorKind::Invalid,
-                "a transaction is open already; set a savepoint in it",
-            ));
+            return Err(refusal::transaction_is_open());
         }
         self.shared.check_open()?;
         let mut running = self.running(Stage::Control);
         running.writes = true;
         running.is_begin = true;
-        Ok(Submitted::Waiting(self.tickets.add(running)))
+        Ok(Submitted::Waiting(self.operations.add(running)))
     }
 
     fn roll_back(&mut self) -> Result<Submitted> {
         if self.transaction.is_none() {
-            return Err(no_transaction());
+            return Err(refusal::no_transaction());
         }
         self.end(true);
         Ok(Submitted::Done)
     }
 
     fn submit_control(&mut self, operation: &Operation<'_>, step: &str) -> Result<Submitted> {
-        let Some(open) = &mut self.transaction else { return Err(no_transaction()) };
+        let Some(open) = &mut self.transaction else { return Err(refusal::no_transaction()) };
         if open.is_lost {
             if matches!(operation, Operation::Commit) {
                 self.end(true);
@@ -66,10 +64,7 @@ impl PostgresSession {
         match operation {
             Operation::Savepoint(number) => open.savepoints.push(*number),
             Operation::Release(number) | Operation::RollbackTo(number) => {
-                let Some(at) = known(open, number) else {
-                    let message = "the transaction has no such savepoint any more";
-                    return Err(Error::new(ErrorKind::Invalid, message));
-                };
+                let Some(at) = known(open, number) else { return Err(refusal::no_savepoint()) };
                 let kept = usize::from(matches!(operation, Operation::RollbackTo(_)));
                 open.savepoints.truncate(at + kept);
             }
@@ -83,7 +78,7 @@ impl PostgresSession {
                 .texts
                 .find(Verb::Control, u32::MAX, FieldSet::EMPTY, 0, shape, || Text::plain(step));
         running.script.call(Role::Main(0), text, |_| Ok(0))?;
-        Ok(Submitted::Waiting(self.tickets.add(running)))
+        Ok(Submitted::Waiting(self.operations.add(running)))
     }
 
     /// Takes a free connection, and begins a transaction on it.

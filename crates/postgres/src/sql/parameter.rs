@@ -36,7 +36,7 @@ pub(super) fn format(oid: u32) -> u8 {
 /// Returns a type's name, for errors.
 pub(super) fn type_name(oid: u32) -> String {
     match form(oid) {
-        Some(form) => crate::column::sql_type(form).to_owned(),
+        Some(form) => crate::column::sql_words::sql_type(form).to_owned(),
         None => format!("type number {oid}"),
     }
 }

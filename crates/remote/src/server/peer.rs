@@ -11,6 +11,7 @@ use std::time::Instant;
 use marmota_model::{Error, ErrorKind, Result, Table};
 use marmota_store::engine::ReadsMeanwhile;
 use marmota_store::history::HISTORY_TABLE;
+use marmota_store::refusal;
 use marmota_store::{Scope, Store, Transaction};
 
 use super::settings::{Finding, Settings, StoreFor};
@@ -434,8 +435,7 @@ impl Peer {
                 Err(error)
             }
             InTransaction::Open { .. } if matches!(asked, Asked::Begin) => {
-                let message = "a transaction is open already; set a savepoint in it";
-                Err(Error::new(ErrorKind::Invalid, message))
+                Err(refusal::transaction_is_open())
             }
             InTransaction::Open { step, .. } => {
                 let ends = matches!(asked, Asked::Commit | Asked::Rollback);
@@ -449,10 +449,7 @@ impl Peer {
                 self.transaction = self.open(store)?;
                 Ok(Admitted::Begins)
             }
-            InTransaction::No if is_step => {
-                let message = "no transaction is open on this connection; begin one";
-                Err(Error::new(ErrorKind::Invalid, message))
-            }
+            InTransaction::No if is_step => Err(refusal::no_transaction()),
             InTransaction::No => Ok(Admitted::Begins),
         }
     }

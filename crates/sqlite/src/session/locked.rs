@@ -8,9 +8,10 @@ use marmota_model::{Result, RowSink};
 use marmota_store::backoff::Backoff;
 use marmota_store::engine::Ticket;
 use marmota_store::operation::{Operation, Outcome};
+use marmota_store::refusal;
 use marmota_store::wait::QueuePlace;
 
-use super::{Attempt, SqliteSession, unknown_ticket};
+use super::{Attempt, SqliteSession};
 use crate::sync::wake_at;
 use crate::waiting::Wait;
 
@@ -36,8 +37,8 @@ impl SqliteSession {
         waker: &Waker,
     ) -> Poll<Result<()>> {
         let attempt = self.attempt(None, operation, sink, outcome);
-        let Some(Wait::Read { until, backoff }) = self.waiting.find(ticket) else {
-            return Poll::Ready(Err(unknown_ticket()));
+        let Some(Wait::Read { until, backoff }) = self.waiting.get_mut(ticket) else {
+            return Poll::Ready(Err(refusal::not_waiting()));
         };
         match attempt {
             Attempt::Locked if Instant::now() < *until => {
@@ -53,21 +54,21 @@ impl SqliteSession {
                 Poll::Ready(result)
             }
             Attempt::Scan(scan) => {
-                self.waiting.change(ticket, Wait::Scan(scan, 0));
+                self.waiting.put(ticket, Wait::Scan(scan, 0));
                 self.poll_scan(ticket, operation, sink, outcome, waker)
             }
             // A transaction was begun on this session meanwhile.
             Attempt::Away => {
-                self.waiting.change(ticket, Wait::Away { durability: None });
+                self.waiting.put(ticket, Wait::Away { durability: None });
                 self.poll_away(ticket, operation, sink, outcome, waker)
             }
             Attempt::Member(member) => {
-                self.waiting.change(ticket, Self::member(member));
+                self.waiting.put(ticket, Self::member(member));
                 self.poll_member(ticket, outcome, waker)
             }
             Attempt::Wait => {
                 let (until, place) = (*until, QueuePlace::default());
-                self.waiting.change(ticket, Wait::Turn { until, place, durability: None });
+                self.waiting.put(ticket, Wait::Turn { until, place, durability: None });
                 self.poll_turn(ticket, operation, sink, outcome, waker)
             }
         }

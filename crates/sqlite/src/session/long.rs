@@ -7,11 +7,12 @@ use std::time::Instant;
 
 use marmota_model::{Error, Result, RowSink};
 use marmota_store::Durability;
-use marmota_store::engine::Ticket;
+use marmota_store::engine::{Ticket, caller_blocks};
 use marmota_store::operation::{Operation, Outcome};
+use marmota_store::refusal;
 use marmota_store::wait::QueuePlace;
 
-use super::{Attempt, SqliteSession, unknown_ticket};
+use super::{Attempt, SqliteSession};
 use crate::budget::{Ended, POLL_BUDGET, UsedUp, late};
 use crate::group::closed;
 use crate::scan::{Next, Place, Scan};
@@ -66,6 +67,10 @@ impl SqliteSession {
         outcome: &mut Outcome,
     ) -> Attempt {
         let Some(mut turn) = self.shared.writer.try_long_turn() else { return Attempt::Wait };
+        if self.leaves_disk_to_helper(operation) {
+            let over = UsedUp { lent: 0, tables: None };
+            return self.start_scan(durability, operation, over, Place::Writer(turn));
+        }
         let Some(lane) = turn.lane() else { return Attempt::Done(Err(closed())) };
         match lane.write_in_budget(durability, operation, sink, outcome) {
             Ended::Done(Err(_)) if lane.take_refused() => {
@@ -79,6 +84,25 @@ impl SqliteSession {
             Ended::Over(over) => self.start_scan(durability, operation, over, Place::Writer(turn)),
             Ended::Late => Attempt::Done(Err(self.read_late())),
         }
+    }
+
+    /// Returns true if a helper thread executes a write outside of a group, or a commit, because
+    /// such writes wait long for the disk.
+    fn leaves_disk_to_helper(&self, operation: &Operation<'_>) -> bool {
+        // Tables of other databases are lent on the caller's thread.
+        let reads_others = matches!(operation, Operation::Sql { lender: Some(_), .. });
+        self.shared.clerk.is_slow_alone() && !reads_others && !caller_blocks()
+    }
+
+    /// Commits the transaction on a helper thread if the disk is slow.
+    pub(super) fn commit_on_helper(&mut self, durability: Option<Durability>) -> Option<Attempt> {
+        let is_open = self.lane().is_ok_and(|lane| lane.connection.in_transaction());
+        if !is_open || !self.leaves_disk_to_helper(&Operation::Commit) {
+            return None;
+        }
+        let turn = self.transaction.take()?;
+        let over = UsedUp { lent: 0, tables: None };
+        Some(self.start_scan(durability, &Operation::Commit, over, Place::Writer(turn)))
     }
 
     /// Returns the error of a read whose deadline has passed.
@@ -96,7 +120,9 @@ impl SqliteSession {
         over: UsedUp,
         place: Place,
     ) -> Attempt {
-        let until = self.shared.options.read_deadline().map(|limit| Instant::now() + limit);
+        let limit = self.shared.options.read_deadline();
+        let limit = limit.filter(|_| !matches!(operation, Operation::Commit));
+        let until = limit.map(|limit| Instant::now() + limit);
         let scan = Scan::new(&mut self.tables, operation, over, durability, until);
         let scan = scan.and_then(|scan| self.shared.reserve_scan().map(|()| scan));
         let error = match (scan, place) {
@@ -140,8 +166,8 @@ impl SqliteSession {
         outcome: &mut Outcome,
         waker: &Waker,
     ) -> Poll<Result<()>> {
-        let Some(Wait::Away { durability }) = self.waiting.find(ticket) else {
-            return Poll::Ready(Err(unknown_ticket()));
+        let Some(Wait::Away { durability }) = self.waiting.get_mut(ticket) else {
+            return Poll::Ready(Err(refusal::not_waiting()));
         };
         let durability = *durability;
         if let Some(scan) = &self.away {
@@ -154,24 +180,24 @@ impl SqliteSession {
             }
             Attempt::Away => Poll::Pending,
             Attempt::Scan(scan) => {
-                self.waiting.change(ticket, Wait::Scan(scan, 0));
+                self.waiting.put(ticket, Wait::Scan(scan, 0));
                 self.poll_scan(ticket, operation, sink, outcome, waker)
             }
             Attempt::Locked => {
                 let wait = self.locked();
-                self.waiting.change(ticket, wait);
+                self.waiting.put(ticket, wait);
                 self.poll_locked(ticket, operation, sink, outcome, waker)
             }
             // The transaction has ended meanwhile.
             Attempt::Member(member) => {
                 let wait = Self::member(member);
-                self.waiting.change(ticket, wait);
+                self.waiting.put(ticket, wait);
                 self.poll_member(ticket, outcome, waker)
             }
             Attempt::Wait => {
                 let wait =
                     Wait::Turn { until: self.until(), place: QueuePlace::default(), durability };
-                self.waiting.change(ticket, wait);
+                self.waiting.put(ticket, wait);
                 self.poll_turn(ticket, operation, sink, outcome, waker)
             }
         }
@@ -186,8 +212,8 @@ impl SqliteSession {
         outcome: &mut Outcome,
         waker: &Waker,
     ) -> Poll<Result<()>> {
-        let Some(Wait::Scan(scan, so_far)) = self.waiting.find(ticket) else {
-            return Poll::Ready(Err(unknown_ticket()));
+        let Some(Wait::Scan(scan, so_far)) = self.waiting.get_mut(ticket) else {
+            return Poll::Ready(Err(refusal::not_waiting()));
         };
         let began = Instant::now();
         scan.name_columns(operation);

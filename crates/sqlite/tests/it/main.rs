@@ -23,6 +23,7 @@ mod processes;
 mod queries;
 mod rebuild;
 mod refusals;
+mod slow_disk;
 #[path = "../../../memory/tests/it/small_disk.rs"]
 mod small_disk;
 mod statistics;

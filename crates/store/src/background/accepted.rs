@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 use marmota_model::{Error, ErrorKind, Result};
 use parking_lot::{Condvar, Mutex};
 
-use crate::operation::Outcome;
+use crate::contract::operation::Outcome;
 
 type Told = Result<Vec<Outcome>>;
 

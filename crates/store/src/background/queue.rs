@@ -8,7 +8,7 @@ use parking_lot::{Condvar, Mutex};
 
 use super::accepted::Answer;
 use super::{Limits, due};
-use crate::operation::{Link, Write};
+use crate::contract::operation::{Link, Write};
 
 /// The approximate size of a write in bytes, without its values.
 const WRITE_BYTES: usize = 96;

@@ -9,12 +9,13 @@ use marmota_model::{Error, ErrorKind, NoRows, Result, RowSink, Table};
 use smallvec::SmallVec;
 
 use super::{Database, Homes, hub};
-use crate::durability::Durability;
-use crate::engine::{Session, Submitted, Ticket};
-use crate::lent::{LentTable, LentTables};
-use crate::operation::{Operation, Outcome};
-use crate::refusal::table_kept;
-use crate::sql::{Lender, SqlCall, Wanted};
+use crate::contract::durability::Durability;
+use crate::contract::engine::{Session, Submitted, Ticket};
+use crate::contract::lent::{LentTable, LentTables};
+use crate::contract::operation::{Operation, Outcome};
+use crate::contract::sql::{Lender, SqlCall, Wanted};
+use crate::rows::refusal::{self, table_kept};
+use crate::runtime::in_flight::InFlight;
 
 /// How long a statement waits for tables of another database.
 const LEND_WAIT_MAX: Duration = Duration::from_secs(5);
@@ -25,8 +26,7 @@ pub(super) struct DatabasesSession {
     homes: Arc<Homes>,
     sessions: Sessions,
     transaction: Option<Transaction>,
-    tickets: u64,
-    waiting: SmallVec<[Waiting; 4]>,
+    waiting: InFlight<Waiting>,
 }
 
 type Sessions = SmallVec<[Option<Box<dyn Session>>; 4]>;
@@ -41,7 +41,6 @@ struct Transaction {
 /// An operation that waits in one of the sessions.
 #[derive(Clone, Copy)]
 struct Waiting {
-    ticket: u64,
     step: Step,
     durability: Option<Durability>,
 }
@@ -108,7 +107,7 @@ impl Others<'_> {
 impl DatabasesSession {
     pub(super) fn new(databases: Arc<[Database]>, homes: Arc<Homes>) -> Self {
         let sessions = databases.iter().map(|_| None).collect();
-        Self { databases, homes, sessions, transaction: None, tickets: 0, waiting: SmallVec::new() }
+        Self { databases, homes, sessions, transaction: None, waiting: InFlight::new() }
     }
 
     #[inline]
@@ -140,7 +139,7 @@ impl DatabasesSession {
                 let capability = self.databases[place].engine.capability();
                 match capability.aggregation {
                     true => Ok(place),
-                    false => Err(crate::aggregate::no_aggregation(capability.name)),
+                    false => Err(crate::contract::capability::no_aggregation(capability.name)),
                 }
             }
             operation => match operation.table() {
@@ -155,7 +154,7 @@ impl DatabasesSession {
 
     fn place_of_sql(&self, statement: &SqlCall<'_>) -> Result<usize> {
         let Some(name) = statement.database else {
-            return hub(&self.databases).ok_or_else(|| crate::sql::no_sql("databases"));
+            return hub(&self.databases).ok_or_else(|| crate::contract::sql::no_sql("databases"));
         };
         let place = self.databases.iter().position(|database| database.name == name);
         let place = place.ok_or_else(|| {
@@ -165,7 +164,7 @@ impl DatabasesSession {
             Error::new(ErrorKind::Invalid, message)
         })?;
         let capability = self.databases[place].engine.capability();
-        if capability.sql { Ok(place) } else { Err(crate::sql::no_sql(capability.name)) }
+        if capability.sql { Ok(place) } else { Err(crate::contract::sql::no_sql(capability.name)) }
     }
 
     #[cold]
@@ -194,9 +193,7 @@ impl DatabasesSession {
     }
 
     fn wait(&mut self, step: Step, durability: Option<Durability>) -> Submitted {
-        self.tickets += 1;
-        self.waiting.push(Waiting { ticket: self.tickets, step, durability });
-        Submitted::Waiting(Ticket(self.tickets))
+        Submitted::Waiting(self.waiting.add(Waiting { step, durability }))
     }
 
     /// Begins a transaction on the databases from `place` on. Returns where it has to wait, if so.
@@ -229,8 +226,7 @@ impl DatabasesSession {
 
     fn submit_begin(&mut self) -> Result<Submitted> {
         if self.transaction.is_some() {
-            let message = "a transaction is open already; set a savepoint in it";
-            return Err(Error::new(ErrorKind::Invalid, message));
+            return Err(refusal::transaction_is_open());
         }
         Ok(match self.begin_from(0)? {
             None => Submitted::Done,
@@ -248,10 +244,7 @@ impl DatabasesSession {
         let ends = matches!(operation, Operation::Commit | Operation::Rollback);
         let written = match &self.transaction {
             Some(open) => open.written,
-            None => {
-                let message = "no transaction is open; begin one first";
-                return Err(Error::new(ErrorKind::Invalid, message));
-            }
+            None => return Err(refusal::no_transaction()),
         };
         if ends {
             self.transaction = None;
@@ -338,10 +331,6 @@ impl DatabasesSession {
             Poll::Ready(done) => Poll::Ready(done.map(|()| None)),
         }
     }
-
-    fn forget(&mut self, ticket: Ticket) {
-        self.waiting.retain(|waiting| waiting.ticket != ticket.0);
-    }
 }
 
 impl Session for DatabasesSession {
@@ -386,14 +375,9 @@ impl Session for DatabasesSession {
         context: &mut Context<'_>,
     ) -> Poll<Result<()>> {
         loop {
-            let Some(at) = self.waiting.iter().position(|waiting| waiting.ticket == ticket.0)
-            else {
-                return Poll::Ready(Err(Error::new(
-                    ErrorKind::Bug,
-                    "an operation was polled that does not wait in this session",
-                )));
+            let Some(&Waiting { step, durability }) = self.waiting.get(ticket) else {
+                return Poll::Ready(Err(refusal::not_waiting()));
             };
-            let Waiting { step, durability, .. } = self.waiting[at];
             let next = match (step, &mut *operation) {
                 (Step::At(place, inner), Operation::Sql { statement, .. }) => {
                     match self.poll_sql((place, inner), *statement, sink, outcome, context) {
@@ -436,9 +420,9 @@ impl Session for DatabasesSession {
             };
             match next {
                 // It is polled at once, so that it registers the waker.
-                Ok(Some(step)) => self.waiting[at].step = step,
+                Ok(Some(step)) => self.waiting[ticket].step = step,
                 done => {
-                    self.forget(ticket);
+                    self.waiting.remove(ticket);
                     return Poll::Ready(done.map(drop));
                 }
             }
@@ -446,10 +430,8 @@ impl Session for DatabasesSession {
     }
 
     fn cancel(&mut self, ticket: Ticket) {
-        let Some(at) = self.waiting.iter().position(|waiting| waiting.ticket == ticket.0) else {
-            return;
-        };
-        match self.waiting.swap_remove(at).step {
+        let Some(waiting) = self.waiting.remove(ticket) else { return };
+        match waiting.step {
             Step::At(place, inner) => {
                 if let Some(session) = &mut self.sessions[place] {
                     session.cancel(inner);

@@ -10,11 +10,11 @@ use marmota_model::{
 };
 
 use super::{MIGRATIONS, Migration, MigrationStatus, Named, failed};
-use crate::engine::{self, Engine};
-use crate::operation::{Operation, Outcome};
-use crate::registry::Registry;
-use crate::store::Store;
-use crate::transaction::Transaction;
+use crate::contract::engine::{self, Engine};
+use crate::contract::operation::{Operation, Outcome};
+use crate::layers::scope::Scope;
+use crate::rows::registry::Registry;
+use crate::verbs::transaction::Transaction;
 
 const KEY: usize = 0;
 const NUMBER: usize = 1;
@@ -209,7 +209,7 @@ impl Sequence {
     ///
     /// # Errors
     /// That of a migration, with its name; those before it stay executed.
-    pub(crate) fn carry_out(&self, store: &Store, done: &[Done], to: Option<u32>) -> Result<()> {
+    pub(crate) fn carry_out(&self, scope: &Scope, done: &[Done], to: Option<u32>) -> Result<()> {
         let to = to.map_or(self.migrations.len(), |to| to as usize);
         if done.len() == to {
             return Ok(());
@@ -224,7 +224,7 @@ impl Sequence {
                 None => self.go_on(transaction, &self.migrations[done.len()..to]),
             }
         };
-        while store.transaction(step)? {}
+        while Transaction::run_work(scope, step)? {}
         Ok(())
     }
 

@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use marmota_model::{FieldSet, FilterExpr, KeyKind, Kind, Result, Table, ValueRef};
+use marmota_model::rule::violation;
+use marmota_model::{FieldSet, FilterExpr, KeyKind, Kind, Result, Table, ValueRef, Violation};
 
-use super::Right;
-use crate::predicate::Condition;
+use super::grant::Right;
+use crate::rows::predicate::Condition;
 
 /// The rows to which a right applies.
 #[derive(Clone, Debug)]
@@ -18,7 +19,7 @@ pub(crate) enum Access {
 
 impl Access {
     /// Applies to the rows that one of the filters selects.
-    pub(super) fn of(table: &Table, mut filters: Vec<FilterExpr>) -> Self {
+    pub(crate) fn of(table: &Table, mut filters: Vec<FilterExpr>) -> Self {
         let filter = match filters.len() {
             1 => filters.remove(0),
             _ => FilterExpr::Or(filters),
@@ -51,7 +52,7 @@ impl Access {
     }
 
     /// Returns true if it applies to a row; absent fields are unknown.
-    pub(super) fn extends_to(&self, table: &Table, row: &[ValueRef<'_>]) -> Result<bool> {
+    pub(crate) fn extends_to(&self, table: &Table, row: &[ValueRef<'_>]) -> Result<bool> {
         match self {
             Self::Denied => Ok(false),
             Self::All => Ok(true),
@@ -60,7 +61,7 @@ impl Access {
     }
 
     /// Returns the fields that its filter uses.
-    pub(super) fn fields(&self, table: &Table) -> FieldSet {
+    pub(crate) fn fields(&self, table: &Table) -> FieldSet {
         match self {
             Self::Denied | Self::All => FieldSet::EMPTY,
             Self::Where(condition) => condition.filter().fields(table),
@@ -68,7 +69,7 @@ impl Access {
     }
 
     /// Returns the filter for it, combined with another one; `None` for all rows.
-    pub(super) fn narrow(&self, filter: Option<FilterExpr>) -> Option<FilterExpr> {
+    pub(crate) fn narrow(&self, filter: Option<FilterExpr>) -> Option<FilterExpr> {
         match (self, filter) {
             (Self::All, filter) => filter,
             (Self::Denied, _) => Some(FilterExpr::Or(Vec::new())),
@@ -79,32 +80,32 @@ impl Access {
         }
     }
 
-    pub(super) const fn is_all(&self) -> bool {
+    pub(crate) const fn is_all(&self) -> bool {
         matches!(self, Self::All)
     }
 }
 
 /// A field that refers to rows of which the caller may not refer to all.
 #[derive(Clone, Debug)]
-pub(super) struct Referring {
-    pub(super) field: usize,
-    pub(super) target: Arc<Table>,
-    pub(super) access: Access,
+pub(crate) struct Referring {
+    pub(crate) field: usize,
+    pub(crate) target: Arc<Table>,
+    pub(crate) access: Access,
 }
 
 /// The rights of a caller on a table.
 #[derive(Debug)]
 pub(crate) struct TableRights {
     pub(crate) table: Arc<Table>,
-    pub(super) read: Access,
-    pub(super) history: Access,
-    pub(super) insert: Access,
-    pub(super) update: Access,
-    pub(super) delete: Access,
+    pub(crate) read: Access,
+    pub(crate) history: Access,
+    pub(crate) insert: Access,
+    pub(crate) update: Access,
+    pub(crate) delete: Access,
     refer: Access,
-    pub(super) referring: Vec<Referring>,
+    pub(crate) referring: Vec<Referring>,
     /// True if a new row can be checked before its insert.
-    pub(super) tells_before: bool,
+    pub(crate) tells_before: bool,
 }
 
 impl TableRights {
@@ -141,7 +142,7 @@ impl TableRights {
         }
     }
 
-    pub(super) const fn access(&self, right: Right) -> &Access {
+    pub(crate) const fn access(&self, right: Right) -> &Access {
         match right {
             Right::Read => &self.read,
             Right::History => &self.history,
@@ -175,5 +176,23 @@ pub(super) fn settle_references(tables: &mut [TableRights]) {
             let (target, access) = (Arc::clone(target), access.clone());
             rights.referring.push(Referring { field, target, access });
         }
+    }
+}
+
+impl Referring {
+    /// Returns the key to which a row refers with the field.
+    pub(super) fn key_in<'v>(&self, row: &[ValueRef<'v>]) -> Option<ValueRef<'v>> {
+        row.get(self.field).copied().filter(|key| !key.is_null() && !key.is_absent())
+    }
+
+    /// The violation is the same for a missing row and for one that the caller may not refer to.
+    pub(crate) fn violation(&self, table: &Table, key: ValueRef<'_>) -> Violation {
+        let target = self.target.name();
+        let message = format!(
+            "must be the key of a row of `{target}` that this caller may read or refer to: send \
+             another key, or, if the row exists, give the caller a grant on `{target}` with the \
+             right `refer`"
+        );
+        violation(&table.fields()[self.field], key, "reference", message)
     }
 }

@@ -5,7 +5,7 @@ use std::task::{Wake, Waker};
 use std::time::Instant;
 
 use super::queue::{QueuePlace, WaitQueue};
-use crate::watch::wake_at;
+use crate::runtime::watcher::wake_at;
 
 /// Wakes those of a queue whose deadline has come.
 struct Alarm(Weak<WaitQueue>);

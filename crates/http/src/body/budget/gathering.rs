@@ -6,8 +6,8 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
-/// The bodies that one connection of HTTP/2 gathers at once: each claims its length before it is
-/// read, in the order in which they came, so that those that were begun can always be ended.
+/// The bodies that one HTTP/2 connection gathers at once. Each claims its length before it is read,
+/// in order of arrival, so that bodies in progress can always be completed.
 #[derive(Debug, Default)]
 pub(crate) struct Gathering {
     claimed: Cell<usize>,
@@ -15,21 +15,21 @@ pub(crate) struct Gathering {
     waiting: RefCell<VecDeque<(u64, Option<Waker>)>>,
 }
 
-/// Bytes of a connection's that are one body's.
+/// The bytes of a connection's share that one body has claimed.
 #[derive(Debug)]
 pub(crate) struct Claim {
     gathering: Rc<Gathering>,
     bytes: usize,
 }
 
-/// A place among those who wait.
+/// A place in the queue.
 struct Place<'a> {
     gathering: &'a Gathering,
     number: u64,
 }
 
 impl Gathering {
-    /// Waits until a body of this many bytes can be gathered; one is always, whatever its length.
+    /// Waits until a body of this many bytes can be gathered; a single one always can.
     pub(crate) async fn claim(self: &Rc<Self>, bytes: usize, max: usize) -> Claim {
         let number = self.next.replace(self.next.get() + 1);
         self.waiting.borrow_mut().push_back((number, None));
@@ -52,7 +52,7 @@ impl Gathering {
         Claim { gathering: Rc::clone(self), bytes }
     }
 
-    /// Has the first of those who wait look again.
+    /// Wakes the first in the queue to check again.
     fn wake(&self) {
         let waker = self.waiting.borrow_mut().front_mut().and_then(|(_, waker)| waker.take());
         if let Some(waker) = waker {
@@ -69,7 +69,7 @@ impl Drop for Place<'_> {
 }
 
 impl Claim {
-    /// Gives back what the body did not need.
+    /// Returns the bytes that the body did not need.
     pub(crate) fn shrink_to(&mut self, bytes: usize) {
         let spare = self.bytes.saturating_sub(bytes);
         self.bytes -= spare;

@@ -1,4 +1,4 @@
-//! The pieces of memory that the kernel fills with what connections receive.
+//! The pool of memory pieces that the kernel fills with received bytes.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::io;
@@ -9,20 +9,20 @@ use io_uring::IoUring;
 use io_uring::types::BufRingEntry;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
-/// The pool's group; there is one.
+/// The pool's buffer group; the ring has only one.
 pub(super) const GROUP: u16 = 0;
-/// Pieces, a power of two.
+/// Number of pieces, a power of two.
 const PIECES: u16 = 256;
-/// The bytes of one: a message of 16 KB with its head, or a batch of pipelined requests. Where less
-/// comes, less of it is memory in use. By pieces of 4 KB a WebSocket's echo of 16 KB took 1.3 times
-/// the processor time: five completions, and five turns of the connection, instead of one.
+/// Bytes of a piece: a message of 16 KB with its head, or a batch of pipelined requests. If less
+/// arrives, less of the memory is used. With pieces of 4 KB, a WebSocket echo of 16 KB took 1.3
+/// times the processor time: five completions and five turns of the connection, instead of one.
 const PIECE_BYTES: usize = 20 * 1024;
 const BYTES: usize = PIECES as usize * PIECE_BYTES;
-/// Pieces that the kernel has at first; twice as many each time it runs out of them. It fills one
-/// after the other, so that all that it has are memory in use.
+/// Pieces that the kernel has at first; doubled each time it runs out of them. The kernel fills
+/// them in turn, so all its pieces are memory in use.
 const PIECES_FIRST: u16 = 32;
 
-/// A part of the pool that holds received bytes, until it is given back.
+/// A part of the pool that holds received bytes until it is returned.
 #[derive(Debug)]
 pub(crate) struct Piece {
     index: u16,
@@ -35,14 +35,14 @@ impl Piece {
     }
 }
 
-/// The pieces, and the list by which they are given to the kernel.
+/// The pieces, and the list through which the kernel gets them.
 pub(super) struct Pool {
     entries: *mut BufRingEntry,
     bytes: *mut u8,
     tail: u16,
-    /// How many pieces the kernel has been given so far.
+    /// Number of pieces given to the kernel so far.
     pieces: u16,
-    /// Since the last wait.
+    /// True if the pool has grown since the last wait.
     has_grown: bool,
     leak: bool,
 }
@@ -50,11 +50,11 @@ pub(super) struct Pool {
 impl Pool {
     pub(super) fn new() -> io::Result<Self> {
         let layout = Self::entries_layout()?;
-        // SAFETY: a new mapping of nothing that exists.
+        // SAFETY: a new mapping that replaces no other.
         let bytes = unsafe {
             mmap_anonymous(null_mut(), BYTES, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)
         }?;
-        // SAFETY: the layout's size is not nothing.
+        // SAFETY: the layout's size is not zero.
         let entries = unsafe { alloc_zeroed(layout) }.cast::<BufRingEntry>();
         if entries.is_null() {
             handle_alloc_error(layout);
@@ -68,10 +68,10 @@ impl Pool {
         Layout::from_size_align(bytes, rustix::param::page_size()).map_err(io::Error::other)
     }
 
-    /// Lets the ring's operations find the first pieces.
+    /// Registers the pool with the ring, and gives the kernel the first pieces.
     pub(super) fn open(&mut self, ring: &IoUring) -> io::Result<()> {
-        // SAFETY: the entries are page-aligned, zeroed or the kernel's no more, `PIECES` long, and
-        // stay where they are until the ring has ended (see the ring's `drop`).
+        // SAFETY: the entries are page-aligned, zeroed or no longer used by the kernel, `PIECES`
+        // long, and stay in place until the ring has ended (see the ring's `drop`).
         unsafe {
             ring.submitter().register_buf_ring_with_flags(self.entries as u64, PIECES, GROUP, 0)?;
         }
@@ -79,17 +79,17 @@ impl Pool {
         Ok(())
     }
 
-    /// Has the kernel have the first pieces only, as at first, and the memory of all given back.
-    /// No completion may name a piece that is not taken back.
+    /// Leaves the kernel only the first pieces, as at the start, and returns the memory of all. No
+    /// completion may refer to a piece that was not taken back.
     pub(super) fn shrink(&mut self, ring: &IoUring) -> io::Result<()> {
         if self.pieces == PIECES_FIRST {
             return Ok(());
         }
-        // Operations find no pieces between here and `open`, but none goes on then: with
-        // DEFER_TASKRUN that is when this thread enters the kernel to wait or to submit.
+        // Operations find no pieces between here and `open`, but none runs then: with DEFER_TASKRUN
+        // they run only when this thread enters the kernel to wait or to submit.
         ring.submitter().unregister_buf_ring(GROUP)?;
-        // SAFETY: the mapping is this pool's, nobody has a part of it (see above), and all that
-        // changes is that it reads as zeros.
+        // SAFETY: this pool owns the mapping, no reference to a part of it exists (see above), and
+        // the only change is that it reads as zeros.
         unsafe { madvise(self.bytes.cast(), BYTES, Advice::LinuxDontNeed) }?;
         (self.pieces, self.tail, self.has_grown) = (0, 0, false);
         self.show_tail();
@@ -98,13 +98,13 @@ impl Pool {
 
     pub(super) fn bytes(&self, piece: &Piece) -> &[u8] {
         let at = usize::from(piece.index) * PIECE_BYTES;
-        // SAFETY: a piece is made for a completion only, whose bytes the kernel has written
-        // and leaves alone until the piece is given back, which takes the piece away.
+        // SAFETY: a piece is created only for a completion. The kernel has written its bytes and
+        // does not touch them until the piece is returned, which consumes it.
         unsafe { &*slice_from_raw_parts(self.bytes.add(at), piece.len) }
     }
 
-    /// Gives the kernel as many more pieces as it has; once between two waits, however many
-    /// connections have found none.
+    /// Doubles the number of pieces that the kernel has; once between two waits, no matter how many
+    /// connections found none.
     pub(super) fn grow(&mut self) {
         if std::mem::replace(&mut self.has_grown, true) {
             return;
@@ -129,8 +129,8 @@ impl Pool {
         if index >= PIECES {
             return;
         }
-        // SAFETY: the slot and the piece lie inside of what was allocated; the kernel reads a
-        // slot only after the tail, stored with release, has passed it.
+        // SAFETY: the slot and the piece lie within the allocated memory; the kernel reads a slot
+        // only after the tail, stored with release, has passed it.
         unsafe {
             let entry = &mut *self.entries.add(usize::from(self.tail % PIECES));
             entry.set_addr(self.bytes.add(usize::from(index) * PIECE_BYTES) as u64);
@@ -142,15 +142,15 @@ impl Pool {
     }
 
     fn show_tail(&self) {
-        // SAFETY: the tail is the field of the first entry that is left alone by setting address,
-        // length and number; the kernel only reads it.
+        // SAFETY: the tail is the field of the first entry that setting address, length and number
+        // does not touch; the kernel only reads it.
         unsafe {
             let tail = BufRingEntry::tail(self.entries).cast::<AtomicU16>();
             (*tail).store(self.tail, Ordering::Release);
         }
     }
 
-    /// Never gives the memory back: the kernel may still read or write it.
+    /// Never frees the memory: the kernel may still read or write it.
     pub(super) fn leak(&mut self) {
         self.leak = true;
     }
@@ -161,10 +161,10 @@ impl Drop for Pool {
         if self.leak {
             return;
         }
-        // SAFETY: both were allocated in `new` with this size and alignment, and the ring has
-        // no operation left that could touch them.
+        // SAFETY: both were allocated in `new` with this size and alignment, and the ring has no
+        // operation left that could access them.
         unsafe {
-            // Only fails for what is no mapping.
+            // Fails only if it is not a mapping.
             let _ = munmap(self.bytes.cast(), BYTES);
             if let Ok(layout) = Self::entries_layout() {
                 dealloc(self.entries.cast(), layout);

@@ -1,0 +1,83 @@
+//! Names, types and values as words of PostgreSQL's SQL.
+
+use marmota_model::ValueRef;
+pub(crate) use marmota_sql::quoted;
+
+use crate::wire::value::Form;
+
+/// PostgreSQL truncates longer names.
+const NAME_BYTES_MAX: usize = 63;
+
+/// Returns a name within PostgreSQL's limit: the end of a longer one is replaced by a hash.
+pub(crate) fn bounded(name: &str) -> String {
+    if name.len() <= NAME_BYTES_MAX {
+        return name.to_owned();
+    }
+    // FNV-1a: the same in every build.
+    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    let mut end = NAME_BYTES_MAX - 17;
+    while !name.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{}~{hash:016x}", &name[..end])
+}
+
+/// Returns the declared type of a column for this form.
+pub(crate) const fn sql_type(form: Form) -> &'static str {
+    match form {
+        Form::Bool => "boolean",
+        Form::Int2 => "smallint",
+        Form::Int4 => "integer",
+        Form::Int8 => "bigint",
+        Form::Float8 => "double precision",
+        Form::Numeric => "numeric(19,4)",
+        Form::Text => "text",
+        Form::Bytea => "bytea",
+        Form::Json => "json",
+        Form::Date => "date",
+        Form::Time => "time",
+        Form::Timestamptz => "timestamptz",
+        Form::Uuid => "uuid",
+    }
+}
+
+/// Returns a value as an SQL literal.
+pub(crate) fn sql_literal(value: ValueRef<'_>) -> String {
+    let quoted = |text: &str| format!("'{}'", text.replace('\'', "''"));
+    match value {
+        ValueRef::Absent | ValueRef::Null => "NULL".to_owned(),
+        ValueRef::Bool(value) => value.to_string(),
+        ValueRef::Int(value) => format!("'{value}'"),
+        // The shortest form that parses to the same value; never NaN or infinite.
+        ValueRef::Float(value) => format!("'{value:?}'"),
+        ValueRef::Currency(value) => format!("'{value}'"),
+        ValueRef::Text(text) | ValueRef::Json(text) => quoted(text),
+        ValueRef::Blob(bytes) => {
+            let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            format!("'\\x{digits}'")
+        }
+        ValueRef::Uuid(value) => format!("'{value}'"),
+        ValueRef::Date(value) => format!("'{value}'"),
+        ValueRef::Time(value) => format!("'{value}'"),
+        ValueRef::Timestamp(value) => format!("'{value}'"),
+    }
+}
+
+/// Returns a text as an SQL literal.
+pub(crate) fn literal(text: &str) -> String {
+    sql_literal(ValueRef::Text(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_names_stay_apart() {
+        let name = |end: &str| bounded(&format!("{}{end}", "é".repeat(40)));
+        assert!(name("a") != name("b") && name("a").len() <= NAME_BYTES_MAX);
+        assert_eq!(bounded("unique:t:a"), "unique:t:a");
+    }
+}

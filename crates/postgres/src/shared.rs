@@ -1,0 +1,207 @@
+//! The state that an engine shares with its sessions: its connections, and closing.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use marmota_model::{Error, ErrorKind, Result, Table};
+use marmota_store::InvalidationFeed;
+use marmota_store::engine::Capability;
+use parking_lot::Mutex;
+
+use crate::composer::Catalog;
+use crate::connection::Connection;
+use crate::connection::connector::{self, Purpose};
+use crate::connection::lane::Lane;
+use crate::connection::pool::Pool;
+use crate::fault::closed;
+use crate::listener::Listener;
+use crate::options::Options;
+use crate::own::Own;
+
+/// The time for sent operations to end when the engine is closed.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The state that an engine shares with its sessions.
+pub(crate) struct Shared {
+    pub(crate) options: Arc<Options>,
+    capability: Capability,
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) pool: Pool,
+    /// The connections for reads, and those for writes.
+    readers: Vec<Arc<Lane>>,
+    writers: Vec<Arc<Lane>>,
+    sessions: AtomicUsize,
+    /// Receives the writes of others for a store's cache.
+    listener: Mutex<Option<Listener>>,
+    is_closed: AtomicBool,
+    /// The number of times that a read yielded its thread.
+    read_yields: AtomicU64,
+}
+
+impl Shared {
+    /// Connects to a database.
+    pub(crate) fn connect(mut options: Options) -> Result<Self> {
+        // Other engines may be opened with the same options.
+        options.own = Own::default();
+        let first = connector::connect_first(&mut options).map_err(|refused| refused.error())?;
+        if let Some(direct) = &mut options.direct {
+            direct.own = options.own.clone();
+        }
+        let local_server =
+            first.local_server().map(|at| format!("PostgreSQL on this machine ({at})"));
+        let lanes_max = options.lanes_max();
+        let transactions_max = usize::from(options.connections_max) - 2 * lanes_max;
+        let lanes =
+            |purpose| (0..lanes_max).map(|_| Arc::new(Lane::new(purpose))).collect::<Vec<_>>();
+        Ok(Self {
+            options: Arc::new(options),
+            capability: Capability::new("postgres", true)
+                .with_sql()
+                .with_row_locks()
+                .with_key_gaps()
+                .with_local_server(local_server),
+            catalog: Arc::default(),
+            pool: Pool::of(Lane::with(first), transactions_max),
+            readers: lanes(Purpose::Reads),
+            writers: lanes(Purpose::SharedWrites),
+            sessions: AtomicUsize::new(0),
+            listener: Mutex::default(),
+            is_closed: AtomicBool::new(false),
+            read_yields: AtomicU64::new(0),
+        })
+    }
+
+    pub(crate) const fn capability(&self) -> &Capability {
+        &self.capability
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::SeqCst)
+    }
+
+    /// Counts a read that yielded its thread.
+    #[cold]
+    pub(crate) fn note_yield(&self) {
+        self.read_yields.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns the number of times that a read yielded its thread.
+    pub(crate) fn read_yields(&self) -> u64 {
+        self.read_yields.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.is_closed() { Err(closed()) } else { Ok(()) }
+    }
+
+    /// Returns the lanes of the next session: one for reads, one for writes.
+    pub(crate) fn lanes(&self) -> (Arc<Lane>, Arc<Lane>) {
+        let at = self.sessions.fetch_add(1, Ordering::Relaxed) % self.readers.len();
+        (Arc::clone(&self.readers[at]), Arc::clone(&self.writers[at]))
+    }
+
+    /// Calls `run` with an exclusive connection, from the pool if one is free, and blocks until it
+    /// is done.
+    pub(crate) fn with_connection<T>(
+        &self,
+        run: impl FnOnce(&mut Connection, &Options) -> Result<T>,
+    ) -> Result<T> {
+        self.check_open()?;
+        let of_pool = self.pool.take_free();
+        let lane = of_pool.clone().unwrap_or_default();
+        let done = self.run_on(&lane, run);
+        match of_pool {
+            Some(lane) => self.pool.give_back(lane),
+            None => lane.lock().connection.iter_mut().for_each(Connection::close),
+        }
+        done
+    }
+
+    fn run_on<T>(
+        &self,
+        lane: &Lane,
+        run: impl FnOnce(&mut Connection, &Options) -> Result<T>,
+    ) -> Result<T> {
+        let mut inside = lane.lock();
+        if inside.working().is_none() {
+            let made = connector::connect(&self.options, Purpose::Exclusive);
+            inside.connection = Some(made.map_err(|refused| refused.error())?);
+        }
+        let connection = inside.connection.as_mut().ok_or_else(closed)?;
+        run(connection, &self.options)
+    }
+
+    /// Starts to notify a store's cache of the writes of others.
+    pub(crate) fn listen(&self, tables: &[Arc<Table>], feed: &Arc<InvalidationFeed>) -> Result<()> {
+        self.check_open()?;
+        let options = self.options_for_listening()?;
+        let listener = Listener::start(&options, tables, feed)?;
+        *self.listener.lock() = Some(listener);
+        Ok(())
+    }
+
+    /// Returns the options of the listening connection, which must not be over a pooler.
+    fn options_for_listening(&self) -> Result<Arc<Options>> {
+        let Some(direct) = &self.options.direct else {
+            if self.options.is_pooled {
+                let message = format!(
+                    "PostgreSQL at {} is reached over a connection pooler, which passes on no \
+                     announcements of other programs' writes: name the server itself in the URL \
+                     (`direct_url`, with % before what has a meaning in a URL), or open the store \
+                     without a cache",
+                    self.options.place()
+                );
+                return Err(Error::new(ErrorKind::Unsupported, message));
+            }
+            return Ok(Arc::clone(&self.options));
+        };
+        // The start time of the server and the database identify the database.
+        let which = "SELECT pg_postmaster_start_time()::text||' '||d.oid FROM pg_database d \
+                     WHERE d.datname=current_database()";
+        let ask = |connection: &mut Connection, options: &Options| {
+            let mut answer = String::new();
+            let asked = connection.query(which, |row| answer = row.text(0).to_owned());
+            asked.map(|()| answer).map_err(|error| error.into_error(options))
+        };
+        let ours = self.with_connection(ask)?;
+        let mut connection =
+            connector::connect(direct, Purpose::Exclusive).map_err(|refused| refused.error())?;
+        let theirs = ask(&mut connection, direct)?;
+        connection.close();
+        if ours != theirs {
+            let message = format!(
+                "`direct_url` names another server or database ({}) than the URL ({}): announcements \
+                 of writes would be missed",
+                direct.place(),
+                self.options.place()
+            );
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        Ok(Arc::new((**direct).clone()))
+    }
+
+    /// Closes the engine when no transaction is open.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Busy`] if a transaction does not end in time.
+    pub(crate) fn close(&self) -> Result<()> {
+        if self.is_closed() {
+            return Ok(());
+        }
+        // An open transaction may finish. If that takes too long, the engine stays open and can be
+        // closed later.
+        let timeout = Duration::from_millis(self.options.acquire_timeout_ms.into());
+        if !self.pool.close(timeout) {
+            let message = "a transaction is open, and did not end in time; end it and close again";
+            return Err(Error::new(ErrorKind::Busy, message));
+        }
+        self.is_closed.store(true, Ordering::SeqCst);
+        drop(self.listener.lock().take());
+        let until = Instant::now() + CLOSE_TIMEOUT;
+        for lane in self.readers.iter().chain(&self.writers) {
+            lane.close(until);
+        }
+        Ok(())
+    }
+}

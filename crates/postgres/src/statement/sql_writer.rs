@@ -1,0 +1,51 @@
+//! SQL text being written, and the types of its parameters.
+
+use std::fmt::Write as _;
+
+use marmota_model::{FieldSet, Table};
+
+use crate::column::{compared, sorted};
+
+/// The text of a statement being written.
+#[derive(Debug, Default)]
+pub(crate) struct Sql {
+    pub(crate) text: String,
+    pub(crate) types: Vec<u32>,
+    /// The fields whose columns sort texts by the rules of a language.
+    collated: FieldSet,
+}
+
+impl Sql {
+    /// Creates SQL for a table whose `collated` columns sort by the rules of a language.
+    pub(crate) fn on(collated: FieldSet) -> Self {
+        Self { collated, ..Self::default() }
+    }
+
+    /// Returns true if a field's column sorts texts by the rules of a language.
+    pub(crate) fn is_collated(&self, position: usize) -> bool {
+        self.collated.contains(position)
+    }
+
+    /// Returns the expression by which a field is compared.
+    pub(crate) fn compared(&self, table: &Table, position: usize) -> String {
+        compared(&table.fields()[position], self.is_collated(position))
+    }
+
+    /// Returns the expression by which a field is sorted.
+    pub(crate) fn sorted(&self, table: &Table, position: usize) -> String {
+        sorted(&table.fields()[position], self.is_collated(position))
+    }
+
+    /// Adds text.
+    pub(crate) fn push(&mut self, text: &str) -> &mut Self {
+        self.text.push_str(text);
+        self
+    }
+
+    /// Adds a parameter of this type.
+    pub(crate) fn parameter(&mut self, oid: u32) -> &mut Self {
+        self.types.push(oid);
+        let _ = write!(self.text, "${}", self.types.len());
+        self
+    }
+}

@@ -1,0 +1,449 @@
+//! Backups: checked copies of all committed data with a manifest in a separate file, taken while
+//! other callers read and write.
+//!
+//! The engine makes the copy ([`crate::engine::Engine::copy_to`]). This file has the part that all
+//! engines share: it ensures that a file under its final name is complete and on the disk, and
+//! writes the manifest last. A copy without a manifest was never finished.
+//!
+//! A store of several databases has one copy of each, taken one after the other, and one manifest
+//! for all. Each copy is a snapshot of one moment, but not of the same moment. No commit of the
+//! store is in two databases.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use marmota_model::{Error, ErrorKind, Result, Timestamp};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+pub use crate::contract::engine::Copied;
+use crate::contract::engine::Engine;
+use crate::store::{Store, StoreBuilder};
+
+/// The name of the format in manifests.
+const FORMAT: &str = "marmota-backup";
+const VERSION: u32 = 1;
+/// The version of a manifest of several databases, so that a program that supports only one
+/// database refuses it.
+const VERSION_OF_SEVERAL: u32 = 2;
+/// The suffix of a manifest's name, after the name of its backup.
+const SUFFIX: &str = ".manifest.json";
+/// The maximum size of a manifest, which is read as a whole. A longer file is not a manifest.
+const MANIFEST_BYTES_MAX: u64 = 1 << 20;
+
+/// The manifest of a backup, in the file `NAME.manifest.json` in the same folder.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manifest {
+    format: String,
+    version: u32,
+    /// The time when the copy was begun.
+    pub taken: String,
+    /// The engine of the database: the scheme of its URL.
+    pub engine: String,
+    /// The version of the engine that wrote it.
+    pub engine_version: String,
+    /// The version of Marmota that wrote it.
+    pub program_version: String,
+    /// The version of the models as a whole.
+    pub schema_version: u32,
+    /// True if it is encrypted.
+    pub encrypted: bool,
+    /// The size of the backup in bytes.
+    pub bytes: u64,
+    /// The SHA-256 hash of the backup, in hexadecimal digits.
+    pub sha256: String,
+    /// The number of rows of each table.
+    pub tables: BTreeMap<String, u64>,
+    /// The other databases, of a store of several databases; the fields above describe the first
+    /// one. Each is in the file `NAME.DATABASE`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<Other>,
+}
+
+/// The description of the backup of one more database.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Other {
+    /// The database's name in the store.
+    pub name: String,
+    /// The time when its copy was begun.
+    pub taken: String,
+    /// The engine of the database.
+    pub engine: String,
+    /// The version of the engine that wrote it.
+    pub engine_version: String,
+    /// The version of the models as a whole.
+    pub schema_version: u32,
+    /// True if it is encrypted.
+    pub encrypted: bool,
+    /// The size of the copy in bytes.
+    pub bytes: u64,
+    /// The SHA-256 hash of the copy, in hexadecimal digits.
+    pub sha256: String,
+    /// The number of rows of each table.
+    pub tables: BTreeMap<String, u64>,
+}
+
+impl Store {
+    /// Copies all committed data to a new file, and writes a manifest next to it. Other callers can
+    /// read and write meanwhile. The copy has everything that was acknowledged before the call.
+    ///
+    /// With several databases, each copy is a snapshot of one moment; they are made one after the
+    /// other, with one manifest for all. A write to a later database during the backup may be in
+    /// its copy although an earlier write to a previous database is not.
+    ///
+    /// ```
+    /// use marmota_model::{Field, Kind, Role, Schema};
+    /// use marmota_memory::Memory;
+    /// use marmota_store::{Store, backup::Manifest};
+    /// # let folder = std::env::temp_dir().join(format!("marmota-backup-{}", std::process::id()));
+    /// # std::fs::create_dir_all(&folder)?;
+    /// let city = Schema::new("city", vec![Field::new("id", Kind::I64).role(Role::Key)]);
+    /// let store = Store::builder(Memory::new()).schema(city).open()?;
+    /// let file = folder.join("monday.backup");
+    /// let manifest = store.backup_to(&file)?;
+    /// assert_eq!(manifest.tables["city"], 0);
+    /// assert_eq!(Manifest::of(&file)?, manifest);
+    /// manifest.verify(&file)?;
+    /// # std::fs::remove_dir_all(folder).ok();
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// - [`ErrorKind::Conflict`] if there is a file of this name.
+    /// - [`ErrorKind::Engine`] if the database is damaged; then no backup is made.
+    /// - [`ErrorKind::Io`] if the disk fails or is full.
+    pub fn backup_to(&self, path: impl AsRef<Path>) -> Result<Manifest> {
+        self.backup_with(path, &mut |_, _| {})
+    }
+
+    /// [`Store::backup_to`] with progress: `progress` receives how many parts (pages of a SQLite
+    /// file, rows of the memory engine) of how many are done.
+    ///
+    /// # Errors
+    /// As [`Store::backup_to`].
+    pub fn backup_with(
+        &self,
+        path: impl AsRef<Path>,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Manifest> {
+        self.shared.check_open()?;
+        make(&*self.shared.engine, path.as_ref(), progress)
+    }
+}
+
+impl StoreBuilder {
+    /// [`Store::backup_with`] of a database as it is: the tables are not prepared for the models,
+    /// and the engine is closed afterwards.
+    ///
+    /// # Errors
+    /// As [`Store::backup_to`].
+    pub fn backup_with(
+        self,
+        path: impl AsRef<Path>,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Manifest> {
+        let engine = self.assemble()?.engine;
+        let manifest = make(&*engine, path.as_ref(), progress);
+        let closed = engine.close();
+        let manifest = manifest?;
+        closed.map(|()| manifest)
+    }
+}
+
+fn make(engine: &dyn Engine, path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Manifest> {
+    let databases = engine.databases();
+    let (first, others) = match databases.split_first() {
+        Some(((_, first), others)) => (*first, others),
+        None => (engine, &[][..]),
+    };
+    let other_paths = others.iter().map(|(name, _)| other_path(path, name));
+    for there in other_paths.chain([path.to_owned(), manifest_path(path)]) {
+        if there.exists() {
+            let message = format!("{} is there already: name another file", there.display());
+            return Err(Error::new(ErrorKind::Conflict, message));
+        }
+    }
+    crate::files::private_file::have_folder(path, false)?;
+    let mut copies = Copies::default();
+    let copy = copies.add(first, path, progress)?;
+    let mut manifest = Manifest {
+        format: FORMAT.to_owned(),
+        version: if others.is_empty() { VERSION } else { VERSION_OF_SEVERAL },
+        taken: copy.taken,
+        engine: copy.of.engine.to_owned(),
+        engine_version: copy.of.engine_version,
+        program_version: env!("CARGO_PKG_VERSION").to_owned(),
+        schema_version: copy.of.schema_version,
+        encrypted: copy.of.encrypted,
+        bytes: copy.bytes,
+        sha256: copy.sha256,
+        tables: copy.of.tables,
+        others: Vec::new(),
+    };
+    for (name, engine) in others {
+        let copied = copies.add(*engine, &other_path(path, name), progress);
+        let copy = copied.map_err(|error| crate::databases::in_database(name, &error))?;
+        manifest.others.push(Other {
+            name: (*name).to_owned(),
+            taken: copy.taken,
+            engine: copy.of.engine.to_owned(),
+            engine_version: copy.of.engine_version,
+            schema_version: copy.of.schema_version,
+            encrypted: copy.of.encrypted,
+            bytes: copy.bytes,
+            sha256: copy.sha256,
+            tables: copy.of.tables,
+        });
+    }
+    manifest.write(&manifest_path(path)).map_err(|error| failed(path, error))?;
+    copies.0.clear();
+    Ok(manifest)
+}
+
+fn failed(path: &Path, error: io::Error) -> Error {
+    let message = format!("{}: no backup was made ({error})", path.display());
+    Error::new(ErrorKind::Io, message).with_source(error)
+}
+
+/// A copy under its final name.
+struct Copy {
+    taken: String,
+    of: Copied,
+    bytes: u64,
+    sha256: String,
+}
+
+/// Files under their final names, which are removed again unless a manifest is written.
+#[derive(Default)]
+struct Copies(Vec<PathBuf>);
+
+impl Copies {
+    fn add(
+        &mut self,
+        engine: &dyn Engine,
+        path: &Path,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Copy> {
+        let failed = |error| failed(path, error);
+        let beside = Beside::of(path).map_err(failed)?;
+        let taken = Timestamp::now().to_string();
+        let of = engine.copy_to(&beside.0, progress)?;
+        let file = File::open(&beside.0).map_err(failed)?;
+        file.sync_all().map_err(failed)?;
+        let (bytes, sha256) = summed(&file).map_err(failed)?;
+        std::fs::rename(&beside.0, path).map_err(failed)?;
+        self.0.push(path.to_owned());
+        sync(folder_of(path)).map_err(failed)?;
+        Ok(Copy { taken, of, bytes, sha256 })
+    }
+}
+
+impl Drop for Copies {
+    fn drop(&mut self) {
+        for path in &self.0 {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+impl Manifest {
+    /// Reads the manifest of a backup.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] if the file is missing, [`ErrorKind::Invalid`] if it is not a
+    /// manifest, or one of a newer program.
+    pub fn of(backup: &Path) -> Result<Self> {
+        let path = manifest_path(backup);
+        let refuse =
+            |why: String| Error::new(ErrorKind::Invalid, format!("{} {why}", path.display()));
+        let mut text = String::new();
+        let read = File::open(&path)
+            .and_then(|file| file.take(MANIFEST_BYTES_MAX).read_to_string(&mut text));
+        match read {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let message = format!(
+                    "{} is no backup, or one that was not finished: there is no {}",
+                    backup.display(),
+                    path.display()
+                );
+                return Err(Error::new(ErrorKind::NotFound, message));
+            }
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                return Err(refuse("is no manifest of a backup".to_owned()));
+            }
+            Err(error) => {
+                let message = format!("{} cannot be read: {error}", path.display());
+                return Err(Error::new(ErrorKind::Io, message).with_source(error));
+            }
+            Ok(_) => {}
+        }
+        let manifest: Self = serde_json::from_str(&text)
+            .map_err(|error| refuse(format!("is no manifest of a backup: {error}")))?;
+        if manifest.format != FORMAT {
+            return Err(refuse(format!("is of the format {:?}", manifest.format)));
+        }
+        if !matches!(manifest.version, VERSION | VERSION_OF_SEVERAL) {
+            return Err(refuse(format!(
+                "has the version {}, and this program reads {VERSION_OF_SEVERAL} at most: use the \
+                 program that wrote it, or a newer one",
+                manifest.version
+            )));
+        }
+        // The names become paths.
+        if !manifest.has_sane_names() {
+            return Err(refuse("names databases by what is no name".to_owned()));
+        }
+        Ok(manifest)
+    }
+
+    /// Compares a backup, with all its databases, to its manifest.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Engine`] if it is another backup, or damaged; [`ErrorKind::Io`] if it cannot be
+    /// read.
+    pub fn verify(&self, backup: &Path) -> Result<()> {
+        verify(backup, self.bytes, &self.sha256)?;
+        self.others
+            .iter()
+            .try_for_each(|other| verify(&other.path(backup), other.bytes, &other.sha256))
+    }
+
+    fn has_sane_names(&self) -> bool {
+        self.others.iter().all(|other| crate::databases::is_name(&other.name))
+    }
+
+    fn write(&self, path: &Path) -> io::Result<()> {
+        let beside = Beside::of(path)?;
+        let mut file = crate::files::private_file::create(&beside.0)?;
+        serde_json::to_writer_pretty(&mut file, self)?;
+        file.write_all(b"\n")?;
+        file.sync_all()?;
+        std::fs::rename(&beside.0, path)?;
+        sync(folder_of(path))
+    }
+}
+
+impl Other {
+    /// Returns the path of the copy.
+    #[must_use]
+    pub fn path(&self, backup: &Path) -> PathBuf {
+        other_path(backup, &self.name)
+    }
+}
+
+fn verify(path: &Path, bytes: u64, sha256: &str) -> Result<()> {
+    let found = File::open(path).and_then(|file| summed(&file)).map_err(|error| {
+        let message = format!("{} cannot be read: {error}", path.display());
+        Error::new(ErrorKind::Io, message).with_source(error)
+    })?;
+    if (found.0, &*found.1) == (bytes, sha256) {
+        return Ok(());
+    }
+    let message = format!(
+        "{} is damaged, or not the file its manifest is of: it has {} bytes where there were \
+         {bytes}, and another checksum; take another backup",
+        path.display(),
+        found.0
+    );
+    Err(Error::new(ErrorKind::Engine, message))
+}
+
+fn other_path(backup: &Path, name: &str) -> PathBuf {
+    let mut path = backup.as_os_str().to_owned();
+    path.push(".");
+    path.push(name);
+    path.into()
+}
+
+/// Returns the path of a backup's manifest.
+#[must_use]
+pub fn manifest_path(backup: &Path) -> PathBuf {
+    let mut name = backup.as_os_str().to_owned();
+    name.push(SUFFIX);
+    name.into()
+}
+
+/// Returns the finished backups in a folder whose names start with `begin`, sorted by name, the
+/// newest last.
+///
+/// # Errors
+/// [`ErrorKind::Io`] if the folder cannot be read.
+pub fn in_folder(folder: &Path, begin: &str) -> Result<Vec<PathBuf>> {
+    let failed = |error: io::Error| {
+        let message = format!("{} cannot be read: {error}", folder.display());
+        Error::new(ErrorKind::Io, message).with_source(error)
+    };
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name();
+        let backup = name.to_str().and_then(|name| name.strip_suffix(SUFFIX));
+        if let Some(backup) = backup.filter(|name| name.starts_with(begin)) {
+            found.push(folder.join(backup));
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Removes a backup. Its manifest is removed first, so that the rest no longer counts as a backup.
+///
+/// # Errors
+/// [`ErrorKind::Io`] if it cannot be removed; the errors of [`Manifest::of`] if it is not known
+/// which files belong to it.
+pub fn remove(backup: &Path) -> Result<()> {
+    let others = Manifest::of(backup)?.others;
+    let others = others.iter().map(|other| other.path(backup));
+    let files = [manifest_path(backup), backup.to_owned()].into_iter().chain(others);
+    files.into_iter().try_for_each(std::fs::remove_file).map_err(|error| {
+        let message = format!("{} cannot be removed: {error}", backup.display());
+        Error::new(ErrorKind::Io, message).with_source(error)
+    })
+}
+
+fn summed(mut file: &File) -> io::Result<(u64, String)> {
+    let mut sum = Sha256::new();
+    let mut buffer = vec![0; 1 << 16];
+    let mut bytes = 0;
+    loop {
+        match file.read(&mut buffer)? {
+            0 => break,
+            read => {
+                sum.update(&buffer[..read]);
+                bytes += read as u64;
+            }
+        }
+    }
+    let digits = sum.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok((bytes, digits))
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+fn sync(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}
+
+/// A temporary file, removed unless it was renamed to its final name. A file that a killed process
+/// has left is removed as well.
+struct Beside(PathBuf);
+
+impl Beside {
+    fn of(path: &Path) -> io::Result<Self> {
+        let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+        let beside = Self(folder_of(path).join(format!(".{}.tmp", name.display())));
+        match std::fs::remove_file(&beside.0) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(beside),
+        }
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}

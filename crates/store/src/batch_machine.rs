@@ -1,0 +1,17 @@
+//! The execution of batches, the same for all engines: the steps that a batch needs in addition to
+//! its writes, as operations in one transaction.
+//!
+//! `machine.rs` has the order of the steps. The other files each have one kind of step: checks of
+//! the caller's rights, rows as they were before a write, history entries, and stored answers.
+
+mod answers;
+pub(crate) mod before;
+mod checks;
+mod driver;
+mod entries;
+mod machine;
+mod trimming;
+
+pub(crate) use answers::answers_schema;
+pub use driver::BatchDriver;
+pub use machine::{BatchMachine, BatchParts, BatchStep};

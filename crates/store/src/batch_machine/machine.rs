@@ -1,0 +1,563 @@
+//! A batch as a state machine, the same for all engines.
+//!
+//! A batch is more than its writes: each may take keys from earlier ones, be independent of the
+//! others (with a savepoint around it), be entered in the history, and need reads for the rights of
+//! its caller; and the batch may have an idempotency key. All of this is a sequence of operations
+//! in one transaction, where each depends on the outcomes of the earlier ones. [`BatchMachine`] is
+//! this sequence as data: it lends the current operation ([`BatchMachine::with_current`]), takes
+//! its outcome ([`BatchMachine::advance`]), and reports whether another follows. Between the two
+//! calls an engine may wait without a thread.
+//!
+//! The machine borrows nothing: an engine that waits keeps it, and passes the batch again at each
+//! poll. The rows of its reads go to an internal sink. The engine owns the transaction, which it
+//! begins before and commits or rolls back afterwards. An engine that answers at once uses
+//! [`BatchMachine::run`]; one that waits drives a session with
+//! [`crate::operation::BatchDriver`].
+//!
+//! Each write has these steps, most of which are usually skipped:
+//!
+//! 1. a savepoint, if the writes are independent;
+//! 2. reads of rows that rights require (`checks.rs`);
+//! 3. a read of the rows that will be removed, for their entries (`entries.rs`), or of the row
+//!    before the write, for its immutable fields and for its changes (`before.rs`);
+//! 4. the write;
+//! 5. entries in the history, and from time to time a delete of old ones;
+//! 6. a read of the written row, for rights;
+//! 7. the end of the savepoint, which is rolled back first if a step from 2 on has failed.
+//!
+//! A batch with an idempotency key begins with a search for the answer of an earlier batch with the
+//! same key, and ends with storing this batch's answer (`answers.rs`).
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use marmota_model::{
+    Error, ErrorKind, FieldSet, FilterExpr, NoRows, Query, Result, RowSink, RowSource, Table,
+    Value, ValueRef,
+};
+
+use super::answers::Recalled;
+use super::before::{self, RowsBefore};
+use super::checks::Checks;
+use super::trimming::{Trim, Trimming};
+use crate::contract::operation::{
+    Answered, BatchMode, Link, Once, Operation, Outcome, Write, resolve_links,
+};
+use crate::rows::refusal::copy_of;
+
+/// The savepoint around an independent write.
+const SAVEPOINT: u32 = u32::MAX;
+
+/// The parts of an [`Operation::Batch`].
+pub struct BatchParts<'p, 'a> {
+    /// The writes, in order.
+    pub writes: &'a [Write],
+    /// The keys that writes take from earlier ones.
+    pub links: &'a [Link],
+    /// The idempotency key and its answer, if the batch is to be executed only once.
+    pub once: Option<&'p mut Once<'a>>,
+    /// Whether to keep the writes that succeed, or none if one fails.
+    pub mode: BatchMode,
+    /// Receives the result of each write that was tried.
+    pub results: &'p mut Vec<Result<Outcome>>,
+}
+
+impl<'p, 'a> BatchParts<'p, 'a> {
+    /// Returns the parts of a batch; `None` for another operation.
+    pub fn of(operation: &'p mut Operation<'a>) -> Option<Self> {
+        match operation {
+            Operation::Batch { writes, links, once, mode, results } => Some(Self {
+                writes,
+                links,
+                once: once.as_mut(),
+                mode: *mode,
+                results: &mut **results,
+            }),
+            _ => None,
+        }
+    }
+}
+
+/// The result of [`BatchMachine::advance`].
+#[derive(Debug)]
+#[must_use]
+pub enum BatchStep {
+    /// Another operation is to be executed.
+    Next,
+    /// The batch is over. In [`BatchMode::AllOrNothing`] the error is a copy of the last result's;
+    /// otherwise it is an error of the engine between writes. After an error the transaction has to
+    /// be rolled back.
+    Done(Result<()>),
+}
+
+/// A batch in progress; see the module's documentation.
+#[derive(Debug, Default)]
+pub struct BatchMachine {
+    stage: Stage,
+    current: Current,
+    looked: Looked,
+    /// The index of the current write.
+    place: usize,
+    /// The number of links that writes have taken.
+    links: usize,
+    /// The current write if it differs from the batch's: with its links replaced, or with another
+    /// conflict action.
+    write: Option<Box<Write>>,
+    /// The outcome of the write, while the steps after it are executed.
+    written: Outcome,
+    checks: Checks,
+    /// The keys of rows that the write removes, and the number of them that have an entry.
+    gone: Vec<Value>,
+    entered: usize,
+    /// The rows that the write is to change, before the write.
+    before: Vec<Value>,
+    /// The answer of a batch with an idempotency key.
+    answer: Vec<u8>,
+    trimming: Trimming,
+}
+
+/// The purpose of the current operation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stage {
+    /// The batch has not begun, or is over.
+    #[default]
+    Idle,
+    Recall,
+    Forget,
+    Replay,
+    Savepoint,
+    Check,
+    Look,
+    LookBefore,
+    Write,
+    Enter,
+    Trim,
+    CheckWritten,
+    Undo,
+    Release,
+    Keep,
+    TrimAnswers,
+}
+
+/// The current operation.
+#[derive(Debug, Default)]
+enum Current {
+    /// The current write.
+    #[default]
+    Write,
+    /// A write that the machine has made.
+    Own(Box<Write>),
+    /// Rows that the machine has made.
+    Rows(Arc<Table>, Vec<Vec<Value>>),
+    Count(Arc<Table>, Option<FilterExpr>),
+    List(Arc<Table>, Box<Query>),
+    Savepoint,
+    RollbackTo,
+    Release,
+}
+
+/// The sink for rows of a read: it keeps the key of each row, or all its values.
+#[derive(Debug, Default)]
+struct Looked {
+    key: Option<usize>,
+    values: Vec<Value>,
+}
+
+impl RowSink for Looked {
+    fn row(&mut self, row: &[ValueRef<'_>]) -> ControlFlow<()> {
+        match self.key {
+            Some(key) => self.values.extend(row.get(key).map(ValueRef::to_value)),
+            None => self.values.extend(row.iter().map(ValueRef::to_value)),
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Rows that own their values, as a source.
+struct Owned<'r>(std::slice::Iter<'r, Vec<Value>>);
+
+impl<'r> RowSource<'r> for Owned<'r> {
+    fn remaining(&self) -> usize {
+        self.0.len()
+    }
+
+    fn next(&mut self, row: &mut [ValueRef<'r>]) -> Result<bool> {
+        let Some(values) = self.0.next() else { return Ok(false) };
+        row.iter_mut().zip(values).for_each(|(to, value)| *to = value.as_ref());
+        Ok(true)
+    }
+}
+
+impl BatchMachine {
+    /// Executes a batch with `run`, which executes one operation at once.
+    ///
+    /// # Errors
+    /// Those of [`BatchStep::Done`].
+    pub fn run(
+        mut parts: BatchParts<'_, '_>,
+        mut run: impl FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<Outcome>,
+    ) -> Result<()> {
+        let mut machine = Self::default();
+        let mut step = machine.begin(&mut parts);
+        loop {
+            match step {
+                BatchStep::Done(done) => return done,
+                BatchStep::Next => {
+                    let came = machine.with_current(parts.writes, &mut run);
+                    step = machine.advance(&mut parts, came);
+                }
+            }
+        }
+    }
+
+    /// Begins a batch, or begins it again in another transaction.
+    pub fn begin(&mut self, parts: &mut BatchParts<'_, '_>) -> BatchStep {
+        parts.results.clear();
+        (self.place, self.links) = (0, 0);
+        match &parts.once {
+            Some(once) => {
+                self.look(Stage::Recall, once.table, None, once.query());
+                BatchStep::Next
+            }
+            None => self.begin_write(parts),
+        }
+    }
+
+    /// Lends the current operation, and the sink for its rows. `writes` are those of the batch.
+    ///
+    /// # Errors
+    /// Those of `run`.
+    pub fn with_current<T>(
+        &mut self,
+        writes: &[Write],
+        run: impl FnOnce(&mut Operation<'_>, &mut dyn RowSink) -> Result<T>,
+    ) -> Result<T> {
+        let nothing = &mut NoRows;
+        match &self.current {
+            Current::Write => {
+                let write = write_of(self.write.as_deref(), writes, self.place)?;
+                write.bare().with_operation(|operation| run(operation, nothing))
+            }
+            Current::Own(write) => write.with_operation(|operation| run(operation, nothing)),
+            Current::Rows(table, rows) => {
+                let mut source = Owned(rows.iter());
+                run(&mut Operation::insert_many(table, &mut source), nothing)
+            }
+            Current::Count(table, filter) => {
+                run(&mut Operation::Count { table, filter: filter.as_ref() }, nothing)
+            }
+            Current::List(table, query) => {
+                run(&mut Operation::List { table, query }, &mut self.looked)
+            }
+            Current::Savepoint => run(&mut Operation::Savepoint(SAVEPOINT), nothing),
+            Current::RollbackTo => run(&mut Operation::RollbackTo(SAVEPOINT), nothing),
+            Current::Release => run(&mut Operation::Release(SAVEPOINT), nothing),
+        }
+    }
+
+    /// Takes the outcome of the current operation, and returns what follows.
+    pub fn advance(&mut self, parts: &mut BatchParts<'_, '_>, came: Result<Outcome>) -> BatchStep {
+        let came = match came {
+            Ok(came) => came,
+            Err(error) => return self.failed(parts, error),
+        };
+        let went_on = match self.stage {
+            Stage::Write => {
+                self.written = came;
+                self.after_write(parts)
+            }
+            Stage::Savepoint => return self.begin_checks(parts),
+            Stage::Check => write_of(self.write.as_deref(), parts.writes, self.place)
+                .and_then(|write| self.checks.counted(write, came.rows))
+                .and_then(|()| self.check(parts)),
+            Stage::Look => {
+                self.gone = std::mem::take(&mut self.looked.values);
+                self.current = Current::Write;
+                self.stage = Stage::Write;
+                Ok(BatchStep::Next)
+            }
+            Stage::LookBefore => {
+                self.before = std::mem::take(&mut self.looked.values);
+                (self.stage, self.current) = (Stage::Write, Current::Write);
+                write_of(self.write.as_deref(), parts.writes, self.place)
+                    .and_then(|write| RowsBefore(&self.before).check(write))
+                    .map(|()| BatchStep::Next)
+            }
+            Stage::Enter => self.enter(parts),
+            Stage::Trim => self.check_written(parts),
+            Stage::CheckWritten => write_of(self.write.as_deref(), parts.writes, self.place)
+                .and_then(|write| self.checks.counted_written(write, came.rows))
+                .and_then(|()| self.end_write(parts)),
+            Stage::Undo => {
+                (self.stage, self.current) = (Stage::Release, Current::Release);
+                return BatchStep::Next;
+            }
+            Stage::Release => {
+                self.place += 1;
+                return self.begin_write(parts);
+            }
+            Stage::Recall | Stage::Forget | Stage::Replay | Stage::Keep | Stage::TrimAnswers => {
+                return match self.advance_once(parts, &came) {
+                    Ok(step) => step,
+                    Err(error) => self.done(Err(error)),
+                };
+            }
+            Stage::Idle => {
+                let message = "a batch was given a result that it does not wait for";
+                return BatchStep::Done(Err(Error::new(ErrorKind::Bug, message)));
+            }
+        };
+        went_on.unwrap_or_else(|error| self.fail_write(parts, error))
+    }
+
+    fn done(&mut self, result: Result<()>) -> BatchStep {
+        self.stage = Stage::Idle;
+        BatchStep::Done(result)
+    }
+
+    fn look(&mut self, stage: Stage, table: &Arc<Table>, key: Option<usize>, query: Query) {
+        self.looked.key = key;
+        self.looked.values.clear();
+        self.stage = stage;
+        self.current = Current::List(Arc::clone(table), Box::new(query));
+    }
+
+    /// Begins the write at the current place, or ends the batch.
+    fn begin_write(&mut self, parts: &mut BatchParts<'_, '_>) -> BatchStep {
+        if self.place >= parts.writes.len() {
+            return self.end(parts);
+        }
+        if parts.mode == BatchMode::Each {
+            (self.stage, self.current) = (Stage::Savepoint, Current::Savepoint);
+            return BatchStep::Next;
+        }
+        self.begin_checks(parts)
+    }
+
+    /// Replaces the links of the write, and begins the reads that rights require.
+    fn begin_checks(&mut self, parts: &mut BatchParts<'_, '_>) -> BatchStep {
+        let place = self.place;
+        let links = parts.links.get(self.links..).unwrap_or_default();
+        let links = &links[..links.partition_point(|link| link.write <= place)];
+        self.links += links.len();
+        self.write = None;
+        if !links.is_empty() {
+            match resolve_links(&parts.writes[place], links, parts.writes, parts.results) {
+                Ok(write) => self.write = Some(Box::new(write)),
+                Err(error) => return self.fail_write(parts, error),
+            }
+        }
+        let write = write_of(self.write.as_deref(), parts.writes, place);
+        if write.as_ref().is_ok_and(|write| !write.is_of_steps()) {
+            // This is the usual case.
+            (self.stage, self.current) = (Stage::Write, Current::Write);
+            return BatchStep::Next;
+        }
+        self.gone.clear();
+        self.before.clear();
+        self.entered = 0;
+        let begun = write
+            .and_then(Checks::begin)
+            .map(|checks| self.checks = checks)
+            .and_then(|()| self.check(parts));
+        begun.unwrap_or_else(|error| self.fail_write(parts, error))
+    }
+
+    /// Begins the next read that rights require, or the write.
+    #[cold]
+    fn check(&mut self, parts: &BatchParts<'_, '_>) -> Result<BatchStep> {
+        let write = write_of(self.write.as_deref(), parts.writes, self.place)?;
+        if let Some((table, filter)) = self.checks.next(write)? {
+            (self.stage, self.current) = (Stage::Check, Current::Count(table, filter));
+            return Ok(BatchStep::Next);
+        }
+        if self.checks.refuses() {
+            self.write = Some(Box::new(write.refusing()));
+        }
+        let write = write_of(self.write.as_deref(), parts.writes, self.place)?;
+        if let Some(query) = before::query(write) {
+            let table = Arc::clone(write.table());
+            self.look(Stage::LookBefore, &table, None, query);
+            return Ok(BatchStep::Next);
+        }
+        let goes = write.audit().and_then(|audit| audit.going(write.bare()));
+        match goes {
+            Some(filter) => {
+                let table = Arc::clone(write.table());
+                let fields = Some(FieldSet::EMPTY.with(table.key()));
+                let query = Query { filter, fields, ..Query::new() };
+                self.look(Stage::Look, &table, Some(table.key()), query);
+            }
+            None => (self.stage, self.current) = (Stage::Write, Current::Write),
+        }
+        Ok(BatchStep::Next)
+    }
+
+    /// Continues after a write that succeeded.
+    fn after_write(&mut self, parts: &mut BatchParts<'_, '_>) -> Result<BatchStep> {
+        let write = write_of(self.write.as_deref(), parts.writes, self.place)?;
+        if write.audit().is_some() && self.written.rows > 0 {
+            return self.enter(parts);
+        }
+        if write.rights().is_some() {
+            return self.check_written(parts);
+        }
+        self.end_write(parts)
+    }
+
+    /// Writes the next entries in the history.
+    #[cold]
+    fn enter(&mut self, parts: &mut BatchParts<'_, '_>) -> Result<BatchStep> {
+        let write = write_of(self.write.as_deref(), parts.writes, self.place)?;
+        let Some(audit) = write.audit() else { return self.check_written(parts) };
+        let mut entries = Vec::new();
+        let (from, bare) = (self.entered, write.bare());
+        let known = (&*self.gone, RowsBefore(&self.before));
+        self.entered = audit.entries(bare, known, &self.written, from, &mut entries);
+        if entries.is_empty() {
+            let Some(trim) = audit.trim() else { return self.check_written(parts) };
+            (self.stage, self.current) = (Stage::Trim, Current::Own(Box::new(trim)));
+            return Ok(BatchStep::Next);
+        }
+        let table = Arc::clone(audit.table());
+        self.stage = Stage::Enter;
+        self.current = match entries.len() {
+            1 => Current::Own(Box::new(Write::insert(table, entries.remove(0)))),
+            _ => Current::Rows(table, entries),
+        };
+        Ok(BatchStep::Next)
+    }
+
+    /// Reads the written row, if rights require it.
+    #[cold]
+    fn check_written(&mut self, parts: &mut BatchParts<'_, '_>) -> Result<BatchStep> {
+        let write = write_of(self.write.as_deref(), parts.writes, self.place)?;
+        match self.checks.of_written(write, &self.written)? {
+            Some((table, filter)) => {
+                (self.stage, self.current) = (Stage::CheckWritten, Current::Count(table, filter));
+                Ok(BatchStep::Next)
+            }
+            None => self.end_write(parts),
+        }
+    }
+
+    /// Ends a write that succeeded in all its steps.
+    fn end_write(&mut self, parts: &mut BatchParts<'_, '_>) -> Result<BatchStep> {
+        parts.results.push(Ok(std::mem::take(&mut self.written)));
+        if parts.mode == BatchMode::Each {
+            (self.stage, self.current) = (Stage::Release, Current::Release);
+            return Ok(BatchStep::Next);
+        }
+        self.place += 1;
+        Ok(self.begin_write(parts))
+    }
+
+    /// Continues after a step that failed.
+    #[cold]
+    fn failed(&mut self, parts: &mut BatchParts<'_, '_>, error: Error) -> BatchStep {
+        match self.stage {
+            Stage::Check
+            | Stage::Look
+            | Stage::LookBefore
+            | Stage::Write
+            | Stage::Enter
+            | Stage::Trim
+            | Stage::CheckWritten => self.fail_write(parts, error),
+            _ => self.done(Err(error)),
+        }
+    }
+
+    /// Ends a write that failed.
+    #[cold]
+    fn fail_write(&mut self, parts: &mut BatchParts<'_, '_>, error: Error) -> BatchStep {
+        let all = (parts.mode == BatchMode::AllOrNothing).then(|| copy_of(&error));
+        parts.results.push(Err(error));
+        match all {
+            Some(error) => self.done(Err(error)),
+            None => {
+                (self.stage, self.current) = (Stage::Undo, Current::RollbackTo);
+                BatchStep::Next
+            }
+        }
+    }
+
+    /// Ends the batch: its answer is stored, if it has an idempotency key.
+    fn end(&mut self, parts: &mut BatchParts<'_, '_>) -> BatchStep {
+        let Some(once) = &mut parts.once else { return self.done(Ok(())) };
+        let (stage, write) = (Stage::Keep, once.keep(parts.results));
+        (self.stage, self.current) = (stage, Current::Own(Box::new(write)));
+        BatchStep::Next
+    }
+
+    /// Continues after a step of a batch with an idempotency key.
+    #[cold]
+    fn advance_once(
+        &mut self,
+        parts: &mut BatchParts<'_, '_>,
+        came: &Outcome,
+    ) -> Result<BatchStep> {
+        let Some(once) = &mut parts.once else { return Ok(self.done(Ok(()))) };
+        let own = |write| Current::Own(Box::new(write));
+        match self.stage {
+            Stage::Recall => {
+                match once.recall(std::mem::take(&mut self.looked.values))? {
+                    Recalled::Nothing => return Ok(self.begin_write(parts)),
+                    Recalled::TooOld(forget) => {
+                        (self.stage, self.current) = (Stage::Forget, own(forget));
+                    }
+                    Recalled::Answer(count, answer) => {
+                        self.answer = answer;
+                        (self.stage, self.current) = (Stage::Replay, own(count));
+                    }
+                }
+                Ok(BatchStep::Next)
+            }
+            Stage::Forget => Ok(self.begin_write(parts)),
+            Stage::Keep => {
+                if let Current::Own(kept) = &mut self.current {
+                    self.answer = Once::answer_of(kept);
+                }
+                self.trimming = once.trimming(came);
+                self.looked.values.clear();
+                Ok(self.trim_answers(parts, 0))
+            }
+            Stage::Replay => Ok(self.answered(parts, true)),
+            _ => Ok(self.trim_answers(parts, came.rows)),
+        }
+    }
+
+    /// Deletes answers, step by step; `counted` is the count of the step before.
+    fn trim_answers(&mut self, parts: &mut BatchParts<'_, '_>, counted: u64) -> BatchStep {
+        let Some(once) = &parts.once else { return self.done(Ok(())) };
+        let (table, last) = (once.table, std::mem::take(&mut self.looked.values).pop());
+        let current = match self.trimming.next(table, counted, last) {
+            None => return self.answered(parts, false),
+            Some(Trim::Count(filter)) => Current::Count(Arc::clone(table), filter),
+            Some(Trim::Delete(filter)) => {
+                let (table, filter) = (Arc::clone(table), Some(filter));
+                Current::Own(Box::new(Write::DeleteWhere { table, filter }))
+            }
+            Some(Trim::List(query)) => {
+                self.look(Stage::TrimAnswers, table, Some(table.key()), query);
+                return BatchStep::Next;
+            }
+        };
+        (self.stage, self.current) = (Stage::TrimAnswers, current);
+        BatchStep::Next
+    }
+
+    fn answered(&mut self, parts: &mut BatchParts<'_, '_>, repeated: bool) -> BatchStep {
+        let bytes = std::mem::take(&mut self.answer);
+        if let Some(once) = &mut parts.once {
+            *once.answered = Some(Answered { bytes, repeated });
+        }
+        self.done(Ok(()))
+    }
+}
+
+/// Returns the write at a place, or the one that is executed instead.
+fn write_of<'w>(own: Option<&'w Write>, writes: &'w [Write], place: usize) -> Result<&'w Write> {
+    own.or_else(|| writes.get(place)).ok_or_else(|| {
+        Error::new(ErrorKind::Bug, "a batch was brought again with fewer writes than before")
+    })
+}

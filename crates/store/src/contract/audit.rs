@@ -1,0 +1,50 @@
+//! The data with which writes to audited models are entered in the history
+//! (`batch_machine/entries.rs`): the actor, the time, and the table of the entries.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use marmota_model::{Table, Timestamp};
+
+/// The table of the entries, and how long they are kept.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    pub(crate) table: Arc<Table>,
+    /// The maximum age in microseconds.
+    age_max_us: Option<i64>,
+    writes: AtomicU32,
+}
+
+/// Who writes, when, and the table of the entries.
+#[derive(Clone, Debug)]
+pub struct Audit {
+    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) actor: Option<Arc<str>>,
+    pub(crate) at: Timestamp,
+}
+
+impl Ledger {
+    pub(crate) fn new(table: Arc<Table>, age_max_us: Option<i64>) -> Self {
+        Self { table, age_max_us, writes: AtomicU32::new(0) }
+    }
+
+    /// Counts a write to an audited model, and returns the number of those before it and the
+    /// maximum age of the entries in microseconds; `None` if entries do not expire.
+    pub(crate) fn count_write(&self) -> Option<(u32, i64)> {
+        let age_max_us = self.age_max_us?;
+        Some((self.writes.fetch_add(1, Ordering::Relaxed), age_max_us))
+    }
+}
+
+impl Audit {
+    /// Returns the actor that the entries name.
+    #[must_use]
+    pub fn actor(&self) -> Option<&str> {
+        self.actor.as_deref()
+    }
+
+    /// The table of the entries.
+    pub(crate) fn table(&self) -> &Arc<Table> {
+        &self.ledger.table
+    }
+}

@@ -1,0 +1,141 @@
+//! Links: values of a batch's writes that come from its earlier writes.
+
+use marmota_model::rule::violation;
+use marmota_model::{Error, ErrorKind, Kind, Result, Table, Value, ValueRef};
+
+use super::outcome::{Keys, Outcome};
+use super::write::Write;
+
+/// A value of a write of a batch: the key of the row that an earlier insert of the batch has made
+/// or found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// The place of the write that takes the key.
+    pub write: usize,
+    /// The place of the key in the write.
+    pub at: LinkAt,
+    /// The place of the insert.
+    pub result: usize,
+}
+
+/// The place of a key in a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkAt {
+    /// The key of the row that it writes to.
+    Key,
+    /// The value of a field that refers to the insert's table.
+    Field(usize),
+}
+
+impl Link {
+    /// Checks a link of a write on `table`; `before` has the writes before it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for a link to a later write, to a write that is not an insert, or to
+    /// an insert on another table.
+    pub fn check(&self, table: &Table, before: &[Write]) -> Result<()> {
+        let name = format!("write {}", self.result);
+        let Some(write) = before.get(self.result) else {
+            let message = format!("it refers to {name}, which does not come before it");
+            return Err(Error::new(ErrorKind::Invalid, message));
+        };
+        let made = match write {
+            Write::Insert { table, .. } => Some(&**table),
+            _ => None,
+        };
+        self.at.check(table, made, &name)
+    }
+}
+
+impl LinkAt {
+    /// Checks that a write on `table` may take the key of a row of `made` here; `None` for a write
+    /// that makes no row. `name` names that write in errors.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for a write that makes no row, or one on another table.
+    pub fn check(self, table: &Table, made: Option<&Table>, name: &str) -> Result<()> {
+        let invalid = |message| Err(Error::new(ErrorKind::Invalid, message));
+        let Some(made) = made else {
+            return invalid(format!("{name}, which it refers to, is no insert"));
+        };
+        match self {
+            Self::Key if table.name() == made.name() => Ok(()),
+            Self::Key => invalid(format!(
+                "it writes to `{}`, and {name}, which it refers to, inserts into `{}`",
+                table.name(),
+                made.name()
+            )),
+            Self::Field(position) => {
+                let field = &table.fields()[position];
+                if matches!(&field.kind, Kind::Reference { table: to, .. } if to == made.name()) {
+                    return Ok(());
+                }
+                let message = format!("cannot refer to a row of `{}`, made by {name}", made.name());
+                Err(Error::invalid(vec![violation(field, ValueRef::Null, "reference", message)]))
+            }
+        }
+    }
+}
+
+/// Returns the key of the row that an insert has made or found.
+#[must_use]
+pub fn key_made<'o>(write: &'o Write, outcome: &'o Outcome) -> Option<&'o Value> {
+    match (&outcome.keys, write) {
+        (Keys::One(key), _) => Some(key),
+        (Keys::Known, Write::Insert { table, row, .. }) => row.get(table.key()),
+        (
+            _,
+            Write::Audited { write, .. } | Write::Compared { write } | Write::Guarded { write, .. },
+        ) => key_made(write, outcome),
+        _ => None,
+    }
+}
+
+/// Returns the write with its links replaced by keys.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] if one of the inserts has failed.
+pub fn resolve_links(
+    write: &Write,
+    links: &[Link],
+    writes: &[Write],
+    results: &[Result<Outcome>],
+) -> Result<Write> {
+    let mut write = write.clone();
+    for link in links {
+        let insert = writes.get(link.result);
+        let made = match (insert, results.get(link.result)) {
+            (Some(insert), Some(Ok(outcome))) => key_made(insert, outcome),
+            _ => None,
+        };
+        let Some(made) = made else {
+            let message = "the insert that it refers to made no row";
+            return Err(Error::new(ErrorKind::Invalid, message));
+        };
+        write.put(link.at, made.clone());
+    }
+    Ok(write)
+}
+
+impl Write {
+    fn put(&mut self, at: LinkAt, value: Value) {
+        match (at, self) {
+            (
+                at,
+                Self::Audited { write, .. }
+                | Self::Compared { write }
+                | Self::Guarded { write, .. },
+            ) => write.put(at, value),
+            (
+                LinkAt::Key,
+                Self::Update { key, .. } | Self::Increment { key, .. } | Self::Delete { key, .. },
+            ) => *key = value,
+            (LinkAt::Field(field), Self::Insert { row, .. } | Self::Update { row, .. }) => {
+                if let Some(place) = row.get_mut(field) {
+                    *place = value;
+                }
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! The result of an operation.
+
+use marmota_model::Value;
+
+use super::conflict::{Effect, UpsertResult};
+
+/// The result of an operation.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Outcome {
+    /// The number of rows lent, counted or changed.
+    pub rows: u64,
+    /// The keys of the inserted rows.
+    pub keys: Keys,
+    /// The version of the written row, if the table has one and one row was written.
+    pub version: Option<i64>,
+    /// The sum after an increment; absent otherwise.
+    pub value: Value,
+    /// The effect of an insert of one row.
+    pub effect: Effect,
+}
+
+impl Outcome {
+    /// An outcome with only this number of rows.
+    #[must_use]
+    pub fn rows(rows: u64) -> Self {
+        Self { rows, ..Self::default() }
+    }
+}
+
+/// The keys of inserted rows.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Keys {
+    /// No row was inserted, or the rows had their keys already.
+    #[default]
+    Known,
+    /// One row, with this key.
+    One(Value),
+    /// Rows in the order of the insert, with consecutive automatic keys.
+    Range {
+        /// The key of the first row.
+        first: i64,
+    },
+    /// Rows in the order of the insert.
+    Each(Vec<Value>),
+    /// Rows in the order of the insert, each with its effect: for an
+    /// [`Operation::InsertMany`](super::Operation::InsertMany) with a conflict action.
+    Upserted(Vec<UpsertResult<Value>>),
+}

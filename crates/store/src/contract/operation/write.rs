@@ -1,0 +1,172 @@
+//! One write of a batch, as data.
+
+use std::sync::Arc;
+
+use marmota_model::{FilterExpr, Table, Value};
+
+use super::conflict::OnConflict;
+use crate::contract::audit::Audit;
+use crate::rights::Rights;
+
+/// One write of a batch, which owns its values.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Write {
+    /// See [`Operation::Insert`](super::Operation::Insert).
+    Insert {
+        /// The table.
+        table: Arc<Table>,
+        /// The row.
+        row: Vec<Value>,
+        /// The action if a row exists.
+        on_conflict: OnConflict,
+    },
+    /// See [`Operation::Update`](super::Operation::Update).
+    Update {
+        /// The table.
+        table: Arc<Table>,
+        /// The key.
+        key: Value,
+        /// The fields to write.
+        row: Vec<Value>,
+        /// The expected version.
+        version: Option<i64>,
+    },
+    /// See [`Operation::Increment`](super::Operation::Increment).
+    Increment {
+        /// The table.
+        table: Arc<Table>,
+        /// The key.
+        key: Value,
+        /// The field.
+        field: usize,
+        /// The amount.
+        by: Value,
+        /// The time of the write.
+        stamp: Value,
+    },
+    /// See [`Operation::Delete`](super::Operation::Delete).
+    Delete {
+        /// The table.
+        table: Arc<Table>,
+        /// The key.
+        key: Value,
+        /// The expected version.
+        version: Option<i64>,
+    },
+    /// See [`Operation::DeleteWhere`](super::Operation::DeleteWhere).
+    DeleteWhere {
+        /// The table.
+        table: Arc<Table>,
+        /// The filter; `None` for all rows.
+        filter: Option<FilterExpr>,
+    },
+    /// A write to an audited table, with its history entry; made by the store.
+    Audited {
+        /// The write.
+        write: Box<Write>,
+        /// The actor, and the table of the entries.
+        audit: Audit,
+    },
+    /// A write that gives values to immutable fields; made by the store.
+    Compared {
+        /// The write.
+        write: Box<Write>,
+    },
+    /// A write that is checked against the rights of its caller; made by the store.
+    Guarded {
+        /// The write.
+        write: Box<Write>,
+        /// The rights of the caller.
+        rights: Arc<Rights>,
+    },
+}
+
+impl Write {
+    /// An insert that fails if the row exists.
+    #[must_use]
+    pub const fn insert(table: Arc<Table>, row: Vec<Value>) -> Self {
+        Self::Insert { table, row, on_conflict: OnConflict::Refuse }
+    }
+
+    /// Returns the table that it writes to.
+    #[must_use]
+    pub fn table(&self) -> &Arc<Table> {
+        match self {
+            Self::Insert { table, .. }
+            | Self::Update { table, .. }
+            | Self::Increment { table, .. }
+            | Self::Delete { table, .. }
+            | Self::DeleteWhere { table, .. } => table,
+            Self::Audited { write, .. }
+            | Self::Compared { write }
+            | Self::Guarded { write, .. } => write.table(),
+        }
+    }
+
+    /// Returns the write itself, without the steps that the store adds.
+    pub(crate) fn bare(&self) -> &Self {
+        match self {
+            Self::Audited { write, .. }
+            | Self::Compared { write }
+            | Self::Guarded { write, .. } => write.bare(),
+            write => write,
+        }
+    }
+
+    /// Returns the same write, which fails if the row exists.
+    pub(crate) fn refusing(&self) -> Self {
+        let mut refusing = self.clone();
+        let mut inner = &mut refusing;
+        while let Self::Audited { write, .. }
+        | Self::Compared { write }
+        | Self::Guarded { write, .. } = inner
+        {
+            inner = write;
+        }
+        if let Self::Insert { on_conflict, .. } = inner {
+            *on_conflict = OnConflict::Refuse;
+        }
+        refusing
+    }
+
+    /// Returns the key in an insert's row, unless the engine is to generate one.
+    pub(crate) fn key(&self) -> Option<Value> {
+        match self {
+            Self::Insert { table, row, .. } => row.get(table.key()).cloned(),
+            Self::Audited { write, .. }
+            | Self::Compared { write }
+            | Self::Guarded { write, .. } => write.key(),
+            _ => None,
+        }
+        .filter(|key| *key != Value::Absent)
+    }
+
+    /// Returns every table that it writes to: its own and, if it is audited, the history's.
+    pub fn tables(&self) -> impl Iterator<Item = &Arc<Table>> {
+        std::iter::once(self.table()).chain(self.audit().map(Audit::table))
+    }
+
+    /// Returns true for a write that takes more than one operation.
+    #[must_use]
+    pub const fn is_of_steps(&self) -> bool {
+        matches!(self, Self::Audited { .. } | Self::Compared { .. } | Self::Guarded { .. })
+    }
+
+    /// Returns the rights of its caller, if they are checked.
+    pub(crate) fn rights(&self) -> Option<&Arc<Rights>> {
+        match self {
+            Self::Guarded { rights, .. } => Some(rights),
+            Self::Audited { write, .. } | Self::Compared { write } => write.rights(),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn audit(&self) -> Option<&Audit> {
+        match self {
+            Self::Audited { audit, .. } => Some(audit),
+            Self::Guarded { write, .. } | Self::Compared { write } => write.audit(),
+            _ => None,
+        }
+    }
+}

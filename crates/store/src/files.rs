@@ -1,0 +1,4 @@
+//! The files of a database: their modes and their keys.
+
+pub mod key;
+pub mod private_file;

@@ -1,0 +1,373 @@
+//! Counters of a store's operations, at the point that all operations pass: for each table and
+//! verb, and for each session, the number of calls, rows and errors and the time; and the slow
+//! operations.
+//!
+//! A store counts if it is opened with [`crate::StoreBuilder::metering`]. Each thread counts in a
+//! separate slot of memory, made when it first uses a table; if there are more threads than slots,
+//! they share them. So no thread waits, and counting costs two reads of the clock and three
+//! additions.
+
+mod counts;
+mod slow;
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use hashbrown::HashMap;
+use marmota_model::Table;
+use parking_lot::Mutex;
+use serde::Serialize;
+
+use crate::contract::operation::{Operation, Outcome, Write};
+use crate::rows::registry::Registry;
+
+pub use counts::{CLASS_ENDS_US, Counts, Measured};
+pub use slow::SlowCall;
+use slow::SlowCalls;
+
+/// The settings of a store's counters, and how much of them is kept.
+///
+/// ```
+/// use std::time::Duration;
+/// use marmota_model::{Field, Kind, Role, Schema};
+/// use marmota_memory::Memory;
+/// use marmota_store::meter::Metering;
+/// use marmota_store::Store;
+///
+/// let city = Schema::new("city", vec![Field::new("id", Kind::I64).role(Role::Key)]);
+/// let metering = Metering::default().slow_call(Duration::from_millis(100));
+/// let store = Store::builder(Memory::new()).schema(city).metering(metering).open()?;
+/// let city = store.table("city")?;
+/// assert!(store.get_record(&city, 1).run().is_err());
+///
+/// let done = store.activity().expect("it was opened to count");
+/// assert_eq!((&*done.verbs[0].table, done.verbs[0].verb), ("city", "get"));
+/// assert_eq!((done.verbs[0].done.count, done.verbs[0].done.rows), (1, 0));
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+#[must_use]
+pub struct Metering {
+    slow: Option<Duration>,
+    sessions_max: usize,
+}
+
+impl Default for Metering {
+    fn default() -> Self {
+        Self { slow: None, sessions_max: 10_000 }
+    }
+}
+
+impl Metering {
+    /// Logs calls that take at least this long (target `marmota::slow`, a warning), with the
+    /// operation, its time and the caller, but no values. The last of them are kept
+    /// ([`Activity::slow`]).
+    pub const fn slow_call(mut self, from: Duration) -> Self {
+        self.slow = Some(from);
+        self
+    }
+
+    /// Sets how many sessions are counted separately. Default: 10,000. When there are more, the
+    /// sessions that have been silent longest are removed.
+    pub const fn sessions_max(mut self, sessions: usize) -> Self {
+        self.sessions_max = sessions;
+        self
+    }
+}
+
+/// The operations of a store since it was opened.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Activity {
+    /// By table and verb; verbs that were never used are left out.
+    pub verbs: Vec<VerbActivity>,
+    /// By session ([`crate::Store::in_session`]), by name.
+    pub sessions: Vec<SessionActivity>,
+    /// The slow calls, the newest last.
+    pub slow: Vec<SlowCall>,
+}
+
+/// The operations of one verb on one table.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct VerbActivity {
+    /// The table; empty for batches, SQL and the steps of transactions.
+    pub table: String,
+    /// The verb, such as `get`.
+    pub verb: &'static str,
+    /// Single operations.
+    #[serde(flatten)]
+    pub done: Measured,
+    /// Writes that were part of a batch. The batch as a whole is counted separately.
+    pub in_batches: u64,
+}
+
+/// The operations of one session.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct SessionActivity {
+    /// Its name, such as `session 7`.
+    pub session: String,
+    /// Its operations.
+    #[serde(flatten)]
+    pub done: Measured,
+}
+
+const VERBS: [&str; 15] = [
+    "get",
+    "list",
+    "count",
+    "insert",
+    "insert_many",
+    "update",
+    "update_many",
+    "increment",
+    "delete",
+    "delete_where",
+    "batch",
+    "sql",
+    "commit",
+    "step",
+    "aggregate",
+];
+
+/// The index of an operation's verb in [`VERBS`].
+const fn verb_of(operation: &Operation<'_>) -> usize {
+    match operation {
+        Operation::Get { .. } => 0,
+        Operation::List { .. } => 1,
+        Operation::Count { .. } => 2,
+        Operation::Insert { .. } => 3,
+        Operation::InsertMany { .. } => 4,
+        Operation::Update { .. } => 5,
+        Operation::UpdateMany { .. } => 6,
+        Operation::Increment { .. } => 7,
+        Operation::Delete { .. } => 8,
+        Operation::DeleteWhere { .. } => 9,
+        Operation::Batch { .. } => 10,
+        Operation::Sql { .. } => 11,
+        Operation::Commit => 12,
+        Operation::Begin
+        | Operation::Rollback
+        | Operation::Savepoint(_)
+        | Operation::Release(_)
+        | Operation::RollbackTo(_) => 13,
+        Operation::Aggregate { .. } => 14,
+    }
+}
+
+/// Returns the name of an operation's verb in the counters.
+pub(crate) const fn verb_name(operation: &Operation<'_>) -> &'static str {
+    VERBS[verb_of(operation)]
+}
+
+const fn verb_of_write(write: &Write) -> usize {
+    match write {
+        Write::Insert { .. } => 3,
+        Write::Update { .. } => 5,
+        Write::Increment { .. } => 7,
+        Write::Delete { .. } => 8,
+        Write::DeleteWhere { .. } => 9,
+        // The caller passes the write inside of these instead.
+        Write::Audited { .. } | Write::Compared { .. } | Write::Guarded { .. } => 13,
+    }
+}
+
+/// The counts of one thread for one table.
+#[derive(Default)]
+struct OfTable {
+    verbs: [Counts; VERBS.len()],
+    in_batches: [AtomicU64; VERBS.len()],
+}
+
+/// The counts of one thread: an entry for each table, and a last one for operations without a
+/// table.
+type Shard = Box<[OnceLock<Box<OfTable>>]>;
+
+/// An operation in progress.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Begun {
+    at: Instant,
+    table: u32,
+    verb: u32,
+}
+
+/// The caller of an operation, as far as it is known.
+#[derive(Clone, Copy)]
+pub(crate) struct Who<'w> {
+    pub(crate) name: Option<&'w str>,
+    pub(crate) session: Option<&'w OfSession>,
+}
+
+/// The counts of one session.
+pub(crate) struct OfSession {
+    name: Arc<str>,
+    counts: Counts,
+    /// The number of its last use; the numbers ascend.
+    last: AtomicU64,
+}
+
+/// The counters of a store.
+pub(crate) struct Meter {
+    names: Vec<Arc<Table>>,
+    /// The number of each table, by its address.
+    numbers: HashMap<usize, u32>,
+    shards: Box<[Shard]>,
+    sessions: Mutex<HashMap<Arc<str>, Arc<OfSession>>>,
+    sessions_max: usize,
+    asked: AtomicU64,
+    slow: Option<SlowCalls>,
+}
+
+impl Meter {
+    pub(crate) fn new(metering: Metering, registry: &Registry, slots: usize) -> Self {
+        let names = registry.tables().to_vec();
+        let numbers = names.iter().enumerate();
+        let numbers = numbers.map(|(number, table)| (Arc::as_ptr(table) as usize, number as u32));
+        let shard = || (0..=names.len()).map(|_| OnceLock::new()).collect();
+        Self {
+            numbers: numbers.collect(),
+            shards: (0..slots).map(|_| shard()).collect(),
+            names,
+            sessions: Mutex::default(),
+            sessions_max: metering.sessions_max.max(1),
+            asked: AtomicU64::new(0),
+            slow: metering.slow.map(SlowCalls::new),
+        }
+    }
+
+    fn number(&self, table: Option<&Table>) -> u32 {
+        let number = table
+            .and_then(|table| self.numbers.get(&(std::ptr::from_ref(table) as usize)).copied());
+        number.unwrap_or(self.names.len() as u32)
+    }
+
+    fn counts(&self, slot: usize, table: u32) -> &OfTable {
+        self.shards[slot][table as usize].get_or_init(Box::default)
+    }
+
+    pub(crate) fn begin(&self, operation: &Operation<'_>) -> Begun {
+        let (table, verb) = (self.number(operation.table()), verb_of(operation) as u32);
+        Begun { at: Instant::now(), table, verb }
+    }
+
+    /// Records that an operation has ended.
+    pub(crate) fn end(
+        &self,
+        begun: Begun,
+        slot: usize,
+        who: Who<'_>,
+        operation: &Operation<'_>,
+        ended: Result<&Outcome, ()>,
+    ) {
+        let time = begun.at.elapsed();
+        let rows = match (ended, operation) {
+            // These rows were only counted, not read.
+            (Ok(_), Operation::Count { .. }) | (Err(()), _) => 0,
+            (Ok(outcome), _) => outcome.rows,
+        };
+        self.of(begun, slot).note(time, rows, ended.is_err());
+        if let Some(session) = who.session {
+            session.counts.note(time, rows, ended.is_err());
+        }
+        if let Operation::Batch { writes, results, .. } = operation {
+            for (write, result) in writes.iter().zip(results.iter()) {
+                let of = self.counts(slot, self.number(Some(write.table())));
+                let verb = verb_of_write(write.bare());
+                of.in_batches[verb].fetch_add(1, Ordering::Relaxed);
+                match result {
+                    Ok(done) => of.verbs[verb].note_rows(done.rows),
+                    Err(_) => of.verbs[verb].note_error(),
+                }
+            }
+        }
+        if let Some(slow) = &self.slow
+            && slow.is_slow(time)
+        {
+            slow.note_operation(time, rows, who, VERBS[begun.verb as usize], operation);
+        }
+    }
+
+    /// Records that an operation was cancelled by its caller: it counts as failed.
+    pub(crate) fn give_up(&self, begun: Begun, slot: usize) {
+        self.of(begun, slot).note(begun.at.elapsed(), 0, true);
+    }
+
+    fn of(&self, begun: Begun, slot: usize) -> &Counts {
+        &self.counts(slot, begun.table).verbs[begun.verb as usize]
+    }
+
+    /// Records the time of a call that is not an operation, such as a call of a service.
+    pub(crate) fn note_call(&self, time: Duration, who: Who<'_>, what: impl FnOnce() -> String) {
+        if let Some(slow) = &self.slow
+            && slow.is_slow(time)
+        {
+            slow.note(time, 0, who, what());
+        }
+    }
+
+    /// Returns the counts of a session.
+    pub(crate) fn session(&self, name: &str) -> Arc<OfSession> {
+        let last = AtomicU64::new(self.asked.fetch_add(1, Ordering::Relaxed));
+        let mut sessions = self.sessions.lock();
+        if let Some(session) = sessions.get(name) {
+            session.last.store(last.into_inner(), Ordering::Relaxed);
+            return Arc::clone(session);
+        }
+        if sessions.len() >= self.sessions_max {
+            let age = |session: &Arc<OfSession>| session.last.load(Ordering::Relaxed);
+            // The older half is removed, so that not every new session searches all of them.
+            let mut ages: Vec<u64> = sessions.values().map(age).collect();
+            let middle = ages.len() / 2;
+            let bound = *ages.select_nth_unstable(middle).1;
+            sessions.retain(|_, session| age(session) > bound);
+        }
+        let name: Arc<str> = name.into();
+        let counts = Counts::default();
+        let session = Arc::new(OfSession { name: Arc::clone(&name), counts, last });
+        sessions.insert(name, Arc::clone(&session));
+        session
+    }
+
+    /// Returns all counts.
+    pub(crate) fn activity(&self) -> Activity {
+        let names = self.names.iter().map(|table| table.name()).chain([""]).enumerate();
+        let mut verbs = Vec::new();
+        for (number, table) in names {
+            for (place, &verb) in VERBS.iter().enumerate() {
+                let mut done = Measured::default();
+                let mut in_batches = 0;
+                for counts in self.shards.iter().filter_map(|shard| shard[number].get()) {
+                    counts.verbs[place].add_to(&mut done);
+                    in_batches += counts.in_batches[place].load(Ordering::Relaxed);
+                }
+                if done.count > 0 || in_batches > 0 {
+                    verbs.push(VerbActivity { table: table.to_owned(), verb, done, in_batches });
+                }
+            }
+        }
+        let read = |session: &Arc<OfSession>| {
+            let mut done = Measured::default();
+            session.counts.add_to(&mut done);
+            SessionActivity { session: session.name.to_string(), done }
+        };
+        let mut sessions: Vec<_> = self.sessions.lock().values().map(read).collect();
+        sessions.sort_unstable_by(|one, two| one.session.cmp(&two.session));
+        let slow = self.slow.as_ref().map_or_else(Vec::new, SlowCalls::kept);
+        Activity { verbs, sessions, slow }
+    }
+}
+
+impl OfSession {
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl fmt::Debug for OfSession {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}

@@ -1,0 +1,276 @@
+//! Operations of a caller with rights: they are refused, or narrowed to the rows that the caller
+//! may access.
+
+use std::ops::ControlFlow;
+
+use marmota_model::{
+    Comparison, Error, ErrorKind, FieldSet, FilterExpr, KeyKind, Query, Result, RowSink, RowSource,
+    Table, Value, ValueRef,
+};
+
+use crate::contract::operation::{OnConflict, Operation, Outcome};
+use crate::rights::{Access, Right, Rights, TableRights};
+use crate::rows::history::{HISTORY_TABLE, History};
+use crate::rows::predicate::Ready;
+
+/// The rows whose history entries a read requests.
+pub(crate) enum HistoryOf<'r> {
+    /// No particular row.
+    Any,
+    /// A row that the caller may read.
+    Open,
+    /// A row of this table, if this filter selects it.
+    If(&'r Table, FilterExpr),
+}
+
+impl Rights {
+    /// Calls `run` with the narrowed operation, which has to be passed in the same way again while
+    /// it waits.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`] for an operation that the caller may not execute.
+    pub(crate) fn narrowed<T>(
+        &self,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+        run: impl FnOnce(&mut Operation<'_>, &mut dyn RowSink, &mut Outcome) -> T,
+    ) -> Result<T> {
+        match operation {
+            Operation::Get { table, key, fields } => {
+                let rights = self.admit(Right::Read, table)?;
+                let Access::Where(condition) = &rights.read else {
+                    return Ok(run(operation, sink, outcome));
+                };
+                let asked = *fields;
+                let fields = fields.union(condition.filter().fields(table));
+                let ready = condition.asked(table)?;
+                let mut asking = Asking { ready, sink, fields, asked, hidden: false };
+                let mut get = Operation::Get { table, key: *key, fields };
+                let ran = run(&mut get, &mut asking, outcome);
+                if asking.hidden {
+                    outcome.rows = 0;
+                }
+                Ok(ran)
+            }
+            Operation::List { table, query } => {
+                let rights = self.admit(Right::Read, table)?;
+                if rights.read.is_all() {
+                    return Ok(run(operation, sink, outcome));
+                }
+                let filter = rights.read.narrow(query.filter.clone());
+                let query = Query { filter, ..query.clone() };
+                Ok(run(&mut Operation::List { table, query: &query }, sink, outcome))
+            }
+            Operation::Count { table, filter } => {
+                let rights = self.admit(Right::Read, table)?;
+                let filter = rights.read.narrow(filter.cloned());
+                let mut count = Operation::Count { table, filter: filter.as_ref() };
+                Ok(run(&mut count, sink, outcome))
+            }
+            Operation::DeleteWhere { table, filter } => {
+                let rights = self.admit(Right::Delete, table)?;
+                let filter = rights.delete.narrow(filter.cloned());
+                let mut delete = Operation::DeleteWhere { table, filter: filter.as_ref() };
+                Ok(run(&mut delete, sink, outcome))
+            }
+            Operation::InsertMany { table, rows, on_conflict } => {
+                let rights = self.admit_insert(table, *on_conflict)?;
+                if self.guards(&Operation::Insert { table, row: &[], on_conflict: *on_conflict })
+                    || rights.insert.is_all() && rights.referring.is_empty()
+                {
+                    return Ok(run(operation, sink, outcome));
+                }
+                let (table, on_conflict) = (*table, *on_conflict);
+                let row = vec![ValueRef::Absent; table.fields().len()];
+                let mut judged = Judged { whose: self, rights, rows: &mut **rows, row };
+                Ok(run_insert_many(table, &mut judged, on_conflict, |operation| {
+                    run(operation, sink, outcome)
+                }))
+            }
+            Operation::Sql { .. } => {
+                let message = "SQL passes by the rights on rows; read by filters, or run it on a \
+                               store that acts under no rights";
+                Err(Error::new(ErrorKind::Denied, message))
+            }
+            Operation::Aggregate { .. } => {
+                let message = "an aggregation passes by the rights on rows; read by filters, or \
+                               run it on a store that acts under no rights";
+                Err(Error::new(ErrorKind::Denied, message))
+            }
+            // The answers of callers are separate, so that none gets another's.
+            Operation::Batch { writes, links, once: Some(once), mode, results } => {
+                let once = Some(once.lend_to(&self.caller_key()));
+                let (writes, links, mode) = (*writes, *links, *mode);
+                let results = &mut **results;
+                let mut batch = Operation::Batch { writes, links, once, mode, results };
+                Ok(run(&mut batch, sink, outcome))
+            }
+            operation => {
+                self.admit_write(operation)?;
+                Ok(run(operation, sink, outcome))
+            }
+        }
+    }
+
+    /// Combines the filter of a delete with the rows that the caller may delete.
+    pub(crate) fn narrow_delete(
+        &self,
+        table: &Table,
+        filter: Option<FilterExpr>,
+    ) -> Option<FilterExpr> {
+        self.of(table).map_or(&Access::Denied, |rights| &rights.delete).narrow(filter)
+    }
+
+    /// Checks writes of one row, and updates of several.
+    fn admit_write(&self, operation: &Operation<'_>) -> Result<()> {
+        match operation {
+            Operation::Insert { table, row, on_conflict } => {
+                let rights = self.admit_insert(table, *on_conflict)?;
+                match self.guards(operation) {
+                    true => Ok(()),
+                    false => self.check_insert(rights, row),
+                }
+            }
+            Operation::Update { table, .. }
+            | Operation::UpdateMany { table, .. }
+            | Operation::Increment { table, .. } => self.admit(Right::Update, table).map(drop),
+            Operation::Delete { table, .. } => self.admit(Right::Delete, table).map(drop),
+            // Each write of a batch has its own result.
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the rows whose entries a read of the history requests.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`] for a table whose history the caller may not read.
+    pub(crate) fn history_of(&self, operation: &Operation<'_>) -> Result<HistoryOf<'_>> {
+        let (table, filter) = match operation {
+            Operation::List { table, query } => (*table, query.filter.as_ref()),
+            Operation::Count { table, filter } => (*table, *filter),
+            _ => return Ok(HistoryOf::Any),
+        };
+        if table.name() != HISTORY_TABLE || self.of(table)?.read.is_all() {
+            return Ok(HistoryOf::Any);
+        }
+        let Some((of, key)) = filter.and_then(|filter| self.pinned(filter)) else {
+            return Ok(HistoryOf::Any);
+        };
+        let key_value = match of.table.key_kind() {
+            KeyKind::Auto => key.parse().ok().map(Value::Int),
+            KeyKind::Uuid => key.parse().ok().map(Value::Uuid),
+            KeyKind::Text => Some(Value::Text(key.to_owned())),
+        };
+        match (&of.history, key_value) {
+            (Access::Denied, _) => Err(self.denied(Right::History, &of.table)),
+            (Access::All, _) => Ok(HistoryOf::Open),
+            (Access::Where(_), None) => Ok(HistoryOf::Any),
+            (access @ Access::Where(_), Some(value)) => {
+                let field = of.table.key();
+                let row = FilterExpr::Compare { field, comparison: Comparison::Equal, value };
+                let filter = access.narrow(Some(row)).unwrap_or(FilterExpr::Or(Vec::new()));
+                Ok(HistoryOf::If(&of.table, filter))
+            }
+        }
+    }
+
+    /// Returns the table and the key of the row, if a filter only selects the entries of one row.
+    fn pinned<'f>(&self, filter: &'f FilterExpr) -> Option<(&TableRights, &'f str)> {
+        let (mut names, mut key) = (None, None);
+        let mut look = |filter: &'f FilterExpr| match filter {
+            FilterExpr::Compare {
+                field,
+                comparison: Comparison::Equal,
+                value: Value::Text(text),
+            } => {
+                if *field == History::OF_TABLE.position() {
+                    names = Some(vec![&**text]);
+                } else if *field == History::OF_KEY.position() {
+                    key = Some(&**text);
+                }
+            }
+            FilterExpr::In { field, values } if *field == History::OF_TABLE.position() => {
+                names = values.iter().map(|value| value.as_ref().as_text()).collect();
+            }
+            _ => {}
+        };
+        each_of(filter, &mut look);
+        let (names, key): (Vec<&str>, _) = (names?, key?);
+        let of = self.tables.iter().find(|rights| names.contains(&rights.table.name()))?;
+        let of_it = |name: &&str| {
+            **name == *of.table.name() || of.table.schema().was.as_deref() == Some(*name)
+        };
+        names.iter().all(of_it).then_some((of, key))
+    }
+}
+
+/// Calls `with` for each filter that has to be true.
+fn each_of<'f>(filter: &'f FilterExpr, with: &mut impl FnMut(&'f FilterExpr)) {
+    match filter {
+        FilterExpr::And(all) => all.iter().for_each(|one| each_of(one, with)),
+        one => with(one),
+    }
+}
+
+/// Lends an operation on rows from a source with a shorter lifetime.
+fn run_insert_many<'a, T>(
+    table: &'a Table,
+    rows: &'a mut dyn RowSource<'a>,
+    on_conflict: OnConflict,
+    run: impl FnOnce(&mut Operation<'_>) -> T,
+) -> T {
+    run(&mut Operation::InsertMany { table, rows, on_conflict })
+}
+
+/// A sink that passes on a row that matches the rights, with the requested fields.
+struct Asking<'s, 'f> {
+    ready: Ready<'f>,
+    sink: &'s mut dyn RowSink,
+    /// The fields that are read, and those that were requested.
+    fields: FieldSet,
+    asked: FieldSet,
+    hidden: bool,
+}
+
+impl RowSink for Asking<'_, '_> {
+    fn row(&mut self, row: &[ValueRef<'_>]) -> ControlFlow<()> {
+        if !self.ready.selects(row) {
+            self.hidden = true;
+            return ControlFlow::Break(());
+        }
+        if self.fields == self.asked {
+            return self.sink.row(row);
+        }
+        let mut lent = row.to_vec();
+        for (field, value) in lent.iter_mut().enumerate() {
+            if !self.asked.contains(field) {
+                *value = ValueRef::Absent;
+            }
+        }
+        self.sink.row(&lent)
+    }
+}
+
+/// A source that checks each row against the rights.
+struct Judged<'j, 'a> {
+    whose: &'j Rights,
+    rights: &'j TableRights,
+    rows: &'j mut dyn RowSource<'a>,
+    row: Vec<ValueRef<'a>>,
+}
+
+impl<'s, 'a: 's> RowSource<'s> for Judged<'_, 'a> {
+    fn remaining(&self) -> usize {
+        self.rows.remaining()
+    }
+
+    fn next(&mut self, row: &mut [ValueRef<'s>]) -> Result<bool> {
+        if !self.rows.next(&mut self.row)? {
+            return Ok(false);
+        }
+        self.whose.check_insert(self.rights, &self.row)?;
+        row.copy_from_slice(&self.row);
+        Ok(true)
+    }
+}

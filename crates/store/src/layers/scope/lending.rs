@@ -1,0 +1,54 @@
+//! Detects operations from within a row callback of the same store.
+
+use std::cell::{Cell, RefCell};
+
+use marmota_model::{Error, ErrorKind, Result};
+
+use super::shared::Shared;
+
+thread_local! {
+    /// The store whose engine lends rows to a sink on this thread; 0 for none.
+    static LENDING: Cell<usize> = const { Cell::new(0) };
+    /// The stores around it: one store of a process may serve another.
+    static LENDING_AROUND: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Refuses an operation from within a row callback of the same store: the engine is in the middle
+/// of a step, and the session's lock is held.
+pub(super) struct Lending {
+    around: usize,
+}
+
+impl Lending {
+    #[inline]
+    pub(super) fn begin(shared: &Shared) -> Result<Self> {
+        let store = std::ptr::from_ref(shared) as usize;
+        match LENDING.replace(store) {
+            0 => Ok(Self { around: 0 }),
+            around => Self::begin_within(store, around),
+        }
+    }
+
+    #[cold]
+    fn begin_within(store: usize, around: usize) -> Result<Self> {
+        let is_around = LENDING_AROUND.with_borrow(|outer| outer.contains(&store));
+        if store == around || is_around {
+            LENDING.set(around);
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                "the store was called from within a row callback; collect the rows first",
+            ));
+        }
+        LENDING_AROUND.with_borrow_mut(|outer| outer.push(around));
+        Ok(Self { around })
+    }
+}
+
+impl Drop for Lending {
+    fn drop(&mut self) {
+        LENDING.set(self.around);
+        if self.around != 0 {
+            let _ = LENDING_AROUND.with_borrow_mut(Vec::pop);
+        }
+    }
+}

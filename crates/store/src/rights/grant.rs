@@ -1,0 +1,159 @@
+//! Grants: rights on tables and methods, as data.
+
+use marmota_model::{
+    Caller, Error, ErrorKind, Filter, FilterExpr, Result, Table, asks_for_caller, parse_filter,
+    parse_rule,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::rows::registry::Registry;
+
+/// The prefix of Marmota's own tables. They are only granted by name.
+pub const OWN_PREFIX: &str = "marmota_";
+
+/// Returns true for one of Marmota's internal tables, which generic interfaces never expose.
+#[must_use]
+pub fn is_internal(table: &Table) -> bool {
+    table.name().starts_with(OWN_PREFIX)
+}
+
+/// The prefix of a service's name in a grant.
+pub(super) const SERVICE_PREFIX: &str = "service:";
+
+/// A right on a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Right {
+    /// To get, list and count rows.
+    Read,
+    /// To see the history of rows that may be read, including entries from before they could be.
+    History,
+    /// To insert.
+    Insert,
+    /// To update, patch and increment rows that may be read.
+    Update,
+    /// To delete rows that may be read.
+    Delete,
+    /// To refer to rows from other rows; the right to read a row includes it.
+    Refer,
+    /// To call methods of services ([`Grant::call`]); it does not apply to tables.
+    Call,
+}
+
+impl Right {
+    /// All rights that apply to a table.
+    pub const ALL: [Self; 6] =
+        [Self::Read, Self::History, Self::Insert, Self::Update, Self::Delete, Self::Refer];
+
+    /// Returns the right as one word, as in the JSON of a grant.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::History => "history",
+            Self::Insert => "insert",
+            Self::Update => "update",
+            Self::Delete => "delete",
+            Self::Refer => "refer",
+            Self::Call => "call",
+        }
+    }
+}
+
+/// Rights on a table. As JSON:
+/// `{"table":"note","rights":["read","update"],"rule":"owner = @user.id"}`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Grant {
+    /// The table; `*` for all models of the program. For methods it is `service:` and the argument
+    /// of [`Grant::call`].
+    pub table: String,
+    /// The rights.
+    pub rights: Vec<Right>,
+    /// The rule that selects rows; `None` for all rows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
+}
+
+impl Grant {
+    /// Grants rights on all rows of a table, or of all models (`*`).
+    #[must_use]
+    pub fn new(table: impl Into<String>, rights: &[Right]) -> Self {
+        Self { table: table.into(), rights: rights.to_vec(), rule: None }
+    }
+
+    /// Grants the right to call a method (`calculator.add`, `sum`), all methods of a service
+    /// (`calculator`), or all methods (`*`).
+    #[must_use]
+    pub fn call(methods: &str) -> Self {
+        Self::new(format!("{SERVICE_PREFIX}{methods}"), &[Right::Call])
+    }
+
+    /// Limits the grant to rows that match this rule.
+    #[must_use]
+    pub fn rule(mut self, rule: impl Into<String>) -> Self {
+        self.rule = Some(rule.into());
+        self
+    }
+
+    /// Checks that the grant is valid for a store's tables.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] for an unknown table, [`ErrorKind::Invalid`] for an invalid rule.
+    pub fn check(&self, registry: &Registry) -> Result<()> {
+        let is_service = self.table.starts_with(SERVICE_PREFIX);
+        if is_service && (self.rights != [Right::Call] || self.rule.is_some()) {
+            let message = format!("`{}` gives the right `call` alone, without a rule", self.table);
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        if is_service {
+            return Ok(());
+        }
+        if self.rights.contains(&Right::Call) {
+            let message = format!("`{}` is a table; `call` is for `service:NAME`", self.table);
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        if self.table != "*" {
+            registry.table(&self.table)?;
+        }
+        let Some(rule) = &self.rule else { return Ok(()) };
+        let mut tables = registry.tables().iter().filter(|table| self.is_on(table));
+        tables.try_for_each(|table| parse_rule(table, rule, &Caller::sample()).map(drop))
+    }
+
+    pub(super) fn is_on(&self, table: &Table) -> bool {
+        self.table == table.name() || self.table == "*" && !table.name().starts_with(OWN_PREFIX)
+    }
+
+    /// Returns the filter of its rows: the inner `None` for all rows, the outer `None` if the rule
+    /// needs a caller and the caller is anonymous.
+    pub(super) fn filter(
+        &self,
+        table: &Table,
+        caller: Option<&Caller>,
+    ) -> Result<Option<Option<FilterExpr>>> {
+        let Some(rule) = &self.rule else { return Ok(Some(None)) };
+        let made = |filter: Result<Filter>| Ok(Some(Some(filter?.into_expr_for(table)?)));
+        match caller {
+            Some(caller) => made(parse_rule(table, rule, caller)),
+            // An anonymous caller may not be a value in any part of a rule: `not owner = …` would
+            // give them access to everything.
+            None if asks_for_caller(table, rule) => Ok(None),
+            None => made(parse_filter(table, rule)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_grant_is_json() {
+        let json = r#"{"table":"note","rights":["read","refer"],"rule":"owner = @user.id"}"#;
+        let grant: Grant = serde_json::from_str(json).unwrap();
+        assert_eq!(grant.rights, [Right::Read, Right::Refer]);
+        assert_eq!(serde_json::to_string(&grant).unwrap(), json);
+        assert!(serde_json::from_str::<Grant>(r#"{"table":"x","rights":[],"rules":""}"#).is_err());
+    }
+}

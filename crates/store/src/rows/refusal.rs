@@ -1,0 +1,142 @@
+//! The errors with which all engines refuse a write: they have the field, the value and an
+//! alternative.
+
+use std::ops::Deref;
+use std::time::Duration;
+
+use marmota_model::{Error, ErrorKind, Table, ValueRef, Violation};
+
+/// Creates an error of `kind` with these violations; a single violation is also its message.
+#[must_use]
+pub fn with_violations(kind: ErrorKind, violations: Vec<Violation>) -> Error {
+    let message = match violations.as_slice() {
+        [one] => one.to_string(),
+        many => {
+            let names: Vec<&str> = many.iter().map(|one| &*one.field).collect();
+            format!("fields `{}` together", names.join("`, `"))
+        }
+    };
+    violations.into_iter().fold(Error::new(kind, message), Error::with_violation)
+}
+
+/// Copies an error for a second receiver, without its source.
+#[cold]
+#[must_use]
+pub fn copy_of(error: &Error) -> Error {
+    let copy = Error::new(error.kind(), error.message());
+    let copy = if error.is_retryable() { copy.retryable() } else { copy };
+    error.violations().iter().cloned().fold(copy, Error::with_violation)
+}
+
+/// Returns the same error with the index of the row in front of the message.
+#[cold]
+#[must_use]
+pub fn at_row(index: usize, error: &Error) -> Error {
+    let placed = Error::new(error.kind(), format!("row {index}: {}", error.message()));
+    error.violations().iter().cloned().fold(placed, Error::with_violation)
+}
+
+/// The error for a key without a row.
+#[cold]
+#[must_use]
+pub fn not_found(table: &Table, key: ValueRef<'_>) -> Error {
+    let name = &table.fields()[table.key()].name;
+    let key = marmota_model::text::excerpt_of(key);
+    Error::new(ErrorKind::NotFound, format!("no {} with {name} {key}", table.name()))
+}
+
+/// The error of a verb on a row that does not exist.
+#[cold]
+pub(crate) fn no_row(table: &Table, key: ValueRef<'_>) -> Error {
+    let key = marmota_model::text::excerpt_of(key);
+    let name = &table.fields()[table.key()].name;
+    Error::new(ErrorKind::NotFound, format!("there is no `{}` with {name} {key}", table.name()))
+}
+
+/// The error for a row whose version differs from the expected one.
+#[cold]
+#[must_use]
+pub fn stale(table: &Table, key: ValueRef<'_>, version: i64, expected: i64) -> Error {
+    Error::new(
+        ErrorKind::Stale,
+        format!(
+            "the {} with {} {} has version {version}, not {expected}: read it again",
+            table.name(),
+            table.fields()[table.key()].name,
+            marmota_model::text::excerpt_of(key)
+        ),
+    )
+}
+
+/// The error for rows inserted together of which some have a key and others do not; `row` differs
+/// from those before it.
+#[cold]
+#[must_use]
+pub fn mixed_keys(row: usize) -> Error {
+    let message = format!("row {row}: rows inserted together all have a key, or none has");
+    Error::new(ErrorKind::Invalid, message)
+}
+
+/// The error for a delete of a row (or of one of several) to which these fields of other tables
+/// still refer.
+#[cold]
+#[must_use]
+pub fn still_referred_to(
+    table: &Table,
+    key: Option<ValueRef<'_>>,
+    by: &[(impl Deref<Target = Table>, usize)],
+) -> Error {
+    let what = match key {
+        Some(key) => format!("the {} {}", table.name(), marmota_model::text::excerpt_of(key)),
+        None => format!("a {} to be deleted", table.name()),
+    };
+    let by: Vec<String> = by
+        .iter()
+        .map(|(other, position)| {
+            format!("`{}` of `{}`", other.fields()[*position].name, other.name())
+        })
+        .collect();
+    let by = if by.is_empty() { "another table".to_owned() } else { by.join(", ") };
+    let message = format!("{what} is still referred to by {by}: delete or change that first");
+    Error::new(ErrorKind::Conflict, message)
+}
+
+/// The error for a table that a transaction or a long statement did not release in time.
+#[cold]
+#[must_use]
+pub fn table_kept(waited: Duration) -> Error {
+    let message = format!(
+        "a transaction of another session, or a long SQL statement over the table, did not end \
+         within {} s; try again later, and keep both short",
+        waited.as_secs()
+    );
+    Error::new(ErrorKind::Busy, message)
+}
+
+/// The error for a transaction that begins in another one.
+#[cold]
+#[must_use]
+pub fn transaction_is_open() -> Error {
+    Error::new(ErrorKind::Invalid, "a transaction is open already; set a savepoint in it")
+}
+
+/// The error for a step of a transaction where none is open.
+#[cold]
+#[must_use]
+pub fn no_transaction() -> Error {
+    Error::new(ErrorKind::Invalid, "no transaction is open; begin one first")
+}
+
+/// The error for a savepoint that was released or undone, or never set.
+#[cold]
+#[must_use]
+pub fn no_savepoint() -> Error {
+    Error::new(ErrorKind::Invalid, "the transaction has no such savepoint (any more)")
+}
+
+/// The error for a poll of an operation that does not wait in the session.
+#[cold]
+#[must_use]
+pub fn not_waiting() -> Error {
+    Error::new(ErrorKind::Bug, "an operation was polled after it had ended or was canceled")
+}

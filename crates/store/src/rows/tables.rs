@@ -1,0 +1,129 @@
+//! The tables that an engine has prepared, each with a number by which a session finds its
+//! statements. This is for engines whose sessions have prepared statements.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use hashbrown::HashMap;
+use marmota_model::{Error, ErrorKind, Kind, Result, Table};
+use parking_lot::RwLock;
+
+/// The engine's tables, in the order of their numbers. They are kept as long as the engine, so that
+/// an address identifies a table.
+#[derive(Debug, Default)]
+pub struct Tables {
+    list: RwLock<Vec<Arc<Table>>>,
+    count: AtomicUsize,
+}
+
+impl Tables {
+    /// Adds tables after the existing ones.
+    pub fn add(&self, tables: &[Arc<Table>]) {
+        let mut list = self.list.write();
+        list.extend_from_slice(tables);
+        self.count.store(list.len(), Ordering::Release);
+    }
+}
+
+/// One session's view of the tables.
+#[derive(Debug)]
+pub struct KnownTables {
+    all: Arc<Tables>,
+    known: Vec<Arc<Table>>,
+    by_address: HashMap<usize, u32>,
+    /// The table of the last lookup.
+    last: (usize, u32),
+}
+
+impl KnownTables {
+    /// Creates a view without any table.
+    #[must_use]
+    pub fn new(all: Arc<Tables>) -> Self {
+        Self { all, known: Vec::new(), by_address: HashMap::new(), last: (0, 0) }
+    }
+
+    /// Returns the number of a table.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] if the table was not prepared.
+    #[inline]
+    pub fn number(&mut self, table: &Table) -> Result<u32> {
+        let address = std::ptr::from_ref(table) as usize;
+        if self.last.0 == address {
+            return Ok(self.last.1);
+        }
+        self.look_up(table, address)
+    }
+
+    /// Returns the table with a number.
+    #[must_use]
+    pub fn at(&self, number: usize) -> Option<&Arc<Table>> {
+        self.known.get(number)
+    }
+
+    /// Returns the table itself, which can outlive the caller's reference.
+    ///
+    /// # Errors
+    /// Those of [`Self::number`].
+    pub fn kept(&mut self, table: &Table) -> Result<Arc<Table>> {
+        let number = self.number(table)?;
+        Ok(Arc::clone(&self.known[number as usize]))
+    }
+
+    fn look_up(&mut self, table: &Table, address: usize) -> Result<u32> {
+        if !self.by_address.contains_key(&address) {
+            self.learn();
+        }
+        let Some(&number) = self.by_address.get(&address) else {
+            let message = format!(
+                "the table `{}` is not prepared on this engine; register its model first",
+                table.name()
+            );
+            return Err(Error::new(ErrorKind::Invalid, message));
+        };
+        self.last = (address, number);
+        Ok(number)
+    }
+
+    /// Adds the tables that were prepared since the last call.
+    pub fn learn(&mut self) {
+        if self.all.count.load(Ordering::Acquire) == self.known.len() {
+            return;
+        }
+        let list = self.all.list.read();
+        for table in &list[self.known.len()..] {
+            let address = Arc::as_ptr(table) as usize;
+            self.by_address.insert(address, self.known.len() as u32);
+            self.known.push(Arc::clone(table));
+        }
+    }
+
+    /// Returns the last prepared table called `name`.
+    #[must_use]
+    pub fn named(&self, name: &str) -> Option<&Arc<Table>> {
+        self.known.iter().rev().find(|table| table.name().eq_ignore_ascii_case(name))
+    }
+
+    /// Returns the audited tables and the table of the history.
+    pub fn audited(&self) -> impl Iterator<Item = &Arc<Table>> {
+        let is_kept = |table: &&Arc<Table>| {
+            table.schema().audit || table.name() == crate::rows::history::HISTORY_TABLE
+        };
+        let any = self.known.iter().any(|table| table.schema().audit);
+        self.known.iter().filter(move |table| any && is_kept(table))
+    }
+
+    /// Returns every field that refers to rows of `name`, with its table.
+    #[must_use]
+    pub fn references_to(&self, name: &str) -> Vec<(Arc<Table>, usize)> {
+        let mut found = Vec::new();
+        for table in &self.known {
+            for (position, field) in table.fields().iter().enumerate() {
+                if matches!(&field.kind, Kind::Reference { table: to, .. } if to == name) {
+                    found.push((Arc::clone(table), position));
+                }
+            }
+        }
+        found
+    }
+}

@@ -1,0 +1,83 @@
+//! The waker for events of a socket through which an engine receives the answers of its futures.
+//! What watches the socket is in `watcher.rs`.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::task::{Wake, Waker};
+use std::time::Instant;
+
+use parking_lot::Mutex;
+
+/// A socket that can be watched.
+pub type Source = Arc<dyn AsFd + Send + Sync>;
+
+/// The callback for incoming bytes, room to write, or the end of the connection.
+pub type Happened = Arc<dyn Fn() + Send + Sync>;
+
+/// The waker for events of a socket.
+#[derive(Debug, Default)]
+pub struct Watch {
+    slot: Mutex<Slot>,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    waker: Option<Waker>,
+    /// True if an event occurred that no poll has seen yet.
+    happened: bool,
+    alarm: Option<Instant>,
+}
+
+impl Watch {
+    /// Clears the event flag: the caller is about to read the socket.
+    pub fn look(&self) {
+        self.slot.lock().happened = false;
+    }
+
+    /// Sets the waker for the next event; it is woken at once if an event occurred since the last
+    /// [`Self::look`].
+    pub fn wake(&self, waker: &Waker) {
+        let mut slot = self.slot.lock();
+        // The flag stays set until the next `look`; a caller that finds it cleared does not read.
+        if slot.happened {
+            waker.wake_by_ref();
+        }
+        match &mut slot.waker {
+            Some(kept) => kept.clone_from(waker),
+            none => *none = Some(waker.clone()),
+        }
+    }
+
+    /// Sets the alarm of the waiting task. Returns false if it has one that comes early enough: a
+    /// task that is woken too early sets the alarm again, so one alarm serves many waits.
+    pub(super) fn set_alarm(&self, at: Instant) -> bool {
+        let mut slot = self.slot.lock();
+        if slot.alarm.is_some_and(|alarm| alarm <= at && alarm > Instant::now()) {
+            return false;
+        }
+        slot.alarm = Some(at);
+        true
+    }
+
+    /// Returns true if an event occurred since the last [`Self::look`].
+    pub fn has_happened(&self) -> bool {
+        self.slot.lock().happened
+    }
+
+    /// Records an event.
+    pub(super) fn happened(&self) {
+        let mut slot = self.slot.lock();
+        slot.happened = true;
+        let waker = slot.waker.take();
+        drop(slot);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+impl Wake for Watch {
+    fn wake(self: Arc<Self>) {
+        self.happened();
+    }
+}

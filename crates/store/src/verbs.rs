@@ -1,0 +1,11 @@
+//! The verbs: methods of a scope that make operations, and results from their outcomes.
+
+pub(crate) mod action;
+pub mod aggregate;
+pub(crate) mod all;
+pub mod batch;
+mod history;
+pub mod read;
+pub mod sql;
+pub(crate) mod transaction;
+pub mod write;

@@ -1,0 +1,204 @@
+//! A write that was just added to a batch, and its options.
+
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+
+use marmota_model::{Column, Comparable, FieldSet, FieldValue, Model, Record, Ref, Result, Table};
+
+use super::Batch;
+use crate::contract::operation::{Link, LinkAt, OnConflict, Write};
+
+/// An insert that was just added to a [`Batch`]. It can be used as the batch, to add the next
+/// write. `M` is the model, or [`Record`] for a row of values.
+pub struct Added<'b, 's, M = Record> {
+    batch: &'b mut Batch<'s>,
+    /// The fields for which the caller gave a value.
+    given: FieldSet,
+    model: PhantomData<fn() -> M>,
+}
+
+/// A handle of the row that an insert of a batch makes, or that exists already. Later writes of the
+/// same batch can refer to the row before its key is known.
+pub struct RowHandle<M> {
+    batch: u64,
+    place: usize,
+    model: PhantomData<fn() -> M>,
+}
+
+impl<M> Clone for RowHandle<M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M> Copy for RowHandle<M> {}
+
+impl<M> std::fmt::Debug for RowHandle<M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "the row of write {}", self.place)
+    }
+}
+
+impl<M> RowHandle<M> {
+    pub(super) const fn batch(&self) -> u64 {
+        self.batch
+    }
+
+    pub(super) const fn place(&self) -> usize {
+        self.place
+    }
+}
+
+/// A field that refers to rows of `T`: a [`Ref`], optional or not.
+pub trait RefersTo<T: Model>: FieldValue {}
+
+impl<T: Model> RefersTo<T> for Ref<T> {}
+impl<T: Model> RefersTo<T> for Option<Ref<T>> {}
+
+impl<'b, 's, M> Added<'b, 's, M> {
+    pub(super) const fn new(batch: &'b mut Batch<'s>, given: FieldSet) -> Self {
+        Self { batch, given, model: PhantomData }
+    }
+
+    /// Leaves an existing row as it is: [`OnConflict::Ignore`].
+    pub fn or_ignore(self) -> Self {
+        self.over(OnConflict::Ignore)
+    }
+
+    /// Replaces the conflicting rows by this row: [`OnConflict::Replace`].
+    pub fn or_replace(self) -> Self {
+        self.over(OnConflict::Replace)
+    }
+
+    /// Writes this row over the existing one: [`OnConflict::Update`].
+    pub fn or_update(self) -> Self {
+        self.over(OnConflict::UPDATE)
+    }
+
+    fn over(self, way: OnConflict) -> Self {
+        // A batch that has refused a write is not executed.
+        if self.batch.refused.is_none()
+            && let Some(Write::Insert { table, on_conflict, .. }) = self.batch.writes.last_mut()
+        {
+            *on_conflict = way.with_given(table, self.given);
+        }
+        self
+    }
+
+    /// Returns a handle of the row that it makes, or that exists, for later writes to refer to.
+    #[must_use]
+    pub fn handle(&self) -> RowHandle<M> {
+        let (batch, place) = (self.batch.number, self.batch.len().saturating_sub(1));
+        RowHandle { batch, place, model: PhantomData }
+    }
+}
+
+impl<M: Model> Added<'_, '_, M> {
+    /// Sets a reference to a row that an earlier write of the batch makes. The value of that field
+    /// in the struct is ignored.
+    pub fn set_ref<T: Model>(self, column: Column<M, impl RefersTo<T>>, to: RowHandle<T>) -> Self {
+        self.batch.link(LinkAt::Field(column.position()), to);
+        self
+    }
+}
+
+impl Added<'_, '_, Record> {
+    /// [`Added::set_ref`] for a row of values, which has to have some value in that field.
+    pub fn set_ref_at(self, field: usize, to: RowHandle<Record>) -> Self {
+        self.batch.link(LinkAt::Field(field), to);
+        self
+    }
+}
+
+impl<'s, M> Deref for Added<'_, 's, M> {
+    type Target = Batch<'s>;
+
+    fn deref(&self) -> &Batch<'s> {
+        self.batch
+    }
+}
+
+impl<'s, M> DerefMut for Added<'_, 's, M> {
+    fn deref_mut(&mut self) -> &mut Batch<'s> {
+        self.batch
+    }
+}
+
+/// A patch that was just added to a [`Batch`]. It can be used as the batch, to add the next write.
+pub struct Patching<'b, 's, M> {
+    batch: &'b mut Batch<'s>,
+    model: PhantomData<fn() -> M>,
+}
+
+impl<'b, 's, M: Model> Patching<'b, 's, M> {
+    pub(super) const fn new(batch: &'b mut Batch<'s>) -> Self {
+        Self { batch, model: PhantomData }
+    }
+
+    /// Adds a field to the patch.
+    pub fn set<T: FieldValue>(self, column: Column<M, T>, value: impl Comparable<T>) -> Self {
+        if self.batch.refused.is_none()
+            && let Some(Write::Update { row, .. }) = self.batch.writes.last_mut()
+        {
+            row[column.position()] = value.into_value();
+        }
+        self
+    }
+
+    /// Makes the write fail with [`marmota_model::ErrorKind::Stale`] unless this is the row's
+    /// version.
+    pub fn version(self, expected: i64) -> Self {
+        if self.batch.refused.is_none()
+            && let Some(Write::Update { version, .. }) = self.batch.writes.last_mut()
+        {
+            *version = Some(expected);
+        }
+        self
+    }
+
+    /// Sets a reference to a row that an earlier write of the batch makes.
+    pub fn set_ref<T: Model>(self, column: Column<M, impl RefersTo<T>>, to: RowHandle<T>) -> Self {
+        self.batch.link(LinkAt::Field(column.position()), to);
+        self
+    }
+}
+
+impl<'s, M> Deref for Patching<'_, 's, M> {
+    type Target = Batch<'s>;
+
+    fn deref(&self) -> &Batch<'s> {
+        self.batch
+    }
+}
+
+impl<'s, M> DerefMut for Patching<'_, 's, M> {
+    fn deref_mut(&mut self) -> &mut Batch<'s> {
+        self.batch
+    }
+}
+
+impl Batch<'_> {
+    /// Records that the last write takes a key that an earlier one makes.
+    pub(super) fn link<T>(&mut self, at: LinkAt, to: RowHandle<T>) {
+        if self.refused.is_some() {
+            return;
+        }
+        let checked = self.checked_link(at, to);
+        match checked {
+            Ok(link) => self.links.push(link),
+            Err(error) => self.refuse(self.writes.len().saturating_sub(1), &error),
+        }
+    }
+
+    fn checked_link<T>(&self, at: LinkAt, to: RowHandle<T>) -> Result<Link> {
+        let Some((last, before)) = self.writes.split_last() else {
+            return Err(super::of_another_batch());
+        };
+        if to.batch() != self.number {
+            return Err(super::of_another_batch());
+        }
+        let link = Link { write: before.len(), at, result: to.place() };
+        let table: &Table = last.table();
+        link.check(table, before).map(|()| link)
+    }
+}

@@ -1,0 +1,223 @@
+//! The verbs that insert with a conflict action.
+
+use marmota_model::{
+    FieldSet, Key, Model, NoRows, Record, Result, Scratch, Table, Value, ValueRef,
+};
+
+use super::{Call, Insert, InsertMany, InsertRecord, RowBuffer, Structs, lost_key};
+use crate::contract::operation::{Keys, OnConflict, Operation, Outcome, UpsertResult};
+use crate::layers::scope::Scope;
+use crate::rows::prepare::{self, ValueSource};
+use crate::verbs::action::{Action, Verb};
+
+/// The verb of [`Scope::upsert`], and of an insert with one of
+/// [`Action::or_ignore`], [`Action::or_replace`] and [`Action::or_update`].
+pub struct InsertOver<'m, M: Model> {
+    model: &'m M,
+    on_conflict: OnConflict,
+    /// The generated key, kept so that an action that waits uses the same key again.
+    key: Value,
+}
+
+impl<M: Model> Unpin for InsertOver<'_, M> {}
+
+impl<M: Model> Verb for InsertOver<'_, M> {
+    type Output = UpsertResult<M::Key>;
+
+    fn operate(&mut self, scope: &Scope, call: &mut Call<'_>) -> Result<()> {
+        let table = scope.registry().of::<M>()?;
+        let scratch = Scratch::new();
+        let mut buffer = RowBuffer::new();
+        let row = buffer.row(table);
+        self.model.write(row, &scratch);
+        let on_conflict = self.on_conflict.with_given(table, FieldSet::present(row));
+        keep_uuid(table, row, &mut self.key, |row| {
+            prepare::insert(table, row, ValueSource::Struct, scope.stamp(table))
+        })?;
+        call(&mut Operation::Insert { table, row, on_conflict }, &mut NoRows)
+    }
+
+    fn finish(&mut self, scope: &Scope, outcome: &mut Outcome) -> Result<UpsertResult<M::Key>> {
+        let key = match &outcome.keys {
+            Keys::One(key) => M::Key::from_value(key),
+            _ => None,
+        };
+        match key {
+            Some(key) => Ok(UpsertResult { key, effect: outcome.effect }),
+            None => Err(lost_key(scope.registry().of::<M>()?)),
+        }
+    }
+}
+
+/// Prepares a row; if it got a UUID in an earlier call, it keeps that.
+fn keep_uuid<'a>(
+    table: &Table,
+    row: &mut [ValueRef<'a>],
+    kept: &mut Value,
+    prepare: impl FnOnce(&mut [ValueRef<'a>]) -> Result<()>,
+) -> Result<()> {
+    if let Value::Uuid(key) = *kept {
+        row[table.key()] = ValueRef::Uuid(key);
+    }
+    prepare(row)?;
+    if let ValueRef::Uuid(key) = row[table.key()] {
+        *kept = Value::Uuid(key);
+    }
+    Ok(())
+}
+
+/// The verb of [`Scope::upsert_many`], and of an insert of many with one of
+/// [`Action::or_ignore`], [`Action::or_replace`] and [`Action::or_update`].
+pub struct InsertManyOver<'m, M> {
+    models: &'m [M],
+    on_conflict: OnConflict,
+}
+
+impl<M: Model> Verb for InsertManyOver<'_, M> {
+    type Output = Vec<UpsertResult<M::Key>>;
+
+    fn operate(&mut self, scope: &Scope, call: &mut Call<'_>) -> Result<()> {
+        let Some(first) = self.models.first() else { return Ok(()) };
+        let table = scope.registry().of::<M>()?;
+        let scratch = Scratch::new();
+        let given = {
+            let mut buffer = RowBuffer::new();
+            let row = buffer.row(table);
+            first.write(row, &scratch);
+            FieldSet::present(row)
+        };
+        let on_conflict = self.on_conflict.with_given(table, given);
+        let updates = matches!(on_conflict, OnConflict::Update { .. });
+        let mut rows = Structs {
+            table,
+            models: self.models.iter(),
+            scratch: &scratch,
+            stamp: scope.stamp(table),
+            updates: false,
+            given: updates.then_some(given),
+            index: 0,
+            keys: None,
+        };
+        call(&mut Operation::InsertMany { table, rows: &mut rows, on_conflict }, &mut NoRows)
+    }
+
+    fn finish(
+        &mut self,
+        scope: &Scope,
+        outcome: &mut Outcome,
+    ) -> Result<Vec<UpsertResult<M::Key>>> {
+        let rows = match std::mem::take(&mut outcome.keys) {
+            Keys::Upserted(rows) => rows,
+            _ => Vec::new(),
+        };
+        let typed = |row: &UpsertResult<Value>| {
+            let key = M::Key::from_value(&row.key)?;
+            Some(UpsertResult { key, effect: row.effect })
+        };
+        match rows.iter().map(typed).collect::<Option<Vec<_>>>() {
+            Some(placed) if placed.len() == self.models.len() => Ok(placed),
+            _ => Err(lost_key(scope.registry().of::<M>()?)),
+        }
+    }
+}
+
+/// The verb of [`Scope::upsert_record`], and of an insert of a record with one
+/// of [`Action::or_ignore`], [`Action::or_replace`] and [`Action::or_update`].
+pub struct InsertRecordOver<'r> {
+    record: &'r Record,
+    on_conflict: OnConflict,
+    key: Value,
+}
+
+impl Verb for InsertRecordOver<'_> {
+    type Output = UpsertResult<Value>;
+
+    fn operate(&mut self, scope: &Scope, call: &mut Call<'_>) -> Result<()> {
+        let table = self.record.table();
+        let mut row = self.record.as_row();
+        let on_conflict = self.on_conflict.with_given(table, FieldSet::present(&row));
+        keep_uuid(table, &mut row, &mut self.key, |row| {
+            prepare::insert(table, row, ValueSource::Values, scope.stamp(table))
+        })?;
+        call(&mut Operation::Insert { table, row: &row, on_conflict }, &mut NoRows)
+    }
+
+    fn finish(&mut self, _: &Scope, outcome: &mut Outcome) -> Result<UpsertResult<Value>> {
+        match std::mem::take(&mut outcome.keys) {
+            Keys::One(key) => Ok(UpsertResult { key, effect: outcome.effect }),
+            _ => Err(lost_key(self.record.table())),
+        }
+    }
+}
+
+/// Adds the conflict actions to an insert.
+macro_rules! ways {
+    ($insert:ty => $over:ty, $make:expr, [$($generics:tt)*]) => {
+        impl<'s, $($generics)*> Action<'s, $insert> {
+            /// Leaves an existing row as it is: [`OnConflict::Ignore`].
+            pub fn or_ignore(self) -> Action<'s, $over> {
+                self.over(OnConflict::Ignore)
+            }
+
+            /// Replaces the conflicting rows by this row: [`OnConflict::Replace`].
+            pub fn or_replace(self) -> Action<'s, $over> {
+                self.over(OnConflict::Replace)
+            }
+
+            /// Writes this row over the existing one: [`OnConflict::Update`].
+            pub fn or_update(self) -> Action<'s, $over> {
+                self.over(OnConflict::UPDATE)
+            }
+
+            fn over(self, on_conflict: OnConflict) -> Action<'s, $over> {
+                self.with_verb(|verb| ($make)(verb, on_conflict))
+            }
+        }
+    };
+}
+
+ways!(Insert<'m, M> => InsertOver<'m, M>, |verb: &Insert<'m, M>, on_conflict| InsertOver {
+    model: verb.model,
+    on_conflict,
+    key: Value::Absent,
+}, ['m, M: Model]);
+ways!(InsertMany<'m, M> => InsertManyOver<'m, M>, |verb: &InsertMany<'m, M>, on_conflict| {
+    InsertManyOver { models: verb.models, on_conflict }
+}, ['m, M: Model]);
+ways!(InsertRecord<'r> => InsertRecordOver<'r>, |verb: &InsertRecord<'r>, on_conflict| {
+    InsertRecordOver { record: verb.record, on_conflict, key: Value::Absent }
+}, ['r]);
+
+impl Scope {
+    /// Inserts a row, or updates the existing one: the row with its key, or otherwise with the same
+    /// unique values. An existing row keeps its key and its created-at time, and one is added to
+    /// its version, which is not compared; a blob that was not read is unchanged. It is short for
+    /// an insert with [`Action::or_update`].
+    ///
+    /// # Errors
+    /// Those of [`Scope::insert`]; a conflict only if two rows conflict with this one.
+    pub fn upsert<'s, 'm, M: Model>(&'s self, model: &'m M) -> Action<'s, InsertOver<'m, M>> {
+        self.insert(model).or_update()
+    }
+
+    /// Upserts rows like [`Scope::upsert`], all or none. A row may conflict with a later one. Rows
+    /// may refer to earlier rows.
+    ///
+    /// # Errors
+    /// Those of [`Scope::upsert`], with the row's index in `models`.
+    pub fn upsert_many<'s, 'm, M: Model>(
+        &'s self,
+        models: &'m [M],
+    ) -> Action<'s, InsertManyOver<'m, M>> {
+        self.insert_many(models).or_update()
+    }
+
+    /// [`Scope::upsert`] of a row of a run-time table: the fields that the record has a value for
+    /// are written to the existing row, the others are unchanged.
+    ///
+    /// # Errors
+    /// Those of [`Scope::upsert`].
+    pub fn upsert_record<'s, 'r>(&'s self, record: &'r Record) -> Action<'s, InsertRecordOver<'r>> {
+        self.insert_record(record).or_update()
+    }
+}

@@ -1,0 +1,177 @@
+//! The conformance suite: the promises that every engine keeps, as tests to run on an engine.
+//!
+//! A promise is a function that takes a [`Subject`] and panics if the engine breaks it.
+//! [`conformance!`](crate::conformance!) makes a `#[test]` of each:
+//!
+//! ```ignore
+//! use marmota_testkit::conformance;
+//! use marmota_testkit::conformance::Subject;
+//!
+//! conformance!(my_engine, || Subject::new("my engine", || Store::builder(MyEngine::new())));
+//! ```
+//!
+//! Promises use only the public API: a store and its verbs. The memory engine is the reference of
+//! [`differential`]: random operations must have the same results and the same errors on both.
+
+/// Registers the promises of a module: makes a macro that [`conformance!`](crate::conformance!)
+/// calls. Promises after `by transactions` need an engine with transactions; on others, the engine
+/// must refuse transactions.
+macro_rules! register {
+    ($d:tt $name:ident $($list:tt)*) => {
+        #[doc(hidden)]
+        #[macro_export]
+        macro_rules! $name {
+            () => { $d crate::promises!($($list)*); };
+        }
+    };
+}
+
+mod models;
+mod refusal;
+mod subject;
+mod waiting;
+
+pub mod background;
+pub mod batches;
+pub mod budgets;
+pub mod concurrency;
+pub mod conflicts;
+pub mod differential;
+pub mod durability;
+pub mod event_loop;
+pub mod fields;
+pub mod filters;
+pub mod groups;
+pub mod history;
+pub mod idempotency;
+pub mod immutable;
+pub mod json_paths;
+pub mod keys;
+pub mod migrations;
+pub mod pages;
+pub mod references;
+pub mod rights;
+pub mod schema_change;
+pub mod schema_plan;
+pub mod search;
+pub mod transactions;
+pub mod unique;
+pub mod versions;
+pub mod writes;
+
+pub use subject::{Declared, Models, Served, Subject};
+
+/// Checks that an engine without transactions refuses them; for [`crate::conformance!`].
+#[doc(hidden)]
+pub fn without_transactions(subject: &Subject) {
+    transactions::refused_without(subject);
+}
+
+/// Makes a `#[test]` of each promise, in a module with the given name. The expression is a function
+/// without arguments that returns a new [`Subject`], with an empty database, for each test.
+#[macro_export]
+macro_rules! conformance {
+    ($engine:ident, $subject:expr) => {
+        mod $engine {
+            use super::*;
+
+            fn subject() -> $crate::conformance::Subject {
+                static DECLARED: $crate::conformance::Declared =
+                    $crate::conformance::Declared::new();
+                DECLARED.subject($subject)
+            }
+
+            mod differential {
+                #[test]
+                fn random_operations_agree() {
+                    $crate::conformance::differential::random_operations_agree(super::subject);
+                }
+            }
+
+            $crate::background_promises!();
+            $crate::batches_promises!();
+            $crate::budgets_promises!();
+            $crate::concurrency_promises!();
+            $crate::conflicts_promises!();
+            $crate::durability_promises!();
+            $crate::event_loop_promises!();
+            $crate::fields_promises!();
+            $crate::filters_promises!();
+            $crate::groups_promises!();
+            $crate::history_promises!();
+            $crate::idempotency_promises!();
+            $crate::immutable_promises!();
+            $crate::json_paths_promises!();
+            $crate::keys_promises!();
+            $crate::migrations_promises!();
+            $crate::pages_promises!();
+            $crate::references_promises!();
+            $crate::rights_promises!();
+            $crate::schema_change_promises!();
+            $crate::schema_plan_promises!();
+            $crate::search_promises!();
+            $crate::transactions_promises!();
+            $crate::unique_promises!();
+            $crate::versions_promises!();
+            $crate::writes_promises!();
+        }
+    };
+}
+
+/// Makes the tests of one module's promises.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! promises {
+    ($module:ident: $($promise:ident),* $(,)? $(; by transactions: $($kept:ident),* $(,)?)?) => {
+        mod $module {
+            $(
+                #[test]
+                fn $promise() {
+                    $crate::conformance::$module::$promise(&super::subject());
+                }
+            )*
+            $($(
+                #[test]
+                fn $kept() {
+                    let subject = super::subject();
+                    match subject.capability().transactions {
+                        true => $crate::conformance::$module::$kept(&subject),
+                        false => $crate::conformance::without_transactions(&subject),
+                    }
+                }
+            )*)?
+        }
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    /// A promise that is written but not registered would never be tested.
+    #[test]
+    fn every_promise_is_registered() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/conformance");
+        let mut promises = 0;
+        for file in fs::read_dir(folder).unwrap() {
+            let path = file.unwrap().path();
+            if !path.is_file() {
+                continue;
+            }
+            let text = fs::read_to_string(&path).unwrap();
+            let is_promise = |rest: &&str| rest.contains("(subject: &Subject)");
+            for promise in text.lines().filter_map(|line| line.strip_prefix("pub fn ")) {
+                if !is_promise(&promise) {
+                    continue;
+                }
+                let name = promise.split('(').next().unwrap();
+                let entry = format!("    {name},");
+                let is_registered = text.lines().any(|line| line == entry);
+                assert!(is_registered, "{name} is not registered in {}", path.display());
+                promises += 1;
+            }
+        }
+        assert!(promises > 200, "{promises} promises were found");
+    }
+}

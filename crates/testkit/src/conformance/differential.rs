@@ -1,0 +1,96 @@
+//! Random operations on the memory engine and on the subject, side by side:
+//! results and errors must be the same after each step.
+//!
+//! A case is a list of steps (`step` makes them, `world` carries them out);
+//! proptest shrinks the list when the two differ. Cases are made from a
+//! fixed seed, as many as fit in `BUDGET_S`; another seed or time is given
+//! by `MARMOTA_SEED` and `MARMOTA_SECONDS`.
+
+mod step;
+mod tables;
+mod world;
+
+use std::time::{Duration, Instant};
+
+use proptest::collection::vec;
+use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
+
+use crate::conformance::subject::Subject;
+use marmota_memory::Memory;
+use step::{Step, steps};
+use world::World;
+
+/// How long cases are made for, in seconds.
+const BUDGET_S: u64 = 20;
+const STEPS_MAX: usize = 40;
+
+fn setting(name: &str, otherwise: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
+}
+
+/// All operations have the same results on the memory engine and on the subject.
+pub fn random_operations_agree(fresh: fn() -> Subject) {
+    let budget = Duration::from_secs(setting("MARMOTA_SECONDS", BUDGET_S));
+    let first_seed = setting("MARMOTA_SEED", 1);
+    let (began, mut seed) = (Instant::now(), first_seed);
+    while began.elapsed() < budget {
+        round(fresh, seed, budget);
+        seed += 1;
+    }
+    assert!(seed > first_seed, "there was no time for a single round");
+}
+
+/// The cases of one seed.
+fn round(fresh: fn() -> Subject, seed: u64, budget: Duration) {
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    let config = Config {
+        cases: 4,
+        failure_persistence: None,
+        max_shrink_time: budget.as_millis() as u32 * 2,
+        max_shrink_iters: 2000,
+        ..Config::default()
+    };
+    let random = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
+    let mut runner = TestRunner::new_with_rng(config, random);
+    let outcome = runner.run(&vec(steps(), 1..STEPS_MAX), |steps| {
+        compare(fresh, &steps).map_err(TestCaseError::fail)
+    });
+    match outcome {
+        Ok(()) => {}
+        Err(TestError::Fail(reason, steps)) => panic!(
+            "with seed {seed}, the subject differs from the memory engine\n{reason}\n\
+             after the steps\n{steps:#?}"
+        ),
+        Err(TestError::Abort(reason)) => panic!("the cases of seed {seed} ended: {reason}"),
+    }
+}
+
+/// Carries out the steps on both; the difference, if there is one.
+fn compare(fresh: fn() -> Subject, steps: &[Step]) -> Result<(), String> {
+    let oracle = Subject::new("oracle", || marmota_store::Store::builder(Memory::new()));
+    let subject = fresh();
+    let (gives_keys, has_transactions) =
+        (subject.capability().key_gaps, subject.capability().transactions);
+    let (mut oracle, mut subject) =
+        (World::open(&oracle, gives_keys), World::open(&subject, gives_keys));
+    let may_be_asked = |step: &&Step| has_transactions || !step.needs_transactions();
+    for (number, step) in steps.iter().filter(may_be_asked).enumerate() {
+        let (wanted, found) = (oracle.carry_out(step), subject.carry_out(step));
+        if wanted != found {
+            return Err(format!(
+                "step {number}, {step:?}\nmemory engine: {wanted}\nsubject:       {found}"
+            ));
+        }
+        if step.is_write() {
+            let (wanted, found) = (oracle.contents(), subject.contents());
+            if wanted != found {
+                return Err(format!(
+                    "the rows after step {number}, {step:?}\nmemory engine: {wanted}\n\
+                     subject:       {found}"
+                ));
+            }
+        }
+    }
+    Ok(())
+}
