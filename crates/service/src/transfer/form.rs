@@ -8,9 +8,9 @@ pub enum Form {
     /// A complete JSON value.
     #[default]
     Value,
-    /// Bytes, piece by piece ([`ByteStream`]).
+    /// Bytes, piece by piece ([`ByteStream`](crate::ByteStream)).
     Bytes,
-    /// Items, one after the other ([`ItemStream`]).
+    /// Items, one after the other ([`ItemStream`](crate::ItemStream)).
     Items,
 }
 
