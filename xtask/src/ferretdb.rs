@@ -1,13 +1,14 @@
-//! FerretDB, the server for the tests of MongoDB's protocol: built with Go from
+//! FerretDB, the server for the tests of MongoDB's protocol. It is built with Go from
 //! `crates/mongo/ferretdb` into the user's cache, once for each version.
 
 use std::path::PathBuf;
 
 use crate::step::{Failure, go, root, run};
 
-/// As `TemporaryServer` of the MongoDB engine looks for it.
+/// The path in the cache, where the temporary server of the MongoDB engine looks for it.
 const PROGRAM: &str = "marmota/ferretdb-1.24.0-logins";
 
+/// Builds the server if it is missing.
 pub(crate) fn make() -> Result<(), Failure> {
     let home = || PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cache");
     let cache = std::env::var_os("XDG_CACHE_HOME").map_or_else(home, PathBuf::from);
@@ -18,7 +19,7 @@ pub(crate) fn make() -> Result<(), Failure> {
     if let Some(folder) = program.parent() {
         std::fs::create_dir_all(folder)?;
     }
-    // What is cut off is no program.
+    // An interrupted build must not leave an incomplete program.
     let unfinished = program.with_extension("unfinished");
     let mut build = go()?;
     build.args(["build", "-o"]).arg(&unfinished).arg(".");

@@ -1,21 +1,21 @@
-//! The fuzz targets by the stable compiler: guided by LLVM's coverage as `cargo fuzz` guides them,
-//! without the address sanitizer, which only the nightly one has. So they find panics,
-//! overflows, hangs and broken promises here.
+//! Runs the fuzz targets, built by the stable compiler with LLVM's coverage instrumentation like that
+//! of `cargo fuzz`, but without the address sanitizer, which needs the nightly compiler. The targets
+//! find panics, overflows, hangs and broken assertions.
 
 use std::path::Path;
 use std::process::Command;
 
 use crate::step::{Failure, cargo, names_in, root, run};
 
-/// The coverage that libFuzzer reads, and checks as in a debug build.
+/// The coverage instrumentation that libFuzzer reads, and the checks of a debug build.
 const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
     -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares \
     -Ccodegen-units=1 -Cdebug-assertions=yes -Coverflow-checks=yes";
 
-/// Runs each target for a moment, from nothing and by the same random numbers each time: who
-/// changes something else is not told of what longer runs are to find.
+/// Runs each target for 10 s with an empty corpus and a fixed seed, so that a change elsewhere does
+/// not fail by a finding that only longer runs should make.
 pub(crate) fn check() -> Result<(), Failure> {
     let begun_anew = root().join("target/fuzz/begun-anew");
     if begun_anew.exists() {
@@ -24,17 +24,17 @@ pub(crate) fn check() -> Result<(), Failure> {
     fuzz("10", &begun_anew, &["-seed=1"])
 }
 
-/// Runs each target for that time, from what earlier runs have found to lead somewhere.
+/// Runs each target for a number of seconds, on the corpus of earlier runs.
 pub(crate) fn search(seconds: &str) -> Result<(), Failure> {
     fuzz(seconds, &root().join("target/fuzz/corpus"), &[])
 }
 
 fn fuzz(seconds: &str, corpora: &Path, options: &[&str]) -> Result<(), Failure> {
     let seconds: u32 = seconds.parse().map_err(|_| {
-        Failure(format!("`{seconds}` is no number of seconds: cargo xtask fuzz 600"))
+        Failure(format!("`{seconds}` is not a number of seconds; an example: cargo xtask fuzz 600"))
     })?;
     let (folder, triple) = (root().join("target/fuzz"), host()?);
-    // With a target named, build scripts and macros are built without the flags.
+    // With an explicit target, build scripts and macros are built without the flags.
     run(cargo()
         .args(["build", "--release", "--locked", "--manifest-path", "fuzz/Cargo.toml", "--target"])
         .args([&triple, "--target-dir"])
@@ -59,10 +59,10 @@ fn fuzz(seconds: &str, corpora: &Path, options: &[&str]) -> Result<(), Failure> 
     Ok(())
 }
 
-/// The name that the compiler gives to machines like this one.
+/// Returns the target triple of this machine.
 fn host() -> Result<String, Failure> {
-    let said = Command::new("rustc").arg("-vV").output()?;
-    let said = String::from_utf8_lossy(&said.stdout).into_owned();
-    let triple = said.lines().find_map(|line| line.strip_prefix("host: "));
-    triple.map(str::to_owned).ok_or_else(|| Failure("`rustc -vV` names no host".to_owned()))
+    let output = Command::new("rustc").arg("-vV").output()?;
+    let version = String::from_utf8_lossy(&output.stdout).into_owned();
+    let triple = version.lines().find_map(|line| line.strip_prefix("host: "));
+    triple.map(str::to_owned).ok_or_else(|| Failure("`rustc -vV` does not print a host".to_owned()))
 }

@@ -1,6 +1,7 @@
-//! The project's own commands: `cargo xtask test` runs all that must pass.
+//! The project's commands: `cargo xtask test` runs everything that must pass.
 #![forbid(unsafe_code)]
 
+mod deny;
 mod ferretdb;
 mod fuzz;
 mod outsiders;
@@ -14,30 +15,29 @@ mod units;
 
 use std::process::ExitCode;
 
-use step::{Failure, cargo, install_missing, root, run};
+use step::{Failure, WORKSPACE, cargo, install_missing, root, run};
 use summary::{Outcome, Summary};
 
 const HELP: &str = "\
 cargo xtask COMMAND
 
   test [--allow-not-run NAME]
-            everything below, after installing by apt what is missing
+            everything below, after installing what is missing
   quick     what to run before a commit: formatting, structure, and lints and unit tests of
             the crates that were changed since the last commit
+  packages  installs missing packages and programs (apt, Go)
   check     formatting, lints, documentation
-  tidy      the structure that ARCHITECTURE.md promises
+  tidy      the structure that ARCHITECTURE.md describes
+  deny      licences, duplicate versions and sources of dependencies (cargo-deny)
   units     all tests of the workspace
-  encrypted those of the feature `encryption`
+  encrypted the tests of the feature `encryption`
   http2     h2spec against the server
   tls       sslyze against the server
-  acme      certificates from Pebble, an authority for tests
-  openapi   openapi-spec-validator against the document of an API
-  otel      what a collector of OpenTelemetry's is sent (the feature `otel`)
-  ferretdb  the server for the tests of MongoDB's protocol
+  openapi   openapi-spec-validator against an OpenAPI document
   readme    the examples of README and Getting started, each in a new crate
   soak [NAME] [--allow-not-run NAME]
-            the long runs, or those whose name begins so; not part of `test`
-  fuzz [N]  each fuzz target for N seconds (as in `test`: 10, the same each time)";
+            the long runs, or those whose name starts with NAME; not part of `test`
+  fuzz [N]  each fuzz target for N seconds (in `test`: 10, with fixed seeds)";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -45,16 +45,15 @@ fn main() -> ExitCode {
     let result = match words.as_slice() {
         ["test", arguments @ ..] => test(arguments),
         ["quick"] => quick::check(),
+        ["packages"] => packages(),
         ["check"] => check(),
+        ["deny"] => deny::check(),
         ["tidy"] => tidy::check(),
         ["units"] => units::check(),
         ["encrypted"] => encrypted(),
         ["http2"] => outsiders::http2(),
         ["tls"] => outsiders::tls(),
-        ["acme"] => outsiders::acme(),
         ["openapi"] => outsiders::open_api(),
-        ["otel"] => otel(),
-        ["ferretdb"] => ferretdb::make(),
         ["readme"] => readme::check(),
         ["soak", arguments @ ..] => soak::start(arguments),
         ["fuzz"] => fuzz::check(),
@@ -76,22 +75,21 @@ fn main() -> ExitCode {
 type Step = (&'static str, fn() -> Result<(), Failure>);
 
 /// The steps of `test`, in this order.
-const STEPS: [Step; 12] = [
+const STEPS: [Step; 11] = [
     ("packages", packages),
     ("tidy", tidy::check),
     ("check", check),
+    ("deny", deny::check),
     ("units", units::check),
     ("encrypted", encrypted),
     ("http2", outsiders::http2),
     ("tls", outsiders::tls),
-    ("acme", outsiders::acme),
     ("openapi", outsiders::open_api),
-    ("otel", otel),
     ("readme", readme::check),
     ("fuzz", fuzz::check),
 ];
 
-/// After one of these has failed, the others would only fail in the same way.
+/// If one of these fails, the steps after it are not run: they would fail for the same reason.
 const FIRST: [&str; 3] = ["packages", "tidy", "check"];
 
 fn test(arguments: &[&str]) -> Result<(), Failure> {
@@ -115,7 +113,7 @@ fn test(arguments: &[&str]) -> Result<(), Failure> {
     summary.finish()
 }
 
-/// Installs what the tests need and this machine lacks.
+/// Installs the programs that the tests need.
 fn packages() -> Result<(), Failure> {
     install_missing(&[
         ("cc", "build-essential"),
@@ -124,33 +122,28 @@ fn packages() -> Result<(), Failure> {
         ("openssl", "openssl"),
         ("nginx", "nginx-light"),
         ("python3", "python3-venv"),
-        // What Debian starts servers with comes with the server.
+        // Debian's wrapper comes with the server.
         ("pg_ctlcluster", "postgresql"),
         ("pgbouncer", "pgbouncer"),
     ])?;
-    ferretdb::make()
+    ferretdb::make()?;
+    outsiders::install_pebble()
 }
 
 fn check() -> Result<(), Failure> {
     locks()?;
     run(cargo().args(["fmt", "--all", "--check"]))?;
-    run(cargo().args([
-        "clippy",
-        "--workspace",
-        "--all-targets",
-        "--locked",
-        "--",
-        "-D",
-        "warnings",
-    ]))?;
+    run(cargo().arg("clippy").args(WORKSPACE).args(["--all-targets", "--", "-D", "warnings"]))?;
     let bare = ["clippy", "--package", "marmota-http", "--no-default-features", "--locked"];
     run(cargo().args(bare).args(["--", "-D", "warnings"]))?;
     run(cargo()
-        .args(["doc", "--workspace", "--no-deps", "--locked", "--quiet"])
+        .arg("doc")
+        .args(WORKSPACE)
+        .args(["--no-deps", "--quiet"])
         .env("RUSTDOCFLAGS", "-D warnings"))
 }
 
-/// Workspaces of their own that use ours lock what ours need, too.
+/// Checks that the lock files of the other workspaces fit the manifests of the crates they use.
 fn locks() -> Result<(), Failure> {
     let tracked = tidy::tracked()?;
     for folder in tracked.iter().filter_map(|file| file.strip_suffix("/Cargo.lock")) {
@@ -161,8 +154,8 @@ fn locks() -> Result<(), Failure> {
     Ok(())
 }
 
-/// The feature `encryption` is off by default, and SQLite is another one with
-/// it: all of the engines' own tests, and of the suite what a file is for.
+/// Runs the tests of the feature `encryption`, which compiles another SQLite: all tests of the
+/// engines, and the promises of the conformance suite that concern files.
 fn encrypted() -> Result<(), Failure> {
     let feature = ["--features", "encryption", "--locked"];
     for engine in ["marmota-memory", "marmota-sqlite"] {
@@ -178,12 +171,4 @@ fn encrypted() -> Result<(), Failure> {
     }
     let guide = ["test", "--package", "marmota", "--doc"];
     run(cargo().args(guide).args(feature).args(["--", "guide::encryption"]))
-}
-
-fn otel() -> Result<(), Failure> {
-    let program = ["--package", "marmota-cli", "--features", "otel", "--locked"];
-    run(cargo().arg("clippy").args(program).args(["--all-targets", "--", "-D", "warnings"]))?;
-    run(cargo().arg("test").args(program).args(["--test", "it", "telemetry"]))?;
-    let library = ["--package", "marmota", "--features", "otel", "--locked"];
-    run(cargo().arg("test").args(library).args(["--doc", "telemetry"]))
 }

@@ -1,5 +1,5 @@
-//! What to run before each commit: formatting, structure, and the lints and unit tests of the
-//! packages whose files differ from the last commit (or of the last commit's, if none do).
+//! The checks before each commit: formatting, structure, and the lints and unit tests of the packages
+//! with uncommitted changes, or of those that the last commit changed.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,7 +9,7 @@ use crate::step::{Failure, root, run};
 use crate::summary::{Outcome, Summary};
 use crate::tidy;
 
-/// Runs all of it.
+/// Runs these checks.
 pub(crate) fn check() -> Result<(), Failure> {
     let mut files = listed(&["diff", "--name-only", "HEAD"])?;
     files.extend(listed(&["ls-files", "--others", "--exclude-standard"])?);
@@ -48,7 +48,7 @@ fn unit_tests(packages: &BTreeSet<String>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The workspace's packages that are libraries.
+/// Returns the workspace's packages that are libraries.
 fn libraries() -> Result<BTreeSet<String>, Failure> {
     let manifests = listed(&["ls-files", "*/Cargo.toml"])?;
     let folders = manifests.iter().filter_map(|manifest| manifest.strip_suffix("Cargo.toml"));
@@ -58,14 +58,14 @@ fn libraries() -> Result<BTreeSet<String>, Failure> {
         .collect())
 }
 
-/// Unlike the cargo of a run of all tests, this one keeps what makes the next build fast.
+/// Returns cargo with incremental builds, unlike [`crate::step::cargo`].
 fn cargo() -> Command {
     let mut command = crate::step::cargo();
     command.env_remove("CARGO_INCREMENTAL");
     command
 }
 
-/// The files that a command of git lists.
+/// Returns the files that a git command lists.
 fn listed(words: &[&str]) -> Result<Vec<String>, Failure> {
     let output = Command::new("git").args(words).current_dir(root()).output()?;
     if !output.status.success() {
@@ -74,7 +74,7 @@ fn listed(words: &[&str]) -> Result<Vec<String>, Failure> {
     Ok(String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect())
 }
 
-/// The name of the workspace's package that a file belongs to.
+/// Returns the name of the workspace's package that a file belongs to.
 fn package_of(file: &str) -> Option<String> {
     if file.starts_with("bench/peers/") || file.starts_with("fuzz/") {
         return None;

@@ -1,5 +1,5 @@
-//! The examples of the README and of the guide's first page, as a user would try them: copied into
-//! a new crate that depends on `marmota` by path, run, and called over HTTP.
+//! Tries the examples of the README and of the guide's first page as a user would: in a new crate
+//! that depends on `marmota` by path, run, and called over HTTP.
 
 use std::fs;
 use std::process::{Child, Command, Stdio};
@@ -8,12 +8,12 @@ use crate::step::{Failure, cargo, free_port, root, run, wait_for};
 
 const ADDRESS: &str = "127.0.0.1:8080";
 
-/// Kills the example when the check is over, however it ends.
+/// A running example, killed at the end of the check.
 struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended by itself; then there is nothing to kill.
+        // It fails if the process has ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -27,21 +27,20 @@ pub(crate) fn check() -> Result<(), Failure> {
     let lines = block(&readme, "```rust\n")?.lines().count();
     if lines > README_LINES_MAX {
         let message =
-            format!("the README's example has {lines} lines; {README_LINES_MAX} are promised");
+            format!("the README's example has {lines} lines; {README_LINES_MAX} is the maximum");
         return Err(Failure(message));
     }
     try_page("README.md", "```rust\n", "people")?;
     try_page("docs/guide/01-getting-started.md", "```rust,no_run\n", "tasks")
 }
 
-/// Runs a page's first program, in a crate of this name, and its curl lines.
+/// Runs the first program of a page in a crate called `name`, and the page's curl commands.
 fn try_page(page: &str, fence: &str, name: &str) -> Result<(), Failure> {
     let text = fs::read_to_string(root().join(page))?;
     let example = block(&text, fence)?;
     let target = root().join("target");
     let folder = target.join("page-examples").join(name);
     fs::create_dir_all(folder.join("src"))?;
-    // As a user would: only the path is known, and no lock file of ours.
     let manifest = format!(
         "[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n\
          [dependencies]\nmarmota = {{ path = {:?} }}\n\n[workspace]\n",
@@ -51,7 +50,7 @@ fn try_page(page: &str, fence: &str, name: &str) -> Result<(), Failure> {
     fs::copy(root().join("Cargo.lock"), folder.join("Cargo.lock"))?;
     let port = free_port()?;
     let address = format!("127.0.0.1:{port}");
-    // Only the port differs from what is printed: 8080 may be taken here.
+    // Another port than on the page: 8080 may be in use.
     fs::write(folder.join("src/main.rs"), example.replace(ADDRESS, &address))?;
     run(cargo().arg("build").arg("--target-dir").arg(&target).current_dir(&folder))?;
     let _ = fs::remove_file(folder.join(format!("{name}.db")));
@@ -60,7 +59,7 @@ fn try_page(page: &str, fence: &str, name: &str) -> Result<(), Failure> {
     call(page, &text, &address)
 }
 
-/// Runs a page's curl lines and compares what they print with the page.
+/// Runs a page's curl commands and compares their output with the page.
 fn call(page: &str, text: &str, address: &str) -> Result<(), Failure> {
     let session = block(text, "```console\n")?;
     let mut lines = session.lines().peekable();
@@ -79,16 +78,16 @@ fn call(page: &str, text: &str, address: &str) -> Result<(), Failure> {
         }
         let output = Command::new("sh").args(["-c", &command]).stderr(Stdio::inherit()).output()?;
         let got = String::from_utf8_lossy(&output.stdout);
-        // A page may break a long line.
+        // A page may wrap a long line.
         if got.lines().collect::<String>().trim() != wanted.trim() {
             return Err(Failure(format!("{command}\n  printed {got}\n  {page}  {wanted}")));
         }
         called += 1;
     }
     if called == 0 {
-        return Err(Failure(format!("{page} has no curl line after its example")));
+        return Err(Failure(format!("{page} has no curl command after its example")));
     }
-    eprintln!("==> {page}: the example answers {called} curl lines as printed");
+    eprintln!("==> {page}: the example answers {called} curl commands as printed");
     Ok(())
 }
 

@@ -1,11 +1,8 @@
-//! Long runs, by name: `cargo xtask soak` runs all of them and ends with a list
-//! of what passed, failed or was not run, and why; `cargo xtask soak NAME` runs
-//! those whose name begins so. What is not run is a failure, unless
-//! `--allow-not-run NAME` names it.
+//! Long runs: `cargo xtask soak` executes all of them and prints a summary; `cargo xtask soak NAME`
+//! executes those whose name starts with NAME.
 //!
-//! Each run is a program of `xtask/soak` that starts the service or the clients
-//! it needs, and ends with 0, with [`NOT_RUN`], or with an error. Its last line
-//! is the reason.
+//! Most runs are programs of `xtask/soak` that start the service and the clients they need. Their
+//! exit code is 0, [`NOT_RUN`], or another one for a failure, and their last line is the reason.
 
 mod scan;
 
@@ -18,20 +15,19 @@ use crate::fuzz;
 use crate::step::{Failure, cargo, root, run};
 use crate::summary::{self, Outcome, Summary};
 
-/// The exit code of a run whose means are missing on this machine.
+/// The exit code of a run that needs something this machine does not have.
 const NOT_RUN: i32 = 77;
 
-/// A long run: a program in Python, `scan` (`soak/scan.rs`), `fuzz` or a command of cargo, and its
-/// arguments.
-/// `{folder}` is a temporary folder.
+/// A long run: a program in Python, `scan` (`soak/scan.rs`), `fuzz` or a cargo command, and its
+/// arguments. `{folder}` stands for a temporary folder.
 struct Soak {
     name: &'static str,
     program: &'static str,
     arguments: &'static [&'static str],
 }
 
-/// All long runs. Operations of MongoDB are few, because FerretDB reads a whole
-/// collection for most of them.
+/// All long runs. Those on MongoDB have few operations, because FerretDB reads a whole collection for
+/// most of them.
 #[rustfmt::skip]
 const RUNS: &[Soak] = &[
     Soak { name: "differential-sqlite", program: "differential", arguments: &["--url", "sqlite:{folder}/a.db"] },
@@ -58,7 +54,7 @@ const RUNS: &[Soak] = &[
     Soak { name: "packages", program: "cargo", arguments: &["package", "--workspace", "--allow-dirty"] },
 ];
 
-/// Runs what the arguments select: a beginning of names, `--allow-not-run NAME`.
+/// Executes the runs that the arguments select: the start of a name, `--allow-not-run NAME`.
 pub(crate) fn start(arguments: &[&str]) -> Result<(), Failure> {
     let (allowed, rest) = summary::allowed(arguments)?;
     let names: Vec<&str> = RUNS.iter().map(|soak| soak.name).collect();
@@ -71,7 +67,7 @@ pub(crate) fn start(arguments: &[&str]) -> Result<(), Failure> {
     let mut chosen = RUNS.iter().filter(|soak| soak.name.starts_with(name)).peekable();
     if chosen.peek().is_none() {
         let names = names.join(", ");
-        return Err(Failure(format!("no long run is called {name}; they are {names}")));
+        return Err(Failure(format!("no run starts with {name}; the runs are {names}")));
     }
     let mut summary = Summary::new("soak", &allowed);
     chosen.for_each(|soak| summary.run(soak.name, || soak.run()));
@@ -105,11 +101,11 @@ impl Soak {
         let shown = folder.display().to_string();
         let script = root().join("xtask/soak").join(self.program).with_extension("py");
         let mut command = Command::new("python3");
-        // Lines as they come, and no compiled files next to the sources.
+        // Unbuffered output, and no compiled files next to the sources.
         command.args(["-u", "-B"]).arg(script);
         command.arg(flag).arg(target().join("release/examples").join(example));
         command.args(self.arguments.iter().map(|word| word.replace("{folder}", &shown)));
-        let ended = listened(&mut command);
+        let ended = run_and_print(&mut command);
         std::fs::remove_dir_all(&folder)?;
         let (code, last) = ended?;
         Ok(match code {
@@ -120,8 +116,8 @@ impl Soak {
     }
 }
 
-/// Runs a command, shows its output, and gives its exit code and its last line.
-fn listened(command: &mut Command) -> Result<(Option<i32>, String), Failure> {
+/// Runs a command and prints its output; returns its exit code and its last line.
+fn run_and_print(command: &mut Command) -> Result<(Option<i32>, String), Failure> {
     let mut child = command.stdout(Stdio::piped()).spawn()?;
     let mut last = String::new();
     if let Some(out) = child.stdout.take() {

@@ -1,18 +1,22 @@
-//! Running one command after another, saying which, and stopping at the first
-//! that fails.
+//! Runs commands, and prints each with its time.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Where Go's own archive is unpacked by most.
+/// The path of Go if it was installed from its archive.
 const GO: &str = "/usr/local/go/bin/go";
 
-/// What FerretDB asks for.
+/// The oldest version of Go that builds FerretDB.
 const GO_MINOR_MIN: u32 = 22;
 
-/// Why a command of the project stopped.
+/// The workspace with the features of its program that are off by default, so that their tests
+/// need no builds of their own.
+pub(crate) const WORKSPACE: [&str; 4] =
+    ["--workspace", "--locked", "--features", "marmota-cli/acme,marmota-cli/otel"];
+
+/// The reason why a command failed.
 #[derive(Debug)]
 pub(crate) struct Failure(pub(crate) String);
 
@@ -28,14 +32,14 @@ impl From<std::io::Error> for Failure {
     }
 }
 
-/// The project's folder.
+/// Returns the project's folder.
 pub(crate) fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().unwrap_or(here).to_owned()
 }
 
-/// The cargo that started this program. What it keeps for the next build of changed code takes
-/// gigabytes and is of no use to a run of all tests.
+/// Returns the cargo that started this program, without incremental builds: their files take
+/// gigabytes, and a run of all tests does not use them.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root()).env("CARGO_INCREMENTAL", "0");
@@ -55,30 +59,30 @@ pub(crate) fn run(command: &mut Command) -> Result<(), Failure> {
     if status.success() { Ok(()) } else { Err(Failure(format!("`{shown}` failed: {status}"))) }
 }
 
-/// Go: 1.22 or newer, which not every distribution has.
+/// Returns Go, version 1.22 or newer, which not every distribution has.
 pub(crate) fn go() -> Result<Command, Failure> {
     if Path::new(GO).is_file() {
         return Ok(Command::new(GO));
     }
     install_missing(&[("go", "golang-go")])?;
-    let said = Command::new("go").arg("version").output()?;
-    let said = String::from_utf8_lossy(&said.stdout).into_owned();
-    if minor_version(&said).is_some_and(|minor| minor < GO_MINOR_MIN) {
+    let output = Command::new("go").arg("version").output()?;
+    let version = String::from_utf8_lossy(&output.stdout).into_owned();
+    if minor_version(&version).is_some_and(|minor| minor < GO_MINOR_MIN) {
         return Err(Failure(format!(
-            "`{}` is too old: unpack go1.{GO_MINOR_MIN} or newer of https://go.dev/dl as /usr/local/go",
-            said.trim()
+            "`{}` is too old: unpack go1.{GO_MINOR_MIN} or newer from https://go.dev/dl as /usr/local/go",
+            version.trim()
         )));
     }
     Ok(Command::new("go"))
 }
 
-/// The 22 of `go version go1.22.5 linux/amd64`.
-fn minor_version(said: &str) -> Option<u32> {
-    let digits = said.split_once("go1.")?.1;
+/// Parses the minor version: 22 in `go version go1.22.5 linux/amd64`.
+fn minor_version(version: &str) -> Option<u32> {
+    let digits = version.split_once("go1.")?.1;
     digits.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
-/// Installs by apt the packages whose programs are not on this machine.
+/// Installs the packages whose programs are missing, by apt. Each pair is a program and its package.
 pub(crate) fn install_missing(programs: &[(&str, &str)]) -> Result<(), Failure> {
     let missing: Vec<&str> = programs
         .iter()
@@ -98,7 +102,7 @@ fn is_installed(program: &str) -> bool {
 }
 
 fn apt_get() -> Command {
-    // In a container one is root and has no sudo; elsewhere it is the other way round.
+    // Containers run as root, without sudo.
     let mut command = if is_installed("sudo") {
         let mut sudo = Command::new("sudo");
         sudo.arg("apt-get");
@@ -110,7 +114,7 @@ fn apt_get() -> Command {
     command
 }
 
-/// The names, without the extension, of the files with it in a folder.
+/// Returns the names of the files with an extension in a folder, without the extension.
 pub(crate) fn names_in(folder: &str, extension: &str) -> Result<Vec<String>, Failure> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(root().join(folder))? {
@@ -125,17 +129,17 @@ pub(crate) fn names_in(folder: &str, extension: &str) -> Result<Vec<String>, Fai
     Ok(names)
 }
 
-/// A port that nobody listens on.
+/// Returns a free port of 127.0.0.1.
 pub(crate) fn free_port() -> Result<u16, Failure> {
     Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
-/// Waits until somebody listens.
+/// Waits until a server listens on an address, for at most 20 s.
 pub(crate) fn wait_for(address: &str) -> Result<(), Failure> {
     let begun = Instant::now();
     while std::net::TcpStream::connect(address).is_err() {
         if begun.elapsed() > Duration::from_secs(20) {
-            return Err(Failure(format!("nobody listens on {address}")));
+            return Err(Failure(format!("no server listens on {address} after 20 s")));
         }
         std::thread::sleep(Duration::from_millis(20));
     }

@@ -1,18 +1,18 @@
-//! The list that ends a command of several steps: what passed, failed or was not run, and why. A
-//! step that is not run is a failure, unless `--allow-not-run NAME` names it.
+//! The summary of a command with several steps: which passed, failed or were not run, and why. A step
+//! that is not run counts as failed, unless `--allow-not-run NAME` names it.
 
 use std::time::Instant;
 
 use crate::step::Failure;
 
-/// How a step ended.
+/// The result of a step.
 pub(crate) enum Outcome {
     Passed,
     Failed(String),
     NotRun(String),
 }
 
-/// What was run so far.
+/// The results so far.
 pub(crate) struct Summary<'a> {
     title: &'static str,
     allowed: &'a [&'a str],
@@ -25,7 +25,7 @@ impl<'a> Summary<'a> {
         Self { title, allowed, lines: Vec::new(), faults: Vec::new() }
     }
 
-    /// Runs a step and notes how it ended.
+    /// Runs a step and records its result.
     pub(crate) fn run(
         &mut self,
         name: &'static str,
@@ -56,7 +56,7 @@ impl<'a> Summary<'a> {
         !self.faults.is_empty()
     }
 
-    /// Prints the list.
+    /// Prints the summary.
     ///
     /// # Errors
     /// The names of the steps that failed or were not run.
@@ -70,7 +70,7 @@ impl<'a> Summary<'a> {
     }
 }
 
-/// Takes the `--allow-not-run NAME`s out of a command's arguments; the rest is left.
+/// Splits a command's arguments into the names after `--allow-not-run` and the others.
 pub(crate) fn allowed<'w>(words: &[&'w str]) -> Result<(Vec<&'w str>, Vec<&'w str>), Failure> {
     let (mut allowed, mut rest) = (Vec::new(), Vec::new());
     let mut words = words.iter();
@@ -89,12 +89,12 @@ pub(crate) fn allowed<'w>(words: &[&'w str]) -> Result<(Vec<&'w str>, Vec<&'w st
     Ok((allowed, rest))
 }
 
-/// Refuses names that no step has.
+/// Returns an error for a name that no step has.
 pub(crate) fn check_names(allowed: &[&str], names: &[&str]) -> Result<(), Failure> {
     match allowed.iter().find(|name| !names.contains(*name)) {
         None => Ok(()),
         Some(unknown) => {
-            Err(Failure(format!("nothing is called {unknown}; there are {}", names.join(", "))))
+            Err(Failure(format!("no step is called {unknown}; the steps are {}", names.join(", "))))
         }
     }
 }
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_run_fails_unless_it_is_allowed() {
+    fn a_step_that_is_not_run_fails_unless_it_is_allowed() {
         let missing = || Ok(Outcome::NotRun("no Go".to_owned()));
         let mut summary = Summary::new("tests", &["http2"]);
         summary.run("http2", missing);

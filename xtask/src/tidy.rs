@@ -1,12 +1,12 @@
-//! What ARCHITECTURE.md promises of the tree and no lint can see: which crate
-//! depends on which, where unsafe code stands, that every file says what it
-//! is, and that nothing large or generated is committed. Documents are in
-//! plain English, and what they name exists.
+//! Checks the structure that ARCHITECTURE.md describes and no lint checks: which crate depends on
+//! which, where unsafe code is, that each file begins with its subject, and that no large file is
+//! committed. Documents and comments are in plain English, and the names in documents exist.
 
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+mod doc_share;
 mod documents;
 mod imports;
 mod markdown;
@@ -16,7 +16,7 @@ mod prose;
 
 use crate::step::{Failure, root};
 
-/// The project's crates that each may depend on: every arrow points down.
+/// The project's crates that each crate may depend on.
 const ARROWS: [(&str, &[&str]); 17] = [
     ("model", &[]),
     ("derive", &[]),
@@ -75,7 +75,7 @@ const ARROWS: [(&str, &[&str]); 17] = [
     ),
 ];
 
-/// The only library files with unsafe code.
+/// The only files and folders of libraries with unsafe code.
 const UNSAFE: [&str; 6] = [
     "crates/http/src/reactor/ring.rs",
     "crates/http/src/reactor/ring/",
@@ -86,10 +86,10 @@ const UNSAFE: [&str; 6] = [
 ];
 
 const FILE_BYTES_MAX: u64 = 1 << 20;
-/// A source file has one subject, and fits into a reader's head.
+/// The maximum length of a source file.
 const FILE_LINES_MAX: usize = 700;
 
-/// What tests of a crate may use though it stands above the crate, and why.
+/// Crates above a crate that its tests may use, with the reason.
 const TESTED_WITH: [(&str, &str); 4] = [
     // Its promises and examples need an engine.
     ("store", "marmota-memory"),
@@ -116,6 +116,7 @@ pub(crate) fn check() -> Result<(), Failure> {
     let phrases = phrases::Phrases::of_glossary(&glossary)?;
     documents::check(&files, &phrases, &mut faults)?;
     prose::check(&files, &phrases, &mut faults)?;
+    doc_share::check(&files, &mut faults)?;
     if faults.is_empty() {
         eprintln!("==> tidy");
         return Ok(());
@@ -142,7 +143,7 @@ fn check_arrows(faults: &mut Vec<String>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The project's crates in a section of a manifest.
+/// Returns the project's crates in a section of a manifest.
 fn dependencies<'m>(manifest: &'m str, section: &str) -> impl Iterator<Item = &'m str> {
     let lines = manifest.split_once(section).map_or("", |(_, rest)| rest);
     let lines = lines.split("\n[").next().unwrap_or_default().lines();
@@ -151,7 +152,7 @@ fn dependencies<'m>(manifest: &'m str, section: &str) -> impl Iterator<Item = &'
         .filter(|name| name.starts_with("marmota"))
 }
 
-/// True if a crate depends on another, by way of others too.
+/// Returns true if a crate depends on another, directly or through others.
 fn uses(above: &str, below: &str) -> bool {
     let name = above.strip_prefix("marmota-").unwrap_or(above);
     if name == "cli" {
@@ -183,11 +184,11 @@ fn check_file(file: &str, faults: &mut Vec<String>) -> Result<(), Failure> {
     }
     let text = fs::read_to_string(&path)?;
     if !text.starts_with("//!") {
-        faults.push(format!("{file} does not begin with what it is (`//!`)"));
+        faults.push(format!("{file} does not begin with its subject (`//!`)"));
     }
     let name = Path::new(file).file_name().unwrap_or_default().to_string_lossy();
     if FORBIDDEN_NAMES.contains(&&*name) {
-        faults.push(format!("{file} is named after no noun that it defines"));
+        faults.push(format!("{file} has a name that does not tell its subject"));
     }
     let has_unsafe = text.lines().any(|line| {
         let code = line.trim_start();

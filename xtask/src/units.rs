@@ -1,7 +1,6 @@
-//! All tests of the workspace: a test that hangs is ended and named, and the few that fail beside
-//! thousands of others are run once more by themselves, which tells a broken promise from a test
-//! that does not stand a busy machine. The latter passes, but is named as unsteady: it is to be
-//! mended as well.
+//! Runs all tests of the workspace. A test that hangs is ended and named. If only a few tests fail,
+//! they are run again alone: a test that passes then depends on the load of the machine. Such a test
+//! counts as passed, and is reported as unsteady.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,33 +9,32 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use crate::step::{Failure, cargo, run};
+use crate::step::{Failure, WORKSPACE, cargo, run};
 
-/// So long nothing is printed only when a test hangs: the longest take two minutes.
+/// A test hangs if nothing is printed for this long. The longest tests take two minutes.
 const SILENCE_MAX: Duration = Duration::from_secs(600);
-/// More failures than this are no bad luck.
+/// If more tests fail, they are not run again.
 const AGAIN_MAX: usize = 5;
 
-const ALL: [&str; 3] = ["test", "--workspace", "--locked"];
-
-/// What cargo and the tests have printed, as far as it matters here.
+/// The results of tests, parsed from the output of `cargo test`.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Said {
-    /// Tests of the program that runs which have failed or run long.
+struct Results {
+    /// The failed tests of the running test program.
     failed: BTreeSet<String>,
+    /// Its tests that have been running for over a minute.
     slow: BTreeSet<String>,
-    /// The programs with failures, as cargo names them (`-p marmota-http --test it`), each with
-    /// its failed tests.
+    /// The test programs with failures, by cargo's arguments (`-p marmota-http --test it`), each
+    /// with its failed tests.
     targets: Vec<(String, Vec<String>)>,
 }
 
-impl Said {
-    fn hear(&mut self, line: &str) {
+impl Results {
+    fn parse(&mut self, line: &str) {
         if line.trim_start().starts_with("Running ") {
-            // The program before this one has ended.
+            // The program before it has ended.
             self.slow.clear();
         } else if let Some((head, _)) = line.split_once(" has been running for over ") {
-            // A test that prints without the harness may have begun the line.
+            // The line may start with the output of another test.
             if let Some((_, name)) = head.rsplit_once("test ") {
                 self.slow.insert(name.to_owned());
             }
@@ -48,7 +46,7 @@ impl Said {
                 self.slow.remove(name);
             }
         } else if let Some((_, target)) = line.split_once("to rerun pass `") {
-            // Those that had not ended when their program did have failed as well.
+            // Tests that had not ended when their program did have failed as well.
             let failed = self.failed.iter().chain(&self.slow).cloned().collect();
             self.targets.push((target.trim_end_matches('`').to_owned(), failed));
             self.failed.clear();
@@ -59,58 +57,59 @@ impl Said {
 
 /// Runs all tests.
 pub(crate) fn check() -> Result<(), Failure> {
-    // All that fails is told at once, not one package a run.
     let mut command = cargo();
-    command.args(ALL).arg("--no-fail-fast");
-    let (passed, said) = watch(&mut command)?;
+    command.arg("test").args(WORKSPACE).arg("--no-fail-fast");
+    let (passed, results) = watch(&mut command)?;
     if passed {
         return Ok(());
     }
-    let failed: usize = said.targets.iter().map(|(_, names)| names.len()).sum();
-    let all_known = said.targets.iter().all(|(_, names)| !names.is_empty());
+    let failed: usize = results.targets.iter().map(|(_, names)| names.len()).sum();
+    let all_known = results.targets.iter().all(|(_, names)| !names.is_empty());
     if failed == 0 || failed > AGAIN_MAX || !all_known {
         return Err(Failure("`cargo test --workspace` failed".to_owned()));
     }
-    for (target, names) in &said.targets {
-        eprintln!("failed in {target}, so once more alone: {}", names.join(", "));
-        // In the whole workspace again, as one package may be built with fewer features.
+    for (target, names) in &results.targets {
+        eprintln!("failed in {target}, run again alone: {}", names.join(", "));
+        // With the whole workspace selected: one package alone may have fewer features.
         let kind = target.split_whitespace().skip_while(|word| !word.starts_with("--"));
-        run(cargo().args(ALL).args(kind).arg("--").arg("--exact").args(names))?;
+        let mut again = cargo();
+        again.arg("test").args(WORKSPACE).args(kind);
+        run(again.args(["--", "--exact"]).args(names))?;
     }
-    for (target, names) in &said.targets {
-        eprintln!("UNSTEADY, passes alone (to be mended): {target}: {}", names.join(", "));
+    for (target, names) in &results.targets {
+        eprintln!("UNSTEADY, passes alone (to be fixed): {target}: {}", names.join(", "));
     }
     Ok(())
 }
 
-/// Runs the command with its output shown, heard, and its hanging tests ended.
-fn watch(command: &mut Command) -> Result<(bool, Said), Failure> {
+/// Runs the command, prints and parses its output, and ends tests that hang.
+fn watch(command: &mut Command) -> Result<(bool, Results), Failure> {
     let (reader, writer) = pipe()?;
-    eprintln!("==> cargo {} --no-fail-fast", ALL.join(" "));
+    eprintln!("==> cargo test {} --no-fail-fast", WORKSPACE.join(" "));
     let mut child = command.stdout(writer.try_clone()?).stderr(writer).spawn()?;
-    // It holds the pipe's other end, and would keep it open.
+    // `command` holds the pipe's other end, and would keep it open.
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let lines = lines_of(reader);
-    let mut said = Said::default();
-    let mut heard = Instant::now();
+    let mut results = Results::default();
+    let mut last_line = Instant::now();
     loop {
-        // Looked at before the lines: what it printed is in the pipe when it has ended.
+        // Checked before the lines: when the process has ended, the pipe has all of its output.
         let ended = child.try_wait()?;
         match lines.recv_timeout(Duration::from_secs(1)) {
             Ok(line) => {
                 println!("{line}");
-                said.hear(&line);
-                heard = Instant::now();
+                results.parse(&line);
+                last_line = Instant::now();
             }
-            Err(RecvTimeoutError::Disconnected) => return Ok((child.wait()?.success(), said)),
+            Err(RecvTimeoutError::Disconnected) => return Ok((child.wait()?.success(), results)),
             Err(RecvTimeoutError::Timeout) => {
-                // A process that a test has left behind may hold the pipe.
+                // A process that a test has started may still hold the pipe.
                 if let Some(status) = ended {
-                    return Ok((status.success(), said));
+                    return Ok((status.success(), results));
                 }
-                if heard.elapsed() > SILENCE_MAX {
+                if last_line.elapsed() > SILENCE_MAX {
                     end_tests_of(&child);
-                    heard = Instant::now();
+                    last_line = Instant::now();
                 }
             }
         }
@@ -129,8 +128,8 @@ fn lines_of(reader: PipeReader) -> Receiver<String> {
     receiver
 }
 
-/// Ends the programs that cargo runs, after saying what they were at: a test's thread has the end
-/// of its test's name.
+/// Ends the test programs that cargo runs, after printing their threads: the name of a test's thread
+/// is the end of the test's name.
 fn end_tests_of(cargo: &Child) {
     for process in children(cargo.id()) {
         eprintln!(
@@ -162,8 +161,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_failed_is_heard() {
-        let mut said = Said::default();
+    fn failed_tests_are_parsed() {
+        let mut results = Results::default();
         for line in [
             "test a.rs [should pass] ... test b::other has been running for over 60 seconds",
             "ok",
@@ -177,7 +176,7 @@ mod tests {
             "test src/lib.rs - it (line 3) ... FAILED",
             "error: doctest failed, to rerun pass `-p some --doc`",
         ] {
-            said.hear(line);
+            results.parse(line);
         }
         let of = |target: &str, names: &[&str]| {
             (target.to_owned(), names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>())
@@ -186,7 +185,7 @@ mod tests {
             of("-p some --test it", &["a::breaks", "a::hangs"]),
             of("-p some --doc", &["src/lib.rs - it (line 3)"]),
         ];
-        assert_eq!(said, Said { targets, ..Said::default() });
+        assert_eq!(results, Results { targets, ..Results::default() });
     }
 
     #[test]

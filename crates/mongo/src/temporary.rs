@@ -1,7 +1,7 @@
 //! A private server for tests and benchmarks: FerretDB over SQLite, in a temporary folder, on a
 //! free port, removed with the process.
 //!
-//! Its program is built by `cargo xtask ferretdb` from `crates/mongo/ferretdb`. It is searched in
+//! Its program is built by `cargo xtask packages` from `crates/mongo/ferretdb`. It is searched in
 //! `~/.cache/marmota`, or at the path in `MARMOTA_FERRETDB`.
 
 use std::io::{self, BufRead as _, BufReader};
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use parking_lot::Mutex;
 
-/// The path of the program made by `cargo xtask ferretdb`, relative to the user's cache.
+/// The path of the program made by `cargo xtask packages`, relative to the user's cache.
 const PROGRAM: &str = "marmota/ferretdb-1.24.0-logins";
 
 /// A server. On drop, it stops and deletes its folder.
@@ -100,7 +100,7 @@ impl TemporaryServer {
             .stderr(Stdio::null())
             .spawn()
             .map_err(|error| {
-                let message = format!("{}: {error}; run `cargo xtask ferretdb`", program.display());
+                let message = format!("{}: {error}; run `cargo xtask packages`", program.display());
                 io::Error::new(error.kind(), message)
             })?;
         let mut line = String::new();

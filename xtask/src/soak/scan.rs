@@ -1,13 +1,13 @@
-//! How long a scan of 2 million rows makes other requests wait: the example
-//! `scan_waits` of `marmota-cli`.
+//! Measures how long other requests wait during a scan of 2 million rows: the example `scan_waits` of
+//! `marmota-cli`.
 
 use std::process::Command;
 
-use super::{listened, target};
+use super::{run_and_print, target};
 use crate::step::{Failure, cargo, run};
 use crate::summary::Outcome;
 
-/// Its arguments in [`super::RUNS`] are those of the example.
+/// Runs the example with these arguments.
 pub(super) fn waits(arguments: &[&str]) -> Result<Outcome, Failure> {
     let build = ["build", "--release", "--locked", "-p", "marmota-cli"];
     run(cargo().args(build).args(["--example", "scan_waits"]))?;
@@ -16,7 +16,7 @@ pub(super) fn waits(arguments: &[&str]) -> Result<Outcome, Failure> {
     let shown = folder.display().to_string();
     let mut command = Command::new(target().join("release/examples/scan_waits"));
     command.args(arguments.iter().map(|word| word.replace("{folder}", &shown)));
-    let ended = listened(&mut command);
+    let ended = run_and_print(&mut command);
     std::fs::remove_dir_all(&folder)?;
     Ok(match ended? {
         (Some(0), _) => Outcome::Passed,

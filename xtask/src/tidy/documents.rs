@@ -1,5 +1,5 @@
-//! The documents: their length, their words, and that what they name exists: pages, anchors, files
-//! and identifiers. Every page of the guide is in its index and is compiled.
+//! Checks the documents: their length, their words, and that the pages, anchors, files and identifiers
+//! that they name exist. Every page of the guide is in its index and is compiled.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -8,10 +8,10 @@ use super::markdown::Markdown;
 use super::phrases::Phrases;
 use crate::step::{Failure, root};
 
-/// The most lines of a document.
+/// The maximum number of lines of a document.
 const LINES_MAX: [(&str, usize); 2] = [("ARCHITECTURE.md", 250), ("README.md", 100)];
 
-/// The most words of a sentence in the guide; 25 is the goal.
+/// The maximum number of words in a sentence of the guide; 25 is the goal.
 const SENTENCE_WORDS_MAX: usize = 30;
 
 /// Code blocks of the guide that cannot be compiled there: the tests of a program, a feature that
@@ -22,7 +22,7 @@ const NOT_COMPILED: [(&str, usize); 3] = [
     ("docs/guide/41-writing-an-engine.md", 1),
 ];
 
-/// Names in the documents that belong to systemd.
+/// Names in the documents that systemd defines.
 const FOREIGN: [&str; 3] = ["AmbientCapabilities", "CPUSchedulingPolicy", "StateDirectory"];
 
 /// Where the guide's pages are compiled.
@@ -37,7 +37,7 @@ pub(super) fn check(
     for (file, lines_max) in LINES_MAX {
         let lines = fs::read_to_string(root().join(file))?.lines().count();
         if lines > lines_max {
-            faults.push(format!("{file} has {lines} lines; {lines_max} is the most"));
+            faults.push(format!("{file} has {lines} lines; {lines_max} is the maximum"));
         }
     }
     let names = names(files)?;
@@ -47,7 +47,7 @@ pub(super) fn check(
     }
     for (file, page) in &pages {
         for (line, prose) in &page.prose {
-            // The glossary's own table names what it avoids as code.
+            // The glossary's table lists avoided phrases as code, which is not prose.
             for phrase in phrases.find(prose) {
                 faults.push(format!("{file}:{line}: avoid \"{phrase}\"; see docs/glossary.md"));
             }
@@ -55,7 +55,7 @@ pub(super) fn check(
         if file.starts_with("docs/guide/") {
             for (line, words) in long_sentences(page) {
                 faults.push(format!(
-                    "{file}:{line}: a sentence of {words} words; {SENTENCE_WORDS_MAX} is the most"
+                    "{file}:{line}: a sentence of {words} words; {SENTENCE_WORDS_MAX} is the maximum"
                 ));
             }
         }
@@ -79,7 +79,7 @@ fn is_document(file: &str) -> bool {
     is_root || file.starts_with("docs/") && file.ends_with(".md")
 }
 
-/// The sentences that are too long, with their words; inline code counts as one.
+/// Returns the sentences that are too long, with their number of words. Inline code counts as one word.
 fn long_sentences(page: &Markdown) -> Vec<(usize, usize)> {
     let mut found = Vec::new();
     for (line, prose) in &page.prose {
@@ -96,7 +96,7 @@ fn long_sentences(page: &Markdown) -> Vec<(usize, usize)> {
     found
 }
 
-/// The part of the changelog that is not released yet.
+/// Checks the unreleased part of the changelog.
 fn check_changes(phrases: &Phrases, faults: &mut Vec<String>) -> Result<(), Failure> {
     let text = fs::read_to_string(root().join("CHANGELOG.md"))?;
     let mut unreleased = String::new();
@@ -117,7 +117,7 @@ fn check_changes(phrases: &Phrases, faults: &mut Vec<String>) -> Result<(), Fail
     Ok(())
 }
 
-/// Why a link does not work; none for one that does, and for other sites.
+/// Returns the reason why a link is broken; `None` for a valid one, and for other sites.
 fn broken(file: &str, link: &str, pages: &BTreeMap<&str, Markdown>) -> Option<&'static str> {
     if link.contains("://") || link.starts_with("mailto:") {
         return None;
@@ -145,7 +145,7 @@ fn broken(file: &str, link: &str, pages: &BTreeMap<&str, Markdown>) -> Option<&'
     None
 }
 
-/// Every word of the sources.
+/// Returns all words of the sources.
 fn names(files: &[String]) -> Result<BTreeSet<String>, Failure> {
     let mut names: BTreeSet<String> = FOREIGN.iter().map(|&name| name.to_owned()).collect();
     for file in files.iter().filter(|file| file.ends_with(".rs") && !file.starts_with("xtask/")) {
@@ -160,8 +160,8 @@ fn names(files: &[String]) -> Result<BTreeSet<String>, Failure> {
     Ok(names)
 }
 
-/// The part of inline code that exists nowhere: a file of the repository, or a name of the sources
-/// (`Store::open`, `RateLimit`).
+/// Returns the part of inline code that does not exist: a file of the repository, or a name in the
+/// sources (`Store::open`, `RateLimit`).
 fn unknown<'c>(code: &'c str, files: &[String], names: &BTreeSet<String>) -> Option<&'c str> {
     let folders = ["apps/", "crates/", "docs/", "examples/", "xtask/", "bench/"];
     let is_path = code.chars().all(|c| c.is_alphanumeric() || "/-_.".contains(c));
@@ -172,7 +172,7 @@ fn unknown<'c>(code: &'c str, files: &[String], names: &BTreeSet<String>) -> Opt
             return (!known).then_some(code);
         }
         if code.ends_with(".rs") {
-            // `http/worker.rs` and `http/src/worker.rs` stand for `crates/http/src/worker.rs`.
+            // `http/worker.rs` and `http/src/worker.rs` mean `crates/http/src/worker.rs`.
             let short = code.replacen('/', "/src/", 1);
             let ends = [format!("/{code}"), format!("/{short}")];
             let known = files.iter().any(|file| ends.iter().any(|end| file.ends_with(end)));
@@ -191,7 +191,7 @@ fn unknown<'c>(code: &'c str, files: &[String], names: &BTreeSet<String>) -> Opt
     path.split("::").find(|name| !name.is_empty() && !names.contains(*name))
 }
 
-/// Each page is in the index and is compiled with all its blocks of Rust.
+/// Checks that each page is in the index and is compiled with all its Rust code blocks.
 fn check_guide(pages: &BTreeMap<&str, Markdown>, faults: &mut Vec<String>) -> Result<(), Failure> {
     let mut compiled = String::new();
     for file in COMPILED_BY {

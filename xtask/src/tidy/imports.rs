@@ -1,5 +1,4 @@
-//! Import circles: which files of a crate use which others of the same crate, and where following
-//! those imports leads back to the file that it began with.
+//! Finds import circles: files of a crate that use each other, directly or through others.
 //!
 //! Files are read as text. A path that begins with `crate::`, `self::` or `super::` is followed to
 //! the longest module that it names; a name that the module re-exports (`pub use`) is followed once
@@ -10,14 +9,14 @@ use std::fs;
 
 use crate::step::{Failure, root};
 
-/// More files than this in one circle are a fault.
+/// The maximum number of files in a circle.
 const CIRCLE_FILES_MAX: usize = 3;
 
 /// A crate's modules, by their paths: `connection::flow` is `src/connection/flow.rs`.
 struct Modules {
-    /// Module path to the text of its file, without its unit tests.
+    /// The text of each module's file, without its unit tests, by module path.
     texts: BTreeMap<String, String>,
-    /// What a module re-exports: name to the path that it was taken from.
+    /// The re-exports of each module: a name and the path that it comes from.
     exports: BTreeMap<String, BTreeMap<String, String>>,
 }
 
@@ -80,7 +79,7 @@ impl Modules {
         Ok(modules)
     }
 
-    /// The folder that a module's file belongs to; a module with children belongs to theirs.
+    /// Returns the folder of a module's file. A module with children belongs to their folder.
     fn folder<'a>(&self, module: &'a str) -> &'a str {
         let prefix = format!("{module}::");
         if self.texts.keys().any(|other| other.starts_with(&prefix)) {
@@ -103,7 +102,7 @@ impl Modules {
             .collect()
     }
 
-    /// The module that defines what a path names.
+    /// Returns the module that defines the item at a path.
     fn target(&self, path: &str) -> Option<String> {
         let mut path = path.to_owned();
         for _ in 0..4 {
@@ -126,7 +125,7 @@ impl Modules {
     }
 }
 
-/// A path from the crate's root, without `crate::`; none for a path of another crate.
+/// Returns a path from the crate's root, without `crate::`; `None` for a path of another crate.
 fn absolute(module: &str, path: &str) -> Option<String> {
     if let Some(rest) = path.strip_prefix("crate::") {
         return Some(rest.to_owned());
@@ -136,7 +135,7 @@ fn absolute(module: &str, path: &str) -> Option<String> {
         None => (module, path),
     };
     if base == module && rest == path && !path.starts_with("super::") {
-        // A child module that is named without `self::`.
+        // A child module without `self::`.
         return Some(
             [module, path]
                 .iter()
@@ -153,8 +152,8 @@ fn absolute(module: &str, path: &str) -> Option<String> {
     Some(if base.is_empty() { rest.to_owned() } else { format!("{base}::{rest}") })
 }
 
-/// The paths that a text uses: those of `use` declarations, with their braces taken apart, and
-/// those in code that begin with `crate::` or `super::`. `exported` asks for `pub use` alone.
+/// Returns the paths that a text uses: those of `use` declarations, with braces expanded, and those in
+/// code that begin with `crate::` or `super::`. If `exported`, only those of `pub use`.
 fn paths(text: &str, exported: bool) -> Vec<String> {
     let mut found = Vec::new();
     for statement in text.split(';') {
@@ -181,7 +180,7 @@ fn paths(text: &str, exported: bool) -> Vec<String> {
     found
 }
 
-/// Takes `a::{b, c::{d, e}}` apart.
+/// Expands `a::{b, c::{d, e}}`.
 fn expand(prefix: &str, tree: &str, found: &mut Vec<String>) {
     let tree = tree.trim();
     let Some(open) = tree.find('{') else {
@@ -212,7 +211,7 @@ fn expand(prefix: &str, tree: &str, found: &mut Vec<String>) {
     expand(&prefix, &inner[begin..], found);
 }
 
-/// Which folders at the top of `src` import which others; a file there counts as one.
+/// Returns the imports between the folders at the top of `src`; a file there counts as a folder.
 fn folders(imports: &BTreeMap<String, BTreeSet<String>>) -> BTreeMap<String, BTreeSet<String>> {
     let top = |module: &str| module.split("::").next().unwrap_or_default().to_owned();
     let mut folders: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
@@ -224,8 +223,8 @@ fn folders(imports: &BTreeMap<String, BTreeSet<String>>) -> BTreeMap<String, BTr
     folders
 }
 
-/// The groups of files that reach each other (strongly connected components, by Tarjan's
-/// algorithm), of two and more.
+/// Returns the groups of two or more files that reach each other (strongly connected components, by
+/// Tarjan's algorithm).
 fn circles(imports: &BTreeMap<String, BTreeSet<String>>) -> Vec<Vec<String>> {
     let mut search =
         Search { imports, numbers: BTreeMap::new(), stack: Vec::new(), found: Vec::new() };
@@ -239,7 +238,7 @@ fn circles(imports: &BTreeMap<String, BTreeSet<String>>) -> Vec<Vec<String>> {
 
 struct Search<'a> {
     imports: &'a BTreeMap<String, BTreeSet<String>>,
-    /// Each module's number in the order of visits, and the lowest that it reaches.
+    /// Each module's number in the order of visits, and the lowest number that it reaches.
     numbers: BTreeMap<String, (usize, usize)>,
     stack: Vec<String>,
     found: Vec<Vec<String>>,

@@ -1,4 +1,4 @@
-//! What a Markdown page has: its prose without code, its inline code, links, headings and code
+//! Parses a Markdown page into its prose without code, its inline code, links, headings and code
 //! blocks, each with its line.
 
 use std::collections::BTreeSet;
@@ -23,7 +23,7 @@ pub(super) struct Markdown {
 }
 
 impl Markdown {
-    /// Reads a page.
+    /// Parses a page.
     pub(super) fn parse(text: &str) -> Self {
         let mut page = Self::default();
         let (mut prose, mut start, mut heading) = (String::new(), 0, None::<String>);
@@ -58,7 +58,7 @@ impl Markdown {
                     }
                 }
                 Event::Code(code) => {
-                    // Phrases do not reach across code.
+                    // Phrases do not span code.
                     prose.push_str(" | ");
                     if let Some(heading) = &mut heading {
                         heading.push_str(&code);
@@ -93,7 +93,7 @@ impl Markdown {
     }
 }
 
-/// The anchor of a heading, as GitHub makes it.
+/// Returns the anchor of a heading, by GitHub's rules.
 fn anchor(heading: &str) -> String {
     let kept = heading.trim().chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
     kept.collect::<String>().to_lowercase().replace(' ', "-")

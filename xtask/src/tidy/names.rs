@@ -1,11 +1,11 @@
-//! Names of public types: one name means one thing in all crates, so that a search for it finds it.
+//! Checks that the names of public types are unique in all crates, so that a search finds one type.
 
 use std::collections::BTreeMap;
 use std::fs;
 
 use crate::step::{Failure, root};
 
-/// Names that more than one public type has; the list only gets shorter.
+/// Names that more than one public type has. No name may be added.
 const KNOWN: [&str; 28] = [
     "Column",
     "Columns",
@@ -41,7 +41,7 @@ const KNOWN: [&str; 28] = [
 
 const KINDS: [&str; 5] = ["struct ", "enum ", "trait ", "union ", "type "];
 
-/// Adds a fault for each name that is taken twice and not known, or known and free again.
+/// Adds a fault for each name that two types have and [`KNOWN`] does not list, or the reverse.
 pub(super) fn check(files: &[String], faults: &mut Vec<String>) -> Result<(), Failure> {
     let mut places: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for file in files {
@@ -66,7 +66,7 @@ pub(super) fn check(files: &[String], faults: &mut Vec<String>) -> Result<(), Fa
     Ok(())
 }
 
-/// The types that begin a line with `pub`; those of a trait's implementation are indented.
+/// Returns the types that begin a line with `pub`. Associated types are indented.
 fn public_types(text: &str) -> impl Iterator<Item = &str> {
     text.lines().filter_map(|line| {
         let item = line.strip_prefix("pub ")?;

@@ -1,15 +1,15 @@
-//! The phrases that the glossary avoids, and where a text has them.
+//! Finds the phrases that the glossary avoids.
 
 use super::markdown::Markdown;
 use crate::step::Failure;
 
-/// Columns of the table with the words to avoid.
+/// The number of columns of the table with the words to avoid.
 const TABLE_COLUMNS: usize = 3;
 
-/// The phrases, longest first.
+/// The phrases to avoid, longest first.
 pub(super) struct Phrases {
     avoided: Vec<String>,
-    /// Longer phrases in which they are right.
+    /// Longer phrases in which they are allowed.
     allowed: Vec<String>,
 }
 
@@ -34,7 +34,7 @@ impl Phrases {
         Ok(Self { avoided, allowed })
     }
 
-    /// The phrases in a block of prose, which is in lower case.
+    /// Returns the phrases in a block of prose in lower case.
     pub(super) fn find(&self, prose: &str) -> Vec<&str> {
         let mut rest = prose.to_owned();
         for allowed in &self.allowed {
@@ -49,7 +49,7 @@ impl Phrases {
                 .collect();
             found.extend(ends.iter().map(|_| &**phrase));
             if !ends.is_empty() {
-                // A part of it is no second finding.
+                // A shorter phrase within it does not count again.
                 rest = rest.replace(&**phrase, " | ");
             }
         }
@@ -57,7 +57,7 @@ impl Phrases {
     }
 }
 
-/// True if whole words stand here.
+/// Returns true if the text at this place consists of whole words.
 fn is_whole(text: &str, start: usize, length: usize) -> bool {
     let joins = |c: char| c.is_alphanumeric() || c == '\'' || c == '-' || c == '_';
     !text[..start].ends_with(joins) && !text[start + length..].starts_with(joins)

@@ -1,5 +1,5 @@
 //! Certificates that the server asks for by itself, of a real authority: Pebble, Let's Encrypt's own
-//! for tests. `cargo xtask acme` makes it and runs these.
+//! for tests. `cargo xtask packages` installs it.
 #![allow(clippy::unwrap_used, reason = "tests panic")]
 
 use std::fs;
@@ -39,7 +39,7 @@ struct Authority {
 
 fn tool(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools").join(name);
-    assert!(path.is_file(), "{} is not there: `cargo xtask acme` makes it", path.display());
+    assert!(path.is_file(), "{} is missing: `cargo xtask packages` installs it", path.display());
     path
 }
 
