@@ -95,10 +95,8 @@ impl Texts {
                         skips_body |= is_for_tests(group.stream());
                     }
                 }
-                TokenTree::Group(group) => {
-                    if !std::mem::take(&mut skips_body) {
-                        self.walk(group.stream());
-                    }
+                TokenTree::Group(group) if !std::mem::take(&mut skips_body) => {
+                    self.walk(group.stream());
                 }
                 TokenTree::Literal(literal) => {
                     let text = literal.to_string();
