@@ -7,7 +7,7 @@ use smallvec::smallvec;
 use super::locked::Locked;
 use super::log::{Log, Statement};
 use super::references::check_referrers_of;
-use super::row_write::{at_row, insert_row, update_row, version_of};
+use super::row_write::{insert_row, update_row, version_of};
 use super::table_rows::Values;
 
 pub(super) fn insert(
@@ -40,7 +40,7 @@ pub(super) fn insert_many<'a>(
     while source.next(&mut row)? {
         let index = placed.len() as u64;
         let (number, effect) = put(statement.locked, statement.log, table, &row, on_conflict)
-            .map_err(|error| at_row(index, &error))?;
+            .map_err(|error| error.at(format_args!("row {index}")))?;
         let key = statement.locked.rows(table)?.pages.value(number, schema.key()).to_value();
         placed.push(UpsertResult { key, effect });
         count += u64::from(effect != Effect::Ignored);

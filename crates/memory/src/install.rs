@@ -11,7 +11,6 @@ use parking_lot::RwLock;
 use super::catalog::{self, Catalog};
 use super::comparison::{self, Shape};
 use super::data_file::contents::{Loaded, Section};
-use super::row_write::placed;
 use super::shared::Shared;
 use super::table_rows::TableRows;
 
@@ -151,7 +150,7 @@ impl Shared {
 
 #[cold]
 fn in_file(loaded: &Loaded, error: &Error) -> Error {
-    placed(&format!("{}: ", loaded.path.display()), error)
+    error.at(loaded.path.display())
 }
 
 /// Checks that rows from a file refer to existing rows.

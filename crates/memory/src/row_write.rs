@@ -51,20 +51,6 @@ pub(super) fn update_row(
     Ok(())
 }
 
-/// Returns the same error with its place in front of the message.
-#[cold]
-pub(super) fn placed(place: &str, error: &Error) -> Error {
-    let message = format!("{place}{}", error.message());
-    let violations = error.violations().iter().cloned();
-    violations.fold(Error::new(error.kind(), message), Error::with_violation)
-}
-
-/// Returns the same error for a row of several, counted from 0.
-#[cold]
-pub(super) fn at_row(index: u64, error: &Error) -> Error {
-    placed(&format!("row {index}: "), error)
-}
-
 pub(super) fn version_of(rows: &TableRows, number: u32) -> Option<i64> {
     rows.pages.value(number, rows.table.version()?).as_int()
 }

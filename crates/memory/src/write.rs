@@ -10,7 +10,7 @@ use super::locked::Locked;
 use super::log::{Log, Statement};
 use super::long_scan::LongScan;
 use super::references::{check_references_of, check_referrers, refers_to_itself};
-use super::row_write::{at_row, insert_row, update_row, version_of};
+use super::row_write::{insert_row, update_row, version_of};
 use super::scan::Read;
 use super::table_rows::{TableRows, Values};
 
@@ -103,7 +103,7 @@ fn insert_many<'a>(
     while source.next(&mut row)? {
         let is_auto = row[schema.key()].is_absent() && schema.key_kind() == KeyKind::Auto;
         let number = insert_row(statement.locked, statement.log, table, &row, false)
-            .map_err(|error| at_row(count, &error))?;
+            .map_err(|error| error.at(format_args!("row {count}")))?;
         if is_auto && first.is_none() {
             first = statement.locked.rows(table)?.pages.value(number, schema.key()).as_int();
         }
@@ -114,7 +114,7 @@ fn insert_many<'a>(
     }
     for (index, number) in (0..).zip(inserted) {
         check_references_of(statement.locked, table, number, true)
-            .map_err(|error| at_row(index, &error))?;
+            .map_err(|error| error.at(format_args!("row {index}")))?;
     }
     statement.keep();
     let keys = first.map_or(Keys::Known, |first| Keys::Range { first });
@@ -150,7 +150,7 @@ fn update_many<'a>(
     while source.next(&mut row)? {
         find_row(statement.locked, table, row[schema.key()])
             .and_then(|number| update_row(statement.locked, statement.log, table, number, &row))
-            .map_err(|error| at_row(count, &error))?;
+            .map_err(|error| error.at(format_args!("row {count}")))?;
         count += 1;
     }
     statement.keep();

@@ -200,6 +200,26 @@ impl Error {
         self
     }
 
+    /// Returns a copy whose message starts with a place, such as the number of a row. The copy has
+    /// no source.
+    ///
+    /// ```
+    /// use marmota_model::{Error, ErrorKind};
+    /// let error = Error::new(ErrorKind::Invalid, "the name is empty");
+    /// assert_eq!(error.at("row 3").message(), "row 3: the name is empty");
+    /// ```
+    #[cold]
+    #[must_use]
+    pub fn at(&self, place: impl std::fmt::Display) -> Self {
+        Self(Box::new(Inner {
+            kind: self.0.kind,
+            message: format!("{place}: {}", self.0.message),
+            violations: self.0.violations.clone(),
+            is_retryable: self.0.is_retryable,
+            source: None,
+        }))
+    }
+
     /// Returns true if the transaction may succeed when it is repeated from its beginning.
     #[must_use]
     pub fn is_retryable(&self) -> bool {

@@ -6,7 +6,7 @@
 
 use marmota_model::{Error, ErrorKind, FieldSet, Result, RowSource, Table, Value, ValueRef};
 use marmota_store::operation::{Effect, Keys, OnConflict, Outcome, UpsertResult};
-use marmota_store::refusal::{at_row, mixed_keys};
+use marmota_store::refusal::mixed_keys;
 
 use crate::column::{bind_present, bound};
 use crate::fault;
@@ -117,7 +117,9 @@ impl Lane {
                     // One of them conflicts with a row: write them one by one.
                     for row in written..written + rows {
                         let put = self.put(table, chunk.row(row), on_conflict);
-                        let put = put.map_err(|error| at_row(chunk.before + row, &error))?;
+                        let put = put.map_err(|error| {
+                            error.at(format_args!("row {}", chunk.before + row))
+                        })?;
                         placed.push(put.0);
                     }
                 }
@@ -171,7 +173,7 @@ impl Lane {
                 Err(error) => return error,
             };
             let error = self.not_inserted(&failure, table, chunk.row(row));
-            return at_row(chunk.before + row, &error);
+            return error.at(format_args!("row {}", chunk.before + row));
         }
         fault::of(failure)
     }
@@ -184,7 +186,8 @@ impl Lane {
         let mut row = vec![ValueRef::Absent; table.fields().len()];
         let mut updated = 0;
         while rows.next(&mut row)? {
-            self.update_row(table, &row).map_err(|error| at_row(updated, &error))?;
+            self.update_row(table, &row)
+                .map_err(|error| error.at(format_args!("row {updated}")))?;
             updated += 1;
             row.fill(ValueRef::Absent);
         }

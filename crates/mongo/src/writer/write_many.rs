@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 
 use marmota_model::{Error, KeyKind, Result, Value, ValueRef};
 use marmota_store::operation::{Effect, Keys, OnConflict, Outcome, UpsertResult};
-use marmota_store::refusal::{at_row, mixed_keys, not_found};
+use marmota_store::refusal::{mixed_keys, not_found};
 use mongodb::bson::{Bson, RawDocumentBuf, doc};
 
 use super::lookup::{is_unique_of, no_targets, references, refers, unique_sets};
@@ -66,7 +66,7 @@ impl Writer {
     ) -> Result<()> {
         let error = match done {
             Ok(Ok(())) => return Ok(()),
-            Ok(Err((row, error))) => at_row(row, &error),
+            Ok(Err((row, error))) => error.at(format_args!("row {row}")),
             Err(error) => error,
         };
         self.undo(undo, shape).await?;
@@ -212,7 +212,7 @@ impl Writer {
                 Err(error) if error.is_retryable() => return Err(error),
                 Err(error) => {
                     self.undo(undo.unwrap_or_default(), shape).await?;
-                    return Err(at_row(number, &error));
+                    return Err(error.at(format_args!("row {number}")));
                 }
             }
         }

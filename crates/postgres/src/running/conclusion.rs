@@ -193,7 +193,7 @@ impl Running {
         };
         match operation {
             Operation::InsertMany { .. } | Operation::UpdateMany { .. } => {
-                refusal::at_row(problem.at as usize, &error)
+                error.at(format_args!("row {}", problem.at))
             }
             Operation::Batch { results, .. } => {
                 // The writes before it were executed, and rolled back with it.

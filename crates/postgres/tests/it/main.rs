@@ -12,6 +12,7 @@ mod long_reads;
 mod news;
 mod pipeline;
 mod pooler;
+mod retries;
 #[path = "../../../memory/tests/it/small_disk.rs"]
 mod small_disk;
 mod sql;

@@ -381,9 +381,7 @@ impl Inserts<'_, '_> {
         if error.violations().is_empty() {
             return error;
         }
-        let message = format!("row {}: {}", self.place - 1, error.message());
-        let named = Error::new(error.kind(), message);
-        error.violations().iter().cloned().fold(named, Error::with_violation)
+        error.at(format_args!("row {}", self.place - 1))
     }
 }
 

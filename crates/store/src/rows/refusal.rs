@@ -28,14 +28,6 @@ pub fn copy_of(error: &Error) -> Error {
     error.violations().iter().cloned().fold(copy, Error::with_violation)
 }
 
-/// Returns the same error with the index of the row in front of the message.
-#[cold]
-#[must_use]
-pub fn at_row(index: usize, error: &Error) -> Error {
-    let placed = Error::new(error.kind(), format!("row {index}: {}", error.message()));
-    error.violations().iter().cloned().fold(placed, Error::with_violation)
-}
-
 /// The error for a key without a row.
 #[cold]
 #[must_use]

@@ -339,7 +339,7 @@ impl<'s> Batch<'s> {
     /// Records an error at a place, unless there is an earlier one.
     fn refuse(&mut self, place: usize, error: &Error) {
         if self.refused.as_ref().is_none_or(|(known, _)| place < *known) {
-            self.refused = Some((place, at(place, error)));
+            self.refused = Some((place, error.at(format_args!("write {place}"))));
         }
     }
 
@@ -372,15 +372,6 @@ fn of_another_batch() -> Error {
     let message =
         "it refers to a row that another batch makes; carry that out first, and use its key";
     Error::new(ErrorKind::Invalid, message)
-}
-
-/// Returns the same error with the write's place in front of the message.
-fn at(place: usize, error: &Error) -> Error {
-    let mut named = Error::new(error.kind(), format!("write {place}: {}", error.message()));
-    for violation in error.violations() {
-        named = named.with_violation(violation.clone());
-    }
-    named
 }
 
 /// The verb of [`Batch::all_or_nothing`] and [`Batch::continue_on_error`].
@@ -419,7 +410,7 @@ impl Verb for Writes {
         // The error of the batch is that of the failed write. Here its place is added.
         match (called, results.last()) {
             (Err(_), Some(Err(failed))) if self.mode == BatchMode::AllOrNothing => {
-                Err(at(results.len() - 1, failed))
+                Err(failed.at(format_args!("write {}", results.len() - 1)))
             }
             (called, _) => called,
         }

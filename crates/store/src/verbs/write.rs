@@ -159,11 +159,7 @@ impl<M: Model> Structs<'_, M> {
     /// Adds the index of the row to an error.
     #[cold]
     fn at(&self, error: &Error) -> Error {
-        let mut at = Error::new(error.kind(), format!("row {}: {}", self.index, error.message()));
-        for violation in error.violations() {
-            at = at.with_violation(violation.clone());
-        }
-        at
+        error.at(format_args!("row {}", self.index))
     }
 }
 

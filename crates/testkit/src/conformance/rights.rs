@@ -361,6 +361,30 @@ pub fn one_caller_takes_no_others_answers(subject: &Subject) {
     refused(insert(&ann, "0", "hers 0".to_owned()), ErrorKind::Conflict);
 }
 
+/// A write under a rule that names an old version is stale. A version of a row that does not exist,
+/// or that the caller may not see, is [`ErrorKind::NotFound`].
+pub fn a_stale_write_under_a_rule_is_refused(subject: &Subject) {
+    if !subject.capability().guarded_writes {
+        return;
+    }
+    let stand = Stand::open(subject, models);
+    let ann = own(stand.store(), ANN);
+    let key = ann.insert(&page(ANN, "a")).run().unwrap();
+    let hidden = stand.insert(&page(BOB, "b")).run().unwrap();
+    let read = ann.get::<Page>(key).run().unwrap();
+    ann.increment(Page::VIEWS, key, 1).run().unwrap();
+
+    refused(ann.update(&read).run(), ErrorKind::Stale);
+    refused(ann.delete::<Page>(key).version(1).run(), ErrorKind::Stale);
+    let patch = |key, version| ann.patch::<Page>(key).set(Page::VIEWS, 9).version(version);
+    refused(patch(key, 1).run(), ErrorKind::Stale);
+    not_found(patch(hidden, 1).run());
+    not_found(patch(hidden + 1, 1).run());
+    not_found(ann.delete::<Page>(hidden).version(1).run());
+    assert_eq!(patch(key, 2).run().unwrap(), 3);
+    assert_eq!(stand.get::<Page>(hidden).run().unwrap().views, 0);
+}
+
 fn any_rule() -> impl Strategy<Value = String> {
     let term = prop_oneof![
         Just("owner = @user.id".to_owned()),
@@ -457,6 +481,7 @@ register!($ rights_promises rights: ; by transactions:
     what_is_not_granted_is_denied,
     a_hidden_row_is_not_there,
     a_new_row_has_to_suit,
+    a_stale_write_under_a_rule_is_refused,
     a_hidden_row_in_the_way_is_a_conflict,
     a_hidden_row_cannot_be_referred_to,
     history_is_for_those_who_may_read,
