@@ -9,7 +9,7 @@ use crate::http::usage::ProcessUsage;
 use crate::http::wrk::Wrk;
 use anyhow::{Context, Result, ensure};
 use comfy_table::Table;
-use marmota_mongo::TemporaryServer;
+use marmota_mongo::TemporaryMongo;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -70,7 +70,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let (database, url) = match &args.db {
         Some(url) => (None, url.clone()),
         None => {
-            let server = TemporaryServer::start().context("starting FerretDB")?;
+            let server = TemporaryMongo::start().context("starting FerretDB")?;
             let url = server.url();
             (Some(server), url)
         }

@@ -12,7 +12,7 @@ mod roster;
 
 use anyhow::{Context, Result, bail, ensure};
 use bench_orm_workload::Setting;
-use marmota_postgres::TemporaryServer;
+use marmota_postgres::TemporaryPostgres;
 use measurement::{Measurement, Measurements};
 use roster::ContenderSpec;
 use std::path::{Path, PathBuf};
@@ -86,7 +86,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
     let has_part = |spec: &ContenderSpec| spec.settings.iter().any(|setting| wants(*setting));
     let built = build::all(specs.into_iter().filter(has_part).collect());
     // One for all; each process has databases of its own.
-    let server = wants(Setting::Postgres).then(|| TemporaryServer::start(&["fsync=off"]));
+    let server = wants(Setting::Postgres).then(|| TemporaryPostgres::start(&["fsync=off"]));
     let server = server.transpose().context("starting PostgreSQL")?;
     let postgres = server.as_ref().map(|server| server.socket_url("{}"));
     let mut measurements = Measurements::default();

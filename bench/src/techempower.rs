@@ -12,7 +12,7 @@ use crate::http::server::Server;
 use crate::http::usage::ProcessUsage;
 use crate::http::wrk::Wrk;
 use anyhow::{Context, Result, ensure};
-use marmota_postgres::TemporaryServer;
+use marmota_postgres::TemporaryPostgres;
 use postmaster::Postmaster;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -140,7 +140,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     ensure!(!tests.is_empty(), "no test is called so; there are: {}", names.join(", "));
     let own = match args.postgres {
         Some(_) => None,
-        None => Some(TemporaryServer::start(&SETTINGS).context("starting PostgreSQL")?),
+        None => Some(TemporaryPostgres::start(&SETTINGS).context("starting PostgreSQL")?),
     };
     let url = match (&args.postgres, &own) {
         (Some(url), _) => url.clone(),

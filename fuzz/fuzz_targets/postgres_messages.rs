@@ -3,22 +3,22 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use marmota_postgres::wire::backend::{self, Message};
-use marmota_postgres::wire::value::{self, Form};
+use marmota_postgres::wire::backend::{self, BackendMessage};
+use marmota_postgres::wire::value::{self, PgType};
 
 fuzz_target!(|bytes: &[u8]| {
     let mut rest = bytes;
     while let Ok(Some((message, taken))) = backend::first(rest) {
         match message {
-            Message::Row(mut row) => {
+            BackendMessage::DataRow(mut row) => {
                 while let Ok(column) = row.next_column() {
-                    for form in [Form::Numeric, Form::Text, Form::Timestamptz, Form::Uuid] {
-                        let _ = column.and_then(|column| value::read(form, column));
+                    for pg_type in [PgType::Numeric, PgType::Text, PgType::Timestamptz, PgType::Uuid] {
+                        let _ = column.and_then(|column| value::read(pg_type, column));
                     }
                 }
             }
-            Message::Failure(notice) | Message::Notice(notice) => drop(notice.field(b'M')),
-            Message::Complete(tag) => drop(backend::rows_of(tag)),
+            BackendMessage::ErrorResponse(notice) | BackendMessage::NoticeResponse(notice) => drop(notice.field(b'M')),
+            BackendMessage::CommandComplete(tag) => drop(backend::rows_of(tag)),
             _ => {}
         }
         rest = &rest[taken..];

@@ -278,9 +278,10 @@ fn main() -> Result<(), Failure> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let url = words.first().ok_or("scan_waits URL [ROWS]")?;
     let rows: i64 = words.get(1).map_or(Ok(ROWS), |rows| rows.parse())?;
-    let postgres =
-        (url == "postgres:").then(|| marmota_postgres::TemporaryServer::start(&[])).transpose()?;
-    let mongo = (url == "mongodb:").then(marmota_mongo::TemporaryServer::start).transpose()?;
+    let postgres = (url == "postgres:")
+        .then(|| marmota_postgres::TemporaryPostgres::start(&[]))
+        .transpose()?;
+    let mongo = (url == "mongodb:").then(marmota_mongo::TemporaryMongo::start).transpose()?;
     let builder = match (&postgres, &mongo) {
         (Some(server), _) => marmota::open(&server.make_database()?)?,
         (_, Some(server)) => Store::builder(Mongo::from_url(&format!(

@@ -11,7 +11,7 @@ mod service;
 use std::process::ExitCode;
 
 use marmota::command::Command;
-use marmota_postgres::TemporaryServer;
+use marmota_postgres::TemporaryPostgres;
 
 /// What the cache holds at most, so that rows leave it too.
 const CACHE_BYTES: u64 = 16 * 1024;
@@ -24,13 +24,13 @@ fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
         return Err("soak_server URL [--cache] [--plain] [ARGUMENTS of serve]".into());
     }
     let url = words.remove(0);
-    let database = (url == "postgres:").then(|| TemporaryServer::start(&[])).transpose()?;
-    let documents = (url == "mongodb:").then(marmota_mongo::TemporaryServer::start).transpose()?;
+    let database = (url == "postgres:").then(|| TemporaryPostgres::start(&[])).transpose()?;
+    let documents = (url == "mongodb:").then(marmota_mongo::TemporaryMongo::start).transpose()?;
     let url = match &database {
         Some(server) => server.make_database()?,
         None => url,
     };
-    let url = documents.as_ref().map_or(url, marmota_mongo::TemporaryServer::url);
+    let url = documents.as_ref().map_or(url, marmota_mongo::TemporaryMongo::url);
     let program = Command::new(move |url| {
         let builder = if is_plain { service::open_plain(url) } else { service::open(url) }?;
         Ok(if has_cache { builder.cache(CACHE_BYTES) } else { builder })

@@ -16,8 +16,8 @@ use std::process::ExitCode;
 use marmota::command::clap::{self, ArgMatches, Args, FromArgMatches};
 use marmota::command::{Done, complain, report};
 use marmota::remote::{Remote, Service};
-use marmota::sqlite::disk::{Disk, Event, Fault, PowerCut, integrity};
-use marmota::sqlite::{Location, Options, Sqlite};
+use marmota::sqlite::disk::{Disk, DiskEvent, DiskFault, PowerCut, integrity};
+use marmota::sqlite::{Location, Sqlite, SqliteOptions};
 use marmota::store::{Durability, Store};
 
 use self::client::{Client, Shared};
@@ -49,13 +49,13 @@ struct Prove {
     cuts: u32,
     /// Puts a fault into the engine, which the run must detect
     #[arg(long, hide = true, value_parser = fault)]
-    plant: Option<Fault>,
+    plant: Option<DiskFault>,
 }
 
-fn fault(name: &str) -> Result<Fault, String> {
+fn fault(name: &str) -> Result<DiskFault, String> {
     match name {
-        "retried-sync" => Ok(Fault::RetriesSync),
-        "denied-write" => Ok(Fault::DeniesWrite),
+        "retried-sync" => Ok(DiskFault::RetriesSync),
+        "denied-write" => Ok(DiskFault::DeniesWrite),
         _ => Err("there are retried-sync and denied-write".to_owned()),
     }
 }
@@ -191,15 +191,15 @@ impl Prove {
     /// kills the process where a sync failed, which keeps everything that was written.
     fn cut(
         &self,
-        record: &[Event],
+        record: &[DiskEvent],
         history: &History,
         seed: u64,
         tally: &mut Tally,
         line: &Line,
     ) -> Result<u32, Failed> {
-        let failed = |event: &Event| matches!(event, Event::SyncFailed { .. });
-        let is_sync = |event: &Event| {
-            failed(event) || matches!(event, Event::Sync { .. } | Event::Synced { .. })
+        let failed = |event: &DiskEvent| matches!(event, DiskEvent::SyncFailed { .. });
+        let is_sync = |event: &DiskEvent| {
+            failed(event) || matches!(event, DiskEvent::Sync { .. } | DiskEvent::Synced { .. })
         };
         let syncs = record.iter().filter(|event| is_sync(event)).count() as u64;
         let others = record.len() as u64 - syncs;
@@ -248,11 +248,14 @@ fn after_a_cut(folder: &Path, history: &History, seed: u64, until: usize) -> Res
 /// Opens the database. The returned function syncs relaxed writes to the disk.
 fn open(
     file: &Path,
-    plant: Option<Fault>,
+    plant: Option<DiskFault>,
 ) -> Result<(Store, impl Fn() + Send + Sync + use<>), Failed> {
     // No timeout may abort an operation: the clock does not depend on the seed.
-    let options =
-        Options { durability: Durability::Full, busy_timeout_ms: 3_600_000, ..Options::default() };
+    let options = SqliteOptions {
+        durability: Durability::Full,
+        busy_timeout_ms: 3_600_000,
+        ..SqliteOptions::default()
+    };
     let engine = Sqlite::open(Location::File(file.to_owned()), options)?;
     // Frequent checkpoints, so that the database file is synced often too.
     engine.execute("PRAGMA wal_autocheckpoint=12")?;

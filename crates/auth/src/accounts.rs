@@ -8,10 +8,10 @@ use marmota_store::rights::Grant;
 use marmota_store::{Scope, Transaction};
 
 use crate::auth::{Auth, KEY_PREFIX, after, check_grant, new_user};
-use crate::event::Event;
+use crate::event::SecurityEvent;
 use crate::ids;
 use crate::known::{Identity, Proof};
-use crate::models::{Group, Key, Session, User, managers};
+use crate::models::{ApiKey, Group, LoginSession, User, managers};
 use crate::token::{self, TokenHash};
 
 /// A key as shown to its user.
@@ -44,7 +44,7 @@ impl Auth {
             .0
             .store
             .transaction(|tx| tx.insert(&User { id: ids::of_user(tx)?, ..user.clone() }).run())?;
-        self.tell(&Event::UserAdded { user: id, name: name.to_owned() });
+        self.tell(&SecurityEvent::UserAdded { user: id, name: name.to_owned() });
         Ok((id, token))
     }
 
@@ -57,7 +57,7 @@ impl Auth {
         let (token, hash, ends_at) = self.0.one_time_token()?;
         let patch = self.0.store.patch::<User>(user);
         patch.set(User::TOKEN, hash).set(User::TOKEN_ENDS_AT, ends_at).run()?;
-        self.tell(&Event::TokenMade { user });
+        self.tell(&SecurityEvent::TokenMade { user });
         Ok(token)
     }
 
@@ -113,9 +113,9 @@ impl Auth {
             check_managers(tx, &changed.name)?;
         }
         if changed.is_disabled {
-            tx.delete_where::<Session>(Session::USER.eq(Ref::new(user))).run()?;
+            tx.delete_where::<LoginSession>(LoginSession::USER.eq(Ref::new(user))).run()?;
         }
-        self.0.changed(tx, Event::UserChanged { user })
+        self.0.changed(tx, SecurityEvent::UserChanged { user })
     }
 
     /// Removes a user with all sessions and keys.
@@ -125,15 +125,15 @@ impl Auth {
     /// the user (disable the user instead), and for the last administrator.
     pub fn remove_user(&self, user: i64) -> Result<()> {
         self.0.store.transaction(|tx| {
-            tx.delete_where::<Session>(Session::USER.eq(Ref::new(user))).run()?;
-            tx.delete_where::<Key>(Key::USER.eq(Ref::new(user))).run()?;
+            tx.delete_where::<LoginSession>(LoginSession::USER.eq(Ref::new(user))).run()?;
+            tx.delete_where::<ApiKey>(ApiKey::USER.eq(Ref::new(user))).run()?;
             ids::count_those_there(tx)?;
             let gone = tx.get::<User>(user).run()?;
             tx.delete::<User>(user).run()?;
             if can_manage(&gone) {
                 check_managers(tx, &gone.name)?;
             }
-            self.0.changed(tx, Event::UserRemoved { user })
+            self.0.changed(tx, SecurityEvent::UserRemoved { user })
         })
     }
 
@@ -178,7 +178,7 @@ impl Auth {
         grants.iter().try_for_each(|grant| check_grant(&self.0.store, grant))?;
         let group = Group { id: 0, name: name.to_owned(), grants: Json(grants.to_vec()) };
         tx.upsert(&group).run()?;
-        self.0.changed(tx, Event::GroupSet { name: name.to_owned() })
+        self.0.changed(tx, SecurityEvent::GroupSet { name: name.to_owned() })
     }
 
     /// Removes a group; users with its name have no rights from it any more.
@@ -197,7 +197,7 @@ impl Auth {
         if tx.delete_where::<Group>(Group::NAME.eq(name)).run()? == 0 {
             return Err(Error::new(ErrorKind::NotFound, "there is no such group"));
         }
-        self.0.changed(tx, Event::GroupRemoved { name: name.to_owned() })
+        self.0.changed(tx, SecurityEvent::GroupRemoved { name: name.to_owned() })
     }
 
     /// Creates a key for a user's programs, with the rights of the user. The key is returned only
@@ -219,7 +219,7 @@ impl Auth {
         let (user, most) = (known.user(), self.0.settings.sessions_max);
         let token = token::new(KEY_PREFIX)?;
         let now = self.0.now();
-        let key = Key {
+        let key = ApiKey {
             id: 0,
             user: Ref::new(user),
             name: name.to_owned(),
@@ -228,13 +228,13 @@ impl Auth {
             ends_at: age.map(|age| after(now, age)),
         };
         let id = self.0.store.transaction(|tx| {
-            if tx.count::<Key>().filter(Key::USER.eq(Ref::new(user))).run()? >= most as u64 {
+            if tx.count::<ApiKey>().filter(ApiKey::USER.eq(Ref::new(user))).run()? >= most as u64 {
                 let message = format!("a user has {most} keys at most; revoke one first");
                 return Err(Error::new(ErrorKind::Denied, message));
             }
-            tx.insert(&Key { id: ids::of_key(tx)?, ..key.clone() }).run()
+            tx.insert(&ApiKey { id: ids::of_key(tx)?, ..key.clone() }).run()
         })?;
-        self.tell(&Event::KeyMade { user, key: id });
+        self.tell(&SecurityEvent::KeyMade { user, key: id });
         Ok((id, token))
     }
 
@@ -243,8 +243,8 @@ impl Auth {
     /// # Errors
     /// Errors of the store.
     pub fn keys(&self, user: i64) -> Result<Vec<KeyInfo>> {
-        let rows = self.0.store.list::<Key>().filter(Key::USER.eq(Ref::new(user))).run()?;
-        let info = |Key { id, name, created_at, ends_at, .. }: Key| KeyInfo {
+        let rows = self.0.store.list::<ApiKey>().filter(ApiKey::USER.eq(Ref::new(user))).run()?;
+        let info = |ApiKey { id, name, created_at, ends_at, .. }: ApiKey| KeyInfo {
             id,
             name,
             created_at,
@@ -258,13 +258,13 @@ impl Auth {
     /// # Errors
     /// [`ErrorKind::NotFound`] if the user has no such key.
     pub fn revoke_key(&self, user: i64, key: i64) -> Result<()> {
-        let filter = Key::ID.eq(key).and(Key::USER.eq(Ref::new(user)));
+        let filter = ApiKey::ID.eq(key).and(ApiKey::USER.eq(Ref::new(user)));
         self.0.store.transaction(|tx| {
             ids::count_those_there(tx)?;
-            if tx.delete_where::<Key>(filter.clone()).run()? == 0 {
+            if tx.delete_where::<ApiKey>(filter.clone()).run()? == 0 {
                 return Err(Error::new(ErrorKind::NotFound, "there is no such key"));
             }
-            self.0.changed(tx, Event::KeyRevoked { user, key })
+            self.0.changed(tx, SecurityEvent::KeyRevoked { user, key })
         })
     }
 }

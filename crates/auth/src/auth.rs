@@ -13,11 +13,11 @@ use marmota_store::{Durability, Store, Transaction};
 use subtle::ConstantTimeEq;
 
 use crate::attempts::Attempts;
-use crate::event::Event;
+use crate::event::SecurityEvent;
 use crate::ids;
 use crate::jwt::Jwts;
 use crate::known::{Found, Identity, Knowledge, Proof};
-use crate::models::{Group, Key, Session, User, managers};
+use crate::models::{ApiKey, Group, LoginSession, User, managers};
 use crate::password::Passwords;
 use crate::settings::Settings;
 use crate::token::{self, TokenHash};
@@ -159,15 +159,15 @@ impl Auth {
         let hash = user.as_ref().and_then(|user| user.password.as_deref());
         let is_right = inner.passwords.suits(password, hash);
         let Some(user) = user.filter(|_| is_right) else {
-            self.tell(&Event::LoginFailed { name: shown(name), address: from });
+            self.tell(&SecurityEvent::LoginFailed { name: shown(name), address: from });
             return Err(unauthenticated("there is no such name with this password"));
         };
         inner.attempts.succeeded(name, from, inner.now());
         let login = inner.begin_session(&user, from)?;
-        self.tell(&Event::LoggedIn { user: user.id, name: user.name, address: from });
+        self.tell(&SecurityEvent::LoggedIn { user: user.id, name: user.name, address: from });
         if inner.logins.fetch_add(1, Ordering::Relaxed).is_multiple_of(LOGINS_BETWEEN_SWEEPS) {
-            let ended = Session::ENDS_AT.lt(inner.now());
-            inner.store.delete_where::<Session>(ended).run()?;
+            let ended = LoginSession::ENDS_AT.lt(inner.now());
+            inner.store.delete_where::<LoginSession>(ended).run()?;
         }
         Ok(login)
     }
@@ -181,7 +181,7 @@ impl Auth {
             return Err(Error::new(ErrorKind::Denied, "a JWT stands for a session: log in for it"));
         };
         let jwt = self.0.jwts.make(known.user, known.token, self.0.now())?;
-        self.tell(&Event::JwtMade { user: known.user });
+        self.tell(&SecurityEvent::JwtMade { user: known.user });
         Ok(jwt)
     }
 
@@ -195,7 +195,7 @@ impl Auth {
             return Err(Error::new(ErrorKind::Denied, message));
         };
         self.end(known)?;
-        self.tell(&Event::LoggedOut { user: known.user });
+        self.tell(&SecurityEvent::LoggedOut { user: known.user });
         Ok(())
     }
 
@@ -205,8 +205,8 @@ impl Auth {
     /// Errors of the store.
     pub fn logout_everywhere(&self, user: i64) -> Result<()> {
         self.0.store.transaction(|tx| {
-            tx.delete_where::<Session>(Session::USER.eq(Ref::new(user))).run()?;
-            self.0.changed(tx, Event::LoggedOutEverywhere { user })
+            tx.delete_where::<LoginSession>(LoginSession::USER.eq(Ref::new(user))).run()?;
+            self.0.changed(tx, SecurityEvent::LoggedOutEverywhere { user })
         })
     }
 
@@ -215,13 +215,15 @@ impl Auth {
     /// # Errors
     /// Errors of the store.
     pub fn sessions(&self, user: i64) -> Result<Vec<SessionInfo>> {
-        let rows = self.0.store.list::<Session>().filter(Session::USER.eq(Ref::new(user))).run()?;
+        let rows = self
+            .0
+            .store
+            .list::<LoginSession>()
+            .filter(LoginSession::USER.eq(Ref::new(user)))
+            .run()?;
         let now = self.0.now();
-        let info = |Session { id, address, created_at, ends_at, .. }: Session| SessionInfo {
-            id,
-            address,
-            created_at,
-            ends_at,
+        let info = |LoginSession { id, address, created_at, ends_at, .. }: LoginSession| {
+            SessionInfo { id, address, created_at, ends_at }
         };
         Ok(rows.into_iter().filter(|row| row.ends_at > now).map(info).collect())
     }
@@ -249,7 +251,7 @@ impl Auth {
         let unknown = || unauthenticated("the token is unknown, was used, or has ended");
         let user = inner.user_named(name)?.filter(|user| !user.is_disabled);
         let Some(user) = user.filter(suits) else {
-            self.tell(&Event::LoginFailed { name: shown(name), address: from });
+            self.tell(&SecurityEvent::LoginFailed { name: shown(name), address: from });
             return Err(unknown());
         };
         inner.attempts.succeeded(name, from, inner.now());
@@ -273,7 +275,7 @@ impl Auth {
         let user = inner.store.get::<User>(user).run()?;
         inner.begin_attempt(&user.name, from)?;
         if !inner.passwords.suits(old, user.password.as_deref()) {
-            self.tell(&Event::LoginFailed { name: user.name, address: from });
+            self.tell(&SecurityEvent::LoginFailed { name: user.name, address: from });
             return Err(unauthenticated("the old password is wrong"));
         }
         inner.attempts.succeeded(&user.name, from, inner.now());
@@ -297,8 +299,8 @@ impl Auth {
                 .set(User::TOKEN, None)
                 .set(User::TOKEN_ENDS_AT, None)
                 .run()?;
-            tx.delete_where::<Session>(Session::USER.eq(Ref::new(user))).run()?;
-            self.0.changed(tx, Event::PasswordSet { user })
+            tx.delete_where::<LoginSession>(LoginSession::USER.eq(Ref::new(user))).run()?;
+            self.0.changed(tx, SecurityEvent::PasswordSet { user })
         })
     }
 
@@ -306,14 +308,16 @@ impl Auth {
     fn end(&self, known: &Identity) -> Result<()> {
         let store = &self.0.store;
         match known.proof {
-            Proof::Session(id) => store.delete_where::<Session>(Session::ID.eq(id)).run()?,
-            Proof::Key(id) => store.delete_where::<Key>(Key::ID.eq(id)).run()?,
+            Proof::Session(id) => {
+                store.delete_where::<LoginSession>(LoginSession::ID.eq(id)).run()?
+            }
+            Proof::Key(id) => store.delete_where::<ApiKey>(ApiKey::ID.eq(id)).run()?,
         };
         self.0.knowledge.forget(known.token);
         Ok(())
     }
 
-    pub(crate) fn tell(&self, event: &Event) {
+    pub(crate) fn tell(&self, event: &SecurityEvent) {
         self.0.tell(event);
     }
 }
@@ -324,9 +328,11 @@ impl Inner {
         self.settings.clock.as_ref().map_or_else(Timestamp::now, |clock| clock())
     }
 
-    pub(crate) fn tell(&self, event: &Event) {
+    pub(crate) fn tell(&self, event: &SecurityEvent) {
         match event {
-            Event::LoginFailed { .. } | Event::LoginLimited { .. } => log::warn!("{event:?}"),
+            SecurityEvent::LoginFailed { .. } | SecurityEvent::LoginLimited { .. } => {
+                log::warn!("{event:?}")
+            }
             _ => log::info!("{event:?}"),
         }
         if let Some(listener) = &self.settings.listener {
@@ -344,7 +350,7 @@ impl Inner {
     }
 
     /// [`Inner::doubt_after`], and emits an event then.
-    pub(crate) fn changed(self: &Arc<Self>, tx: &Transaction, event: Event) -> Result<()> {
+    pub(crate) fn changed(self: &Arc<Self>, tx: &Transaction, event: SecurityEvent) -> Result<()> {
         self.doubt_after(tx)?;
         let inner = Arc::clone(self);
         tx.after_commit(move || inner.tell(&event));
@@ -353,7 +359,7 @@ impl Inner {
 
     fn begin_attempt(&self, name: &str, from: Option<IpAddr>) -> Result<()> {
         let Err(wait) = self.attempts.begin(name, from, self.now()) else { return Ok(()) };
-        self.tell(&Event::LoginLimited { name: shown(name), address: from });
+        self.tell(&SecurityEvent::LoginLimited { name: shown(name), address: from });
         let message =
             format!("too many logins have failed; try again in {} s", wait.as_secs().max(1));
         Err(Error::new(ErrorKind::Busy, message))
@@ -415,7 +421,7 @@ impl Inner {
         let token = token::new(SESSION_PREFIX)?;
         let now = self.now();
         let ends_at = after(now, self.settings.session_idle.min(self.settings.session_age_max));
-        let session = Session {
+        let session = LoginSession {
             id: ids::of_session()?,
             user: Ref::new(user.id),
             token: TokenHash::of(&token).text(),
@@ -438,27 +444,29 @@ impl Inner {
 
     /// Ends sessions that a new one replaces.
     fn make_room(self: &Arc<Self>, tx: &Transaction, user: i64) -> Result<()> {
-        let of_user = Session::USER.eq(Ref::new(user));
+        let of_user = LoginSession::USER.eq(Ref::new(user));
         if self.settings.one_session {
-            if tx.delete_where::<Session>(of_user).run()? > 0 {
+            if tx.delete_where::<LoginSession>(of_user).run()? > 0 {
                 self.doubt_after(tx)?;
             }
             return Ok(());
         }
-        let there = tx.list::<Session>().filter(of_user).order(Session::CREATED_AT.ascending());
-        let there = there.column(Session::ID).run()?;
+        let there =
+            tx.list::<LoginSession>().filter(of_user).order(LoginSession::CREATED_AT.ascending());
+        let there = there.column(LoginSession::ID).run()?;
         let too_many = (there.len() + 1).saturating_sub(self.settings.sessions_max);
         if too_many > 0 {
             let oldest = there.into_iter().take(too_many);
-            tx.delete_where::<Session>(Session::ID.is_in(oldest)).run()?;
+            tx.delete_where::<LoginSession>(LoginSession::ID.is_in(oldest)).run()?;
             self.doubt_after(tx)?;
         }
         Ok(())
     }
 
     pub(crate) async fn find_session(&self, token: TokenHash) -> Result<Option<Found>> {
-        let filter = Session::TOKEN.eq(token.text());
-        let Some(row) = self.store.list::<Session>().filter(filter).limit(1).await?.pop() else {
+        let filter = LoginSession::TOKEN.eq(token.text());
+        let Some(row) = self.store.list::<LoginSession>().filter(filter).limit(1).await?.pop()
+        else {
             return Ok(None);
         };
         let ends_at_last = after(row.created_at, self.settings.session_age_max).micros();
@@ -467,8 +475,8 @@ impl Inner {
     }
 
     pub(crate) async fn find_key(&self, token: TokenHash) -> Result<Option<Found>> {
-        let filter = Key::TOKEN.eq(token.text());
-        let Some(row) = self.store.list::<Key>().filter(filter).limit(1).await?.pop() else {
+        let filter = ApiKey::TOKEN.eq(token.text());
+        let Some(row) = self.store.list::<ApiKey>().filter(filter).limit(1).await?.pop() else {
             return Ok(None);
         };
         let ends_at = row.ends_at.map_or(i64::MAX, Timestamp::micros);
@@ -530,7 +538,7 @@ impl Inner {
         let Ok(end) = Timestamp::from_micros(ends_at) else { return };
         // If the queue is full, it is stored another time. A deleted session is not restored.
         let _ = self.background.try_add(|batch| {
-            batch.patch::<Session>(id).set(Session::ENDS_AT, end);
+            batch.patch::<LoginSession>(id).set(LoginSession::ENDS_AT, end);
         });
     }
 
@@ -539,8 +547,8 @@ impl Inner {
     pub(crate) fn end_later(&self, known: &Identity) {
         let _ = self.background.try_add(|batch| {
             match known.proof {
-                Proof::Session(id) => batch.delete::<Session>(id),
-                Proof::Key(id) => batch.delete::<Key>(id),
+                Proof::Session(id) => batch.delete::<LoginSession>(id),
+                Proof::Key(id) => batch.delete::<ApiKey>(id),
             };
         });
         self.knowledge.forget(known.token);

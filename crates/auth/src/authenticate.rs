@@ -12,7 +12,7 @@ use marmota_model::{Error, Result};
 use marmota_store::Store;
 
 use crate::auth::{Auth, Inner, KEY_PREFIX, unauthenticated};
-use crate::event::Event;
+use crate::event::SecurityEvent;
 use crate::ids;
 use crate::known::{Identity, Proof};
 use crate::token::{TOKEN_BYTES_MAX, TokenHash};
@@ -237,7 +237,7 @@ impl Inner {
         }
         if known.has_ended(now) {
             self.end_later(&known);
-            self.tell(&Event::SessionEnded { user: known.user });
+            self.tell(&SecurityEvent::SessionEnded { user: known.user });
             return Err(unauthenticated("the session has ended; log in again"));
         }
         // A session that ends during the read is valid for this request only, which started before.

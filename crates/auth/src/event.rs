@@ -6,7 +6,7 @@ use std::net::IpAddr;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "the members say what they are")]
-pub enum Event {
+pub enum SecurityEvent {
     /// A user logged in.
     LoggedIn { user: i64, name: String, address: Option<IpAddr> },
     /// A login failed: unknown name or wrong password.
@@ -44,11 +44,11 @@ pub enum Event {
 /// Receives events, on the thread on which they occur; it should return quickly.
 pub trait Listener: Send + Sync {
     /// Handles an event.
-    fn happened(&self, event: &Event);
+    fn happened(&self, event: &SecurityEvent);
 }
 
-impl<F: Fn(&Event) + Send + Sync> Listener for F {
-    fn happened(&self, event: &Event) {
+impl<F: Fn(&SecurityEvent) + Send + Sync> Listener for F {
+    fn happened(&self, event: &SecurityEvent) {
         self(event);
     }
 }

@@ -9,7 +9,7 @@
 use marmota_model::{Error, ErrorKind, Result};
 use marmota_store::{Store, Transaction};
 
-use crate::models::{Counter, Key, User};
+use crate::models::{ApiKey, Counter, User};
 use crate::token;
 
 const USERS: &str = "user";
@@ -27,7 +27,8 @@ pub(crate) fn of_user(tx: &Transaction) -> Result<i64> {
 
 /// Returns the id for a new key.
 pub(crate) fn of_key(tx: &Transaction) -> Result<i64> {
-    let highest = tx.list::<Key>().order(Key::ID.descending()).limit(1).column(Key::ID).run()?;
+    let highest =
+        tx.list::<ApiKey>().order(ApiKey::ID.descending()).limit(1).column(ApiKey::ID).run()?;
     next(tx, KEYS, highest.first().copied())
 }
 
@@ -41,7 +42,8 @@ pub(crate) fn of_session() -> Result<i64> {
 pub(crate) fn count_those_there(tx: &Transaction) -> Result<()> {
     let highest = tx.list::<User>().order(User::ID.descending()).limit(1).column(User::ID).run()?;
     raise(tx, USERS, highest.first().copied().unwrap_or_default())?;
-    let highest = tx.list::<Key>().order(Key::ID.descending()).limit(1).column(Key::ID).run()?;
+    let highest =
+        tx.list::<ApiKey>().order(ApiKey::ID.descending()).limit(1).column(ApiKey::ID).run()?;
     raise(tx, KEYS, highest.first().copied().unwrap_or_default())
 }
 

@@ -55,7 +55,7 @@ pub struct Group {
 /// A login of a user.
 #[derive(Clone, Model)]
 #[model(table = "marmota_session")]
-pub struct Session {
+pub struct LoginSession {
     /// The primary key.
     pub id: i64,
     /// The user.
@@ -77,7 +77,7 @@ pub struct Session {
 /// A key of a user, for programs.
 #[derive(Clone, Model)]
 #[model(table = "marmota_key")]
-pub struct Key {
+pub struct ApiKey {
     /// The primary key.
     pub id: i64,
     /// The user.
@@ -108,7 +108,12 @@ pub(crate) struct Counter {
 /// Adds the models of users to a store's builder.
 #[must_use]
 pub fn models(builder: StoreBuilder) -> StoreBuilder {
-    builder.model::<User>().model::<Group>().model::<Session>().model::<Key>().model::<Counter>()
+    builder
+        .model::<User>()
+        .model::<Group>()
+        .model::<LoginSession>()
+        .model::<ApiKey>()
+        .model::<Counter>()
 }
 
 impl User {
@@ -133,10 +138,10 @@ impl fmt::Debug for User {
     }
 }
 
-impl fmt::Debug for Session {
+impl fmt::Debug for LoginSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { id, user, address, created_at, ends_at, .. } = self;
-        f.debug_struct("Session")
+        f.debug_struct("LoginSession")
             .field("id", id)
             .field("user", user)
             .field("address", address)
@@ -146,10 +151,10 @@ impl fmt::Debug for Session {
     }
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for ApiKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { id, user, name, created_at, ends_at, .. } = self;
-        f.debug_struct("Key")
+        f.debug_struct("ApiKey")
             .field("id", id)
             .field("user", user)
             .field("name", name)

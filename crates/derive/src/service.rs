@@ -167,7 +167,7 @@ impl Method {
         });
         let (result, result_form) = (type_text(&self.result), form(&self.result));
         quote! {
-            #path::Method {
+            #path::MethodContract {
                 name: #name,
                 parameters: &[#(#parameters),*],
                 result: #result,

@@ -86,7 +86,7 @@ pub mod prelude {
     };
     #[cfg(feature = "server")]
     pub use marmota_rest::{self as rest, ApiError};
-    pub use marmota_store::operation::Effect;
+    pub use marmota_store::operation::UpsertEffect;
     pub use marmota_store::{Store, Transaction};
 
     pub use crate::{Model, ModelEnum};

@@ -78,7 +78,7 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
             print!("{rate:>9.0} a second: {durability}, {threads} threads");
             #[cfg(feature = "encryption")]
             {
-                let key = || Ok(marmota_store::key::Key::raw([7; 32]));
+                let key = || Ok(marmota_store::key::EncryptionKey::raw([7; 32]));
                 let sealed = commits(&open(".sealed")?.key(key)?, threads)?;
                 print!("; encrypted {sealed:.0}, {:.2} of it", sealed / rate);
             }

@@ -10,7 +10,7 @@ use marmota_model::{Error, ErrorKind, Result, Uuid};
 use marmota_store::backup::Copied;
 
 use super::catalog::Catalog;
-use super::data_file::Format;
+use super::data_file::FileFormat;
 use super::data_file::contents::Loaded;
 use super::data_file::replace::{failed, replace};
 use super::engine::Memory;
@@ -33,7 +33,7 @@ impl Shared {
         // as they were read.
         let format = match &self.file {
             Some((_, format)) => *format,
-            None => Format::Binary,
+            None => FileFormat::Binary,
         };
         self.load()?;
         let tables = self.between_transactions(|| self.save(path, format))?;

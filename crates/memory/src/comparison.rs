@@ -3,7 +3,7 @@
 //! Indexes are not compared: they are built from the rows at each start.
 
 use marmota_model::{Error, ErrorKind, Form, Result, Table};
-use marmota_store::plan::{Change, Destructive, Effect, Plan, Step};
+use marmota_store::plan::{Change, Destructive, Plan, PlanStep, StepEffect};
 
 use super::table_rows::TableRows;
 
@@ -71,7 +71,7 @@ pub(super) fn plan(shape: &Shape, table: &Table) -> Plan {
         let was = field.was.as_deref().and_then(|was| shape.find(was)).filter(|_| there.is_none());
         if let Some((from, _)) = was {
             let (from, to) = (from.clone(), field.name.to_string());
-            add(Change::RenameColumn { from, to }, Effect::Safe);
+            add(Change::RenameColumn { from, to }, StepEffect::Safe);
         }
         match there.or(was) {
             Some((_, Some(form))) if has_rows && *form != field.kind.form() => {
@@ -81,14 +81,14 @@ pub(super) fn plan(shape: &Shape, table: &Table) -> Plan {
                      change it back"
                 );
                 let column = field.name.to_string();
-                add(Change::ChangeColumn { column, from, to }, Effect::Refused(why));
+                add(Change::ChangeColumn { column, from, to }, StepEffect::Refused(why));
             }
             Some(_) => {}
             None => {
                 let is_given = field.nullable || table.default(position).is_some();
                 let effect = match is_given || !has_rows {
-                    true => Effect::Safe,
-                    false => Effect::Refused(
+                    true => StepEffect::Safe,
+                    false => StepEffect::Refused(
                         "it is new, and rows have no value for it; make it nullable or give it a \
                          default"
                             .to_owned(),
@@ -110,14 +110,14 @@ pub(super) fn plan(shape: &Shape, table: &Table) -> Plan {
 }
 
 /// Makes a step of this table.
-pub(super) fn step(table: &Table, change: Change, effect: Effect) -> Step {
-    Step { table: table.name().to_owned(), change, effect, statements: Vec::new() }
+pub(super) fn step(table: &Table, change: Change, effect: StepEffect) -> PlanStep {
+    PlanStep { table: table.name().to_owned(), change, effect, statements: Vec::new() }
 }
 
-fn drop_column(table: &Table, name: &str, rows: u64) -> Step {
+fn drop_column(table: &Table, name: &str, rows: u64) -> PlanStep {
     let effect = match rows {
-        0 => Effect::Safe,
-        rows => Effect::Destructive {
+        0 => StepEffect::Safe,
+        rows => StepEffect::Destructive {
             what: format!(
                 "it is gone from the model, and its values in up to {rows} rows would be lost"
             ),

@@ -1,7 +1,7 @@
 //! Inserts with a conflict action; see [`OnConflict`].
 
 use marmota_model::{Result, RowSource, Value, ValueRef};
-use marmota_store::operation::{Effect, Keys, OnConflict, Outcome, UpsertResult};
+use marmota_store::operation::{Keys, OnConflict, Outcome, UpsertEffect, UpsertResult};
 use smallvec::smallvec;
 
 use super::locked::Locked;
@@ -20,7 +20,7 @@ pub(super) fn insert(
     let (number, effect) = put(locked, log, table, row, on_conflict)?;
     let rows = locked.rows(table)?;
     let keys = Keys::One(rows.pages.value(number, rows.table.key()).to_value());
-    if effect == Effect::Ignored {
+    if effect == UpsertEffect::Ignored {
         return Ok(Outcome { keys, effect, ..Outcome::default() });
     }
     Ok(Outcome { keys, effect, version: version_of(rows, number), ..Outcome::rows(1) })
@@ -43,7 +43,7 @@ pub(super) fn insert_many<'a>(
             .map_err(|error| error.at(format_args!("row {index}")))?;
         let key = statement.locked.rows(table)?.pages.value(number, schema.key()).to_value();
         placed.push(UpsertResult { key, effect });
-        count += u64::from(effect != Effect::Ignored);
+        count += u64::from(effect != UpsertEffect::Ignored);
     }
     statement.keep();
     Ok(Outcome { keys: Keys::Upserted(placed), ..Outcome::rows(count) })
@@ -56,16 +56,18 @@ fn put(
     table: u32,
     row: &[ValueRef<'_>],
     on_conflict: OnConflict,
-) -> Result<(u32, Effect)> {
+) -> Result<(u32, UpsertEffect)> {
     let in_the_way = locked.rows(table)?.in_the_way(row);
     let Some(&there) = in_the_way.first() else {
-        return Ok((insert_row(locked, log, table, row, true)?, Effect::Inserted));
+        return Ok((insert_row(locked, log, table, row, true)?, UpsertEffect::Inserted));
     };
     match on_conflict {
-        OnConflict::Refuse => Ok((insert_row(locked, log, table, row, true)?, Effect::Inserted)),
-        OnConflict::Ignore => Ok((there, Effect::Ignored)),
+        OnConflict::Refuse => {
+            Ok((insert_row(locked, log, table, row, true)?, UpsertEffect::Inserted))
+        }
+        OnConflict::Ignore => Ok((there, UpsertEffect::Ignored)),
         OnConflict::Replace => {
-            Ok((replace(locked, log, table, row, &in_the_way)?, Effect::Replaced))
+            Ok((replace(locked, log, table, row, &in_the_way)?, UpsertEffect::Replaced))
         }
         OnConflict::Update { fields } => {
             let mut written: Values<'_> = row.iter().copied().collect();
@@ -73,7 +75,7 @@ fn put(
                 written[field] = ValueRef::Absent;
             }
             update_row(locked, log, table, there, &written)?;
-            Ok((there, Effect::Updated))
+            Ok((there, UpsertEffect::Updated))
         }
     }
 }

@@ -19,7 +19,7 @@ use replace::{failed, replace};
 /// The format in which a file is written. Reading detects it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Format {
+pub enum FileFormat {
     /// One JSON document with one row per line, which people can read and edit.
     Json,
     /// Compressed and with a checksum: smaller and faster.
@@ -55,14 +55,14 @@ pub(crate) fn read(path: &Path, vault: &Vault) -> Result<ReadFile> {
 pub(crate) fn save(
     path: &Path,
     vault: &Vault,
-    format: Format,
+    format: FileFormat,
     contents: &Contents<'_>,
 ) -> Result<()> {
-    if format == Format::Json {
+    if format == FileFormat::Json {
         vault.check_json(path)?;
     }
     replace(path, vault, |mut out| match format {
-        Format::Json => json::write(&mut out, contents),
-        Format::Binary => binary::write(&mut out, contents),
+        FileFormat::Json => json::write(&mut out, contents),
+        FileFormat::Binary => binary::write(&mut out, contents),
     })
 }

@@ -8,12 +8,12 @@ use marmota_model::{Error, ErrorKind, Result, Table};
 use marmota_store::backup::Copied;
 use marmota_store::engine::{AttachSource, Capability, Engine, ReadsMeanwhile, Session};
 #[cfg(feature = "encryption")]
-use marmota_store::key::Key;
+use marmota_store::key::EncryptionKey;
 use marmota_store::key::{KeySource, refuse_secrets};
 use marmota_store::plan::{Destructive, Plan};
 use marmota_store::{Durability, EngineStatistics};
 
-use crate::data_file::Format;
+use crate::data_file::FileFormat;
 use crate::data_file::contents::Loaded;
 use crate::plain_file;
 use crate::session::MemorySession;
@@ -40,7 +40,7 @@ impl Memory {
     }
 
     fn with(
-        file: Option<(PathBuf, Format)>,
+        file: Option<(PathBuf, FileFormat)>,
         (durability, creates_folders): (Option<Durability>, bool),
         loaded: Option<Loaded>,
         vault: Vault,
@@ -74,7 +74,7 @@ impl Memory {
     ///
     /// With the feature `encryption`, the (binary) file and its log are encrypted if the
     /// environment has `MARMOTA_KEY`, or the variable that `?key_env=NAME` names; see
-    /// [`Key`](marmota_store::key::Key).
+    /// [`EncryptionKey`](marmota_store::key::EncryptionKey).
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] for any other URL, [`ErrorKind::Unsupported`] for
@@ -108,8 +108,8 @@ impl Memory {
                     let wrong = || refuse("read_deadline_ms is a number of milliseconds");
                     read_deadline_ms = value.parse().map_err(|_| wrong())?;
                 }
-                Some(("format", "json")) => format = Some(Format::Json),
-                Some(("format", "binary")) => format = Some(Format::Binary),
+                Some(("format", "json")) => format = Some(FileFormat::Json),
+                Some(("format", "binary")) => format = Some(FileFormat::Binary),
                 Some(("durability", "full")) => durability = Some(Durability::Full),
                 Some(("durability", "relaxed")) => durability = Some(Durability::Relaxed),
                 Some(("durability", "none")) => durability = Some(Durability::None),
@@ -125,9 +125,9 @@ impl Memory {
                 true => Err(refuse("options but read_deadline_ms are for a file")),
             };
         }
-        let named = if path.ends_with(".json") { Format::Json } else { Format::Binary };
+        let named = if path.ends_with(".json") { FileFormat::Json } else { FileFormat::Binary };
         let format = format.unwrap_or(named);
-        if format == Format::Json && durability.is_some() {
+        if format == FileFormat::Json && durability.is_some() {
             return Err(refuse("a JSON file has no log"));
         }
         let vault = Vault::from(source.or_else(KeySource::usual))?;
@@ -167,14 +167,17 @@ impl Memory {
     /// [`ErrorKind::Invalid`] if the engine was already used.
     ///
     /// ```
-    /// use marmota_store::key::Key;
+    /// use marmota_store::key::EncryptionKey;
     /// use marmota_memory::Memory;
     /// let engine = Memory::from_url("memory:data/app.mem?durability=full")?
-    ///     .key(|| Key::passphrase("correct horse".to_owned()))?;
+    ///     .key(|| EncryptionKey::passphrase("correct horse".to_owned()))?;
     /// # Ok::<(), marmota_model::Error>(())
     /// ```
     #[cfg(feature = "encryption")]
-    pub fn key(mut self, ask: impl Fn() -> Result<Key> + Send + Sync + 'static) -> Result<Self> {
+    pub fn key(
+        mut self,
+        ask: impl Fn() -> Result<EncryptionKey> + Send + Sync + 'static,
+    ) -> Result<Self> {
         let vault = Vault::from(Some(KeySource::new(ask)))?;
         match Arc::get_mut(&mut self.shared).filter(|shared| shared.journal.get().is_none()) {
             Some(shared) => shared.vault = Arc::new(vault),
@@ -205,7 +208,7 @@ impl Memory {
     /// # Errors
     /// [`ErrorKind::Io`] if the file cannot be written; [`ErrorKind::Busy`] if a transaction stays
     /// open for too long.
-    pub fn save(&self, path: impl AsRef<Path>, format: Format) -> Result<()> {
+    pub fn save(&self, path: impl AsRef<Path>, format: FileFormat) -> Result<()> {
         let path = path.as_ref();
         if let (Some((own, _)), Some(_)) = (&self.shared.file, self.shared.durability)
             && (own == path

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use marmota_model::rule::violation;
 use marmota_model::{Error, ErrorKind, Kind, Result, Table};
-use marmota_store::plan::{Change, Destructive, Effect, Plan};
+use marmota_store::plan::{Change, Destructive, Plan, StepEffect};
 use parking_lot::RwLock;
 
 use super::catalog::{self, Catalog};
@@ -38,12 +38,12 @@ impl Shared {
                 continue;
             }
             let Some((name, section)) = loaded.section(table, tables) else {
-                plan.steps.push(comparison::step(table, Change::AddTable, Effect::Safe));
+                plan.steps.push(comparison::step(table, Change::AddTable, StepEffect::Safe));
                 continue;
             };
             if name != table.name() {
                 let change = Change::RenameTable { from: name.to_owned() };
-                plan.steps.push(comparison::step(table, change, Effect::Safe));
+                plan.steps.push(comparison::step(table, change, StepEffect::Safe));
             }
             if !tries && matches!(section, Section::Json(_)) {
                 // The shape is only known from the rows.
@@ -52,13 +52,13 @@ impl Shared {
             let shape = section.shape().map_err(|error| in_file(loaded, &error))?;
             let mut steps = comparison::plan(&shape, table).steps;
             let can_be =
-                tries && steps.iter().all(|step| !matches!(step.effect, Effect::Refused(_)));
+                tries && steps.iter().all(|step| !matches!(step.effect, StepEffect::Refused(_)));
             plan.steps.append(&mut steps);
             // Errors in single rows are only found by converting them.
             let all = Destructive { needed: true, ..Destructive::default() };
             let mut rows = TableRows::new(Arc::clone(table));
             if let (true, Err(error)) = (can_be, section.fill(&mut rows, &all)) {
-                let effect = Effect::Refused(error.to_string());
+                let effect = StepEffect::Refused(error.to_string());
                 plan.steps.push(comparison::step(table, Change::SchemaMismatch, effect));
             }
         }

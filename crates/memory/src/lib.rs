@@ -66,5 +66,5 @@ mod table_rows;
 mod vault;
 mod write;
 
-pub use data_file::Format;
+pub use data_file::FileFormat;
 pub use engine::Memory;

@@ -7,7 +7,7 @@
 use std::path::Path;
 
 use marmota_model::{Error, ErrorKind, Result};
-use marmota_store::key::{Key, KeySource};
+use marmota_store::key::{EncryptionKey, KeySource};
 
 use super::backup::replace_alone;
 use super::data_file::contents::Section;
@@ -33,7 +33,7 @@ impl Memory {
     ///
     /// ```
     /// use marmota_store::engine::Engine;
-    /// use marmota_store::key::Key;
+    /// use marmota_store::key::EncryptionKey;
     /// use marmota_memory::Memory;
     /// # let folder = std::env::temp_dir().join(format!("marmota-memkey-{}", std::process::id()));
     /// # std::fs::create_dir_all(&folder)?;
@@ -42,7 +42,7 @@ impl Memory {
     /// let engine = Memory::from_url(&url)?;
     /// engine.prepare(&[], 1)?;
     /// engine.close()?;
-    /// let key = Key::passphrase("correct horse battery staple".to_owned())?;
+    /// let key = EncryptionKey::passphrase("correct horse battery staple".to_owned())?;
     /// Memory::rekey(&path, None, Some(&key))?;
     /// assert!(Memory::from_url(&url)?.prepare(&[], 1).is_err());
     /// let engine = Memory::from_url(&url)?.key(move || Ok(key.clone()))?;
@@ -51,12 +51,16 @@ impl Memory {
     /// # std::fs::remove_dir_all(folder).ok();
     /// # Ok::<(), marmota_model::Error>(())
     /// ```
-    pub fn rekey(path: &Path, old: Option<&Key>, new: Option<&Key>) -> Result<()> {
+    pub fn rekey(
+        path: &Path,
+        old: Option<&EncryptionKey>,
+        new: Option<&EncryptionKey>,
+    ) -> Result<()> {
         if !path.is_file() && first_log(path)?.is_none() {
             let message = format!("{}: there is no such file", path.display());
             return Err(Error::new(ErrorKind::NotFound, message));
         }
-        let vault = |key: Option<&Key>| Vault::from(key.map(KeySource::of));
+        let vault = |key: Option<&EncryptionKey>| Vault::from(key.map(KeySource::of));
         let (old, new) = (vault(old)?, vault(new)?);
         let alone = Alone::with(path)?;
         let loaded = alone.recover(&old)?;

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 use crate::catalog::Catalog;
 use crate::data_file::contents::{Contents, Loaded};
-use crate::data_file::{self, Format};
+use crate::data_file::{self, FileFormat};
 use crate::gate::{self, Gate};
 use crate::journal::{self, Journal, Record};
 use crate::plain_file;
@@ -34,7 +34,7 @@ pub(crate) struct Shared {
     /// The number of sessions so far, which is the last session's number.
     pub(crate) sessions: AtomicU64,
     /// The file to load from and save to, and its format.
-    pub(crate) file: Option<(PathBuf, Format)>,
+    pub(crate) file: Option<(PathBuf, FileFormat)>,
     /// The durability, of a file that has a log.
     pub(crate) durability: Option<Durability>,
     /// True if a missing folder of the file is created.
@@ -60,7 +60,7 @@ pub(crate) struct Shared {
 impl Shared {
     /// Creates the state of a new engine.
     pub(crate) fn new(
-        file: Option<(PathBuf, Format)>,
+        file: Option<(PathBuf, FileFormat)>,
         (durability, creates_folders): (Option<Durability>, bool),
         loaded: Option<Loaded>,
         vault: Vault,
@@ -117,7 +117,7 @@ impl Shared {
 
 impl Shared {
     /// Saves all tables; returns the number of rows of each.
-    pub(crate) fn save(&self, path: &Path, format: Format) -> Result<BTreeMap<String, u64>> {
+    pub(crate) fn save(&self, path: &Path, format: FileFormat) -> Result<BTreeMap<String, u64>> {
         let loaded = self.loaded.lock();
         let catalog = self.catalog.load();
         let guards: Vec<_> = catalog.slots.iter().map(|slot| slot.rows.read()).collect();
@@ -143,7 +143,7 @@ impl Shared {
         if loaded.is_some() {
             return Ok(());
         }
-        if let Some((path, Format::Json)) = &self.file {
+        if let Some((path, FileFormat::Json)) = &self.file {
             self.vault.check_json(path)?;
         }
         if let Some((path, _)) = &self.file {

@@ -49,7 +49,7 @@ mod writer;
 
 pub use engine::Mongo;
 #[cfg(feature = "temporary-server")]
-pub use temporary::TemporaryServer;
+pub use temporary::TemporaryMongo;
 
 // Tests the guide's page here, where a server is available.
 #[cfg(all(doctest, feature = "temporary-server"))]

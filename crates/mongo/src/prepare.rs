@@ -10,7 +10,7 @@ use marmota_model::{
     Error, ErrorKind, Field, FieldSet, Index, KeyKind, Result, Role, Table, Timestamp, Value,
     ValueRef,
 };
-use marmota_store::plan::{Change, Destructive, Effect, Plan, Step};
+use marmota_store::plan::{Change, Destructive, Plan, PlanStep, StepEffect};
 use mongodb::bson::{Bson, Document, doc};
 
 use crate::database::{Database, Find, number};
@@ -42,7 +42,7 @@ struct FieldThere {
 
 /// A step of the plan, and the action for it.
 struct Planned {
-    step: Step,
+    step: PlanStep,
     act: Act,
 }
 
@@ -105,7 +105,7 @@ pub(crate) async fn migrate(
     plan.check(destructive)?;
     for (shape, planned) in &all {
         let of_table = Plan { steps: planned.iter().map(|one| one.step.clone()).collect() };
-        let to_do: Vec<&Step> = of_table.to_do(destructive).collect();
+        let to_do: Vec<&PlanStep> = of_table.to_do(destructive).collect();
         let mut kept = Vec::new();
         for one in planned {
             if to_do.contains(&&one.step) {
@@ -255,16 +255,16 @@ async fn compare(
         there = There::of(database, was).await?;
     }
     let Some(there) = there else {
-        planned.add(Change::AddTable, Effect::Safe, Act::MakeCollection);
+        planned.add(Change::AddTable, StepEffect::Safe, Act::MakeCollection);
         for index in table.indexes() {
-            planned.add_index(&index, Effect::Safe);
+            planned.add_index(&index, StepEffect::Safe);
         }
         return Ok(planned.steps);
     };
     if there.name != table.name() {
         let from = there.name.clone();
         let act = Act::RenameCollection(from.clone());
-        planned.add(Change::RenameTable { from }, Effect::Safe, act);
+        planned.add(Change::RenameTable { from }, StepEffect::Safe, act);
     }
     if there.fields.is_empty() {
         planned.add_indexes(database, shape, &there).await?;
@@ -278,7 +278,7 @@ async fn compare(
              changed in place; give the model another name and copy the rows",
             there.key, key.name
         );
-        planned.add(Change::SchemaMismatch, Effect::Refused(why), Act::Nothing);
+        planned.add(Change::SchemaMismatch, StepEffect::Refused(why), Act::Nothing);
         return Ok(planned.steps);
     }
     for (at, field) in table.fields().iter().enumerate() {
@@ -298,12 +298,12 @@ struct Planning<'t> {
 }
 
 impl Planning<'_> {
-    fn add(&mut self, change: Change, effect: Effect, act: Act) {
+    fn add(&mut self, change: Change, effect: StepEffect, act: Act) {
         let (table, statements) = (self.table.name().to_owned(), Vec::new());
-        self.steps.push(Planned { step: Step { table, change, effect, statements }, act });
+        self.steps.push(Planned { step: PlanStep { table, change, effect, statements }, act });
     }
 
-    fn add_index(&mut self, index: &Index, effect: Effect) {
+    fn add_index(&mut self, index: &Index, effect: StepEffect) {
         let names = index.fields.iter().map(|&field| self.table.fields()[field].name.to_string());
         let change = Change::AddIndex { columns: names.collect(), unique: index.unique };
         self.add(change, effect, Act::AddIndex(index.clone()));
@@ -326,7 +326,7 @@ impl Planning<'_> {
                 true => Act::Nothing,
                 false => Act::Rename(was.name.clone(), name.clone()),
             };
-            self.add(change, Effect::Safe, act);
+            self.add(change, StepEffect::Safe, act);
         }
         let Some(known) = known.or(was) else {
             self.add_field(there, at, field);
@@ -340,19 +340,19 @@ impl Planning<'_> {
                 known.form
             );
             let change = Change::ChangeColumn { column: name, from: known.form.clone(), to: form };
-            self.add(change, Effect::Refused(why), Act::Nothing);
+            self.add(change, StepEffect::Refused(why), Act::Nothing);
         } else if known.nullable && !field.nullable && at != self.table.key() {
             let missing = doc! { known.name.as_str(): Bson::Null };
             let effect = match database.count(&there.name, missing).await? {
-                0 => Effect::Safe,
-                nulls => Effect::Refused(format!(
+                0 => StepEffect::Safe,
+                nulls => StepEffect::Refused(format!(
                     "it must have a value in the model, and {nulls} rows in the database have \
                      none; give them one, or make the field optional"
                 )),
             };
             self.add(Change::RequireValue(name), effect, Act::Nothing);
         } else if !known.nullable && field.nullable {
-            self.add(Change::AllowNull(name), Effect::Safe, Act::Nothing);
+            self.add(Change::AllowNull(name), StepEffect::Safe, Act::Nothing);
         }
         Ok(())
     }
@@ -367,13 +367,13 @@ impl Planning<'_> {
             _ => None,
         };
         let (effect, act) = match value {
-            _ if there.rows == 0 => (Effect::Safe, Act::Nothing),
-            Some(value) => (Effect::Safe, Act::Fill(at, value)),
-            None if field.nullable => (Effect::Safe, Act::Nothing),
+            _ if there.rows == 0 => (StepEffect::Safe, Act::Nothing),
+            Some(value) => (StepEffect::Safe, Act::Fill(at, value)),
+            None if field.nullable => (StepEffect::Safe, Act::Nothing),
             None => {
                 let why = "it is new and must have a value, but the table has rows: give it a \
                            default for those, or make it optional";
-                (Effect::Refused(why.to_owned()), Act::Nothing)
+                (StepEffect::Refused(why.to_owned()), Act::Nothing)
             }
         };
         self.add(Change::AddColumn(field.name.to_string()), effect, act);
@@ -388,7 +388,7 @@ impl Planning<'_> {
             return;
         }
         let (name, table) = (field.name.clone(), self.table.name());
-        let effect = Effect::Destructive {
+        let effect = StepEffect::Destructive {
             what: format!(
                 "the model has no such field; its values in up to {} rows would be lost",
                 there.rows
@@ -410,7 +410,7 @@ impl Planning<'_> {
         for name in &there.indexes {
             if name.starts_with("marmota_") && !names.contains(name) {
                 let change = Change::DropIndex(name.clone());
-                self.add(change, Effect::Safe, Act::DropIndex(name.clone()));
+                self.add(change, StepEffect::Safe, Act::DropIndex(name.clone()));
             }
         }
         for (index, name) in wanted.iter().zip(&names) {
@@ -422,12 +422,12 @@ impl Planning<'_> {
                 false => None,
             };
             let effect = match double {
-                None => Effect::Safe,
+                None => StepEffect::Safe,
                 Some(value) => {
                     let fields = index.fields.iter();
                     let names: Vec<&str> =
                         fields.map(|&field| &*self.table.fields()[field].name).collect();
-                    Effect::Refused(format!(
+                    StepEffect::Refused(format!(
                         "{} is to be unique, and more than one row has {value}; change or delete \
                          all of them but one",
                         names.join(", ")

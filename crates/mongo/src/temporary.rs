@@ -16,7 +16,7 @@ const PROGRAM: &str = "marmota/ferretdb-1.24.0-logins";
 
 /// A server. On drop, it stops and deletes its folder.
 #[derive(Debug)]
-pub struct TemporaryServer {
+pub struct TemporaryMongo {
     folder: PathBuf,
     process: Mutex<Option<Child>>,
     address: String,
@@ -24,7 +24,7 @@ pub struct TemporaryServer {
     databases: AtomicU32,
 }
 
-impl TemporaryServer {
+impl TemporaryMongo {
     /// Starts a server.
     ///
     /// # Errors
@@ -123,7 +123,7 @@ fn program() -> PathBuf {
     std::env::var_os("XDG_CACHE_HOME").map_or_else(home, PathBuf::from).join(PROGRAM)
 }
 
-impl Drop for TemporaryServer {
+impl Drop for TemporaryMongo {
     fn drop(&mut self) {
         let _ = self.stop();
         let _ = std::fs::remove_dir_all(&self.folder);

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a measurement that cannot go on has failed")]
 
 use marmota_derive::Model;
-use marmota_postgres::{Postgres, TemporaryServer};
+use marmota_postgres::{Postgres, TemporaryPostgres};
 use marmota_store::Store;
 
 /// The record.
@@ -21,7 +21,8 @@ fn resident_kib() -> u64 {
 
 fn main() {
     let sessions = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(200);
-    let server = TemporaryServer::start(&[&format!("max_connections={}", sessions + 20)]).unwrap();
+    let server =
+        TemporaryPostgres::start(&[&format!("max_connections={}", sessions + 20)]).unwrap();
     // Half of them carry transactions.
     let url = format!("{}&connections_max={}", server.socket_url("postgres"), sessions * 2);
     let store = Store::builder(Postgres::from_url(&url).unwrap()).model::<Note>().open().unwrap();

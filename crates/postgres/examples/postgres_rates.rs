@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use marmota_derive::Model;
 use marmota_model::{Currency, Query, Timestamp, ValueRef};
-use marmota_postgres::{Postgres, TemporaryServer};
+use marmota_postgres::{Postgres, TemporaryPostgres};
 use marmota_store::Store;
 use marmota_store::operation::Operation;
 
@@ -72,7 +72,7 @@ fn pipelined(store: &Store, keys: &[i64]) {
 
 fn main() {
     let rows = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(1_000);
-    let server = TemporaryServer::start(&[]).unwrap();
+    let server = TemporaryPostgres::start(&[]).unwrap();
     let engine = Postgres::from_url(&server.socket_url("postgres")).unwrap();
     let store = Store::builder(engine).model::<Person>().open().unwrap();
     let people = people(rows);

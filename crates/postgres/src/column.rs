@@ -1,4 +1,4 @@
-//! The storage of field values in PostgreSQL: their form, writing them as parameters, and reading
+//! The storage of field values in PostgreSQL: their types, writing them as parameters, and reading
 //! rows.
 //!
 //! Integers are as wide as their range requires, currencies are `numeric(19,4)`, texts `text`
@@ -12,55 +12,55 @@ use marmota_model::{
 
 use self::sql_words::quoted;
 use crate::wire::backend::Row;
-use crate::wire::value::{self, Form};
+use crate::wire::value::{self, PgType};
 
 /// A column of a result, and the field of its values.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Column {
     pub(crate) position: u8,
-    form: Form,
+    pg_type: PgType,
 }
 
 impl Column {
     pub(crate) fn new(table: &Table, position: usize) -> Self {
-        Self { position: position as u8, form: form(&table.fields()[position].kind) }
+        Self { position: position as u8, pg_type: pg_type(&table.fields()[position].kind) }
     }
 }
 
-/// Returns the form of a field's values.
-pub(crate) fn form(kind: &Kind) -> Form {
+/// Returns the type of a field's column.
+pub(crate) fn pg_type(kind: &Kind) -> PgType {
     match (kind.form(), kind) {
         (model::Form::Int, Kind::Int { min, max }) => {
             let fits = |low: i64, high: i64| *min >= low && *max <= high;
             if fits(i16::MIN.into(), i16::MAX.into()) {
-                Form::Int2
+                PgType::Int2
             } else if fits(i32::MIN.into(), i32::MAX.into()) {
-                Form::Int4
+                PgType::Int4
             } else {
-                Form::Int8
+                PgType::Int8
             }
         }
-        (model::Form::Int, _) => Form::Int8,
-        (model::Form::Bool, _) => Form::Bool,
-        (model::Form::Float, _) => Form::Float8,
-        (model::Form::Currency, _) => Form::Numeric,
-        (model::Form::Text, _) => Form::Text,
-        (model::Form::Blob, _) => Form::Bytea,
-        (model::Form::Json, _) => Form::Json,
-        (model::Form::Date, _) => Form::Date,
-        (model::Form::Time, _) => Form::Time,
-        (model::Form::Timestamp, _) => Form::Timestamptz,
-        (model::Form::Uuid, _) => Form::Uuid,
+        (model::Form::Int, _) => PgType::Int8,
+        (model::Form::Bool, _) => PgType::Bool,
+        (model::Form::Float, _) => PgType::Float8,
+        (model::Form::Currency, _) => PgType::Numeric,
+        (model::Form::Text, _) => PgType::Text,
+        (model::Form::Blob, _) => PgType::Bytea,
+        (model::Form::Json, _) => PgType::Json,
+        (model::Form::Date, _) => PgType::Date,
+        (model::Form::Time, _) => PgType::Time,
+        (model::Form::Timestamp, _) => PgType::Timestamptz,
+        (model::Form::Uuid, _) => PgType::Uuid,
     }
 }
 
-/// Returns the form in which a field is compared.
-pub(crate) fn compared_form(kind: &Kind) -> Form {
-    match form(kind) {
+/// Returns the type in which a field is compared.
+pub(crate) fn compared_type(kind: &Kind) -> PgType {
+    match pg_type(kind) {
         // A filter may contain values outside of the column's range.
-        Form::Int2 | Form::Int4 => Form::Int8,
-        Form::Json => Form::Text,
-        form => form,
+        PgType::Int2 | PgType::Int4 => PgType::Int8,
+        PgType::Json => PgType::Text,
+        pg_type => pg_type,
     }
 }
 
@@ -73,12 +73,12 @@ pub(crate) fn is_folded(field: &Field) -> bool {
 /// sorts texts by the rules of a language.
 pub(crate) fn compared(field: &Field, is_collated: bool) -> String {
     let name = quoted(&field.name);
-    match form(&field.kind) {
-        Form::Json => format!("(({name})::text COLLATE \"C\")"),
-        Form::Text if is_folded(field) && is_collated => {
+    match pg_type(&field.kind) {
+        PgType::Json => format!("(({name})::text COLLATE \"C\")"),
+        PgType::Text if is_folded(field) && is_collated => {
             format!("lower({name} COLLATE \"C\")")
         }
-        Form::Text if is_folded(field) => format!("lower({name})"),
+        PgType::Text if is_folded(field) => format!("lower({name})"),
         _ => name,
     }
 }
@@ -87,8 +87,8 @@ pub(crate) fn compared(field: &Field, is_collated: bool) -> String {
 /// the same by either rule, and the column's own rule has its indexes.
 pub(crate) fn sorted(field: &Field, is_collated: bool) -> String {
     let compared = compared(field, is_collated);
-    match form(&field.kind) {
-        Form::Text if is_collated && !is_folded(field) => format!("({compared} COLLATE \"C\")"),
+    match pg_type(&field.kind) {
+        PgType::Text if is_collated && !is_folded(field) => format!("({compared} COLLATE \"C\")"),
         _ => compared,
     }
 }
@@ -100,7 +100,7 @@ pub(crate) fn name(table: &Table, position: usize) -> String {
 
 /// Returns the type OID of a field's parameters.
 pub(crate) fn oid(table: &Table, position: usize) -> u32 {
-    form(&table.fields()[position].kind).oid()
+    pg_type(&table.fields()[position].kind).oid()
 }
 
 /// Appends a field's value.
@@ -111,7 +111,7 @@ pub(crate) fn put(
     position: usize,
     value: ValueRef<'_>,
 ) -> Result<()> {
-    value::put(out, form(&table.fields()[position].kind), value)
+    value::put(out, pg_type(&table.fields()[position].kind), value)
         .map_err(|value::ValueMismatch| misfit(table, position))
 }
 
@@ -157,7 +157,7 @@ pub(crate) fn lend<const N: usize, T>(
         let Ok(bytes) = rest.next_column() else { return Err(too_few(table)) };
         let read = match bytes {
             None => Some(ValueRef::Null),
-            Some(bytes) => value::read(column.form, bytes),
+            Some(bytes) => value::read(column.pg_type, bytes),
         };
         match read {
             Some(value) => row[usize::from(column.position)] = value,
@@ -182,9 +182,9 @@ fn unreadable(table: &Table, columns: &[Column], mut stored: Row<'_>, column: Co
     for of in columns {
         let Ok(Some(bytes)) = stored.next_column() else { continue };
         if of.position == column.position {
-            text = value::unreadable(column.form, bytes);
+            text = value::unreadable(column.pg_type, bytes);
         } else if usize::from(of.position) == table.key()
-            && let Some(key) = value::read(of.form, bytes)
+            && let Some(key) = value::read(of.pg_type, bytes)
         {
             row = format!(" of row {}", model::text::excerpt_of(key));
         }

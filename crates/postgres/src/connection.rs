@@ -33,7 +33,7 @@ pub(crate) use sending::Sending;
 use self::socket::{Socket, Stream};
 use crate::own::{Counted, Own};
 use crate::statement::Text;
-use crate::wire::backend::Message;
+use crate::wire::backend::BackendMessage;
 use crate::wire::frontend;
 
 /// A connection unused for this long is checked before it is used.
@@ -454,7 +454,7 @@ impl Connection {
     pub(crate) fn answer(
         &mut self,
         number: u64,
-        take: &mut dyn FnMut(Message<'_>),
+        take: &mut dyn FnMut(BackendMessage<'_>),
     ) -> Poll<Result<Ending, Loss>> {
         let mut began = None;
         loop {

@@ -9,7 +9,7 @@ use marmota_store::engine::{Capability, Engine, Session};
 use marmota_store::plan::{Destructive, Plan};
 use marmota_store::{EngineStatistics, InvalidationFeed};
 
-use crate::options::Options;
+use crate::options::PostgresOptions;
 use crate::session::PostgresSession;
 use crate::shared::Shared;
 
@@ -31,16 +31,16 @@ impl Postgres {
     /// - [`ErrorKind::Refused`] if the server is not there or accepts no more connections.
     /// - [`ErrorKind::Denied`] if the user is not authorized or TLS is refused.
     /// - [`ErrorKind::Invalid`] if the database does not exist.
-    pub fn open(options: Options) -> Result<Self> {
+    pub fn open(options: PostgresOptions) -> Result<Self> {
         Ok(Self(Arc::new(Shared::connect(options)?)))
     }
 
-    /// Connects to the database of a URL; see [`Options::parse`].
+    /// Connects to the database of a URL; see [`PostgresOptions::parse`].
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] for a URL of another form; otherwise like [`Postgres::open`].
     pub fn from_url(url: &str) -> Result<Self> {
-        Self::open(Options::parse(url)?)
+        Self::open(PostgresOptions::parse(url)?)
     }
 
     /// Runs raw SQL for things that models cannot describe: a view, a trigger, a change of rows

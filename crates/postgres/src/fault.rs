@@ -5,7 +5,7 @@ use marmota_model::rule::violation;
 use marmota_model::{Error, ErrorKind, Table, ValueRef, Violation};
 use marmota_store::refusal::with_violations;
 
-use crate::options::Options;
+use crate::options::PostgresOptions;
 use crate::wire::backend::Notice;
 
 /// The error message of the server.
@@ -152,7 +152,7 @@ pub(crate) fn lost_race() -> Error {
 
 /// Returns the error for a connection that was lost, for this reason, during an operation.
 #[cold]
-pub(crate) fn lost(reason: &str, options: &Options, writes: bool) -> Error {
+pub(crate) fn lost(reason: &str, options: &PostgresOptions, writes: bool) -> Error {
     let unknown = if writes { "; whether it took place is unknown: look" } else { "" };
     let message = format!("PostgreSQL at {} is gone: {reason}{unknown}", options.place());
     Error::new(ErrorKind::Lost, message)

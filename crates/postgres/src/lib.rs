@@ -1,7 +1,7 @@
 //! The PostgreSQL engine of Marmota: models in a PostgreSQL database (15 or
 //! newer), with the same operations and answers as every other engine.
 //!
-//! - [`Postgres`]: the engine, opened by URL or by [`Options`].
+//! - [`Postgres`]: the engine, opened by URL or by [`PostgresOptions`].
 //! - [`wire`]: the protocol, as functions on bytes.
 //!
 //! Operations are pipelined: everything that a thread submits in one turn is sent in one write, and
@@ -49,6 +49,6 @@ pub mod wire;
 
 pub use engine::Postgres;
 pub use marmota_store::Durability;
-pub use options::{Host, Options, Password, TlsMode};
+pub use options::{Host, Password, PostgresOptions, TlsMode};
 #[cfg(feature = "temporary-server")]
-pub use temporary::TemporaryServer;
+pub use temporary::TemporaryPostgres;

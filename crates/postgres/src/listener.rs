@@ -21,8 +21,8 @@ use crate::connection::Connection;
 use crate::connection::connector::{self, Purpose};
 use crate::connection::query::Texts;
 use crate::connection::socket::Stream;
-use crate::options::Options;
-use crate::wire::backend::Message;
+use crate::options::PostgresOptions;
+use crate::wire::backend::BackendMessage;
 
 /// After this time of silence, the server is queried.
 const PULSE: Duration = Duration::from_secs(1);
@@ -39,7 +39,7 @@ pub(crate) struct Listener {
 }
 
 struct Inside {
-    options: Arc<Options>,
+    options: Arc<PostgresOptions>,
     tables: Vec<Arc<Table>>,
     feed: Arc<InvalidationFeed>,
     state: Mutex<State>,
@@ -60,7 +60,7 @@ impl Listener {
     /// # Errors
     /// The error that prevented it.
     pub(crate) fn start(
-        options: &Arc<Options>,
+        options: &Arc<PostgresOptions>,
         tables: &[Arc<Table>],
         feed: &Arc<InvalidationFeed>,
     ) -> Result<Self> {
@@ -159,8 +159,8 @@ impl Inside {
                     asked = Some((number, Instant::now() + PULSE_MAX));
                 }
                 Some((number, until)) => {
-                    let mut take = |message: Message<'_>| {
-                        if let Message::Row(row) = message {
+                    let mut take = |message: BackendMessage<'_>| {
+                        if let BackendMessage::DataRow(row) = message {
                             silent = Some(Texts::of(row).text(0).to_owned());
                         }
                     };

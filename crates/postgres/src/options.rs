@@ -62,15 +62,15 @@ impl fmt::Debug for Password {
 /// Connection options: the server, the user and the timeouts.
 ///
 /// ```
-/// use marmota_postgres::{Host, Options, TlsMode};
-/// let options = Options::parse("postgres://ada:secret@db.example.org/app?sslmode=verify-full")?;
+/// use marmota_postgres::{Host, PostgresOptions, TlsMode};
+/// let options = PostgresOptions::parse("postgres://ada:secret@db.example.org/app?sslmode=verify-full")?;
 /// assert_eq!(options.host, Host::Tcp("db.example.org".to_owned()));
 /// assert_eq!((options.port, options.tls_mode), (5432, TlsMode::VerifyFull));
 /// assert!(!format!("{options:?}").contains("secret"));
 /// # Ok::<(), marmota_model::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Options {
+pub struct PostgresOptions {
     /// The address of the server.
     pub host: Host,
     /// Its port; part of the name of a Unix socket.
@@ -107,7 +107,7 @@ pub struct Options {
     /// because of another read's error are sent again. Default: true.
     pub group_reads: bool,
     /// The server itself, if these options name a connection pooler: a pooler does not forward
-    /// announcements, which a cache needs ([`Options::parse`]: `direct_url`). Default: none.
+    /// announcements, which a cache needs ([`PostgresOptions::parse`]: `direct_url`). Default: none.
     pub direct: Option<Box<Self>>,
     /// The connections made with these options.
     pub(crate) own: Own,
@@ -115,7 +115,7 @@ pub struct Options {
     pub(crate) is_pooled: bool,
 }
 
-impl Options {
+impl PostgresOptions {
     /// Parses a URL, with defaults from libpq's environment variables (`PGHOST`, `PGPORT`,
     /// `PGUSER`, `PGPASSWORD`, `PGDATABASE`, `PGSSLMODE`, `PGSSLROOTCERT`, `PGCONNECT_TIMEOUT`,
     /// `PGAPPNAME`, `PGPASSFILE`) and its password file `~/.pgpass`. Default user: that of the
@@ -268,8 +268,8 @@ fn durability(text: Option<&str>) -> Result<Durability> {
 mod tests {
     use super::*;
 
-    fn parse(url: &str) -> Result<Options> {
-        Options::parse_in(url, &|name| match name {
+    fn parse(url: &str) -> Result<PostgresOptions> {
+        PostgresOptions::parse_in(url, &|name| match name {
             "PGUSER" => Some("env".to_owned()),
             "PGSSLMODE" => Some("require".to_owned()),
             _ => None,
@@ -301,12 +301,12 @@ mod tests {
 
     #[test]
     fn a_url_without_a_user_asks_the_system() {
-        let options = Options::parse_in("postgres://h/d", &|_| None).unwrap();
+        let options = PostgresOptions::parse_in("postgres://h/d", &|_| None).unwrap();
         let id = std::process::Command::new("id").arg("-un").output().unwrap();
         assert_eq!(options.user, String::from_utf8(id.stdout).unwrap().trim());
         // Like in libpq, the variable `USER` of a shell does not override it.
         let with_shell = |name: &str| (name == "USER").then(|| "shell".to_owned());
-        let options = Options::parse_in("postgres://h/d", &with_shell).unwrap();
+        let options = PostgresOptions::parse_in("postgres://h/d", &with_shell).unwrap();
         assert_ne!(options.user, "shell");
     }
 

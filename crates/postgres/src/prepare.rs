@@ -11,15 +11,15 @@ mod layout;
 use std::sync::Arc;
 
 use marmota_model::{Error, ErrorKind, KeyKind, Result, Table};
-use marmota_store::plan::{Change, Destructive, Plan, Step};
+use marmota_store::plan::{Change, Destructive, Plan, PlanStep};
 
 use self::layout::Layout;
-use crate::column::form;
+use crate::column::pg_type;
 use crate::column::sql_words::quoted;
 use crate::connection::Connection;
 use crate::connection::query::{QueryError, Texts};
 use crate::fault::{self, code};
-use crate::options::Options;
+use crate::options::PostgresOptions;
 use crate::shape::search;
 use crate::table_facts::Facts;
 use crate::table_facts::column_limit::Limit;
@@ -30,7 +30,7 @@ pub(crate) const LOCK: i64 = 0x6d61_726d_6f74_6100;
 /// A connection in a transaction that inspects a database.
 pub(crate) struct Preparing<'c> {
     connection: &'c mut Connection,
-    options: &'c Options,
+    options: &'c PostgresOptions,
 }
 
 /// Returns the plan for the tables without changing anything.
@@ -38,7 +38,7 @@ pub(crate) fn plan(
     connection: &mut Connection,
     tables: &[Arc<Table>],
     version: u32,
-    options: &Options,
+    options: &PostgresOptions,
 ) -> Result<Plan> {
     let mut run = Preparing { connection, options };
     run.execute("BEGIN READ ONLY")?;
@@ -53,7 +53,7 @@ pub(crate) fn migrate(
     tables: &[Arc<Table>],
     version: u32,
     destructive: &Destructive,
-    options: &Options,
+    options: &PostgresOptions,
 ) -> Result<(Plan, Vec<Facts>)> {
     let mut run = Preparing { connection, options };
     run.execute(&format!("BEGIN; SELECT pg_advisory_xact_lock({LOCK})"))?;
@@ -69,7 +69,7 @@ pub(crate) fn migrate(
 pub(crate) fn facts_of(
     connection: &mut Connection,
     table: &Table,
-    options: &Options,
+    options: &PostgresOptions,
 ) -> Result<Option<Facts>> {
     let mut run = Preparing { connection, options };
     match Layout::of(&mut run, table, table.name())? {
@@ -193,7 +193,7 @@ impl Preparing<'_> {
             let limit = Limit::of(&column.declared);
             let narrower = limit.filter(|limit| limit.is_narrower_than(&field.kind));
             facts.limits.extend(narrower.map(|limit| (position, limit)));
-            facts.converts |= column.is_converted(form(&field.kind));
+            facts.converts |= column.is_converted(pg_type(&field.kind));
         }
         facts.lacks_keys = table.key_kind() == KeyKind::Auto && !layout.makes_keys;
         let indexes = table.indexes();
@@ -215,7 +215,7 @@ impl Preparing<'_> {
 }
 
 #[cold]
-fn refusal(step: &Step, error: QueryError, options: &Options) -> Error {
+fn refusal(step: &PlanStep, error: QueryError, options: &PostgresOptions) -> Error {
     let (code, error) = match &error {
         QueryError::Refused(failure) => (failure.code().to_owned(), fault::of(failure)),
         QueryError::Lost(_) => (String::new(), error.into_error(options)),

@@ -9,7 +9,7 @@ use crate::column::{Column, lend};
 use crate::fault::Failure;
 use crate::script::Role;
 use crate::sql::{Description, SqlText};
-use crate::wire::backend::{Message, Row, rows_of};
+use crate::wire::backend::{BackendMessage, Row, rows_of};
 use crate::wire::value::read_integer;
 
 /// The result of a statement of a [`Role::Main`] or [`Role::Look`].
@@ -79,15 +79,15 @@ impl Reply {
     pub(crate) fn hear(
         &mut self,
         roles: &[Role],
-        message: Message<'_>,
+        message: BackendMessage<'_>,
         lending: &mut Option<Lending<'_>>,
     ) {
         match message {
-            Message::Row(row) => match lending {
+            BackendMessage::DataRow(row) => match lending {
                 Some(lending) => self.lend(lending, row),
                 None => self.keep(row),
             },
-            Message::Complete(tag) => {
+            BackendMessage::CommandComplete(tag) => {
                 let role = roles.get(self.at).copied().unwrap_or(Role::Sync);
                 if matches!(role, Role::Main(_) | Role::Look) {
                     let returned = self.start..self.returned.len();
@@ -98,16 +98,16 @@ impl Reply {
                 (self.start, self.rows) = (self.returned.len(), 0);
                 self.at += 1;
             }
-            Message::Failure(notice) => {
+            BackendMessage::ErrorResponse(notice) => {
                 let role = roles.get(self.at).copied().unwrap_or(Role::Sync);
                 self.failures.push((role, Failure::new(notice)));
                 while roles.get(self.at).is_some_and(|role| *role != Role::Sync) {
                     self.at += 1;
                 }
             }
-            Message::Ready(_) => self.at += 1,
-            Message::Parameters(oids) => self.description.hear_parameters(oids),
-            Message::Columns(columns) => self.description.hear_columns(columns),
+            BackendMessage::ReadyForQuery(_) => self.at += 1,
+            BackendMessage::ParameterDescription(oids) => self.description.hear_parameters(oids),
+            BackendMessage::RowDescription(columns) => self.description.hear_columns(columns),
             _ => {}
         }
     }

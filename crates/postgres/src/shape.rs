@@ -10,13 +10,13 @@ pub(crate) mod search;
 use std::convert::Infallible;
 
 use marmota_model::{Comparison, FilterExpr, Place, Result, SortKey, Table, ValueRef};
-use marmota_sql::{Writer, each_condition, filter_sql, quoted, sign};
+use marmota_sql::{SqlWriter, each_condition, filter_sql, quoted, sign};
 
-use crate::column::{compared_form, is_folded, misfit};
+use crate::column::{compared_type, is_folded, misfit};
 use crate::statement::sql_writer::Sql;
-use crate::wire::value::{self, Form};
+use crate::wire::value::{self, PgType};
 
-impl Writer for Sql {
+impl SqlWriter for Sql {
     const TRUE: &'static str = "true";
     const FALSE: &'static str = "false";
 
@@ -28,17 +28,17 @@ impl Writer for Sql {
         let field = |position: usize| &table.fields()[position];
         match filter {
             FilterExpr::Compare { field: position, comparison, .. } => {
-                let form = compared_form(&field(*position).kind);
+                let pg_type = compared_type(&field(*position).kind);
                 let own = match comparison {
                     Comparison::Equal | Comparison::NotEqual => self.compared(table, *position),
                     _ => self.sorted(table, *position),
                 };
-                self.push(&own).push(sign(*comparison)).parameter(form.oid());
+                self.push(&own).push(sign(*comparison)).parameter(pg_type.oid());
             }
             FilterExpr::In { field: position, .. } => {
-                let form = compared_form(&field(*position).kind);
+                let pg_type = compared_type(&field(*position).kind);
                 let own = self.compared(table, *position);
-                self.push(&own).push("=ANY(").parameter(form.array_oid()).push(")");
+                self.push(&own).push("=ANY(").parameter(pg_type.array_oid()).push(")");
             }
             FilterExpr::Match { field: position, place, .. } => {
                 let (before, behind) = match place {
@@ -47,7 +47,7 @@ impl Writer for Sql {
                 };
                 let by_bytes = if self.is_collated(*position) { " COLLATE \"C\"" } else { "" };
                 self.push(before).push(&quoted(&field(*position).name)).push(by_bytes).push("),");
-                self.parameter(Form::Text.oid()).push(behind);
+                self.parameter(PgType::Text.oid()).push(behind);
             }
             FilterExpr::IsNull { field: position } => {
                 self.push(&quoted(&field(*position).name)).push(" IS NULL");
@@ -112,8 +112,8 @@ fn put_condition(out: &mut Vec<u8>, table: &Table, filter: &FilterExpr) -> Resul
             put_compared(out, table, *field, value.as_ref())?;
         }
         FilterExpr::In { field, values } => {
-            let form = compared_form(&table.fields()[*field].kind);
-            value::put_array(out, form, values.len(), |out| {
+            let pg_type = compared_type(&table.fields()[*field].kind);
+            value::put_array(out, pg_type, values.len(), |out| {
                 values.iter().try_for_each(|value| put_compared(out, table, *field, value.as_ref()))
             })?;
         }
@@ -138,7 +138,7 @@ pub(crate) fn put_compared(
     let field = &table.fields()[position];
     match value {
         ValueRef::Text(text) if is_folded(field) => value::put_folded(out, text),
-        value => value::put(out, compared_form(&field.kind), value)
+        value => value::put(out, compared_type(&field.kind), value)
             .map_err(|value::ValueMismatch| misfit(table, position))?,
     }
     Ok(())

@@ -16,7 +16,7 @@ use crate::connection::lane::Lane;
 use crate::connection::pool::Pool;
 use crate::fault::closed;
 use crate::listener::Listener;
-use crate::options::Options;
+use crate::options::PostgresOptions;
 use crate::own::Own;
 
 /// The time for sent operations to end when the engine is closed.
@@ -24,7 +24,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The state that an engine shares with its sessions.
 pub(crate) struct Shared {
-    pub(crate) options: Arc<Options>,
+    pub(crate) options: Arc<PostgresOptions>,
     capability: Capability,
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) pool: Pool,
@@ -41,7 +41,7 @@ pub(crate) struct Shared {
 
 impl Shared {
     /// Connects to a database.
-    pub(crate) fn connect(mut options: Options) -> Result<Self> {
+    pub(crate) fn connect(mut options: PostgresOptions) -> Result<Self> {
         // Other engines may be opened with the same options.
         options.own = Own::default();
         let first = connector::connect_first(&mut options).map_err(|refused| refused.error())?;
@@ -105,7 +105,7 @@ impl Shared {
     /// is done.
     pub(crate) fn with_connection<T>(
         &self,
-        run: impl FnOnce(&mut Connection, &Options) -> Result<T>,
+        run: impl FnOnce(&mut Connection, &PostgresOptions) -> Result<T>,
     ) -> Result<T> {
         self.check_open()?;
         let of_pool = self.pool.take_free();
@@ -121,7 +121,7 @@ impl Shared {
     fn run_on<T>(
         &self,
         lane: &Lane,
-        run: impl FnOnce(&mut Connection, &Options) -> Result<T>,
+        run: impl FnOnce(&mut Connection, &PostgresOptions) -> Result<T>,
     ) -> Result<T> {
         let mut inside = lane.lock();
         if inside.working().is_none() {
@@ -142,7 +142,7 @@ impl Shared {
     }
 
     /// Returns the options of the listening connection, which must not be over a pooler.
-    fn options_for_listening(&self) -> Result<Arc<Options>> {
+    fn options_for_listening(&self) -> Result<Arc<PostgresOptions>> {
         let Some(direct) = &self.options.direct else {
             if self.options.is_pooled {
                 let message = format!(
@@ -159,7 +159,7 @@ impl Shared {
         // The start time of the server and the database identify the database.
         let which = "SELECT pg_postmaster_start_time()::text||' '||d.oid FROM pg_database d \
                      WHERE d.datname=current_database()";
-        let ask = |connection: &mut Connection, options: &Options| {
+        let ask = |connection: &mut Connection, options: &PostgresOptions| {
             let mut answer = String::new();
             let asked = connection.query(which, |row| answer = row.text(0).to_owned());
             asked.map(|()| answer).map_err(|error| error.into_error(options))

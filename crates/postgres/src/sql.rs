@@ -22,7 +22,7 @@ use self::reading::Reading;
 use crate::fault::{self, Failure};
 use crate::script::{Role, Script};
 use crate::statement::{Formats, Text};
-use crate::wire::backend::{Columns, Oids, Row};
+use crate::wire::backend::{Oids, Row, RowDescription};
 
 /// The most described statements per engine.
 const KNOWN_MAX: usize = 256;
@@ -67,7 +67,7 @@ impl Description {
     }
 
     /// Sets the columns.
-    pub(crate) fn hear_columns(&mut self, columns: Columns<'_>) {
+    pub(crate) fn hear_columns(&mut self, columns: RowDescription<'_>) {
         self.columns = columns
             .map(|column| DescribedColumn {
                 name: String::from_utf8_lossy(column.name).into_owned(),

@@ -27,14 +27,14 @@ const FOLDER_PREFIX: &str = "marmota-postgres-";
 /// A server. On drop, it stops and deletes its folder.
 ///
 /// ```
-/// use marmota_postgres::{Postgres, TemporaryServer};
-/// let server = TemporaryServer::start(&["fsync=off"])?;
+/// use marmota_postgres::{Postgres, TemporaryPostgres};
+/// let server = TemporaryPostgres::start(&["fsync=off"])?;
 /// let engine = Postgres::from_url(&server.make_database()?)?;
 /// # drop(engine);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
-pub struct TemporaryServer {
+pub struct TemporaryPostgres {
     folder: PathBuf,
     port: u16,
     settings: Vec<String>,
@@ -43,7 +43,7 @@ pub struct TemporaryServer {
     databases: AtomicU32,
 }
 
-impl TemporaryServer {
+impl TemporaryPostgres {
     /// Creates and starts a server with additional settings, such as `fsync=off`.
     ///
     /// # Errors
@@ -191,7 +191,7 @@ impl TemporaryServer {
     }
 }
 
-impl Drop for TemporaryServer {
+impl Drop for TemporaryPostgres {
     fn drop(&mut self) {
         self.pause();
         let _ = std::fs::remove_dir_all(&self.folder);

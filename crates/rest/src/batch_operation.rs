@@ -6,7 +6,7 @@ use std::sync::Arc;
 use marmota_http::Status;
 use marmota_model::{Error, FieldSet, Scratch, Table, Value, ValueRef, Violation, json};
 use marmota_store::Scope;
-use marmota_store::operation::{Effect, Link, LinkAt, OnConflict, Outcome, Write, key_made};
+use marmota_store::operation::{Link, LinkAt, OnConflict, Outcome, UpsertEffect, Write, key_made};
 use marmota_store::prepare::{self, ValueSource, WriteTimestamp};
 use marmota_store::write::check_version;
 use serde::Deserialize;
@@ -230,7 +230,7 @@ fn of_increment(
 fn write_outcome(write: &Write, outcome: &Outcome, body: &mut Vec<u8>) {
     let table = write.table();
     let status = match (write, outcome.effect) {
-        (Write::Insert { .. }, Effect::Inserted | Effect::Replaced) => Status::CREATED,
+        (Write::Insert { .. }, UpsertEffect::Inserted | UpsertEffect::Replaced) => Status::CREATED,
         (Write::Delete { .. }, _) => Status::NO_CONTENT,
         _ => Status::OK,
     };

@@ -1,6 +1,6 @@
 //! Counts of a body's lines by their effect, as members of a response.
 
-use marmota_store::operation::{Effect, OnConflict};
+use marmota_store::operation::{OnConflict, UpsertEffect};
 
 /// The number of rows by the effect of their insert.
 #[derive(Clone, Copy, Debug)]
@@ -11,14 +11,15 @@ pub(crate) struct Effects {
     only_new: bool,
 }
 
-const EFFECTS: [Effect; 4] = [Effect::Inserted, Effect::Replaced, Effect::Updated, Effect::Ignored];
+const EFFECTS: [UpsertEffect; 4] =
+    [UpsertEffect::Inserted, UpsertEffect::Replaced, UpsertEffect::Updated, UpsertEffect::Ignored];
 
 impl Effects {
     pub(crate) fn new(on_conflict: OnConflict) -> Self {
         Self { rows: [0; EFFECTS.len()], only_new: on_conflict == OnConflict::Refuse }
     }
 
-    pub(crate) fn add(&mut self, effect: Effect, rows: u64) {
+    pub(crate) fn add(&mut self, effect: UpsertEffect, rows: u64) {
         let place = EFFECTS.iter().position(|known| *known == effect);
         self.rows[place.unwrap_or_default()] += rows;
     }

@@ -2,7 +2,7 @@
 
 use marmota_http::{Request, Status};
 use marmota_model::{FieldSet, NoRows, Scratch, Table, Uuid, Value, ValueRef, json};
-use marmota_store::operation::{Effect, Keys, OnConflict, Operation, Outcome};
+use marmota_store::operation::{Keys, OnConflict, Operation, Outcome, UpsertEffect};
 use marmota_store::prepare::{self, ValueSource, WriteTimestamp};
 
 use crate::answer::{Answer, Head, JSON};
@@ -98,7 +98,8 @@ impl Verb for Insert {
         }
         let mut operation = Operation::Insert { table, row: &row, on_conflict };
         let outcome = run(&mut operation, &mut NoRows)?;
-        if let (Effect::Ignored | Effect::Updated, Keys::One(key)) = (outcome.effect, &outcome.keys)
+        if let (UpsertEffect::Ignored | UpsertEffect::Updated, Keys::One(key)) =
+            (outcome.effect, &outcome.keys)
         {
             let (key, version) = (key.clone(), outcome.version);
             self.there = Some(There { key, version, found: false });

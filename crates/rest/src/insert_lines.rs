@@ -17,7 +17,7 @@ use marmota_http::{Flow, IntoResponse, Request, Response, Status};
 use marmota_model::{
     Error, ErrorKind, NoRows, Result as ModelResult, RowSource, Scratch, Table, Value,
 };
-use marmota_store::operation::{BatchMode, Effect, Keys, OnConflict, Operation, Outcome};
+use marmota_store::operation::{BatchMode, Keys, OnConflict, Operation, Outcome, UpsertEffect};
 use marmota_store::prepare::WriteTimestamp;
 
 use crate::answer::JSON;
@@ -194,7 +194,7 @@ impl InsertLines {
             });
         }
         self.is_new |= answered.is_none_or(|answered| !answered.repeated);
-        self.done.add(Effect::Inserted, texts.len() as u64);
+        self.done.add(UpsertEffect::Inserted, texts.len() as u64);
         Ok(())
     }
 }

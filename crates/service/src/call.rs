@@ -15,7 +15,7 @@ use marmota_model::{Caller, Error, ErrorKind, Result};
 use marmota_store::Store;
 
 use crate::client::{Client, Owned, Subscriber};
-use crate::contract::{Contract, Method};
+use crate::contract::{Contract, MethodContract};
 use crate::link::Link;
 use crate::transfer::{Answer, Pieces, Reply};
 
@@ -101,7 +101,7 @@ impl Call {
         self.0.method
     }
 
-    fn described(&self) -> Option<&'static Method> {
+    fn described(&self) -> Option<&'static MethodContract> {
         self.0.contract.methods.get(self.0.method)
     }
 

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::transfer::Form;
+use crate::transfer::TransferForm;
 
 /// A service's name and methods, as written in its trait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -10,7 +10,7 @@ pub struct Contract {
     /// The name, as in URLs.
     pub name: &'static str,
     /// The methods.
-    pub methods: &'static [Method],
+    pub methods: &'static [MethodContract],
 }
 
 /// A type with a contract.
@@ -21,7 +21,7 @@ pub trait Described {
 
 /// A method of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Method {
+pub struct MethodContract {
     /// The name.
     pub name: &'static str,
     /// The parameters, in order.
@@ -29,8 +29,8 @@ pub struct Method {
     /// The type of the result, as written.
     pub result: &'static str,
     /// How the result is transferred.
-    #[serde(skip_serializing_if = "Form::is_value")]
-    pub result_form: Form,
+    #[serde(skip_serializing_if = "TransferForm::is_value")]
+    pub result_form: TransferForm,
 }
 
 /// A parameter of a method.
@@ -42,11 +42,11 @@ pub struct Parameter {
     #[serde(rename = "type")]
     pub type_name: &'static str,
     /// How the parameter is transferred.
-    #[serde(skip_serializing_if = "Form::is_value")]
-    pub form: Form,
+    #[serde(skip_serializing_if = "TransferForm::is_value")]
+    pub form: TransferForm,
 }
 
-impl std::fmt::Display for Method {
+impl std::fmt::Display for MethodContract {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}(", self.name)?;
         for (number, parameter) in self.parameters.iter().enumerate() {
@@ -60,15 +60,23 @@ impl std::fmt::Display for Method {
 }
 
 /// Marks a type as a stream if its name does not show it.
-fn tell_form(f: &mut std::fmt::Formatter<'_>, form: Form, type_name: &str) -> std::fmt::Result {
+fn tell_form(
+    f: &mut std::fmt::Formatter<'_>,
+    form: TransferForm,
+    type_name: &str,
+) -> std::fmt::Result {
     match form {
-        Form::Bytes if !type_name.ends_with("ByteStream") => f.write_str(" (a stream of bytes)"),
-        Form::Items if !type_name.contains("ItemStream<") => f.write_str(" (a stream of items)"),
+        TransferForm::Bytes if !type_name.ends_with("ByteStream") => {
+            f.write_str(" (a stream of bytes)")
+        }
+        TransferForm::Items if !type_name.contains("ItemStream<") => {
+            f.write_str(" (a stream of items)")
+        }
         _ => Ok(()),
     }
 }
 
-impl Method {
+impl MethodContract {
     /// Returns a hash of the name, the parameters and the result. Types are compared by their names
     /// as written and by whether they are streams; the fields of a struct do not count.
     #[must_use]
@@ -117,29 +125,36 @@ fn fnv(bytes: &[u8]) -> u64 {
 mod tests {
     use super::*;
 
-    const A: Parameter = Parameter { name: "a", type_name: "i32", form: Form::Value };
+    const A: Parameter = Parameter { name: "a", type_name: "i32", form: TransferForm::Value };
 
     #[test]
     fn a_method_reads_as_it_was_written_and_differs_where_it_does() {
-        let (parameters, result_form) = (&[A, A][..], Form::Value);
-        let add = Method { name: "add", parameters, result: "i32", result_form };
+        let (parameters, result_form) = (&[A, A][..], TransferForm::Value);
+        let add = MethodContract { name: "add", parameters, result: "i32", result_form };
         assert_eq!(add.to_string(), "add(a: i32, a: i32) -> i32");
-        let fewer = Method { parameters: &[A], ..add };
-        let other = Method { result: "i64", ..add };
+        let fewer = MethodContract { parameters: &[A], ..add };
+        let other = MethodContract { result: "i64", ..add };
         assert_ne!(add.hash(), fewer.hash());
         assert_ne!(add.hash(), other.hash());
-        let alias = Method { result_form: Form::Items, ..add };
+        let alias = MethodContract { result_form: TransferForm::Items, ..add };
         assert_eq!(alias.to_string(), "add(a: i32, a: i32) -> i32 (a stream of items)");
-        let bytes = Method { result_form: Form::Bytes, ..add };
+        let bytes = MethodContract { result_form: TransferForm::Bytes, ..add };
         assert_ne!(add.hash(), alias.hash());
         assert_ne!(alias.hash(), bytes.hash());
-        let streamed = Method { parameters: &[A, Parameter { form: Form::Items, ..A }], ..add };
+        let streamed = MethodContract {
+            parameters: &[A, Parameter { form: TransferForm::Items, ..A }],
+            ..add
+        };
         assert_ne!(add.hash(), streamed.hash());
         assert_ne!(alias.hash(), streamed.hash());
         let of = |methods| Contract { name: "c", methods };
         assert_ne!(of(&[]).hash(), of(&[A_METHOD]).hash());
     }
 
-    const A_METHOD: Method =
-        Method { name: "a", parameters: &[], result: "()", result_form: Form::Value };
+    const A_METHOD: MethodContract = MethodContract {
+        name: "a",
+        parameters: &[],
+        result: "()",
+        result_form: TransferForm::Value,
+    };
 }

@@ -50,12 +50,12 @@ mod transfer;
 pub use call::Call;
 pub use client::{Client, Stubbed};
 pub use connection::Connection;
-pub use contract::{Contract, Method, Parameter};
+pub use contract::{Contract, MethodContract, Parameter};
 pub use hosted::{Execution, Hosted, Lifetime};
 pub use mock::{Mock, When};
 pub use services::{MethodActivity, Services};
 pub use subscribers::Subscribers;
-pub use transfer::{ByteStream, Form, ItemSender, ItemStream, Transfer};
+pub use transfer::{ByteStream, ItemSender, ItemStream, Transfer, TransferForm};
 
 /// Items used by the code that the macros generate; not public API.
 #[doc(hidden)]

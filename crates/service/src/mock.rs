@@ -13,7 +13,9 @@ use crate::call::Start;
 use crate::call::arguments::Arguments;
 use crate::contract::{Contract, Described};
 use crate::hosted::{Bounds, Host, Hosted};
-use crate::transfer::{ByteStream, Decoding, Expected, Form, ItemStream, Pieces, Reply, to_base64};
+use crate::transfer::{
+    ByteStream, Decoding, Expected, ItemStream, Pieces, Reply, TransferForm, to_base64,
+};
 
 /// The maximum number of recorded calls.
 const TOLD_MAX: usize = 100_000;
@@ -95,11 +97,11 @@ impl Said {
     }
 
     /// Converts the answer to the form of the method's result.
-    fn reply(self, form: Form, called: &str) -> Result<Reply> {
+    fn reply(self, form: TransferForm, called: &str) -> Result<Reply> {
         if form.is_value() {
             return self.end.map_or(Ok(Reply::Value(self.json)), Err);
         }
-        let is_bytes = form == Form::Bytes;
+        let is_bytes = form == TransferForm::Bytes;
         let bytes = is_bytes.then(|| serde_json::from_slice::<Vec<u8>>(&self.json).ok()).flatten();
         let text = String::from_utf8_lossy(&self.json);
         let pieces = match bytes {
@@ -276,8 +278,8 @@ impl Host for Mock {
 }
 
 /// Reads a stream into JSON: an array of items, or a base64url string.
-async fn whole(form: Form, pieces: Pieces, expected: Expected) -> Result<Value> {
-    if form == Form::Bytes {
+async fn whole(form: TransferForm, pieces: Pieces, expected: Expected) -> Result<Value> {
+    if form == TransferForm::Bytes {
         let bytes = ByteStream::new(pieces.bounded(expected)).collect(BYTES_MAX).await?;
         return Ok(Value::String(to_base64(&bytes)));
     }

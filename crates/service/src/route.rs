@@ -14,7 +14,7 @@ use crate::link::PATH;
 use crate::services::json_rpc::Exchange;
 use crate::services::origin::OriginOf;
 use crate::services::{Services, Settings, Target};
-use crate::transfer::{Answer, Form, Reply};
+use crate::transfer::{Answer, Reply, TransferForm};
 
 mod body;
 mod carried;
@@ -108,7 +108,7 @@ impl Services {
         let settings = Arc::clone(&self.0);
         let name: Arc<str> = target.name().into();
         let body = target.described().and_then(body::of_method);
-        let form = target.described().map_or(Form::Value, |method| method.result_form);
+        let form = target.described().map_or(TransferForm::Value, |method| method.result_form);
         let endpoint = Endpoint::direct(move |request: &Request, out| {
             let origin = match settings.origin_of(request) {
                 Ok(OriginOf::Now(origin)) => Ok(origin),
@@ -164,7 +164,7 @@ fn begin(
     settings: &Settings,
     target: &Target,
     request: &Request,
-    body: Option<Form>,
+    body: Option<TransferForm>,
     origin: CallOrigin,
 ) -> Result<(Answer, Option<Upload>), ApiError> {
     let (contract, method) = (target.hosted.contract, target.method);
@@ -192,7 +192,7 @@ async fn exchanged(exchange: Exchange) -> Response {
 async fn answered(
     (mut answer, mut upload): (Answer, Option<Upload>),
     name: Arc<str>,
-    form: Form,
+    form: TransferForm,
 ) -> Response {
     let answered = std::future::poll_fn(|context| {
         if let Some(upload) = &mut upload {

@@ -12,7 +12,7 @@ use marmota_store::refusal::copy_of;
 use crate::call::arguments::Arguments;
 use crate::call::dispatch::Dispatch;
 use crate::call::{Call, CallOrigin};
-use crate::contract::Method;
+use crate::contract::MethodContract;
 use crate::hosted::{Counting, Hosted, Instances, name_of};
 use crate::limits::Limits;
 use crate::transfer::Answer;
@@ -210,7 +210,7 @@ impl Target {
     }
 
     /// Returns the method's entry in its contract.
-    pub(crate) fn described(&self) -> Option<&'static Method> {
+    pub(crate) fn described(&self) -> Option<&'static MethodContract> {
         self.hosted.contract.methods.get(self.method)
     }
 

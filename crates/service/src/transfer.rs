@@ -15,7 +15,7 @@ mod pieces;
 mod stream;
 
 pub(crate) use expected::Expected;
-pub use form::Form;
+pub use form::TransferForm;
 pub(crate) use items::Decoding;
 use items::Encoding;
 pub(crate) use pieces::{Pieces, to_base64};
@@ -37,7 +37,7 @@ pub(crate) type Answer = Pin<Box<dyn Future<Output = Result<Reply>> + Send>>;
 /// streams.
 pub trait Transfer: Sized {
     /// The form in which the type is transferred.
-    const FORM: Form;
+    const FORM: TransferForm;
 
     /// Parses JSON.
     #[doc(hidden)]
@@ -57,7 +57,7 @@ pub trait Transfer: Sized {
 }
 
 impl<T: Serialize + DeserializeOwned> Transfer for T {
-    const FORM: Form = Form::Value;
+    const FORM: TransferForm = TransferForm::Value;
 
     fn of_json(json: &str) -> serde_json::Result<Self> {
         serde_json::from_str(json)
@@ -78,7 +78,7 @@ impl<T: Serialize + DeserializeOwned> Transfer for T {
 }
 
 impl Transfer for ByteStream {
-    const FORM: Form = Form::Bytes;
+    const FORM: TransferForm = TransferForm::Bytes;
 
     fn of_json(_: &str) -> serde_json::Result<Self> {
         Err(no_value())
@@ -98,7 +98,7 @@ impl Transfer for ByteStream {
 }
 
 impl<T: Serialize + DeserializeOwned + Send + 'static> Transfer for ItemStream<T> {
-    const FORM: Form = Form::Items;
+    const FORM: TransferForm = TransferForm::Items;
 
     fn of_json(_: &str) -> serde_json::Result<Self> {
         Err(no_value())
@@ -133,14 +133,14 @@ impl Reply {
             Error::new(ErrorKind::Protocol, message)
         };
         match (self, T::FORM) {
-            (Self::Value(json), Form::Value) => {
+            (Self::Value(json), TransferForm::Value) => {
                 let text = std::str::from_utf8(&json).map_err(|error| none(&error.to_string()))?;
                 T::of_json(text).map_err(|error| none(&error.to_string()))
             }
-            (Self::Stream(pieces), Form::Bytes | Form::Items) => {
+            (Self::Stream(pieces), TransferForm::Bytes | TransferForm::Items) => {
                 T::of_pieces(pieces, expected).ok_or_else(|| none("it is a stream"))
             }
-            (Self::Stream(_), Form::Value) => Err(none("it is a stream")),
+            (Self::Stream(_), TransferForm::Value) => Err(none("it is a stream")),
             (Self::Value(_), _) => Err(none("it is no stream")),
         }
     }

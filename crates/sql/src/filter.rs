@@ -9,12 +9,12 @@ const OR: u8 = 7;
 const ORDER: u8 = 8;
 
 /// A buffer for shapes.
-pub trait Shape {
+pub trait ShapeBuffer {
     /// Returns the bytes so far.
     fn bytes(&mut self) -> &mut Vec<u8>;
 }
 
-impl Shape for Vec<u8> {
+impl ShapeBuffer for Vec<u8> {
     fn bytes(&mut self) -> &mut Vec<u8> {
         self
     }
@@ -27,7 +27,7 @@ impl Shape for Vec<u8> {
 ///
 /// # Errors
 /// Those of `condition`.
-pub fn shape_filter<S: Shape, E>(
+pub fn shape_filter<S: ShapeBuffer, E>(
     shape: &mut S,
     filter: &FilterExpr,
     condition: &mut impl FnMut(&mut S, &FilterExpr) -> Result<(), E>,
@@ -47,7 +47,7 @@ pub fn shape_filter<S: Shape, E>(
 }
 
 /// Adds an order to a shape.
-pub fn shape_order(shape: &mut impl Shape, order: impl IntoIterator<Item = SortKey>) {
+pub fn shape_order(shape: &mut impl ShapeBuffer, order: impl IntoIterator<Item = SortKey>) {
     shape.bytes().push(ORDER);
     for by in order {
         shape.bytes().extend([by.field as u8, u8::from(by.descending)]);
@@ -72,7 +72,7 @@ pub fn each_condition<'f, E>(
 }
 
 /// A buffer to which an engine writes SQL.
-pub trait Writer {
+pub trait SqlWriter {
     /// A condition that is always true.
     const TRUE: &'static str;
     /// A condition that is always false.
@@ -86,7 +86,7 @@ pub trait Writer {
 }
 
 /// Writes a filter as SQL.
-pub fn filter_sql<W: Writer>(out: &mut W, table: &Table, filter: &FilterExpr) {
+pub fn filter_sql<W: SqlWriter>(out: &mut W, table: &Table, filter: &FilterExpr) {
     let (filters, between, empty) = match filter {
         FilterExpr::Not(inner) => {
             out.push("NOT (");
@@ -110,7 +110,7 @@ pub fn filter_sql<W: Writer>(out: &mut W, table: &Table, filter: &FilterExpr) {
 }
 
 /// Writes ` WHERE` with a filter, if there is one.
-pub fn where_sql(out: &mut impl Writer, table: &Table, filter: Option<&FilterExpr>) {
+pub fn where_sql(out: &mut impl SqlWriter, table: &Table, filter: Option<&FilterExpr>) {
     if let Some(filter) = filter {
         out.push(" WHERE ");
         filter_sql(out, table, filter);
@@ -140,7 +140,7 @@ mod tests {
 
     struct Text(String);
 
-    impl Writer for Text {
+    impl SqlWriter for Text {
         const TRUE: &'static str = "1";
         const FALSE: &'static str = "0";
 

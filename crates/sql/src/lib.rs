@@ -10,7 +10,7 @@ mod name;
 mod steps;
 
 pub use filter::{
-    Shape, Writer, each_condition, filter_sql, shape_filter, shape_order, sign, where_sql,
+    ShapeBuffer, SqlWriter, each_condition, filter_sql, shape_filter, shape_order, sign, where_sql,
 };
 pub use name::{index_columns, index_name, is_ours, quoted};
 pub use steps::TableSteps;

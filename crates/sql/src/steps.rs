@@ -2,7 +2,7 @@
 //! changes, the refusals, and the messages for the user.
 
 use marmota_model::{Field, Index, Kind, Role, Table};
-use marmota_store::plan::{Change, Effect, Step};
+use marmota_store::plan::{Change, PlanStep, StepEffect};
 
 use crate::name::{index_columns, is_ours, quoted};
 
@@ -13,19 +13,19 @@ pub struct TableSteps<'c> {
     /// The table's name in the database.
     pub there: String,
     /// All steps so far, including those of other tables.
-    pub steps: &'c mut Vec<Step>,
+    pub steps: &'c mut Vec<PlanStep>,
 }
 
 impl TableSteps<'_> {
     /// Adds a step.
-    pub fn step(&mut self, change: Change, effect: Effect, statements: Vec<String>) {
+    pub fn step(&mut self, change: Change, effect: StepEffect, statements: Vec<String>) {
         let table = self.table.name().to_owned();
-        self.steps.push(Step { table, change, effect, statements });
+        self.steps.push(PlanStep { table, change, effect, statements });
     }
 
     /// Adds a step that cannot be executed, with the reason and an alternative.
     pub fn refuse(&mut self, change: Change, why: impl Into<String>) {
-        self.step(change, Effect::Refused(why.into()), Vec::new());
+        self.step(change, StepEffect::Refused(why.into()), Vec::new());
     }
 
     /// Returns `ALTER TABLE … ` with the given rest.
@@ -63,14 +63,14 @@ impl TableSteps<'_> {
     pub fn rename_table(&mut self) {
         let (from, to) = (self.there.clone(), quoted(self.table.name()));
         let sql = format!("ALTER TABLE {} RENAME TO {to}", quoted(&from));
-        self.step(Change::RenameTable { from }, Effect::Safe, vec![sql]);
+        self.step(Change::RenameTable { from }, StepEffect::Safe, vec![sql]);
     }
 
     /// Renames a column to the field's name.
     pub fn rename_column(&mut self, field: &Field, column: &str) {
         let sql = format!("RENAME COLUMN {} TO {}", quoted(column), quoted(&field.name));
         let change = Change::RenameColumn { from: column.to_owned(), to: field.name.to_string() };
-        self.step(change, Effect::Safe, self.alter(&sql));
+        self.step(change, StepEffect::Safe, self.alter(&sql));
     }
 
     /// Adds a column. `default` is the model's default as SQL, `now` returns the current time, and
@@ -104,7 +104,7 @@ impl TableSteps<'_> {
             };
         }
         let sql = format!("ADD COLUMN {}", definition(default));
-        self.step(change, Effect::Safe, self.alter(&sql));
+        self.step(change, StepEffect::Safe, self.alter(&sql));
     }
 
     /// Makes a column nullable or NOT NULL, if it differs from the model; `count` returns the
@@ -125,7 +125,7 @@ impl TableSteps<'_> {
         let (name, shown) = (field.name.to_string(), quoted(&field.name));
         if field.nullable {
             let sql = self.alter(&format!("ALTER COLUMN {shown} DROP NOT NULL"));
-            self.step(Change::AllowNull(name), Effect::Safe, sql);
+            self.step(Change::AllowNull(name), StepEffect::Safe, sql);
             return Ok(());
         }
         let nulls = count(&format!("{} IS NULL", quoted(column)))?;
@@ -140,7 +140,7 @@ impl TableSteps<'_> {
             return Ok(());
         }
         let sql = self.alter(&format!("ALTER COLUMN {shown} SET NOT NULL"));
-        self.step(Change::RequireValue(name), Effect::Safe, sql);
+        self.step(Change::RequireValue(name), StepEffect::Safe, sql);
         Ok(())
     }
 
@@ -161,7 +161,7 @@ impl TableSteps<'_> {
              `migrate --drop {table}.{name}`)"
         );
         first.extend(self.alter(&format!("DROP COLUMN {}", quoted(name))));
-        let effect = Effect::Destructive { what, way_out, needed };
+        let effect = StepEffect::Destructive { what, way_out, needed };
         self.step(Change::DropColumn(name.to_owned()), effect, first);
     }
 
@@ -169,7 +169,7 @@ impl TableSteps<'_> {
     pub fn drop_index(&mut self, name: &str) {
         // If its column was dropped, the index is already gone.
         let sql = format!("DROP INDEX IF EXISTS {}", quoted(name));
-        self.step(Change::DropIndex(name.to_owned()), Effect::Safe, vec![sql]);
+        self.step(Change::DropIndex(name.to_owned()), StepEffect::Safe, vec![sql]);
     }
 
     /// Creates an index with `statement`, unless several rows have the same value in a unique
@@ -177,8 +177,8 @@ impl TableSteps<'_> {
     pub fn add_index(&mut self, index: &Index, statement: String, double: Option<String>) {
         let columns = index_columns(self.table, index);
         let effect = match double {
-            None => Effect::Safe,
-            Some(double) => Effect::Refused(format!(
+            None => StepEffect::Safe,
+            Some(double) => StepEffect::Refused(format!(
                 "{} is to be unique, and more than one row has {double}; change or delete all of \
                  them but one",
                 columns.join(", ")

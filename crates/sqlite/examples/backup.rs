@@ -5,7 +5,7 @@
 
 use std::time::Instant;
 
-use marmota_sqlite::{Location, Options, Sqlite};
+use marmota_sqlite::{Location, Sqlite, SqliteOptions};
 use marmota_store::engine::Engine;
 
 const ROUNDS: usize = 5;
@@ -14,7 +14,8 @@ fn main() {
     let rows: u64 = std::env::args().nth(1).map_or(300_000, |rows| rows.parse().unwrap());
     let folder = std::env::temp_dir().join(format!("marmota-backup-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
-    let engine = Sqlite::open(Location::File(folder.join("a.db")), Options::default()).unwrap();
+    let engine =
+        Sqlite::open(Location::File(folder.join("a.db")), SqliteOptions::default()).unwrap();
     engine
         .execute(&format!(
             "CREATE TABLE person(id INTEGER PRIMARY KEY, name TEXT NOT NULL, note TEXT) STRICT; \

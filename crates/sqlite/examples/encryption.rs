@@ -16,7 +16,7 @@ use marmota_model::{
     Currency, Field, FieldSet, Kind, NoRows, Query, Result, Role, RowSink, RowSource, Schema,
     Table, Timestamp, ValueRef,
 };
-use marmota_sqlite::{Durability, Key, Location, Options, Sqlite};
+use marmota_sqlite::{Durability, EncryptionKey, Location, Sqlite, SqliteOptions};
 use marmota_store::engine::{Engine, Session};
 use marmota_store::operation::{Operation, Outcome};
 
@@ -97,7 +97,7 @@ fn list(session: &mut dyn Session, table: &Table, rows: usize) {
 const WORKS: [&str; 6] =
     ["batch insert of 500", "one insert a commit", "warm list", "warm by id", "cold list", "open"];
 
-fn measure(path: &Path, options: &Options, rows: usize) -> [Duration; 6] {
+fn measure(path: &Path, options: &SqliteOptions, rows: usize) -> [Duration; 6] {
     for end in ["", "-wal", "-shm"] {
         let _ = std::fs::remove_file(format!("{}{end}", path.display()));
     }
@@ -155,8 +155,8 @@ fn main() {
     let path = folder.join(format!("marmota-encryption-{}.db", std::process::id()));
     println!("SQLite {}, {rows} rows, medians of {rounds} rounds", Sqlite::sqlite_version());
     for (title, durability) in [("durable", Durability::Full), ("relaxed", Durability::Relaxed)] {
-        let plain = Options { durability, ..Options::default() };
-        let closed = plain.clone().key(|| Ok(Key::raw([7; 32])));
+        let plain = SqliteOptions { durability, ..SqliteOptions::default() };
+        let closed = plain.clone().key(|| Ok(EncryptionKey::raw([7; 32])));
         let mut times: Vec<[[Duration; 6]; 2]> = Vec::new();
         for round in 0..rounds {
             let mut pair = [[Duration::ZERO; 6]; 2];

@@ -17,10 +17,10 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use marmota_sqlite::clients::{Clients, INSERT, Measured, schema};
+use marmota_sqlite::clients::{ClientStatistics, Clients, INSERT, schema};
 use marmota_sqlite::disk::Disk;
 use marmota_sqlite::floor::{ByHand, Cell};
-use marmota_sqlite::{Durability, Location, Options, Sqlite};
+use marmota_sqlite::{Durability, Location, Sqlite, SqliteOptions};
 use marmota_store::Store;
 
 fn fresh(folder: &Path) -> PathBuf {
@@ -32,7 +32,7 @@ fn fresh(folder: &Path) -> PathBuf {
 }
 
 fn open(folder: &Path, durability: Durability) -> Store {
-    let options = Options { durability, ..Options::default() };
+    let options = SqliteOptions { durability, ..SqliteOptions::default() };
     let engine = Sqlite::open(Location::File(fresh(folder)), options).unwrap();
     Store::builder(engine).schema(schema()).open().unwrap()
 }
@@ -52,7 +52,12 @@ fn floor(folder: &Path, time: Duration) -> f64 {
     rows as f64 / started.elapsed().as_secs_f64()
 }
 
-fn measure(folder: &Path, durability: Durability, clients: Clients, time: Duration) -> Measured {
+fn measure(
+    folder: &Path,
+    durability: Durability,
+    clients: Clients,
+    time: Duration,
+) -> ClientStatistics {
     let store = open(folder, durability);
     let measured = clients.measure(&store, time).unwrap();
     store.close().unwrap();

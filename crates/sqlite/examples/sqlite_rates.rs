@@ -15,7 +15,7 @@ use marmota_model::{
     Currency, Field, FieldSet, Kind, NoRows, Query, Result, Role, RowSink, RowSource, Schema,
     Table, Timestamp, Uuid, ValueRef,
 };
-use marmota_sqlite::{Durability, Location, Options, Sqlite};
+use marmota_sqlite::{Durability, Location, Sqlite, SqliteOptions};
 use marmota_store::engine::{self, Engine, Session};
 use marmota_store::operation::{Operation, Outcome};
 
@@ -133,7 +133,7 @@ fn rate(name: &str, mut work: impl FnMut() -> usize) {
     println!("  {name:<28}{:>8.0} k", best / 1e3);
 }
 
-fn measure(title: &str, location: &Location, options: &Options, people: &[Person]) {
+fn measure(title: &str, location: &Location, options: &SqliteOptions, people: &[Person]) {
     println!("{title}");
     let table = people_table();
     let open = || {
@@ -258,7 +258,7 @@ fn measure_uuids(rows: usize) {
     ];
     let table = Arc::new(Table::new(Schema::new("thing", fields)).unwrap());
     let keys: Vec<Uuid> = (0..rows).map(|_| Uuid::now_v7()).collect();
-    let engine = Sqlite::open(Location::Memory, Options::default()).unwrap();
+    let engine = Sqlite::open(Location::Memory, SqliteOptions::default()).unwrap();
     engine.prepare(std::slice::from_ref(&table), 0).unwrap();
     let mut session = engine.session().unwrap();
     rate("insert one", || {
@@ -289,8 +289,9 @@ fn main() {
     println!("SQLite {}, {rows} rows, by the time of the thread", Sqlite::sqlite_version());
     let path = folder.join(format!("marmota-rates-{}.db", std::process::id()));
     let file = Location::File(path.clone());
-    let full = Options::default();
-    let off = Options { durability: Durability::None, exclusive: true, ..Options::default() };
+    let full = SqliteOptions::default();
+    let off =
+        SqliteOptions { durability: Durability::None, exclusive: true, ..SqliteOptions::default() };
     measure("memory", &Location::Memory, &full, &people);
     measure("file, synchronous off, exclusive", &file, &off, &people);
     measure("file, synchronous full", &file, &full, &people);

@@ -17,7 +17,7 @@ use crate::alone::{Beside, Content, check, content, have_alone, sync_folder_of, 
 use crate::engine::Sqlite;
 use crate::fault;
 use crate::ffi::{Connection, Failure};
-use crate::options::{Location, Options, parse};
+use crate::options::{Location, SqliteOptions, parse};
 use crate::place::{place_of, text_of};
 use crate::shared::Shared;
 use crate::vault::{Vault, at_place};
@@ -133,7 +133,7 @@ impl Sqlite {
     /// As [`Sqlite::restore`].
     pub fn restore_to(
         location: &Location,
-        options: &Options,
+        options: &SqliteOptions,
         from: &Path,
         tables: &BTreeMap<String, u64>,
         replaces: bool,

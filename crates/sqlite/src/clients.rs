@@ -26,7 +26,7 @@ pub enum Clients {
 
 /// The results of a measurement.
 #[derive(Clone, Copy, Debug)]
-pub struct Measured {
+pub struct ClientStatistics {
     /// The number of inserted rows.
     pub rows: u64,
     /// Rows per second.
@@ -66,7 +66,7 @@ impl Clients {
     /// # Errors
     /// The error of an insert; [`ErrorKind::Bug`] if the number of rows differs from the
     /// acknowledged inserts.
-    pub fn measure(self, store: &Store, time: Duration) -> Result<Measured> {
+    pub fn measure(self, store: &Store, time: Duration) -> Result<ClientStatistics> {
         let table = store.table("note")?;
         let count = || {
             let mut count = Operation::Count { table: &table, filter: None };
@@ -89,7 +89,7 @@ impl Clients {
             let place = (took.len().saturating_sub(1)) as f64 * share;
             Duration::from_nanos(took.get(place as usize).copied().unwrap_or(0).into())
         };
-        Ok(Measured {
+        Ok(ClientStatistics {
             rows,
             rows_per_second: rows as f64 / elapsed.as_secs_f64(),
             syncs_per_row: syncs as f64 / rows.max(1) as f64,

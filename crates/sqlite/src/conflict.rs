@@ -8,7 +8,7 @@
 use std::ops::ControlFlow;
 
 use marmota_model::{Comparison, FieldSet, FilterExpr, Query, Result, Table, Value, ValueRef};
-use marmota_store::operation::{Effect, Keys, OnConflict, Outcome, UpsertResult};
+use marmota_store::operation::{Keys, OnConflict, Outcome, UpsertEffect, UpsertResult};
 
 use crate::column::bind_present;
 use crate::fault;
@@ -31,7 +31,7 @@ impl Lane {
             true => self.put(table, row, on_conflict)?,
             false => self.atomically(|lane| lane.put(table, row, on_conflict))?,
         };
-        let rows = u64::from(placed.effect != Effect::Ignored);
+        let rows = u64::from(placed.effect != UpsertEffect::Ignored);
         let (effect, keys) = (placed.effect, Keys::One(placed.key));
         Ok(Outcome { rows, keys, version, effect, ..Outcome::default() })
     }
@@ -50,7 +50,7 @@ impl Lane {
             )
         };
         let failure = match self.write_row(table, row, Verb::Insert)? {
-            Ok(()) => return Ok(new(self.new_key(table, row), Effect::Inserted)),
+            Ok(()) => return Ok(new(self.new_key(table, row), UpsertEffect::Inserted)),
             Err(failure) => failure,
         };
         if !fault::is_taken(&failure) {
@@ -64,10 +64,10 @@ impl Lane {
         match on_conflict {
             OnConflict::Refuse => Err(self.not_inserted(&failure, table, row)),
             OnConflict::Ignore => {
-                Ok((UpsertResult { key: there.clone(), effect: Effect::Ignored }, None))
+                Ok((UpsertResult { key: there.clone(), effect: UpsertEffect::Ignored }, None))
             }
             OnConflict::Replace => match self.write_row(table, row, Verb::Replace)? {
-                Ok(()) => Ok(new(self.new_key(table, row), Effect::Replaced)),
+                Ok(()) => Ok(new(self.new_key(table, row), UpsertEffect::Replaced)),
                 Err(failure) => {
                     let error = self.not_put(&failure, table, row, &in_the_way);
                     let is_referred = failure.code() == code::CONSTRAINT_FOREIGNKEY
@@ -85,7 +85,7 @@ impl Lane {
                     written[field] = ValueRef::Absent;
                 }
                 let outcome = self.update(table, &there.as_ref(), &written, None)?;
-                let placed = UpsertResult { key: there.clone(), effect: Effect::Updated };
+                let placed = UpsertResult { key: there.clone(), effect: UpsertEffect::Updated };
                 Ok((placed, outcome.version))
             }
         }

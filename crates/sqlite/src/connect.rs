@@ -9,7 +9,7 @@ use marmota_store::private_file::have_folder;
 
 use crate::ffi::{Connection, Failure, code};
 use crate::holder;
-use crate::options::{Location, Options};
+use crate::options::{Location, SqliteOptions};
 use crate::place::{place_name, place_of, text_of};
 use crate::stopped::write_log_anew;
 use crate::vault::{Vault, at_place};
@@ -20,7 +20,11 @@ const OPEN_AGAIN: Duration = Duration::from_millis(5);
 const LOG_BYTES_MAX: u64 = 64 << 20;
 
 /// Opens the writing connection and checks that it can write.
-pub(crate) fn connect(location: &Location, options: &Options, vault: &Vault) -> Result<Connection> {
+pub(crate) fn connect(
+    location: &Location,
+    options: &SqliteOptions,
+    vault: &Vault,
+) -> Result<Connection> {
     match location {
         Location::Memory => connect_to_memory(options),
         Location::File(path) => {
@@ -38,7 +42,7 @@ pub(crate) fn connect(location: &Location, options: &Options, vault: &Vault) -> 
     }
 }
 
-fn connect_to_memory(options: &Options) -> Result<Connection> {
+fn connect_to_memory(options: &SqliteOptions) -> Result<Connection> {
     options.refuse_key_of_memory()?;
     let at = |failure: Failure| at_place(&failure, &place_name(&Location::Memory));
     let mut connection = Connection::open_memory().map_err(at)?;
@@ -49,7 +53,7 @@ fn connect_to_memory(options: &Options) -> Result<Connection> {
 
 /// Opens a file that others may have locked. SQLite itself waits for locks, except for the one that
 /// starts a write-ahead log.
-fn connect_in_time(path: &Path, options: &Options, vault: &Vault) -> Result<Connection> {
+fn connect_in_time(path: &Path, options: &SqliteOptions, vault: &Vault) -> Result<Connection> {
     let timeout = Duration::from_millis(options.busy_timeout_ms.into());
     let started = Instant::now();
     loop {
@@ -66,7 +70,7 @@ fn connect_in_time(path: &Path, options: &Options, vault: &Vault) -> Result<Conn
 }
 
 /// Returns the file and the timeout that a lane uses in errors about locks.
-pub(crate) fn file_of(location: &Location, options: &Options) -> Option<(PathBuf, Duration)> {
+pub(crate) fn file_of(location: &Location, options: &SqliteOptions) -> Option<(PathBuf, Duration)> {
     match location {
         Location::File(path) => {
             Some((path.clone(), Duration::from_millis(options.busy_timeout_ms.into())))
@@ -75,7 +79,7 @@ pub(crate) fn file_of(location: &Location, options: &Options) -> Option<(PathBuf
     }
 }
 
-fn connect_to_file(path: &Path, options: &Options, vault: &Vault) -> Result<Connection> {
+fn connect_to_file(path: &Path, options: &SqliteOptions, vault: &Vault) -> Result<Connection> {
     let place = place_of(path);
     let at = |failure: Failure| vault.at(&failure, path);
     let mut connection = vault.open(path)?;
@@ -124,7 +128,7 @@ fn connect_to_file(path: &Path, options: &Options, vault: &Vault) -> Result<Conn
 }
 
 /// Returns the statement that sets the size of a connection's cache.
-pub(crate) fn cache_sql(options: &Options) -> String {
+pub(crate) fn cache_sql(options: &SqliteOptions) -> String {
     // A negative number is in KiB instead of pages.
     format!("PRAGMA cache_size=-{}", (options.cache_bytes_max >> 10).clamp(16, i32::MAX as u64))
 }

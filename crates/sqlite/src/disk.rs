@@ -33,12 +33,12 @@ struct Inner {
     /// True if syncs of the folder fail.
     folder_fails: AtomicBool,
     is_recording: AtomicBool,
-    record: Mutex<Vec<Event>>,
+    record: Mutex<Vec<DiskEvent>>,
 }
 
 /// A fault that a test injects into an engine ([`crate::Sqlite::plant`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum DiskFault {
     /// A failed sync is retried, and the retry is trusted.
     RetriesSync,
     /// A failed commit is reported as not written, though its outcome is unknown.
@@ -48,7 +48,7 @@ pub enum Fault {
 /// An operation on a file, which is identified by its name in the folder.
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "each says what it is")]
-pub enum Event {
+pub enum DiskEvent {
     Write { file: String, offset: u64, bytes: Vec<u8> },
     Truncate { file: String, bytes: u64 },
     Sync { file: String },
@@ -58,7 +58,7 @@ pub enum Event {
     Delete { file: String },
 }
 
-impl Event {
+impl DiskEvent {
     /// Returns the file's name.
     #[must_use]
     pub fn file(&self) -> &str {
@@ -130,7 +130,7 @@ impl Disk {
 
     /// Returns the record and clears it.
     #[must_use]
-    pub fn take_record(&self) -> Vec<Event> {
+    pub fn take_record(&self) -> Vec<DiskEvent> {
         std::mem::take(&mut self.0.record.lock())
     }
 }
@@ -176,15 +176,15 @@ impl Inner {
         let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         self.record.lock().push(match act {
             Act::SyncFolder if fails => return,
-            Act::SyncFolder => Event::FolderSynced { file },
-            Act::Sync if fails => Event::SyncFailed { file },
+            Act::SyncFolder => DiskEvent::FolderSynced { file },
+            Act::Sync if fails => DiskEvent::SyncFailed { file },
             Act::Write { offset, bytes } => {
-                Event::Write { file, offset: *offset, bytes: bytes.to_vec() }
+                DiskEvent::Write { file, offset: *offset, bytes: bytes.to_vec() }
             }
-            Act::Truncate { bytes } => Event::Truncate { file, bytes: *bytes },
-            Act::Sync => Event::Sync { file },
-            Act::Synced => Event::Synced { file },
-            Act::Delete => Event::Delete { file },
+            Act::Truncate { bytes } => DiskEvent::Truncate { file, bytes: *bytes },
+            Act::Sync => DiskEvent::Sync { file },
+            Act::Synced => DiskEvent::Synced { file },
+            Act::Delete => DiskEvent::Delete { file },
         });
     }
 }

@@ -22,7 +22,7 @@ use crate::counts::Counts;
 use crate::fault;
 use crate::group::closed;
 use crate::lane::Lane;
-use crate::options::{Location, Options, parse};
+use crate::options::{Location, SqliteOptions, parse};
 use crate::place::place_name;
 use crate::session::SqliteSession;
 use crate::shared::Shared;
@@ -43,7 +43,7 @@ pub struct Sqlite(pub(crate) Arc<Shared>);
 
 impl Sqlite {
     /// Opens a database. A missing file is created, with access for its owner only (mode 0600), and
-    /// that is logged. Its folder must exist unless [`Options::create_folders`] is set.
+    /// that is logged. Its folder must exist unless [`SqliteOptions::create_folders`] is set.
     ///
     /// # Errors
     /// - [`ErrorKind::Io`] for a place that cannot be read or written, or a missing folder.
@@ -58,7 +58,7 @@ impl Sqlite {
     /// [`ErrorKind::Engine`]: marmota_model::ErrorKind::Engine
     /// [`ErrorKind::Invalid`]: marmota_model::ErrorKind::Invalid
     /// [`ErrorKind::Io`]: marmota_model::ErrorKind::Io
-    pub fn open(location: Location, options: Options) -> Result<Self> {
+    pub fn open(location: Location, options: SqliteOptions) -> Result<Self> {
         let one_connection = options.exclusive || location == Location::Memory;
         let durable = matches!(location, Location::File(_));
         let tables = Arc::new(Tables::default());
@@ -102,7 +102,7 @@ impl Sqlite {
     }
 
     /// Opens the database of a URL: `sqlite:data/app.db` or `sqlite::memory:`, with options after a
-    /// `?`, named as in [`Options`]. The path is used literally, up to the `?`.
+    /// `?`, named as in [`SqliteOptions`]. The path is used literally, up to the `?`.
     ///
     /// The key of an encrypted file comes from the environment: from `MARMOTA_KEY`, or from the
     /// variable in `?key_env=NAME`.
@@ -158,7 +158,7 @@ impl Sqlite {
     ///
     /// [`ErrorKind::Busy`]: marmota_model::ErrorKind::Busy
     #[cfg(feature = "simulated-disk")]
-    pub fn plant(&self, fault: crate::disk::Fault) -> Result<()> {
+    pub fn plant(&self, fault: crate::disk::DiskFault) -> Result<()> {
         self.0.with_lane(|lane| {
             lane.planted = Some(fault);
             Ok(())

@@ -71,7 +71,7 @@ pub(crate) struct Lane {
     stopped: Option<Stopped>,
     /// A fault injected by a test.
     #[cfg(feature = "simulated-disk")]
-    pub(crate) planted: Option<crate::disk::Fault>,
+    pub(crate) planted: Option<crate::disk::DiskFault>,
     /// The number of rows that the last list or SQL has passed to the sink.
     pub(crate) lent: u64,
     /// The tables in memory of a statement that has used up its first budget.
@@ -328,7 +328,7 @@ impl Lane {
     #[cold]
     fn stop(&mut self) {
         #[cfg(feature = "simulated-disk")]
-        if self.planted == Some(crate::disk::Fault::RetriesSync) {
+        if self.planted == Some(crate::disk::DiskFault::RetriesSync) {
             return;
         }
         let path = self.file.as_ref().map(|(path, _)| &**path);
@@ -358,7 +358,8 @@ impl Lane {
             self.stop();
         }
         #[cfg(feature = "simulated-disk")]
-        if let (Some(crate::disk::Fault::DeniesWrite), Some(failure)) = (self.planted, failure) {
+        if let (Some(crate::disk::DiskFault::DeniesWrite), Some(failure)) = (self.planted, failure)
+        {
             return fault::of(failure);
         }
         match failure {

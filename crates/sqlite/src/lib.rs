@@ -6,10 +6,10 @@
 //! connection and found by its structure.
 //!
 //! ```
-//! use marmota_sqlite::{Durability, Location, Options, Sqlite};
+//! use marmota_sqlite::{Durability, Location, SqliteOptions, Sqlite};
 //! let folder = std::env::temp_dir().join(format!("marmota-doc-{}", std::process::id()));
 //! # std::fs::create_dir_all(&folder)?;
-//! let options = Options { durability: Durability::Relaxed, ..Options::default() };
+//! let options = SqliteOptions { durability: Durability::Relaxed, ..SqliteOptions::default() };
 //! let engine = Sqlite::open(Location::File(folder.join("app.db")), options)?;
 //! # drop(engine);
 //! # std::fs::remove_dir_all(folder).ok();
@@ -69,5 +69,5 @@ mod writer;
 pub use engine::Sqlite;
 pub use marmota_store::Durability;
 #[cfg(feature = "encryption")]
-pub use marmota_store::key::{Key, KeySource};
-pub use options::{Location, Options};
+pub use marmota_store::key::{EncryptionKey, KeySource};
+pub use options::{Location, SqliteOptions};

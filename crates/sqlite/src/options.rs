@@ -6,7 +6,7 @@ use std::time::Duration;
 use marmota_model::{Error, ErrorKind, Result};
 use marmota_store::Durability;
 #[cfg(feature = "encryption")]
-use marmota_store::key::Key;
+use marmota_store::key::EncryptionKey;
 use marmota_store::key::{KeySource, refuse_secrets};
 
 /// The location of a database.
@@ -21,12 +21,12 @@ pub enum Location {
 /// The options of a database.
 ///
 /// ```
-/// use marmota_sqlite::{Durability, Options};
-/// let options = Options { durability: Durability::Relaxed, ..Options::default() };
+/// use marmota_sqlite::{Durability, SqliteOptions};
+/// let options = SqliteOptions { durability: Durability::Relaxed, ..SqliteOptions::default() };
 /// assert!(!options.exclusive);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Options {
+pub struct SqliteOptions {
     /// The durability of commits. A write may request another.
     pub durability: Durability,
     /// True if no other process (nor another engine of this one) may open the file. Reads and
@@ -51,13 +51,13 @@ pub struct Options {
     /// The most reads that continue on helper threads or wait for one; further ones fail with
     /// [`ErrorKind::Busy`]. Default: 256.
     pub scans_max: usize,
-    /// The source of an encrypted file's key; [`Options::key`] sets it. If `None`, the file is not
+    /// The source of an encrypted file's key; [`SqliteOptions::key`] sets it. If `None`, the file is not
     /// encrypted.
     #[cfg(feature = "encryption")]
     pub key: Option<KeySource>,
 }
 
-impl Default for Options {
+impl Default for SqliteOptions {
     fn default() -> Self {
         Self {
             durability: Durability::Full,
@@ -75,23 +75,23 @@ impl Default for Options {
 }
 
 #[cfg(feature = "encryption")]
-impl Options {
+impl SqliteOptions {
     /// Encrypts the file with the key that `ask` returns: at each connection if it is a raw key,
     /// once per engine if it is a passphrase. A file that is not encrypted is refused;
     /// [`Sqlite::rekey`](crate::Sqlite::rekey) encrypts it.
     ///
     /// ```
-    /// use marmota_sqlite::{Key, Location, Options, Sqlite};
+    /// use marmota_sqlite::{EncryptionKey, Location, SqliteOptions, Sqlite};
     /// # let folder = std::env::temp_dir().join(format!("marmota-key-{}", std::process::id()));
     /// # std::fs::create_dir_all(&folder)?;
-    /// let options = Options::default().key(|| Key::passphrase("correct horse".to_owned()));
+    /// let options = SqliteOptions::default().key(|| EncryptionKey::passphrase("correct horse".to_owned()));
     /// let engine = Sqlite::open(Location::File(folder.join("app.db")), options)?;
     /// # drop(engine);
     /// # std::fs::remove_dir_all(folder).ok();
     /// # Ok::<(), marmota_model::Error>(())
     /// ```
     #[must_use]
-    pub fn key(mut self, ask: impl Fn() -> Result<Key> + Send + Sync + 'static) -> Self {
+    pub fn key(mut self, ask: impl Fn() -> Result<EncryptionKey> + Send + Sync + 'static) -> Self {
         self.key = Some(KeySource::new(ask));
         self
     }
@@ -117,7 +117,7 @@ impl Options {
     }
 }
 
-impl Options {
+impl SqliteOptions {
     /// Returns the time limit of a read; `None` if unlimited.
     pub(crate) fn read_deadline(&self) -> Option<Duration> {
         (self.read_deadline_ms > 0).then(|| Duration::from_millis(self.read_deadline_ms.into()))
@@ -125,7 +125,7 @@ impl Options {
 }
 
 #[cfg(not(feature = "encryption"))]
-impl Options {
+impl SqliteOptions {
     /// Refuses a key in the environment: ignoring it would leave the file unencrypted.
     #[allow(clippy::unused_self, clippy::needless_pass_by_ref_mut, reason = "with keys it is used")]
     pub(crate) fn take_key_from_environment(&mut self, location: &Location) -> Result<()> {
@@ -145,7 +145,7 @@ impl Options {
 }
 
 /// Parses `sqlite:data/app.db?durability=relaxed` or `sqlite::memory:`.
-pub(crate) fn parse(url: &str) -> Result<(Location, Options)> {
+pub(crate) fn parse(url: &str) -> Result<(Location, SqliteOptions)> {
     refuse_secrets(url)?;
     let refuse = |why: String| {
         let url = marmota_model::text::excerpt(url);
@@ -162,7 +162,7 @@ pub(crate) fn parse(url: &str) -> Result<(Location, Options)> {
         ":memory:" => Location::Memory,
         path => Location::File(path.into()),
     };
-    let mut options = Options::default();
+    let mut options = SqliteOptions::default();
     for option in query.split('&').filter(|option| !option.is_empty()) {
         let (name, value) = option.split_once('=').unwrap_or((option, ""));
         if name == "key_env" {
@@ -174,7 +174,7 @@ pub(crate) fn parse(url: &str) -> Result<(Location, Options)> {
     Ok((location, options))
 }
 
-fn set_key_env(options: &mut Options, name: &str) -> Result<()> {
+fn set_key_env(options: &mut SqliteOptions, name: &str) -> Result<()> {
     let source = KeySource::named(name)?;
     #[cfg(feature = "encryption")]
     {
@@ -189,7 +189,7 @@ fn set_key_env(options: &mut Options, name: &str) -> Result<()> {
     }
 }
 
-fn set(options: &mut Options, name: &str, value: &str) -> Result<(), String> {
+fn set(options: &mut SqliteOptions, name: &str, value: &str) -> Result<(), String> {
     let not = |what: &str| format!("the option `{name}` is {what}, not `{value}`");
     match name {
         "durability" => {

@@ -13,7 +13,7 @@ mod rebuild;
 use std::sync::Arc;
 
 use marmota_model::{Error, ErrorKind, Result, Table};
-use marmota_store::plan::{Change, Destructive, Plan, Step};
+use marmota_store::plan::{Change, Destructive, Plan, PlanStep};
 
 use self::layout::Layout;
 use crate::fault;
@@ -129,7 +129,7 @@ fn make_plan(
     Ok(Plan { steps })
 }
 
-fn carry_out(connection: &mut Connection, step: &Step) -> Result<()> {
+fn carry_out(connection: &mut Connection, step: &PlanStep) -> Result<()> {
     for sql in &step.statements {
         connection.execute(sql).map_err(|failure| refusal(step, &failure))?;
     }
@@ -137,7 +137,7 @@ fn carry_out(connection: &mut Connection, step: &Step) -> Result<()> {
 }
 
 #[cold]
-fn refusal(step: &Step, failure: &Failure) -> Error {
+fn refusal(step: &PlanStep, failure: &Failure) -> Error {
     let error = fault::of(failure);
     if let (Change::AddIndex { columns, .. }, code::CONSTRAINT_UNIQUE) =
         (&step.change, failure.code())

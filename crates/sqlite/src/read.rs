@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use marmota_model::{FieldSet, FilterExpr, Query, Result, RowSink, Table, ValueRef};
 use marmota_sql::quoted;
-use marmota_sql::{Writer as _, where_sql};
+use marmota_sql::{SqlWriter as _, where_sql};
 
 use crate::column::{Column, bound, lend};
 use crate::fault;

@@ -8,13 +8,13 @@ use std::fs::File;
 use std::path::Path;
 
 use marmota_model::{Error, ErrorKind, Result};
-use marmota_store::key::{Key, KeySource};
+use marmota_store::key::{EncryptionKey, KeySource};
 
 use crate::alone::{Beside, check, have_alone, sync_folder_of};
 use crate::engine::Sqlite;
 use crate::ffi::cipher::new_salt;
 use crate::ffi::{Connection, Failure};
-use crate::options::Options;
+use crate::options::SqliteOptions;
 use crate::place::{place_of, text_of};
 use crate::vault::{Vault, bytes_of};
 
@@ -38,18 +38,22 @@ impl Sqlite {
     /// - [`ErrorKind::Engine`] if it is damaged, [`ErrorKind::Io`] if the disk fails or is full.
     ///
     /// ```
-    /// use marmota_sqlite::{Key, Sqlite};
+    /// use marmota_sqlite::{EncryptionKey, Sqlite};
     /// # let folder = std::env::temp_dir().join(format!("marmota-rekey-{}", std::process::id()));
     /// # std::fs::create_dir_all(&folder)?;
     /// let path = folder.join("app.db");
     /// Sqlite::from_url(&format!("sqlite:{}", path.display()))?;
-    /// let key = Key::passphrase("correct horse battery staple".to_owned())?;
+    /// let key = EncryptionKey::passphrase("correct horse battery staple".to_owned())?;
     /// Sqlite::rekey(&path, None, Some(&key))?;
     /// assert!(Sqlite::from_url(&format!("sqlite:{}", path.display())).is_err());
     /// # std::fs::remove_dir_all(folder).ok();
     /// # Ok::<(), marmota_model::Error>(())
     /// ```
-    pub fn rekey(path: &Path, old: Option<&Key>, new: Option<&Key>) -> Result<()> {
+    pub fn rekey(
+        path: &Path,
+        old: Option<&EncryptionKey>,
+        new: Option<&EncryptionKey>,
+    ) -> Result<()> {
         if !path.is_file() {
             let message = format!("{}: there is no such file", place_of(path));
             return Err(Error::new(ErrorKind::NotFound, message));
@@ -75,8 +79,8 @@ impl Sqlite {
     }
 }
 
-fn open(path: &Path, key: Option<&Key>) -> Result<Connection> {
-    let options = Options { key: key.map(KeySource::of), ..Options::default() };
+fn open(path: &Path, key: Option<&EncryptionKey>) -> Result<Connection> {
+    let options = SqliteOptions { key: key.map(KeySource::of), ..SqliteOptions::default() };
     let vault = Vault::new(&options);
     let mut connection = vault.open(path)?;
     connection.execute("PRAGMA trusted_schema=OFF").map_err(|failure| vault.at(&failure, path))?;
@@ -86,7 +90,7 @@ fn open(path: &Path, key: Option<&Key>) -> Result<Connection> {
 }
 
 /// Changes the key of the copy, which is not used elsewhere yet.
-fn write_anew(copy: &Path, old: Option<&Key>, new: Option<&Key>) -> Result<()> {
+fn write_anew(copy: &Path, old: Option<&EncryptionKey>, new: Option<&EncryptionKey>) -> Result<()> {
     let at = |failure: Failure| crate::vault::at_place(&failure, &place_of(copy));
     let mut connection = open(copy, old)?;
     connection.execute("PRAGMA journal_mode=MEMORY; PRAGMA synchronous=OFF").map_err(at)?;

@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 
 use marmota_model::{Error, ErrorKind, KeyKind, Result, Search, Table};
 use marmota_sql::quoted;
-use marmota_store::plan::{Change, Effect, Step};
+use marmota_store::plan::{Change, PlanStep, StepEffect};
 
 use crate::ffi::{Connection, Failure};
 use crate::sql_words::{sql_literal, sql_type};
@@ -142,7 +142,10 @@ pub(crate) fn prepare(connection: &mut Connection, table: &Table) -> Result<(), 
 
 /// Returns the step that creates the index of a table, or `None` if the index is up to date. Parts
 /// of an outdated index are dropped at once: its triggers would make earlier steps fail.
-pub(crate) fn step(connection: &mut Connection, table: &Table) -> Result<Option<Step>, Failure> {
+pub(crate) fn step(
+    connection: &mut Connection,
+    table: &Table,
+) -> Result<Option<PlanStep>, Failure> {
     let wanted = wanted(table);
     let mut there: Vec<(String, String)> = Vec::new();
     let mut kinds: Vec<String> = Vec::new();
@@ -181,7 +184,12 @@ pub(crate) fn step(connection: &mut Connection, table: &Table) -> Result<Option<
         statements.extend(wanted.into_iter().map(|(_, sql)| sql));
         statements.extend(filling(table));
     }
-    Ok(Some(Step { table: table.name().to_owned(), change, effect: Effect::Safe, statements }))
+    Ok(Some(PlanStep {
+        table: table.name().to_owned(),
+        change,
+        effect: StepEffect::Safe,
+        statements,
+    }))
 }
 
 /// Drops the index that the table had under another name; its triggers were kept by the rename.

@@ -8,7 +8,7 @@ use marmota_model::{
     Comparison, Error, ErrorKind, FilterExpr, KeyKind, Place, Query, Result, SortKey, Table,
 };
 use marmota_sql::quoted;
-use marmota_sql::{Writer, each_condition, shape_filter, shape_order, sign};
+use marmota_sql::{SqlWriter, each_condition, shape_filter, shape_order, sign};
 
 use crate::column::bound_value;
 use crate::ffi::{Bound, Run};
@@ -69,7 +69,7 @@ impl Shape {
     }
 }
 
-impl marmota_sql::Shape for Shape {
+impl marmota_sql::ShapeBuffer for Shape {
     fn bytes(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
@@ -131,7 +131,7 @@ fn pattern(place: Place, text: &str) -> Result<String> {
 #[derive(Debug, Default)]
 pub(crate) struct Sql(pub(crate) String);
 
-impl Writer for Sql {
+impl SqlWriter for Sql {
     const TRUE: &'static str = "1";
     const FALSE: &'static str = "0";
 

@@ -22,7 +22,7 @@ use crate::group::closed;
 use crate::holder;
 use crate::lane::Lane;
 use crate::neighbours::Neighbours;
-use crate::options::{Location, Options};
+use crate::options::{Location, SqliteOptions};
 use crate::place::place_name;
 use crate::vault::{Vault, at_place};
 use crate::writer::Writer;
@@ -38,7 +38,7 @@ const SPARE_READERS_MAX: usize = 8;
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) location: Location,
-    pub(crate) options: Options,
+    pub(crate) options: SqliteOptions,
     pub(crate) vault: Arc<Vault>,
     pub(crate) capability: Capability,
     /// True if reads share the writing connection: a database in memory or a locked file has no

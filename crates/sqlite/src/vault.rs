@@ -10,7 +10,7 @@ use marmota_model::{Error, Result};
 
 use crate::fault;
 use crate::ffi::{Connection, Failure};
-use crate::options::Options;
+use crate::options::SqliteOptions;
 use crate::place::place_of;
 
 #[cfg(feature = "encryption")]
@@ -33,7 +33,7 @@ mod plain {
     pub(crate) struct Vault;
 
     impl Vault {
-        pub(crate) fn new(_: &Options) -> Self {
+        pub(crate) fn new(_: &SqliteOptions) -> Self {
             Self
         }
 
@@ -76,7 +76,7 @@ mod keyed {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use marmota_model::ErrorKind;
-    use marmota_store::key::{Key, KeyBytes, KeySource, Secret};
+    use marmota_store::key::{EncryptionKey, KeyBytes, KeySource, Secret};
     use parking_lot::Mutex;
 
     use super::*;
@@ -96,7 +96,7 @@ mod keyed {
     }
 
     impl Vault {
-        pub(crate) fn new(options: &Options) -> Self {
+        pub(crate) fn new(options: &SqliteOptions) -> Self {
             Self {
                 source: options.key.clone(),
                 derived: Mutex::default(),
@@ -197,7 +197,7 @@ mod keyed {
     }
 
     /// Returns a key with the salt of a file, for `rekey.rs`.
-    pub(crate) fn bytes_of(key: &Key, salt: &Salt) -> Result<KeyBytes, Failure> {
+    pub(crate) fn bytes_of(key: &EncryptionKey, salt: &Salt) -> Result<KeyBytes, Failure> {
         match key.secret() {
             Secret::Raw(key) => Ok(key.clone()),
             Secret::Passphrase(passphrase) => derive(passphrase, salt),
@@ -228,7 +228,7 @@ mod keyed {
     #[cold]
     fn closed_file(path: &Path) -> Error {
         let message = format!(
-            "{}: the file is encrypted, or no SQLite database: give its key (`Options::key`, \
+            "{}: the file is encrypted, or no SQLite database: give its key (`SqliteOptions::key`, \
              `?key_env=NAME` or the environment variable MARMOTA_KEY), name another file, or move \
              this one away",
             place_of(path)

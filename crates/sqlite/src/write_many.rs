@@ -5,7 +5,7 @@
 //! until it is written: to bind them, and to find the failed one.
 
 use marmota_model::{Error, ErrorKind, FieldSet, Result, RowSource, Table, Value, ValueRef};
-use marmota_store::operation::{Effect, Keys, OnConflict, Outcome, UpsertResult};
+use marmota_store::operation::{Keys, OnConflict, Outcome, UpsertEffect, UpsertResult};
 use marmota_store::refusal::mixed_keys;
 
 use crate::column::{bind_present, bound};
@@ -220,7 +220,7 @@ enum InsertedKeys {
 }
 
 fn new(key: Value) -> UpsertResult<Value> {
-    UpsertResult { key, effect: Effect::Inserted }
+    UpsertResult { key, effect: UpsertEffect::Inserted }
 }
 
 impl InsertedKeys {
@@ -256,7 +256,8 @@ impl InsertedKeys {
         let (rows, keys) = match self {
             Self::Same(first) => (rows, first.map_or(Keys::Known, |first| Keys::Range { first })),
             Self::Upserted(placed) => {
-                let written = placed.iter().filter(|row| row.effect != Effect::Ignored).count();
+                let written =
+                    placed.iter().filter(|row| row.effect != UpsertEffect::Ignored).count();
                 (written, Keys::Upserted(placed))
             }
         };

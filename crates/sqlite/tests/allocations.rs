@@ -10,7 +10,7 @@ use marmota_model::json::JsonRows;
 use marmota_model::{
     Currency, Field, Kind, NoRows, Query, Role, Schema, Timestamp, Uuid, ValueRef,
 };
-use marmota_sqlite::{Location, Options, Sqlite};
+use marmota_sqlite::{Location, Sqlite, SqliteOptions};
 use marmota_store::operation::Operation;
 use marmota_store::{Store, Transaction};
 
@@ -56,7 +56,7 @@ fn store(rows: usize) -> Store {
         Field::new("token", Kind::Uuid),
         Field::new("closed", Kind::Bool),
     ];
-    let engine = Sqlite::open(Location::Memory, Options::default()).unwrap();
+    let engine = Sqlite::open(Location::Memory, SqliteOptions::default()).unwrap();
     let store = Store::builder(engine).schema(Schema::new("person", fields)).open().unwrap();
     store.transaction(|transaction| fill(transaction, rows)).unwrap();
     store

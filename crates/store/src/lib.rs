@@ -42,8 +42,8 @@ pub mod action {
 pub mod operation {
     pub use crate::batch_machine::{BatchDriver, BatchMachine, BatchParts, BatchStep};
     pub use crate::contract::operation::{
-        ANSWERS, Answered, BatchMode, Effect, Fingerprint, Idempotency, KEY_BYTES_MAX, Keys, Link,
-        LinkAt, OnConflict, Once, OnceKey, Operation, Outcome, UpsertResult, Write, key_made,
+        ANSWERS, Answered, BatchMode, Fingerprint, Idempotency, KEY_BYTES_MAX, Keys, Link, LinkAt,
+        OnConflict, Once, OnceKey, Operation, Outcome, UpsertEffect, UpsertResult, Write, key_made,
         resolve_links,
     };
 }
@@ -76,6 +76,6 @@ pub use layers::scope::{Pending, Progress, Scope};
 pub use rows::history::{History, HistoryAction};
 pub use rows::{history, predicate, prepare, refusal, registry, row_buffer, tables};
 pub use runtime::{backoff, in_flight, thread_pool};
-pub use store::{Models, Statistics, Store, StoreBuilder};
+pub use store::{DatabaseModels, Statistics, Store, StoreBuilder};
 pub use verbs::transaction::{Savepoint, Transaction};
 pub use verbs::{aggregate, batch, read, write};

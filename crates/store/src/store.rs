@@ -163,9 +163,9 @@ impl Store {
 
 /// A collection of the models of one of a store's databases; see [`StoreBuilder::database`].
 #[derive(Default)]
-pub struct Models(Vec<(Schema, Option<TypeId>)>);
+pub struct DatabaseModels(Vec<(Schema, Option<TypeId>)>);
 
-impl Models {
+impl DatabaseModels {
     /// Adds the model `M`.
     #[must_use]
     pub fn model<M: Model>(mut self) -> Self {
@@ -186,7 +186,7 @@ pub struct StoreBuilder {
     engine: Box<dyn Engine>,
     tables: Vec<(Schema, Option<TypeId>)>,
     /// Further databases, each with its name and models.
-    databases: Vec<(String, Box<dyn Engine>, Models)>,
+    databases: Vec<(String, Box<dyn Engine>, DatabaseModels)>,
     pub(crate) version: u32,
     cache_bytes_max: Option<u64>,
     idempotency: Option<Idempotency>,
@@ -237,9 +237,9 @@ impl StoreBuilder {
         mut self,
         name: impl Into<String>,
         engine: impl Into<Box<dyn Engine>>,
-        models: impl FnOnce(Models) -> Models,
+        models: impl FnOnce(DatabaseModels) -> DatabaseModels,
     ) -> Self {
-        self.databases.push((name.into(), engine.into(), models(Models::default())));
+        self.databases.push((name.into(), engine.into(), models(DatabaseModels::default())));
         self
     }
 
@@ -399,7 +399,7 @@ impl StoreBuilder {
 
     /// Returns true if a model of any of its databases has the table.
     pub(crate) fn names_table(&self, table: &str) -> bool {
-        let of_others = self.databases.iter().flat_map(|(_, _, Models(tables))| tables);
+        let of_others = self.databases.iter().flat_map(|(_, _, DatabaseModels(tables))| tables);
         self.tables.iter().chain(of_others).any(|(schema, _)| schema.name == table)
     }
 
@@ -410,7 +410,7 @@ impl StoreBuilder {
         let mut engines = vec![(MAIN.to_owned(), self.engine)];
         let mut homes = HashMap::new();
         let mut models: Vec<_> = self.tables.into_iter().map(|table| (0, table)).collect();
-        for (name, engine, Models(tables)) in self.databases {
+        for (name, engine, DatabaseModels(tables)) in self.databases {
             models.extend(tables.into_iter().map(|table| (engines.len(), table)));
             engines.push((name, engine));
         }

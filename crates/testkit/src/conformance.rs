@@ -59,7 +59,7 @@ pub mod unique;
 pub mod versions;
 pub mod writes;
 
-pub use subject::{Declared, Models, Served, Subject};
+pub use subject::{AddModels, Declared, Served, Subject};
 
 /// Checks that an engine without transactions refuses them; for [`crate::conformance!`].
 #[doc(hidden)]

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use marmota_model::{Error, ErrorKind, Model, Result, Value};
 use marmota_sqlite::disk::{Disk, PowerCut, integrity};
-use marmota_sqlite::{Durability, Location, Options, Sqlite};
+use marmota_sqlite::{Durability, Location, Sqlite, SqliteOptions};
 use marmota_store::{Store, StoreBuilder};
 
 use crate::random_row::RandomRow;
@@ -140,7 +140,7 @@ impl Prove {
     }
 
     fn open(&self, file: &Path) -> Result<Store> {
-        let options = Options { durability: self.durability, ..Options::default() };
+        let options = SqliteOptions { durability: self.durability, ..SqliteOptions::default() };
         let engine = Sqlite::open(Location::File(file.to_owned()), options)?;
         // Often, so that checkpoints are cut as well.
         engine.execute("PRAGMA wal_autocheckpoint=12")?;

@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use gate::Gate;
-use marmota_mongo::TemporaryServer;
+use marmota_mongo::TemporaryMongo;
 
 /// A process that ends with the test.
 struct Process(Child);
@@ -86,7 +86,7 @@ fn nginx(folder: &Path, socket: &Path, port: u16) -> Process {
 
 #[test]
 fn answers_are_the_same_behind_nginx_and_before_it() {
-    let (server, folder) = (TemporaryServer::start().unwrap(), tempfile::tempdir().unwrap());
+    let (server, folder) = (TemporaryMongo::start().unwrap(), tempfile::tempdir().unwrap());
     let (socket, port, front) = (folder.path().join("office.sock"), free_port(), free_port());
     let _office = office(&server.url(), &socket, port);
     let _nginx = nginx(folder.path(), &socket, front);
@@ -110,7 +110,7 @@ fn answers_are_the_same_behind_nginx_and_before_it() {
 
 #[test]
 fn a_database_that_stops_is_503_and_then_served_again() {
-    let (server, folder) = (TemporaryServer::start().unwrap(), tempfile::tempdir().unwrap());
+    let (server, folder) = (TemporaryMongo::start().unwrap(), tempfile::tempdir().unwrap());
     let url = format!("{}?serverSelectionTimeoutMS=300", server.url());
     let (socket, port) = (folder.path().join("office.sock"), free_port());
     let _office = office(&url, &socket, port);
@@ -165,7 +165,7 @@ fn asks_for(id: usize, port: u16, rude: bool) -> TcpStream {
 #[test]
 fn clients_that_go_away_give_their_connections_back_and_hurt_nobody() {
     const POOL: usize = 2;
-    let (server, folder) = (TemporaryServer::start().unwrap(), tempfile::tempdir().unwrap());
+    let (server, folder) = (TemporaryMongo::start().unwrap(), tempfile::tempdir().unwrap());
     let gate = Gate::before(&server.url());
     let url = format!("{}?maxPoolSize={POOL}&maxIdleTimeMS=300", gate.url());
     let (socket, port) = (folder.path().join("office.sock"), free_port());

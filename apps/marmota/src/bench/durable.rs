@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use marmota::prelude::*;
-use marmota::sqlite::clients::{Clients, INSERT, Measured, schema};
+use marmota::sqlite::clients::{ClientStatistics, Clients, INSERT, schema};
 use marmota::sqlite::floor::{ByHand, Cell};
-use marmota::sqlite::{Durability, Location, Options, Sqlite};
+use marmota::sqlite::{Durability, Location, Sqlite, SqliteOptions};
 use serde::Serialize;
 
 use super::progress::Progress;
@@ -76,7 +76,7 @@ fn fresh(folder: &Path) -> PathBuf {
 }
 
 fn open(folder: &Path, durability: Durability) -> Result<Store> {
-    let options = Options { durability, ..Options::default() };
+    let options = SqliteOptions { durability, ..SqliteOptions::default() };
     let engine = Sqlite::open(Location::File(fresh(folder)), options)?;
     Store::builder(engine).schema(schema()).open()
 }
@@ -86,7 +86,7 @@ fn measure(
     durability: Durability,
     clients: Clients,
     time: Duration,
-) -> Result<Measured> {
+) -> Result<ClientStatistics> {
     let store = open(folder, durability)?;
     let measured = clients.measure(&store, time)?;
     store.close()?;
@@ -143,7 +143,7 @@ fn run_threads(
     time: Duration,
     people: &[Person],
 ) -> Result<ThreadsRow> {
-    let engine = Sqlite::open(Location::File(fresh(folder)), Options::default())?;
+    let engine = Sqlite::open(Location::File(fresh(folder)), SqliteOptions::default())?;
     let store = Store::builder(engine).model::<Person>().open()?;
     let syncs = store.statistics().engine.syncs;
     let started = Instant::now();

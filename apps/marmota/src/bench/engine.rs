@@ -166,7 +166,7 @@ impl Engine {
             #[cfg(feature = "encryption")]
             Place::MemoryLogEncrypted => {
                 let url = format!("memory:{shown}?durability=full");
-                let key = || Ok(marmota::sqlite::Key::raw([7; 32]));
+                let key = || Ok(marmota::sqlite::EncryptionKey::raw([7; 32]));
                 Store::builder(Memory::from_url(&url)?.key(key)?)
             }
             Place::MemorySql => {
@@ -190,9 +190,9 @@ impl Engine {
 
 #[cfg(feature = "encryption")]
 fn encrypted(path: std::path::PathBuf, alone: bool) -> Result<marmota::store::StoreBuilder> {
-    use marmota::sqlite::{Durability, Key, Location, Options, Sqlite};
+    use marmota::sqlite::{Durability, EncryptionKey, Location, Sqlite, SqliteOptions};
     let durability = if alone { Durability::None } else { Durability::Full };
-    let options = Options { durability, exclusive: alone, ..Options::default() };
-    let options = options.key(|| Ok(Key::raw([7; 32])));
+    let options = SqliteOptions { durability, exclusive: alone, ..SqliteOptions::default() };
+    let options = options.key(|| Ok(EncryptionKey::raw([7; 32])));
     Ok(Store::builder(Sqlite::open(Location::File(path), options)?))
 }

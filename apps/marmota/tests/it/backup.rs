@@ -152,8 +152,8 @@ fn memory_without_a_log_under_load() {
 #[cfg(feature = "encryption")]
 #[test]
 fn sqlite_encrypted_under_load() {
-    use marmota::sqlite::{Key, Location, Options, Sqlite};
-    let options = || Options::default().key(|| Ok(Key::raw([7; 32])));
+    use marmota::sqlite::{EncryptionKey, Location, Sqlite, SqliteOptions};
+    let options = || SqliteOptions::default().key(|| Ok(EncryptionKey::raw([7; 32])));
     let at = |path: &Path| Location::File(path.to_owned());
     let open = |path: &Path| models(Store::builder(Sqlite::open(at(path), options())?));
     rounds(&open, &|backup, to| {
@@ -162,7 +162,7 @@ fn sqlite_encrypted_under_load() {
         let manifest = Manifest::of(backup)?;
         assert!(manifest.encrypted);
         manifest.verify(backup)?;
-        let other = Options::default().key(|| Ok(Key::raw([8; 32])));
+        let other = SqliteOptions::default().key(|| Ok(EncryptionKey::raw([8; 32])));
         let denied =
             Sqlite::restore_to(&at(to), &other, backup, &manifest.tables, false).unwrap_err();
         assert_eq!(denied.kind(), ErrorKind::Denied, "{denied}");

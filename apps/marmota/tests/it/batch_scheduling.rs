@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use marmota_postgres::TemporaryServer;
+use marmota_postgres::TemporaryPostgres;
 
 use crate::program::Folder;
 
@@ -59,7 +59,7 @@ fn serve(database: &str, words: &[&str], expected: &str) -> String {
 
 #[test]
 fn threads_are_batch_scheduled_with_postgresql_on_this_machine() {
-    let server = TemporaryServer::start(&["fsync=off"]).unwrap();
+    let server = TemporaryPostgres::start(&["fsync=off"]).unwrap();
     let url = server.make_database().unwrap();
     let log = serve(&url, &[], BATCH);
     let reason = format!("PostgreSQL on this machine (127.0.0.1:{})", server.port());

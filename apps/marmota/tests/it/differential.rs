@@ -53,12 +53,12 @@ fn memory_answers_as_the_model() {
 
 #[test]
 fn postgresql_answers_as_the_model() {
-    let server = marmota_postgres::TemporaryServer::start(&["fsync=off"]).unwrap();
+    let server = marmota_postgres::TemporaryPostgres::start(&["fsync=off"]).unwrap();
     compare(service::open(&server.make_database().unwrap()).unwrap(), 4, &[]);
 }
 
 #[test]
 fn mongodb_answers_as_the_model() {
-    let server = marmota_mongo::TemporaryServer::start().unwrap();
+    let server = marmota_mongo::TemporaryMongo::start().unwrap();
     compare(service::open_plain(&server.url()).unwrap(), 5, &["--plain"]);
 }

@@ -7,7 +7,7 @@ use marmota::prelude::*;
 use marmota::store::StoreBuilder;
 use marmota::store::engine::Engine;
 use marmota::store::migration::Migration;
-use marmota_postgres::TemporaryServer;
+use marmota_postgres::TemporaryPostgres;
 
 use crate::program::{Ended, Folder};
 
@@ -110,7 +110,7 @@ fn rows(url: &str) -> (Vec<Person>, Vec<Payment>) {
 
 #[test]
 fn rows_move_between_engines_and_go_on_after_a_break() {
-    let server = TemporaryServer::start(&["fsync=off"]).unwrap();
+    let server = TemporaryPostgres::start(&["fsync=off"]).unwrap();
     let folder = Folder::new();
     let file = |name: &str| format!("sqlite:{}", folder.0.path().join(name).display());
     let (first, last) = (file("first.db"), file("last.db"));

@@ -6,13 +6,13 @@ use std::process::{Command, Stdio};
 
 use marmota::http::Backend;
 use marmota::prelude::*;
-use marmota_postgres::TemporaryServer;
+use marmota_postgres::TemporaryPostgres;
 
 use crate::program::Folder;
 
 #[test]
 fn the_url_chooses_postgresql() {
-    let server = TemporaryServer::start(&["fsync=off"]).unwrap();
+    let server = TemporaryPostgres::start(&["fsync=off"]).unwrap();
     let (folder, url) = (Folder::new(), server.make_database().unwrap());
     let said = folder.run(&["migrate", "--dry-run", "--db", &url]).with(3);
     assert!(said.contains("+ add table person\n    CREATE TABLE \"person\""), "{said}");
@@ -67,7 +67,7 @@ fn pollers() -> BTreeMap<u64, u64> {
 
 #[test]
 fn a_servers_thread_watches_its_own_connection() {
-    let server = TemporaryServer::start(&["fsync=off"]).unwrap();
+    let server = TemporaryPostgres::start(&["fsync=off"]).unwrap();
     for backend in [Backend::Epoll, Backend::Auto] {
         let url = server.make_database().unwrap();
         let store = marmota::open(&url).unwrap().model::<City>().open().unwrap();

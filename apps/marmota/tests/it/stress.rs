@@ -1,6 +1,6 @@
 //! `marmota stress`: what it prints, how it ends, and that it leaves nothing.
 
-use marmota_postgres::TemporaryServer;
+use marmota_postgres::TemporaryPostgres;
 
 use crate::program::Folder;
 
@@ -65,7 +65,7 @@ fn a_server_that_is_killed_and_cut_off_loses_nothing_it_acknowledged() {
 
 #[test]
 fn many_processes_are_led_through_one_run() {
-    let postgres = TemporaryServer::start(&["fsync=off"]).unwrap();
+    let postgres = TemporaryPostgres::start(&["fsync=off"]).unwrap();
     let (folder, url) = (Folder::new(), postgres.make_database().unwrap());
     let words = format!(
         "stress --servers 3 --client-processes 3 --clients-in-all 300 --rows 2400 --threads 4 \

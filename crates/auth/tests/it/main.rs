@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use marmota_auth::{Auth, Event, Settings};
+use marmota_auth::{Auth, SecurityEvent, Settings};
 use marmota_memory::Memory;
 use marmota_model::{Error, ErrorKind, Field, Kind, Role, Schema, Timestamp};
 use marmota_sqlite::Sqlite;
@@ -68,10 +68,10 @@ fn unknown<T: std::fmt::Debug>(result: Result<T, Error>) {
 }
 
 /// Keeps what it hears.
-fn listening(settings: Settings) -> (Settings, Arc<Mutex<Vec<Event>>>) {
+fn listening(settings: Settings) -> (Settings, Arc<Mutex<Vec<SecurityEvent>>>) {
     let heard = Arc::new(Mutex::new(Vec::new()));
     let hears = Arc::clone(&heard);
-    let listener = move |event: &Event| hears.lock().unwrap().push(event.clone());
+    let listener = move |event: &SecurityEvent| hears.lock().unwrap().push(event.clone());
     (settings.listener(listener), heard)
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use marmota_auth::{Auth, Event, Proof};
+use marmota_auth::{Auth, Proof, SecurityEvent};
 use marmota_model::ErrorKind;
 
 use crate::{
@@ -80,11 +80,11 @@ fn a_session_ends_unless_it_is_used() {
     }
     clock.advance(hours(8));
     unknown(auth.authenticate(&login.token).run());
-    assert!(heard.lock().unwrap().contains(&Event::SessionEnded { user: ann }));
+    assert!(heard.lock().unwrap().contains(&SecurityEvent::SessionEnded { user: ann }));
     assert!(auth.sessions(ann).unwrap().is_empty());
     // It is deleted, though no request waits for that.
     let begin = Instant::now();
-    while store.count::<marmota_auth::Session>().run().unwrap() > 0 {
+    while store.count::<marmota_auth::LoginSession>().run().unwrap() > 0 {
         assert!(begin.elapsed() < ms(60_000), "an ended session stays");
         std::thread::yield_now();
     }

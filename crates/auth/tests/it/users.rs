@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use marmota_auth::{Auth, Event, Proof, Settings};
+use marmota_auth::{Auth, Proof, SecurityEvent, Settings};
 use marmota_model::{ErrorKind, Record, Value};
 use marmota_store::rights::{Grant, Right};
 
@@ -65,10 +65,11 @@ fn failed_logins_are_limited() {
     // From elsewhere she still gets in.
     auth.login("ann", PASSWORD, Some(IpAddr::from([10, 0, 0, 2]))).unwrap();
     let heard = heard.lock().unwrap();
-    let count = |wanted: fn(&Event) -> bool| heard.iter().filter(|event| wanted(event)).count();
-    assert_eq!(count(|event| matches!(event, Event::LoginFailed { .. })), 3);
-    assert_eq!(count(|event| matches!(event, Event::LoginLimited { .. })), 1);
-    assert_eq!(count(|event| matches!(event, Event::LoggedIn { .. })), 1);
+    let count =
+        |wanted: fn(&SecurityEvent) -> bool| heard.iter().filter(|event| wanted(event)).count();
+    assert_eq!(count(|event| matches!(event, SecurityEvent::LoginFailed { .. })), 3);
+    assert_eq!(count(|event| matches!(event, SecurityEvent::LoginLimited { .. })), 1);
+    assert_eq!(count(|event| matches!(event, SecurityEvent::LoggedIn { .. })), 1);
     assert!(!format!("{heard:?}").contains(PASSWORD));
 }
 

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use marmota_store::migration::MigrationStatus;
-use marmota_store::plan::{Destructive, Effect, Plan, Step};
+use marmota_store::plan::{Destructive, Plan, PlanStep, StepEffect};
 
 use super::{Command, Database, Done, OutputError, notice, report};
 
@@ -146,10 +146,10 @@ fn print(
     Ok(())
 }
 
-fn note(step: &Step) -> Option<String> {
+fn note(step: &PlanStep) -> Option<String> {
     match &step.effect {
-        Effect::Safe => None,
-        Effect::Destructive { what, way_out, .. } => Some(format!("{what}; {way_out}")),
-        Effect::Refused(why) => Some(why.clone()),
+        StepEffect::Safe => None,
+        StepEffect::Destructive { what, way_out, .. } => Some(format!("{what}; {way_out}")),
+        StepEffect::Refused(why) => Some(why.clone()),
     }
 }

@@ -118,10 +118,10 @@ pub(crate) fn open(mut file: Vec<u8>, path: &Path, vault: &Vault) -> Result<Vec<
 #[cfg(feature = "encryption")]
 mod tests {
     use super::*;
-    use marmota_store::key::{Key, KeySource};
+    use marmota_store::key::{EncryptionKey, KeySource};
 
     fn vault(key: u8) -> Vault {
-        Vault::from(Some(KeySource::of(&Key::raw([key; 32])))).unwrap()
+        Vault::from(Some(KeySource::of(&EncryptionKey::raw([key; 32])))).unwrap()
     }
 
     fn sealed(content: &[u8], vault: &Vault) -> Vec<u8> {

@@ -176,12 +176,12 @@ mod tests {
     use marmota_model::Uuid;
 
     use super::*;
-    use marmota_store::key::{Key, KeySource};
+    use marmota_store::key::{EncryptionKey, KeySource};
 
     const IDENTITY: Identity = Identity { lineage: Uuid::from_u128(7), generation: 3 };
 
     fn vault() -> Vault {
-        Vault::from(Some(KeySource::of(&Key::raw([1; 32])))).unwrap()
+        Vault::from(Some(KeySource::of(&EncryptionKey::raw([1; 32])))).unwrap()
     }
 
     fn write(log: &mut LogFile, payload: &[u8]) {

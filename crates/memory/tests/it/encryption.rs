@@ -7,10 +7,10 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use marmota_memory::{Format, Memory};
+use marmota_memory::{FileFormat, Memory};
 use marmota_model::{ErrorKind, Result};
 use marmota_store::engine::Engine;
-use marmota_store::key::Key;
+use marmota_store::key::EncryptionKey;
 use proptest::prelude::*;
 
 use super::log::{bodies, files, insert, log, note};
@@ -19,16 +19,16 @@ use super::log_crash::survives_kills;
 /// Stands in every row, and must stand in no file.
 const KNOWN: &str = "Bourges-Marmota-known-value";
 
-fn raw(byte: u8) -> Key {
-    Key::raw([byte; 32])
+fn raw(byte: u8) -> EncryptionKey {
+    EncryptionKey::raw([byte; 32])
 }
 
-fn passphrase(text: &str) -> Key {
-    Key::passphrase(text.to_owned()).unwrap()
+fn passphrase(text: &str) -> EncryptionKey {
+    EncryptionKey::passphrase(text.to_owned()).unwrap()
 }
 
 /// Opens a file with a log (or, without a durability, one without).
-fn open(path: &Path, query: &str, key: Option<Key>) -> Result<Memory> {
+fn open(path: &Path, query: &str, key: Option<EncryptionKey>) -> Result<Memory> {
     let mut engine = Memory::from_url(&format!("memory:{}{query}", path.display()))?;
     if let Some(key) = key {
         engine = engine.key(move || Ok(key.clone()))?;
@@ -80,7 +80,7 @@ fn a_known_value_stands_in_no_file() {
     drop(engine);
     let engine = open(&path, LOG, key()).unwrap();
     fill(&engine, 60..70);
-    engine.save(folder.path().join("copy.mem"), Format::Binary).unwrap();
+    engine.save(folder.path().join("copy.mem"), FileFormat::Binary).unwrap();
     let copied = engine.copy_to(&folder.path().join("backup.mem"), &mut |_, _| ()).unwrap();
     assert!(copied.encrypted);
     check_unknown(folder.path());
@@ -114,7 +114,7 @@ fn a_file_and_a_key_that_do_not_fit_are_refused_and_left_alone() {
     }
     std::fs::write(at("rows.json"), "{}").unwrap();
     let before = content(folder.path());
-    let cases: [(&str, Option<Key>, ErrorKind, &str); 8] = [
+    let cases: [(&str, Option<EncryptionKey>, ErrorKind, &str); 8] = [
         ("closed", Some(raw(2)), ErrorKind::Denied, "right key"),
         ("closed", Some(passphrase("x")), ErrorKind::Denied, "right key"),
         ("closed", None, ErrorKind::Denied, "MARMOTA_KEY"),
@@ -138,7 +138,7 @@ fn a_file_and_a_key_that_do_not_fit_are_refused_and_left_alone() {
     let error = Memory::load(at("closed")).err().expect("it is refused");
     assert_eq!(error.kind(), ErrorKind::Denied);
     let engine = open(&at("new"), LOG, Some(raw(1))).unwrap();
-    let error = engine.save(at("other.json"), Format::Json).unwrap_err();
+    let error = engine.save(at("other.json"), FileFormat::Json).unwrap_err();
     assert!(error.to_string().contains("JSON") && !at("other.json").exists(), "{error}");
 }
 
@@ -152,7 +152,7 @@ fn a_passphrase_is_asked_for_once_and_keeps_its_salt() {
         let count = Arc::clone(&asked);
         let ask = move || {
             count.fetch_add(1, Ordering::Relaxed);
-            Key::passphrase("correct horse".to_owned())
+            EncryptionKey::passphrase("correct horse".to_owned())
         };
         let engine = Memory::from_url(&url).unwrap().key(ask).unwrap();
         engine.prepare(&[note()], 1).unwrap();

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-use marmota_memory::{Format, Memory};
+use marmota_memory::{FileFormat, Memory};
 use marmota_model::{
     Collation, Currency, EnumStored, Error, ErrorKind, Field, KeyKind, Kind, NoRows, Query, Role,
     Schema, Table, Uuid, Value, ValueRef, Variant,
@@ -114,7 +114,7 @@ fn every_kind_of_field_goes_there_and_back() {
     let folder = tempfile::tempdir().unwrap();
     let table = table_of("thing", every_kind());
     let engine = filled(&table);
-    for format in [Format::Json, Format::Binary] {
+    for format in [FileFormat::Json, FileFormat::Binary] {
         let path = folder.path().join(format!("{format:?}"));
         engine.save(&path, format).unwrap();
         let loaded = Memory::load(&path).unwrap();
@@ -138,7 +138,7 @@ fn many_rows_go_there_and_back() {
     let source = &mut Source(rows.iter());
     let insert = Operation::insert_many(&table, source);
     run(&mut *engine.session().unwrap(), insert).unwrap();
-    for format in [Format::Json, Format::Binary] {
+    for format in [FileFormat::Json, FileFormat::Binary] {
         let path = folder.path().join("file");
         engine.save(&path, format).unwrap();
         let loaded = Memory::load(&path).unwrap();
@@ -153,7 +153,9 @@ fn tables_that_no_model_asks_for_are_kept() {
     let table = table_of("thing", every_kind());
     let other = table_of("other", vec![Field::new("id", Kind::I64).role(Role::Key)]);
     let engine = filled(&table);
-    for (format, not) in [(Format::Json, Format::Binary), (Format::Binary, Format::Json)] {
+    for (format, not) in
+        [(FileFormat::Json, FileFormat::Binary), (FileFormat::Binary, FileFormat::Json)]
+    {
         let (first, second) = (folder.path().join("first"), folder.path().join("second"));
         engine.save(&first, format).unwrap();
         let between = Memory::load(&first).unwrap();
@@ -180,7 +182,7 @@ fn refusal(path: &Path, bytes: &[u8]) -> Error {
 fn damaged_files_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("app.mem");
-    filled(&table_of("thing", every_kind())).save(&path, Format::Binary).unwrap();
+    filled(&table_of("thing", every_kind())).save(&path, FileFormat::Binary).unwrap();
     let whole = std::fs::read(&path).unwrap();
     for length in 0..whole.len() {
         refusal(&path, &whole[..length]);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 
-use marmota_memory::{Format, Memory};
+use marmota_memory::{FileFormat, Memory};
 use marmota_model::{
     Collation, Error, ErrorKind, Field, Kind, Literal, NoRows, Query, Result, Role, Schema, Table,
     Value, ValueRef,
@@ -259,9 +259,9 @@ fn one_process_has_a_log() {
     let plain = Memory::from_url(&format!("memory:{}", path.display())).unwrap();
     let error = plain.prepare(std::slice::from_ref(&note), 1).unwrap_err();
     assert!(error.to_string().contains("app.mem.log.1"), "{error}");
-    let error = engine.save(&path, Format::Binary).unwrap_err();
+    let error = engine.save(&path, FileFormat::Binary).unwrap_err();
     assert!(error.to_string().contains("snapshot"), "{error}");
-    engine.save(folder.path().join("copy"), Format::Json).unwrap();
+    engine.save(folder.path().join("copy"), FileFormat::Json).unwrap();
     engine.close().unwrap();
     assert_eq!(bodies(&open(&path, std::slice::from_ref(&note)), &note), ["a"]);
 }
@@ -314,7 +314,7 @@ fn files_of_another_kind_are_taken_over_or_refused() {
     assert!(!log(&path, 1).exists());
 
     let json = folder.path().join("app.json");
-    plain.save(&json, Format::Json).unwrap();
+    plain.save(&json, FileFormat::Json).unwrap();
     let opened = Memory::from_url(&format!("memory:{}?durability=full", json.display()));
     assert!(opened.err().unwrap().to_string().contains("JSON"));
     let opened = Memory::from_url("memory:a?durability=some").err().unwrap();
@@ -348,7 +348,7 @@ fn tables_that_no_model_asks_for_are_kept_with_their_changes() {
         match way {
             0 => {}
             1 => engine.snapshot().unwrap(),
-            2 => engine.save(folder.path().join("copy"), Format::Binary).unwrap(),
+            2 => engine.save(folder.path().join("copy"), FileFormat::Binary).unwrap(),
             _ => engine.close().unwrap(),
         }
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use marmota_model::rule::violation;
 use marmota_model::{Currency, Error, ErrorKind, FilterExpr, KeyKind, Result, Value, ValueRef};
-use marmota_store::operation::{Effect, Keys, OnConflict, Outcome, UpsertResult, Write};
+use marmota_store::operation::{Keys, OnConflict, Outcome, UpsertEffect, UpsertResult, Write};
 use marmota_store::refusal::{not_found, stale};
 use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
 
@@ -60,7 +60,7 @@ impl Writer {
         let _turn = self.turn(in_steps).await;
         if on_conflict != OnConflict::Refuse {
             let (placed, version) = self.put(shape, row, on_conflict, &mut None).await?;
-            let rows = u64::from(placed.effect != Effect::Ignored);
+            let rows = u64::from(placed.effect != UpsertEffect::Ignored);
             let (effect, keys) = (placed.effect, Keys::One(placed.key));
             return Ok(Outcome { rows, keys, version, effect, ..Outcome::default() });
         }
@@ -136,12 +136,12 @@ impl Writer {
             if let Some(undo) = undo {
                 undo.inserted(shape.key(key.as_ref()));
             }
-            return Ok((UpsertResult { key, effect: Effect::Inserted }, version));
+            return Ok((UpsertResult { key, effect: UpsertEffect::Inserted }, version));
         };
         let key = shape.key_of(first).ok_or_else(|| fault::strange_key(shape.name()))?;
         match on_conflict {
             OnConflict::Refuse => Err(self.collision(shape, row, None).await?),
-            OnConflict::Ignore => Ok((UpsertResult { key, effect: Effect::Ignored }, None)),
+            OnConflict::Ignore => Ok((UpsertResult { key, effect: UpsertEffect::Ignored }, None)),
             OnConflict::Update { fields } => {
                 let mut written = row.to_vec();
                 for field in (0..row.len()).filter(|&field| !fields.contains(field)) {
@@ -151,11 +151,11 @@ impl Writer {
                 if let Some(undo) = undo {
                     undo.replaced(first.clone());
                 }
-                Ok((UpsertResult { key, effect: Effect::Updated }, outcome.version))
+                Ok((UpsertResult { key, effect: UpsertEffect::Updated }, outcome.version))
             }
             OnConflict::Replace => {
                 let key = self.replace(shape, row, there, undo).await?;
-                Ok((UpsertResult { key, effect: Effect::Replaced }, version))
+                Ok((UpsertResult { key, effect: UpsertEffect::Replaced }, version))
             }
         }
     }

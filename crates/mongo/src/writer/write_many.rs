@@ -5,7 +5,7 @@
 use std::collections::{HashMap, HashSet};
 
 use marmota_model::{Error, KeyKind, Result, Value, ValueRef};
-use marmota_store::operation::{Effect, Keys, OnConflict, Outcome, UpsertResult};
+use marmota_store::operation::{Keys, OnConflict, Outcome, UpsertEffect, UpsertResult};
 use marmota_store::refusal::{mixed_keys, not_found};
 use mongodb::bson::{Bson, RawDocumentBuf, doc};
 
@@ -206,7 +206,7 @@ impl Writer {
         for (number, row) in rows.iter().enumerate() {
             match self.put(shape, &borrowed(row), on_conflict, &mut undo).await {
                 Ok((row, _)) => {
-                    count += u64::from(row.effect != Effect::Ignored);
+                    count += u64::from(row.effect != UpsertEffect::Ignored);
                     placed.push(row);
                 }
                 Err(error) if error.is_retryable() => return Err(error),
@@ -241,14 +241,14 @@ impl Writer {
         for (row, key) in rows.iter().zip(&keys) {
             let is_new = there.insert(key.to_string());
             let effect = match (is_new, on_conflict) {
-                (true, _) => Effect::Inserted,
-                (false, OnConflict::Update { .. }) => Effect::Updated,
-                (false, _) => Effect::Ignored,
+                (true, _) => UpsertEffect::Inserted,
+                (false, OnConflict::Update { .. }) => UpsertEffect::Updated,
+                (false, _) => UpsertEffect::Ignored,
             };
             placed.push(UpsertResult { key: row[at].clone(), effect });
             match (effect, on_conflict) {
-                (Effect::Inserted, _) => new.push(row.clone()),
-                (Effect::Updated, OnConflict::Update { fields }) => {
+                (UpsertEffect::Inserted, _) => new.push(row.clone()),
+                (UpsertEffect::Updated, OnConflict::Update { fields }) => {
                     let mut row = row.clone();
                     for field in (0..row.len()).filter(|&field| field != at) {
                         if !fields.contains(field) {

@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use futures_lite::future::{block_on, poll_once};
 use marmota::prelude::*;
 use marmota::store::EngineStatistics;
-use marmota_mongo::TemporaryServer;
+use marmota_mongo::TemporaryMongo;
 
 use crate::{Office, open, server};
 
 #[test]
 fn a_server_that_stops_is_said_and_found_again() {
-    let server = TemporaryServer::start().unwrap();
+    let server = TemporaryMongo::start().unwrap();
     let store = open(&format!("{}?serverSelectionTimeoutMS=300", server.url()));
     store.insert(&Office::new("1", "Nord")).run().unwrap();
     let (ended, right, refused) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));

@@ -1,13 +1,13 @@
 //! Servers that ask who comes, and that speak TLS alone.
 
 use marmota::prelude::*;
-use marmota_mongo::TemporaryServer;
+use marmota_mongo::TemporaryMongo;
 
 use crate::{Office, open};
 
 #[test]
 fn a_wrong_login_by_scram_is_refused_and_told_to_nobody() {
-    let server = TemporaryServer::start_with(&["-user", "nora", "-password", "a b/c"]).unwrap();
+    let server = TemporaryMongo::start_with(&["-user", "nora", "-password", "a b/c"]).unwrap();
     let url = |login: &str| {
         let options = "authSource=admin&authMechanism=SCRAM-SHA-256&serverSelectionTimeoutMS=2000";
         format!("mongodb://{login}{}/doors?{options}", server.address())
@@ -33,7 +33,7 @@ fn tls_is_spoken_with_those_whom_the_certificate_names() {
     std::fs::write(&cert, made.cert.pem()).unwrap();
     std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
     let (cert, key) = (cert.to_str().unwrap(), key.to_str().unwrap());
-    let server = TemporaryServer::start_with(&["-cert", cert, "-key", key]).unwrap();
+    let server = TemporaryMongo::start_with(&["-cert", cert, "-key", key]).unwrap();
     let url = |options: &str| {
         format!("mongodb://{}/safe?serverSelectionTimeoutMS=1000{options}", server.address())
     };

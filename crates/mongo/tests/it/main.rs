@@ -19,7 +19,7 @@ mod transactions;
 use std::sync::OnceLock;
 
 use marmota::prelude::*;
-use marmota_mongo::TemporaryServer;
+use marmota_mongo::TemporaryMongo;
 
 /// A row to be written and sought.
 #[derive(Clone, Debug, Default, Model, PartialEq)]
@@ -40,9 +40,9 @@ impl Office {
 }
 
 /// A server that tests share which do not stop it.
-fn server() -> &'static TemporaryServer {
-    static SERVER: OnceLock<TemporaryServer> = OnceLock::new();
-    SERVER.get_or_init(|| TemporaryServer::start().unwrap())
+fn server() -> &'static TemporaryMongo {
+    static SERVER: OnceLock<TemporaryMongo> = OnceLock::new();
+    SERVER.get_or_init(|| TemporaryMongo::start().unwrap())
 }
 
 fn open(url: &str) -> Store {

@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use marmota::prelude::*;
-use marmota_mongo::TemporaryServer;
+use marmota_mongo::TemporaryMongo;
 use mongodb::bson::{Document, doc};
 
 use crate::replica::{Act, Replica, VERSIONS, refusal};
@@ -294,7 +294,7 @@ fn a_connection_that_breaks_ends_a_transaction() {
 
 #[test]
 fn a_server_that_stops_is_said_and_found_again() {
-    let server = TemporaryServer::start().unwrap();
+    let server = TemporaryMongo::start().unwrap();
     let replica = Replica::of("5.0", &server.url());
     let store = open(&format!("{}&serverSelectionTimeoutMS=300", replica.url()));
     let put = || store.transaction(|own| own.upsert(&Office::new("1", "Nord")).run());

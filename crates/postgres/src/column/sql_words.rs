@@ -3,7 +3,7 @@
 use marmota_model::ValueRef;
 pub(crate) use marmota_sql::quoted;
 
-use crate::wire::value::Form;
+use crate::wire::value::PgType;
 
 /// PostgreSQL truncates longer names.
 const NAME_BYTES_MAX: usize = 63;
@@ -24,22 +24,22 @@ pub(crate) fn bounded(name: &str) -> String {
     format!("{}~{hash:016x}", &name[..end])
 }
 
-/// Returns the declared type of a column for this form.
-pub(crate) const fn sql_type(form: Form) -> &'static str {
-    match form {
-        Form::Bool => "boolean",
-        Form::Int2 => "smallint",
-        Form::Int4 => "integer",
-        Form::Int8 => "bigint",
-        Form::Float8 => "double precision",
-        Form::Numeric => "numeric(19,4)",
-        Form::Text => "text",
-        Form::Bytea => "bytea",
-        Form::Json => "json",
-        Form::Date => "date",
-        Form::Time => "time",
-        Form::Timestamptz => "timestamptz",
-        Form::Uuid => "uuid",
+/// Returns the declared type of a column.
+pub(crate) const fn sql_type(pg_type: PgType) -> &'static str {
+    match pg_type {
+        PgType::Bool => "boolean",
+        PgType::Int2 => "smallint",
+        PgType::Int4 => "integer",
+        PgType::Int8 => "bigint",
+        PgType::Float8 => "double precision",
+        PgType::Numeric => "numeric(19,4)",
+        PgType::Text => "text",
+        PgType::Bytea => "bytea",
+        PgType::Json => "json",
+        PgType::Date => "date",
+        PgType::Time => "time",
+        PgType::Timestamptz => "timestamptz",
+        PgType::Uuid => "uuid",
     }
 }
 

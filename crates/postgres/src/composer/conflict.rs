@@ -5,11 +5,11 @@
 //! Then the statement finds no row, fails like a strict write, and is run again.
 
 use marmota_model::{FieldSet, Result, RowSource, Table, Value, ValueRef};
-use marmota_store::operation::{Effect, Keys, OnConflict, Outcome, UpsertResult};
+use marmota_store::operation::{Keys, OnConflict, Outcome, UpsertEffect, UpsertResult};
 
 use super::Composer;
 use crate::column::sql_words::quoted;
-use crate::column::{form, is_folded, name, oid, put_present};
+use crate::column::{is_folded, name, oid, pg_type, put_present};
 use crate::reply::{Mark, Reply};
 use crate::script::{Part, Role, Script};
 use crate::statement::sql_writer::Sql;
@@ -128,7 +128,7 @@ fn over_sql(
         true => {
             format!(
                 "NULL::{}",
-                crate::column::sql_words::sql_type(form(&table.fields()[table.key()].kind))
+                crate::column::sql_words::sql_type(pg_type(&table.fields()[table.key()].kind))
             )
         }
         false => format!("coalesce({})", keys.join(",")),
@@ -192,22 +192,25 @@ pub(crate) fn placed(
     mark: &Mark,
 ) -> (UpsertResult<Value>, Option<i64>) {
     let effect = match reply.integer(mark, 0) {
-        Some(1) => Effect::Ignored,
-        Some(2) => Effect::Replaced,
-        Some(3) => Effect::Updated,
-        _ => Effect::Inserted,
+        Some(1) => UpsertEffect::Ignored,
+        Some(2) => UpsertEffect::Replaced,
+        Some(3) => UpsertEffect::Updated,
+        _ => UpsertEffect::Inserted,
     };
     let bytes = reply.columns(mark).nth(1).flatten();
-    let form = form(&table.fields()[table.key()].kind);
-    let key = bytes.and_then(|bytes| value::read(form, bytes)).unwrap_or(ValueRef::Null);
+    let pg_type = pg_type(&table.fields()[table.key()].kind);
+    let key = bytes.and_then(|bytes| value::read(pg_type, bytes)).unwrap_or(ValueRef::Null);
     let version = table.version().and_then(|_| reply.integer(mark, 2));
-    (UpsertResult { key: key.to_value(), effect }, version.filter(|_| effect != Effect::Ignored))
+    (
+        UpsertResult { key: key.to_value(), effect },
+        version.filter(|_| effect != UpsertEffect::Ignored),
+    )
 }
 
 /// Returns the outcome of such an insert of one row.
 pub(crate) fn outcome(table: &Table, reply: &Reply, mark: Option<&Mark>) -> Outcome {
     let Some(mark) = mark else { return Outcome::default() };
     let (placed, version) = placed(table, reply, mark);
-    let rows = u64::from(placed.effect != Effect::Ignored);
+    let rows = u64::from(placed.effect != UpsertEffect::Ignored);
     Outcome { keys: Keys::One(placed.key), version, effect: placed.effect, ..Outcome::rows(rows) }
 }

@@ -10,7 +10,7 @@ use crate::script::{Role, Script};
 use crate::shape::{order_sql, put_filter, shape_filter};
 use crate::statement::sql_writer::Sql;
 use crate::statement::{Text, Verb};
-use crate::wire::value::{self, Form};
+use crate::wire::value::{self, PgType};
 
 impl Composer {
     pub(crate) fn get(
@@ -46,7 +46,7 @@ impl Composer {
             where_sql(&mut sql, table, filter);
             order_sql(&mut sql, table, &order);
             if query.limit.is_some() {
-                sql.push(" LIMIT ").parameter(Form::Int8.oid());
+                sql.push(" LIMIT ").parameter(PgType::Int8.oid());
             }
             Text::new(sql.text, sql.types, columns)
         });
@@ -55,7 +55,7 @@ impl Composer {
             if let Some(limit) = query.limit {
                 let limit = ValueRef::Int(i64::try_from(limit).unwrap_or(i64::MAX));
                 // An integer always fits a bigint.
-                let _ = value::put(out, Form::Int8, limit);
+                let _ = value::put(out, PgType::Int8, limit);
                 count += 1;
             }
             Ok(count)

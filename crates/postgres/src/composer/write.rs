@@ -17,7 +17,7 @@ use crate::column::{name, oid, put, put_present};
 use crate::script::{Role, Script};
 use crate::statement::sql_writer::Sql;
 use crate::statement::{Text, Verb};
-use crate::wire::value::{self, Form};
+use crate::wire::value::{self, PgType};
 
 /// Variants of a statement, as bits.
 pub(crate) mod variant {
@@ -66,7 +66,7 @@ impl Composer {
         let Some(sequence) = self.facts(number).sequence.clone() else { return Ok(()) };
         let text = self.text(Verb::MoveKeys, table, FieldSet::EMPTY, 0, |sql, _| {
             sql.push(&format!("SELECT setval('{}',", sequence.replace('\'', "''")));
-            sql.parameter(Form::Int8.oid());
+            sql.parameter(PgType::Int8.oid());
             sql.push(&format!(
                 ") FROM {sequence} WHERE last_value<$1 OR last_value=$1 AND NOT is_called"
             ));
@@ -154,13 +154,15 @@ impl Composer {
             (Ok(low), Ok(high)) => (low, high),
             _ => (1, 0),
         };
-        let (form, end): (Form, fn(i64) -> ValueRef<'static>) = match field.kind {
-            Kind::Currency => (Form::Numeric, |end| ValueRef::Currency(Currency::from_scaled(end))),
-            _ => (Form::Int8, ValueRef::Int),
+        let (pg_type, end): (PgType, fn(i64) -> ValueRef<'static>) = match field.kind {
+            Kind::Currency => {
+                (PgType::Numeric, |end| ValueRef::Currency(Currency::from_scaled(end)))
+            }
+            _ => (PgType::Int8, ValueRef::Int),
         };
         script.call(role, text, |out| {
             let put_number = |out: &mut Vec<u8>, value| {
-                value::put(out, form, value)
+                value::put(out, pg_type, value)
                     .map_err(|value::ValueMismatch| crate::column::misfit(table, position))
             };
             put_number(out, by)?;
@@ -297,7 +299,7 @@ pub(crate) fn written(table: &Table, row: &[ValueRef<'_>]) -> FieldSet {
 fn put_version(out: &mut Vec<u8>, version: Option<i64>) -> u16 {
     let Some(version) = version else { return 0 };
     // An integer always fits a bigint.
-    let _ = value::put(out, Form::Int8, ValueRef::Int(version));
+    let _ = value::put(out, PgType::Int8, ValueRef::Int(version));
     1
 }
 
@@ -342,7 +344,7 @@ fn end(sql: &mut Sql, strict: u32, returning: &str, made: &str) {
 
 fn compare_version(sql: &mut Sql, table: &Table, how: u32) {
     if let (Some(version), true) = (table.version(), how & variant::COMPARES != 0) {
-        sql.push(" AND ").push(&name(table, version)).push("=").parameter(Form::Int8.oid());
+        sql.push(" AND ").push(&name(table, version)).push("=").parameter(PgType::Int8.oid());
     }
 }
 
@@ -372,8 +374,8 @@ fn update_sql(sql: &mut Sql, table: &Table, written: FieldSet, how: u32, strict:
 
 fn increment_sql(sql: &mut Sql, table: &Table, position: usize, strict: u32) {
     let number = match table.fields()[position].kind {
-        Kind::Currency => Form::Numeric.oid(),
-        _ => Form::Int8.oid(),
+        Kind::Currency => PgType::Numeric.oid(),
+        _ => PgType::Int8.oid(),
     };
     let sum = name(table, position);
     begin(sql, strict);

@@ -12,11 +12,11 @@ use marmota_store::refusal::mixed_keys;
 use super::Composer;
 use super::write::{insert_sql, variant, written};
 use crate::column::sql_words::quoted;
-use crate::column::{form, name, put, put_present};
+use crate::column::{name, pg_type, put, put_present};
 use crate::script::{Call, Part, Role, Script};
 use crate::statement::Verb;
 use crate::statement::sql_writer::Sql;
-use crate::wire::value::{self, Form};
+use crate::wire::value::{self, PgType};
 
 /// From this number of rows on, COPY is faster, if no keys must be returned.
 const COPY_ROWS_MIN: usize = 256;
@@ -126,7 +126,7 @@ impl Composer {
     ) -> Result<()> {
         let text = self.text(Verb::InsertMany, table, fields, 0, |sql, table| {
             insert_sql(sql, table, fields, " SELECT * FROM unnest(", |sql, position| {
-                sql.parameter(form(&table.fields()[position].kind).array_oid());
+                sql.parameter(pg_type(&table.fields()[position].kind).array_oid());
             });
         })?;
         let start = script.parameters.len();
@@ -264,7 +264,7 @@ impl Composer {
         put_columns(script, table, positions.iter().copied(), &mut next)?;
         // An integer always fits a bigint.
         let count = ValueRef::Int(rows.len() as i64);
-        let _ = value::put(&mut script.parameters, Form::Int8, count);
+        let _ = value::put(&mut script.parameters, PgType::Int8, count);
         let parameters = start..script.parameters.len();
         let (role, count) = (Role::Main(rows[0] as u32), positions.len() as u16 + 1);
         script.calls.push(Call { text, role, count, parameters, copies: None });
@@ -281,9 +281,9 @@ fn put_columns(
     next: &mut [usize],
 ) -> Result<()> {
     for position in positions {
-        let form = form(&table.fields()[position].kind);
+        let pg_type = pg_type(&table.fields()[position].kind);
         let count = next.len();
-        value::put_array(&mut script.parameters, form, count, |out| {
+        value::put_array(&mut script.parameters, pg_type, count, |out| {
             for next in &mut *next {
                 let length = out[*next..].first_chunk().map_or(-1, |b| i32::from_be_bytes(*b));
                 let end = *next + 4 + usize::try_from(length).unwrap_or(0);
@@ -311,7 +311,7 @@ fn update_many_sql(sql: &mut Sql, table: &Table, fields: FieldSet) {
     sql.push(" FROM unnest(");
     for position in fields.iter().chain([table.key()]) {
         sql.push(if sql.types.is_empty() { "" } else { "," });
-        sql.parameter(form(&table.fields()[position].kind).array_oid());
+        sql.parameter(pg_type(&table.fields()[position].kind).array_oid());
     }
     let columns: Vec<String> = (0..fields.len()).map(|place| format!("c{place}")).collect();
     sql.push(&format!(
@@ -319,6 +319,6 @@ fn update_many_sql(sql: &mut Sql, table: &Table, fields: FieldSet) {
         columns.join(","),
         name(table, table.key())
     ));
-    sql.push(" RETURNING 1) SELECT 1/(count(*)=").parameter(Form::Int8.oid());
+    sql.push(" RETURNING 1) SELECT 1/(count(*)=").parameter(PgType::Int8.oid());
     sql.push(")::int FROM w");
 }

@@ -12,10 +12,10 @@ use postgres_protocol::authentication::sasl::{ChannelBinding, SCRAM_SHA_256, Scr
 use super::socket::Socket;
 use super::{CancelKey, Connection};
 use crate::fault::Failure;
-use crate::options::{Options, Password};
+use crate::options::{Password, PostgresOptions};
 use crate::own;
 use crate::statement::Text;
-use crate::wire::backend::{self, Message};
+use crate::wire::backend::{self, BackendMessage};
 use crate::wire::frontend;
 
 /// The reason why no connection was established.
@@ -65,7 +65,10 @@ pub(crate) enum Purpose {
 pub(crate) const SHARED_LOCK_TIMEOUT: Duration = Duration::from_millis(5);
 
 /// Establishes a connection.
-pub(crate) fn connect(options: &Options, purpose: Purpose) -> Result<Connection, NoConnection> {
+pub(crate) fn connect(
+    options: &PostgresOptions,
+    purpose: Purpose,
+) -> Result<Connection, NoConnection> {
     let until = Instant::now() + Duration::from_millis(options.connect_timeout_ms.into());
     let unreached = |error: io::Error| NoConnection {
         kind: ErrorKind::Refused,
@@ -143,7 +146,7 @@ struct Settings<'a> {
 }
 
 impl<'a> Settings<'a> {
-    fn new(options: &Options, name: &'a str, purpose: Purpose) -> Self {
+    fn new(options: &PostgresOptions, name: &'a str, purpose: Purpose) -> Self {
         let on = |is_on| if is_on { "on" } else { "off" };
         Self {
             statement_timeout: options.statement_timeout_ms.to_string(),
@@ -183,7 +186,7 @@ impl<'a> Settings<'a> {
 
 /// Establishes the first connection, and detects a connection pooler: it refuses settings at
 /// startup, or forgets them.
-pub(crate) fn connect_first(options: &mut Options) -> Result<Connection, NoConnection> {
+pub(crate) fn connect_first(options: &mut PostgresOptions) -> Result<Connection, NoConnection> {
     match connect(options, Purpose::Exclusive) {
         Ok(mut connection) => {
             let mut known = String::new();
@@ -209,7 +212,7 @@ pub(crate) fn connect_first(options: &mut Options) -> Result<Connection, NoConne
 
 /// Sends a cancel request for another connection over a separate connection. It has been received
 /// when this returns.
-pub(crate) fn cancel(options: &Options, key: &CancelKey) -> io::Result<()> {
+pub(crate) fn cancel(options: &PostgresOptions, key: &CancelKey) -> io::Result<()> {
     let until = Instant::now() + Duration::from_millis(options.connect_timeout_ms.into());
     let mut socket = Socket::connect(options, until)?;
     let mut out = Vec::new();
@@ -222,22 +225,26 @@ pub(crate) fn cancel(options: &Options, key: &CancelKey) -> io::Result<()> {
 
 /// The startup phase before the first query.
 struct Greeting<'o> {
-    options: &'o Options,
+    options: &'o PostgresOptions,
     scram: Option<ScramSha256>,
     key: Option<CancelKey>,
 }
 
 impl Greeting<'_> {
     /// Processes a message and writes the reply to it. Returns true when the startup is complete.
-    fn hear(&mut self, message: Message<'_>, out: &mut Vec<u8>) -> Result<bool, NoConnection> {
+    fn hear(
+        &mut self,
+        message: BackendMessage<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, NoConnection> {
         match message {
-            Message::Authentication(ask, body) => self.prove(ask, body, out).map(|()| false),
-            Message::Failure(notice) => Err(self.turned_away(&Failure::new(notice))),
-            Message::BackendKey(process, secret) => {
+            BackendMessage::Authentication(ask, body) => self.prove(ask, body, out).map(|()| false),
+            BackendMessage::ErrorResponse(notice) => Err(self.turned_away(&Failure::new(notice))),
+            BackendMessage::BackendKeyData(process, secret) => {
                 self.key = Some(CancelKey { process, secret: secret.into() });
                 Ok(false)
             }
-            Message::Ready(_) => Ok(true),
+            BackendMessage::ReadyForQuery(_) => Ok(true),
             _ => Ok(false),
         }
     }

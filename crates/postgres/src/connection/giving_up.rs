@@ -16,7 +16,7 @@ use marmota_store::engine::wake_at;
 use super::Standing;
 use super::connector;
 use super::lane::{Inside, Lane};
-use crate::options::Options;
+use crate::options::PostgresOptions;
 use crate::statement::controls::CONTROLS;
 
 /// The time that an abandoned operation may still take before it is cancelled.
@@ -29,13 +29,13 @@ static REQUESTS: AtomicUsize = AtomicUsize::new(0);
 /// An abandoned exchange.
 struct GivenUp {
     lane: Weak<Lane>,
-    options: Arc<Options>,
+    options: Arc<PostgresOptions>,
     /// The numbers of the connection and the exchange.
     exchange: (u64, u64),
 }
 
 /// Cancels an abandoned exchange unless it ends by itself.
-pub(crate) fn watch(lane: &Arc<Lane>, options: &Arc<Options>, exchange: (u64, u64)) {
+pub(crate) fn watch(lane: &Arc<Lane>, options: &Arc<PostgresOptions>, exchange: (u64, u64)) {
     look_later(&Arc::new(GivenUp {
         lane: Arc::downgrade(lane),
         options: Arc::clone(options),

@@ -13,7 +13,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::Connection;
 use super::connector::{self, NoConnection, Purpose, SHARED_LOCK_TIMEOUT};
-use crate::options::Options;
+use crate::options::PostgresOptions;
 
 /// The first pause between two attempts, and the longest.
 const PAUSE: Duration = Duration::from_millis(25);
@@ -143,7 +143,7 @@ impl Inside {
     }
 
     /// Returns the error for a wait that took too long.
-    pub(crate) fn too_long(&self, options: &Options) -> Error {
+    pub(crate) fn too_long(&self, options: &PostgresOptions) -> Error {
         match &self.refused {
             Some(refused) => refused.error(),
             None => Error::new(
@@ -162,7 +162,7 @@ impl Inside {
     pub(crate) fn want(
         &mut self,
         lane: &Arc<Lane>,
-        options: &Arc<Options>,
+        options: &Arc<PostgresOptions>,
         until: Instant,
         place: &mut OwnedPlace,
         waker: &Waker,
@@ -200,7 +200,7 @@ impl Inside {
 }
 
 /// Tries until it is connected or no caller waits.
-fn connect(lane: &Lane, options: &Options, purpose: Purpose) {
+fn connect(lane: &Lane, options: &PostgresOptions, purpose: Purpose) {
     let mut backoff = Backoff::new(PAUSE, PAUSE_MAX);
     loop {
         let pause = backoff.pause();

@@ -9,8 +9,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::{Connection, Loss};
 use crate::fault::{self, Failure};
-use crate::options::Options;
-use crate::wire::backend::{Message, Row};
+use crate::options::PostgresOptions;
+use crate::wire::backend::{BackendMessage, Row};
 
 /// The reason why SQL failed.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub(crate) enum QueryError {
 }
 
 impl QueryError {
-    pub(crate) fn into_error(self, options: &Options) -> Error {
+    pub(crate) fn into_error(self, options: &PostgresOptions) -> Error {
         match self {
             Self::Refused(failure) => fault::of(&failure),
             Self::Lost(loss) => fault::lost(&loss.0, options, true),
@@ -37,9 +37,9 @@ impl Connection {
     ) -> Result<(), QueryError> {
         let number = self.submit(|sending| sending.query(sql));
         let mut failure = None;
-        let mut hear = |message: Message<'_>| match message {
-            Message::Row(row) => take(&Texts::of(row)),
-            Message::Failure(notice) => failure = Some(Box::new(Failure::new(notice))),
+        let mut hear = |message: BackendMessage<'_>| match message {
+            BackendMessage::DataRow(row) => take(&Texts::of(row)),
+            BackendMessage::ErrorResponse(notice) => failure = Some(Box::new(Failure::new(notice))),
             _ => {}
         };
         loop {

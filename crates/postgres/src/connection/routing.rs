@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use super::{Connection, Exchange, State};
 use crate::fault::code;
-use crate::wire::backend::{self, Message};
+use crate::wire::backend::{self, BackendMessage};
 
 /// The most bytes of another exchange's answer that are kept before reading stops.
 const KEPT_BYTES_MAX: usize = 4 << 20;
@@ -26,7 +26,7 @@ pub(super) enum Routed {
 impl Connection {
     /// Passes the available part of an answer to `take`. Returns false if the rest is left for
     /// another turn, because too much was kept.
-    pub(super) fn take(&mut self, place: usize, take: &mut dyn FnMut(Message<'_>)) -> bool {
+    pub(super) fn take(&mut self, place: usize, take: &mut dyn FnMut(BackendMessage<'_>)) -> bool {
         let exchange = &mut self.exchanges[place];
         if !exchange.kept.is_empty() {
             let mut kept = std::mem::take(&mut exchange.kept);
@@ -88,17 +88,17 @@ impl Connection {
         };
         let came = self.unread.start..self.unread.start + taken;
         self.unread.start = came.end;
-        if let Message::Announcement(said) = message {
+        if let BackendMessage::NotificationResponse(said) = message {
             if let (Some(hears), Ok(said)) = (&mut self.hears, std::str::from_utf8(said.payload)) {
                 hears(said);
             }
             return Some(Ok(()));
         }
-        if let Message::Ready(_) = message {
+        if let BackendMessage::ReadyForQuery(_) = message {
             end_skipped(&mut self.exchanges, &mut self.ended);
         }
         let Some(exchange) = self.exchanges.get_mut(self.ended) else {
-            if let Message::Failure(notice) = message {
+            if let BackendMessage::ErrorResponse(notice) = message {
                 // The server shuts down: a failure that answers nothing.
                 let words = notice.field(b'M').unwrap_or_default();
                 self.lose(&words);
@@ -107,10 +107,10 @@ impl Connection {
         };
         let mut skips = false;
         match message {
-            Message::Parsed => {
+            BackendMessage::ParseComplete => {
                 exchange.parsing.pop_front();
             }
-            Message::Failure(notice) => {
+            BackendMessage::ErrorResponse(notice) => {
                 if exchange.turns {
                     self.in_order = None;
                 }
@@ -129,8 +129,10 @@ impl Connection {
                 exchange.calls_left = 0;
                 skips = exchange.shares_sync && exchange.groups_left == 0;
             }
-            Message::Complete(_) => exchange.calls_left = exchange.calls_left.saturating_sub(1),
-            Message::Ready(state) => {
+            BackendMessage::CommandComplete(_) => {
+                exchange.calls_left = exchange.calls_left.saturating_sub(1)
+            }
+            BackendMessage::ReadyForQuery(state) => {
                 self.state = match state {
                     b'T' => State::Transaction,
                     b'E' => State::Failed,

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use rustls::ClientConnection;
 
-use crate::options::{Host, Options, TlsMode};
+use crate::options::{Host, PostgresOptions, TlsMode};
 use crate::wire::frontend;
 
 /// A stream that can be waited for.
@@ -96,7 +96,7 @@ impl Socket {
     ///
     /// # Errors
     /// The reason why it failed.
-    pub(crate) fn connect(options: &Options, until: Instant) -> io::Result<Self> {
+    pub(crate) fn connect(options: &PostgresOptions, until: Instant) -> io::Result<Self> {
         let mut socket = Self { stream: Arc::new(reach(options, until)?), tls: None };
         let is_local = matches!(options.host, Host::Unix(_));
         socket.stream.blocks_for(until.saturating_duration_since(Instant::now()))?;
@@ -107,7 +107,7 @@ impl Socket {
         Ok(socket)
     }
 
-    fn ask_for_tls(&mut self, options: &Options) -> io::Result<()> {
+    fn ask_for_tls(&mut self, options: &PostgresOptions) -> io::Result<()> {
         let mut request = Vec::new();
         frontend::tls_request(&mut request);
         self.write_all(&request)?;
@@ -230,7 +230,7 @@ fn retry<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
 }
 
 /// Connects to the first address that answers.
-fn reach(options: &Options, until: Instant) -> io::Result<Stream> {
+fn reach(options: &PostgresOptions, until: Instant) -> io::Result<Stream> {
     let name = match &options.host {
         Host::Unix(folder) => {
             let path = folder.join(format!(".s.PGSQL.{}", options.port));

@@ -8,7 +8,7 @@ use marmota_model::{Error, ErrorKind, Result, Table};
 
 use crate::column::sql_words::{literal, quoted};
 use crate::connection::Connection;
-use crate::options::Options;
+use crate::options::PostgresOptions;
 use crate::own::{Own, SETTING};
 use crate::prepare::LOCK;
 
@@ -39,7 +39,7 @@ pub(crate) fn prepare(
     connection: &mut Connection,
     tables: &[Arc<Table>],
     own: &Own,
-    options: &Options,
+    options: &PostgresOptions,
 ) -> Result<()> {
     let found = look(connection, tables, options)?;
     if let Some(other) = found.iter().find(|table| !table.is_plain) {
@@ -84,7 +84,11 @@ pub(crate) fn silent(table: &str) -> Error {
     Error::new(ErrorKind::Unsupported, message)
 }
 
-fn make(connection: &mut Connection, tables: &[Arc<Table>], options: &Options) -> Result<()> {
+fn make(
+    connection: &mut Connection,
+    tables: &[Arc<Table>],
+    options: &PostgresOptions,
+) -> Result<()> {
     let mut run = |sql: &str| {
         let done = connection.query(sql, |_| {});
         done.map_err(|error| {
@@ -123,7 +127,7 @@ fn make(connection: &mut Connection, tables: &[Arc<Table>], options: &Options) -
 fn look(
     connection: &mut Connection,
     tables: &[Arc<Table>],
-    options: &Options,
+    options: &PostgresOptions,
 ) -> Result<Vec<Announced>> {
     let names: Vec<String> = tables.iter().map(|table| literal(table.name())).collect();
     let sql = format!(

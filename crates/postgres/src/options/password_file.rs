@@ -5,14 +5,14 @@ use std::path::PathBuf;
 
 use marmota_model::{Error, ErrorKind, Result};
 
-use super::{Host, Options};
+use super::{Host, PostgresOptions};
 
 /// A larger file is not a password file.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Returns the password of the first matching line.
 pub(super) fn look_up(
-    options: &Options,
+    options: &PostgresOptions,
     environment: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Option<String>> {
     let named = environment("PGPASSFILE").map(PathBuf::from);
@@ -48,7 +48,7 @@ fn is_open_to_others(_: &std::fs::Metadata) -> bool {
     false
 }
 
-fn password_in(line: &str, options: &Options) -> Option<String> {
+fn password_in(line: &str, options: &PostgresOptions) -> Option<String> {
     if line.starts_with('#') {
         return None;
     }
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn the_line_that_fits_has_the_password() {
-        let options = Options::parse_in("postgres://ada@db:5433/app", &|_| None).unwrap();
+        let options = PostgresOptions::parse_in("postgres://ada@db:5433/app", &|_| None).unwrap();
         for (line, password) in [
             ("db:5433:app:ada:a:b", Some("a:b")),
             ("*:*:*:ada:x\\:y\\\\", Some("x:y\\")),

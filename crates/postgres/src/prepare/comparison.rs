@@ -7,21 +7,21 @@ use std::sync::Arc;
 
 use marmota_model::{Field, FieldSet, Index, KeyKind, Kind, Result, Table, Timestamp, ValueRef};
 use marmota_sql::{TableSteps, quoted};
-use marmota_store::plan::{Change, Effect, Step};
+use marmota_store::plan::{Change, PlanStep, StepEffect};
 
 use super::Preparing;
 use super::definition::{self, create_index, index_name};
 use super::layout::{Layout, LayoutColumn, LayoutIndex};
 use crate::column::sql_words::{sql_literal, sql_type};
-use crate::column::{compared, form, is_folded};
-use crate::wire::value::Form;
+use crate::column::{compared, is_folded, pg_type};
+use crate::wire::value::PgType;
 
 /// Makes the steps for one of the tables.
 pub(super) fn compare(
     run: &mut Preparing<'_>,
     tables: &[Arc<Table>],
     at: usize,
-    steps: &mut Vec<Step>,
+    steps: &mut Vec<PlanStep>,
 ) -> Result<()> {
     let table = &*tables[at];
     let mut there = table.name().to_owned();
@@ -56,11 +56,11 @@ struct Comparison<'c> {
     steps: TableSteps<'c>,
 }
 
-const fn integer_bytes(form: Form) -> Option<u8> {
-    match form {
-        Form::Int2 => Some(2),
-        Form::Int4 => Some(4),
-        Form::Int8 => Some(8),
+const fn integer_bytes(pg_type: PgType) -> Option<u8> {
+    match pg_type {
+        PgType::Int2 => Some(2),
+        PgType::Int4 => Some(4),
+        PgType::Int8 => Some(8),
         _ => None,
     }
 }
@@ -77,7 +77,7 @@ impl Comparison<'_> {
                 statements.extend(definition::add_reference(table, position));
             }
         }
-        self.steps.step(Change::AddTable, Effect::Safe, statements);
+        self.steps.step(Change::AddTable, StepEffect::Safe, statements);
         for index in table.indexes() {
             self.steps.add_index(&index, create_index(table, &index, FieldSet::EMPTY), None);
         }
@@ -100,7 +100,7 @@ impl Comparison<'_> {
         let (from, to) = (format!("does not refer to `{to}`"), format!("a reference to `{to}`"));
         let change = Change::ChangeColumn { column: field.name.to_string(), from, to };
         let sql = definition::add_reference(self.steps.table, position);
-        self.steps.step(change, Effect::Safe, sql.into_iter().collect());
+        self.steps.step(change, StepEffect::Safe, sql.into_iter().collect());
     }
 
     fn compare(&mut self, run: &mut Preparing<'_>, layout: &Layout) -> Result<()> {
@@ -163,7 +163,7 @@ impl Comparison<'_> {
     fn other_key(&self, layout: &Layout) -> Option<String> {
         let table = self.steps.table;
         let field = &table.fields()[table.key()];
-        let wanted = form(&field.kind);
+        let wanted = pg_type(&field.kind);
         let keys: Vec<&LayoutColumn> = layout.columns.iter().filter(|c| c.is_key).collect();
         if let [key] = keys.as_slice() {
             let is_it = layout.column_of(field).is_some_and(|column| column.name == key.name);
@@ -182,18 +182,17 @@ impl Comparison<'_> {
         let key_is_own = table.key_kind() != KeyKind::Auto
             || columns[table.key()]
                 .is_some_and(|key| key.is_identity && key.integer_bytes() == Some(8));
-        let mut texts = table
-            .fields()
-            .iter()
-            .zip(columns)
-            .filter_map(|(field, column)| column.filter(|_| form(&field.kind) == Form::Text));
+        let mut texts =
+            table.fields().iter().zip(columns).filter_map(|(field, column)| {
+                column.filter(|_| pg_type(&field.kind) == PgType::Text)
+            });
         key_is_own && texts.all(|column| column.declared == "text" && column.is_by_bytes)
     }
 
     /// Handles a column of another type, or one that a model cannot write to.
     fn change_column(&mut self, position: usize, column: &LayoutColumn, is_own: bool) {
         let field = &self.steps.table.fields()[position];
-        let wanted = form(&field.kind);
+        let wanted = pg_type(&field.kind);
         let name = quoted(&field.name);
         let change = |to: &str| Change::ChangeColumn {
             column: field.name.to_string(),
@@ -224,7 +223,7 @@ impl Comparison<'_> {
             (Some(_), Some(_)) => {
                 let sql =
                     self.steps.alter(&format!("ALTER COLUMN {name} TYPE {}", sql_type(wanted)));
-                self.steps.step(change(sql_type(wanted)), Effect::Safe, sql);
+                self.steps.step(change(sql_type(wanted)), StepEffect::Safe, sql);
             }
             _ if !column.is_a(wanted) => {
                 let why = format!(
@@ -236,7 +235,7 @@ impl Comparison<'_> {
                 );
                 self.steps.refuse(change(sql_type(wanted)), why);
             }
-            _ if wanted == Form::Text && !column.is_deterministic => {
+            _ if wanted == PgType::Text && !column.is_deterministic => {
                 let why = format!(
                     "texts that differ are equal by the column's collation, and a model compares \
                      them byte by byte: ALTER TABLE {} ALTER COLUMN {name} TYPE text COLLATE \"C\"",
@@ -315,7 +314,7 @@ impl Comparison<'_> {
         // the index detects; the same applies to a column of another type.
         let fits = |&field: &usize| {
             columns[field].is_some_and(|c| {
-                let wanted = form(&self.steps.table.fields()[field].kind);
+                let wanted = pg_type(&self.steps.table.fields()[field].kind);
                 c.name == self.steps.table.fields()[field].name && c.is_a(wanted)
             })
         };

@@ -4,8 +4,8 @@
 use marmota_model::{FieldSet, Index, KeyKind, Kind, Table};
 
 use crate::column::sql_words::{bounded, quoted, sql_literal, sql_type};
-use crate::column::{compared, form, name};
-use crate::wire::value::Form;
+use crate::column::{compared, name, pg_type};
+use crate::wire::value::PgType;
 
 /// Returns the name of an index.
 pub(super) fn index_name(table: &Table, index: &Index) -> String {
@@ -41,9 +41,9 @@ pub(super) fn create_table(table: &Table) -> String {
 /// Returns a column's definition.
 pub(super) fn column(table: &Table, position: usize, default: Option<String>) -> String {
     let field = &table.fields()[position];
-    let form = form(&field.kind);
-    let mut sql = format!("{} {}", quoted(&field.name), sql_type(form));
-    if form == Form::Text {
+    let pg_type = pg_type(&field.kind);
+    let mut sql = format!("{} {}", quoted(&field.name), sql_type(pg_type));
+    if pg_type == PgType::Text {
         sql.push_str(" COLLATE \"C\"");
     }
     if position == table.key() {

@@ -6,7 +6,7 @@ use marmota_model::{Field, Result, Table};
 use super::Preparing;
 use crate::column::sql_words::{literal, quoted, sql_type};
 use crate::shape::search;
-use crate::wire::value::Form;
+use crate::wire::value::PgType;
 
 /// The structure of an existing table.
 #[derive(Debug, Default)]
@@ -203,17 +203,17 @@ impl LayoutColumn {
         }
     }
 
-    /// Returns true if values of this form must be converted to be stored in it.
-    pub(super) fn is_converted(&self, form: Form) -> bool {
-        self.integer_bytes().is_some() && self.declared != sql_type(form)
+    /// Returns true if values of this type must be converted to be stored in it.
+    pub(super) fn is_converted(&self, pg_type: PgType) -> bool {
+        self.integer_bytes().is_some() && self.declared != sql_type(pg_type)
     }
 
-    /// Returns true if its values have this form, though perhaps with a smaller range: reading one
+    /// Returns true if its values have this type, though perhaps with a smaller range: reading one
     /// loses nothing, and values that do not fit are refused.
-    pub(super) fn is_a(&self, form: Form) -> bool {
-        match form {
-            Form::Int2 | Form::Int4 | Form::Int8 => self.integer_bytes().is_some(),
-            Form::Numeric => match self.declared.strip_prefix("numeric(") {
+    pub(super) fn is_a(&self, pg_type: PgType) -> bool {
+        match pg_type {
+            PgType::Int2 | PgType::Int4 | PgType::Int8 => self.integer_bytes().is_some(),
+            PgType::Numeric => match self.declared.strip_prefix("numeric(") {
                 // With fewer decimals, the server would round written values.
                 Some(modifiers) => {
                     let scale = modifiers.trim_end_matches(')').split(',').nth(1);
@@ -221,10 +221,12 @@ impl LayoutColumn {
                 }
                 None => self.declared == "numeric",
             },
-            Form::Text => self.declared == "text" || self.declared.starts_with("character varying"),
-            Form::Time => self.declared == "time without time zone",
-            Form::Timestamptz => self.declared == "timestamp with time zone",
-            form => self.declared == sql_type(form),
+            PgType::Text => {
+                self.declared == "text" || self.declared.starts_with("character varying")
+            }
+            PgType::Time => self.declared == "time without time zone",
+            PgType::Timestamptz => self.declared == "timestamp with time zone",
+            pg_type => self.declared == sql_type(pg_type),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Converts the results of statements to the outcome of an operation.
 
 use marmota_model::{Kind, Table, Value, ValueRef};
-use marmota_store::operation::{Effect, Keys, OnConflict, Outcome, Write};
+use marmota_store::operation::{Keys, OnConflict, Outcome, UpsertEffect, Write};
 
 use super::Running;
 use crate::composer::conflict;
@@ -29,7 +29,7 @@ impl Running {
     pub(crate) fn placed(&self, table: &Table) -> Outcome {
         let placed = |mark: &Mark| conflict::placed(table, &self.reply, mark).0;
         let placed: Vec<_> = self.reply.marks.iter().map(placed).collect();
-        let rows = placed.iter().filter(|one| one.effect != Effect::Ignored).count();
+        let rows = placed.iter().filter(|one| one.effect != UpsertEffect::Ignored).count();
         Outcome { keys: Keys::Upserted(placed), ..Outcome::rows(rows as u64) }
     }
 
@@ -88,7 +88,7 @@ impl Running {
         outcome.value = match table.fields()[field].kind {
             Kind::Currency => {
                 let bytes = self.reply.columns(mark).nth(1).flatten();
-                let sum = bytes.and_then(|bytes| value::read(value::Form::Numeric, bytes));
+                let sum = bytes.and_then(|bytes| value::read(value::PgType::Numeric, bytes));
                 // The row is written, so an unreadable value is not an error.
                 sum.unwrap_or(ValueRef::Absent).to_value()
             }

@@ -13,7 +13,7 @@ use marmota_store::prepare::no_target;
 use marmota_store::refusal;
 
 use crate::column::sql_words::quoted;
-use crate::column::{form, name, oid, put};
+use crate::column::{name, oid, pg_type, put};
 use crate::composer::Composer;
 use crate::fault::{self, Failure, code};
 use crate::reply::{Mark, Reply};
@@ -309,7 +309,7 @@ impl<'o> Subject<'o> {
     /// Returns the reason why nothing was added to an existing value.
     fn not_added(&self, field: usize, by: &Value, old: Option<&[u8]>) -> Error {
         let kind = &self.table.fields()[field].kind;
-        let old = old.and_then(|bytes| value::read(form(kind), bytes)).unwrap_or(ValueRef::Null);
+        let old = old.and_then(|bytes| value::read(pg_type(kind), bytes)).unwrap_or(ValueRef::Null);
         let (rule, message) = if old.is_null() {
             ("required", "has no value to add to; write one first".to_owned())
         } else {
@@ -397,8 +397,8 @@ fn row_of(table: &Table, script: &Script, at: usize) -> Option<Vec<Value>> {
         let length = i32::from_be_bytes(*length);
         let (bytes, behind) = behind.split_at_checked(usize::try_from(length).unwrap_or(0))?;
         rest = behind;
-        let form = form(&table.fields()[position].kind);
-        let read = if length < 0 { Some(ValueRef::Null) } else { value::read(form, bytes) };
+        let pg_type = pg_type(&table.fields()[position].kind);
+        let read = if length < 0 { Some(ValueRef::Null) } else { value::read(pg_type, bytes) };
         row[position] = read.map_or(Value::Null, |value| value.to_value());
     }
     Some(row)

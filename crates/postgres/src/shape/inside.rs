@@ -11,7 +11,7 @@ use marmota_sql::sign;
 
 use crate::column::sql_words::quoted;
 use crate::statement::sql_writer::Sql;
-use crate::wire::value::{self, Form};
+use crate::wire::value::{self, PgType};
 
 /// Half of a surrogate pair, or a NUL, as a regular expression.
 const ODD: &str = r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}|\\u0000";
@@ -53,11 +53,11 @@ pub(crate) fn sql(out: &mut Sql, table: &Table, field: usize, condition: &JsonCo
          regexp_replace(({name})::text,'{PAIR}|{ODD}','\\1','g')::json ELSE {name} END)"
     );
     for step in condition.path.steps().unwrap_or_default() {
-        let form = match step {
-            JsonStep::Member(_) => Form::Text,
-            JsonStep::Element(_) => Form::Int4,
+        let pg_type = match step {
+            JsonStep::Member(_) => PgType::Text,
+            JsonStep::Element(_) => PgType::Int4,
         };
-        out.types.push(form.oid());
+        out.types.push(pg_type.oid());
         node = format!("({node}->${})", out.types.len());
     }
     let (kind, text) = (format!("json_typeof{node}"), format!("({node}#>>'{{}}')"));
@@ -68,11 +68,11 @@ pub(crate) fn sql(out: &mut Sql, table: &Table, field: usize, condition: &JsonCo
         JsonTest::In(values) if values.is_empty() => drop(out.push("false")),
         JsonTest::In(_) => {
             out.push(&known).push(&format!(" WHEN {kind}='string' THEN {text} COLLATE \"C\"=ANY("));
-            out.parameter(Form::Text.array_oid());
+            out.parameter(PgType::Text.array_oid());
             out.push(&format!(") WHEN {kind}='boolean' THEN {text}=ANY("));
-            out.parameter(Form::Text.array_oid());
+            out.parameter(PgType::Text.array_oid());
             out.push(&format!(") WHEN {kind}='number' THEN {text}::numeric=ANY("));
-            out.parameter(Form::Text.array_oid()).push("::numeric[]) ELSE false END");
+            out.parameter(PgType::Text.array_oid()).push("::numeric[]) ELSE false END");
         }
         JsonTest::Match(place, _) => {
             let (before, behind) = match place {
@@ -81,7 +81,7 @@ pub(crate) fn sql(out: &mut Sql, table: &Table, field: usize, condition: &JsonCo
             };
             let lower = format!("lower({text} COLLATE \"C\")");
             out.push(&known).push(&format!(" WHEN {kind}='string' THEN {before}({lower},"));
-            out.parameter(Form::Text.oid()).push(behind).push(" ELSE false END");
+            out.parameter(PgType::Text.oid()).push(behind).push(" ELSE false END");
         }
         JsonTest::Compare(comparison, value) => {
             let sign = sign(*comparison);
@@ -91,7 +91,7 @@ pub(crate) fn sql(out: &mut Sql, table: &Table, field: usize, condition: &JsonCo
                 _ => ("number", format!("{text}::numeric"), "::numeric"),
             };
             out.push(&known).push(&format!(" WHEN {kind}='{name}' THEN {own}{sign}"));
-            out.parameter(Form::Text.oid()).push(cast);
+            out.parameter(PgType::Text.oid()).push(cast);
             out.push(match comparison {
                 Comparison::Equal => " ELSE false END",
                 Comparison::NotEqual => " ELSE true END",
@@ -106,14 +106,14 @@ pub(crate) fn put(out: &mut Vec<u8>, condition: &JsonCondition) -> Result<u16> {
     let steps = condition.path.steps().unwrap_or_default();
     for step in steps {
         let step = match step {
-            JsonStep::Member(name) => (Form::Text, ValueRef::Text(name)),
+            JsonStep::Member(name) => (PgType::Text, ValueRef::Text(name)),
             // Longer arrays do not exist.
             JsonStep::Element(at) => {
                 let at = i64::from(*at).min(i32::MAX.into());
-                (Form::Int4, ValueRef::Int(at))
+                (PgType::Int4, ValueRef::Int(at))
             }
         };
-        // Both values fit their forms.
+        // Both values fit their types.
         let _ = value::put(out, step.0, step.1);
     }
     let mut count = steps.len() as u16;
@@ -125,9 +125,9 @@ pub(crate) fn put(out: &mut Vec<u8>, condition: &JsonCondition) -> Result<u16> {
                 let of_kind: Vec<String> =
                     values.iter().filter(|value| type_of(value) == kind).map(text_of).collect();
                 let _: Result<(), value::ValueMismatch> =
-                    value::put_array(out, Form::Text, of_kind.len(), |out| {
+                    value::put_array(out, PgType::Text, of_kind.len(), |out| {
                         let mut texts = of_kind.iter().map(|text| ValueRef::Text(text));
-                        texts.try_for_each(|text| value::put(out, Form::Text, text))
+                        texts.try_for_each(|text| value::put(out, PgType::Text, text))
                     });
             }
             count += 3;
@@ -137,7 +137,7 @@ pub(crate) fn put(out: &mut Vec<u8>, condition: &JsonCondition) -> Result<u16> {
             count += 1;
         }
         JsonTest::Compare(_, value) => {
-            let _ = value::put(out, Form::Text, ValueRef::Text(&text_of(value)));
+            let _ = value::put(out, PgType::Text, ValueRef::Text(&text_of(value)));
             count += 1;
         }
     }

@@ -12,7 +12,7 @@ use marmota_model::{Search, SearchTerm, Table, Words};
 
 use crate::column::sql_words::{bounded, quoted};
 use crate::statement::sql_writer::Sql;
-use crate::wire::value::{self, Form};
+use crate::wire::value::{self, PgType};
 
 /// Converts a text to its words, each preceded by a space.
 const WORDS: &str = "marmota_words_1";
@@ -121,7 +121,7 @@ pub(crate) fn sql(out: &mut Sql, table: &Table, field: Option<usize>, search: &S
     };
     let column = quoted(&column);
     let fields = searched(table, field);
-    out.push(&format!("({column} @@ ")).parameter(Form::Text.oid()).push("::tsquery AND (");
+    out.push(&format!("({column} @@ ")).parameter(PgType::Text.oid()).push("::tsquery AND (");
     if !terms.iter().any(is_beyond_column) {
         let left_out: Vec<String> =
             fields.iter().map(|(number, _)| format!("''{number}:''")).collect();
@@ -130,7 +130,7 @@ pub(crate) fn sql(out: &mut Sql, table: &Table, field: Option<usize>, search: &S
     for (at, term) in terms.iter().enumerate() {
         out.push(if at == 0 { "" } else { " AND " });
         out.push(if term.excluded { "NOT (" } else { "(" });
-        out.types.push(Form::Text.oid());
+        out.types.push(PgType::Text.oid());
         let needle = out.types.len();
         for (at, (_, position)) in fields.iter().enumerate() {
             let text = quoted(&table.fields()[*position].name);
@@ -147,7 +147,7 @@ pub(crate) fn put(out: &mut Vec<u8>, table: &Table, field: Option<usize>, search
     let terms = terms(search);
     let mut put_text = |text: &str| {
         // Every text is valid for PostgreSQL.
-        let _ = value::put(out, Form::Text, marmota_model::ValueRef::Text(text));
+        let _ = value::put(out, PgType::Text, marmota_model::ValueRef::Text(text));
     };
     put_text(&query(&searched(table, field), terms));
     for term in terms {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use marmota_model::ValueRef;
 
-use crate::wire::value::{self, Form};
+use crate::wire::value::{self, PgType};
 
 pub(super) use crate::wire::value::ValueMismatch;
 
@@ -20,55 +20,55 @@ pub(super) mod oid {
     pub(in crate::sql) const JSONB: u32 = 3802;
 }
 
-/// Returns the form of a type, or `None` for types that are written as text.
-pub(super) fn form(oid: u32) -> Option<Form> {
+/// Returns the type with an OID, or `None` for types that are written as text.
+pub(super) fn pg_type(oid: u32) -> Option<PgType> {
     Some(match oid {
-        oid::TIMESTAMP => Form::Timestamptz,
-        oid => *Form::ALL.iter().find(|form| form.oid() == oid)?,
+        oid::TIMESTAMP => PgType::Timestamptz,
+        oid => *PgType::ALL.iter().find(|pg_type| pg_type.oid() == oid)?,
     })
 }
 
 /// Returns 1 for a type that is sent in binary, 0 for text.
 pub(super) fn format(oid: u32) -> u8 {
-    u8::from(form(oid).is_some_and(|form| form != Form::Numeric))
+    u8::from(pg_type(oid).is_some_and(|pg_type| pg_type != PgType::Numeric))
 }
 
 /// Returns a type's name, for errors.
 pub(super) fn type_name(oid: u32) -> String {
-    match form(oid) {
-        Some(form) => crate::column::sql_words::sql_type(form).to_owned(),
+    match pg_type(oid) {
+        Some(pg_type) => crate::column::sql_words::sql_type(pg_type).to_owned(),
         None => format!("type number {oid}"),
     }
 }
 
 /// Appends a value with its length before it.
 pub(super) fn put(out: &mut Vec<u8>, oid: u32, value: ValueRef<'_>) -> Result<(), ValueMismatch> {
-    let form = form(oid);
-    match (form, value) {
-        (_, ValueRef::Null | ValueRef::Absent) => value::put(out, Form::Text, ValueRef::Null),
-        (Some(Form::Bool), ValueRef::Int(int @ (0 | 1))) => {
-            value::put(out, Form::Bool, ValueRef::Bool(int == 1))
+    let pg_type = pg_type(oid);
+    match (pg_type, value) {
+        (_, ValueRef::Null | ValueRef::Absent) => value::put(out, PgType::Text, ValueRef::Null),
+        (Some(PgType::Bool), ValueRef::Int(int @ (0 | 1))) => {
+            value::put(out, PgType::Bool, ValueRef::Bool(int == 1))
         }
-        (Some(Form::Float8), ValueRef::Int(int)) => {
-            value::put(out, Form::Float8, ValueRef::Float(int as f64))
+        (Some(PgType::Float8), ValueRef::Int(int)) => {
+            value::put(out, PgType::Float8, ValueRef::Float(int as f64))
         }
         (
-            Some(form @ (Form::Uuid | Form::Date | Form::Time | Form::Timestamptz)),
+            Some(pg_type @ (PgType::Uuid | PgType::Date | PgType::Time | PgType::Timestamptz)),
             ValueRef::Text(text),
         ) => {
-            let read = match form {
-                Form::Uuid => text.parse().map(ValueRef::Uuid).ok(),
-                Form::Date => text.parse().map(ValueRef::Date).ok(),
-                Form::Time => text.parse().map(ValueRef::Time).ok(),
+            let read = match pg_type {
+                PgType::Uuid => text.parse().map(ValueRef::Uuid).ok(),
+                PgType::Date => text.parse().map(ValueRef::Date).ok(),
+                PgType::Time => text.parse().map(ValueRef::Time).ok(),
                 _ => text.parse().map(ValueRef::Timestamp).ok(),
             };
-            value::put(out, form, read.ok_or(ValueMismatch)?)
+            value::put(out, pg_type, read.ok_or(ValueMismatch)?)
         }
-        (None | Some(Form::Text | Form::Json | Form::Numeric), value) => {
+        (None | Some(PgType::Text | PgType::Json | PgType::Numeric), value) => {
             let text = as_text(value).ok_or(ValueMismatch)?;
-            value::put(out, Form::Text, ValueRef::Text(&text))
+            value::put(out, PgType::Text, ValueRef::Text(&text))
         }
-        (Some(form), value) => value::put(out, form, value),
+        (Some(pg_type), value) => value::put(out, pg_type, value),
     }
 }
 

@@ -3,14 +3,14 @@
 use marmota_model::{Kind, ValueRef};
 
 use super::parameter::{self, oid};
-use crate::column::form;
-use crate::wire::value::{self, Form};
+use crate::column::pg_type;
+use crate::wire::value::{self, PgType};
 
 /// The conversion of a column.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Reading {
-    /// In this form.
-    Form(Form),
+    /// Of this type.
+    Type(PgType),
     /// A computed number: an integer, a currency amount, or a float.
     Numeric,
     /// `real`
@@ -25,13 +25,15 @@ impl Reading {
     /// Returns the conversion for a field's kind, or for a type OID.
     pub(super) fn of(kind: Option<&Kind>, oid: u32) -> Self {
         match (kind, oid) {
-            (Some(kind), _) => Self::Form(form(kind)),
+            (Some(kind), _) => Self::Type(pg_type(kind)),
             (None, oid::FLOAT4) => Self::Float4,
             (None, oid::JSONB) => Self::Json,
-            (None, oid::NAME | oid::UNKNOWN | oid::BPCHAR | oid::VARCHAR) => Self::Form(Form::Text),
-            (None, oid) => match parameter::form(oid) {
-                Some(Form::Numeric) => Self::Numeric,
-                Some(form) => Self::Form(form),
+            (None, oid::NAME | oid::UNKNOWN | oid::BPCHAR | oid::VARCHAR) => {
+                Self::Type(PgType::Text)
+            }
+            (None, oid) => match parameter::pg_type(oid) {
+                Some(PgType::Numeric) => Self::Numeric,
+                Some(pg_type) => Self::Type(pg_type),
                 None => Self::Text,
             },
         }
@@ -45,7 +47,7 @@ impl Reading {
     /// Returns the value in a column, or `None` if Marmota cannot represent it.
     pub(super) fn read<'b>(&self, bytes: &'b [u8]) -> Option<ValueRef<'b>> {
         Some(match self {
-            Self::Form(form) => value::read(*form, bytes)?,
+            Self::Type(pg_type) => value::read(*pg_type, bytes)?,
             Self::Numeric => numeric(bytes)?,
             Self::Float4 => ValueRef::Float(f32::from_be_bytes(bytes.try_into().ok()?).into()),
             Self::Text => ValueRef::Text(std::str::from_utf8(bytes).ok()?),
@@ -62,7 +64,7 @@ fn numeric(bytes: &[u8]) -> Option<ValueRef<'_>> {
     {
         return Some(ValueRef::Int(whole));
     }
-    match value::read(Form::Numeric, bytes) {
+    match value::read(PgType::Numeric, bytes) {
         Some(ValueRef::Currency(amount)) if (1..=4).contains(&decimals) => {
             Some(ValueRef::Currency(amount))
         }

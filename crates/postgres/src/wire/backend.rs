@@ -7,33 +7,33 @@ pub const MESSAGE_BYTES_MAX: usize = (1 << 30) + (64 << 20);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Broken;
 
-/// A message.
+/// A message from the server (PostgreSQL's manual, "Message Formats").
 #[derive(Clone, Copy, Debug)]
-pub enum Message<'a> {
+pub enum BackendMessage<'a> {
     /// A statement is prepared.
-    Parsed,
+    ParseComplete,
     /// A row.
-    Row(Row<'a>),
+    DataRow(Row<'a>),
     /// A statement has ended; its tag contains the command and the number of rows.
-    Complete(&'a [u8]),
-    /// A failure; everything up to the next [`Message::Ready`] is skipped.
-    Failure(Notice<'a>),
+    CommandComplete(&'a [u8]),
+    /// A failure; everything up to the next [`BackendMessage::ReadyForQuery`] is skipped.
+    ErrorResponse(Notice<'a>),
     /// The answer to a Sync: `I` outside, `T` in, `E` in a failed transaction.
-    Ready(u8),
+    ReadyForQuery(u8),
     /// The server is ready for the data of COPY.
-    CopyIn,
+    CopyInResponse,
     /// A message outside of the answer.
-    Notice(Notice<'a>),
+    NoticeResponse(Notice<'a>),
     /// An authentication request: its type, and the data for it.
     Authentication(i32, &'a [u8]),
     /// The key for cancelling: the process, and a secret.
-    BackendKey(i32, &'a [u8]),
+    BackendKeyData(i32, &'a [u8]),
     /// The types of a statement's parameters.
-    Parameters(Oids<'a>),
+    ParameterDescription(Oids<'a>),
     /// The columns of a statement's rows.
-    Columns(Columns<'a>),
+    RowDescription(RowDescription<'a>),
     /// A notification on a channel that is listened to.
-    Announcement(Announcement<'a>),
+    NotificationResponse(Notification<'a>),
     /// Any message that callers ignore: settings, ends of binding and closing.
     Other(u8),
 }
@@ -43,7 +43,7 @@ pub enum Message<'a> {
 /// # Errors
 /// [`Broken`] for bytes that are not a message.
 #[inline]
-pub fn first(bytes: &[u8]) -> Result<Option<(Message<'_>, usize)>, Broken> {
+pub fn first(bytes: &[u8]) -> Result<Option<(BackendMessage<'_>, usize)>, Broken> {
     let Some((head, _)) = bytes.split_first_chunk::<5>() else { return Ok(None) };
     let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize;
     if !(4..=MESSAGE_BYTES_MAX).contains(&length) {
@@ -61,38 +61,38 @@ pub fn length(bytes: &[u8]) -> Option<usize> {
 }
 
 #[inline]
-fn message(tag: u8, body: &[u8]) -> Result<Message<'_>, Broken> {
+fn message(tag: u8, body: &[u8]) -> Result<BackendMessage<'_>, Broken> {
     let number = |body: &[u8]| body.first_chunk().map(|bytes| i32::from_be_bytes(*bytes));
     Ok(match tag {
         b'D' => {
             let (count, columns) = body.split_first_chunk().ok_or(Broken)?;
-            Message::Row(Row { count: u16::from_be_bytes(*count), columns })
+            BackendMessage::DataRow(Row { count: u16::from_be_bytes(*count), columns })
         }
-        b'C' => Message::Complete(body.strip_suffix(&[0]).ok_or(Broken)?),
-        b'Z' => Message::Ready(*body.first().ok_or(Broken)?),
-        b'1' => Message::Parsed,
-        b'E' => Message::Failure(Notice(body)),
-        b'N' => Message::Notice(Notice(body)),
-        b'G' => Message::CopyIn,
-        b'R' => Message::Authentication(number(body).ok_or(Broken)?, &body[4..]),
-        b'K' => Message::BackendKey(number(body).ok_or(Broken)?, &body[4..]),
-        b't' => Message::Parameters(Oids(body.get(2..).ok_or(Broken)?)),
-        b'T' => Message::Columns(Columns(body.get(2..).ok_or(Broken)?)),
-        b'A' => Message::Announcement(Announcement::of(body).ok_or(Broken)?),
-        tag => Message::Other(tag),
+        b'C' => BackendMessage::CommandComplete(body.strip_suffix(&[0]).ok_or(Broken)?),
+        b'Z' => BackendMessage::ReadyForQuery(*body.first().ok_or(Broken)?),
+        b'1' => BackendMessage::ParseComplete,
+        b'E' => BackendMessage::ErrorResponse(Notice(body)),
+        b'N' => BackendMessage::NoticeResponse(Notice(body)),
+        b'G' => BackendMessage::CopyInResponse,
+        b'R' => BackendMessage::Authentication(number(body).ok_or(Broken)?, &body[4..]),
+        b'K' => BackendMessage::BackendKeyData(number(body).ok_or(Broken)?, &body[4..]),
+        b't' => BackendMessage::ParameterDescription(Oids(body.get(2..).ok_or(Broken)?)),
+        b'T' => BackendMessage::RowDescription(RowDescription(body.get(2..).ok_or(Broken)?)),
+        b'A' => BackendMessage::NotificationResponse(Notification::of(body).ok_or(Broken)?),
+        tag => BackendMessage::Other(tag),
     })
 }
 
 /// A notification by `NOTIFY`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Announcement<'a> {
+pub struct Notification<'a> {
     /// The channel's name.
     pub channel: &'a [u8],
     /// The payload.
     pub payload: &'a [u8],
 }
 
-impl<'a> Announcement<'a> {
+impl<'a> Notification<'a> {
     fn of(body: &'a [u8]) -> Option<Self> {
         // After the process id of the sender.
         let mut texts = body.get(4..)?.split(|&byte| byte == 0);
@@ -115,13 +115,13 @@ impl Iterator for Oids<'_> {
     }
 }
 
-/// The columns of rows.
+/// The columns of rows, as an iterator.
 #[derive(Clone, Copy, Debug)]
-pub struct Columns<'a>(&'a [u8]);
+pub struct RowDescription<'a>(&'a [u8]);
 
-/// A column.
+/// The description of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Column<'a> {
+pub struct FieldDescription<'a> {
     /// Its name.
     pub name: &'a [u8],
     /// The table that it is read from; 0 for a computed value.
@@ -132,16 +132,16 @@ pub struct Column<'a> {
     pub oid: u32,
 }
 
-impl<'a> Iterator for Columns<'a> {
-    type Item = Column<'a>;
+impl<'a> Iterator for RowDescription<'a> {
+    type Item = FieldDescription<'a>;
 
-    fn next(&mut self) -> Option<Column<'a>> {
+    fn next(&mut self) -> Option<FieldDescription<'a>> {
         let end = self.0.iter().position(|&byte| byte == 0)?;
         let (fixed, rest) = self.0[end + 1..].split_first_chunk::<18>()?;
         let name = &self.0[..end];
         self.0 = rest;
         let number = |at: usize| [fixed[at], fixed[at + 1], fixed[at + 2], fixed[at + 3]];
-        Some(Column {
+        Some(FieldDescription {
             name,
             table: u32::from_be_bytes(number(0)),
             number: i16::from_be_bytes([fixed[4], fixed[5]]),
@@ -239,7 +239,9 @@ mod tests {
         for end in 0..whole.len() {
             assert!(first(&whole[..end]).unwrap().is_none());
         }
-        let Some((Message::Complete(tag), taken)) = first(&whole).unwrap() else { panic!() };
+        let Some((BackendMessage::CommandComplete(tag), taken)) = first(&whole).unwrap() else {
+            panic!()
+        };
         assert_eq!((rows_of(tag), taken), (12, whole.len()));
         assert_eq!(rows_of(b"BEGIN"), 0);
     }
@@ -247,7 +249,7 @@ mod tests {
     #[test]
     fn a_row_lends_its_columns() {
         let row = of(b'D', &[0, 2, 255, 255, 255, 255, 0, 0, 0, 1, 7]);
-        let Some((Message::Row(mut row), _)) = first(&row).unwrap() else { panic!() };
+        let Some((BackendMessage::DataRow(mut row), _)) = first(&row).unwrap() else { panic!() };
         assert_eq!(row.next_column(), Ok(None));
         assert_eq!(row.next_column(), Ok(Some(&[7][..])));
         assert_eq!(row.next_column(), Err(Broken));
@@ -258,18 +260,24 @@ mod tests {
         let mut body = vec![0, 1, b'a', 0, 0, 0, 0, 9, 0, 2, 0, 0, 0, 25];
         body.extend([255; 8]);
         let row = of(b'T', &body);
-        let Some((Message::Columns(mut columns), _)) = first(&row).unwrap() else { panic!() };
-        let column = Column { name: b"a", table: 9, number: 2, oid: 25 };
+        let Some((BackendMessage::RowDescription(mut columns), _)) = first(&row).unwrap() else {
+            panic!()
+        };
+        let column = FieldDescription { name: b"a", table: 9, number: 2, oid: 25 };
         assert_eq!((columns.next(), columns.next()), (Some(column), None));
         let oids = of(b't', &[0, 2, 0, 0, 0, 20, 0, 0, 0, 25]);
-        let Some((Message::Parameters(oids), _)) = first(&oids).unwrap() else { panic!() };
+        let Some((BackendMessage::ParameterDescription(oids), _)) = first(&oids).unwrap() else {
+            panic!()
+        };
         assert_eq!(oids.collect::<Vec<_>>(), [20, 25]);
     }
 
     #[test]
     fn a_failure_has_fields() {
         let body = of(b'E', b"SERROR\0C23505\0Mtaken\0\0");
-        let Some((Message::Failure(notice), _)) = first(&body).unwrap() else { panic!() };
+        let Some((BackendMessage::ErrorResponse(notice), _)) = first(&body).unwrap() else {
+            panic!()
+        };
         assert_eq!(notice.field(b'C').as_deref(), Some("23505"));
         assert_eq!(notice.field(b'n'), None);
     }
@@ -280,10 +288,10 @@ mod tests {
             if let Ok(Some((message, taken))) = first(&bytes) {
                 prop_assert!(taken <= bytes.len());
                 match message {
-                    Message::Row(mut row) => while row.next_column().is_ok() {},
-                    Message::Failure(notice) => drop(notice.field(b'C')),
-                    Message::Parameters(oids) => drop(oids.count()),
-                    Message::Columns(columns) => drop(columns.count()),
+                    BackendMessage::DataRow(mut row) => while row.next_column().is_ok() {},
+                    BackendMessage::ErrorResponse(notice) => drop(notice.field(b'C')),
+                    BackendMessage::ParameterDescription(oids) => drop(oids.count()),
+                    BackendMessage::RowDescription(columns) => drop(columns.count()),
                     _ => {}
                 }
             }

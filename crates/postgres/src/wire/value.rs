@@ -9,10 +9,10 @@ const MICROS_BEFORE: i64 = DAYS_BEFORE as i64 * 86_400_000_000;
 /// The sign of a negative numeric.
 const NEGATIVE: u16 = 0x4000;
 
-/// The binary forms of values: the PostgreSQL types that are used.
+/// The PostgreSQL types that are used, with their binary formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum Form {
+pub enum PgType {
     /// `boolean`
     Bool,
     /// `smallint`
@@ -41,7 +41,7 @@ pub enum Form {
     Uuid,
 }
 
-impl Form {
+impl PgType {
     /// All of them.
     pub const ALL: [Self; 13] = [
         Self::Bool,
@@ -100,7 +100,7 @@ impl Form {
     }
 }
 
-/// The value does not fit this form.
+/// The value does not fit the type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ValueMismatch;
 
@@ -114,34 +114,34 @@ fn bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// Appends a value in this form, with its length before it. Absent is NULL.
+/// Appends a value of this type, with its length before it. Absent is NULL.
 ///
 /// # Errors
-/// [`ValueMismatch`] for a value that does not fit the form.
+/// [`ValueMismatch`] for a value that does not fit the type.
 #[inline]
-pub fn put(out: &mut Vec<u8>, form: Form, value: ValueRef<'_>) -> Result<(), ValueMismatch> {
-    match (form, value) {
+pub fn put(out: &mut Vec<u8>, pg_type: PgType, value: ValueRef<'_>) -> Result<(), ValueMismatch> {
+    match (pg_type, value) {
         (_, ValueRef::Null | ValueRef::Absent) => out.extend((-1_i32).to_be_bytes()),
-        (Form::Int8, ValueRef::Int(value)) => sized(out, value.to_be_bytes()),
-        (Form::Int4, ValueRef::Int(value)) => {
+        (PgType::Int8, ValueRef::Int(value)) => sized(out, value.to_be_bytes()),
+        (PgType::Int4, ValueRef::Int(value)) => {
             sized(out, i32::try_from(value).map_err(|_| ValueMismatch)?.to_be_bytes());
         }
-        (Form::Int2, ValueRef::Int(value)) => {
+        (PgType::Int2, ValueRef::Int(value)) => {
             sized(out, i16::try_from(value).map_err(|_| ValueMismatch)?.to_be_bytes());
         }
-        (Form::Text | Form::Json, ValueRef::Text(text) | ValueRef::Json(text)) => {
+        (PgType::Text | PgType::Json, ValueRef::Text(text) | ValueRef::Json(text)) => {
             bytes(out, text.as_bytes());
         }
-        (Form::Bytea, ValueRef::Blob(blob)) => bytes(out, blob),
-        (Form::Bool, ValueRef::Bool(value)) => sized(out, [u8::from(value)]),
-        (Form::Float8, ValueRef::Float(value)) => sized(out, value.to_be_bytes()),
-        (Form::Numeric, ValueRef::Currency(value)) => put_numeric(out, value),
-        (Form::Date, ValueRef::Date(day)) => sized(out, (day.days() - DAYS_BEFORE).to_be_bytes()),
-        (Form::Time, ValueRef::Time(time)) => sized(out, time.micros().to_be_bytes()),
-        (Form::Timestamptz, ValueRef::Timestamp(at)) => {
+        (PgType::Bytea, ValueRef::Blob(blob)) => bytes(out, blob),
+        (PgType::Bool, ValueRef::Bool(value)) => sized(out, [u8::from(value)]),
+        (PgType::Float8, ValueRef::Float(value)) => sized(out, value.to_be_bytes()),
+        (PgType::Numeric, ValueRef::Currency(value)) => put_numeric(out, value),
+        (PgType::Date, ValueRef::Date(day)) => sized(out, (day.days() - DAYS_BEFORE).to_be_bytes()),
+        (PgType::Time, ValueRef::Time(time)) => sized(out, time.micros().to_be_bytes()),
+        (PgType::Timestamptz, ValueRef::Timestamp(at)) => {
             sized(out, (at.micros() - MICROS_BEFORE).to_be_bytes());
         }
-        (Form::Uuid, ValueRef::Uuid(uuid)) => sized(out, *uuid.as_bytes()),
+        (PgType::Uuid, ValueRef::Uuid(uuid)) => sized(out, *uuid.as_bytes()),
         _ => return Err(ValueMismatch),
     }
     Ok(())
@@ -155,20 +155,20 @@ pub fn put_folded(out: &mut Vec<u8>, text: &str) {
     out[start..].make_ascii_lowercase();
 }
 
-/// Appends an array of `count` elements of this form, written by `elements`, none of them NULL.
+/// Appends an array of `count` elements of this type, written by `elements`, none of them NULL.
 ///
 /// # Errors
 /// The error of `elements`.
 pub fn put_array<E>(
     out: &mut Vec<u8>,
-    form: Form,
+    pg_type: PgType,
     count: usize,
     elements: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
 ) -> Result<(), E> {
     let start = out.len();
     out.extend([0; 4]);
     out.extend([0, 0, 0, 1, 0, 0, 0, 0]);
-    out.extend(form.oid().to_be_bytes());
+    out.extend(pg_type.oid().to_be_bytes());
     out.extend((count as u32).to_be_bytes());
     out.extend([0, 0, 0, 1]);
     elements(out)?;
@@ -195,58 +195,58 @@ fn put_numeric(out: &mut Vec<u8>, value: Currency) {
     digits.iter().for_each(|digit| out.extend(digit.to_be_bytes()));
 }
 
-/// Reads a value of this form. Returns `None` if the bytes are invalid, or if Marmota cannot
+/// Reads a value of this type. Returns `None` if the bytes are invalid, or if Marmota cannot
 /// represent the value (an infinite date, a fifth decimal).
 #[inline]
 #[must_use]
-pub fn read(form: Form, bytes: &[u8]) -> Option<ValueRef<'_>> {
-    Some(match form {
-        Form::Int2 | Form::Int4 | Form::Int8 => ValueRef::Int(read_integer(bytes)?),
-        Form::Text => ValueRef::Text(std::str::from_utf8(bytes).ok()?),
-        Form::Json => ValueRef::Json(std::str::from_utf8(bytes).ok()?),
-        Form::Bytea => ValueRef::Blob(bytes),
-        Form::Bool => ValueRef::Bool(*<&[u8; 1]>::try_from(bytes).ok()? != [0]),
-        Form::Float8 => ValueRef::Float(f64::from_be_bytes(bytes.try_into().ok()?)),
-        Form::Numeric => ValueRef::Currency(read_numeric(bytes)?),
-        Form::Date => {
+pub fn read(pg_type: PgType, bytes: &[u8]) -> Option<ValueRef<'_>> {
+    Some(match pg_type {
+        PgType::Int2 | PgType::Int4 | PgType::Int8 => ValueRef::Int(read_integer(bytes)?),
+        PgType::Text => ValueRef::Text(std::str::from_utf8(bytes).ok()?),
+        PgType::Json => ValueRef::Json(std::str::from_utf8(bytes).ok()?),
+        PgType::Bytea => ValueRef::Blob(bytes),
+        PgType::Bool => ValueRef::Bool(*<&[u8; 1]>::try_from(bytes).ok()? != [0]),
+        PgType::Float8 => ValueRef::Float(f64::from_be_bytes(bytes.try_into().ok()?)),
+        PgType::Numeric => ValueRef::Currency(read_numeric(bytes)?),
+        PgType::Date => {
             let days = i32::from_be_bytes(bytes.try_into().ok()?).checked_add(DAYS_BEFORE)?;
             ValueRef::Date(Date::from_days(days).ok()?)
         }
-        Form::Time => {
+        PgType::Time => {
             let micros = i64::from_be_bytes(bytes.try_into().ok()?);
             ValueRef::Time(Time::from_micros(micros).ok()?)
         }
-        Form::Timestamptz => {
+        PgType::Timestamptz => {
             let micros = i64::from_be_bytes(bytes.try_into().ok()?).checked_add(MICROS_BEFORE)?;
             ValueRef::Timestamp(Timestamp::from_micros(micros).ok()?)
         }
-        Form::Uuid => ValueRef::Uuid(Uuid::from_slice(bytes).ok()?),
+        PgType::Uuid => ValueRef::Uuid(Uuid::from_slice(bytes).ok()?),
     })
 }
 
 /// Returns a value that [`read`] cannot represent in PostgreSQL's notation, if that is short: for
 /// errors.
 #[must_use]
-pub fn unreadable(form: Form, bytes: &[u8]) -> String {
+pub fn unreadable(pg_type: PgType, bytes: &[u8]) -> String {
     let number = match *bytes {
         [a, b, c, d] => Some(i64::from(i32::from_be_bytes([a, b, c, d]))),
         [a, b, c, d, e, f, g, h] => Some(i64::from_be_bytes([a, b, c, d, e, f, g, h])),
         _ => None,
     };
-    let (least, most) = match form {
-        Form::Date => (i64::from(i32::MIN), i64::from(i32::MAX)),
+    let (least, most) = match pg_type {
+        PgType::Date => (i64::from(i32::MIN), i64::from(i32::MAX)),
         _ => (i64::MIN, i64::MAX),
     };
-    let words = match (form, number) {
-        (Form::Date | Form::Timestamptz, Some(number)) => match number {
+    let words = match (pg_type, number) {
+        (PgType::Date | PgType::Timestamptz, Some(number)) => match number {
             number if number == most => "infinity",
             number if number == least => "-infinity",
             // PostgreSQL counts from 2000.
             number if number < 0 => "before 0001-01-01",
             _ => "after 9999-12-31",
         },
-        (Form::Time, Some(86_400_000_000)) => "24:00:00",
-        (Form::Numeric, _) => match bytes {
+        (PgType::Time, Some(86_400_000_000)) => "24:00:00",
+        (PgType::Numeric, _) => match bytes {
             [_, _, _, _, 0xc0, ..] => "NaN",
             [_, _, _, _, 0xd0, ..] => "Infinity",
             [_, _, _, _, 0xf0, ..] => "-Infinity",
@@ -347,9 +347,9 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn written(form: Form, value: ValueRef<'_>) -> Vec<u8> {
+    fn written(pg_type: PgType, value: ValueRef<'_>) -> Vec<u8> {
         let mut out = Vec::new();
-        put(&mut out, form, value).unwrap();
+        put(&mut out, pg_type, value).unwrap();
         assert_eq!(out.len() - 4, i32::from_be_bytes(out[..4].try_into().unwrap()) as usize);
         out.split_off(4)
     }
@@ -358,26 +358,29 @@ mod tests {
     fn known_bytes() {
         // SELECT numeric_send(-12.5), numeric_send(10000)
         let amount = |scaled| ValueRef::Currency(Currency::from_scaled(scaled));
-        let bytes = written(Form::Numeric, amount(-125_000));
+        let bytes = written(PgType::Numeric, amount(-125_000));
         assert_eq!(bytes, [0, 2, 0, 0, 0x40, 0, 0, 4, 0, 12, 0x13, 0x88]);
-        assert_eq!(read(Form::Numeric, &[0, 1, 0, 1, 0, 0, 0, 0, 0, 1]), Some(amount(100_000_000)));
-        assert_eq!(written(Form::Numeric, amount(0)), [0, 0, 255, 254, 0, 0, 0, 4]);
+        assert_eq!(
+            read(PgType::Numeric, &[0, 1, 0, 1, 0, 0, 0, 0, 0, 1]),
+            Some(amount(100_000_000))
+        );
+        assert_eq!(written(PgType::Numeric, amount(0)), [0, 0, 255, 254, 0, 0, 0, 4]);
         // NaN, and a fifth decimal.
-        assert_eq!(read(Form::Numeric, &[0, 0, 0, 0, 0xc0, 0, 0, 0]), None);
-        assert_eq!(read(Form::Numeric, &[0, 1, 255, 254, 0, 0, 0, 5, 0, 1]), None);
+        assert_eq!(read(PgType::Numeric, &[0, 0, 0, 0, 0xc0, 0, 0, 0]), None);
+        assert_eq!(read(PgType::Numeric, &[0, 1, 255, 254, 0, 0, 0, 5, 0, 1]), None);
         let day: Date = "2000-01-02".parse().unwrap();
-        assert_eq!(written(Form::Date, ValueRef::Date(day)), [0, 0, 0, 1]);
-        assert_eq!(read(Form::Date, &i32::MAX.to_be_bytes()), None);
+        assert_eq!(written(PgType::Date, ValueRef::Date(day)), [0, 0, 0, 1]);
+        assert_eq!(read(PgType::Date, &i32::MAX.to_be_bytes()), None);
     }
 
     #[test]
     fn what_does_not_fit_is_refused() {
         // 5e38: one digit, followed by eight of base 10,000 and the decimals.
         let large = [[0, 1], [0, 8], [0, 0], [0, 0], [1, 244]].concat();
-        assert_eq!(read(Form::Numeric, &large), None);
+        assert_eq!(read(PgType::Numeric, &large), None);
         let mut out = Vec::new();
-        assert_eq!(put(&mut out, Form::Int2, ValueRef::Int(40_000)), Err(ValueMismatch));
-        assert_eq!(put(&mut out, Form::Uuid, ValueRef::Text("x")), Err(ValueMismatch));
+        assert_eq!(put(&mut out, PgType::Int2, ValueRef::Int(40_000)), Err(ValueMismatch));
+        assert_eq!(put(&mut out, PgType::Uuid, ValueRef::Text("x")), Err(ValueMismatch));
     }
 
     proptest! {
@@ -387,31 +390,31 @@ mod tests {
             days in -719_162..=2_932_896_i32, micros in 0..86_400_000_000_i64, bits: u128,
         ) {
             let at = Timestamp::from_micros(i64::from(days) * 86_400_000_000 + micros).unwrap();
-            for (form, value) in [
-                (Form::Int8, ValueRef::Int(int)),
-                (Form::Int4, ValueRef::Int(int >> 32)),
-                (Form::Int2, ValueRef::Int(int >> 48)),
-                (Form::Float8, ValueRef::Float(float)),
-                (Form::Numeric, ValueRef::Currency(Currency::from_scaled(scaled))),
-                (Form::Text, ValueRef::Text(&text)),
-                (Form::Json, ValueRef::Json(&text)),
-                (Form::Bytea, ValueRef::Blob(&blob)),
-                (Form::Bool, ValueRef::Bool(flag)),
-                (Form::Date, ValueRef::Date(Date::from_days(days).unwrap())),
-                (Form::Time, ValueRef::Time(Time::from_micros(micros).unwrap())),
-                (Form::Timestamptz, ValueRef::Timestamp(at)),
-                (Form::Uuid, ValueRef::Uuid(Uuid::from_u128(bits))),
+            for (pg_type, value) in [
+                (PgType::Int8, ValueRef::Int(int)),
+                (PgType::Int4, ValueRef::Int(int >> 32)),
+                (PgType::Int2, ValueRef::Int(int >> 48)),
+                (PgType::Float8, ValueRef::Float(float)),
+                (PgType::Numeric, ValueRef::Currency(Currency::from_scaled(scaled))),
+                (PgType::Text, ValueRef::Text(&text)),
+                (PgType::Json, ValueRef::Json(&text)),
+                (PgType::Bytea, ValueRef::Blob(&blob)),
+                (PgType::Bool, ValueRef::Bool(flag)),
+                (PgType::Date, ValueRef::Date(Date::from_days(days).unwrap())),
+                (PgType::Time, ValueRef::Time(Time::from_micros(micros).unwrap())),
+                (PgType::Timestamptz, ValueRef::Timestamp(at)),
+                (PgType::Uuid, ValueRef::Uuid(Uuid::from_u128(bits))),
             ] {
-                let bytes = written(form, value);
-                prop_assert_eq!(read(form, &bytes), Some(value));
+                let bytes = written(pg_type, value);
+                prop_assert_eq!(read(pg_type, &bytes), Some(value));
             }
         }
 
         #[test]
         fn any_bytes_are_read_without_a_panic(bytes: Vec<u8>) {
             let _ = (read_whole(&bytes), read_numeric_as_float(&bytes));
-            for form in [Form::Numeric, Form::Date, Form::Timestamptz, Form::Int8, Form::Uuid] {
-                let _ = read(form, &bytes);
+            for pg_type in [PgType::Numeric, PgType::Date, PgType::Timestamptz, PgType::Int8, PgType::Uuid] {
+                let _ = read(pg_type, &bytes);
             }
         }
     }

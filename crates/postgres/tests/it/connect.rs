@@ -2,7 +2,7 @@
 //! said when one may not.
 
 use marmota_model::{Error, ErrorKind};
-use marmota_postgres::{Options, Password, Postgres, TemporaryServer};
+use marmota_postgres::{Password, Postgres, PostgresOptions, TemporaryPostgres};
 
 use crate::{label, open, server};
 
@@ -25,7 +25,7 @@ fn a_wrong_password_is_refused_without_being_told() {
     assert_eq!(error.kind(), ErrorKind::Denied, "{error:?}");
     let words = format!("{error:?}");
     assert!(words.contains("marmota") && !words.contains("xyzzy"), "{words}");
-    let mut options = Options::parse(&server().url("postgres")).unwrap();
+    let mut options = PostgresOptions::parse(&server().url("postgres")).unwrap();
     options.password = None;
     let error = Postgres::open(options.clone()).unwrap_err();
     assert!(error.to_string().contains("PGPASSWORD"), "{error}");
@@ -117,7 +117,7 @@ fn make_certificates(folder: &std::path::Path) -> bool {
 
 #[test]
 fn tls_is_verified_as_far_as_is_asked() {
-    let own = TemporaryServer::start(&["fsync=off"]).unwrap();
+    let own = TemporaryPostgres::start(&["fsync=off"]).unwrap();
     let folder = tempfile::tempdir().unwrap();
     assert!(make_certificates(folder.path()), "openssl is needed");
     for name in ["server.key", "server.crt"] {
@@ -174,7 +174,7 @@ fn a_server_that_takes_no_more_connections_is_named() {
     let url = server().make_database().unwrap();
     let engine = Postgres::from_url(&url).unwrap();
     engine.execute("CREATE ROLE few LOGIN PASSWORD 'few' CONNECTION LIMIT 1").unwrap();
-    let mut options = Options::parse(&url).unwrap();
+    let mut options = PostgresOptions::parse(&url).unwrap();
     options.user = "few".to_owned();
     options.password = Some(Password::new("few"));
     let first = Postgres::open(options.clone()).unwrap();

@@ -3,7 +3,7 @@
 use std::os::unix::fs::{MetadataExt as _, chown};
 
 use marmota_model::ErrorKind;
-use marmota_postgres::{Postgres, TemporaryServer};
+use marmota_postgres::{Postgres, TemporaryPostgres};
 use marmota_store::Store;
 
 use crate::small_disk::SmallDisk;
@@ -18,7 +18,7 @@ fn processes(store: &Store) -> Vec<i64> {
 
 #[test]
 fn a_full_disk_is_said_and_the_connections_live_on() {
-    let own = TemporaryServer::start(&["fsync=off"]).unwrap();
+    let own = TemporaryPostgres::start(&["fsync=off"]).unwrap();
     let data = std::fs::metadata(own.data()).unwrap();
     let folder = own.data().with_file_name("small");
     std::fs::create_dir(&folder).unwrap();

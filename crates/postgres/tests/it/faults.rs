@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use futures_lite::future::{block_on, poll_once};
 use marmota_model::{ErrorKind, Result};
-use marmota_postgres::TemporaryServer;
+use marmota_postgres::TemporaryPostgres;
 use marmota_store::Store;
 
 use crate::wire_proxy::WireProxy;
@@ -41,7 +41,7 @@ fn add_until(store: &Store, key: i64, stop: &AtomicBool) -> (i64, i64) {
 #[test]
 fn a_server_that_is_restarted_under_load_loses_nothing() {
     // With what makes a commit last.
-    let own = TemporaryServer::start(&[]).unwrap();
+    let own = TemporaryPostgres::start(&[]).unwrap();
     let store = open(&own.make_database().unwrap());
     let keys = store.insert_many(&(0..4).map(label).collect::<Vec<_>>()).run().unwrap();
     let (stop, read) = (AtomicBool::new(false), AtomicI64::new(0));
@@ -242,7 +242,7 @@ fn transactions_beyond_the_limit_wait_and_are_told() {
 #[test]
 fn an_idle_connection_finds_out_that_the_server_was_restarted_before_it_writes() {
     // With what makes a commit last: the server is ended as by a crash.
-    let own = TemporaryServer::start(&[]).unwrap();
+    let own = TemporaryPostgres::start(&[]).unwrap();
     let store = open(&own.make_database().unwrap());
     let key = store.insert(&label("a")).run().unwrap();
     for count in 1..=3 {

@@ -23,7 +23,7 @@ mod wire_proxy;
 use std::sync::OnceLock;
 
 use marmota_derive::Model;
-use marmota_postgres::{Postgres, TemporaryServer};
+use marmota_postgres::{Postgres, TemporaryPostgres};
 use marmota_store::Store;
 
 /// A counter, with what a conflict needs.
@@ -37,9 +37,9 @@ pub(crate) struct Tally {
 }
 
 /// The server that tests share which do not stop theirs.
-fn server() -> &'static TemporaryServer {
-    static SERVER: OnceLock<TemporaryServer> = OnceLock::new();
-    SERVER.get_or_init(|| TemporaryServer::start(&["fsync=off"]).unwrap())
+fn server() -> &'static TemporaryPostgres {
+    static SERVER: OnceLock<TemporaryPostgres> = OnceLock::new();
+    SERVER.get_or_init(|| TemporaryPostgres::start(&["fsync=off"]).unwrap())
 }
 
 /// A store in a database of its own.

@@ -1,7 +1,7 @@
 //! Encoding of results: outcomes, errors and the results of batches.
 
 use marmota_model::{Error, ErrorKind, Result, Violation};
-use marmota_store::operation::{Effect, Keys, Outcome, UpsertResult};
+use marmota_store::operation::{Keys, Outcome, UpsertEffect, UpsertResult};
 
 use super::bytes::{Bytes, broken, put_bytes, put_int, put_option, put_unsigned};
 use super::value::{put_value, put_values};
@@ -17,9 +17,10 @@ const RANGE: u8 = 2;
 const EACH: u8 = 3;
 const PLACED: u8 = 4;
 
-const EFFECTS: [Effect; 4] = [Effect::Inserted, Effect::Ignored, Effect::Replaced, Effect::Updated];
+const EFFECTS: [UpsertEffect; 4] =
+    [UpsertEffect::Inserted, UpsertEffect::Ignored, UpsertEffect::Replaced, UpsertEffect::Updated];
 
-fn put_effect(out: &mut Vec<u8>, effect: Effect) {
+fn put_effect(out: &mut Vec<u8>, effect: UpsertEffect) {
     out.push(EFFECTS.iter().position(|&known| known == effect).unwrap_or_default() as u8);
 }
 
@@ -82,7 +83,7 @@ pub(crate) fn put_results(out: &mut Vec<u8>, results: &[Result<Outcome>]) {
 }
 
 impl Bytes<'_> {
-    fn effect(&mut self) -> Result<Effect> {
+    fn effect(&mut self) -> Result<UpsertEffect> {
         let number = usize::from(self.u8()?);
         EFFECTS.get(number).copied().ok_or_else(|| broken("has an effect of no kind"))
     }
@@ -143,7 +144,7 @@ mod tests {
     use crate::codec::value::tests::any_value;
     use proptest::prelude::*;
 
-    fn any_effect() -> impl Strategy<Value = Effect> {
+    fn any_effect() -> impl Strategy<Value = UpsertEffect> {
         (0..EFFECTS.len()).prop_map(|number| EFFECTS[number])
     }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use marmota_http::{Endpoint, Method, Request, RunningServer, Server};
 use marmota_model::{Field, Kind, Role, Schema};
 use marmota_rest::Api;
-use marmota_sqlite::{Location, Options, Sqlite};
+use marmota_sqlite::{Location, Sqlite, SqliteOptions};
 use marmota_store::Store;
 
 use crate::client::Client;
@@ -44,7 +44,7 @@ async fn endless(store: Store) -> String {
 
 fn serve() -> Service {
     let folder = tempfile::tempdir().unwrap();
-    let options = Options { read_deadline_ms: 0, ..Options::default() };
+    let options = SqliteOptions { read_deadline_ms: 0, ..SqliteOptions::default() };
     let engine = Sqlite::open(Location::File(folder.path().join("a.db")), options).unwrap();
     let store =
         Store::builder(engine).schema(schema("note")).schema(schema("word")).open().unwrap();

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use marmota_http::Server;
 use marmota_model::{Field, Kind, Role, Schema};
-use marmota_sqlite::{Location, Options, Sqlite};
+use marmota_sqlite::{Location, Sqlite, SqliteOptions};
 use marmota_store::{Idempotency, Store};
 use serde_json::json;
 
@@ -127,7 +127,7 @@ fn entry() -> Schema {
 #[ignore = "a process that `a_kill_between_commit_and_answer_writes_once` starts"]
 fn serves_until_killed() {
     let path = std::env::var_os("MARMOTA_SERVE").expect("the database's file");
-    let engine = Sqlite::open(Location::File(path.into()), Options::default()).unwrap();
+    let engine = Sqlite::open(Location::File(path.into()), SqliteOptions::default()).unwrap();
     let store =
         Store::builder(engine).idempotency(Idempotency::default()).schema(entry()).open().unwrap();
     let server = Server::bind("127.0.0.1:0").unwrap().start(marmota_rest::api(&store)).unwrap();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use marmota_http::Server;
 use marmota_model::{Field, Kind, Role, Schema};
 use marmota_rest::Api;
-use marmota_sqlite::{Location, Options, Sqlite};
+use marmota_sqlite::{Location, Sqlite, SqliteOptions};
 use marmota_store::Store;
 
 use crate::client::Client;
@@ -35,7 +35,7 @@ fn a_full_queue_is_answered_503() {
     const WAITING_MAX: usize = 3;
     const CLIENTS: usize = 10;
     let folder = tempfile::tempdir().unwrap();
-    let options = Options { writes_waiting_max: WAITING_MAX, ..Options::default() };
+    let options = SqliteOptions { writes_waiting_max: WAITING_MAX, ..SqliteOptions::default() };
     let engine = Sqlite::open(Location::File(folder.path().join("full.db")), options).unwrap();
     let word = Schema::new(
         "word",

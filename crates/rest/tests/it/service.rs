@@ -9,7 +9,7 @@ use marmota_model::{
     Collation, EnumStored, Field, KeyKind, Kind, Literal, Role, Rule, Schema, Variant,
 };
 use marmota_rest::Api;
-use marmota_sqlite::{Durability, Location, Options, Sqlite};
+use marmota_sqlite::{Durability, Location, Sqlite, SqliteOptions};
 use marmota_store::engine::Engine;
 use marmota_store::{Idempotency, Store, StoreBuilder};
 
@@ -80,7 +80,7 @@ pub(crate) fn on_every_cached_engine(test: impl Fn(&Service)) {
 
 fn sqlite(location: Location) -> Sqlite {
     // What these tests ask is not whether the disk keeps its word.
-    let options = Options { durability: Durability::Relaxed, ..Options::default() };
+    let options = SqliteOptions { durability: Durability::Relaxed, ..SqliteOptions::default() };
     Sqlite::open(location, options).unwrap()
 }
 

@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use marmota_http::Server;
 use marmota_model::{ErrorKind, Field, Kind, Role, Schema};
 use marmota_rest::Api;
-use marmota_sqlite::{Durability, Location, Options, Sqlite};
+use marmota_sqlite::{Durability, Location, Sqlite, SqliteOptions};
 use marmota_store::{Store, Tenants};
 use serde_json::json;
 
@@ -25,7 +25,7 @@ fn tenants(folder: &tempfile::TempDir) -> Tenants {
     let file = move |tenant: &str| -> PathBuf { folder.join(format!("{tenant}.db")) };
     let known = file.clone();
     let open = move |tenant: &str| {
-        let options = Options { durability: Durability::Relaxed, ..Options::default() };
+        let options = SqliteOptions { durability: Durability::Relaxed, ..SqliteOptions::default() };
         let engine = Sqlite::open(Location::File(file(tenant)), options)?;
         Store::builder(engine).cache(1 << 20).schema(note()).open()
     };

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use marmota_http::Server;
 use marmota_model::{Field, Kind, Role, Schema};
-use marmota_sqlite::{Durability, Location, Options, Sqlite};
+use marmota_sqlite::{Durability, Location, Sqlite, SqliteOptions};
 use marmota_store::Store;
 
 const ROWS: u64 = 1_000_000;
@@ -45,11 +45,11 @@ impl Watched {
 
 fn open() -> (tempfile::TempDir, Store) {
     let folder = tempfile::tempdir().unwrap();
-    let options = Options {
+    let options = SqliteOptions {
         durability: Durability::Relaxed,
         // SQLite's cache of pages is not what is measured.
         cache_bytes_max: 1 << 20,
-        ..Options::default()
+        ..SqliteOptions::default()
     };
     let engine = Sqlite::open(Location::File(folder.path().join("lines.db")), options).unwrap();
     let line = Schema::new(

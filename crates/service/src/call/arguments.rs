@@ -10,10 +10,10 @@ use marmota_model::{Error, ErrorKind, Result, Violation};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::contract::{Contract, Method, Parameter};
+use crate::contract::{Contract, MethodContract, Parameter};
 use crate::limits::Limits;
 use crate::link::Link;
-use crate::transfer::{Expected, Form, Pieces, Transfer};
+use crate::transfer::{Expected, Pieces, Transfer, TransferForm};
 
 /// An upper bound on the number of parameters of a method.
 const ARGUMENTS_MAX: usize = 256;
@@ -142,7 +142,7 @@ impl<'a> Arguments<'a> {
         self.method().map_or(&[], |method| method.parameters)
     }
 
-    fn method(&self) -> Option<&'static Method> {
+    fn method(&self) -> Option<&'static MethodContract> {
         self.contract.methods.get(self.method)
     }
 
@@ -185,7 +185,7 @@ impl<'a> Arguments<'a> {
     }
 
     /// Reads the next argument as a stream, without decoding it.
-    pub(crate) fn read_stream(&mut self, form: Form) -> Option<(Pieces, Expected)> {
+    pub(crate) fn read_stream(&mut self, form: TransferForm) -> Option<(Pieces, Expected)> {
         let place = self.next;
         self.next += 1;
         let parameter = self.parameters().get(place)?;
@@ -197,7 +197,7 @@ impl<'a> Arguments<'a> {
         &mut self,
         place: usize,
         parameter: &'static Parameter,
-        form: Form,
+        form: TransferForm,
     ) -> Option<(Pieces, Expected)> {
         let json: Option<Cow<'_, str>> = match &self.source {
             Source::Named(pairs) => {
@@ -211,7 +211,9 @@ impl<'a> Arguments<'a> {
             Source::Query(pairs) => {
                 let found = pairs.iter().find(|(name, _)| name == parameter.name);
                 found.map(|(_, text)| match form {
-                    Form::Bytes => serde_json::Value::String(text.to_string()).to_string().into(),
+                    TransferForm::Bytes => {
+                        serde_json::Value::String(text.to_string()).to_string().into()
+                    }
                     _ => Cow::Borrowed(&**text),
                 })
             }
@@ -372,14 +374,14 @@ mod tests {
 
     const CONTRACT: &Contract = &Contract {
         name: "test",
-        methods: &[Method {
+        methods: &[MethodContract {
             name: "both",
             parameters: &[
-                Parameter { name: "a", type_name: "i32", form: Form::Value },
-                Parameter { name: "b", type_name: "Option<String>", form: Form::Value },
+                Parameter { name: "a", type_name: "i32", form: TransferForm::Value },
+                Parameter { name: "b", type_name: "Option<String>", form: TransferForm::Value },
             ],
             result: "()",
-            result_form: Form::Value,
+            result_form: TransferForm::Value,
         }],
     };
 

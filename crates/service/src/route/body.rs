@@ -10,13 +10,13 @@ use futures_lite::stream::Stream;
 use marmota_http::{BodyError, BodyReader, BodyStream, BoxError, Producer, Request, Response};
 use marmota_model::{Error, ErrorKind, Result};
 
-use crate::contract::Method;
+use crate::contract::MethodContract;
 use crate::failure::Failure;
 use crate::limits::Limits;
-use crate::transfer::{Form, Pieces};
+use crate::transfer::{Pieces, TransferForm};
 
 /// Returns the form in which a request body is a parameter: that of the method's only stream.
-pub(crate) fn of_method(method: &'static Method) -> Option<Form> {
+pub(crate) fn of_method(method: &'static MethodContract) -> Option<TransferForm> {
     let mut streams = method.parameters.iter().filter(|one| !one.form.is_value());
     let only = streams.next()?;
     streams.next().is_none().then_some(only.form)
@@ -30,10 +30,10 @@ pub(crate) fn is_streamed(request: &Request) -> bool {
 }
 
 /// Returns the maximum size of such a body in bytes.
-pub(crate) fn bytes_max(form: Form, limits: &Limits) -> u64 {
+pub(crate) fn bytes_max(form: TransferForm, limits: &Limits) -> u64 {
     match form {
         // The number of items is unlimited.
-        Form::Items => u64::MAX,
+        TransferForm::Items => u64::MAX,
         _ => limits.stream_bytes_max,
     }
 }
@@ -125,9 +125,9 @@ fn broken(error: BodyError) -> Error {
 }
 
 /// Returns the media type of a stream's body.
-pub(crate) const fn media_type(form: Form) -> &'static str {
+pub(crate) const fn media_type(form: TransferForm) -> &'static str {
     match form {
-        Form::Items => "application/x-ndjson",
+        TransferForm::Items => "application/x-ndjson",
         _ => "application/octet-stream",
     }
 }
@@ -139,7 +139,7 @@ pub(crate) const fn media_type(form: Form) -> &'static str {
 /// If the stream fails before its first piece.
 pub(crate) async fn answer(
     mut pieces: Pieces,
-    form: Form,
+    form: TransferForm,
     mut upload: Option<Upload>,
     called: Arc<str>,
 ) -> Result<Response> {
@@ -166,7 +166,7 @@ struct Making {
     /// The first piece; empty once it was sent.
     first: Vec<u8>,
     pieces: Pieces,
-    form: Form,
+    form: TransferForm,
     /// The body of the request, forwarded while the response is produced.
     upload: Option<Upload>,
     called: Arc<str>,
@@ -198,7 +198,7 @@ impl Producer for Making {
             None => Ok(ControlFlow::Break(())),
             Some(Err(error)) => {
                 let fault = Box::<dyn std::error::Error + Send + Sync>::from(error.to_string());
-                if self.form != Form::Items {
+                if self.form != TransferForm::Items {
                     return Err(fault);
                 }
                 // The last line reports the error. The missing end of the body distinguishes it

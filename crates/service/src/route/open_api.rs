@@ -8,7 +8,7 @@ use super::body;
 use super::json_type::{is_option, item_of, schema_of};
 use crate::contract::{self, Contract, Parameter};
 use crate::services::Services;
-use crate::transfer::Form;
+use crate::transfer::TransferForm;
 
 impl Services {
     /// Returns the operations of [`Services::router`] for an OpenAPI document: a separate one
@@ -81,7 +81,7 @@ fn add(
     document: OpenApi,
     path: &str,
     (tag, id): (&str, &str),
-    method: &'static contract::Method,
+    method: &'static contract::MethodContract,
 ) -> OpenApi {
     let mut operation = json!({
         "operationId": id,
@@ -110,7 +110,7 @@ fn add(
 }
 
 /// Returns the operation for a `#[method]` called with GET.
-fn by_query(name: &str, method: &contract::Method) -> Value {
+fn by_query(name: &str, method: &contract::MethodContract) -> Value {
     let parameters: Vec<Value> = method.parameters.iter().map(|one| in_query(one, None)).collect();
     json!({
         "operationId": format!("{name}.get"),
@@ -142,9 +142,9 @@ fn object(parameters: &[&Parameter]) -> Value {
 /// Returns the schema of a parameter in JSON, also of a stream.
 fn in_json(parameter: &Parameter) -> Value {
     match parameter.form {
-        Form::Value => schema_of(parameter.type_name),
-        Form::Bytes => json!({ "type": "string", "contentEncoding": "base64url" }),
-        Form::Items => json!({
+        TransferForm::Value => schema_of(parameter.type_name),
+        TransferForm::Bytes => json!({ "type": "string", "contentEncoding": "base64url" }),
+        TransferForm::Items => json!({
             "type": "array",
             "items": item_of(parameter.type_name).map_or_else(|| json!({}), schema_of),
         }),
@@ -173,12 +173,12 @@ fn in_query(parameter: &Parameter, sometimes: Option<&str>) -> Value {
 }
 
 /// Returns the media type of a body that is a stream.
-fn lines(form: Form, type_name: &str) -> Value {
+fn lines(form: TransferForm, type_name: &str) -> Value {
     match (form, item_of(type_name)) {
-        (Form::Items, Some(item)) => {
+        (TransferForm::Items, Some(item)) => {
             json!({ "type": "string", "description": format!("A line of JSON for each `{item}`") })
         }
-        (Form::Items, None) => {
+        (TransferForm::Items, None) => {
             json!({ "type": "string", "description": "A line of JSON for each" })
         }
         // Binary data has no schema.
@@ -190,9 +190,9 @@ fn answer(what: &str, schema: &Value) -> Value {
     json!({ "description": what, "content": { "application/json": { "schema": schema } } })
 }
 
-fn result(method: &contract::Method) -> Value {
+fn result(method: &contract::MethodContract) -> Value {
     match method.result_form {
-        Form::Value => answer(
+        TransferForm::Value => answer(
             "What comes of it",
             &json!({
                 "type": "object",

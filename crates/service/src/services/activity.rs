@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use marmota_http::Metrics;
-use marmota_store::meter::Measured;
+use marmota_store::meter::CallStatistics;
 use serde::Serialize;
 
 use super::Services;
@@ -17,7 +17,7 @@ pub struct MethodActivity {
     pub method: String,
     /// Calls. A call that its caller canceled counts as failed.
     #[serde(flatten)]
-    pub done: Measured,
+    pub done: CallStatistics,
 }
 
 impl Services {
@@ -26,7 +26,7 @@ impl Services {
     pub fn activity(&self) -> Vec<MethodActivity> {
         let methods = self.0.hosted.iter().flat_map(|hosted| {
             hosted.counts.iter().enumerate().map(|(method, counts)| {
-                let mut done = Measured::default();
+                let mut done = CallStatistics::default();
                 counts.add_to(&mut done);
                 let method = name_of(hosted.contract, hosted.is_method, method);
                 MethodActivity { method, done }

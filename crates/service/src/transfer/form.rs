@@ -4,7 +4,7 @@ use serde::{Serialize, Serializer};
 
 /// The form in which a parameter or a result is transferred.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Form {
+pub enum TransferForm {
     /// A complete JSON value.
     #[default]
     Value,
@@ -14,7 +14,7 @@ pub enum Form {
     Items,
 }
 
-impl Form {
+impl TransferForm {
     /// Returns true for a JSON value.
     #[must_use]
     pub const fn is_value(&self) -> bool {
@@ -32,7 +32,7 @@ impl Form {
     }
 }
 
-impl Serialize for Form {
+impl Serialize for TransferForm {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.name())
     }

@@ -11,7 +11,7 @@ use marmota_model::Result;
 use serde_json::value::RawValue;
 
 use super::expected::Expected;
-use super::form::Form;
+use super::form::TransferForm;
 use super::lines;
 
 /// A stream of pieces. A piece may start and end within a line.
@@ -32,9 +32,9 @@ impl Pieces {
     ///
     /// # Errors
     /// A description of the expected JSON.
-    pub(crate) fn of_json(form: Form, json: &str) -> Result<Self, &'static str> {
+    pub(crate) fn of_json(form: TransferForm, json: &str) -> Result<Self, &'static str> {
         match form {
-            Form::Bytes => {
+            TransferForm::Bytes => {
                 let text: Option<String> = serde_json::from_str(json).ok();
                 let bytes = text.and_then(|text| BASE64.decode(text.trim_end_matches('=')).ok());
                 bytes.map(Self::whole).ok_or("a text in base64url")

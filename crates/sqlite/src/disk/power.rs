@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 
-use super::Event;
+use super::DiskEvent;
 
 /// The unit that a disk writes atomically.
 const SECTOR: usize = 512;
@@ -38,7 +38,7 @@ impl Dice {
 #[derive(Debug, Default)]
 struct File {
     safe: Option<Vec<u8>>,
-    since: Vec<Event>,
+    since: Vec<DiskEvent>,
     /// The number of events in `since` that the current sync includes.
     syncing: usize,
     /// The content that a process reads.
@@ -48,10 +48,10 @@ struct File {
 }
 
 impl File {
-    fn apply(bytes: &mut Option<Vec<u8>>, event: &Event, mut keeps: impl FnMut() -> bool) {
+    fn apply(bytes: &mut Option<Vec<u8>>, event: &DiskEvent, mut keeps: impl FnMut() -> bool) {
         let place = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
         match event {
-            Event::Write { offset, bytes: written, .. } => {
+            DiskEvent::Write { offset, bytes: written, .. } => {
                 let file = bytes.get_or_insert_default();
                 for (number, part) in written.chunks(SECTOR).enumerate() {
                     let start = place(*offset) + number * SECTOR;
@@ -61,39 +61,39 @@ impl File {
                     }
                 }
             }
-            Event::Truncate { bytes: length, .. } if keeps() => {
+            DiskEvent::Truncate { bytes: length, .. } if keeps() => {
                 bytes.get_or_insert_default().resize(place(*length), 0);
             }
-            Event::Delete { .. } if keeps() => *bytes = None,
+            DiskEvent::Delete { .. } if keeps() => *bytes = None,
             _ => {}
         }
     }
 
-    fn done(&mut self, event: &Event, dice: &mut Dice) {
+    fn done(&mut self, event: &DiskEvent, dice: &mut Dice) {
         Self::apply(&mut self.cached, event, || true);
         match event {
-            Event::Sync { .. } => self.syncing = self.since.len(),
-            Event::Synced { .. } => {
+            DiskEvent::Sync { .. } => self.syncing = self.since.len(),
+            DiskEvent::Synced { .. } => {
                 for event in self.since.drain(..self.syncing) {
                     Self::apply(&mut self.safe, &event, || true);
                 }
                 self.syncing = 0;
             }
-            Event::SyncFailed { .. } => {
+            DiskEvent::SyncFailed { .. } => {
                 // Each sector may have reached the disk before the sync failed.
                 let deleted =
-                    self.since.iter().rposition(|one| matches!(one, Event::Delete { .. }));
+                    self.since.iter().rposition(|one| matches!(one, DiskEvent::Delete { .. }));
                 for event in self.since.drain(deleted.map_or(0, |place| place + 1)..) {
                     Self::apply(&mut self.safe, &event, || dice.roll(2) == 0);
                 }
                 self.syncing = 0;
             }
-            Event::FolderSynced { .. } => {
+            DiskEvent::FolderSynced { .. } => {
                 // It is open, so it exists, even if nothing was written yet.
                 self.cached.get_or_insert_default();
             }
             event => {
-                self.is_linked &= !matches!(event, Event::Delete { .. });
+                self.is_linked &= !matches!(event, DiskEvent::Delete { .. });
                 self.since.push(event.clone());
             }
         }
@@ -102,7 +102,8 @@ impl File {
     /// Makes deletions and new names durable.
     fn folder_synced(&mut self) {
         self.is_linked = self.cached.is_some();
-        let deleted = self.since.iter().rposition(|event| matches!(event, Event::Delete { .. }));
+        let deleted =
+            self.since.iter().rposition(|event| matches!(event, DiskEvent::Delete { .. }));
         if let Some(place) = deleted {
             self.since.drain(..=place);
             self.safe = None;
@@ -118,10 +119,10 @@ impl PowerCut {
     }
 
     /// Applies one event of a record.
-    pub fn go_on(&mut self, event: &Event) {
+    pub fn go_on(&mut self, event: &DiskEvent) {
         let Self { files, dice } = self;
         files.entry(event.file().to_owned()).or_default().done(event, dice);
-        if let Event::FolderSynced { .. } = event {
+        if let DiskEvent::FolderSynced { .. } = event {
             files.values_mut().for_each(File::folder_synced);
         }
     }

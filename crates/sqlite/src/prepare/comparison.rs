@@ -5,7 +5,7 @@
 
 use marmota_model::{Collation, Field, Index, KeyKind, Kind, Table, Timestamp, ValueRef};
 use marmota_sql::{TableSteps, index_name, quoted};
-use marmota_store::plan::{Change, Effect, Step};
+use marmota_store::plan::{Change, PlanStep, StepEffect};
 
 use super::definition::{self, create_index};
 use super::layout::{Layout, LayoutColumn};
@@ -21,7 +21,7 @@ pub(super) fn compare(
     table: &Table,
     is_model: &dyn Fn(&str) -> bool,
     counts: bool,
-    steps: &mut Vec<Step>,
+    steps: &mut Vec<PlanStep>,
 ) -> Result<(), Failure> {
     let mut there = table.name().to_owned();
     let mut layout = Layout::of(connection, &there)?;
@@ -53,7 +53,7 @@ struct Comparison<'c> {
 impl Comparison<'_> {
     fn make_table(&mut self) {
         let table = self.steps.table;
-        self.steps.step(Change::AddTable, Effect::Safe, vec![definition::create_table(table)]);
+        self.steps.step(Change::AddTable, StepEffect::Safe, vec![definition::create_table(table)]);
         for index in table.indexes() {
             self.steps.add_index(&index, create_index(table, &index), None);
         }
@@ -146,7 +146,7 @@ impl Comparison<'_> {
         if is_renamed && !again.is_empty() {
             let why = "it is renamed and changed, and the table has triggers or indexes of its \
                        own: rename it first, and change it when that is done";
-            self.steps.steps[first].effect = Effect::Refused(why.to_owned());
+            self.steps.steps[first].effect = StepEffect::Refused(why.to_owned());
             return Ok(());
         }
         let mut statements =
@@ -195,14 +195,14 @@ impl Comparison<'_> {
             return Ok(None);
         }
         let effect = if column.affinity() == sql_type(&field.kind) {
-            Effect::Safe
+            StepEffect::Safe
         } else {
             let there = count(
                 connection,
                 &self.steps.there,
                 &format!("{} IS NOT NULL", quoted(&column.name)),
             )?;
-            Effect::Destructive {
+            StepEffect::Destructive {
                 what: format!(
                     "{what}; of its {there} values {} would be converted and {lost} lost",
                     there - lost

@@ -12,7 +12,7 @@ use marmota_model::{
     ErrorKind, Field, Filter, FilterExpr, Kind, NoRows, Result, Role, RowSink, Schema, Table,
     Value, parse_filter, parse_order,
 };
-use marmota_sqlite::{Location, Options, Sqlite};
+use marmota_sqlite::{Location, Sqlite, SqliteOptions};
 use marmota_store::action::{Action, Verb};
 use marmota_store::operation::{Operation, Outcome};
 use marmota_store::read::ListRecords;
@@ -29,7 +29,7 @@ pub(crate) const LONG: Duration = Duration::from_secs(60);
 const ENDLESS: &str = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n+1 FROM c LIMIT \
                        100000000000) SELECT count(*) FROM c";
 
-fn open(location: Location, options: Options) -> Store {
+fn open(location: Location, options: SqliteOptions) -> Store {
     let schema = Schema::new(
         "note",
         vec![
@@ -153,7 +153,7 @@ fn is_of_one_moment(store: &Store, filter: Option<&Filter>, in_all: bool) -> Dur
 #[test]
 fn a_full_scan_leaves_its_thread_and_is_of_one_moment() {
     let folder = tempfile::tempdir().unwrap();
-    let store = open(Location::File(folder.path().join("a.db")), Options::default());
+    let store = open(Location::File(folder.path().join("a.db")), SqliteOptions::default());
     fill(&store);
     in_short_turns(|| is_of_one_moment(&store, None, true));
     let statistics = store.statistics().engine;
@@ -164,7 +164,7 @@ fn a_full_scan_leaves_its_thread_and_is_of_one_moment() {
 #[test]
 fn a_sparse_filter_skips_and_repeats_no_row() {
     let folder = tempfile::tempdir().unwrap();
-    let store = open(Location::File(folder.path().join("a.db")), Options::default());
+    let store = open(Location::File(folder.path().join("a.db")), SqliteOptions::default());
     fill(&store);
     let table = store.table("note").unwrap();
     let filter = parse_filter(&table, "id = 1 or text ~ \"777\" or id = 200000").unwrap();
@@ -178,7 +178,7 @@ fn a_sparse_filter_skips_and_repeats_no_row() {
 #[test]
 fn a_sort_and_a_count_leave_their_thread() {
     let folder = tempfile::tempdir().unwrap();
-    let store = open(Location::File(folder.path().join("a.db")), Options::default());
+    let store = open(Location::File(folder.path().join("a.db")), SqliteOptions::default());
     fill(&store);
     let table = store.table("note").unwrap();
     in_short_turns(|| {
@@ -212,7 +212,7 @@ fn what_a_search_saw_is_not_what_later_reads_see() {
         ],
     );
     let location = Location::File(folder.path().join("a.db"));
-    let engine = Sqlite::open(location, Options::default()).unwrap();
+    let engine = Sqlite::open(location, SqliteOptions::default()).unwrap();
     let store = Store::builder(engine).schema(schema).open().unwrap();
     fill(&store);
     let table = store.table("note").unwrap();
@@ -238,7 +238,7 @@ fn what_a_search_saw_is_not_what_later_reads_see() {
 fn a_read_of_a_blocking_caller_stays_on_its_thread() {
     let folder = tempfile::tempdir().unwrap();
     for location in [Location::File(folder.path().join("a.db")), Location::Memory] {
-        let store = open(location, Options::default());
+        let store = open(location, SqliteOptions::default());
         fill(&store);
         let handovers = || store.statistics().engine.read_handovers;
         let before = handovers();
@@ -255,7 +255,7 @@ fn a_read_of_a_blocking_caller_stays_on_its_thread() {
 #[test]
 fn sql_by_chance_gives_each_row_once() {
     let folder = tempfile::tempdir().unwrap();
-    let store = open(Location::File(folder.path().join("a.db")), Options::default());
+    let store = open(Location::File(folder.path().join("a.db")), SqliteOptions::default());
     fill(&store);
     let query = ints!(store, "SELECT id FROM note ORDER BY random()");
     let (ids, _, _) = drive(query, |_| {});
@@ -268,7 +268,7 @@ fn sql_by_chance_gives_each_row_once() {
 fn a_read_that_takes_too_long_is_ended_and_says_why() {
     let folder = tempfile::tempdir().unwrap();
     for location in [Location::File(folder.path().join("a.db")), Location::Memory] {
-        let options = Options { read_deadline_ms: 50, ..Options::default() };
+        let options = SqliteOptions { read_deadline_ms: 50, ..SqliteOptions::default() };
         let store = open(location, options);
         let began = Instant::now();
         let error = ints!(store, ENDLESS).run().unwrap_err();
@@ -287,7 +287,7 @@ fn a_read_that_takes_too_long_is_ended_and_says_why() {
 fn a_read_that_is_dropped_is_ended() {
     let folder = tempfile::tempdir().unwrap();
     for location in [Location::File(folder.path().join("a.db")), Location::Memory] {
-        let options = Options { read_deadline_ms: 0, ..Options::default() };
+        let options = SqliteOptions { read_deadline_ms: 0, ..SqliteOptions::default() };
         let store = open(location, options);
         // More than there are threads: if they did not end, the last would wait.
         for _ in 0..20 {
@@ -312,7 +312,7 @@ fn a_read_that_is_dropped_is_ended() {
 #[test]
 fn too_many_long_reads_are_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let options = Options { read_deadline_ms: 0, scans_max: 2, ..Options::default() };
+    let options = SqliteOptions { read_deadline_ms: 0, scans_max: 2, ..SqliteOptions::default() };
     let store = open(Location::File(folder.path().join("a.db")), options);
     let mut reads: Vec<_> = (0..2).map(|_| Box::pin(ints!(store, ENDLESS))).collect();
     for read in &mut reads {
@@ -329,7 +329,7 @@ fn too_many_long_reads_are_refused() {
 fn a_transaction_waits_for_its_scan() {
     let folder = tempfile::tempdir().unwrap();
     for location in [Location::File(folder.path().join("a.db")), Location::Memory] {
-        let store = open(location, Options::default());
+        let store = open(location, SqliteOptions::default());
         fill(&store);
         let table = store.table("note").unwrap();
         let transaction = store.begin_run().unwrap();
@@ -355,7 +355,7 @@ fn a_transaction_waits_for_its_scan() {
 fn a_transaction_that_ends_among_its_scan_is_undone() {
     let folder = tempfile::tempdir().unwrap();
     for location in [Location::File(folder.path().join("a.db")), Location::Memory] {
-        let store = open(location, Options::default());
+        let store = open(location, SqliteOptions::default());
         fill(&store);
         let table = store.table("note").unwrap();
         let transaction = store.begin_run().unwrap();
@@ -396,7 +396,7 @@ impl Verb for DeleteWhere {
 fn a_write_of_many_rows_leaves_its_thread() {
     let folder = tempfile::tempdir().unwrap();
     for location in [Location::File(folder.path().join("a.db")), Location::Memory] {
-        let store = open(location, Options::default());
+        let store = open(location, SqliteOptions::default());
         fill(&store);
         let table = store.table("note").unwrap();
         in_short_turns(|| {

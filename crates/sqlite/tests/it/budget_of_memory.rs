@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use marmota_memory::Memory;
 use marmota_model::{ErrorKind, Field, Kind, Record, Role, Schema, Value};
-use marmota_sqlite::{Location, Options, Sqlite};
+use marmota_sqlite::{Location, Sqlite, SqliteOptions};
 use marmota_store::Store;
 
 use crate::budget::{LONG, drive, in_short_turns, poll_once};
@@ -21,7 +21,7 @@ fn schema(name: &'static str) -> Schema {
 }
 
 /// A file with a table `note`, and a table `item` in memory.
-fn open(options: Options) -> (Store, tempfile::TempDir) {
+fn open(options: SqliteOptions) -> (Store, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let engine = Sqlite::open(Location::File(folder.path().join("a.db")), options).unwrap();
     let store = Store::builder(engine)
@@ -50,7 +50,7 @@ macro_rules! ints {
 
 #[test]
 fn a_long_statement_leaves_its_thread() {
-    let (store, _folder) = open(Options::default());
+    let (store, _folder) = open(SqliteOptions::default());
     let item = store.table("item").unwrap();
     for (text, rows) in [
         // Without SQLite, by a filter, sorted, grouped, and with both databases.
@@ -75,7 +75,7 @@ fn a_long_statement_leaves_its_thread() {
 /// What was lent before the statement moved comes no second time.
 #[test]
 fn each_row_comes_once_and_in_order() {
-    let (store, _folder) = open(Options::default());
+    let (store, _folder) = open(SqliteOptions::default());
     for text in ["SELECT id FROM item", "SELECT id FROM item WHERE number + 0 = 0 ORDER BY id"] {
         let (ids, ..) = drive(ints!(store, text), |_| {});
         assert!(ids.unwrap().into_iter().eq(1..=ROWS), "{text}");
@@ -90,7 +90,7 @@ fn each_row_comes_once_and_in_order() {
 /// tables are written meanwhile.
 #[test]
 fn a_write_waits_without_its_thread() {
-    let (store, _folder) = open(Options::default());
+    let (store, _folder) = open(SqliteOptions::default());
     let mut change = Record::new(store.table("item").unwrap());
     change.set("number", 1).unwrap();
     let mut write = Box::pin(store.update_record(ROWS, &change));
@@ -115,7 +115,7 @@ fn a_write_waits_without_its_thread() {
 
 #[test]
 fn a_statement_that_takes_too_long_is_ended() {
-    let (store, _folder) = open(Options { read_deadline_ms: 50, ..Options::default() });
+    let (store, _folder) = open(SqliteOptions { read_deadline_ms: 50, ..SqliteOptions::default() });
     let began = Instant::now();
     let error = ints!(store, PAIRS).run().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout);
@@ -129,7 +129,7 @@ fn a_statement_that_takes_too_long_is_ended() {
 
 #[test]
 fn a_statement_that_is_dropped_frees_the_tables() {
-    let (store, _folder) = open(Options { read_deadline_ms: 0, ..Options::default() });
+    let (store, _folder) = open(SqliteOptions { read_deadline_ms: 0, ..SqliteOptions::default() });
     // More than there are threads, so that some have not begun.
     let mut reads: Vec<_> = (0..12).map(|_| Box::pin(ints!(store, PAIRS))).collect();
     for read in &mut reads {
@@ -147,7 +147,7 @@ fn a_statement_that_is_dropped_frees_the_tables() {
 /// one that has changed it sees its own changes.
 #[test]
 fn a_transaction_ends_while_a_statement_reads_what_it_read() {
-    let (store, _folder) = open(Options { read_deadline_ms: 0, ..Options::default() });
+    let (store, _folder) = open(SqliteOptions { read_deadline_ms: 0, ..SqliteOptions::default() });
     let item = store.table("item").unwrap();
     let transaction = store.begin_run().unwrap();
     transaction.get_record(&item, 1).run().unwrap();

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use marmota_model::{ErrorKind, NoRows, Query, Value, ValueRef};
-use marmota_sqlite::{Location, Options, Sqlite};
+use marmota_sqlite::{Location, Sqlite, SqliteOptions};
 use marmota_store::engine::{Engine, Submitted};
 use marmota_store::operation::{Keys, Operation, Outcome};
 use marmota_store::{Scope, Store};
@@ -136,7 +136,7 @@ fn a_future_is_woken_when_its_turn_comes() {
 #[test]
 fn waiting_too_long_is_busy() {
     let person = person();
-    let options = Options { busy_timeout_ms: 50, ..Options::default() };
+    let options = SqliteOptions { busy_timeout_ms: 50, ..SqliteOptions::default() };
     let engine = Sqlite::open(Location::Memory, options).unwrap();
     engine.prepare(&[city(), person.clone()], 0).unwrap();
     let mut holder = engine.session().unwrap();
@@ -156,7 +156,7 @@ fn another_process_that_writes_is_waited_for() {
     let person = person();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
-    let options = Options { busy_timeout_ms: 100, ..options() };
+    let options = SqliteOptions { busy_timeout_ms: 100, ..options() };
     let engine = Sqlite::open(Location::File(path.clone()), options).unwrap();
     engine.prepare(&[city(), person.clone()], 0).unwrap();
     let mut session = engine.session().unwrap();
@@ -245,7 +245,7 @@ fn closing_waits_for_a_transaction_and_can_be_tried_again() {
     let person = person();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
-    let options = Options { busy_timeout_ms: 20, ..options() };
+    let options = SqliteOptions { busy_timeout_ms: 20, ..options() };
     let engine = Sqlite::open(Location::File(path.clone()), options).unwrap();
     engine.prepare(&[city(), person.clone()], 0).unwrap();
     let mut session = engine.session().unwrap();
@@ -265,7 +265,7 @@ fn a_transaction_that_outlives_the_engine_is_undone() {
     let person = person();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
-    let options = Options { busy_timeout_ms: 20, ..options() };
+    let options = SqliteOptions { busy_timeout_ms: 20, ..options() };
     let engine = Sqlite::open(Location::File(path.clone()), options).unwrap();
     engine.prepare(&[city(), person.clone()], 0).unwrap();
     let mut session = engine.session().unwrap();

@@ -8,7 +8,7 @@ use marmota_model::{
     Literal, NoRows, Query, Result, Role, RowSink, RowSource, Rule, Schema, Table, Value, ValueRef,
     Variant,
 };
-use marmota_sqlite::{Location, Options, Sqlite};
+use marmota_sqlite::{Location, Sqlite, SqliteOptions};
 use marmota_store::engine::{Engine, Session};
 use marmota_store::operation::{Operation, Outcome};
 
@@ -107,23 +107,23 @@ pub(crate) fn file(path: &std::path::Path, tables: &[Arc<Table>]) -> Sqlite {
 
 /// How files are opened: with the feature `encryption` all of them have a key.
 #[cfg(feature = "encryption")]
-pub(crate) fn options() -> Options {
-    Options::default().key(|| Ok(key()))
+pub(crate) fn options() -> SqliteOptions {
+    SqliteOptions::default().key(|| Ok(key()))
 }
 
 #[cfg(feature = "encryption")]
-pub(crate) fn key() -> marmota_sqlite::Key {
-    marmota_sqlite::Key::raw([7; 32])
+pub(crate) fn key() -> marmota_sqlite::EncryptionKey {
+    marmota_sqlite::EncryptionKey::raw([7; 32])
 }
 
 /// How files are opened.
 #[cfg(not(feature = "encryption"))]
-pub(crate) fn options() -> Options {
-    Options::default()
+pub(crate) fn options() -> SqliteOptions {
+    SqliteOptions::default()
 }
 
 fn open(location: Location, tables: &[Arc<Table>]) -> Sqlite {
-    let options = if location == Location::Memory { Options::default() } else { options() };
+    let options = if location == Location::Memory { SqliteOptions::default() } else { options() };
     let engine = Sqlite::open(location, options).unwrap();
     engine.prepare(tables, 0).unwrap();
     engine

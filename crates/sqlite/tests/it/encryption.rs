@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use marmota_model::{ErrorKind, Query, Result, Table, ValueRef};
-use marmota_sqlite::{Durability, Key, Location, Options, Sqlite};
+use marmota_sqlite::{Durability, EncryptionKey, Location, Sqlite, SqliteOptions};
 use marmota_store::engine::{Engine, Session};
 use marmota_store::operation::Operation;
 
@@ -21,20 +21,23 @@ fn note() -> Arc<Table> {
     table("note", vec![id(), text("body").unique(true)])
 }
 
-fn raw(byte: u8) -> Key {
-    Key::raw([byte; 32])
+fn raw(byte: u8) -> EncryptionKey {
+    EncryptionKey::raw([byte; 32])
 }
 
-fn passphrase(text: &str) -> Key {
-    Key::passphrase(text.to_owned()).unwrap()
+fn passphrase(text: &str) -> EncryptionKey {
+    EncryptionKey::passphrase(text.to_owned()).unwrap()
 }
 
-fn open_with(path: &Path, key: impl Fn() -> Key + Send + Sync + 'static) -> Result<Sqlite> {
-    Sqlite::open(Location::File(path.to_owned()), Options::default().key(move || Ok(key())))
+fn open_with(
+    path: &Path,
+    key: impl Fn() -> EncryptionKey + Send + Sync + 'static,
+) -> Result<Sqlite> {
+    Sqlite::open(Location::File(path.to_owned()), SqliteOptions::default().key(move || Ok(key())))
 }
 
 fn open_plain(path: &Path) -> Result<Sqlite> {
-    Sqlite::open(Location::File(path.to_owned()), Options::default())
+    Sqlite::open(Location::File(path.to_owned()), SqliteOptions::default())
 }
 
 fn insert(session: &mut Box<dyn Session>, note: &Table, bodies: std::ops::Range<u32>) {
@@ -52,7 +55,7 @@ fn bodies(session: &mut Box<dyn Session>, note: &Table) -> Result<Vec<String>> {
 }
 
 /// Writes rows and gives what the engine said of them, closed again.
-fn filled(path: &Path, key: Option<fn() -> Key>, rows: u32) -> Vec<String> {
+fn filled(path: &Path, key: Option<fn() -> EncryptionKey>, rows: u32) -> Vec<String> {
     let engine = match key {
         Some(key) => open_with(path, key),
         None => open_plain(path),
@@ -64,12 +67,12 @@ fn filled(path: &Path, key: Option<fn() -> Key>, rows: u32) -> Vec<String> {
     bodies(&mut session, &note).unwrap()
 }
 
-fn read(path: &Path, key: Option<Key>) -> Result<Vec<String>> {
+fn read(path: &Path, key: Option<EncryptionKey>) -> Result<Vec<String>> {
     let options = match key {
-        None => Options::default(),
+        None => SqliteOptions::default(),
         Some(key) => {
             let given = std::sync::Mutex::new(Some(key));
-            Options { exclusive: true, ..Options::default() }
+            SqliteOptions { exclusive: true, ..SqliteOptions::default() }
                 .key(move || Ok(given.lock().unwrap().take().unwrap()))
         }
     };
@@ -120,8 +123,12 @@ fn no_file_ever_holds_a_known_value() {
     for exclusive in [false, true] {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.db");
-        let options = Options { exclusive, durability: Durability::Relaxed, ..Options::default() }
-            .key(|| Ok(raw(1)));
+        let options = SqliteOptions {
+            exclusive,
+            durability: Durability::Relaxed,
+            ..SqliteOptions::default()
+        }
+        .key(|| Ok(raw(1)));
         let engine = Sqlite::open(Location::File(path.clone()), options).unwrap();
         let note = note();
         engine.prepare(std::slice::from_ref(&note), 0).unwrap();
@@ -160,7 +167,7 @@ fn no_file_ever_holds_a_known_value() {
 #[test]
 fn keys_open_what_they_wrote() {
     let folder = tempfile::tempdir().unwrap();
-    let keys: [fn() -> Key; 2] = [|| raw(1), || passphrase("correct horse")];
+    let keys: [fn() -> EncryptionKey; 2] = [|| raw(1), || passphrase("correct horse")];
     for (number, key) in keys.into_iter().enumerate() {
         let path = folder.path().join(number.to_string());
         let written = filled(&path, Some(key), 100);
@@ -191,7 +198,7 @@ fn what_does_not_fit_is_refused_with_the_way_out() {
         }
         assert_eq!(std::fs::read(path).unwrap(), before, "a refused file is left alone");
     }
-    let memory = Sqlite::open(Location::Memory, Options::default().key(|| Ok(raw(1))));
+    let memory = Sqlite::open(Location::Memory, SqliteOptions::default().key(|| Ok(raw(1))));
     assert_eq!(memory.unwrap_err().kind(), ErrorKind::Invalid);
 }
 
@@ -222,7 +229,7 @@ fn a_source_that_fails_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
     let ask = || Err(marmota_model::Error::new(ErrorKind::Timeout, "the vault is sealed"));
-    let error = Sqlite::open(Location::File(path), Options::default().key(ask)).unwrap_err();
+    let error = Sqlite::open(Location::File(path), SqliteOptions::default().key(ask)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout);
     assert!(error.to_string().contains("sealed") && error.to_string().contains("a.db"), "{error}");
 }
@@ -279,8 +286,8 @@ fn the_environment_has_keys() {
 
 #[test]
 fn nothing_printed_holds_a_key() {
-    let options = Options::default().key(|| Ok(passphrase("hunter two")));
-    let key = Key::parse(&"ab".repeat(32)).unwrap();
+    let options = SqliteOptions::default().key(|| Ok(passphrase("hunter two")));
+    let key = EncryptionKey::parse(&"ab".repeat(32)).unwrap();
     let printed = format!("{options:?} {options:#?} {key:?} {:?}", passphrase("hunter two"));
     for secret in ["hunter", "abab", "171"] {
         assert!(!printed.contains(secret), "{printed}");

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use marmota_model::{Error, ErrorKind, NoRows, Query, RowSink, ValueRef};
-use marmota_sqlite::disk::{Disk, Event, Fault, PowerCut};
-use marmota_sqlite::{Durability, Location, Options, Sqlite};
+use marmota_sqlite::disk::{Disk, DiskEvent, DiskFault, PowerCut};
+use marmota_sqlite::{Durability, Location, Sqlite, SqliteOptions};
 use marmota_store::Store;
 use marmota_store::operation::Operation;
 
@@ -20,7 +20,11 @@ fn place(folder: &tempfile::TempDir) -> PathBuf {
 }
 
 /// Opens the file without what would take a sync by itself.
-fn quiet(path: &Path, options: Options, fault: Option<Fault>) -> (Store, impl Fn() + use<>) {
+fn quiet(
+    path: &Path,
+    options: SqliteOptions,
+    fault: Option<DiskFault>,
+) -> (Store, impl Fn() + use<>) {
     let engine = Sqlite::open(Location::File(path.to_owned()), options).unwrap();
     let sync = engine.leave_groups_to_callers();
     if let Some(fault) = fault {
@@ -60,7 +64,7 @@ fn a_failed_sync_at_the_commit_is_unknown_and_stops_the_engine() {
     let disk = Disk::at(folder.path()).unwrap();
     for (file, exclusive) in [("a.db", false), ("b.db", true)] {
         let path = folder.path().canonicalize().unwrap().join(file);
-        let (store, _) = quiet(&path, Options { exclusive, ..options() }, None);
+        let (store, _) = quiet(&path, SqliteOptions { exclusive, ..options() }, None);
         insert(&store, 1).unwrap();
         disk.fail_after(Some(0));
         let error = insert(&store, 2).unwrap_err();
@@ -74,7 +78,7 @@ fn a_failed_sync_at_the_commit_is_unknown_and_stops_the_engine() {
         is_stopped(&store.begin_run().unwrap_err());
         assert_eq!(rows(&store), HashSet::from([1]), "reads continue");
         is_stopped(&store.close().unwrap_err());
-        let (store, _) = quiet(&path, Options { exclusive, ..options() }, None);
+        let (store, _) = quiet(&path, SqliteOptions { exclusive, ..options() }, None);
         insert(&store, 6).unwrap();
         let there = rows(&store);
         assert!(there.is_superset(&HashSet::from([1, 6])), "{there:?}");
@@ -165,7 +169,7 @@ struct Told {
 
 /// Fails a sync of relaxed writes and one of a commit, opens again, writes
 /// more, and looks for what a loss of power or a kill makes untrue.
-fn violations(fault: Option<Fault>) -> Vec<String> {
+fn violations(fault: Option<DiskFault>) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
     let (disk, path) = (Disk::at(folder.path()).unwrap(), place(&folder));
     disk.record(true);
@@ -203,12 +207,12 @@ fn violations(fault: Option<Fault>) -> Vec<String> {
     cut(&disk.take_record(), &told)
 }
 
-fn cut(record: &[Event], told: &Told) -> Vec<String> {
+fn cut(record: &[DiskEvent], told: &Told) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
     let (mut disk, mut found, mut cuts) = (PowerCut::new(0x5eed), Vec::new(), 0);
     for (place, event) in record.iter().enumerate() {
         disk.go_on(event);
-        if !matches!(event, Event::Synced { .. } | Event::SyncFailed { .. }) {
+        if !matches!(event, DiskEvent::Synced { .. } | DiskEvent::SyncFailed { .. }) {
             continue;
         }
         for eighths in [Some(0), Some(4), None] {
@@ -242,12 +246,12 @@ fn nothing_acknowledged_is_lost_and_nothing_denied_comes_back() {
 
 #[test]
 fn a_sync_that_is_tried_again_is_found() {
-    let found = violations(Some(Fault::RetriesSync));
+    let found = violations(Some(DiskFault::RetriesSync));
     assert!(found.iter().any(|one| one.contains("lost")), "{found:?}");
 }
 
 #[test]
 fn a_commit_that_is_denied_though_unknown_is_found() {
-    let found = violations(Some(Fault::DeniesWrite));
+    let found = violations(Some(DiskFault::DeniesWrite));
     assert!(found.iter().any(|one| one.contains("back")), "{found:?}");
 }

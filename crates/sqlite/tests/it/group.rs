@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use marmota_model::{ErrorKind, NoRows, ValueRef};
 use marmota_sqlite::disk::Disk;
-use marmota_sqlite::{Location, Options, Sqlite};
+use marmota_sqlite::{Location, Sqlite, SqliteOptions};
 use marmota_store::engine::{Engine, Session, Submitted, Ticket};
 use marmota_store::operation::{Operation, Outcome};
 
@@ -93,7 +93,7 @@ fn one_wait_for_the_disk_serves_all_that_are_ready() {
 fn a_full_queue_is_busy_and_takes_more_once_it_is_empty() {
     let folder = tempfile::tempdir().unwrap();
     let note = note();
-    let options = Options { writes_waiting_max: 2, ..Options::default() };
+    let options = SqliteOptions { writes_waiting_max: 2, ..SqliteOptions::default() };
     let engine = Sqlite::open(Location::File(folder.path().join("a.db")), options).unwrap();
     engine.prepare(std::slice::from_ref(&note), 0).unwrap();
     let (mut holder, mut session) = (engine.session().unwrap(), engine.session().unwrap());

@@ -9,7 +9,7 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use marmota_model::{Error, ErrorKind, NoRows, Result, Table, Value, ValueRef};
-use marmota_sqlite::{Durability, Location, Options, Sqlite};
+use marmota_sqlite::{Durability, Location, Sqlite, SqliteOptions};
 use marmota_store::engine::{Engine, Session, Submitted, Ticket};
 use marmota_store::operation::{BatchMode, OnConflict, Operation, Outcome, Write};
 
@@ -167,7 +167,7 @@ impl Server {
 /// Opens the file, has another process take its lock, and gives how long the
 /// longest call took; the best of several.
 fn measured(
-    options: &Options,
+    options: &SqliteOptions,
     run: impl Fn(&Arc<Table>, &Sqlite, &mut Child) -> (Duration, String),
 ) {
     let mut longest = Vec::new();
@@ -189,10 +189,10 @@ fn measured(
     panic!("a call kept the thread: {longest:?}");
 }
 
-fn each_durability() -> impl Iterator<Item = Options> {
+fn each_durability() -> impl Iterator<Item = SqliteOptions> {
     // Without waits for the disk there are no groups: each write is alone.
     let each = [Durability::Full, Durability::None];
-    each.into_iter().map(|durability| Options { durability, ..options() })
+    each.into_iter().map(|durability| SqliteOptions { durability, ..options() })
 }
 
 #[test]
@@ -217,7 +217,7 @@ fn requests_are_answered_while_writes_wait_for_another_process() {
 #[test]
 fn writes_that_wait_too_long_for_another_process_name_it() {
     for options in each_durability() {
-        let options = Options { busy_timeout_ms: 300, ..options };
+        let options = SqliteOptions { busy_timeout_ms: 300, ..options };
         measured(&options, |note, engine, child| {
             let (mut server, began) = (Server::new(engine, note), Instant::now());
             let errors = server.finish();

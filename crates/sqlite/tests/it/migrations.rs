@@ -5,12 +5,12 @@ use std::path::Path;
 use std::sync::Barrier;
 
 use marmota_model::{ErrorKind, Field, Kind, Record, Role, Schema, Value};
-use marmota_sqlite::{Location, Options, Sqlite};
+use marmota_sqlite::{Location, Sqlite, SqliteOptions};
 use marmota_store::migration::Migration;
 use marmota_store::{Store, StoreBuilder};
 
 fn open(path: &Path) -> Sqlite {
-    let options = Options { busy_timeout_ms: 60_000, ..Options::default() };
+    let options = SqliteOptions { busy_timeout_ms: 60_000, ..SqliteOptions::default() };
     Sqlite::open(Location::File(path.to_owned()), options).unwrap()
 }
 

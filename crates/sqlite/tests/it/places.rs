@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use marmota_model::ErrorKind;
-use marmota_sqlite::{Location, Options, Sqlite};
+use marmota_sqlite::{Location, Sqlite, SqliteOptions};
 use marmota_store::Store;
 
 use crate::database::{file, id, options, table};
@@ -26,8 +26,10 @@ fn a_missing_folder_is_an_error_with_the_way_out() {
         assert!(text.contains(part), "{text}");
     }
     assert!(!folder.path().join("nowhere").exists(), "nothing was made");
-    let opened =
-        Sqlite::open(Location::File(path.clone()), Options { create_folders: true, ..options() });
+    let opened = Sqlite::open(
+        Location::File(path.clone()),
+        SqliteOptions { create_folders: true, ..options() },
+    );
     drop(opened.unwrap());
     assert_eq!((mode(&path), mode(&missing)), (0o600, 0o700));
     // A backup and a restore do not make folders either.

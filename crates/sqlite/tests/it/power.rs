@@ -6,8 +6,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use marmota_model::{Query, ValueRef};
-use marmota_sqlite::disk::{Disk, Event, PowerCut};
-use marmota_sqlite::{Durability, Location, Options, Sqlite};
+use marmota_sqlite::disk::{Disk, DiskEvent, PowerCut};
+use marmota_sqlite::{Durability, Location, Sqlite, SqliteOptions};
 use marmota_store::Store;
 use marmota_store::engine::Engine;
 use marmota_store::operation::Operation;
@@ -25,11 +25,11 @@ fn row(number: i64) -> [ValueRef<'static>; 2] {
 /// Calls `check` with a folder as it would be left by a loss of power, for
 /// every sync of the record: before it, while it lasts and behind it, with
 /// nothing, some or most of what was not synced. Gives how many there were.
-fn cut_everywhere(record: &[Event], mut check: impl FnMut(usize, &Path)) -> usize {
+fn cut_everywhere(record: &[DiskEvent], mut check: impl FnMut(usize, &Path)) -> usize {
     let folder = tempfile::tempdir().unwrap();
     let (mut disk, mut cuts) = (PowerCut::new(0x5eed), 0);
     for (place, event) in record.iter().enumerate() {
-        if let Event::Sync { .. } | Event::Synced { .. } = event {
+        if let DiskEvent::Sync { .. } | DiskEvent::Synced { .. } = event {
             for chance in [0, 3, 7] {
                 let left = folder.path().join(format!("{cuts}"));
                 std::fs::create_dir(&left).unwrap();
@@ -63,7 +63,7 @@ pub(crate) fn numbers(folder: &Path) -> HashSet<i64> {
     rows.iter().filter_map(|row| row[1].as_ref().as_int()).collect()
 }
 
-fn store(path: &Path, options: Options) -> Store {
+fn store(path: &Path, options: SqliteOptions) -> Store {
     let engine = Sqlite::open(Location::File(path.to_owned()), options).unwrap();
     // Often, so that there are many syncs of the file too.
     engine.execute("PRAGMA wal_autocheckpoint=12").unwrap();
@@ -134,7 +134,7 @@ fn no_acknowledged_row_is_lost_wherever_the_power_is_cut() {
     store.close().unwrap();
     acknowledged.sort_by_key(|&(_, at)| at);
     let record = disk.take_record();
-    let syncs = record.iter().filter(|event| matches!(event, Event::Synced { .. })).count();
+    let syncs = record.iter().filter(|event| matches!(event, DiskEvent::Synced { .. })).count();
     let cuts = cut_everywhere(&record, |place, folder| {
         let there = numbers(folder);
         for (number, _) in acknowledged.iter().take_while(|(_, at)| *at <= place) {

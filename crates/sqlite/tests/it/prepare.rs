@@ -6,7 +6,7 @@ use std::sync::Arc;
 use marmota_model::{
     Collation, ErrorKind, Field, Index, KeyKind, Kind, Literal, Role, Table, Value, ValueRef,
 };
-use marmota_sqlite::{Location, Options, Sqlite};
+use marmota_sqlite::{Location, Sqlite, SqliteOptions};
 use marmota_store::engine::Engine;
 
 use crate::database::{
@@ -228,7 +228,7 @@ fn a_newer_schema_is_refused() {
 }
 
 fn open(path: &Path) -> marmota_model::Result<Sqlite> {
-    Sqlite::open(Location::File(path.to_owned()), Options::default())
+    Sqlite::open(Location::File(path.to_owned()), SqliteOptions::default())
 }
 
 #[test]
@@ -250,7 +250,7 @@ fn texts_of_another_encoding_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
     // An empty file takes the encoding of its first table.
-    let engine = Sqlite::open(Location::Memory, Options::default()).unwrap();
+    let engine = Sqlite::open(Location::Memory, SqliteOptions::default()).unwrap();
     let file = path.display();
     engine
         .execute(&format!("PRAGMA encoding='UTF-16'; CREATE TABLE a(b); VACUUM INTO '{file}'"))

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use marmota_model::{ErrorKind, ValueRef};
-use marmota_sqlite::{Location, Options, Sqlite};
+use marmota_sqlite::{Location, Sqlite, SqliteOptions};
 use marmota_store::engine::Engine;
 use marmota_store::operation::Operation;
 
@@ -39,7 +39,7 @@ pub(crate) fn start(
 fn writers_of_other_processes_fail_nobody() {
     let (folder, note) = (tempfile::tempdir().unwrap(), note());
     let path = folder.path().join("a.db");
-    let options = Options { busy_timeout_ms: 60_000, ..options() };
+    let options = SqliteOptions { busy_timeout_ms: 60_000, ..options() };
     let engine = Sqlite::open(Location::File(path.clone()), options).unwrap();
     engine.prepare(std::slice::from_ref(&note), 0).unwrap();
     let mut others: Vec<_> = (0..2)
@@ -97,7 +97,7 @@ fn writers_of_other_processes_fail_nobody() {
 fn writes_and_takes_its_time() {
     let path = std::env::var_os("MARMOTA_WRITE").expect("started by another test");
     let note = note();
-    let options = Options { busy_timeout_ms: 60_000, ..options() };
+    let options = SqliteOptions { busy_timeout_ms: 60_000, ..options() };
     let engine = Sqlite::open(Location::File(path.into()), options).unwrap();
     engine.prepare(std::slice::from_ref(&note), 0).unwrap();
     println!("\nat work");
@@ -125,7 +125,7 @@ fn writes_and_takes_its_time() {
 fn all_that_wait_are_told_at_once_who_has_the_file() {
     let (folder, note) = (tempfile::tempdir().unwrap(), note());
     let path = folder.path().join("a.db");
-    let options = Options { busy_timeout_ms: 2_000, ..options() };
+    let options = SqliteOptions { busy_timeout_ms: 2_000, ..options() };
     let engine = Sqlite::open(Location::File(path.clone()), options).unwrap();
     engine.prepare(std::slice::from_ref(&note), 0).unwrap();
     let (mut child, _said) = start("processes::holds_a_write", "MARMOTA_HOLD_WRITE", &path);
@@ -170,7 +170,7 @@ fn who_has_an_exclusive_file_is_named_until_it_is_killed() {
     let path = folder.path().join("a.db");
     let (mut child, _said) = start("processes::has_it_to_itself", "MARMOTA_EXCLUSIVE", &path);
     let open = |exclusive| {
-        let options = Options { exclusive, busy_timeout_ms: 50, ..options() };
+        let options = SqliteOptions { exclusive, busy_timeout_ms: 50, ..options() };
         Sqlite::open(Location::File(path.clone()), options)
     };
     for exclusive in [true, false] {
@@ -198,7 +198,7 @@ fn who_has_an_exclusive_file_is_named_until_it_is_killed() {
 fn has_it_to_itself() {
     let path = std::env::var_os("MARMOTA_EXCLUSIVE").expect("started by another test");
     let note = note();
-    let options = Options { exclusive: true, ..options() };
+    let options = SqliteOptions { exclusive: true, ..options() };
     let engine = Sqlite::open(Location::File(path.into()), options).unwrap();
     engine.prepare(std::slice::from_ref(&note), 0).unwrap();
     let mut session = engine.session().unwrap();

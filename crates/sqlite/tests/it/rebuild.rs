@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use marmota_model::{Collation, ErrorKind, Field, KeyKind, Kind, Table, Value, ValueRef};
-use marmota_sqlite::{Location, Options, Sqlite};
+use marmota_sqlite::{Location, Sqlite, SqliteOptions};
 use marmota_store::engine::Engine;
-use marmota_store::plan::{Destructive, Effect};
+use marmota_store::plan::{Destructive, StepEffect};
 
 use crate::database::{Calls, id, reference, table};
 
 fn engine(sql: &str) -> Sqlite {
-    let engine = Sqlite::open(Location::Memory, Options::default()).unwrap();
+    let engine = Sqlite::open(Location::Memory, SqliteOptions::default()).unwrap();
     engine.execute(sql).unwrap();
     engine
 }
@@ -64,7 +64,7 @@ fn migrate_keeping_extra(engine: &Sqlite, note: &Arc<Table>) -> Vec<String> {
     let plan = engine.migrate(std::slice::from_ref(note), 0, &allowed()).unwrap();
     let left = engine.plan(std::slice::from_ref(note), 0).unwrap();
     assert_eq!(left.steps.len(), 1, "{left:?}");
-    assert!(matches!(left.steps[0].effect, Effect::Destructive { needed: false, .. }));
+    assert!(matches!(left.steps[0].effect, StepEffect::Destructive { needed: false, .. }));
     plan.steps.iter().map(ToString::to_string).collect()
 }
 

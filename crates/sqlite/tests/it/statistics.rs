@@ -2,7 +2,7 @@
 
 use marmota_model::ValueRef;
 use marmota_sqlite::disk::Disk;
-use marmota_sqlite::{Durability, Location, Options, Sqlite};
+use marmota_sqlite::{Durability, Location, Sqlite, SqliteOptions};
 use marmota_store::engine::{Engine, Submitted};
 use marmota_store::operation::{Operation, Outcome};
 
@@ -38,7 +38,7 @@ fn waits_for_the_disk_are_counted_as_the_disk_sees_them() {
 fn a_group_counts_its_writes_and_those_that_wait_or_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let note = table("note", vec![id(), text("body")]);
-    let options = Options { writes_waiting_max: 2, ..Options::default() };
+    let options = SqliteOptions { writes_waiting_max: 2, ..SqliteOptions::default() };
     let engine = Sqlite::open(Location::File(folder.path().join("a.db")), options).unwrap();
     engine.prepare(std::slice::from_ref(&note), 0).unwrap();
     let (mut holder, mut session) = (engine.session().unwrap(), engine.session().unwrap());
@@ -65,7 +65,7 @@ fn a_group_counts_its_writes_and_those_that_wait_or_are_refused() {
 fn what_waits_for_nothing_counts_no_waits() {
     let folder = tempfile::tempdir().unwrap();
     let note = table("note", vec![id(), text("body")]);
-    let options = Options { durability: Durability::None, ..Options::default() };
+    let options = SqliteOptions { durability: Durability::None, ..SqliteOptions::default() };
     for location in [Location::Memory, Location::File(folder.path().join("a.db"))] {
         let engine = Sqlite::open(location, options.clone()).unwrap();
         engine.prepare(std::slice::from_ref(&note), 0).unwrap();

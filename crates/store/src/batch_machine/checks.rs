@@ -11,7 +11,7 @@ use std::sync::Arc;
 use marmota_model::{Comparison, Error, FilterExpr, Result, Table, Value, ValueRef, Violation};
 
 use crate::contract::operation::conflict::conflicting_rows;
-use crate::contract::operation::{Effect, OnConflict, Operation, Outcome, Write, key_made};
+use crate::contract::operation::{OnConflict, Operation, Outcome, UpsertEffect, Write, key_made};
 use crate::rights::{Access, Referring, Right, Rights, TableRights};
 use crate::rows::prepare;
 use crate::rows::refusal::no_row;
@@ -254,9 +254,9 @@ impl Checks {
         let (access, key) = match bare {
             Write::Insert { .. } => {
                 let access = match outcome.effect {
-                    Effect::Ignored => return Ok(None),
-                    Effect::Updated => &rights.update,
-                    Effect::Inserted | Effect::Replaced => &rights.insert,
+                    UpsertEffect::Ignored => return Ok(None),
+                    UpsertEffect::Updated => &rights.update,
+                    UpsertEffect::Inserted | UpsertEffect::Replaced => &rights.insert,
                 };
                 match key_made(bare, outcome) {
                     Some(key) => (access, key),

@@ -8,7 +8,7 @@ use marmota_model::{FilterExpr, Table, Timestamp, Value, ValueRef, json};
 use super::before::RowsBefore;
 use crate::contract::audit::Audit;
 use crate::contract::operation::conflict::conflicting_rows;
-use crate::contract::operation::{Effect, Keys, OnConflict, Outcome, Write};
+use crate::contract::operation::{Keys, OnConflict, Outcome, UpsertEffect, Write};
 use crate::rows::history::{History, HistoryAction, key_text};
 
 /// The number of writes after which expired entries are looked for again.
@@ -59,7 +59,7 @@ impl Audit {
         entries.extend(match write {
             Write::Insert { row, .. } => {
                 let (action, fields) = match outcome.effect {
-                    Effect::Updated => (HistoryAction::Update, changed()),
+                    UpsertEffect::Updated => (HistoryAction::Update, changed()),
                     _ => (HistoryAction::Insert, table.all()),
                 };
                 let written = present(row).filter(|(field, _)| fields.contains(*field));

@@ -11,7 +11,7 @@ use marmota_model::{
 };
 
 use crate::contract::sql::{Lender, SqlCall};
-pub use conflict::{Effect, OnConflict, UpsertResult};
+pub use conflict::{OnConflict, UpsertEffect, UpsertResult};
 pub use link::{Link, LinkAt, key_made, resolve_links};
 pub use once::{ANSWERS, Answered, Fingerprint, Idempotency, KEY_BYTES_MAX, Once, OnceKey};
 pub use outcome::{Keys, Outcome};

@@ -12,18 +12,18 @@ use marmota_model::{Error, ErrorKind, Result};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     /// The steps; empty if the database fits.
-    pub steps: Vec<Step>,
+    pub steps: Vec<PlanStep>,
 }
 
 /// One step.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct PlanStep {
     /// The table's name in the model.
     pub table: String,
     /// The change.
     pub change: Change,
     /// The effect on the rows.
-    pub effect: Effect,
+    pub effect: StepEffect,
     /// The SQL statements with which the engine executes it; empty if the engine has no SQL.
     pub statements: Vec<String>,
 }
@@ -82,7 +82,7 @@ pub enum Change {
 
 /// The effect of a step on existing rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Effect {
+pub enum StepEffect {
     /// No data is lost: the step is executed when the store is opened.
     Safe,
     /// Data is lost: the step waits until it is allowed.
@@ -109,11 +109,11 @@ pub struct Destructive {
 }
 
 impl Destructive {
-    fn allow(&self, step: &Step) -> bool {
+    fn allow(&self, step: &PlanStep) -> bool {
         match &step.effect {
-            Effect::Safe => true,
-            Effect::Refused(_) => false,
-            Effect::Destructive { needed, .. } => {
+            StepEffect::Safe => true,
+            StepEffect::Refused(_) => false,
+            StepEffect::Destructive { needed, .. } => {
                 let named = step.column().is_some_and(|column| {
                     let name = format!("{}.{column}", step.table);
                     self.columns.iter().any(|allowed| allowed.eq_ignore_ascii_case(&name))
@@ -126,7 +126,7 @@ impl Destructive {
 
 impl Plan {
     /// Returns the steps that are executed if these destructive steps are allowed.
-    pub fn to_do(&self, destructive: &Destructive) -> impl Iterator<Item = &Step> {
+    pub fn to_do(&self, destructive: &Destructive) -> impl Iterator<Item = &PlanStep> {
         self.steps.iter().filter(|step| destructive.allow(step))
     }
 
@@ -141,7 +141,7 @@ impl Plan {
             .steps
             .iter()
             .filter(|step| !destructive.allow(step))
-            .filter_map(Step::blocking_reason)
+            .filter_map(PlanStep::blocking_reason)
             .collect();
         if let Some((first, more)) = hindrances.split_first() {
             let more = match more.len() {
@@ -151,9 +151,9 @@ impl Plan {
             return Err(Error::new(ErrorKind::Invalid, format!("{first}{more}")));
         }
         for name in &destructive.columns {
-            let is_lost = |step: &&Step| {
+            let is_lost = |step: &&PlanStep| {
                 let only = Destructive { needed: false, columns: vec![name.clone()] };
-                step.effect != Effect::Safe && only.allow(step)
+                step.effect != StepEffect::Safe && only.allow(step)
             };
             if !self.steps.iter().any(|step| is_lost(&step)) {
                 let message = format!(
@@ -168,7 +168,7 @@ impl Plan {
     }
 }
 
-impl Step {
+impl PlanStep {
     /// Returns the column that changes, by its name in the model.
     #[must_use]
     pub fn column(&self) -> Option<&str> {
@@ -187,9 +187,9 @@ impl Step {
     #[must_use]
     pub fn blocking_reason(&self) -> Option<String> {
         let why = match &self.effect {
-            Effect::Safe | Effect::Destructive { needed: false, .. } => return None,
-            Effect::Refused(why) => why.clone(),
-            Effect::Destructive { what, way_out, .. } => format!("{what}; {way_out}"),
+            StepEffect::Safe | StepEffect::Destructive { needed: false, .. } => return None,
+            StepEffect::Refused(why) => why.clone(),
+            StepEffect::Destructive { what, way_out, .. } => format!("{what}; {way_out}"),
         };
         Some(match self.column() {
             Some(column) => format!("field `{column}` of `{}`: {why}", self.table),
@@ -198,7 +198,7 @@ impl Step {
     }
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for PlanStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let table = &self.table;
         match &self.change {
@@ -230,11 +230,11 @@ impl fmt::Display for Step {
 mod tests {
     use super::*;
 
-    fn drop_of(column: &str, needed: bool) -> Step {
+    fn drop_of(column: &str, needed: bool) -> PlanStep {
         let effect =
-            Effect::Destructive { what: "3 values".into(), way_out: "keep it".into(), needed };
+            StepEffect::Destructive { what: "3 values".into(), way_out: "keep it".into(), needed };
         let (table, change) = ("person".to_owned(), Change::DropColumn(column.into()));
-        Step { table, change, effect, statements: Vec::new() }
+        PlanStep { table, change, effect, statements: Vec::new() }
     }
 
     #[test]
@@ -244,8 +244,9 @@ mod tests {
             needed: false,
             columns: names.iter().map(|name| (*name).to_owned()).collect(),
         };
-        let done =
-            |destructive: &Destructive| plan.to_do(destructive).filter_map(Step::column).count();
+        let done = |destructive: &Destructive| {
+            plan.to_do(destructive).filter_map(PlanStep::column).count()
+        };
         assert_eq!(done(&Destructive::default()), 0);
         assert_eq!(done(&Destructive { needed: true, ..Destructive::default() }), 1);
         assert_eq!(done(&named(&["person.a", "person.b"])), 2);

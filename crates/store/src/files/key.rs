@@ -26,13 +26,13 @@ const PASSPHRASE_BYTES_MAX: usize = 1024;
 /// A key that encrypts a file: 32 random bytes, or a passphrase.
 ///
 /// ```
-/// use marmota_store::key::Key;
-/// let key = Key::parse(&"0f".repeat(32))?;
-/// assert_eq!(format!("{key:?}"), "Key(..)");
+/// use marmota_store::key::EncryptionKey;
+/// let key = EncryptionKey::parse(&"0f".repeat(32))?;
+/// assert_eq!(format!("{key:?}"), "EncryptionKey(..)");
 /// # Ok::<(), marmota_model::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct Key(Secret);
+pub struct EncryptionKey(Secret);
 
 /// The content of a key, for an engine that encrypts with it.
 #[derive(Clone)]
@@ -43,7 +43,7 @@ pub enum Secret {
     Passphrase(Zeroizing<String>),
 }
 
-impl Key {
+impl EncryptionKey {
     /// Creates a key of 32 random bytes: from a secret store, or made by `openssl rand -hex 32`.
     /// Connections open without delay with it.
     #[must_use]
@@ -69,11 +69,11 @@ impl Key {
         }
     }
 
-    /// Parses the text of an environment variable: 64 hex digits are the bytes of [`Key::raw`],
+    /// Parses the text of an environment variable: 64 hex digits are the bytes of [`EncryptionKey::raw`],
     /// anything else is a passphrase.
     ///
     /// # Errors
-    /// As [`Key::passphrase`].
+    /// As [`EncryptionKey::passphrase`].
     pub fn parse(text: &str) -> Result<Self> {
         match from_hex(text.as_bytes()) {
             Some(bytes) => Ok(Self(Secret::Raw(bytes))),
@@ -88,9 +88,9 @@ impl Key {
     }
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for EncryptionKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Key(..)")
+        f.write_str("EncryptionKey(..)")
     }
 }
 
@@ -109,26 +109,26 @@ fn from_hex(digits: &[u8]) -> Option<KeyBytes> {
 /// The source of a key: a function of the program, or the environment.
 ///
 /// ```
-/// use marmota_store::key::{Key, KeySource};
-/// let source = KeySource::new(|| Key::passphrase("correct horse".to_owned()));
+/// use marmota_store::key::{EncryptionKey, KeySource};
+/// let source = KeySource::new(|| EncryptionKey::passphrase("correct horse".to_owned()));
 /// assert_eq!(format!("{source:?}"), "KeySource(..)");
 /// ```
 #[derive(Clone)]
-pub struct KeySource(Arc<dyn Fn() -> Result<Key> + Send + Sync>);
+pub struct KeySource(Arc<dyn Fn() -> Result<EncryptionKey> + Send + Sync>);
 
 impl KeySource {
     /// Takes the key from a function: it is called for each connection if it returns raw keys, and
     /// once for an engine if it returns a passphrase.
-    pub fn new(ask: impl Fn() -> Result<Key> + Send + Sync + 'static) -> Self {
+    pub fn new(ask: impl Fn() -> Result<EncryptionKey> + Send + Sync + 'static) -> Self {
         Self(Arc::new(ask))
     }
 
-    /// Takes the key from an environment variable, as [`Key::parse`] reads it.
+    /// Takes the key from an environment variable, as [`EncryptionKey::parse`] reads it.
     #[must_use]
     pub fn env(name: &str) -> Self {
         let name = name.to_owned();
         Self::new(move || match std::env::var(&name).map(Zeroizing::new) {
-            Ok(text) => Key::parse(&text).map_err(|error| {
+            Ok(text) => EncryptionKey::parse(&text).map_err(|error| {
                 let message = format!("the environment variable {name}: {}", error.message());
                 Error::new(error.kind(), message)
             }),
@@ -168,7 +168,7 @@ impl KeySource {
 
     /// Uses this key.
     #[must_use]
-    pub fn of(key: &Key) -> Self {
+    pub fn of(key: &EncryptionKey) -> Self {
         let key = key.clone();
         Self::new(move || Ok(key.clone()))
     }
@@ -177,7 +177,7 @@ impl KeySource {
     ///
     /// # Errors
     /// The function's error; [`ErrorKind::Invalid`] if the variable has no key.
-    pub fn ask(&self) -> Result<Key> {
+    pub fn ask(&self) -> Result<EncryptionKey> {
         (self.0)()
     }
 }
@@ -224,7 +224,7 @@ pub fn refuse_secrets(url: &str) -> Result<()> {
 mod tests {
     use super::*;
 
-    fn raw(key: &Key) -> Option<[u8; KEY_BYTES]> {
+    fn raw(key: &EncryptionKey) -> Option<[u8; KEY_BYTES]> {
         match key.secret() {
             Secret::Raw(bytes) => Some(**bytes),
             Secret::Passphrase(_) => None,
@@ -234,18 +234,18 @@ mod tests {
     #[test]
     fn hex_digits_are_a_raw_key() {
         let text = "00ff7F".repeat(10) + "a9B0";
-        let bytes = raw(&Key::parse(&text).unwrap()).unwrap();
+        let bytes = raw(&EncryptionKey::parse(&text).unwrap()).unwrap();
         assert_eq!(&bytes[..4], [0x00, 0xff, 0x7f, 0x00]);
         assert_eq!(&bytes[30..], [0xa9, 0xb0]);
         for passphrase in ["x", "ab", &"g0".repeat(32), &"0".repeat(63), &"é".repeat(32)] {
-            assert!(raw(&Key::parse(passphrase).unwrap()).is_none(), "{passphrase}");
+            assert!(raw(&EncryptionKey::parse(passphrase).unwrap()).is_none(), "{passphrase}");
         }
     }
 
     #[test]
     fn lengths_are_bounded() {
         for text in [String::new(), "x".repeat(PASSPHRASE_BYTES_MAX + 1)] {
-            let error = Key::parse(&text).unwrap_err();
+            let error = EncryptionKey::parse(&text).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Invalid);
             assert!(!error.to_string().contains("xx"));
         }

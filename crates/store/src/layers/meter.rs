@@ -23,7 +23,7 @@ use serde::Serialize;
 use crate::contract::operation::{Operation, Outcome, Write};
 use crate::rows::registry::Registry;
 
-pub use counts::{CLASS_ENDS_US, Counts, Measured};
+pub use counts::{CLASS_ENDS_US, CallStatistics, Counts};
 pub use slow::SlowCall;
 use slow::SlowCalls;
 
@@ -99,7 +99,7 @@ pub struct VerbActivity {
     pub verb: &'static str,
     /// Single operations.
     #[serde(flatten)]
-    pub done: Measured,
+    pub done: CallStatistics,
     /// Writes that were part of a batch. The batch as a whole is counted separately.
     pub in_batches: u64,
 }
@@ -112,7 +112,7 @@ pub struct SessionActivity {
     pub session: String,
     /// Its operations.
     #[serde(flatten)]
-    pub done: Measured,
+    pub done: CallStatistics,
 }
 
 const VERBS: [&str; 15] = [
@@ -337,7 +337,7 @@ impl Meter {
         let mut verbs = Vec::new();
         for (number, table) in names {
             for (place, &verb) in VERBS.iter().enumerate() {
-                let mut done = Measured::default();
+                let mut done = CallStatistics::default();
                 let mut in_batches = 0;
                 for counts in self.shards.iter().filter_map(|shard| shard[number].get()) {
                     counts.verbs[place].add_to(&mut done);
@@ -349,7 +349,7 @@ impl Meter {
             }
         }
         let read = |session: &Arc<OfSession>| {
-            let mut done = Measured::default();
+            let mut done = CallStatistics::default();
             session.counts.add_to(&mut done);
             SessionActivity { session: session.name.to_string(), done }
         };

@@ -5,7 +5,7 @@ use marmota_model::{Key, Model};
 use crate::layers::scope::Scope;
 use crate::rows::history::{History, of_row};
 use crate::verbs::action::Action;
-use crate::verbs::read::List;
+use crate::verbs::read::ListModels;
 
 impl Scope {
     /// Lists the history of the row with this key, from the first write to the last. The row of the
@@ -13,7 +13,7 @@ impl Scope {
     ///
     /// # Errors
     /// [`marmota_model::ErrorKind::NotFound`] if no model of the store is audited.
-    pub fn history<M: Model>(&self, key: impl Into<M::Key>) -> Action<'_, List<History>> {
+    pub fn history<M: Model>(&self, key: impl Into<M::Key>) -> Action<'_, ListModels<History>> {
         let key = key.into();
         self.list::<History>().filter(of_row(M::schema(), key.borrow()))
     }

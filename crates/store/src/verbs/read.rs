@@ -137,14 +137,14 @@ impl<M: Model> RowSink for Many<M> {
 }
 
 /// The verb of [`Scope::list`].
-pub struct List<M> {
+pub struct ListModels<M> {
     query: Query,
     many: Many<M>,
 }
 
-impl<M> Unpin for List<M> {}
+impl<M> Unpin for ListModels<M> {}
 
-impl<M: Model> Verb for List<M> {
+impl<M: Model> Verb for ListModels<M> {
     type Output = Vec<M>;
 
     fn operate(
@@ -183,7 +183,7 @@ fn continue_after(query: &mut Query, key: usize, value: impl Fn(usize) -> Value)
     query.after = Some(after);
 }
 
-impl<M: Model> Action<'_, List<M>> {
+impl<M: Model> Action<'_, ListModels<M>> {
     /// Selects rows that match the filter, and those set before.
     pub fn filter(mut self, filter: Filter<M>) -> Self {
         narrow(&mut self.verb.query.filter, filter.into_expr());
@@ -220,7 +220,7 @@ impl<M: Model> Action<'_, List<M>> {
     }
 }
 
-impl<'s, M: Model> Action<'s, List<M>> {
+impl<'s, M: Model> Action<'s, ListModels<M>> {
     /// Reads one field of each row, instead of the rows.
     pub fn column<T: FieldValue>(self, column: Column<M, T>) -> Action<'s, Pluck<M, T>> {
         let mut query = self.verb.query.clone();
@@ -448,9 +448,9 @@ impl Scope {
     }
 
     /// Lists rows. Default: all, in the order of keys.
-    pub fn list<M: Model>(&self) -> Action<'_, List<M>> {
+    pub fn list<M: Model>(&self) -> Action<'_, ListModels<M>> {
         let many = Many { rows: Vec::new(), error: None };
-        Action::new(self, List { query: Query::new(), many })
+        Action::new(self, ListModels { query: Query::new(), many })
     }
 
     /// Counts rows. Default: all.

@@ -107,19 +107,19 @@ impl<'s> SqlQuery<'s> {
     /// # Errors
     /// Those of the engine: [`ErrorKind::Invalid`] for an error in the statement, with its
     /// position; [`ErrorKind::Denied`] for a statement that would write.
-    pub fn rows(self) -> Action<'s, Rows> {
-        Action::new(self.scope, Rows { statement: self.statement, rows: SqlRows::default() })
+    pub fn rows(self) -> Action<'s, QueryRows> {
+        Action::new(self.scope, QueryRows { statement: self.statement, rows: SqlRows::default() })
     }
 
     /// Converts each row with `read`.
     ///
     /// # Errors
     /// Those of [`SqlQuery::rows`], and an error of `read`, which ends the query.
-    pub fn map<T, F>(self, read: F) -> Action<'s, Map<T, F>>
+    pub fn map<T, F>(self, read: F) -> Action<'s, QueryMap<T, F>>
     where
         F: FnMut(&SqlRow<'_>) -> Result<T> + Unpin,
     {
-        Action::new(self.scope, Map { statement: self.statement, read, rows: Vec::new() })
+        Action::new(self.scope, QueryMap { statement: self.statement, read, rows: Vec::new() })
     }
 
     /// Returns the rows as structs of a model, whose fields are found by the names of the columns.
@@ -127,9 +127,9 @@ impl<'s> SqlQuery<'s> {
     ///
     /// # Errors
     /// Those of [`SqlQuery::rows`], and [`ErrorKind::Invalid`] with the field that has no column.
-    pub fn models<M: Model>(self) -> Action<'s, Models<M>> {
+    pub fn models<M: Model>(self) -> Action<'s, QueryModels<M>> {
         let models =
-            Models { statement: self.statement, places: Places::Unknown, rows: Vec::new() };
+            QueryModels { statement: self.statement, places: Places::Unknown, rows: Vec::new() };
         Action::new(self.scope, models)
     }
 
@@ -138,8 +138,8 @@ impl<'s> SqlQuery<'s> {
     /// # Errors
     /// Those of [`SqlQuery::rows`], and [`ErrorKind::Engine`] for a value that the type cannot
     /// hold.
-    pub fn value<T: FieldValue>(self) -> Action<'s, One<T>> {
-        Action::new(self.scope, One { statement: self.statement, value: None })
+    pub fn value<T: FieldValue>(self) -> Action<'s, QueryValue<T>> {
+        Action::new(self.scope, QueryValue { statement: self.statement, value: None })
     }
 
     /// Appends the rows to `out` as a JSON array of objects, without an intermediate form, and
@@ -148,14 +148,14 @@ impl<'s> SqlQuery<'s> {
     /// # Errors
     /// Those of [`SqlQuery::rows`], and [`ErrorKind::Invalid`] if two columns have the same name;
     /// then `out` is unchanged.
-    pub fn json(self, out: &'s mut Vec<u8>) -> Action<'s, JsonArray<'s>> {
+    pub fn json(self, out: &'s mut Vec<u8>) -> Action<'s, QueryJson<'s>> {
         let start = out.len();
-        Action::new(self.scope, JsonArray { statement: self.statement, out, start, count: 0 })
+        Action::new(self.scope, QueryJson { statement: self.statement, out, start, count: 0 })
     }
 }
 
 /// The verb of [`SqlQuery::rows`].
-pub struct Rows {
+pub struct QueryRows {
     statement: Statement,
     rows: SqlRows,
 }
@@ -171,7 +171,7 @@ impl SqlSink for SqlRows {
     }
 }
 
-impl Verb for Rows {
+impl Verb for QueryRows {
     type Output = SqlRows;
 
     fn operate(
@@ -188,13 +188,13 @@ impl Verb for Rows {
 }
 
 /// The verb of [`SqlQuery::map`].
-pub struct Map<T, F> {
+pub struct QueryMap<T, F> {
     statement: Statement,
     read: F,
     rows: Vec<T>,
 }
 
-impl<T, F> Unpin for Map<T, F> {}
+impl<T, F> Unpin for QueryMap<T, F> {}
 
 struct Mapping<'m, T, F>(&'m mut F, &'m mut Vec<T>);
 
@@ -205,7 +205,7 @@ impl<T, F: FnMut(&SqlRow<'_>) -> Result<T>> SqlSink for Mapping<'_, T, F> {
     }
 }
 
-impl<T, F: FnMut(&SqlRow<'_>) -> Result<T> + Unpin> Verb for Map<T, F> {
+impl<T, F: FnMut(&SqlRow<'_>) -> Result<T> + Unpin> Verb for QueryMap<T, F> {
     type Output = Vec<T>;
 
     fn operate(
@@ -223,14 +223,14 @@ impl<T, F: FnMut(&SqlRow<'_>) -> Result<T> + Unpin> Verb for Map<T, F> {
 }
 
 /// The verb of [`SqlQuery::models`].
-pub struct Models<M> {
+pub struct QueryModels<M> {
     statement: Statement,
     /// The column of each field, known once the first row has come.
     places: Places,
     rows: Vec<M>,
 }
 
-impl<M> Unpin for Models<M> {}
+impl<M> Unpin for QueryModels<M> {}
 
 /// The columns of a model's fields.
 enum Places {
@@ -289,7 +289,7 @@ fn places<M: Model>(columns: &SqlColumns) -> Result<Places> {
     fields.iter().map(place).collect::<Result<_>>().map(Places::Each)
 }
 
-impl<M: Model> Verb for Models<M> {
+impl<M: Model> Verb for QueryModels<M> {
     type Output = Vec<M>;
 
     fn operate(
@@ -307,12 +307,12 @@ impl<M: Model> Verb for Models<M> {
 }
 
 /// The verb of [`SqlQuery::value`].
-pub struct One<T> {
+pub struct QueryValue<T> {
     statement: Statement,
     value: Option<T>,
 }
 
-impl<T> Unpin for One<T> {}
+impl<T> Unpin for QueryValue<T> {}
 
 struct First<'m, T>(&'m mut Option<T>);
 
@@ -323,7 +323,7 @@ impl<T: FieldValue> SqlSink for First<'_, T> {
     }
 }
 
-impl<T: FieldValue> Verb for One<T> {
+impl<T: FieldValue> Verb for QueryValue<T> {
     type Output = Option<T>;
 
     fn operate(
@@ -340,7 +340,7 @@ impl<T: FieldValue> Verb for One<T> {
 }
 
 /// The verb of [`SqlQuery::json`].
-pub struct JsonArray<'b> {
+pub struct QueryJson<'b> {
     statement: Statement,
     out: &'b mut Vec<u8>,
     start: usize,
@@ -361,7 +361,7 @@ impl SqlSink for Array<'_> {
     }
 }
 
-impl Verb for JsonArray<'_> {
+impl Verb for QueryJson<'_> {
     type Output = u64;
 
     fn operate(

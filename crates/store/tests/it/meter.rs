@@ -6,7 +6,7 @@ use std::time::Duration;
 use marmota_memory::Memory;
 use marmota_model::{Caller, Field, Kind, Record, Role, Schema, parse_filter};
 use marmota_store::Store;
-use marmota_store::meter::{Activity, Measured, Metering};
+use marmota_store::meter::{Activity, CallStatistics, Metering};
 use marmota_store::rights::{Grant, Right, Rights};
 
 fn open(metering: Metering) -> Store {
@@ -124,7 +124,7 @@ fn sessions_are_counted_by_name_and_their_number_is_bounded() {
     let _ = store.get_record(&table, 1).run();
     let own = store.in_session("b");
     own.transaction(|own| own.insert_record(&note(&store, "x")).run().map(drop)).unwrap();
-    let counted = |name: &str| -> Option<Measured> {
+    let counted = |name: &str| -> Option<CallStatistics> {
         let sessions = store.activity().unwrap().sessions;
         sessions.into_iter().find(|one| one.session == name).map(|one| one.done)
     };

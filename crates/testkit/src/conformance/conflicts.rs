@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use futures_lite::future::block_on;
 use marmota_model::{Blob, ErrorKind, Record, Ref, Uuid, Value};
-use marmota_store::operation::{Effect, Keys, UpsertResult};
+use marmota_store::operation::{Keys, UpsertEffect, UpsertResult};
 
 use crate::conformance::models::{self, City, Country, Document, Maybe, Note, Seat};
 use crate::conformance::refusal::{blamed, refused, says};
 use crate::conformance::subject::{Stand, Subject};
 
-fn placed<K>(key: K, effect: Effect) -> UpsertResult<K> {
+fn placed<K>(key: K, effect: UpsertEffect) -> UpsertResult<K> {
     UpsertResult { key, effect }
 }
 
@@ -27,10 +27,10 @@ pub fn a_new_row_is_inserted(subject: &Subject) {
     let second = stand.insert(&note).or_replace().run().unwrap();
     let third = block_on(async { stand.upsert(&note).await }).unwrap();
     for (row, key) in [first, second, third].into_iter().zip(1..) {
-        assert_eq!(row, placed(key, Effect::Inserted));
+        assert_eq!(row, placed(key, UpsertEffect::Inserted));
     }
     let document = stand.upsert(&Document::new("d", b"x")).run().unwrap();
-    assert_eq!(document.effect, Effect::Inserted);
+    assert_eq!(document.effect, UpsertEffect::Inserted);
     stand.settle();
     assert_eq!(stand.count::<Note>().run().unwrap(), 3);
     assert_eq!(stand.get::<Document>(document.key).run().unwrap().version, 1);
@@ -46,11 +46,11 @@ pub fn what_is_there_is_left_alone(subject: &Subject) {
         Seat { id: there, ..Seat::new(None, 9, None) },
     ] {
         let row = stand.insert(&other).or_ignore().run().unwrap();
-        assert_eq!(row, placed(there, Effect::Ignored));
+        assert_eq!(row, placed(there, UpsertEffect::Ignored));
     }
     // A NULL is the same as nothing.
     let row = stand.insert(&Seat::new(None, 1, None)).or_ignore().run().unwrap();
-    assert_eq!(row.effect, Effect::Inserted);
+    assert_eq!(row.effect, UpsertEffect::Inserted);
     stand.settle();
     assert_eq!(seats(&stand)[0], Seat { id: there, ..Seat::new(Some("a"), 1, Some("x")) });
     assert_eq!(stand.count::<Seat>().run().unwrap(), 2);
@@ -66,11 +66,11 @@ pub fn a_row_takes_the_place_of_others(subject: &Subject) {
     // Two rows conflict with it; its key is one that neither had.
     let new = Seat { ticket, ..Seat::new(Some("b"), 5, Some("X")) };
     let row = stand.insert(&new).or_replace().run().unwrap();
-    assert_eq!(row, placed(spared + 1, Effect::Replaced));
+    assert_eq!(row, placed(spared + 1, UpsertEffect::Replaced));
     let same_key = Seat { id: spared, ..Seat::new(Some("c"), 6, None) };
     assert_eq!(
         stand.insert(&same_key).or_replace().run().unwrap(),
-        placed(spared, Effect::Replaced)
+        placed(spared, UpsertEffect::Replaced)
     );
     stand.settle();
     assert_eq!(stand.get::<Seat>(second).optional().run().unwrap(), None);
@@ -84,7 +84,7 @@ pub fn a_replaced_row_is_new(subject: &Subject) {
     stand.patch::<Document>(id).set(Document::TITLE, "older").run().unwrap();
     let old = stand.get::<Document>(id).run().unwrap();
     let new = Document { id, ..Document::new("new", b"") };
-    assert_eq!(stand.insert(&new).or_replace().run().unwrap(), placed(id, Effect::Replaced));
+    assert_eq!(stand.insert(&new).or_replace().run().unwrap(), placed(id, UpsertEffect::Replaced));
     stand.settle();
     let found = stand.get::<Document>(id).run().unwrap();
     assert_eq!((&*found.title, found.version), ("new", 1));
@@ -101,11 +101,11 @@ pub fn a_row_referred_to_is_replaced_by_its_like(subject: &Subject) {
     stand.insert(&Country::new("fr", "France")).run().unwrap();
     let city = stand.insert(&City::new("Bourges", "fr")).run().unwrap();
     let row = stand.insert(&Country::new("fr", "la France")).or_replace().run().unwrap();
-    assert_eq!(row, placed("fr".to_owned(), Effect::Replaced));
+    assert_eq!(row, placed("fr".to_owned(), UpsertEffect::Replaced));
     let twin = Some(Ref::new(city));
     stand.insert(&City { twin, ..City::new("Augsburg", "fr") }).run().unwrap();
     let row = stand.insert(&City { id: city, ..City::new("Avaricum", "fr") }).or_replace().run();
-    assert_eq!(row.unwrap(), placed(city, Effect::Replaced));
+    assert_eq!(row.unwrap(), placed(city, UpsertEffect::Replaced));
     let nowhere = City { id: city, ..City::new("Atlantis", "zz") };
     blamed(stand.insert(&nowhere).or_replace().run(), ErrorKind::Invalid, "country", "reference");
     stand.settle();
@@ -122,12 +122,12 @@ pub fn an_upsert_writes_over(subject: &Subject) {
     let first = stand.get::<Document>(id).run().unwrap();
     // A version that is old is not compared.
     let other = Document { id, version: 77, ..Document::new("b", b"new") };
-    assert_eq!(stand.upsert(&other).run().unwrap(), placed(id, Effect::Updated));
+    assert_eq!(stand.upsert(&other).run().unwrap(), placed(id, UpsertEffect::Updated));
     // Read without its blob, so that the blob is left alone.
     let blob = Some(Blob::from(b"kept".to_vec()));
     let maybe = stand.insert(&Maybe { blob, ..Maybe::default() }).run().unwrap();
     let read = Maybe { text: Some("x".into()), ..stand.get::<Maybe>(maybe).run().unwrap() };
-    assert_eq!(stand.upsert(&read).run().unwrap(), placed(maybe, Effect::Updated));
+    assert_eq!(stand.upsert(&read).run().unwrap(), placed(maybe, UpsertEffect::Updated));
     stand.settle();
     let second = stand.get::<Document>(id).run().unwrap();
     assert_eq!((&*second.title, second.version), ("b", 2));
@@ -147,9 +147,9 @@ pub fn the_key_decides_before_an_index(subject: &Subject) {
     let first = stand.insert(&Seat::new(Some("a"), 1, Some("x"))).run().unwrap();
     let second = stand.insert(&Seat::new(Some("b"), 2, Some("y"))).run().unwrap();
     let by_holder = Seat { id: 99, ..Seat::new(Some("c"), 3, Some("X")) };
-    assert_eq!(stand.upsert(&by_holder).run().unwrap(), placed(first, Effect::Updated));
+    assert_eq!(stand.upsert(&by_holder).run().unwrap(), placed(first, UpsertEffect::Updated));
     let by_key = Seat { id: second, ..Seat::new(Some("b"), 4, Some("z")) };
-    assert_eq!(stand.upsert(&by_key).run().unwrap(), placed(second, Effect::Updated));
+    assert_eq!(stand.upsert(&by_key).run().unwrap(), placed(second, UpsertEffect::Updated));
     let both = Seat { id: second, ..Seat::new(Some("b"), 5, Some("X")) };
     blamed(stand.upsert(&both).run(), ErrorKind::Conflict, "holder", "unique");
     stand.settle();
@@ -168,7 +168,7 @@ pub fn rules_hold_whatever_is_there(subject: &Subject) {
         "not_empty",
     );
     let nowhere = City { id: city, ..City::new("Atlantis", "zz") };
-    assert_eq!(stand.insert(&nowhere).or_ignore().run().unwrap().effect, Effect::Ignored);
+    assert_eq!(stand.insert(&nowhere).or_ignore().run().unwrap().effect, UpsertEffect::Ignored);
     blamed(stand.upsert(&nowhere).run(), ErrorKind::Invalid, "country", "reference");
     blamed(
         stand.insert(&City::new("Atlantis", "zz")).or_ignore().run(),
@@ -187,13 +187,22 @@ pub fn many_rows_are_placed(subject: &Subject) {
     let u = ignored[0].key;
     let effects =
         |rows: &[UpsertResult<i64>]| rows.iter().map(|row| row.effect).collect::<Vec<_>>();
-    assert_eq!(effects(&ignored), [Effect::Inserted, Effect::Ignored, Effect::Ignored]);
+    assert_eq!(
+        effects(&ignored),
+        [UpsertEffect::Inserted, UpsertEffect::Ignored, UpsertEffect::Ignored]
+    );
     assert_eq!((ignored[1].key, ignored[2].key), (there, u));
     let updated = stand.upsert_many(&rows(["v", "U", "V"])).run().unwrap();
-    assert_eq!(effects(&updated), [Effect::Inserted, Effect::Updated, Effect::Updated]);
+    assert_eq!(
+        effects(&updated),
+        [UpsertEffect::Inserted, UpsertEffect::Updated, UpsertEffect::Updated]
+    );
     assert_eq!((updated[1].key, updated[2].key), (u, updated[0].key));
     let replaced = stand.insert_many(&rows(["w", "x", "W"])).or_replace().run().unwrap();
-    assert_eq!(effects(&replaced), [Effect::Inserted, Effect::Replaced, Effect::Replaced]);
+    assert_eq!(
+        effects(&replaced),
+        [UpsertEffect::Inserted, UpsertEffect::Replaced, UpsertEffect::Replaced]
+    );
     assert_eq!(stand.upsert_many::<Seat>(&[]).run().unwrap(), []);
     stand.settle();
     let holders = stand.list::<Seat>().order(Seat::HOLDER.ascending()).column(Seat::HOLDER).run();
@@ -203,7 +212,7 @@ pub fn many_rows_are_placed(subject: &Subject) {
     let notes: Vec<Note> = (0..1500).map(|n| Note { id: n + 1, ..Note::new("n", n) }).collect();
     stand.upsert_many(&notes[700..]).run().unwrap();
     let placed = stand.upsert_many(&notes).run().unwrap();
-    let inserted = placed.iter().filter(|row| row.effect == Effect::Inserted).count();
+    let inserted = placed.iter().filter(|row| row.effect == UpsertEffect::Inserted).count();
     assert_eq!((inserted, placed.len()), (700, 1500));
     assert!(placed.iter().zip(1..).all(|(row, key)| row.key == key));
     stand.settle();
@@ -233,16 +242,16 @@ pub fn an_upsert_of_a_record_leaves_the_rest(subject: &Subject) {
     record.set("id", key).unwrap();
     record.set("text", "b").unwrap();
     let row = stand.upsert_record(&record).run().unwrap();
-    assert_eq!(row, placed(Value::Int(key), Effect::Updated));
+    assert_eq!(row, placed(Value::Int(key), UpsertEffect::Updated));
     let row = stand.insert_record(&record).or_ignore().run().unwrap();
-    assert_eq!(row.effect, Effect::Ignored);
+    assert_eq!(row.effect, UpsertEffect::Ignored);
     stand.settle();
     assert_eq!(stand.get::<Note>(key).run().unwrap(), Note { id: key, ..Note::new("b", 5) });
     let mut record = Record::new(stand.table("note").unwrap());
     record.set("id", key).unwrap();
     record.set("text", "b").unwrap();
     let row = stand.insert_record(&record).or_replace().run().unwrap();
-    assert_eq!(row.effect, Effect::Replaced);
+    assert_eq!(row.effect, UpsertEffect::Replaced);
     stand.settle();
     assert_eq!(stand.get::<Note>(key).run().unwrap(), Note { id: key, ..Note::new("b", None) });
 }
@@ -268,8 +277,16 @@ pub fn a_batch_places_rows(subject: &Subject) {
         .increment(Seat::NUMBER, there, 1);
     let results = batch.all_or_nothing().run().unwrap();
     let results: Vec<_> = results.into_iter().map(Result::unwrap).collect();
-    let effects: Vec<Effect> = results.iter().map(|outcome| outcome.effect).collect();
-    assert_eq!(effects[..4], [Effect::Ignored, Effect::Updated, Effect::Inserted, Effect::Updated]);
+    let effects: Vec<UpsertEffect> = results.iter().map(|outcome| outcome.effect).collect();
+    assert_eq!(
+        effects[..4],
+        [
+            UpsertEffect::Ignored,
+            UpsertEffect::Updated,
+            UpsertEffect::Inserted,
+            UpsertEffect::Updated
+        ]
+    );
     let rows: Vec<u64> = results.iter().map(|outcome| outcome.rows).collect();
     assert_eq!(rows, [0, 1, 1, 1, 1]);
     assert_eq!(results[3].keys, Keys::One(Value::Int(there)));
@@ -295,9 +312,9 @@ pub fn a_transaction_undoes_what_was_placed(subject: &Subject) {
     let before = seats(&stand);
     let transaction = stand.begin_run().unwrap();
     let new = Seat::new(Some("b"), 2, Some("X"));
-    assert_eq!(transaction.upsert(&new).run().unwrap(), placed(there, Effect::Updated));
+    assert_eq!(transaction.upsert(&new).run().unwrap(), placed(there, UpsertEffect::Updated));
     let row = transaction.insert(&new).or_replace().run().unwrap();
-    assert_eq!(row.effect, Effect::Replaced);
+    assert_eq!(row.effect, UpsertEffect::Replaced);
     assert_eq!(transaction.upsert_many(std::slice::from_ref(&new)).run().unwrap()[0].key, row.key);
     transaction.rollback().run().unwrap();
     drop(transaction);

@@ -3,7 +3,7 @@
 
 use marmota_model::{ErrorKind, Field, Kind, Query, Record, Role, Schema, Value};
 use marmota_store::StoreBuilder;
-use marmota_store::plan::{Destructive, Effect, Plan};
+use marmota_store::plan::{Destructive, Plan, StepEffect};
 
 use crate::conformance::refusal::{refused, says};
 use crate::conformance::subject::{Stand, Subject};
@@ -58,7 +58,7 @@ fn rows(stand: &Stand<'_>, table: &str) -> Vec<Vec<Value>> {
 pub fn a_plan_changes_nothing(subject: &Subject) {
     let made = first(subject.builder()).plan().unwrap();
     assert_eq!(lines(&made)[0], "add table person");
-    assert!(made.steps.iter().all(|step| step.effect == Effect::Safe), "{made:?}");
+    assert!(made.steps.iter().all(|step| step.effect == StepEffect::Safe), "{made:?}");
     if !subject.capability().persistent {
         return;
     }
@@ -74,7 +74,7 @@ pub fn a_plan_changes_nothing(subject: &Subject) {
         ];
         assert_eq!(lines, wanted);
         let dropped = plan.steps.iter().find(|step| step.column() == Some("nickname")).unwrap();
-        assert!(matches!(dropped.effect, Effect::Destructive { .. }), "{dropped:?}");
+        assert!(matches!(dropped.effect, StepEffect::Destructive { .. }), "{dropped:?}");
     }
     assert_eq!(lines(&first(subject.builder()).plan().unwrap()), [""; 0]);
     let stand = Stand::open(subject, first);

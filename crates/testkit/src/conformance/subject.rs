@@ -11,9 +11,9 @@ use marmota_store::engine::{Capability, ReadsMeanwhile};
 use marmota_store::{Store, StoreBuilder};
 
 /// Adds models and settings to a builder.
-pub type Models = fn(StoreBuilder) -> StoreBuilder;
+pub type AddModels = fn(StoreBuilder) -> StoreBuilder;
 
-type Open = dyn Fn(Option<Models>) -> StoreBuilder + Send + Sync;
+type Open = dyn Fn(Option<AddModels>) -> StoreBuilder + Send + Sync;
 
 /// The server of a store that clients reach from elsewhere, as the promises of [`crate::conformance::event_loop`]
 /// see it. It keeps accounts if its engine has transactions.
@@ -61,7 +61,7 @@ impl Subject {
     /// with the same.
     pub fn served(
         name: &'static str,
-        open: impl Fn(Option<Models>) -> StoreBuilder + Send + Sync + 'static,
+        open: impl Fn(Option<AddModels>) -> StoreBuilder + Send + Sync + 'static,
     ) -> Self {
         let (open, capability) = (Box::new(open), OnceLock::new());
         Self { name, open, reopens: false, capability, server: None, rows_in_memory: false }
@@ -148,7 +148,7 @@ impl Subject {
 
     /// Begins to open the database with these.
     #[must_use]
-    pub fn builder_with(&self, models: Models) -> StoreBuilder {
+    pub fn builder_with(&self, models: AddModels) -> StoreBuilder {
         (self.open)(Some(models))
     }
 }
@@ -175,12 +175,12 @@ impl Declared {
 /// A subject opened with a promise's models.
 pub(crate) struct Stand<'s> {
     subject: &'s Subject,
-    models: Models,
+    models: AddModels,
     store: Store,
 }
 
 impl<'s> Stand<'s> {
-    pub(crate) fn open(subject: &'s Subject, models: Models) -> Self {
+    pub(crate) fn open(subject: &'s Subject, models: AddModels) -> Self {
         let store = subject.builder_with(models).open().unwrap();
         Self { subject, models, store }
     }
@@ -200,7 +200,7 @@ impl<'s> Stand<'s> {
 
     /// Closes the database and opens it with other models; the error of that
     /// leaves it closed.
-    pub(crate) fn reopen_as(&mut self, models: Models) -> Result<()> {
+    pub(crate) fn reopen_as(&mut self, models: AddModels) -> Result<()> {
         self.store.close().unwrap();
         self.models = models;
         self.store = self.subject.builder_with(models).open()?;

@@ -12,13 +12,13 @@ use marmota_memory::Memory;
 use marmota_model::{Result, RowSink, Table};
 use marmota_mongo::Mongo;
 use marmota_postgres::Postgres;
-use marmota_sqlite::{Location, Options, Sqlite};
+use marmota_sqlite::{Location, Sqlite, SqliteOptions};
 use marmota_store::engine::{Capability, Engine, Session, Submitted, Ticket};
 use marmota_store::operation::{Operation, Outcome};
 use marmota_store::plan::{Destructive, Plan};
 use marmota_store::{Durability, Store, StoreBuilder};
 use marmota_testkit::conformance::event_loop::no_call_blocks_the_thread;
-use marmota_testkit::conformance::{Models, Subject};
+use marmota_testkit::conformance::{AddModels, Subject};
 
 use crate::hosted::{self, TRANSPORTS};
 use crate::{mongo_url, postgres_url, relaxed};
@@ -26,7 +26,7 @@ use crate::{mongo_url, postgres_url, relaxed};
 /// Holds an engine to the promise over each transport.
 fn over_every_transport<E: Engine + 'static>(
     open: impl Fn() -> E + Send + Sync + 'static,
-    also: Models,
+    also: AddModels,
 ) {
     let open = Arc::new(open);
     for (name, reach) in TRANSPORTS {
@@ -45,7 +45,7 @@ fn next_to_memory(builder: StoreBuilder) -> StoreBuilder {
 }
 
 /// A new file of a folder, each time.
-fn new_file(folder: &Path, options: Options) -> Sqlite {
+fn new_file(folder: &Path, options: SqliteOptions) -> Sqlite {
     let file = tempfile::tempdir_in(folder).unwrap().keep().join("database");
     Sqlite::open(Location::File(file), options).unwrap()
 }
@@ -65,7 +65,7 @@ fn memory_blocks_no_server() {
 #[test]
 fn sqlite_in_a_file_blocks_no_server() {
     let folder = tempfile::tempdir().unwrap();
-    over_every_transport(move || new_file(folder.path(), Options::default()), alone);
+    over_every_transport(move || new_file(folder.path(), SqliteOptions::default()), alone);
 }
 
 #[test]

@@ -18,7 +18,7 @@ use marmota_store::operation::ANSWERS;
 use marmota_store::plan::{Destructive, Plan};
 use marmota_store::{Idempotency, Store, StoreBuilder};
 use marmota_testkit::conformance::event_loop::unscheduled;
-use marmota_testkit::conformance::{Models, Served, Subject};
+use marmota_testkit::conformance::{AddModels, Served, Subject};
 
 /// The table of what a program has migrated.
 const MIGRATIONS: &str = "marmota_migration";
@@ -105,7 +105,7 @@ pub(crate) fn with_accounts(
     name: &'static str,
     reach: Reach,
     engine: impl Fn() -> Box<dyn Engine> + Send + Sync + 'static,
-    also: Models,
+    also: AddModels,
 ) -> Subject {
     let door = Arc::new(Door::default());
     hosted(name, reach, engine, Some((Arc::clone(&door), also))).with_server(door)
@@ -115,7 +115,7 @@ fn hosted(
     name: &'static str,
     reach: Reach,
     engine: impl Fn() -> Box<dyn Engine> + Send + Sync + 'static,
-    door: Option<(Arc<Door>, Models)>,
+    door: Option<(Arc<Door>, AddModels)>,
 ) -> Subject {
     Subject::served(name, move |models| {
         let inner = Shared(Arc::from(engine()));
@@ -263,10 +263,10 @@ impl Engine for Shared {
 
 struct Hosted {
     inner: Shared,
-    models: Option<Models>,
+    models: Option<AddModels>,
     reach: Reach,
     /// Of a server that keeps accounts.
-    door: Option<(Arc<Door>, Models)>,
+    door: Option<(Arc<Door>, AddModels)>,
     running: OnceLock<Running>,
 }
 

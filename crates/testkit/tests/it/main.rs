@@ -12,8 +12,8 @@ use std::sync::OnceLock;
 
 use marmota_memory::Memory;
 use marmota_mongo::Mongo;
-use marmota_postgres::{Postgres, TemporaryServer};
-use marmota_sqlite::{Durability, Location, Options, Sqlite};
+use marmota_postgres::{Postgres, TemporaryPostgres};
+use marmota_sqlite::{Durability, Location, Sqlite, SqliteOptions};
 use marmota_store::Store;
 use marmota_testkit::conformance;
 use marmota_testkit::conformance::Subject;
@@ -39,7 +39,7 @@ fn memory_log(name: &'static str, durability: &'static str) -> Subject {
     .reopening()
 }
 
-fn sqlite_file(name: &'static str, options: Options) -> Subject {
+fn sqlite_file(name: &'static str, options: SqliteOptions) -> Subject {
     let folder = tempfile::tempdir().unwrap();
     Subject::new(name, move || {
         let location = Location::File(folder.path().join("database"));
@@ -49,8 +49,8 @@ fn sqlite_file(name: &'static str, options: Options) -> Subject {
 
 /// The URL of a database of its own on a server that all tests share.
 fn postgres_url() -> String {
-    static SERVER: OnceLock<TemporaryServer> = OnceLock::new();
-    let server = SERVER.get_or_init(|| TemporaryServer::start(&["fsync=off"]).unwrap());
+    static SERVER: OnceLock<TemporaryPostgres> = OnceLock::new();
+    let server = SERVER.get_or_init(|| TemporaryPostgres::start(&["fsync=off"]).unwrap());
     server.make_database().unwrap()
 }
 
@@ -61,8 +61,8 @@ fn postgres(name: &'static str) -> Subject {
 
 /// The same of a server that speaks MongoDB's protocol.
 fn mongo_url() -> String {
-    static SERVER: OnceLock<marmota_mongo::TemporaryServer> = OnceLock::new();
-    let server = SERVER.get_or_init(|| marmota_mongo::TemporaryServer::start().unwrap());
+    static SERVER: OnceLock<marmota_mongo::TemporaryMongo> = OnceLock::new();
+    let server = SERVER.get_or_init(|| marmota_mongo::TemporaryMongo::start().unwrap());
     // It looks through all rows for each key, and the machine may be busy.
     format!("{}?operation_timeout_ms=120000", server.url())
 }
@@ -72,8 +72,8 @@ fn mongo(name: &'static str) -> Subject {
     Subject::new(name, move || Store::builder(Mongo::from_url(&url).unwrap()))
 }
 
-fn relaxed() -> Options {
-    Options { durability: Durability::Relaxed, ..Options::default() }
+fn relaxed() -> SqliteOptions {
+    SqliteOptions { durability: Durability::Relaxed, ..SqliteOptions::default() }
 }
 
 conformance!(memory, || { Subject::new("memory", || Store::builder(Memory::new())) });
@@ -86,10 +86,10 @@ conformance!(sqlite_in_memory, || {
         Store::builder(Sqlite::from_url("sqlite::memory:").unwrap())
     })
 });
-conformance!(sqlite_in_a_file, || sqlite_file("SQLite in a file", Options::default()));
+conformance!(sqlite_in_a_file, || sqlite_file("SQLite in a file", SqliteOptions::default()));
 conformance!(sqlite_reopened, || sqlite_file("SQLite opened again", relaxed()).reopening());
 conformance!(sqlite_alone_with_its_file, || {
-    let options = Options { exclusive: true, ..relaxed() };
+    let options = SqliteOptions { exclusive: true, ..relaxed() };
     sqlite_file("SQLite alone with its file", options)
 });
 conformance!(postgres_over_tcp, || postgres("PostgreSQL"));
@@ -139,12 +139,12 @@ conformance!(memory_encrypted_log, || {
     Subject::new("memory with an encrypted log", move || {
         let url = format!("memory:{}?durability=full", folder.path().join("app.mem").display());
         let engine = Memory::from_url(&url).unwrap();
-        Store::builder(engine.key(|| Ok(marmota_store::key::Key::raw([7; 32]))).unwrap())
+        Store::builder(engine.key(|| Ok(marmota_store::key::EncryptionKey::raw([7; 32]))).unwrap())
     })
     .reopening()
 });
 #[cfg(feature = "encryption")]
 conformance!(sqlite_encrypted, || {
-    let options = relaxed().key(|| Ok(marmota_sqlite::Key::raw([7; 32])));
+    let options = relaxed().key(|| Ok(marmota_sqlite::EncryptionKey::raw([7; 32])));
     sqlite_file("SQLite encrypted", options)
 });

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use marmota_derive::Model;
 use marmota_model::ErrorKind;
-use marmota_sqlite::{Location, Options, Sqlite};
+use marmota_sqlite::{Location, Sqlite, SqliteOptions};
 use marmota_store::Store;
 
 #[derive(Clone, Debug, Default, Model, PartialEq)]
@@ -34,7 +34,7 @@ fn store(first: Sqlite, other: Sqlite) -> Store {
     store
 }
 
-fn file(folder: &Path, name: &str, options: Options) -> Sqlite {
+fn file(folder: &Path, name: &str, options: SqliteOptions) -> Sqlite {
     Sqlite::open(Location::File(folder.join(name)), options).unwrap()
 }
 
@@ -59,15 +59,16 @@ fn check(store: &Store) {
 #[cfg(feature = "encryption")]
 #[test]
 fn files_with_keys_of_their_own_are_joined() {
-    use marmota_sqlite::Key;
-    let raw = || Options::default().key(|| Ok(Key::raw([7; 32])));
-    let passphrase = || Options::default().key(|| Key::passphrase("open sesame".to_owned()));
-    let pairs: [(fn() -> Options, fn() -> Options); 5] = [
+    use marmota_sqlite::EncryptionKey;
+    let raw = || SqliteOptions::default().key(|| Ok(EncryptionKey::raw([7; 32])));
+    let passphrase =
+        || SqliteOptions::default().key(|| EncryptionKey::passphrase("open sesame".to_owned()));
+    let pairs: [(fn() -> SqliteOptions, fn() -> SqliteOptions); 5] = [
         (raw, passphrase),
         (passphrase, passphrase),
-        (raw, Options::default),
-        (Options::default, raw),
-        (Options::default, passphrase),
+        (raw, SqliteOptions::default),
+        (SqliteOptions::default, raw),
+        (SqliteOptions::default, passphrase),
     ];
     for (round, (first, other)) in pairs.into_iter().enumerate() {
         eprintln!("round {round}");
@@ -89,9 +90,11 @@ fn files_with_keys_of_their_own_are_joined() {
 #[test]
 fn what_a_statement_does_not_see_is_refused_with_the_way_out() {
     let folder = tempfile::tempdir().unwrap();
-    let memory = || Sqlite::open(Location::Memory, Options::default()).unwrap();
-    let plain = |name| file(folder.path(), name, Options::default());
-    let alone = |name| file(folder.path(), name, Options { exclusive: true, ..Options::default() });
+    let memory = || Sqlite::open(Location::Memory, SqliteOptions::default()).unwrap();
+    let plain = |name| file(folder.path(), name, SqliteOptions::default());
+    let alone = |name| {
+        file(folder.path(), name, SqliteOptions { exclusive: true, ..SqliteOptions::default() })
+    };
     let cases = [
         ("exclusive", store(plain("a.db"), alone("b.db"))),
         ("outside of transactions", store(alone("c.db"), plain("d.db"))),

@@ -2,7 +2,7 @@
 
 use marmota_derive::{Model, ModelEnum};
 use marmota_model::{Blob, Currency, Date, Ref, Result, Time, Timestamp, Uuid};
-use marmota_sqlite::{Location, Options, Sqlite};
+use marmota_sqlite::{Location, Sqlite, SqliteOptions};
 use marmota_store::{Store, StoreBuilder};
 use marmota_testkit::stress;
 
@@ -64,7 +64,7 @@ fn models(builder: StoreBuilder) -> Store {
 }
 
 fn sqlite(folder: &tempfile::TempDir) -> Sqlite {
-    Sqlite::open(Location::File(folder.path().join("a.db")), Options::default()).unwrap()
+    Sqlite::open(Location::File(folder.path().join("a.db")), SqliteOptions::default()).unwrap()
 }
 
 #[test]

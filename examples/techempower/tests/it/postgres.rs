@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
 
 use marmota::prelude::*;
-use marmota_postgres::{Postgres, TemporaryServer};
+use marmota_postgres::{Postgres, TemporaryPostgres};
 
 use crate::program::{Connection, Program};
 
@@ -41,7 +41,7 @@ fn statements(store: &Store) -> BTreeMap<String, (i64, i64)> {
 #[test]
 fn each_row_is_a_statement_and_each_request_one_update() {
     let server =
-        TemporaryServer::start(&["fsync=off", "shared_preload_libraries=pg_stat_statements"])
+        TemporaryPostgres::start(&["fsync=off", "shared_preload_libraries=pg_stat_statements"])
             .unwrap();
     let program = Program::on_postgres(&server);
     let engine = Postgres::from_url(&program.url).unwrap();
@@ -67,7 +67,7 @@ fn each_row_is_a_statement_and_each_request_one_update() {
 
 #[test]
 fn updates_of_many_connections_never_deadlock() {
-    let server = TemporaryServer::start(&["fsync=off"]).unwrap();
+    let server = TemporaryPostgres::start(&["fsync=off"]).unwrap();
     let program = Program::on_postgres(&server);
     let mut connections: Vec<Connection> = (0..512).map(|_| program.connect()).collect();
     for family in ["", "raw", "async"] {
@@ -136,7 +136,7 @@ fn serves_every_route(program: &Program) {
 
 #[test]
 fn the_public_scripts_make_what_the_server_serves() {
-    let server = TemporaryServer::start(&["fsync=off"]).unwrap();
+    let server = TemporaryPostgres::start(&["fsync=off"]).unwrap();
     let administrator = server.url("postgres");
     run_script(
         &administrator,
@@ -162,7 +162,7 @@ fn the_public_scripts_make_what_the_server_serves() {
 
 #[test]
 fn the_scripts_of_the_example_make_what_the_server_serves() {
-    let server = TemporaryServer::start(&["fsync=off"]).unwrap();
+    let server = TemporaryPostgres::start(&["fsync=off"]).unwrap();
     let url = server.make_database().unwrap();
     run_script(&url, include_str!("../../setup/create-postgres.sql"));
     serves_every_route(&Program::start(url, None));
@@ -170,7 +170,7 @@ fn the_scripts_of_the_example_make_what_the_server_serves() {
 
 #[test]
 fn init_db_fills_a_database_and_ends() {
-    let server = TemporaryServer::start(&["fsync=off"]).unwrap();
+    let server = TemporaryPostgres::start(&["fsync=off"]).unwrap();
     let url = server.make_database().unwrap();
     for _ in 0..2 {
         let output = Command::new(env!("CARGO_BIN_EXE_techempower"))

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 
-use marmota_postgres::TemporaryServer;
+use marmota_postgres::TemporaryPostgres;
 use serde_json::Value as Json;
 
 /// The program, on a port and a database file of its own.
@@ -25,7 +25,7 @@ impl Program {
     }
 
     /// On a database of a PostgreSQL server.
-    pub(crate) fn on_postgres(server: &TemporaryServer) -> Self {
+    pub(crate) fn on_postgres(server: &TemporaryPostgres) -> Self {
         Self::start(server.make_database().unwrap(), None)
     }
 

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::process::Command;
 
 use marmota::model::{Field, Kind, Role, Schema, Value};
-use marmota_postgres::TemporaryServer;
+use marmota_postgres::TemporaryPostgres;
 use serde_json::Value as Json;
 
 use crate::program::{Connection, Program};
@@ -47,7 +47,7 @@ const FAMILIES: [&str; 3] = ["", "raw", "async"];
 /// Runs a test's body over each engine.
 fn on_each_engine(body: fn(&Program)) {
     body(&Program::on_sqlite());
-    let server = TemporaryServer::start(&["fsync=off"]).unwrap();
+    let server = TemporaryPostgres::start(&["fsync=off"]).unwrap();
     body(&Program::on_postgres(&server));
 }
 

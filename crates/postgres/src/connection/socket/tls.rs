@@ -14,10 +14,10 @@ use rustls::{
     SignatureScheme,
 };
 
-use crate::options::{Host, Options, TlsMode};
+use crate::options::{Host, PostgresOptions, TlsMode};
 
 /// Creates a client before its handshake.
-pub(super) fn client(options: &Options) -> io::Result<ClientConnection> {
+pub(super) fn client(options: &PostgresOptions) -> io::Result<ClientConnection> {
     let Host::Tcp(host) = &options.host else {
         return Err(io::Error::new(Io::Unsupported, "a Unix socket is not encrypted"));
     };
@@ -46,7 +46,7 @@ struct Verifier {
 }
 
 impl Verifier {
-    fn new(options: &Options, provider: &Arc<CryptoProvider>) -> io::Result<Self> {
+    fn new(options: &PostgresOptions, provider: &Arc<CryptoProvider>) -> io::Result<Self> {
         let mode = options.tls_mode;
         let root = options.tls_root.clone().or_else(default_root);
         let signed = match (mode, root) {

@@ -67,7 +67,7 @@ pub(crate) fn conflicting_rows(table: &Table, row: &[Value]) -> FilterExpr {
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize,
 )]
 #[serde(rename_all = "lowercase")]
-pub enum Effect {
+pub enum UpsertEffect {
     /// A row was inserted.
     #[default]
     Inserted,
@@ -79,7 +79,7 @@ pub enum Effect {
     Updated,
 }
 
-impl Effect {
+impl UpsertEffect {
     /// Returns the effect as one word, the same in answers and logs.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -98,5 +98,5 @@ pub struct UpsertResult<K> {
     /// The key of the new row or of the existing one.
     pub key: K,
     /// The effect of the insert.
-    pub effect: Effect,
+    pub effect: UpsertEffect,
 }

@@ -2,7 +2,7 @@
 
 use marmota_model::Value;
 
-use super::conflict::{Effect, UpsertResult};
+use super::conflict::{UpsertEffect, UpsertResult};
 
 /// The result of an operation.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -16,7 +16,7 @@ pub struct Outcome {
     /// The sum after an increment; absent otherwise.
     pub value: Value,
     /// The effect of an insert of one row.
-    pub effect: Effect,
+    pub effect: UpsertEffect,
 }
 
 impl Outcome {

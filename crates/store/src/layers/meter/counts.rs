@@ -12,7 +12,7 @@ pub const CLASS_ENDS_US: [u64; 14] =
     [1, 5, 10, 50, 100, 250, 500, 1_000, 5_000, 10_000, 50_000, 100_000, 1_000_000, 10_000_000];
 const CLASSES: usize = CLASS_ENDS_US.len() + 1;
 
-/// Counters of calls, read as [`Measured`].
+/// Counters of calls, read as [`CallStatistics`].
 #[derive(Debug, Default)]
 pub struct Counts {
     classes: [AtomicU64; CLASSES],
@@ -25,7 +25,7 @@ pub struct Counts {
 /// different moments.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
-pub struct Measured {
+pub struct CallStatistics {
     /// Calls that have ended, successfully or not.
     pub count: u64,
     /// Failed calls, and failed writes of batches.
@@ -63,7 +63,7 @@ impl Counts {
     }
 
     /// Adds these counts to a sum.
-    pub fn add_to(&self, sum: &mut Measured) {
+    pub fn add_to(&self, sum: &mut CallStatistics) {
         for (class, count) in sum.classes.iter_mut().zip(&self.classes) {
             let count = count.load(Ordering::Relaxed);
             *class += count;
@@ -75,7 +75,7 @@ impl Counts {
     }
 }
 
-impl Measured {
+impl CallStatistics {
     /// Appends the times as a histogram in Prometheus' text format, with additional labels
     /// (`table="note"`), which have to be escaped already.
     pub fn write_histogram(&self, text: &mut String, name: &str, labels: &str) {
@@ -103,7 +103,7 @@ mod tests {
             counts.note(Duration::from_nanos(ns), rows, failed);
         }
         counts.note(Duration::from_secs(11), 0, false);
-        let mut sum = Measured::default();
+        let mut sum = CallStatistics::default();
         counts.add_to(&mut sum);
         assert_eq!((sum.count, sum.rows, sum.errors), (4, 3, 1));
         assert_eq!((sum.classes[0], sum.classes[1], sum.classes[CLASSES - 1]), (2, 1, 1));

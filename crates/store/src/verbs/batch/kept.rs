@@ -3,7 +3,7 @@
 use marmota_model::{Currency, Error, ErrorKind, Result, Uuid, Value, Violation};
 use serde::{Deserialize, Serialize};
 
-use crate::contract::operation::{Effect, Keys, Outcome, Write, key_made};
+use crate::contract::operation::{Keys, Outcome, UpsertEffect, Write, key_made};
 
 /// A value in an outcome: a key or a sum.
 #[derive(Serialize, Deserialize)]
@@ -39,7 +39,7 @@ impl Kept {
 
 #[derive(Serialize, Deserialize)]
 enum KeptResult {
-    Done { rows: u64, key: Kept, version: Option<i64>, value: Kept, effect: Effect },
+    Done { rows: u64, key: Kept, version: Option<i64>, value: Kept, effect: UpsertEffect },
     Failed { kind: String, message: String, violations: Vec<Violation> },
 }
 
