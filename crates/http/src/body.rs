@@ -1,10 +1,10 @@
 //! The bytes of a message's body, constant or owned, which are not copied.
 
+pub(crate) mod body_buffer;
 pub(crate) mod body_sender;
 pub(crate) mod budget;
 #[cfg(feature = "compression")]
 pub(crate) mod coding;
-pub(crate) mod inlet;
 pub(crate) mod producer;
 
 use std::sync::Arc;

@@ -7,22 +7,22 @@ pub(crate) mod batch_scheduling;
 pub(crate) mod descriptors;
 pub(crate) mod epoll;
 pub(crate) mod event;
+#[allow(unsafe_code, reason = "a call of the allocator")]
+pub(crate) mod memory_trimmer;
+pub(crate) mod readiness_watch;
 #[allow(unsafe_code, reason = "the kernel reads and writes memory by its address")]
 pub(crate) mod ring;
-#[allow(unsafe_code, reason = "a call of the allocator")]
-pub(crate) mod slack;
 pub(crate) mod task;
 #[allow(unsafe_code, reason = "two calls of the system")]
 pub(crate) mod thread_policy;
-pub(crate) mod watch;
 
 use std::io;
 
 use rustix::fd::AsFd;
 
-use crate::reactor::backend::{BackendError, Settled};
+use crate::reactor::backend::{BackendError, ChosenBackend};
 use crate::reactor::epoll::Epoll;
-use crate::reactor::event::{BELL, Event, LISTENER, WATCHES};
+use crate::reactor::event::{Event, LISTENER, WAKEUP, WATCHED_SOURCES};
 use crate::reactor::ring::Ring;
 use crate::reactor::task::Token;
 
@@ -32,11 +32,11 @@ pub(crate) enum Reactor {
 }
 
 impl Reactor {
-    pub(crate) fn new(settled: Settled) -> Result<Self, BackendError> {
+    pub(crate) fn new(settled: ChosenBackend) -> Result<Self, BackendError> {
         let ring = match settled {
-            Settled::Ring => Some(Ring::new().map_err(BackendError::Ring)?),
-            Settled::RingOrEpoll => Ring::new().ok(),
-            Settled::Epoll => None,
+            ChosenBackend::Ring => Some(Ring::new().map_err(BackendError::Ring)?),
+            ChosenBackend::RingOrEpoll => Ring::new().ok(),
+            ChosenBackend::Epoll => None,
         };
         match ring {
             Some(ring) => Ok(Self::Ring(Box::new(ring))),
@@ -76,13 +76,13 @@ impl Reactor {
     }
 
     /// Registers an event counter.
-    pub(crate) fn add_bell(&mut self, counter: impl AsFd) -> io::Result<()> {
-        self.add_level(counter, BELL)
+    pub(crate) fn add_wakeup(&mut self, counter: impl AsFd) -> io::Result<()> {
+        self.add_level(counter, WAKEUP)
     }
 
     /// Registers the thread's other sources.
-    pub(crate) fn add_watches(&mut self, sources: impl AsFd) -> io::Result<()> {
-        self.add_level(sources, WATCHES)
+    pub(crate) fn add_watched_sources(&mut self, sources: impl AsFd) -> io::Result<()> {
+        self.add_level(sources, WATCHED_SOURCES)
     }
 
     fn add_level(&mut self, source: impl AsFd, token: Token) -> io::Result<()> {

@@ -3,9 +3,9 @@
 
 pub(crate) mod address;
 pub(crate) mod bound;
-pub(crate) mod claim;
-pub(crate) mod link;
 pub(crate) mod listener;
+pub(crate) mod port_lock;
 pub(crate) mod proxies;
+pub(crate) mod socket_codec;
 #[cfg(feature = "tls")]
 pub(crate) mod tls;

@@ -3,14 +3,14 @@
 //! per connection does not limit the memory of ten thousand connections.
 
 #[cfg(feature = "http2")]
-mod gathering;
+mod connection_budget;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::reactor::slack;
+use crate::reactor::memory_trimmer;
 #[cfg(feature = "http2")]
-pub(crate) use gathering::{Claim, Gathering};
+pub(crate) use connection_budget::{ConnectionBudget, Reservation};
 
 /// The bytes that are held for clients, and their maximum.
 #[derive(Debug)]
@@ -62,7 +62,7 @@ pub(crate) struct Lease {
     bytes: usize,
     /// The share in the connection's budget.
     #[cfg(feature = "http2")]
-    pub(crate) claim: Option<Claim>,
+    pub(crate) reservation: Option<Reservation>,
 }
 
 impl Lease {
@@ -71,7 +71,7 @@ impl Lease {
             budget: Arc::clone(budget),
             bytes: 0,
             #[cfg(feature = "http2")]
-            claim: None,
+            reservation: None,
         }
     }
 
@@ -92,7 +92,7 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         self.budget.report(self.bytes, 0);
-        slack::note_freed(self.bytes);
+        memory_trimmer::note_freed(self.bytes);
     }
 }
 

@@ -12,7 +12,7 @@ use zstd::stream::write::Encoder as ZstdEncoder;
 
 use crate::body::Body;
 use crate::body::producer::{BodyStream, BoxError, Producer};
-use crate::proto::accepted::best_coding;
+use crate::proto::accept_encoding::best_coding;
 
 /// Shorter bodies are sent uncoded: they would hardly become shorter.
 pub(crate) const BODY_BYTES_MIN: usize = 1024;
@@ -251,7 +251,7 @@ mod tests {
     use std::task::Waker;
 
     use super::*;
-    use crate::body::producer::Ahead;
+    use crate::body::producer::Progress;
 
     #[test]
     fn long_bodies_are_coded_in_turns() {
@@ -265,10 +265,10 @@ mod tests {
             let mut context = Context::from_waker(Waker::noop());
             loop {
                 match body.poll_ahead(&mut context, &mut out, usize::MAX) {
-                    Ahead::Ended => break,
-                    Ahead::Stalled => turns += 1,
-                    Ahead::More => {}
-                    Ahead::Failed(error) => panic!("{error}"),
+                    Progress::Ended => break,
+                    Progress::Stalled => turns += 1,
+                    Progress::More => {}
+                    Progress::Failed(error) => panic!("{error}"),
                 }
             }
             assert!(turns >= bytes.len() / (TURN_BYTES + SLICE_BYTES), "{coding:?}: {turns}");

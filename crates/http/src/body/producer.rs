@@ -79,7 +79,7 @@ pub(crate) struct Heartbeat {
 }
 
 /// The result of polling a producer.
-pub(crate) enum Ahead {
+pub(crate) enum Progress {
     /// More may follow at once.
     More,
     /// It waits, and wakes the task that polled it.
@@ -149,25 +149,25 @@ impl BodyStream {
         context: &mut Context<'_>,
         out: &mut Vec<u8>,
         bytes: usize,
-    ) -> Ahead {
+    ) -> Progress {
         let start = out.len();
         for _ in 0..POLLS_MAX {
             // A producer that has panicked is not polled again.
             let polled = catch_unwind(AssertUnwindSafe(|| self.producer.poll_piece(context, out)));
             match polled.unwrap_or_else(|_| Poll::Ready(Err("its producer has panicked".into()))) {
-                Poll::Ready(Err(error)) => return Ahead::Failed(error),
+                Poll::Ready(Err(error)) => return Progress::Failed(error),
                 _ if out.len() < start => {
-                    return Ahead::Failed("it cut bytes off that were not its own".into());
+                    return Progress::Failed("it cut bytes off that were not its own".into());
                 }
-                Poll::Pending => return Ahead::Stalled,
+                Poll::Pending => return Progress::Stalled,
                 Poll::Ready(Ok(ControlFlow::Continue(()))) => {}
-                Poll::Ready(Ok(ControlFlow::Break(()))) => return Ahead::Ended,
+                Poll::Ready(Ok(ControlFlow::Break(()))) => return Progress::Ended,
             }
             if out.len() - start >= bytes {
                 break;
             }
         }
-        Ahead::More
+        Progress::More
     }
 
     /// Returns a body of the items of a stream, one after the other.

@@ -118,12 +118,12 @@ pub struct Head {
     pub expect_continue: bool,
     /// Where the header lines start.
     lines: usize,
-    seen: Seen,
+    seen: FramingHeaders,
 }
 
 /// Headers that matter for framing, noted while the lines go by.
 #[derive(Clone, Copy, Debug, Default)]
-struct Seen {
+struct FramingHeaders {
     host: bool,
     length: Option<u64>,
     chunked: bool,
@@ -184,7 +184,7 @@ impl Head {
             }
             _ => {
                 self.headers.clear();
-                self.seen = Seen::default();
+                self.seen = FramingHeaders::default();
                 self.header_lines(buffer, at, limits.headers_max)?
             }
         };

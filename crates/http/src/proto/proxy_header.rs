@@ -13,7 +13,7 @@ const BYTES_MAX: usize = 4 * 1024;
 
 /// A header that is whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Announced {
+pub(crate) struct ProxyHeader {
     /// How long it is.
     pub(crate) bytes: usize,
     /// Whose connection it is; none where the proxy connects for itself or does not know.
@@ -22,10 +22,10 @@ pub(crate) struct Announced {
 
 /// What is there is no header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NoHeader;
+pub(crate) struct InvalidProxyHeader;
 
 /// Reads the header at the start of `come`; `Ok(None)` when more must come.
-pub(crate) fn parse(come: &[u8]) -> Result<Option<Announced>, NoHeader> {
+pub(crate) fn parse(come: &[u8]) -> Result<Option<ProxyHeader>, InvalidProxyHeader> {
     match come {
         [] => Ok(None),
         [b'P', ..] => line(come),
@@ -33,67 +33,69 @@ pub(crate) fn parse(come: &[u8]) -> Result<Option<Announced>, NoHeader> {
     }
 }
 
-fn line(come: &[u8]) -> Result<Option<Announced>, NoHeader> {
+fn line(come: &[u8]) -> Result<Option<ProxyHeader>, InvalidProxyHeader> {
     let start = b"PROXY ";
     let compared = come.len().min(start.len());
     if come[..compared] != start[..compared] {
-        return Err(NoHeader);
+        return Err(InvalidProxyHeader);
     }
     let Some(end) = come.iter().take(LINE_BYTES_MAX).position(|&byte| byte == b'\n') else {
-        return if come.len() < LINE_BYTES_MAX { Ok(None) } else { Err(NoHeader) };
+        return if come.len() < LINE_BYTES_MAX { Ok(None) } else { Err(InvalidProxyHeader) };
     };
-    let line = come[start.len()..end].strip_suffix(b"\r").ok_or(NoHeader)?;
-    let line = std::str::from_utf8(line).map_err(|_| NoHeader)?;
+    let line = come[start.len()..end].strip_suffix(b"\r").ok_or(InvalidProxyHeader)?;
+    let line = std::str::from_utf8(line).map_err(|_| InvalidProxyHeader)?;
     let mut words = line.split(' ');
     let family = words.next();
     let source = match family {
         Some("UNKNOWN") => None,
         Some("TCP4" | "TCP6") => {
             let mut address = || words.next()?.parse::<IpAddr>().ok();
-            let (from, to) = (address().ok_or(NoHeader)?, address().ok_or(NoHeader)?);
+            let (from, to) =
+                (address().ok_or(InvalidProxyHeader)?, address().ok_or(InvalidProxyHeader)?);
             let mut port = || words.next()?.parse::<u16>().ok();
-            let (from_port, _) = (port().ok_or(NoHeader)?, port().ok_or(NoHeader)?);
+            let (from_port, _) =
+                (port().ok_or(InvalidProxyHeader)?, port().ok_or(InvalidProxyHeader)?);
             let is_right = from.is_ipv4() == (family == Some("TCP4"));
             if words.next().is_some() || !is_right || from.is_ipv4() != to.is_ipv4() {
-                return Err(NoHeader);
+                return Err(InvalidProxyHeader);
             }
             Some(SocketAddr::new(from, from_port))
         }
-        _ => return Err(NoHeader),
+        _ => return Err(InvalidProxyHeader),
     };
-    Ok(Some(Announced { bytes: end + 1, source }))
+    Ok(Some(ProxyHeader { bytes: end + 1, source }))
 }
 
-fn binary(come: &[u8]) -> Result<Option<Announced>, NoHeader> {
+fn binary(come: &[u8]) -> Result<Option<ProxyHeader>, InvalidProxyHeader> {
     let compared = come.len().min(SIGNATURE.len());
     if come[..compared] != SIGNATURE[..compared] {
-        return Err(NoHeader);
+        return Err(InvalidProxyHeader);
     }
     let Some(fixed) = come.first_chunk::<FIXED_BYTES>() else { return Ok(None) };
     let (kind, family) = (fixed[12], fixed[13]);
     let bytes = FIXED_BYTES + usize::from(u16::from_be_bytes([fixed[14], fixed[15]]));
     if kind >> 4 != 2 || bytes > BYTES_MAX {
-        return Err(NoHeader);
+        return Err(InvalidProxyHeader);
     }
     let Some(addresses) = come.get(FIXED_BYTES..bytes) else { return Ok(None) };
     let source = match (kind & 0xF, family) {
         // For itself: a check of the proxy's whether we are there.
         (0, _) => None,
         (1, 0x11) => {
-            let parts = addresses.first_chunk::<12>().ok_or(NoHeader)?;
+            let parts = addresses.first_chunk::<12>().ok_or(InvalidProxyHeader)?;
             let ip = Ipv4Addr::new(parts[0], parts[1], parts[2], parts[3]);
             Some((ip, u16::from_be_bytes([parts[8], parts[9]])).into())
         }
         (1, 0x21) => {
-            let parts = addresses.first_chunk::<36>().ok_or(NoHeader)?;
-            let ip: [u8; 16] = *parts.first_chunk().ok_or(NoHeader)?;
+            let parts = addresses.first_chunk::<36>().ok_or(InvalidProxyHeader)?;
+            let ip: [u8; 16] = *parts.first_chunk().ok_or(InvalidProxyHeader)?;
             Some((Ipv6Addr::from(ip), u16::from_be_bytes([parts[32], parts[33]])).into())
         }
         // Unspecified, datagrams, Unix sockets: whom it is for stays unknown.
         (1, _) => None,
-        _ => return Err(NoHeader),
+        _ => return Err(InvalidProxyHeader),
     };
-    Ok(Some(Announced { bytes, source }))
+    Ok(Some(ProxyHeader { bytes, source }))
 }
 
 #[cfg(test)]
@@ -132,7 +134,7 @@ mod tests {
             }
             let mut with_request = header;
             with_request.extend_from_slice(b"GET / HTTP/1.1\r\n");
-            assert_eq!(parse(&with_request), Ok(Some(Announced { bytes, source })));
+            assert_eq!(parse(&with_request), Ok(Some(ProxyHeader { bytes, source })));
         }
     }
 
@@ -154,7 +156,7 @@ mod tests {
             v2(1, 0x11, &[0; 5_000]),
             long,
         ] {
-            assert_eq!(parse(&bytes), Err(NoHeader), "{}", bytes.escape_ascii());
+            assert_eq!(parse(&bytes), Err(InvalidProxyHeader), "{}", bytes.escape_ascii());
         }
     }
 

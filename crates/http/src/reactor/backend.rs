@@ -41,7 +41,7 @@ impl Backend {
     }
 
     /// Decides which backend is used.
-    pub(crate) fn settle(self) -> Result<Settled, BackendError> {
+    pub(crate) fn choose(self) -> Result<ChosenBackend, BackendError> {
         let wanted = match self {
             Self::Auto => match std::env::var_os(VARIABLE) {
                 None => Self::Auto,
@@ -50,16 +50,16 @@ impl Backend {
             told => told,
         };
         match wanted {
-            Self::Epoll => Ok(Settled::Epoll),
-            Self::Ring => probe().map(|()| Settled::Ring).map_err(BackendError::Ring),
-            Self::Auto => Ok(probe().map_or(Settled::Epoll, |()| Settled::RingOrEpoll)),
+            Self::Epoll => Ok(ChosenBackend::Epoll),
+            Self::Ring => probe().map(|()| ChosenBackend::Ring).map_err(BackendError::Ring),
+            Self::Auto => Ok(probe().map_or(ChosenBackend::Epoll, |()| ChosenBackend::RingOrEpoll)),
         }
     }
 }
 
 /// The backend of a server's threads, after a check of what the system allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Settled {
+pub(crate) enum ChosenBackend {
     /// A thread that cannot create a ring does not start.
     Ring,
     /// A thread that cannot create a ring (limit on memory or files reached) uses epoll.
@@ -67,7 +67,7 @@ pub(crate) enum Settled {
     Epoll,
 }
 
-impl Settled {
+impl ChosenBackend {
     pub(crate) fn backend(self) -> Backend {
         match self {
             Self::Ring | Self::RingOrEpoll => Backend::Ring,
@@ -96,6 +96,6 @@ mod tests {
         assert_eq!(named("auto").unwrap(), Backend::Auto);
         let error = named("io_uring").unwrap_err();
         assert!(matches!(error, BackendError::Unknown(name) if name == "io_uring"));
-        assert_eq!(Backend::Epoll.settle().unwrap(), Settled::Epoll);
+        assert_eq!(Backend::Epoll.choose().unwrap(), ChosenBackend::Epoll);
     }
 }

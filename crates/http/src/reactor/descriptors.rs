@@ -16,7 +16,7 @@ const FAR_PERCENT: u64 = 80;
 /// The reserve is at most the limit divided by this.
 const RESERVED_PART: u64 = 16;
 /// The interval of the check whether the limit is far again.
-const LOOK_MS: u64 = 1_000;
+const CHECK_INTERVAL_MS: u64 = 1_000;
 
 /// The last message: none, the limit is near, connections are refused.
 const FAR: u8 = 0;
@@ -60,8 +60,8 @@ pub(crate) struct Descriptors {
     near: u64,
     /// Connections whose descriptor has this number or a higher one are refused.
     full: u64,
-    said: AtomicU8,
-    next_look_ms: AtomicU64,
+    reported: AtomicU8,
+    next_check_ms: AtomicU64,
 }
 
 impl Default for Descriptors {
@@ -75,55 +75,55 @@ impl Descriptors {
         let limit = limit.unwrap_or(u64::MAX);
         let full = limit - (reserved as u64).min(limit / RESERVED_PART);
         let near = percent(limit, NEAR_PERCENT).min(full);
-        Self { limit, near, full, said: AtomicU8::new(FAR), next_look_ms: AtomicU64::new(0) }
+        Self { limit, near, full, reported: AtomicU8::new(FAR), next_check_ms: AtomicU64::new(0) }
     }
 
     /// Returns true if a connection that was just accepted may stay.
-    pub(crate) fn admits(&self, socket: BorrowedFd<'_>) -> bool {
+    pub(crate) fn accepts(&self, socket: BorrowedFd<'_>) -> bool {
         let number = u64::try_from(socket.as_raw_fd()).unwrap_or_default();
         if number >= self.near {
-            self.say(if number < self.full { NEAR } else { FULL }, number + 1);
+            self.report(if number < self.full { NEAR } else { FULL }, number + 1);
         }
         number < self.full
     }
 
     /// Notes that no connection can be accepted at all.
     #[cold]
-    pub(crate) fn note_none_left(&self) {
-        self.say(FULL, self.limit);
+    pub(crate) fn report_exhausted(&self) {
+        self.report(FULL, self.limit);
     }
 
     #[cold]
-    fn say(&self, state: u8, open: u64) {
-        if self.said.fetch_max(state, Ordering::Relaxed) >= state {
+    fn report(&self, state: u8, open: u64) {
+        if self.reported.fetch_max(state, Ordering::Relaxed) >= state {
             return;
         }
         let Self { limit, full, .. } = *self;
-        let way_out = "raise the process' limit (ulimit -n, LimitNOFILE= of systemd), or serve the \
+        let advice = "raise the process' limit (ulimit -n, LimitNOFILE= of systemd), or serve the \
                        port by several processes";
         if state == NEAR {
             log::warn!(
                 "{open} of the {limit} descriptors that this process may have are open; from \
-                 {full} on new connections are refused: {way_out}"
+                 {full} on new connections are refused: {advice}"
             );
         } else {
             log::warn!(
                 "{open} of the {limit} descriptors that this process may have are open: new \
-                 connections are refused with 503, open ones continue; {way_out}"
+                 connections are refused with 503, open ones continue; {advice}"
             );
         }
     }
 
     /// Checks from time to time, after the limit was near, whether it is far again.
-    pub(crate) fn look(&self, now_ms: u64) {
-        if self.said.load(Ordering::Relaxed) == FAR
-            || now_ms < self.next_look_ms.load(Ordering::Relaxed)
+    pub(crate) fn recheck(&self, now_ms: u64) {
+        if self.reported.load(Ordering::Relaxed) == FAR
+            || now_ms < self.next_check_ms.load(Ordering::Relaxed)
         {
             return;
         }
-        self.next_look_ms.store(now_ms.saturating_add(LOOK_MS), Ordering::Relaxed);
+        self.next_check_ms.store(now_ms.saturating_add(CHECK_INTERVAL_MS), Ordering::Relaxed);
         if open_now().is_some_and(|open| open < percent(self.limit, FAR_PERCENT)) {
-            self.said.store(FAR, Ordering::Relaxed);
+            self.reported.store(FAR, Ordering::Relaxed);
             log::info!("the limit on descriptors is not near any more");
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! An event carries 64 bits, of which a connection's [`Token`] uses the slot (low half) and
 //! generation (28 bits). The four highest bits are all set for other sources: listeners from
-//! [`LISTENER`] upwards, [`BELL`], and [`WATCHES`] for the sources of [`crate::reactor::watch`].
+//! [`LISTENER`] upwards, [`WAKEUP`], and [`WATCHED_SOURCES`] for the sources of [`crate::reactor::readiness_watch`].
 
 use rustix::io::Errno;
 
@@ -15,16 +15,16 @@ pub(crate) const LISTENER: Token = 0xF << 60;
 pub(crate) const LISTENERS_MAX: usize = 1 << 16;
 const LAST_LISTENER: Token = LISTENER + LISTENERS_MAX as Token - 1;
 /// Another thread has woken this one.
-pub(crate) const BELL: Token = u64::MAX;
+pub(crate) const WAKEUP: Token = u64::MAX;
 /// Another source of the thread has an event.
-pub(crate) const WATCHES: Token = u64::MAX - 1;
+pub(crate) const WATCHED_SOURCES: Token = u64::MAX - 1;
 
 /// An event of a source.
 pub(crate) enum Event {
     /// This listener has new connections.
     Listener(usize),
-    Bell,
-    Watches,
+    Wakeup,
+    WatchedSources,
     /// Epoll: bytes (an end, an error) can be read, or the socket may have room.
     Ready {
         token: Token,
@@ -33,18 +33,18 @@ pub(crate) enum Event {
         gone: bool,
     },
     /// Ring: bytes have arrived. Without `more` no others arrive until receiving is resumed.
-    Arrived {
+    Received {
         token: Token,
         piece: Piece,
         more: bool,
     },
     /// Ring: no more bytes arrive, because of this error or because they have ended.
-    Dry {
+    ReceiveStopped {
         token: Token,
         error: Option<Errno>,
     },
     /// Ring: the socket accepts bytes again.
-    Room {
+    Writable {
         token: Token,
     },
     /// Ring: the result of sending `output` from `from` on, as a number of bytes.
@@ -62,8 +62,8 @@ impl Event {
     pub(crate) fn of_watch(token: Token) -> Self {
         match token {
             LISTENER..=LAST_LISTENER => Self::Listener((token - LISTENER) as usize),
-            BELL => Self::Bell,
-            WATCHES => Self::Watches,
+            WAKEUP => Self::Wakeup,
+            WATCHED_SOURCES => Self::WatchedSources,
             _ => Self::Nothing,
         }
     }

@@ -244,7 +244,7 @@ impl Ring {
         let token = data & !(u64::MAX << KIND_SHIFT);
         Some(match data >> KIND_SHIFT {
             RECEIVE => match cqueue::buffer_select(flags) {
-                Some(index) if result > 0 => Event::Arrived {
+                Some(index) if result > 0 => Event::Received {
                     token,
                     piece: Piece::new(index, result as usize),
                     more: cqueue::more(flags),
@@ -257,10 +257,10 @@ impl Ring {
                     if error == Some(Errno::NOBUFS) {
                         self.pool.grow();
                     }
-                    Event::Dry { token, error }
+                    Event::ReceiveStopped { token, error }
                 }
             },
-            ROOM => Event::Room { token },
+            ROOM => Event::Writable { token },
             SEND => {
                 let sent = self.sends.get_mut(token as usize).and_then(Option::take);
                 let Some(Sending { token: sender, output, from }) = sent else {

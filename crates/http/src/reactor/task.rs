@@ -18,10 +18,10 @@ pub(crate) type Token = u64;
 
 thread_local! {
     /// The inbox of the current server thread, and the tokens woken on it.
-    static HERE: RefCell<Here> = const { RefCell::new(Here { inbox: 0, woken: Vec::new() }) };
+    static CURRENT: RefCell<CurrentThread> = const { RefCell::new(CurrentThread { inbox: 0, woken: Vec::new() }) };
 }
 
-struct Here {
+struct CurrentThread {
     inbox: usize,
     woken: Vec<Token>,
 }
@@ -45,25 +45,25 @@ impl Inbox {
     }
 
     /// Assigns this inbox to the calling thread.
-    pub(crate) fn settle_here(&self) {
-        HERE.with_borrow_mut(|here| *here = Here { inbox: self.id, woken: Vec::new() });
+    pub(crate) fn install(&self) {
+        CURRENT.with_borrow_mut(|here| *here = CurrentThread { inbox: self.id, woken: Vec::new() });
     }
 
     /// Ends the thread's wait.
-    pub(crate) fn ring(&self) {
+    pub(crate) fn notify(&self) {
         // A full counter (EAGAIN) is signalled already.
         let _ = rustix::io::write(&self.counter, &1u64.to_ne_bytes());
     }
 
     fn wake(&self, token: Token) {
-        if wake_here(self.id, token) {
+        if wake_on_this_thread(self.id, token) {
             return;
         }
         let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
         tokens.push(token);
         // The thread that finds it empty rings; it is emptied only after the counter was read.
         if tokens.len() == 1 {
-            self.ring();
+            self.notify();
         }
     }
 
@@ -74,25 +74,26 @@ impl Inbox {
     }
 }
 
-fn wake_here(inbox: usize, token: Token) -> bool {
-    HERE.try_with(|here| match here.try_borrow_mut() {
-        Ok(mut here) if here.inbox == inbox => {
-            here.woken.push(token);
-            true
-        }
-        _ => false,
-    })
-    .unwrap_or(false)
+fn wake_on_this_thread(inbox: usize, token: Token) -> bool {
+    CURRENT
+        .try_with(|here| match here.try_borrow_mut() {
+            Ok(mut here) if here.inbox == inbox => {
+                here.woken.push(token);
+                true
+            }
+            _ => false,
+        })
+        .unwrap_or(false)
 }
 
 /// Schedules another turn of a connection on this thread before the thread waits.
 pub(crate) fn requeue(token: Token) {
-    HERE.with_borrow_mut(|here| here.woken.push(token));
+    CURRENT.with_borrow_mut(|here| here.woken.push(token));
 }
 
 /// Moves the tokens woken on this thread into `tokens`.
 pub(crate) fn woken(tokens: &mut Vec<Token>) {
-    HERE.with_borrow_mut(|here| tokens.append(&mut here.woken));
+    CURRENT.with_borrow_mut(|here| tokens.append(&mut here.woken));
 }
 
 /// A waker with the connection that it wakes.

@@ -7,9 +7,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
 use crate::message::added_headers::AddedHeaders;
-use crate::message::local::ThreadLocals;
 use crate::message::request::Request;
 use crate::message::response::{LaterResponse, Response, later_with_added, with_added};
+use crate::message::thread_locals::ThreadLocals;
 use crate::message::writer::{ReplyTo, ResponseWriter, Tail};
 use crate::proto::paths::Found;
 use crate::proto::status::Status;
@@ -37,8 +37,8 @@ pub(crate) fn decide(routes: &Routes, request: &Request) -> Admission {
         log_panic(request, &*panic);
         Admission::Refused(Response::from_status(Status::INTERNAL_SERVER_ERROR))
     });
-    let admitted = exchange.admitted.get_or_init(Rc::default);
-    *admitted.headers.borrow_mut() = Some(headers);
+    let before_body = exchange.before_body.get_or_init(Rc::default);
+    *before_body.headers.borrow_mut() = Some(headers);
     match decided {
         Admission::Refused(answer) => Admission::Refused(refused(request, answer)),
         decided => decided,
@@ -47,14 +47,14 @@ pub(crate) fn decide(routes: &Routes, request: &Request) -> Admission {
 
 /// The answer that refuses a request, with what its layers add.
 pub(crate) fn refused(request: &Request, answer: Response) -> Response {
-    match request.0.admitted.get().and_then(|admitted| admitted.take_headers()) {
+    match request.0.before_body.get().and_then(|before_body| before_body.take_headers()) {
         Some(headers) => with_added(answer, headers),
         None => answer,
     }
 }
 
 /// What running a handler came to.
-pub(crate) enum Ran {
+pub(crate) enum RunResult {
     /// The answer is written, but for what follows it.
     Written(Option<Tail>),
     /// It will come; the task is whose waker it has been polled with, if it was.
@@ -73,7 +73,7 @@ pub(crate) fn run(
     output: &mut Vec<u8>,
     local: &mut ThreadLocals,
     to: ReplyTo,
-) -> Ran {
+) -> RunResult {
     let start = output.len();
     if let Some(observer) = &local.observer {
         request.0.begun_us.set(observer.now_us().max(1));
@@ -83,32 +83,32 @@ pub(crate) fn run(
     let ran = catch_unwind(AssertUnwindSafe(|| {
         let mut out = ResponseWriter::new(output, local, to);
         out.endpoint = endpoint;
-        if let Some(admitted) = request.0.admitted.get()
-            && let Some(headers) = admitted.take_headers()
+        if let Some(before_body) = request.0.before_body.get()
+            && let Some(headers) = before_body.take_headers()
         {
             out.added = headers;
-            out.is_admitted = true;
+            out.layers_done = true;
         }
         let flow = match routes.endpoint(endpoint) {
             Some(endpoint) => endpoint.handler.handle(request, &mut out),
             None => Flow::Done,
         };
         match flow {
-            Flow::Done => out.finish_for(request).map_or(Ran::Failed, Ran::Written),
+            Flow::Done => out.finish_for(request).map_or(RunResult::Failed, RunResult::Written),
             Flow::Later(answer) => {
                 out.reset();
                 let added = std::mem::take(&mut out.added);
-                Ran::Later(later_with_added(answer, added), out.waiting.take())
+                RunResult::Later(later_with_added(answer, added), out.waiting.take())
             }
         }
     }));
     match ran {
-        Ok(Ran::Failed) => log_panic(request, &"it cut bytes off that were not its own"),
+        Ok(RunResult::Failed) => log_panic(request, &"it cut bytes off that were not its own"),
         Ok(ran) => return ran,
         Err(panic) => log_panic(request, &*panic),
     }
     output.truncate(start);
-    Ran::Failed
+    RunResult::Failed
 }
 
 /// The answer to a request that no endpoint takes.

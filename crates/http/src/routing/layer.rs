@@ -58,7 +58,7 @@ pub(crate) struct Layered {
 
 impl Handler for Layered {
     fn handle(&self, request: &Request, out: &mut ResponseWriter<'_>) -> Flow {
-        if out.is_admitted {
+        if out.layers_done {
             return self.inner.handle(request, out);
         }
         let before = out.added.len();

@@ -6,8 +6,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use crate::socket::address::{Address, ToAddresses};
-use crate::socket::link::Entry;
 use crate::socket::listener::Listener;
+use crate::socket::socket_codec::ListenerOptions;
 
 /// An address that cannot be listened on.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ impl Bound {
     }
 
     /// How its connections begin, on a server whose ports' begin as `entry` says.
-    fn entry(&self, entry: &Entry, port_of_tls: u16) -> Entry {
+    fn entry(&self, entry: &ListenerOptions, port_of_tls: u16) -> ListenerOptions {
         let mut own = entry.clone();
         if self.redirects {
             own.redirect = Some(port_of_tls);
@@ -60,9 +60,9 @@ impl Bound {
 
 /// What each of so many groups of threads listens on: the same ports by sockets of its own, and
 /// the same Unix sockets.
-pub(crate) fn deal(
+pub(crate) fn distribute(
     bound: Vec<Bound>,
-    entry: &Entry,
+    entry: &ListenerOptions,
     groups: usize,
     socket_mode: Option<u32>,
 ) -> Result<Vec<Vec<Arc<Listener>>>, BindError> {
@@ -74,7 +74,7 @@ pub(crate) fn deal(
         let Bound { mut listener, address, .. } = bound;
         listener.entry = entry.clone();
         let error = |source| BindError { address: address.to_string(), source };
-        listener.admit(socket_mode).map_err(error)?;
+        listener.set_permissions(socket_mode).map_err(error)?;
         let first = Arc::new(listener);
         for (index, group) in dealt.iter_mut().enumerate() {
             group.push(match address {

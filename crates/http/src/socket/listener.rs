@@ -19,8 +19,8 @@ use rustix::net::{
 use socket2::SockRef;
 
 use crate::socket::address::{Address, Peer};
-use crate::socket::claim::PortLock;
-use crate::socket::link::Entry;
+use crate::socket::port_lock::PortLock;
+use crate::socket::socket_codec::ListenerOptions;
 
 /// Connections that the kernel keeps until they are taken; it cuts this to its own maximum.
 const BACKLOG: i32 = 16_384;
@@ -29,7 +29,7 @@ const BACKLOG: i32 = 16_384;
 const UNSENT_BYTES: u32 = 128 * 1024;
 /// How long an address may stay taken that a process held which was killed: the kernel ends an
 /// io_uring, and with it the sockets in it, after the process.
-const LET_GO_MAX: Duration = Duration::from_millis(500);
+const IN_USE_RETRY_MAX: Duration = Duration::from_millis(500);
 /// Who may connect to a Unix socket until its server has started: its owner.
 const MODE_BEFORE_START: u32 = 0o600;
 
@@ -38,11 +38,11 @@ const MODE_BEFORE_START: u32 = 0o600;
 pub(crate) struct Listener {
     pub(crate) socket: OwnedFd,
     /// How its connections begin.
-    pub(crate) entry: Entry,
+    pub(crate) entry: ListenerOptions,
     is_unix: bool,
     file: Option<SocketFile>,
     /// On the first socket of a port that is not shared with other servers.
-    claim: Option<PortLock>,
+    port_lock: Option<PortLock>,
 }
 
 /// The file of a Unix socket, which is removed when nobody listens on it any more.
@@ -83,7 +83,7 @@ impl Listener {
     /// and the two servers would each get a part of the connections. One that `shares` its port
     /// wants just that, and fails beside one that does not.
     pub(crate) fn open(address: &Address, shares: bool) -> io::Result<(Self, Address)> {
-        let until = Instant::now() + LET_GO_MAX;
+        let until = Instant::now() + IN_USE_RETRY_MAX;
         loop {
             match Self::take(address, shares) {
                 Err(error) if error.kind() == ErrorKind::AddrInUse && Instant::now() < until => {
@@ -97,8 +97,11 @@ impl Listener {
     fn take(address: &Address, shares: bool) -> io::Result<(Self, Address)> {
         match address {
             Address::Net(address) => {
-                let (listener, real) =
-                    if shares { Self::beside(*address)? } else { Self::alone(*address)? };
+                let (listener, real) = if shares {
+                    Self::open_shared(*address)?
+                } else {
+                    Self::open_exclusive(*address)?
+                };
                 Ok((listener, Address::Net(real)))
             }
             Address::Path(path) => Ok((Self::at_path(path)?, address.clone())),
@@ -113,30 +116,30 @@ impl Listener {
     }
 
     fn on(socket: OwnedFd, is_unix: bool) -> Self {
-        Self { socket, entry: Entry::default(), is_unix, file: None, claim: None }
+        Self { socket, entry: ListenerOptions::default(), is_unix, file: None, port_lock: None }
     }
 
     /// Opens a further socket on a port that [`Listener::open`] has opened.
     pub(crate) fn share(address: SocketAddr) -> io::Result<Self> {
-        let socket = among_others(address)?;
+        let socket = reuseport_socket(address)?;
         listen(&socket, BACKLOG)?;
         Ok(Self::on(socket, false))
     }
 
     /// A port on which nobody else listens.
-    fn alone(address: SocketAddr) -> io::Result<(Self, SocketAddr)> {
+    fn open_exclusive(address: SocketAddr) -> io::Result<(Self, SocketAddr)> {
         // Before anything is looked at: of two that come at once, one sees the other.
-        let claim = PortLock::take(address);
+        let port_lock = PortLock::take(address);
         bind(stream(address)?, &address)?;
         let mut listener = Self::share(address)?;
         let real = listener.local_addr()?;
-        listener.claim = claim.or_else(|| PortLock::take(real));
+        listener.port_lock = port_lock.or_else(|| PortLock::take(real));
         Ok((listener, real))
     }
 
     /// A port on which others may listen who share it as well.
-    fn beside(address: SocketAddr) -> io::Result<(Self, SocketAddr)> {
-        let listener = Self::on(among_others(address)?, false);
+    fn open_shared(address: SocketAddr) -> io::Result<(Self, SocketAddr)> {
+        let listener = Self::on(reuseport_socket(address)?, false);
         let real = listener.local_addr()?;
         // Looked at before a connection can come here, and again for who came meanwhile.
         PortLock::check_free(real)?;
@@ -153,7 +156,7 @@ impl Listener {
         let name = SocketAddrUnix::new(path)?;
         let socket = unix()?;
         match bind(&socket, &name) {
-            Err(Errno::ADDRINUSE) if is_left_behind(path, &name)? => {
+            Err(Errno::ADDRINUSE) if is_stale(path, &name)? => {
                 fs::remove_file(path)?;
                 bind(&socket, &name)?;
             }
@@ -175,7 +178,7 @@ impl Listener {
     }
 
     /// Gives the file of a Unix socket its permissions: `mode`, or what the umask allows.
-    pub(crate) fn admit(&self, mode: Option<u32>) -> io::Result<()> {
+    pub(crate) fn set_permissions(&self, mode: Option<u32>) -> io::Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
         fs::set_permissions(&file.path, fs::Permissions::from_mode(mode.unwrap_or(file.mode)))
     }
@@ -195,7 +198,7 @@ impl Listener {
 }
 
 /// Whether the file at a path that is taken is a socket on which nobody listens any more.
-fn is_left_behind(path: &Path, name: &impl SocketAddrArg) -> io::Result<bool> {
+fn is_stale(path: &Path, name: &impl SocketAddrArg) -> io::Result<bool> {
     let is_socket = fs::symlink_metadata(path)?.file_type().is_socket();
     Ok(is_socket && connect(unix()?, name) == Err(Errno::CONNREFUSED))
 }
@@ -206,7 +209,7 @@ fn unix() -> io::Result<OwnedFd> {
 }
 
 /// A socket of a port that several share, bound and not listening yet.
-fn among_others(address: SocketAddr) -> io::Result<OwnedFd> {
+fn reuseport_socket(address: SocketAddr) -> io::Result<OwnedFd> {
     let socket = stream(address)?;
     sockopt::set_socket_reuseport(&socket, true)?;
     // Inherited by the connections: answers are written whole, waiting for more is of no use.

@@ -5,7 +5,7 @@
 
 #[cfg(feature = "acme")]
 pub(crate) mod acme;
-pub(crate) mod names;
+pub(crate) mod certificates;
 pub(crate) mod session;
 
 use std::fmt;
@@ -21,10 +21,10 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::server::WebPkiClientVerifier;
 
-use names::{Names, ServerIdentity, Shown};
+use certificates::{CertificateResolver, CertificateSource, ServerIdentity};
 
 /// How often the files of certificates are looked at, when somebody connects.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// How long reading them may take before the server's start fails, or the log says so: a mount may
 /// hang.
 const READING_MAX: Duration = Duration::from_secs(10);
@@ -188,18 +188,18 @@ impl FileStamp {
 pub(crate) struct Acceptor {
     tls: Tls,
     /// What no file has, which is made once.
-    made: Vec<Option<Shown>>,
+    made: Vec<Option<CertificateSource>>,
     current: RwLock<Arc<ServerConfig>>,
-    look: Mutex<Look>,
+    look: Mutex<ReloadState>,
     /// The files as they were when they were last read; the reading thread's.
     stamps: Mutex<Vec<FileStamp>>,
     /// A thread looks at the files.
-    is_looking: AtomicBool,
+    is_reloading: AtomicBool,
 }
 
 /// When the files are looked at.
 #[derive(Debug)]
-struct Look {
+struct ReloadState {
     next: Instant,
     /// When the thread began that looks at them.
     begun: Instant,
@@ -208,11 +208,11 @@ struct Look {
 }
 
 /// A look at the files, until it is over.
-struct Looking(Arc<Acceptor>);
+struct ReloadGuard(Arc<Acceptor>);
 
-impl Drop for Looking {
+impl Drop for ReloadGuard {
     fn drop(&mut self) {
-        self.0.is_looking.store(false, Ordering::Release);
+        self.0.is_reloading.store(false, Ordering::Release);
     }
 }
 
@@ -221,11 +221,13 @@ impl Acceptor {
         let make = |source: &Source| match source {
             Source::SelfSigned { names, file } => {
                 let made = ServerIdentity::self_signed(names, file.as_deref())?;
-                Ok(Some(Shown::Own(made)))
+                Ok(Some(CertificateSource::Own(made)))
             }
             Source::Files { .. } => Ok(None),
             #[cfg(feature = "acme")]
-            Source::Acme(acme) => Ok(Some(Shown::Renewed(Arc::new(acme::Renewed::begin(acme)?)))),
+            Source::Acme(acme) => Ok(Some(CertificateSource::AcmeCertificate(Arc::new(
+                acme::AcmeCertificate::begin(acme)?,
+            )))),
         };
         let made = tls.certificates.iter().map(make).collect::<Result<Vec<_>, TlsError>>()?;
         let (stamps, config) = match tls.files_of().next() {
@@ -233,14 +235,14 @@ impl Acceptor {
             Some(_) => read_in_time(&tls, &made)?,
         };
         let now = Instant::now();
-        let look = Look { next: now + LOOK_EVERY, begun: now, is_reported: false };
+        let look = ReloadState { next: now + CHECK_INTERVAL, begun: now, is_reported: false };
         Ok(Self {
             tls,
             made,
             current: RwLock::new(Arc::new(config)),
             look: Mutex::new(look),
             stamps: Mutex::new(stamps),
-            is_looking: AtomicBool::new(false),
+            is_reloading: AtomicBool::new(false),
         })
     }
 
@@ -250,8 +252,8 @@ impl Acceptor {
         if let Ok(mut look) = self.look.try_lock() {
             let now = Instant::now();
             if now >= look.next {
-                look.next = now + LOOK_EVERY;
-                self.look_at_files(&mut look, now, false);
+                look.next = now + CHECK_INTERVAL;
+                self.check_files(&mut look, now, false);
             }
         }
         Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
@@ -260,16 +262,16 @@ impl Acceptor {
     /// Has the files read again, even if they seem to be what they were. False if there are none.
     pub(crate) fn reload(self: &Arc<Self>) -> bool {
         let mut look = self.look.lock().unwrap_or_else(PoisonError::into_inner);
-        self.look_at_files(&mut look, Instant::now(), true);
+        self.check_files(&mut look, Instant::now(), true);
         self.tls.files_of().next().is_some()
     }
 
     /// Has a thread look at the files, unless one does.
-    fn look_at_files(self: &Arc<Self>, look: &mut Look, now: Instant, always: bool) {
+    fn check_files(self: &Arc<Self>, look: &mut ReloadState, now: Instant, always: bool) {
         if self.tls.files_of().next().is_none() {
             return;
         }
-        if self.is_looking.swap(true, Ordering::Acquire) {
+        if self.is_reloading.swap(true, Ordering::Acquire) {
             if now - look.begun > READING_MAX && !std::mem::replace(&mut look.is_reported, true) {
                 let s = READING_MAX.as_secs();
                 log::warn!(
@@ -280,7 +282,7 @@ impl Acceptor {
             return;
         }
         (look.begun, look.is_reported) = (now, false);
-        let looking = Looking(Arc::clone(self));
+        let looking = ReloadGuard(Arc::clone(self));
         let thread = std::thread::Builder::new().name("marmota-certificates".to_owned());
         let begun = thread.spawn(move || looking.0.renew(always));
         if let Err(error) = begun {
@@ -310,7 +312,7 @@ impl Acceptor {
 /// Reads the files on another thread, and waits for it as long as that may take.
 fn read_in_time(
     tls: &Tls,
-    made: &[Option<Shown>],
+    made: &[Option<CertificateSource>],
 ) -> Result<(Vec<FileStamp>, ServerConfig), TlsError> {
     let (tls, made) = (tls.clone(), made.to_vec());
     let (sender, receiver) = mpsc::channel();
@@ -329,7 +331,7 @@ fn read_in_time(
     receiver.recv_timeout(READING_MAX).map_err(late)?
 }
 
-fn prepare(tls: &Tls, made: &[Option<Shown>]) -> Result<ServerConfig, TlsError> {
+fn prepare(tls: &Tls, made: &[Option<CertificateSource>]) -> Result<ServerConfig, TlsError> {
     for path in tls.files_of() {
         // A pipe would keep its reader waiting.
         let is_other = std::fs::metadata(path).is_ok_and(|found| !found.is_file());
@@ -344,7 +346,11 @@ fn prepare(tls: &Tls, made: &[Option<Shown>]) -> Result<ServerConfig, TlsError> 
         match (source, made) {
             (_, Some(made)) => shown.push(made.clone()),
             (Source::Files { certificate, key }, None) => {
-                shown.push(Shown::Own(ServerIdentity::read(certificate, key, &provider)?));
+                shown.push(CertificateSource::Own(ServerIdentity::read(
+                    certificate,
+                    key,
+                    &provider,
+                )?));
             }
             // It was made.
             (_, None) => {}
@@ -371,7 +377,7 @@ fn prepare(tls: &Tls, made: &[Option<Shown>]) -> Result<ServerConfig, TlsError> 
             builder.with_client_cert_verifier(verifier.build().map_err(|error| fails(&error))?)
         }
     };
-    let mut config = builder.with_cert_resolver(Arc::new(Names(shown)));
+    let mut config = builder.with_cert_resolver(Arc::new(CertificateResolver(shown)));
     #[cfg(feature = "http2")]
     config.alpn_protocols.push(b"h2".to_vec());
     config.alpn_protocols.push(b"http/1.1".to_vec());

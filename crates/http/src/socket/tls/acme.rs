@@ -141,14 +141,14 @@ fn trusting(file: &Path) -> Result<ClientConfig, TlsError> {
 }
 
 /// A certificate that is asked for, and renewed, as long as this lives.
-pub(super) struct Renewed {
+pub(super) struct AcmeCertificate {
     names: Vec<String>,
     resolver: Arc<ResolvesServerCertAcme>,
     thread: Thread,
     stopped: Arc<AtomicBool>,
 }
 
-impl Renewed {
+impl AcmeCertificate {
     pub(super) fn begin(acme: &Acme) -> Result<Self, TlsError> {
         let state = acme.config()?.state();
         let resolver = state.resolver();
@@ -172,13 +172,13 @@ impl Renewed {
     }
 }
 
-impl fmt::Debug for Renewed {
+impl fmt::Debug for AcmeCertificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Renewed({})", self.names.join(", "))
+        write!(f, "AcmeCertificate({})", self.names.join(", "))
     }
 }
 
-impl Drop for Renewed {
+impl Drop for AcmeCertificate {
     fn drop(&mut self) {
         self.stopped.store(true, Ordering::Release);
         self.thread.unpark();

@@ -37,9 +37,9 @@ impl PortLock {
     pub(crate) fn check_free(address: SocketAddr) -> io::Result<()> {
         let everywhere = [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
         let mut wider = everywhere.into_iter().map(|ip| SocketAddr::new(ip, address.port()));
-        let is_taken = is_claimed(address)?
+        let is_taken = is_locked(address)?
             || wider
-                .try_fold(false, |found, wide| Ok::<_, io::Error>(found || is_claimed(wide)?))?;
+                .try_fold(false, |found, wide| Ok::<_, io::Error>(found || is_locked(wide)?))?;
         if is_taken {
             let text = "the server that listens there does not share its port";
             return Err(io::Error::new(io::ErrorKind::AddrInUse, text));
@@ -48,7 +48,7 @@ impl PortLock {
     }
 }
 
-fn is_claimed(address: SocketAddr) -> io::Result<bool> {
+fn is_locked(address: SocketAddr) -> io::Result<bool> {
     Ok(connect(socket()?, &name(address)?).is_ok())
 }
 

@@ -20,32 +20,32 @@ use rustix::fd::{AsFd, OwnedFd};
 const EVENTS_MAX: usize = 64;
 
 /// The function that the thread calls when a source has an event.
-pub type Happened = Arc<dyn Fn() + Send + Sync>;
+pub type ReadinessCallback = Arc<dyn Fn() + Send + Sync>;
 
 thread_local! {
-    static HERE: RefCell<Option<Arc<Sources>>> = const { RefCell::new(None) };
+    static CURRENT: RefCell<Option<Arc<WatchedSources>>> = const { RefCell::new(None) };
 }
 
 /// The watched sources of a thread.
 #[derive(Debug)]
-pub(crate) struct Sources {
+pub(crate) struct WatchedSources {
     epoll: OwnedFd,
-    called: Mutex<HashMap<u64, Called>>,
+    callbacks: Mutex<HashMap<u64, Registered>>,
     next: AtomicU64,
     is_over: AtomicBool,
 }
 
-struct Called(Happened);
+struct Registered(ReadinessCallback);
 
-impl std::fmt::Debug for Called {
+impl std::fmt::Debug for Registered {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Called")
+        f.write_str("Registered")
     }
 }
 
 /// A source that a server's thread watches until this is dropped.
-pub struct Watch {
-    sources: Arc<Sources>,
+pub struct ReadinessWatch {
+    sources: Arc<WatchedSources>,
     number: u64,
     source: Arc<dyn AsFd + Send + Sync>,
 }
@@ -63,25 +63,29 @@ pub struct Watch {
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[must_use]
-pub fn watch(source: Arc<dyn AsFd + Send + Sync>, happened: Happened) -> Option<Watch> {
+pub fn watch(
+    source: Arc<dyn AsFd + Send + Sync>,
+    happened: ReadinessCallback,
+) -> Option<ReadinessWatch> {
     use epoll::EventFlags as Flags;
-    let sources = HERE.with_borrow(Clone::clone).filter(|here| !here.is_over())?;
+    let sources = CURRENT.with_borrow(Clone::clone).filter(|here| !here.is_over())?;
     let number = sources.next.fetch_add(1, Ordering::Relaxed);
-    sources.lock().insert(number, Called(happened));
+    sources.lock().insert(number, Registered(happened));
     let flags = Flags::IN | Flags::OUT | Flags::RDHUP | Flags::ET;
     let data = epoll::EventData::new_u64(number);
     if epoll::add(&sources.epoll, &*source, data, flags).is_err() {
         sources.lock().remove(&number);
         return None;
     }
-    Some(Watch { sources, number, source })
+    Some(ReadinessWatch { sources, number, source })
 }
 
-impl Watch {
+impl ReadinessWatch {
     /// Returns true if the calling thread watches the source.
     #[must_use]
     pub fn is_here(&self) -> bool {
-        HERE.with_borrow(|here| here.as_ref().is_some_and(|here| Arc::ptr_eq(here, &self.sources)))
+        CURRENT
+            .with_borrow(|here| here.as_ref().is_some_and(|here| Arc::ptr_eq(here, &self.sources)))
     }
 
     /// Returns true once the thread has stopped serving and watches no more.
@@ -91,7 +95,7 @@ impl Watch {
     }
 }
 
-impl Drop for Watch {
+impl Drop for ReadinessWatch {
     fn drop(&mut self) {
         // Fails only if it is no longer watched.
         let _ = epoll::delete(&self.sources.epoll, &*self.source);
@@ -99,17 +103,17 @@ impl Drop for Watch {
     }
 }
 
-impl std::fmt::Debug for Watch {
+impl std::fmt::Debug for ReadinessWatch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Watch").field("number", &self.number).finish_non_exhaustive()
+        f.debug_struct("ReadinessWatch").field("number", &self.number).finish_non_exhaustive()
     }
 }
 
-impl Sources {
+impl WatchedSources {
     pub(crate) fn new() -> io::Result<Arc<Self>> {
         Ok(Arc::new(Self {
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
-            called: Mutex::default(),
+            callbacks: Mutex::default(),
             next: AtomicU64::new(0),
             is_over: AtomicBool::new(false),
         }))
@@ -125,8 +129,8 @@ impl Sources {
     }
 
     /// Assigns these sources to the calling thread.
-    pub(crate) fn settle_here(self: &Arc<Self>) {
-        HERE.set(Some(Arc::clone(self)));
+    pub(crate) fn install(self: &Arc<Self>) {
+        CURRENT.set(Some(Arc::clone(self)));
     }
 
     /// Calls the function of each source that has an event.
@@ -148,11 +152,12 @@ impl Sources {
     /// Stops watching and notifies all waiters, so that they can watch elsewhere.
     pub(crate) fn end(&self) {
         self.is_over.store(true, Ordering::SeqCst);
-        let called: Vec<Happened> = self.lock().values().map(|one| Arc::clone(&one.0)).collect();
+        let called: Vec<ReadinessCallback> =
+            self.lock().values().map(|one| Arc::clone(&one.0)).collect();
         called.iter().for_each(|happened| happened());
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Called>> {
-        self.called.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Registered>> {
+        self.callbacks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -25,7 +25,7 @@ pub(crate) fn note_freed(bytes: usize) {
 #[derive(Debug, Default)]
 pub(crate) struct MemoryTrimmer {
     freed_bytes: usize,
-    at_last_look_bytes: usize,
+    freed_at_last_check_bytes: usize,
 }
 
 impl MemoryTrimmer {
@@ -41,15 +41,15 @@ impl MemoryTrimmer {
     }
 
     /// Returns true if a check must follow even without other events.
-    pub(crate) fn is_waiting(&self) -> bool {
+    pub(crate) fn needs_check(&self) -> bool {
         self.freed_bytes >= FREED_MIN_BYTES
     }
 
     /// Returns true if it is time to return memory, which the caller then does.
-    pub(crate) fn look(&mut self) -> bool {
-        let freed_since = self.freed_bytes - self.at_last_look_bytes;
-        self.at_last_look_bytes = self.freed_bytes;
-        if !self.is_waiting() || freed_since >= CALM_BYTES {
+    pub(crate) fn should_trim(&mut self) -> bool {
+        let freed_since = self.freed_bytes - self.freed_at_last_check_bytes;
+        self.freed_at_last_check_bytes = self.freed_bytes;
+        if !self.needs_check() || freed_since >= CALM_BYTES {
             return false;
         }
         take(self);
@@ -60,7 +60,7 @@ impl MemoryTrimmer {
 /// Makes the allocator return all free whole pages to the system, at some ms per GB. Other threads
 /// that allocate wait in the meantime. Does nothing if the system's allocator is not glibc's or the
 /// program has another one.
-pub(crate) fn give_back() {
+pub(crate) fn trim() {
     #[cfg(target_env = "gnu")]
     // SAFETY: any thread may call it at any time (malloc_trim(3): MT-Safe); it changes no allocated
     // memory.
@@ -75,14 +75,14 @@ mod tests {
 
     #[test]
     fn memory_is_given_back_once_after_a_burst() {
-        let mut slack = MemoryTrimmer::default();
-        slack.note_freed(FREED_MIN_BYTES - 1);
-        assert!(!slack.look() && !slack.look(), "too little");
-        slack.note_freed(CALM_BYTES);
-        assert!(slack.is_waiting());
-        assert!(!slack.look(), "it goes on");
-        slack.note_freed(CALM_BYTES - 1);
-        assert!(slack.look(), "it is over");
-        assert!(!slack.is_waiting() && !slack.look());
+        let mut trimmer = MemoryTrimmer::default();
+        trimmer.note_freed(FREED_MIN_BYTES - 1);
+        assert!(!trimmer.should_trim() && !trimmer.should_trim(), "too little");
+        trimmer.note_freed(CALM_BYTES);
+        assert!(trimmer.needs_check());
+        assert!(!trimmer.should_trim(), "it goes on");
+        trimmer.note_freed(CALM_BYTES - 1);
+        assert!(trimmer.should_trim(), "it is over");
+        assert!(!trimmer.needs_check() && !trimmer.should_trim());
     }
 }

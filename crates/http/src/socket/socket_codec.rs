@@ -6,7 +6,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::proto::proxy_header::{self, Announced};
+use crate::proto::proxy_header::{self, ProxyHeader};
 use crate::socket::address::Peer;
 use crate::socket::proxies::Proxies;
 #[cfg(feature = "tls")]
@@ -14,18 +14,18 @@ use crate::socket::tls::{Acceptor, session::Session};
 
 /// How the connections of a listener begin.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Entry {
+pub(crate) struct ListenerOptions {
     /// Peers that say in a header for whom they connect.
-    pub(crate) announcers: Option<Arc<Proxies>>,
+    pub(crate) proxy_protocol_peers: Option<Arc<Proxies>>,
     #[cfg(feature = "tls")]
     pub(crate) tls: Option<Arc<Acceptor>>,
     /// Requests are sent on to this port of HTTPS.
     pub(crate) redirect: Option<u16>,
 }
 
-impl Entry {
+impl ListenerOptions {
     /// Whether what is not encrypted is understood.
-    pub(crate) fn speaks_plainly(&self) -> bool {
+    pub(crate) fn is_plaintext(&self) -> bool {
         #[cfg(feature = "tls")]
         return self.tls.is_none();
         #[cfg(not(feature = "tls"))]
@@ -35,14 +35,14 @@ impl Entry {
 
 /// What TLS says about the client.
 #[derive(Debug)]
-pub(crate) struct Secured {
+pub(crate) struct TlsInfo {
     /// Its certificate, DER, when it has shown one that was asked for.
     pub(crate) certificate: Option<Vec<u8>>,
 }
 
 /// What bytes that have come have led to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum News {
+pub(crate) enum CodecEvent {
     Nothing,
     /// Nothing lies between any more.
     Clear,
@@ -67,7 +67,7 @@ enum Stage {
     Clear,
 }
 
-pub(crate) struct Link {
+pub(crate) struct SocketCodec {
     stage: Stage,
     #[cfg(feature = "tls")]
     tls: Option<Arc<Acceptor>>,
@@ -80,11 +80,13 @@ pub(crate) struct Link {
     pub(crate) deadline_ms: u64,
 }
 
-impl Link {
+impl SocketCodec {
     /// What lies between a listener's new connection and its buffers, if anything does.
-    pub(crate) fn new(entry: &Entry, peer: Peer, deadline_ms: u64) -> Option<Box<Self>> {
-        let announced =
-            entry.announcers.as_ref().is_some_and(|announcers| announcers.trusts_peer(peer));
+    pub(crate) fn new(entry: &ListenerOptions, peer: Peer, deadline_ms: u64) -> Option<Box<Self>> {
+        let announced = entry
+            .proxy_protocol_peers
+            .as_ref()
+            .is_some_and(|proxy_protocol_peers| proxy_protocol_peers.trusts_peer(peer));
         let mut link = Self {
             stage: Stage::Clear,
             #[cfg(feature = "tls")]
@@ -96,12 +98,12 @@ impl Link {
         };
         link.stage = match announced {
             true => Stage::Header(Vec::new()),
-            false => link.behind_header(),
+            false => link.after_header(),
         };
         (!matches!(link.stage, Stage::Clear)).then(|| Box::new(link))
     }
 
-    fn behind_header(&self) -> Stage {
+    fn after_header(&self) -> Stage {
         #[cfg(feature = "tls")]
         if self.tls.is_some() {
             return Stage::First;
@@ -127,50 +129,50 @@ impl Link {
 
     /// Takes bytes of the socket, which are overwritten; gives what they say to `say`. What is to
     /// be answered for that is in `outgoing`.
-    pub(crate) fn open(&mut self, bytes: &mut [u8], say: &mut impl FnMut(&[u8])) -> News {
+    pub(crate) fn open(&mut self, bytes: &mut [u8], say: &mut impl FnMut(&[u8])) -> CodecEvent {
         match &mut self.stage {
             Stage::Header(come) => {
                 come.extend_from_slice(bytes);
                 match proxy_header::parse(come) {
-                    Ok(None) => News::Nothing,
-                    Err(_) => News::Broken,
-                    Ok(Some(Announced { bytes, source })) => {
+                    Ok(None) => CodecEvent::Nothing,
+                    Err(_) => CodecEvent::Broken,
+                    Ok(Some(ProxyHeader { bytes, source })) => {
                         let mut rest = std::mem::take(come);
                         rest.drain(..bytes);
                         self.announced = source.map(Peer::Net);
-                        self.stage = self.behind_header();
+                        self.stage = self.after_header();
                         self.open(&mut rest, say)
                     }
                 }
             }
             #[cfg(feature = "tls")]
             Stage::First => match (bytes.first(), &self.tls) {
-                (None, _) => News::Nothing,
+                (None, _) => CodecEvent::Nothing,
                 (Some(first), _) if first.is_ascii_alphabetic() => {
                     say(bytes);
                     self.stage = Stage::Clear;
-                    News::Unencrypted
+                    CodecEvent::Unencrypted
                 }
                 (_, Some(tls)) => match Session::new(tls.config()) {
                     Ok(session) => {
                         self.stage = Stage::Tls(Box::new(session));
                         self.open(bytes, say)
                     }
-                    Err(_) => News::Broken,
+                    Err(_) => CodecEvent::Broken,
                 },
-                (_, None) => News::Broken,
+                (_, None) => CodecEvent::Broken,
             },
             #[cfg(feature = "tls")]
             Stage::Tls(session) => {
                 if let Err(error) = session.open(bytes, &mut self.outgoing, say) {
                     log::debug!("TLS: {error}");
-                    return News::Broken;
+                    return CodecEvent::Broken;
                 }
-                if session.ended { News::Ended } else { News::Nothing }
+                if session.ended { CodecEvent::Ended } else { CodecEvent::Nothing }
             }
             Stage::Clear => {
                 say(bytes);
-                News::Clear
+                CodecEvent::Clear
             }
         }
     }
@@ -207,14 +209,14 @@ impl Link {
 
     /// Whether client and server have agreed on HTTP/2.
     #[cfg(all(feature = "http2", feature = "tls"))]
-    pub(crate) fn speaks_http2(&self) -> bool {
+    pub(crate) fn negotiated_http2(&self) -> bool {
         matches!(&self.stage, Stage::Tls(session) if session.protocol() == Some(b"h2"))
     }
 
     /// What TLS says about the client.
     #[cfg(feature = "tls")]
-    pub(crate) fn secured(&self) -> Option<Rc<Secured>> {
+    pub(crate) fn secured(&self) -> Option<Rc<TlsInfo>> {
         let Stage::Tls(session) = &self.stage else { return None };
-        Some(Rc::new(Secured { certificate: session.client_certificate() }))
+        Some(Rc::new(TlsInfo { certificate: session.client_certificate() }))
     }
 }

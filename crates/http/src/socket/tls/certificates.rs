@@ -68,19 +68,19 @@ impl ServerIdentity {
 
 /// What a server shows for some names.
 #[derive(Clone, Debug)]
-pub(super) enum Shown {
+pub(super) enum CertificateSource {
     Own(ServerIdentity),
     /// Asked for and renewed by itself.
     #[cfg(feature = "acme")]
-    Renewed(Arc<super::acme::Renewed>),
+    AcmeCertificate(Arc<super::acme::AcmeCertificate>),
 }
 
-impl Shown {
+impl CertificateSource {
     fn is_for(&self, name: &str) -> bool {
         match self {
             Self::Own(own) => ServerName::try_from(name).is_ok_and(|name| own.is_for(&name)),
             #[cfg(feature = "acme")]
-            Self::Renewed(renewed) => renewed.is_for(name),
+            Self::AcmeCertificate(renewed) => renewed.is_for(name),
         }
     }
 
@@ -88,22 +88,26 @@ impl Shown {
         match (self, client) {
             (Self::Own(own), _) => Some(Arc::clone(&own.0)),
             #[cfg(feature = "acme")]
-            (Self::Renewed(renewed), client) => renewed.resolve(client),
+            (Self::AcmeCertificate(renewed), client) => renewed.resolve(client),
         }
     }
 }
 
 /// All certificates of a server.
 #[derive(Debug)]
-pub(super) struct Names(pub(super) Vec<Shown>);
+pub(super) struct CertificateResolver(pub(super) Vec<CertificateSource>);
 
-impl ResolvesServerCert for Names {
+impl ResolvesServerCert for CertificateResolver {
     fn resolve(&self, client: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        let asked = |shown: &&Shown| client.server_name().is_some_and(|name| shown.is_for(name));
+        let asked = |shown: &&CertificateSource| {
+            client.server_name().is_some_and(|name| shown.is_for(name))
+        };
         // Whoever looks who has a name is shown that, or nothing.
         #[cfg(feature = "acme")]
         if super::acme::is_challenge(&client) {
-            let is_renewed = |shown: &&Shown| matches!(shown, Shown::Renewed(_)) && asked(shown);
+            let is_renewed = |shown: &&CertificateSource| {
+                matches!(shown, CertificateSource::AcmeCertificate(_)) && asked(shown)
+            };
             return self.0.iter().find(is_renewed)?.certificate(client);
         }
         let fit = match self.0.len() {
