@@ -1,30 +1,38 @@
-//! The header by which a proxy says for whom it connects, before anything else on a connection:
-//! the PROXY protocol of HAProxy, versions 1 (a line) and 2 (binary). A function on bytes.
+//! The PROXY protocol of HAProxy, versions 1 (a line of text) and 2 (binary): the header by which a
+//! load balancer names the client before anything else on a connection. A function on bytes.
+//!
+//! The format is that of `doc/proxy-protocol.txt` in HAProxy's sources. It is read only from peers
+//! that [`Server::proxy_protocol`](crate::Server::proxy_protocol) trusts; from others it would be
+//! an invalid request. [`crate::socket::socket_codec`] collects the bytes.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// A line of version 1, at most, by the protocol's text.
+/// The maximum length of a line of version 1, by the specification.
 const LINE_BYTES_MAX: usize = 107;
+/// The first bytes of version 2, which no request of HTTP begins with.
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
-/// Signature, version and command, family, length.
+/// The part of version 2 with a fixed length: signature, version and command, family, length.
 const FIXED_BYTES: usize = 16;
-/// What a header of version 2 may have beside addresses; balancers send some hundred bytes.
+/// The maximum length of a header of version 2. Balancers add some hundred bytes to the addresses.
 const BYTES_MAX: usize = 4 * 1024;
 
-/// A header that is whole.
+/// A complete header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ProxyHeader {
-    /// How long it is.
+    /// The length of the header.
     pub(crate) bytes: usize,
-    /// Whose connection it is; none where the proxy connects for itself or does not know.
+    /// The client; `None` if the proxy connects for itself, as for a health check, or does not know
+    /// it.
     pub(crate) source: Option<SocketAddr>,
 }
 
-/// What is there is no header.
+/// The bytes are not a header of this protocol. The connection is closed without an answer, because
+/// nothing about its other end is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct InvalidProxyHeader;
 
-/// Reads the header at the start of `come`; `Ok(None)` when more must come.
+/// Parses the header at the start of `come`, the bytes that have arrived. Returns `None` if more
+/// are needed.
 pub(crate) fn parse(come: &[u8]) -> Result<Option<ProxyHeader>, InvalidProxyHeader> {
     match come {
         [] => Ok(None),
@@ -33,6 +41,7 @@ pub(crate) fn parse(come: &[u8]) -> Result<Option<ProxyHeader>, InvalidProxyHead
     }
 }
 
+/// Parses version 1: `PROXY TCP4 192.0.2.7 10.0.0.1 12345 80` and CR LF.
 fn line(come: &[u8]) -> Result<Option<ProxyHeader>, InvalidProxyHeader> {
     let start = b"PROXY ";
     let compared = come.len().min(start.len());
@@ -66,6 +75,7 @@ fn line(come: &[u8]) -> Result<Option<ProxyHeader>, InvalidProxyHeader> {
     Ok(Some(ProxyHeader { bytes: end + 1, source }))
 }
 
+/// Parses version 2. Additions after the addresses (TLVs) are skipped.
 fn binary(come: &[u8]) -> Result<Option<ProxyHeader>, InvalidProxyHeader> {
     let compared = come.len().min(SIGNATURE.len());
     if come[..compared] != SIGNATURE[..compared] {
