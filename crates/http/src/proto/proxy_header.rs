@@ -89,7 +89,7 @@ fn binary(come: &[u8]) -> Result<Option<ProxyHeader>, InvalidProxyHeader> {
     }
     let Some(addresses) = come.get(FIXED_BYTES..bytes) else { return Ok(None) };
     let source = match (kind & 0xF, family) {
-        // For itself: a check of the proxy's whether we are there.
+        // LOCAL: the proxy connects for itself, for a health check.
         (0, _) => None,
         (1, 0x11) => {
             let parts = addresses.first_chunk::<12>().ok_or(InvalidProxyHeader)?;
@@ -101,7 +101,7 @@ fn binary(come: &[u8]) -> Result<Option<ProxyHeader>, InvalidProxyHeader> {
             let ip: [u8; 16] = *parts.first_chunk().ok_or(InvalidProxyHeader)?;
             Some((Ipv6Addr::from(ip), u16::from_be_bytes([parts[32], parts[33]])).into())
         }
-        // Unspecified, datagrams, Unix sockets: whom it is for stays unknown.
+        // Unspecified, datagrams, Unix sockets: the client is not known by an address.
         (1, _) => None,
         _ => return Err(InvalidProxyHeader),
     };

@@ -1,10 +1,10 @@
 //! Additional sockets of a server's thread. A socket that a handler waits for (a database
-//! connection, say) is watched by the thread that serves the handler, so that no other thread has
-//! to wake it.
+//! connection, for example) is watched by the thread that serves the handler, so that no other
+//! thread has to wake it.
 //!
 //! A thread has one epoll instance for all of them, which its reactor watches. So a handler adds a
 //! source without the reactor, any thread can remove it, and all works the same with io_uring and
-//! epoll.
+//! epoll. The file knows no protocol: it calls a function, which usually wakes the handler.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -16,25 +16,44 @@ use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::fd::{AsFd, OwnedFd};
 
-/// Events taken at once.
+/// The maximum number of events taken at once.
 const EVENTS_MAX: usize = 64;
 
-/// The function that the thread calls when a source has an event.
+/// The function that a thread calls when a watched source is ready. It runs on the server's thread,
+/// so it must be short: wake a task, or set a flag.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicBool, Ordering};
+/// use marmota_http::ReadinessCallback;
+///
+/// let ready = Arc::new(AtomicBool::new(false));
+/// let flag = Arc::clone(&ready);
+/// let callback: ReadinessCallback = Arc::new(move || flag.store(true, Ordering::Release));
+/// callback();
+/// assert!(ready.load(Ordering::Acquire));
+/// ```
 pub type ReadinessCallback = Arc<dyn Fn() + Send + Sync>;
 
 thread_local! {
+    /// The sources of the current thread; `None` on a thread that does not serve.
     static CURRENT: RefCell<Option<Arc<WatchedSources>>> = const { RefCell::new(None) };
 }
 
-/// The watched sources of a thread.
+/// The watched sources of a thread. The thread and each [`ReadinessWatch`] share it.
 #[derive(Debug)]
 pub(crate) struct WatchedSources {
+    /// The instance that watches the sources.
     epoll: OwnedFd,
+    /// The functions, by the number of their source.
     callbacks: Mutex<HashMap<u64, Registered>>,
+    /// The number of the next source.
     next: AtomicU64,
+    /// The thread has stopped serving.
     is_over: AtomicBool,
 }
 
+/// A callback, with a [`Debug`](std::fmt::Debug) for its owner.
 struct Registered(ReadinessCallback);
 
 impl std::fmt::Debug for Registered {
@@ -43,16 +62,26 @@ impl std::fmt::Debug for Registered {
     }
 }
 
-/// A source that a server's thread watches until this is dropped.
+/// A source that a server's thread watches until this value is dropped. It can be dropped on any
+/// thread.
+///
+/// The handler that waits for the source keeps it. When the thread stops serving, the callback is
+/// called once more, and [`ReadinessWatch::is_over`] is true from then on: the owner then watches
+/// the source in another way.
 pub struct ReadinessWatch {
+    /// The sources of the thread that watches it.
     sources: Arc<WatchedSources>,
+    /// The number of the source there.
     number: u64,
+    /// The source, which stays open as long as it is watched.
     source: Arc<dyn AsFd + Send + Sync>,
 }
 
-/// Watches a source on the calling thread, which calls `happened` whenever bytes have arrived,
-/// there is room for more, or at an end or an error. Each event is reported only once, so the
-/// caller must read (write) until nothing more is available. Earlier events may not be reported.
+/// Watches a source on the calling thread, which calls `callback` when bytes have arrived, when
+/// there is room for more, and at an end or an error.
+///
+/// Each event is reported only once (edge-triggered), so the caller must read (write) until nothing
+/// more is available. Events before the call may not be reported.
 ///
 /// Returns `None` on a thread that is not a server's, or if the system has no room for the source.
 ///
@@ -62,15 +91,47 @@ pub struct ReadinessWatch {
 /// assert!(marmota_http::watch(Arc::new(socket), Arc::new(|| {})).is_none(), "serves nothing");
 /// # Ok::<(), std::io::Error>(())
 /// ```
+///
+/// In a handler, the callback wakes the task that waits for the socket:
+///
+/// ```no_run
+/// use std::os::unix::net::UnixStream;
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicBool, Ordering};
+/// use std::task::Poll;
+/// use marmota_http::{Request, watch};
+///
+/// async fn wait_for_byte(_: Request) -> &'static str {
+///     let Ok((socket, _other)) = UnixStream::pair() else { return "no socket" };
+///     let (ready, mut watched) = (Arc::new(AtomicBool::new(false)), None);
+///     std::future::poll_fn(|context| {
+///         if ready.load(Ordering::Acquire) {
+///             return Poll::Ready(());
+///         }
+///         if watched.is_none() {
+///             let (waker, flag) = (context.waker().clone(), Arc::clone(&ready));
+///             let Ok(source) = socket.try_clone() else { return Poll::Ready(()) };
+///             watched = watch(Arc::new(source), Arc::new(move || {
+///                 flag.store(true, Ordering::Release);
+///                 waker.wake_by_ref();
+///             }));
+///         }
+///         Poll::Pending
+///     })
+///     .await;
+///     "ready"
+/// }
+/// # marmota_http::Router::new().get("/", wait_for_byte);
+/// ```
 #[must_use]
 pub fn watch(
     source: Arc<dyn AsFd + Send + Sync>,
-    happened: ReadinessCallback,
+    callback: ReadinessCallback,
 ) -> Option<ReadinessWatch> {
     use epoll::EventFlags as Flags;
     let sources = CURRENT.with_borrow(Clone::clone).filter(|here| !here.is_over())?;
     let number = sources.next.fetch_add(1, Ordering::Relaxed);
-    sources.lock().insert(number, Registered(happened));
+    sources.lock().insert(number, Registered(callback));
     let flags = Flags::IN | Flags::OUT | Flags::RDHUP | Flags::ET;
     let data = epoll::EventData::new_u64(number);
     if epoll::add(&sources.epoll, &*source, data, flags).is_err() {
@@ -81,7 +142,7 @@ pub fn watch(
 }
 
 impl ReadinessWatch {
-    /// Returns true if the calling thread watches the source.
+    /// Returns true if the calling thread is the one that watches the source.
     #[must_use]
     pub fn is_here(&self) -> bool {
         CURRENT
@@ -97,7 +158,7 @@ impl ReadinessWatch {
 
 impl Drop for ReadinessWatch {
     fn drop(&mut self) {
-        // Fails only if it is no longer watched.
+        // Fails only after the thread has ended.
         let _ = epoll::delete(&self.sources.epoll, &*self.source);
         self.sources.lock().remove(&self.number);
     }
@@ -110,6 +171,7 @@ impl std::fmt::Debug for ReadinessWatch {
 }
 
 impl WatchedSources {
+    /// Creates the empty list of a thread's sources.
     pub(crate) fn new() -> io::Result<Arc<Self>> {
         Ok(Arc::new(Self {
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
@@ -119,6 +181,7 @@ impl WatchedSources {
         }))
     }
 
+    /// Returns true once the thread has stopped serving.
     fn is_over(&self) -> bool {
         self.is_over.load(Ordering::SeqCst)
     }
@@ -137,14 +200,15 @@ impl WatchedSources {
     pub(crate) fn call(&self) {
         let mut events = Vec::with_capacity(EVENTS_MAX);
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        // Remaining events are reported in the next turn.
+        // Further events are reported in the next turn.
         if epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&now)).is_err() {
             return;
         }
         for event in &events {
-            let called = self.lock().get(&event.data.u64()).map(|called| Arc::clone(&called.0));
-            if let Some(happened) = called {
-                happened();
+            let registered =
+                self.lock().get(&event.data.u64()).map(|registered| Arc::clone(&registered.0));
+            if let Some(callback) = registered {
+                callback();
             }
         }
     }
@@ -152,9 +216,9 @@ impl WatchedSources {
     /// Stops watching and notifies all waiters, so that they can watch elsewhere.
     pub(crate) fn end(&self) {
         self.is_over.store(true, Ordering::SeqCst);
-        let called: Vec<ReadinessCallback> =
+        let callbacks: Vec<ReadinessCallback> =
             self.lock().values().map(|one| Arc::clone(&one.0)).collect();
-        called.iter().for_each(|happened| happened());
+        callbacks.iter().for_each(|callback| callback());
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Registered>> {

@@ -1,9 +1,12 @@
-//! Wake-ups of connections whose handlers wait: wakers, a list of those woken on the thread itself,
-//! and an inbox for those woken from other threads.
+//! The wake-ups of connections whose handlers wait: wakers, a list of the connections woken on the
+//! thread itself, and an inbox for those woken from other threads.
 //!
-//! One [`Task`] is lent to every handler that is polled for the first time. Most handlers answer at
-//! once and never clone the waker, so the same task serves the next request. Only a handler that
-//! has to wait keeps it, and only then is a new one created.
+//! One [`Task`] is passed to each handler that is polled for the first time. Most handlers answer
+//! at once and never clone the waker, so the same task serves the next request. Only a handler that
+//! waits keeps it, and only then is a new one created.
+//!
+//! A wake-up on the thread itself costs a push to a list. One from another thread takes a lock and,
+//! if the inbox was empty, writes to the event counter that ends the thread's wait.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -13,7 +16,8 @@ use std::task::{Wake, Waker};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::OwnedFd;
 
-/// The name of a connection: its slot and the slot's generation.
+/// The name of a connection: its slot and the slot's generation. A slot that is reused has another
+/// generation, so that a late wake-up does not reach the next connection.
 pub(crate) type Token = u64;
 
 thread_local! {
@@ -21,20 +25,27 @@ thread_local! {
     static CURRENT: RefCell<CurrentThread> = const { RefCell::new(CurrentThread { inbox: 0, woken: Vec::new() }) };
 }
 
+/// The state of a server thread for wakers that are called on it.
 struct CurrentThread {
+    /// The id of the thread's inbox; 0 on a thread that does not serve.
     inbox: usize,
+    /// The tokens woken on the thread since it last took them.
     woken: Vec<Token>,
 }
 
-/// The tokens that other threads wake; the event counter ends the thread's wait.
+/// The tokens that other threads wake, and the event counter that ends the thread's wait.
 #[derive(Debug)]
 pub(crate) struct Inbox {
+    /// The number by which a waker recognises its own thread.
     id: usize,
+    /// The tokens that the thread has not taken yet.
     tokens: Mutex<Vec<Token>>,
+    /// The event counter (eventfd(2)) that the thread's reactor watches.
     pub(crate) counter: OwnedFd,
 }
 
 impl Inbox {
+    /// Creates an empty inbox.
     pub(crate) fn new() -> std::io::Result<Arc<Self>> {
         static NEXT: AtomicUsize = AtomicUsize::new(1);
         Ok(Arc::new(Self {
@@ -55,6 +66,7 @@ impl Inbox {
         let _ = rustix::io::write(&self.counter, &1u64.to_ne_bytes());
     }
 
+    /// Wakes a connection from any thread.
     fn wake(&self, token: Token) {
         if wake_on_this_thread(self.id, token) {
             return;
@@ -103,10 +115,14 @@ pub(crate) struct Task {
     waker: Waker,
 }
 
+/// The part of a task that its wakers share.
 #[derive(Debug)]
 struct Shared {
+    /// The connection to wake.
     token: AtomicU64,
+    /// The connection was woken and not polled since: further wake-ups do nothing.
     queued: AtomicBool,
+    /// The inbox of the connection's thread.
     inbox: Arc<Inbox>,
 }
 
@@ -123,6 +139,7 @@ impl Wake for Shared {
 }
 
 impl Task {
+    /// Creates a task that wakes connections of the thread with this inbox.
     pub(crate) fn new(inbox: &Arc<Inbox>) -> Self {
         let shared = Arc::new(Shared {
             token: AtomicU64::new(0),
@@ -132,6 +149,7 @@ impl Task {
         Self { waker: Waker::from(Arc::clone(&shared)), shared }
     }
 
+    /// Returns the waker.
     pub(crate) fn waker(&self) -> &Waker {
         &self.waker
     }

@@ -119,7 +119,7 @@ fn is_rare_host(text: &[u8]) -> bool {
         _ => return false,
     };
     let is_address = match inner[..end].strip_prefix(b"v") {
-        // An address of a version to come: `v1.x`.
+        // IPvFuture: `v1.x`.
         Some(future) => split_at_dot(future).is_some_and(|(version, rest)| {
             let is_version = !version.is_empty() && version.iter().all(u8::is_ascii_hexdigit);
             let fits = |&byte: &u8| NAME[byte as usize] || byte == b':';
