@@ -68,7 +68,7 @@ impl Connection {
     /// Passes bytes of the socket through the link, which overwrites them.
     fn take_through(&mut self, bytes: &mut [u8], local: &mut ThreadLocals) {
         let Some(mut link) = self.link.take() else { return };
-        let news = link.open(bytes, &mut |plain| self.put(plain, local));
+        let news = link.decode(bytes, &mut |plain| self.put(plain, local));
         self.note_link(&mut link, local);
         match news {
             CodecEvent::Nothing => self.link = Some(link),
@@ -93,7 +93,7 @@ impl Connection {
 
     /// Stores what the link has learned about the client.
     fn note_link(&mut self, link: &mut SocketCodec, local: &mut ThreadLocals) {
-        if let Some(peer) = link.announced.take() {
+        if let Some(peer) = link.proxied_peer.take() {
             self.peer = peer;
             if let Some(request) = &mut self.request {
                 own(request).peer = peer;
@@ -174,14 +174,14 @@ impl Connection {
         }
         let unsent = &self.output[self.sent..];
         let mut count = unsent.len().min(SEALED_BYTES);
-        let mut sealed = link.seal(&unsent[..count]);
+        let mut sealed = link.encode(&unsent[..count]);
         if sealed
             && count == unsent.len()
             && let Some((body, offset)) = &self.tail
         {
             let rest = &body.as_bytes()[*offset..];
             let more = rest.len().min(SEALED_BYTES - count.min(SEALED_BYTES - 1));
-            sealed = link.seal(&rest[..more]);
+            sealed = link.encode(&rest[..more]);
             count += more;
         }
         self.note_sent(count);

@@ -274,13 +274,13 @@ impl Worker {
                         // Not left in the queue, where it would wait without end and could not go
                         // to another server. Best effort: the client learns why, or sees the
                         // connection close.
-                        if listener.entry.is_plaintext() {
+                        if listener.options.is_plaintext() {
                             let _ = send(&socket, &self.busy, SendFlags::NOSIGNAL);
                         }
                         continue;
                     }
                     let on_ring = self.reactor.ring().is_some();
-                    let (entry, routes) = (&listener.entry, &self.routes);
+                    let (entry, routes) = (&listener.options, &self.routes);
                     let local = &mut self.local;
                     if let Some(observer) = &local.observer {
                         observer.note(ConnectionEvent::Opened);
