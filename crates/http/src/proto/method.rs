@@ -34,7 +34,7 @@ pub enum Method {
     Patch,
     /// Removes a resource.
     Delete,
-    /// Asks which methods a resource has. Default: the router answers 204 with `Allow`.
+    /// Requests the methods of a resource. Default: the router answers 204 with `Allow`.
     Options,
     /// Requests that the server returns the request. Only a route of it is answered; others are
     /// 405.

@@ -6,7 +6,7 @@
 use std::io;
 
 /// Gives the calling thread the policy SCHED_BATCH: when it wakes, it does not preempt the thread
-/// that runs on its core. A policy that was chosen for the process (by `chrt`, say) is kept.
+/// that runs on its core. A policy that was chosen for the process, by `chrt` for example, is kept.
 pub(crate) fn set_batch() -> io::Result<()> {
     // SAFETY: takes and returns a number; 0 is the calling thread.
     let policy = unsafe { libc::sched_getscheduler(0) };

@@ -127,7 +127,7 @@ impl std::error::Error for TlsError {}
 
 impl Tls {
     /// Uses a certificate that is generated at each start, for `localhost` and the addresses of the
-    /// loopback interface: for development, since no authority has signed it. Clients must be told
+    /// loopback interface: for development, since no authority has signed it. Clients must be set up
     /// to trust it ([`Tls::certificate_file`]).
     ///
     /// ```

@@ -1,4 +1,8 @@
-//! The share of one HTTP/2 connection in the request bodies that are gathered at once.
+//! The budget of one HTTP/2 connection for the request bodies that it gathers at once
+//! ([`crate::Limits::connection_body_bytes_max`]).
+//!
+//! One connection can have a hundred requests in progress. Without this limit a single client could
+//! use all of the server's budget.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -6,30 +10,36 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
-/// The bodies that one HTTP/2 connection gathers at once. Each claims its length before it is read,
-/// in order of arrival, so that bodies in progress can always be completed.
+/// The bodies that one HTTP/2 connection gathers at once. Each reserves its length before it is
+/// read, in the order of arrival, so that bodies in progress can always be completed.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionBudget {
+    /// The bytes reserved by all bodies in progress.
     reserved: Cell<usize>,
+    /// The number of the next body in the queue.
     next: Cell<u64>,
+    /// The bodies that wait, in order, with the wakers of their tasks.
     waiting: RefCell<VecDeque<(u64, Option<Waker>)>>,
 }
 
-/// The bytes of a connection's share that one body has reserved.
+/// The bytes that one body has reserved. They are returned when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     budget: Rc<ConnectionBudget>,
     bytes: usize,
 }
 
-/// A place in the queue.
+/// The place of a body in the queue, which it leaves when it is dropped: also when its request is
+/// reset while it waits.
 struct QueuePlace<'a> {
     budget: &'a ConnectionBudget,
+    /// The number of the body.
     number: u64,
 }
 
 impl ConnectionBudget {
-    /// Waits until a body of this many bytes can be gathered; a single one always can.
+    /// Waits until a body of this many bytes can be gathered, within `max` bytes for all bodies of
+    /// the connection. A single body always can, even if it is longer.
     pub(crate) async fn reserve(self: &Rc<Self>, bytes: usize, max: usize) -> Reservation {
         let number = self.next.replace(self.next.get() + 1);
         self.waiting.borrow_mut().push_back((number, None));
@@ -69,7 +79,7 @@ impl Drop for QueuePlace<'_> {
 }
 
 impl Reservation {
-    /// Returns the bytes that the body did not need.
+    /// Returns the bytes that the body did not need, down to `bytes`.
     pub(crate) fn shrink_to(&mut self, bytes: usize) {
         let spare = self.bytes.saturating_sub(bytes);
         self.bytes -= spare;
