@@ -79,7 +79,7 @@ const ARROWS: [(&str, &[&str]); 17] = [
 const UNSAFE: [&str; 6] = [
     "crates/http/src/reactor/ring.rs",
     "crates/http/src/reactor/ring/",
-    "crates/http/src/reactor/slack.rs",
+    "crates/http/src/reactor/memory_trimmer.rs",
     "crates/http/src/reactor/thread_policy.rs",
     "crates/sqlite/src/ffi.rs",
     "crates/sqlite/src/ffi/",

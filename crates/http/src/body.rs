@@ -1,24 +1,55 @@
-//! The bytes of a message's body, constant or owned, which are not copied.
+//! Bodies: whole ones ([`Body`]), and the files of this folder for bodies that are produced while
+//! they are sent, or read while they arrive.
+//!
+//! | file | subject |
+//! |---|---|
+//! | `producer` | [`BodyStream`](crate::BodyStream): a body that is polled while it is sent |
+//! | `body_sender` | [`BodySender`](crate::BodySender): a body that is pushed from any task or thread |
+//! | `body_buffer` | a request's body between its connection and its handler |
+//! | `coding` | bodies compressed as gzip, brotli or zstd |
+//! | `budget` | the memory that clients make the server hold |
+//!
+//! Nothing here knows a request, a response or a socket: [`crate::message`] puts bodies into both,
+//! and [`crate::connection`] moves their bytes.
 
+pub(crate) mod body_buffer;
 pub(crate) mod body_sender;
 pub(crate) mod budget;
 #[cfg(feature = "compression")]
 pub(crate) mod coding;
-pub(crate) mod inlet;
 pub(crate) mod producer;
 
 use std::sync::Arc;
 
-/// A whole body; [`crate::BodyStream`] is a body that is produced while it is sent. Its
-/// representation is private to this file.
+/// A whole body: bytes that are constant, owned or shared, and are not copied before they are sent.
+/// [`BodyStream`](crate::BodyStream) is a body that is produced while it is sent.
+///
+/// It is made from texts and bytes by `into()`. Its representation is private to this file.
+///
+/// ```
+/// use std::sync::Arc;
+/// use marmota_http::{Body, Response};
+///
+/// let owned = Response::with_body("text/csv", "id,name\n".to_owned());
+/// // In memory once, for all clients.
+/// let shared: Arc<[u8]> = Arc::from(vec![0; 1 << 20]);
+/// let large = Response::with_body("application/octet-stream", Arc::clone(&shared));
+/// assert_eq!(large.body().len(), 1 << 20);
+/// assert_eq!(Body::from("abc").as_bytes(), b"abc");
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Body(Bytes);
 
+/// The bytes of a body, by their owner.
 #[derive(Clone, Debug)]
 enum Bytes {
+    /// Constant bytes of the program.
     Static(&'static [u8]),
+    /// Bytes of this body alone.
     Owned(Vec<u8>),
+    /// Bytes that other bodies may share.
     Counted(Arc<[u8]>),
+    /// Bytes of the `bytes` crate, from a mounted service.
     #[cfg(feature = "tower")]
     Shared(bytes::Bytes),
 }
@@ -31,11 +62,21 @@ impl Default for Bytes {
 
 impl Body {
     /// Returns an empty body.
+    ///
+    /// ```
+    /// use marmota_http::Body;
+    /// assert!(Body::empty().is_empty());
+    /// ```
     pub const fn empty() -> Self {
         Self(Bytes::Static(&[]))
     }
 
     /// Returns the bytes.
+    ///
+    /// ```
+    /// # use marmota_http::Body;
+    /// assert_eq!(Body::from(vec![1, 2]).as_bytes(), [1, 2]);
+    /// ```
     pub fn as_bytes(&self) -> &[u8] {
         match &self.0 {
             Bytes::Static(bytes) => bytes,
@@ -46,7 +87,7 @@ impl Body {
         }
     }
 
-    /// Returns the bytes for sharing.
+    /// Returns the bytes in the type of the HTTP/2 library, without a copy.
     #[cfg(feature = "http2")]
     pub(crate) fn into_bytes(self) -> bytes::Bytes {
         match self.0 {
@@ -58,7 +99,8 @@ impl Body {
         }
     }
 
-    /// Returns the bytes of memory that are held for this body alone.
+    /// Returns the bytes of memory that are held for this body alone, which count as unread by its
+    /// client ([`crate::Limits::unread_bytes_max`]).
     pub(crate) fn held_bytes(&self) -> usize {
         match &self.0 {
             Bytes::Static(_) | Bytes::Counted(_) => 0,
@@ -69,11 +111,21 @@ impl Body {
     }
 
     /// Returns the number of bytes.
+    ///
+    /// ```
+    /// # use marmota_http::Body;
+    /// assert_eq!(Body::from("é").len(), 2, "bytes, not characters");
+    /// ```
     pub fn len(&self) -> usize {
         self.as_bytes().len()
     }
 
-    /// Returns true if the body is empty.
+    /// Returns true if the body has no bytes.
+    ///
+    /// ```
+    /// # use marmota_http::Body;
+    /// assert!(Body::from("").is_empty() && !Body::from(" ").is_empty());
+    /// ```
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

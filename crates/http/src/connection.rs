@@ -38,16 +38,16 @@ use state::{BodyProgress, Intake, Outgoing, Phase, READ_BYTES, Served, Timing, m
 pub(crate) use state::{Connection, Fate, Wish};
 
 use crate::connection::signpost::RedirectResponder;
-use crate::message::local::ThreadLocals;
 use crate::message::response::Response;
+use crate::message::thread_locals::ThreadLocals;
 use crate::proto::head::{BodyLength, Span};
 use crate::proto::paths::Found;
 use crate::proto::status::Status;
-use crate::reactor::slack;
+use crate::reactor::memory_trimmer;
 use crate::reactor::task::{self, Token};
 use crate::routing::router::Routes;
 use crate::socket::address::Peer;
-use crate::socket::link::{Entry, Link};
+use crate::socket::socket_codec::{ListenerOptions, SocketCodec};
 
 /// Reads per call of `drive` before other connections get their turn.
 const READS_MAX: usize = 16;
@@ -57,7 +57,7 @@ impl Connection {
         peer: Peer,
         token: Token,
         on_ring: bool,
-        entry: &Entry,
+        entry: &ListenerOptions,
         routes: &Arc<Routes>,
         local: &mut ThreadLocals,
     ) -> Self {
@@ -66,7 +66,7 @@ impl Connection {
             socket,
             routes: Arc::clone(routes),
             peer,
-            link: Link::new(entry, peer, opening_until_ms),
+            link: SocketCodec::new(entry, peer, opening_until_ms),
             secured: None,
             token,
             phase: Phase::Head,
@@ -443,7 +443,7 @@ impl Connection {
         if let Some((body, offset)) = &mut self.tail {
             *offset += count - from_output;
             if *offset == body.len() && self.sent == self.output.len() {
-                slack::note_freed(body.held_bytes());
+                memory_trimmer::note_freed(body.held_bytes());
                 self.tail = None;
             }
         }

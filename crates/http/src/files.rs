@@ -25,7 +25,7 @@ use crate::body::producer::BodyStream;
 use crate::message::request::Request;
 use crate::message::response::{IntoResponse, Response};
 use crate::message::writer::ResponseWriter;
-use crate::proto::accepted::best_coding;
+use crate::proto::accept_encoding::best_coding;
 use crate::proto::method::Method;
 use crate::proto::status::Status;
 use crate::routing::handler::Flow;

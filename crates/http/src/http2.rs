@@ -27,23 +27,23 @@ use stream::{Begun, Clock, Counted, Held, Outcome, Patience, Rest, Room, Unread,
 use tunnel::{Tunnel, Turns};
 use wire::Wire;
 
-use crate::body::budget::{Gathering, Lease};
+use crate::body::budget::{ConnectionBudget, Lease};
 use crate::message::limits::Limits;
-use crate::message::local::ThreadLocals;
-use crate::message::observe::Seen;
-use crate::message::protocol::{Protocol, Step, Turn};
+use crate::message::observe::ConnectionEvent;
+use crate::message::protocol::{Protocol, ProtocolStep, Turn};
 use crate::message::request::Request;
 use crate::message::response::Response;
+use crate::message::thread_locals::ThreadLocals;
 use crate::message::writer::{Persistence, ReplyTo, ResponseWriter, Tail};
 use crate::proto::method::Method;
 use crate::proto::paths::Found;
 use crate::proto::status::Status;
 use crate::reactor::task::Token;
 use crate::routing::admission::Admission;
-use crate::routing::dispatch::{self, Ran};
+use crate::routing::dispatch::{self, RunResult};
 use crate::routing::router::Routes;
 use crate::socket::address::Peer;
-use crate::socket::link::Secured;
+use crate::socket::socket_codec::TlsInfo;
 
 /// The connection preface, which a client of HTTP/2 sends first.
 pub(crate) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -100,14 +100,14 @@ pub(crate) struct Http2 {
     /// Bytes of answers that `h2` has and could not write yet.
     handed_bytes: usize,
     /// The memory of bodies that are gathered whole.
-    gathering: Rc<Gathering>,
+    gathering: Rc<ConnectionBudget>,
     /// The number of both by which the connection's window is widened.
     widened: u32,
     /// The streams were notified of the shutdown.
     drained: bool,
     routes: Arc<Routes>,
     peer: Peer,
-    secured: Option<Rc<Secured>>,
+    secured: Option<Rc<TlsInfo>>,
     token: Token,
     requests: u32,
     given_up: u32,
@@ -123,7 +123,7 @@ impl Http2 {
     pub(crate) fn new(
         routes: &Arc<Routes>,
         peer: Peer,
-        secured: Option<Rc<Secured>>,
+        secured: Option<Rc<TlsInfo>>,
         token: Token,
         local: &ThreadLocals,
     ) -> Self {
@@ -178,7 +178,7 @@ impl Http2 {
             }
             // Such a turn wakes other futures, and its own; their output is written below.
             for (tunnel, waker) in self.turns.take() {
-                tunnel.borrow_mut().go_on(&waker, turn.local);
+                tunnel.borrow_mut().advance(&waker, turn.local);
             }
             let held = self.tunnels.saturating_add(self.uploads.get());
             let is_full = self.is_full(&turn.local.limits);
@@ -364,7 +364,7 @@ impl Http2 {
         if !std::mem::replace(&mut self.is_flood, true)
             && let Some(observer) = &local.observer
         {
-            observer.note(Seen::Flooding);
+            observer.note(ConnectionEvent::Flooding);
         }
     }
 
@@ -377,13 +377,13 @@ impl Http2 {
         let mut text = local.take_output();
         let to = self.reply_to(&begun.request);
         match dispatch::run(&self.routes, &begun.request, endpoint, &mut text, local, to) {
-            Ran::Written(tail) => self.send(begun, &text, tail, local),
-            Ran::Later(answer, _) => {
+            RunResult::Written(tail) => self.send(begun, &text, tail, local),
+            RunResult::Later(answer, _) => {
                 let timeout_ms =
                     timeout_ms(&self.routes, &begun).map(|timeout_ms| (self.clock(), timeout_ms));
                 self.streams.push(Box::pin(stream::wait(begun, answer, timeout_ms)));
             }
-            Ran::Failed => self.write(begun, failure(), local),
+            RunResult::Failed => self.write(begun, failure(), local),
         }
         local.give_output(text);
     }
@@ -441,7 +441,7 @@ impl Http2 {
                 held_bytes += stream.0.held_bytes();
                 Some(stream.0)
             }
-            Some(Tail::Successor(successor))
+            Some(Tail::UpgradedProtocol(successor))
                 if let Some(body) = tunnel
                     && message::opens(text) =>
             {
@@ -536,7 +536,7 @@ impl Protocol for Http2 {
         (bytes > 0).then(|| (bytes, self.unread.progress_ms.get()))
     }
 
-    fn go_on(&mut self, turn: &mut Turn<'_>) -> Step {
+    fn advance(&mut self, turn: &mut Turn<'_>) -> ProtocolStep {
         let now_ms = turn.local.now_ms;
         self.now_ms.set(now_ms);
         if matches!(self.state, State::Gone) {
@@ -557,7 +557,7 @@ impl Protocol for Http2 {
         let before_ms = self.deadline_ms(&turn.local.limits);
         if self.streams.is_empty() && before_ms <= now_ms {
             if self.parting || matches!(self.state, State::Opening(_)) {
-                return Step::Close { linger: false };
+                return ProtocolStep::Close { linger: false };
             }
             // Requests in progress still get their answers.
             self.active_ms = now_ms;
@@ -572,10 +572,10 @@ impl Protocol for Http2 {
             self.control.note_sent(written);
             self.handed_bytes = if blocked { self.handed_bytes.saturating_sub(written) } else { 0 };
             if over {
-                return Step::Close { linger: !self.parting };
+                return ProtocolStep::Close { linger: !self.parting };
             }
             if blocked || (was_full && turn.output.len() >= AHEAD_BYTES) {
-                return Step::More;
+                return ProtocolStep::More;
             }
             if !was_full || self.is_full(&turn.local.limits) {
                 break;
@@ -585,7 +585,7 @@ impl Protocol for Http2 {
         let deadline_ms = self.deadline_ms(&turn.local.limits);
         let is_gone = matches!(self.state, State::Gone);
         let hungry = !is_gone && self.wire.waiting() < INPUT_BYTES_MAX;
-        Step::Wait { hungry, deadline_ms }
+        ProtocolStep::Wait { hungry, deadline_ms }
     }
 }
 

@@ -14,18 +14,18 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
+use crate::body::body_buffer::{BodyBuffer, BodyError};
 use crate::body::body_sender::Unpark;
 use crate::body::budget::Budget;
-use crate::body::inlet::{BodyBuffer, BodyError};
-use crate::body::producer::{Ahead, BodyStream};
+use crate::body::producer::{BodyStream, Progress};
 use crate::in_process::error::CallError;
 use crate::in_process::request::TestRequest;
 use crate::in_process::response::TestResponse;
 use crate::message::limits::Limits;
-use crate::message::local::ThreadLocals;
 use crate::message::request::{Exchange, Request};
 use crate::message::response::{IntoResponse, LaterResponse, Response};
 use crate::message::sites::Sites;
+use crate::message::thread_locals::ThreadLocals;
 use crate::message::writer::{Framing, Persistence, ReplyTo, ResponseWriter, Tail};
 use crate::proto::head::Span;
 use crate::proto::method::Method;
@@ -33,7 +33,7 @@ use crate::proto::paths::Found;
 use crate::proto::status::Status;
 use crate::reactor::task::Inbox;
 use crate::routing::admission::Admission;
-use crate::routing::dispatch::{self, Ran};
+use crate::routing::dispatch::{self, RunResult};
 use crate::routing::router::{Router, Routes};
 #[cfg(feature = "extract")]
 use crate::routing::state_router::StateRouter;
@@ -159,7 +159,7 @@ impl<'r> InProcessCall<'r> {
         };
         let mut response = TestResponse::parse(&self.output)?;
         match tail {
-            None | Some(Tail::Successor(_)) => {}
+            None | Some(Tail::UpgradedProtocol(_)) => {}
             Some(Tail::Body(body)) => response.body.extend_from_slice(body.as_bytes()),
             Some(Tail::Stream(stream)) => {
                 let (body, framing) = *stream;
@@ -192,12 +192,12 @@ impl<'r> InProcessCall<'r> {
         }
         let exchange = Rc::make_mut(&mut request.0);
         if streams.is_some() {
-            let inlet = BodyBuffer::default();
-            inlet.fill(|bytes, _| {
+            let body_buffer = BodyBuffer::default();
+            body_buffer.fill(|bytes, _| {
                 bytes.extend_from_slice(body);
                 Ok(true)
             });
-            exchange.inlet = Some(Rc::new(inlet));
+            exchange.body_buffer = Some(Rc::new(body_buffer));
         } else {
             let start = exchange.buffer.len();
             exchange.buffer.extend_from_slice(body);
@@ -213,9 +213,9 @@ impl<'r> InProcessCall<'r> {
         let to = reply_to(request);
         let output = &mut self.output;
         match dispatch::run(self.routes, request, index, output, &mut self.local, to) {
-            Ran::Written(tail) => tail,
-            Ran::Failed => self.write(request, internal_error()),
-            Ran::Later(answer, _) => {
+            RunResult::Written(tail) => tail,
+            RunResult::Failed => self.write(request, internal_error()),
+            RunResult::Later(answer, _) => {
                 let answer = self.wait(request, index, answer);
                 self.write(request, answer)
             }
@@ -289,10 +289,10 @@ fn read_stream(mut body: BodyStream, framing: Framing, out: &mut Vec<u8>) -> Res
         poll_fn(|context| {
             loop {
                 match body.poll_ahead(context, out, PIECE_BYTES) {
-                    Ahead::More => {}
-                    Ahead::Stalled => return Poll::Pending,
-                    Ahead::Ended => return Poll::Ready(ControlFlow::Continue(())),
-                    Ahead::Failed(error) => return Poll::Ready(ControlFlow::Break(error)),
+                    Progress::More => {}
+                    Progress::Stalled => return Poll::Pending,
+                    Progress::Ended => return Poll::Ready(ControlFlow::Continue(())),
+                    Progress::Failed(error) => return Poll::Ready(ControlFlow::Break(error)),
                 }
             }
         }),

@@ -10,7 +10,7 @@ use std::path::Path;
 
 pub use parser::{Parser, PartHead, Piece};
 
-use crate::body::inlet::BodyError;
+use crate::body::body_buffer::BodyError;
 use crate::message::body_reader::BodyReader;
 use crate::message::request::Request;
 use crate::message::response::{IntoResponse, Response};

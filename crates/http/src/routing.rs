@@ -1,5 +1,18 @@
-//! From method and path to a handler: the router, what a handler is, the layers around handlers, and
-//! the check of a request before its body is read.
+//! Routing: from a method and a path to a handler, and running it.
+//!
+//! | file | subject |
+//! |---|---|
+//! | `router` | [`Router`](crate::Router): collects patterns and endpoints |
+//! | `endpoint` | [`Endpoint`](crate::Endpoint): a handler with the settings of its route |
+//! | `handler` | [`Handler`](crate::Handler): the trait of all handlers |
+//! | `layer` | [`Layer`](crate::Layer): middleware around handlers |
+//! | `admission` | [`Admission`](crate::Admission): the check of a request before its body is read |
+//! | `state_router`, `typed_handler` | handlers with typed arguments |
+//! | `dispatch` | runs the layers, the check and the handler of one request |
+//!
+//! A request passes `PathTree::find` → `dispatch::decide` (layers and check, by the head) → the
+//! body → `dispatch::run` (the handler). A connection calls these in turn; nothing here reads a
+//! socket.
 
 pub(crate) mod admission;
 pub(crate) mod dispatch;

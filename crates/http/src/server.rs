@@ -29,9 +29,9 @@ use crate::server::running::{RunningServer, ShutdownHandle, ending_signals};
 use crate::server::seat::{Runtime, WorkerConfig};
 use crate::server::worker::Common;
 use crate::socket::address::{Address, ToAddresses};
-use crate::socket::bound::{Bound, deal, first_net};
-use crate::socket::link::Entry;
+use crate::socket::bound::{Bound, distribute, first_net};
 use crate::socket::proxies::{ForwardedHeader, Proxies, ProxyError};
+use crate::socket::socket_codec::ListenerOptions;
 #[cfg(feature = "tls")]
 use crate::socket::tls::{Acceptor, Tls};
 
@@ -58,7 +58,7 @@ pub struct Server {
     trusted: Result<Proxies, ProxyError>,
     forwarded_header: ForwardedHeader,
     sites: Result<Sites, SiteError>,
-    announcers: Option<Result<Proxies, ProxyError>>,
+    proxy_protocol_peers: Option<Result<Proxies, ProxyError>>,
     servers: Option<usize>,
     threads: Option<usize>,
     pin: bool,
@@ -129,7 +129,7 @@ impl Server {
             trusted: Ok(Proxies::default()),
             forwarded_header: ForwardedHeader::default(),
             sites: Ok(Sites::default()),
-            announcers: None,
+            proxy_protocol_peers: None,
             servers: None,
             threads: None,
             pin: false,
@@ -214,9 +214,9 @@ impl Server {
     }
 
     /// How connections begin on its ports.
-    fn entry(&self) -> Result<Entry, ServerError> {
-        Ok(Entry {
-            announcers: self.announcers.clone().transpose()?.map(Arc::new),
+    fn entry(&self) -> Result<ListenerOptions, ServerError> {
+        Ok(ListenerOptions {
+            proxy_protocol_peers: self.proxy_protocol_peers.clone().transpose()?.map(Arc::new),
             #[cfg(feature = "tls")]
             tls: match &self.tls {
                 Some(tls) => Some(Arc::new(Acceptor::new(tls.clone())?)),
@@ -240,7 +240,7 @@ impl Server {
                 return Err(ServerError::Count(name));
             }
         }
-        let settled = self.backend.settle()?;
+        let settled = self.backend.choose()?;
         let is_batch = self.batch_scheduling.decide(router.local_database.as_deref());
         let mut proxies = self.trusted.clone()?;
         proxies.header = self.forwarded_header;
@@ -252,7 +252,7 @@ impl Server {
         let addresses: Vec<Address> =
             self.bound.iter().map(|bound| bound.address.clone()).collect();
         let entry = self.entry()?;
-        let listeners = deal(self.bound, &entry, servers, self.socket_mode)?;
+        let listeners = distribute(self.bound, &entry, servers, self.socket_mode)?;
         let descriptors =
             Descriptors::new(raise_descriptors_max(), self.limits.descriptors_reserved);
         let common = Arc::new(Common::new(descriptors, &self.limits, servers * threads));

@@ -30,7 +30,7 @@ use talk::Talk;
 use tunnel::Tunnel;
 
 use crate::body::producer::BoxError;
-use crate::message::protocol::{Protocol, Successor};
+use crate::message::protocol::{Protocol, UpgradedProtocol};
 use crate::message::request::Request;
 use crate::message::response::{IntoResponse, Response};
 use crate::proto::head::Version;
@@ -142,7 +142,7 @@ impl Response {
         let decoder = Decoder::new(options.message_bytes_max, window_bits.is_some());
         let talk = Talk::new(decoder, state, run, (options.ping_after_ms, options.pong_timeout_ms));
         let agreed = agreed.map(|(_, answer)| ("Sec-WebSocket-Extensions", answer));
-        opened(key, subprotocol, agreed, Successor(Box::new(talk)))
+        opened(key, subprotocol, agreed, UpgradedProtocol(Box::new(talk)))
     }
 
     /// Opens a WebSocket as [`Response::websocket`] does, in whose binary messages another
@@ -150,12 +150,12 @@ impl Response {
     /// They are not compressed; a text ends the connection (1003).
     ///
     /// ```
-    /// # use marmota_http::{Protocol, Step, Turn};
+    /// # use marmota_http::{Protocol, ProtocolStep, Turn};
     /// use marmota_http::{Request, Response, WebSocketOptions};
     /// # struct Echo;
     /// # impl Protocol for Echo {
-    /// #     fn go_on(&mut self, turn: &mut Turn<'_>) -> Step {
-    /// #         Step::Close { linger: false }
+    /// #     fn advance(&mut self, turn: &mut Turn<'_>) -> ProtocolStep {
+    /// #         ProtocolStep::Close { linger: false }
     /// #     }
     /// # }
     /// fn tunnel(request: &Request) -> Response {
@@ -175,7 +175,7 @@ impl Response {
         };
         let tunnel = Tunnel::new(Box::new(protocol), options);
         let subprotocol = subprotocol(request, &options.subprotocols);
-        opened(key, subprotocol, None, Successor(Box::new(tunnel)))
+        opened(key, subprotocol, None, UpgradedProtocol(Box::new(tunnel)))
     }
 }
 
@@ -184,7 +184,7 @@ fn opened(
     key: Option<&[u8]>,
     subprotocol: Option<String>,
     extension: Option<(&'static str, String)>,
-    successor: Successor,
+    successor: UpgradedProtocol,
 ) -> Response {
     let headers = [
         key.map(|key| ("Sec-WebSocket-Accept", accepted(key))),

@@ -1,9 +1,9 @@
 //! Connects the server and the store: engines' sockets are watched by the server's threads.
 
-use marmota_http::{Watch, watch};
+use marmota_http::{ReadinessWatch, watch};
 use marmota_store::engine::{Watching, watch_by};
 
-struct Own(Watch);
+struct Own(ReadinessWatch);
 
 impl Watching for Own {
     fn is_here(&self) -> bool {

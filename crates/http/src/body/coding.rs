@@ -1,5 +1,10 @@
 //! Content codings: bodies coded as gzip (RFC 1952), brotli (RFC 7932) or zstd (RFC 8878), piece by
 //! piece while they are produced.
+//!
+//! A short body is coded at once. A longer one is coded while it is sent, and other connections of
+//! the thread get their turn after each 64 KiB, since compression takes milliseconds per megabyte.
+//! [`crate::Compression`] and [`crate::Response::compressed`] decide which answers are coded;
+//! [`crate::proto::accept_encoding`] chooses the coding.
 
 use std::io::{self, Write};
 use std::ops::ControlFlow;
@@ -12,7 +17,7 @@ use zstd::stream::write::Encoder as ZstdEncoder;
 
 use crate::body::Body;
 use crate::body::producer::{BodyStream, BoxError, Producer};
-use crate::proto::accepted::best_coding;
+use crate::proto::accept_encoding::best_coding;
 
 /// Shorter bodies are sent uncoded: they would hardly become shorter.
 pub(crate) const BODY_BYTES_MIN: usize = 1024;
@@ -22,16 +27,18 @@ pub(crate) const WHOLE_BYTES_MAX: usize = 32 * 1024;
 const TURN_BYTES: usize = 64 * 1024;
 /// Bytes of a whole body that are coded at once.
 const SLICE_BYTES: usize = 16 * 1024;
-/// Answers are coded while their client waits, so the levels are fast ones.
+/// The level of zstd. Answers are coded while their client waits, so the levels are fast ones.
 const ZSTD_LEVEL: i32 = 1;
+/// The quality of brotli, of 0 to 11.
 const BROTLI_LEVEL: u32 = 3;
 /// Brotli uses a window of 256 KiB; its default of 4 MiB would be held for each answer.
 const BROTLI_WINDOW_BITS: u32 = 18;
+/// The bytes that brotli's encoder collects before it writes.
 const BROTLI_BUFFER_BYTES: usize = 4096;
 /// Pieces that are coded at once while the encoder produces no output.
 const PIECES_MAX: usize = 8;
 
-/// A content coding that answers are sent in.
+/// A content coding of answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Coding {
     Gzip,
@@ -40,6 +47,7 @@ pub(crate) enum Coding {
 }
 
 impl Coding {
+    /// Returns the name in `Accept-Encoding` and `Content-Encoding`.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Gzip => "gzip",
@@ -48,13 +56,15 @@ impl Coding {
         }
     }
 
-    /// Returns the coding that a client prefers; zstd, or else brotli, if it prefers all equally.
+    /// Returns the coding that a client prefers by its `Accept-Encoding`; zstd, or else brotli, if
+    /// it prefers all equally.
     pub(crate) fn accepted(header: &str) -> Option<Self> {
         const ALL: [Coding; 3] = [Coding::Zstd, Coding::Brotli, Coding::Gzip];
         best_coding(header, &ALL.map(Coding::name)).map(|at| ALL[at])
     }
 }
 
+/// An encoder that writes to memory.
 enum Encoder {
     Gzip(GzEncoder<Vec<u8>>),
     Brotli(Box<BrotliEncoder<Vec<u8>>>),
@@ -62,6 +72,10 @@ enum Encoder {
 }
 
 impl Encoder {
+    /// Creates an encoder.
+    ///
+    /// # Errors
+    /// There is no memory for it.
     fn new(coding: Coding) -> io::Result<Self> {
         Ok(match coding {
             Coding::Gzip => Self::Gzip(GzEncoder::new(Vec::new(), Compression::fast())),
@@ -75,6 +89,7 @@ impl Encoder {
         })
     }
 
+    /// Returns the side that takes plain bytes.
     fn writer(&mut self) -> &mut dyn Write {
         match self {
             Self::Gzip(encoder) => encoder,
@@ -92,6 +107,7 @@ impl Encoder {
         });
     }
 
+    /// Ends the coded body, and moves its last bytes to `out`.
     fn finish(self, out: &mut Vec<u8>) -> io::Result<()> {
         out.append(&mut match self {
             Self::Gzip(encoder) => encoder.finish()?,
@@ -104,15 +120,18 @@ impl Encoder {
 
 /// A body that is coded while it is sent.
 struct Coded<P> {
+    /// The source of plain bytes.
     body: P,
-    /// `None` when it has ended.
+    /// The encoder; `None` when the body has ended.
     encoder: Option<Encoder>,
+    /// The plain bytes of the last poll. The buffer is reused.
     piece: Vec<u8>,
     /// Bytes coded since other connections had their turn.
     turn_bytes: usize,
 }
 
-/// A source of the pieces of a body that is to be coded.
+/// A source of the pieces of a body that is to be coded. Its `poll_next` is that of
+/// [`Producer::poll_piece`].
 trait Pieces: 'static {
     fn poll_next(
         &mut self,
@@ -131,9 +150,10 @@ impl Pieces for BodyStream {
     }
 }
 
-/// A whole body, slice by slice.
+/// A whole body as a source of slices of 16 KiB.
 struct Slices {
     body: Body,
+    /// The index of the next slice.
     at: usize,
 }
 
@@ -202,8 +222,9 @@ impl<P: Pieces> Producer for Coded<P> {
 
 /// The coded form of a whole body.
 pub(crate) enum CodedBody {
+    /// Coded at once.
     Whole(Body),
-    /// It is coded while it is sent.
+    /// Coded while it is sent.
     Stream(BodyStream),
 }
 
@@ -233,11 +254,13 @@ pub(crate) fn streamed(body: BodyStream, coding: Coding) -> Result<BodyStream, B
     }
 }
 
+/// Returns the stream of a source's coded bytes.
 fn coded(body: impl Pieces, encoder: Encoder) -> BodyStream {
     BodyStream::new(Coded { body, encoder: Some(encoder), piece: Vec::new(), turn_bytes: 0 })
 }
 
-/// Returns an entity tag for coded bytes: weak, because the tag was made for other bytes.
+/// Returns an entity tag for coded bytes: a weak one (RFC 9110, 8.8.1), because the tag was made
+/// for other bytes.
 pub(crate) fn weak_tag(tag: &[u8]) -> Vec<u8> {
     match tag.starts_with(b"W/") {
         true => tag.to_vec(),
@@ -251,7 +274,7 @@ mod tests {
     use std::task::Waker;
 
     use super::*;
-    use crate::body::producer::Ahead;
+    use crate::body::producer::Progress;
 
     #[test]
     fn long_bodies_are_coded_in_turns() {
@@ -265,10 +288,10 @@ mod tests {
             let mut context = Context::from_waker(Waker::noop());
             loop {
                 match body.poll_ahead(&mut context, &mut out, usize::MAX) {
-                    Ahead::Ended => break,
-                    Ahead::Stalled => turns += 1,
-                    Ahead::More => {}
-                    Ahead::Failed(error) => panic!("{error}"),
+                    Progress::Ended => break,
+                    Progress::Stalled => turns += 1,
+                    Progress::More => {}
+                    Progress::Failed(error) => panic!("{error}"),
                 }
             }
             assert!(turns >= bytes.len() / (TURN_BYTES + SLICE_BYTES), "{coding:?}: {turns}");

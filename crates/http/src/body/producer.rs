@@ -1,5 +1,8 @@
-//! Bodies that are produced piece by piece as the client takes them, and their producers. Nothing
-//! here owns a socket or requires tokio.
+//! Bodies that are produced piece by piece as the client takes them, and their producers.
+//!
+//! A connection polls the producer of an answer when its earlier output is sent, so what a slow
+//! client does not read is not produced. Nothing here owns a socket or requires tokio; how the end
+//! of a body is shown to the client (chunks, a length) is decided in [`crate::message::writer`].
 
 use crate::log_limit::LogLimit;
 use crate::socket::address::Peer;
@@ -9,17 +12,24 @@ use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context, Poll};
 
-/// Polls of a producer before others get their turn.
+/// The polls of a producer before other connections get their turn.
 const POLLS_MAX: usize = 64;
 
-/// Any error that ends a streamed body early.
+/// Any error that ends a streamed body early. Texts are errors too, by `into()`.
+///
+/// ```
+/// use marmota_http::BoxError;
+/// let error: BoxError = "the disk is not readable".into();
+/// assert_eq!(error.to_string(), "the disk is not readable");
+/// ```
 pub type BoxError = Box<dyn Error + Send + Sync>;
 
 /// A producer of a body, piece by piece. It is polled on the connection's own thread, and only when
 /// its earlier output is sent, so what a slow client does not read is not produced. It is dropped
-/// as soon as the client has gone.
+/// as soon as the client has disconnected.
 ///
-/// A function `FnMut(&mut Vec<u8>) -> Result<ControlFlow<()>, BoxError>` never waits:
+/// A function `FnMut(&mut Vec<u8>) -> Result<ControlFlow<()>, BoxError>` is a producer that never
+/// waits:
 /// ```
 /// use std::ops::ControlFlow;
 /// use marmota_http::{BodyStream, Response};
@@ -30,6 +40,44 @@ pub type BoxError = Box<dyn Error + Send + Sync>;
 ///     Ok(if number < 1_000_000 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
 /// });
 /// let answer = Response::streamed("text/plain", numbers);
+/// ```
+///
+/// A producer that waits passes the context to its source, or keeps its waker:
+/// ```
+/// use std::ops::ControlFlow;
+/// use std::task::{Context, Poll};
+/// use marmota_http::{
+///     BodyReader, BodyStream, BoxError, Endpoint, Method, Producer, Request, Response, Router,
+///     TestRequest,
+/// };
+///
+/// /// The request's body in upper case, while it arrives.
+/// struct Upper(BodyReader);
+///
+/// impl Producer for Upper {
+///     fn poll_piece(
+///         &mut self,
+///         context: &mut Context<'_>,
+///         out: &mut Vec<u8>,
+///     ) -> Poll<Result<ControlFlow<()>, BoxError>> {
+///         let start = out.len();
+///         self.0.poll_read(context, out).map(|read| match read? {
+///             0 => Ok(ControlFlow::Break(())),
+///             _ => {
+///                 out[start..].make_ascii_uppercase();
+///                 Ok(ControlFlow::Continue(()))
+///             }
+///         })
+///     }
+/// }
+///
+/// async fn upper(request: Request) -> Response {
+///     Response::streamed("text/plain", BodyStream::new(Upper(request.reader())))
+/// }
+/// let endpoint = Endpoint::future(upper).streamed(1 << 30);
+/// let router = Router::new().on(Method::Post, "/upper", endpoint);
+/// assert_eq!(router.call(TestRequest::post("/upper").body("abc"))?.text(), "ABC");
+/// # Ok::<(), marmota_http::CallError>(())
 /// ```
 pub trait Producer: 'static {
     /// Appends the next piece to `out`, **append only**: it may contain earlier ones. `Continue`
@@ -59,13 +107,35 @@ where
     }
 }
 
-/// A body that is produced while it is sent.
+/// A body that is produced while it is sent: by a [`Producer`], a
+/// [`BodySender`](crate::BodySender), an asynchronous function ([`BodyStream::write`]) or a stream
+/// of the ecosystem.
 ///
-/// If its length is not set by [`BodyStream::with_length`], it is sent in chunks, and to clients of
-/// HTTP/1.0 until the connection closes.
+/// If its length is not set by [`BodyStream::with_length`], it is sent in chunks (RFC 9112, 7.1),
+/// and to clients of HTTP/1.0 until the connection closes.
+///
+/// ```
+/// use std::ops::ControlFlow;
+/// use marmota_http::{BodyStream, Request, Response, Router, TestRequest};
+/// async fn zeros(_: Request) -> Response {
+///     let mut left = 3;
+///     let body = BodyStream::new(move |out: &mut Vec<u8>| {
+///         out.extend_from_slice(&[b'0'; 4]);
+///         left -= 1;
+///         Ok(if left > 0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+///     });
+///     Response::streamed("text/plain", body)
+/// }
+/// let router = Router::new().get("/zeros", zeros);
+/// assert_eq!(router.call(TestRequest::get("/zeros"))?.text(), "000000000000");
+/// # Ok::<(), marmota_http::CallError>(())
+/// ```
 pub struct BodyStream {
+    /// The source of the bytes.
     producer: Box<dyn Producer>,
+    /// The length, if it is known before.
     length: Option<u64>,
+    /// The bytes for times of silence.
     heartbeat: Option<Heartbeat>,
     /// Bytes of memory that the producer holds until it has ended.
     held_bytes: usize,
@@ -74,22 +144,36 @@ pub struct BodyStream {
 /// The bytes that are sent when a body has stalled for this time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Heartbeat {
+    /// The time without any bytes, in milliseconds.
     pub(crate) after_ms: u64,
+    /// The bytes.
     pub(crate) bytes: &'static [u8],
 }
 
 /// The result of polling a producer.
-pub(crate) enum Ahead {
+pub(crate) enum Progress {
     /// More may follow at once.
     More,
     /// It waits, and wakes the task that polled it.
     Stalled,
+    /// The body is complete.
     Ended,
+    /// The body cannot be completed.
     Failed(BoxError),
 }
 
 impl BodyStream {
     /// Returns the body of a producer.
+    ///
+    /// ```
+    /// use std::ops::ControlFlow;
+    /// use marmota_http::BodyStream;
+    /// let body = BodyStream::new(|out: &mut Vec<u8>| {
+    ///     out.extend_from_slice(b"all at once");
+    ///     Ok(ControlFlow::Break(()))
+    /// });
+    /// assert_eq!(body.length(), None);
+    /// ```
     pub fn new(producer: impl Producer) -> Self {
         Self { producer: Box::new(producer), length: None, heartbeat: None, held_bytes: 0 }
     }
@@ -107,7 +191,17 @@ impl BodyStream {
     }
 
     /// Sets the length, for `Content-Length`. If the producer makes more or fewer bytes, the
-    /// connection is closed, as after an error.
+    /// connection is closed, as after an error. Default: no length, and chunks.
+    ///
+    /// ```
+    /// use std::ops::ControlFlow;
+    /// use marmota_http::BodyStream;
+    /// let body = BodyStream::new(|out: &mut Vec<u8>| {
+    ///     out.extend_from_slice(b"four");
+    ///     Ok(ControlFlow::Break(()))
+    /// });
+    /// assert_eq!(body.with_length(4).length(), Some(4));
+    /// ```
     #[must_use]
     pub fn with_length(mut self, bytes: u64) -> Self {
         self.length = Some(bytes);
@@ -115,20 +209,36 @@ impl BodyStream {
     }
 
     /// Sends bytes that mean nothing to the client whenever nothing else was sent for `after_ms`,
-    /// plus or minus the interval of the server's sweep. Then proxies leave the connection open,
-    /// and a client that has gone is detected. Only for bodies without a set length, between whose
-    /// pieces such bytes are allowed.
+    /// plus or minus the interval of the server's sweep (at most a second). Then proxies leave the
+    /// connection open, and a client that has disconnected is detected. Only for bodies without a
+    /// set length, between whose pieces such bytes are allowed. Default: none.
+    ///
+    /// ```
+    /// use marmota_http::{BodyStream, Response};
+    /// // A blank line between lines of NDJSON means nothing.
+    /// let (sender, body) = BodyStream::channel(64 * 1024);
+    /// let body = body.with_heartbeat(15_000, b"\n");
+    /// let answer = Response::streamed("application/x-ndjson", body);
+    /// # drop(sender);
+    /// ```
     #[must_use]
     pub fn with_heartbeat(mut self, after_ms: u64, bytes: &'static [u8]) -> Self {
         self.heartbeat = Some(Heartbeat { after_ms, bytes });
         self
     }
 
+    /// Returns the heartbeat of a body without a set length.
     pub(crate) fn heartbeat(&self) -> Option<Heartbeat> {
         self.heartbeat.filter(|_| self.length.is_none())
     }
 
-    /// Returns the length, if it was set.
+    /// Returns the length, if it was set by [`BodyStream::with_length`].
+    ///
+    /// ```
+    /// use marmota_http::BodyStream;
+    /// let (_sender, body) = BodyStream::channel(1024);
+    /// assert_eq!(body.length(), None);
+    /// ```
     pub fn length(&self) -> Option<u64> {
         self.length
     }
@@ -149,28 +259,39 @@ impl BodyStream {
         context: &mut Context<'_>,
         out: &mut Vec<u8>,
         bytes: usize,
-    ) -> Ahead {
+    ) -> Progress {
         let start = out.len();
         for _ in 0..POLLS_MAX {
             // A producer that has panicked is not polled again.
             let polled = catch_unwind(AssertUnwindSafe(|| self.producer.poll_piece(context, out)));
             match polled.unwrap_or_else(|_| Poll::Ready(Err("its producer has panicked".into()))) {
-                Poll::Ready(Err(error)) => return Ahead::Failed(error),
+                Poll::Ready(Err(error)) => return Progress::Failed(error),
                 _ if out.len() < start => {
-                    return Ahead::Failed("it cut bytes off that were not its own".into());
+                    return Progress::Failed("it cut bytes off that were not its own".into());
                 }
-                Poll::Pending => return Ahead::Stalled,
+                Poll::Pending => return Progress::Stalled,
                 Poll::Ready(Ok(ControlFlow::Continue(()))) => {}
-                Poll::Ready(Ok(ControlFlow::Break(()))) => return Ahead::Ended,
+                Poll::Ready(Ok(ControlFlow::Break(()))) => return Progress::Ended,
             }
             if out.len() - start >= bytes {
                 break;
             }
         }
-        Ahead::More
+        Progress::More
     }
 
-    /// Returns a body of the items of a stream, one after the other.
+    /// Returns a body of the items of a stream (`futures_core::Stream`), one after the other. An
+    /// item that is an error cuts the body off and is logged.
+    ///
+    /// ```
+    /// use marmota_http::{BodyReader, BodyStream, Request, Response};
+    /// /// Sends the request's body back, while it arrives. `BodyReader` is a stream.
+    /// async fn echo(request: Request) -> Response {
+    ///     let stream: BodyReader = request.reader();
+    ///     Response::streamed("application/octet-stream", BodyStream::from_stream(stream))
+    /// }
+    /// # marmota_http::Router::new().post("/", echo);
+    /// ```
     #[cfg(feature = "stream")]
     pub fn from_stream<S, T, E>(stream: S) -> Self
     where
@@ -188,6 +309,7 @@ impl fmt::Debug for BodyStream {
     }
 }
 
+/// The producer of a stream's items.
 #[cfg(feature = "stream")]
 struct Items<S>(std::pin::Pin<Box<S>>);
 
@@ -214,7 +336,7 @@ where
     }
 }
 
-/// Logs that an answer's body has failed.
+/// Logs that the body of an answer has failed, at most once per second.
 pub(crate) fn note_cut_off(peer: Peer, error: &BoxError) {
     static LIMIT: LogLimit = LogLimit::new();
     if let Some(left_out) = LIMIT.next() {

@@ -5,8 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context, Poll};
 
 use crate::connection::state::{Connection, Phase};
-use crate::message::local::ThreadLocals;
 use crate::message::response::Response;
+use crate::message::thread_locals::ThreadLocals;
 use crate::proto::status::Status;
 use crate::routing::admission::Admission;
 use crate::routing::dispatch;

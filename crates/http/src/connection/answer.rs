@@ -6,18 +6,18 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context, Poll};
 
 use crate::connection::state::{Connection, Phase, Timing, own};
-use crate::message::local::ThreadLocals;
 use crate::message::protocol::LINGER_BYTES_MAX;
 use crate::message::request::Request;
 use crate::message::response::LaterResponse;
 use crate::message::response::Response;
+use crate::message::thread_locals::ThreadLocals;
 use crate::message::writer::{Persistence, ReplyTo, ResponseWriter, Tail};
 use crate::proto::head::{BodyLength, Version};
 use crate::proto::method::Method;
 use crate::proto::paths::Found;
 use crate::proto::status::Status;
 use crate::reactor::task::{Task, Token};
-use crate::routing::dispatch::{self, Ran};
+use crate::routing::dispatch::{self, RunResult};
 
 impl Connection {
     /// Runs the handler of the buffered request.
@@ -33,13 +33,13 @@ impl Connection {
         let start = self.output.len();
         let to = reply_to(Some(request), persistence, self.token);
         match dispatch::run(&self.routes, request, endpoint, &mut self.output, local, to) {
-            Ran::Written(tail) => {
+            RunResult::Written(tail) => {
                 self.record(start, tail.as_ref(), local);
                 self.finish_request(tail, persistence, local);
             }
-            Ran::Later(answer, Some(task)) => self.wait(answer, task, local),
-            Ran::Later(answer, None) => self.first_poll(answer, local),
-            Ran::Failed => self.answer_panic(None, local),
+            RunResult::Later(answer, Some(task)) => self.wait(answer, task, local),
+            RunResult::Later(answer, None) => self.first_poll(answer, local),
+            RunResult::Failed => self.answer_panic(None, local),
         }
     }
 
@@ -169,7 +169,7 @@ impl Connection {
                 }
                 return;
             }
-            Some(Tail::Successor(successor)) => {
+            Some(Tail::UpgradedProtocol(successor)) => {
                 self.use_up_request();
                 return self.take_over(successor.0, local);
             }
@@ -208,7 +208,7 @@ impl Connection {
                 Persistence::Close
             }
             Version::Http11 | Version::Http2 => Persistence::Implied,
-            Version::Http10 => Persistence::Said,
+            Version::Http10 => Persistence::KeepAlive,
         }
     }
 }

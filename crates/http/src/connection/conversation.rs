@@ -5,8 +5,8 @@ use crate::connection::state::{Connection, Fate, Outgoing, Phase, Served, Timing
 use crate::connection::takeover::{AHEAD_BYTES, Takeover};
 #[cfg(feature = "http2")]
 use crate::http2::{Http2, PREFACE};
-use crate::message::local::ThreadLocals;
-use crate::message::protocol::{Protocol, Step};
+use crate::message::protocol::{Protocol, ProtocolStep};
+use crate::message::thread_locals::ThreadLocals;
 
 impl Connection {
     /// Hands the connection to another protocol: with the first bytes, or after the answer that
@@ -15,8 +15,12 @@ impl Connection {
         let task = local.take_task();
         task.aim(self.token);
         self.timing = Timing::None;
-        self.phase =
-            Phase::Taken(Box::new(Takeover { protocol, task, step: Step::More, has_heard: false }));
+        self.phase = Phase::Taken(Box::new(Takeover {
+            protocol,
+            task,
+            step: ProtocolStep::More,
+            has_heard: false,
+        }));
     }
 
     /// Returns true if input that is not an HTTP/1.1 head begins like the HTTP/2 preface. HTTP/2
@@ -62,7 +66,7 @@ impl Connection {
         }
         let (Phase::Taken(takeover), None) = (&mut self.phase, &self.tail) else { return 0 };
         takeover.has_heard = true;
-        takeover.go_on(bytes, self.ended, &mut self.output, &mut self.tail, local)
+        takeover.advance(bytes, self.ended, &mut self.output, &mut self.tail, local)
     }
 
     /// Calls the protocol, unless too much of its output waits for the client.
@@ -79,7 +83,7 @@ impl Connection {
                 let exchange = &request.0;
                 &exchange.buffer[exchange.consumed..]
             });
-            let used = takeover.go_on(input, self.ended, &mut self.output, &mut self.tail, local);
+            let used = takeover.advance(input, self.ended, &mut self.output, &mut self.tail, local);
             if used > 0
                 && let Some(request) = &mut self.request
             {
@@ -87,10 +91,12 @@ impl Connection {
             }
         }
         match takeover.step {
-            Step::Wait { hungry: true, .. } if self.output.is_empty() && self.tail.is_none() => {
+            ProtocolStep::Wait { hungry: true, .. }
+                if self.output.is_empty() && self.tail.is_none() =>
+            {
                 Served::Hungry
             }
-            Step::Close { linger } => {
+            ProtocolStep::Close { linger } => {
                 let linger_bytes = if linger { takeover.protocol.linger_bytes_max() } else { 0 };
                 self.phase = Phase::Closing { linger_bytes };
                 Served::Stop
@@ -109,7 +115,7 @@ impl Connection {
         }
         self.timing = Timing::None;
         if let Phase::Taken(takeover) = &self.phase
-            && let Step::Wait { deadline_ms, .. } = takeover.step
+            && let ProtocolStep::Wait { deadline_ms, .. } = takeover.step
             && deadline_ms < u64::MAX
         {
             self.set_deadline(Timing::Protocol, deadline_ms);
@@ -126,7 +132,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
-    use crate::message::protocol::Successor;
+    use crate::message::protocol::UpgradedProtocol;
     use crate::{Backend, Body, Endpoint, Flow, Method, Response, Router, RunningServer, Server};
 
     /// Echoes its input in capitals; some letters are commands.
@@ -136,10 +142,10 @@ mod tests {
     }
 
     impl Protocol for Echo {
-        fn go_on(&mut self, turn: &mut Turn<'_>) -> Step {
+        fn advance(&mut self, turn: &mut Turn<'_>) -> ProtocolStep {
             if turn.local.draining {
                 turn.output.extend_from_slice(b"drained");
-                return Step::Close { linger: false };
+                return ProtocolStep::Close { linger: false };
             }
             if self.deadline_ms.is_some_and(|deadline_ms| turn.local.now_ms >= deadline_ms) {
                 self.deadline_ms = None;
@@ -150,7 +156,7 @@ mod tests {
             {
                 turn.used = turn.input.len();
                 match order {
-                    b'!' => return Step::Close { linger: false },
+                    b'!' => return ProtocolStep::Close { linger: false },
                     b'?' => panic!("as asked"),
                     b'#' => self.deadline_ms = Some(turn.local.now_ms + 100),
                     b'w' => {
@@ -159,7 +165,7 @@ mod tests {
                         let waker = turn.context.waker().clone();
                         std::thread::spawn(move || waker.wake());
                         turn.output.push(b'W');
-                        return Step::Wait { hungry: false, deadline_ms: u64::MAX };
+                        return ProtocolStep::Wait { hungry: false, deadline_ms: u64::MAX };
                     }
                     b't' => *turn.tail = Some((Body::from(vec![b'T'; 1 << 20]), 0)),
                     _ => turn.output.extend_from_slice(&turn.input.to_ascii_uppercase()),
@@ -167,16 +173,16 @@ mod tests {
             }
             if turn.ended {
                 turn.output.extend_from_slice(b"bye");
-                return Step::Close { linger: false };
+                return ProtocolStep::Close { linger: false };
             }
             let deadline_ms = self.deadline_ms.unwrap_or(u64::MAX);
-            Step::Wait { hungry: self.deadline_ms.is_none(), deadline_ms }
+            ProtocolStep::Wait { hungry: self.deadline_ms.is_none(), deadline_ms }
         }
     }
 
     fn serve(backend: Backend) -> RunningServer {
         let endpoint = Endpoint::direct(|_, out| {
-            let echo = Successor(Box::<Echo>::default());
+            let echo = UpgradedProtocol(Box::<Echo>::default());
             out.respond(Response::taken_over("echo", echo));
             Flow::Done
         });

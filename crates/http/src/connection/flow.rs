@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use crate::connection::state::{
     Connection, Fate, Intake, Outgoing, Phase, Timing, Wish, make_room, own,
 };
-use crate::message::local::ThreadLocals;
+use crate::message::thread_locals::ThreadLocals;
 use crate::reactor::ring::Operations;
 
 /// Maximum number of bytes that wait after an unanswered request before the ring is stopped.

@@ -8,8 +8,8 @@ use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
 
 use crate::connection::state::Intake;
 use crate::connection::state::{Connection, Fate, Phase, READ_BYTES, Timing, make_room};
-use crate::message::local::ThreadLocals;
 use crate::message::protocol::LINGER_MS;
+use crate::message::thread_locals::ThreadLocals;
 
 impl Connection {
     pub(super) fn start_lingering(&mut self, bytes_max: usize, local: &mut ThreadLocals) {

@@ -3,7 +3,7 @@
 
 use std::task::{Context, Poll};
 
-use crate::body::producer::{Ahead, BodyStream, BoxError};
+use crate::body::producer::{BodyStream, BoxError, Progress};
 use crate::message::writer::{Framing, Persistence};
 use crate::reactor::task::Task;
 
@@ -79,13 +79,13 @@ impl Outflow {
         self.task.arm();
         let mut context = Context::from_waker(self.task.waker());
         match self.body.poll_ahead(&mut context, out, AHEAD_BYTES) {
-            Ahead::More => Poll::Pending,
-            Ahead::Stalled => {
+            Progress::More => Poll::Pending,
+            Progress::Stalled => {
                 self.stalled = true;
                 Poll::Pending
             }
-            Ahead::Ended => Poll::Ready(Ok(())),
-            Ahead::Failed(error) => Poll::Ready(Err(error)),
+            Progress::Ended => Poll::Ready(Ok(())),
+            Progress::Failed(error) => Poll::Ready(Err(error)),
         }
     }
 }

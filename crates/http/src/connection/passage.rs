@@ -1,4 +1,4 @@
-//! Transfer of bytes for a connection with a [`Link`] between its socket and its buffers. Bytes
+//! Transfer of bytes for a connection with a [`SocketCodec`] between its socket and its buffers. Bytes
 //! from the socket pass through the link into the request's buffer; output passes through it into
 //! the link's own buffer.
 
@@ -14,10 +14,10 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use crate::connection::signpost::RedirectResponder;
 use crate::connection::state::{Connection, Fate, Phase, READ_BYTES, Timing, own};
 use crate::connection::state::{Intake, Outgoing};
-use crate::message::local::ThreadLocals;
-use crate::message::observe::Seen;
+use crate::message::observe::ConnectionEvent;
 use crate::message::protocol::LINGER_BYTES_MAX;
-use crate::socket::link::{Link, News};
+use crate::message::thread_locals::ThreadLocals;
+use crate::socket::socket_codec::{CodecEvent, SocketCodec};
 
 /// Bytes of an answer that are encrypted at once: four records.
 const SEALED_BYTES: usize = 64 * 1024;
@@ -68,21 +68,21 @@ impl Connection {
     /// Passes bytes of the socket through the link, which overwrites them.
     fn take_through(&mut self, bytes: &mut [u8], local: &mut ThreadLocals) {
         let Some(mut link) = self.link.take() else { return };
-        let news = link.open(bytes, &mut |plain| self.put(plain, local));
+        let news = link.decode(bytes, &mut |plain| self.put(plain, local));
         self.note_link(&mut link, local);
         match news {
-            News::Nothing => self.link = Some(link),
-            News::Clear => {}
+            CodecEvent::Nothing => self.link = Some(link),
+            CodecEvent::Clear => {}
             #[cfg(feature = "tls")]
-            News::Unencrypted => self.take_over(RedirectResponder::Encrypt.wait(), local),
+            CodecEvent::Unencrypted => self.take_over(RedirectResponder::Encrypt.wait(), local),
             #[cfg(feature = "tls")]
-            News::Ended => {
+            CodecEvent::Ended => {
                 self.ended = true;
                 self.link = Some(link);
             }
-            News::Broken => {
+            CodecEvent::Broken => {
                 if let Some(observer) = &local.observer {
-                    observer.note(Seen::HandshakeFailed);
+                    observer.note(ConnectionEvent::HandshakeFailed);
                 }
                 self.phase = Phase::Closing { linger_bytes: LINGER_BYTES_MAX };
                 self.upload = None;
@@ -92,8 +92,8 @@ impl Connection {
     }
 
     /// Stores what the link has learned about the client.
-    fn note_link(&mut self, link: &mut Link, local: &mut ThreadLocals) {
-        if let Some(peer) = link.announced.take() {
+    fn note_link(&mut self, link: &mut SocketCodec, local: &mut ThreadLocals) {
+        if let Some(peer) = link.proxied_peer.take() {
             self.peer = peer;
             if let Some(request) = &mut self.request {
                 own(request).peer = peer;
@@ -110,7 +110,7 @@ impl Connection {
             }
         }
         #[cfg(all(feature = "http2", feature = "tls"))]
-        if link.speaks_http2() {
+        if link.negotiated_http2() {
             self.start_http2(local);
         }
         let _ = local;
@@ -174,14 +174,14 @@ impl Connection {
         }
         let unsent = &self.output[self.sent..];
         let mut count = unsent.len().min(SEALED_BYTES);
-        let mut sealed = link.seal(&unsent[..count]);
+        let mut sealed = link.encode(&unsent[..count]);
         if sealed
             && count == unsent.len()
             && let Some((body, offset)) = &self.tail
         {
             let rest = &body.as_bytes()[*offset..];
             let more = rest.len().min(SEALED_BYTES - count.min(SEALED_BYTES - 1));
-            sealed = link.seal(&rest[..more]);
+            sealed = link.encode(&rest[..more]);
             count += more;
         }
         self.note_sent(count);

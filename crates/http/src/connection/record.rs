@@ -1,7 +1,7 @@
 //! Reports of answers to the server's observer.
 
 use crate::connection::state::Connection;
-use crate::message::local::ThreadLocals;
+use crate::message::thread_locals::ThreadLocals;
 use crate::message::writer::Tail;
 
 impl Connection {

@@ -2,9 +2,9 @@
 //! a TLS port, and for plain HTTP on a port that only redirects to HTTPS.
 
 use crate::message::forwarded::authority;
-use crate::message::local::ThreadLocals;
 use crate::message::problem::{self, PROBLEM_JSON};
-use crate::message::protocol::{Protocol, Step, Turn};
+use crate::message::protocol::{Protocol, ProtocolStep, Turn};
+use crate::message::thread_locals::ThreadLocals;
 use crate::proto::head::{Head, HeadLimits};
 use crate::proto::status::Status;
 
@@ -78,7 +78,7 @@ fn location(input: &[u8], head: &Head, port: u16) -> Option<String> {
 }
 
 impl Protocol for Waiting {
-    fn go_on(&mut self, turn: &mut Turn<'_>) -> Step {
+    fn advance(&mut self, turn: &mut Turn<'_>) -> ProtocolStep {
         let local = &turn.local;
         let deadline_ms =
             *self.deadline_ms.get_or_insert(local.now_ms + local.limits.header_timeout_ms);
@@ -86,16 +86,16 @@ impl Protocol for Waiting {
         let limits: &HeadLimits = &local.head_limits;
         match head.parse(turn.input, 0, limits) {
             Ok(false) if turn.ended || local.draining || local.now_ms >= deadline_ms => {
-                Step::Close { linger: false }
+                ProtocolStep::Close { linger: false }
             }
-            Ok(false) => Step::Wait { hungry: true, deadline_ms },
+            Ok(false) => ProtocolStep::Wait { hungry: true, deadline_ms },
             read => {
                 if read.is_err() {
                     head = Head::default();
                 }
                 self.signpost.answer(turn.input, &head, turn.output, turn.local);
                 turn.used = turn.input.len();
-                Step::Close { linger: true }
+                ProtocolStep::Close { linger: true }
             }
         }
     }

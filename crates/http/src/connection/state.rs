@@ -17,7 +17,7 @@ use crate::reactor::task::{Task, Token};
 use crate::routing::admission::LaterAdmission;
 use crate::routing::router::Routes;
 use crate::socket::address::Peer;
-use crate::socket::link::{Link, Secured};
+use crate::socket::socket_codec::{SocketCodec, TlsInfo};
 
 /// Space for a read: two pipelined batches of usual requests.
 pub(super) const READ_BYTES: usize = 16 * 1024;
@@ -130,8 +130,8 @@ pub(crate) struct Connection {
     pub(super) routes: Arc<Routes>,
     pub(super) peer: Peer,
     /// The link between the socket and the buffers, if any.
-    pub(super) link: Option<Box<Link>>,
-    pub(super) secured: Option<Rc<Secured>>,
+    pub(super) link: Option<Box<SocketCodec>>,
+    pub(super) secured: Option<Rc<TlsInfo>>,
     pub(super) token: Token,
     pub(super) phase: Phase,
     pub(super) request: Option<Request>,

@@ -6,9 +6,9 @@ use std::time::Duration;
 use crate::body::producer::{BodyStream, note_cut_off};
 use crate::connection::outflow::{AHEAD_BYTES, Outflow, SIZE_ROOM, end_chunk};
 use crate::connection::state::{Connection, Fate, Outgoing, Phase, Timing};
-use crate::message::local::ThreadLocals;
-use crate::message::observe::Seen;
+use crate::message::observe::ConnectionEvent;
 use crate::message::protocol::LINGER_BYTES_MAX;
+use crate::message::thread_locals::ThreadLocals;
 use crate::message::writer::{Framing, Persistence};
 
 /// How long a client that has closed its side is assumed to wait for a stalled body. A client that
@@ -62,7 +62,7 @@ impl Connection {
             Poll::Ready(Err(error)) => {
                 note_cut_off(self.peer, &error);
                 if let Some(observer) = &local.observer {
-                    observer.note(Seen::CutOff);
+                    observer.note(ConnectionEvent::CutOff);
                 }
                 self.cut_off();
                 true

@@ -4,8 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Context;
 
 use crate::body::Body;
-use crate::message::local::ThreadLocals;
-use crate::message::protocol::{Protocol, Step, Turn};
+use crate::message::protocol::{Protocol, ProtocolStep, Turn};
+use crate::message::thread_locals::ThreadLocals;
 use crate::reactor::task::Task;
 
 /// Bytes that may wait for the client before the protocol is called again.
@@ -15,14 +15,14 @@ pub(super) const AHEAD_BYTES: usize = 32 * 1024;
 pub(super) struct Takeover {
     pub(super) protocol: Box<dyn Protocol>,
     pub(super) task: Task,
-    pub(super) step: Step,
+    pub(super) step: ProtocolStep,
     /// The protocol was already called with the latest bytes.
     pub(super) has_heard: bool,
 }
 
 impl Takeover {
     /// Calls the protocol, and returns how many of the bytes it used.
-    pub(super) fn go_on(
+    pub(super) fn advance(
         &mut self,
         input: &[u8],
         ended: bool,
@@ -40,10 +40,10 @@ impl Takeover {
             context: Context::from_waker(self.task.waker()),
             local,
         };
-        let asked = catch_unwind(AssertUnwindSafe(|| self.protocol.go_on(&mut turn)));
+        let asked = catch_unwind(AssertUnwindSafe(|| self.protocol.advance(&mut turn)));
         let used = turn.used.min(input.len());
         // The output so far may end within a message.
-        self.step = asked.unwrap_or(Step::Close { linger: false });
+        self.step = asked.unwrap_or(ProtocolStep::Close { linger: false });
         used
     }
 
@@ -54,6 +54,6 @@ impl Takeover {
 
     /// Returns true if the protocol waits and wants no bytes.
     pub(super) fn is_sated(&self) -> bool {
-        matches!(self.step, Step::Wait { hungry: false, .. })
+        matches!(self.step, ProtocolStep::Wait { hungry: false, .. })
     }
 }

@@ -2,12 +2,12 @@
 
 use std::rc::Rc;
 
-use crate::body::inlet::{BodyBuffer, BodyError};
+use crate::body::body_buffer::{BodyBuffer, BodyError};
 use crate::proto::chunked::Chunked;
 
 /// A body that is being received.
 pub(super) struct Upload {
-    pub(super) inlet: Rc<BodyBuffer>,
+    pub(super) body_buffer: Rc<BodyBuffer>,
     pub(super) rest: Rest,
     /// The last byte of the body has arrived and is decoded.
     pub(super) complete: bool,
@@ -27,7 +27,7 @@ pub(super) enum Rest {
 impl Drop for Upload {
     fn drop(&mut self) {
         // A reader that outlives the answer must not wait forever.
-        self.inlet.fail(BodyError::CutOff);
+        self.body_buffer.fail(BodyError::CutOff);
     }
 }
 
@@ -35,9 +35,9 @@ impl Upload {
     /// Decodes the front of `coded` as far as there is room, and returns the number of bytes used
     /// up.
     pub(super) fn decode(&mut self, coded: &[u8]) -> usize {
-        let Self { inlet, rest, complete, .. } = self;
+        let Self { body_buffer, rest, complete, .. } = self;
         let mut used = 0;
-        inlet.fill(|out, room| {
+        body_buffer.fill(|out, room| {
             *complete = match rest {
                 Rest::Exact(left) => {
                     used = coded.len().min(room).min(usize::try_from(*left).unwrap_or(usize::MAX));

@@ -5,12 +5,12 @@
 use std::ops::ControlFlow;
 use std::rc::Rc;
 
-use crate::body::inlet::{BodyBuffer, BodyError};
+use crate::body::body_buffer::{BodyBuffer, BodyError};
 use crate::connection::state::{Connection, Fate, Phase, Timing, own};
 use crate::connection::upload::{Rest, Upload};
-use crate::message::local::ThreadLocals;
 use crate::message::protocol::LINGER_BYTES_MAX;
 use crate::message::response::IntoResponse;
+use crate::message::thread_locals::ThreadLocals;
 use crate::proto::chunked::Chunked;
 use crate::proto::head::BodyLength;
 
@@ -45,11 +45,11 @@ impl Connection {
                 Rest::Chunked(Chunked::new(bytes_max, local.limits.head_bytes_max))
             }
         };
-        let inlet = Rc::new(BodyBuffer::default());
-        exchange.inlet = Some(Rc::clone(&inlet));
+        let body_buffer = Rc::new(BodyBuffer::default());
+        exchange.body_buffer = Some(Rc::clone(&body_buffer));
         exchange.consumed = exchange.head.end;
         self.upload = Some(Box::new(Upload {
-            inlet,
+            body_buffer,
             rest,
             complete: false,
             waits: exchange.head.expect_continue && exchange.unread() == 0,
@@ -87,7 +87,7 @@ impl Connection {
         let (Some(upload), Some(request)) = (&mut self.upload, &mut self.request) else {
             return Need::Nothing;
         };
-        if request.0.unread() > 0 && upload.inlet.has_room() {
+        if request.0.unread() > 0 && upload.body_buffer.has_room() {
             let exchange = own(request);
             let used = upload.decode(&exchange.buffer[exchange.consumed..]);
             exchange.consumed += used;
@@ -99,7 +99,7 @@ impl Connection {
             upload.patience_ms =
                 upload.patience_ms.saturating_add(earned_ms).min(local.limits.body_timeout_ms);
         }
-        if upload.waits && upload.inlet.is_wanted() {
+        if upload.waits && upload.body_buffer.is_wanted() {
             upload.waits = false;
             if matches!(self.phase, Phase::Waiting { .. }) {
                 if self.output.capacity() == 0 {
@@ -109,11 +109,11 @@ impl Connection {
                 return Need::Sending;
             }
         }
-        if !upload.inlet.has_room() || !upload.inlet.is_awaited() {
+        if !upload.body_buffer.has_room() || !upload.body_buffer.is_awaited() {
             return Need::Nothing;
         }
         if self.ended {
-            upload.inlet.fail(BodyError::CutOff);
+            upload.body_buffer.fail(BodyError::CutOff);
             return Need::Nothing;
         }
         if self.timing != Timing::Body {
@@ -127,7 +127,7 @@ impl Connection {
     pub(super) fn give_up_upload(&mut self) {
         self.timing = Timing::None;
         if let Some(upload) = &self.upload {
-            upload.inlet.fail(BodyError::TimedOut);
+            upload.body_buffer.fail(BodyError::TimedOut);
         }
     }
 
@@ -139,7 +139,7 @@ impl Connection {
         }
         if let Some(request) = &mut self.request {
             let exchange = own(request);
-            exchange.inlet = None;
+            exchange.body_buffer = None;
             // The bytes before the next head are not those that this one was parsed from.
             exchange.head.end = 0;
             self.next_at = exchange.consumed;

@@ -1,11 +1,11 @@
 //! A request's body that is gathered before its handler runs, after its head in the buffer.
 
 use super::{BodyProgress, Connection, Phase, Timing, own};
+use crate::body::body_buffer::BodyError;
 use crate::body::budget::Lease;
-use crate::body::inlet::BodyError;
 use crate::message::limits::Pace;
-use crate::message::local::ThreadLocals;
 use crate::message::response::{IntoResponse, Response};
+use crate::message::thread_locals::ThreadLocals;
 use crate::proto::chunked::{Chunked, ChunkedError};
 use crate::proto::head::{BodyLength, HeadError, Span};
 

@@ -1,4 +1,6 @@
-//! Bodies: JSON, which can be an answer too, and forms.
+//! The extractors of bodies: [`Json`], which is an answer too, and [`Form`]. Both read the whole
+//! body, whose length [`Limits::body_bytes_max`](crate::Limits::body_bytes_max) or the endpoint
+//! limits.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -8,15 +10,17 @@ use crate::message::request::Request;
 use crate::message::response::{IntoResponse, Response};
 use crate::proto::status::Status;
 
-/// A value as JSON: as an argument, the request's body; as an answer, the response's.
+/// A value as JSON: as an argument, the request's body; as an answer, the response's, with the
+/// media type `application/json`.
 ///
 /// A request from a page of another site is answered 403 ([`Request::check_site`]), one with a body
 /// of another type 415 ([`Request::check_json`]), a body that is not JSON 400, and one whose fields
-/// have other types than `T`'s 422. The error names the field.
+/// have other types than `T`'s 422. The error names the field. A value that cannot be written as
+/// JSON, such as a map with keys that are not texts, is logged and answered 500.
 ///
 /// ```
-/// use marmota_http::Router;
 /// use marmota_http::extract::Json;
+/// use marmota_http::{Router, Status, TestRequest};
 ///
 /// #[derive(serde::Deserialize)]
 /// struct Sum {
@@ -28,6 +32,13 @@ use crate::proto::status::Status;
 /// }
 ///
 /// let router = Router::with_state(()).post("/sum", sum).router();
+/// let request = TestRequest::post("/sum").header("Content-Type", "application/json");
+/// let answer = router.call(request.clone().body(r#"{"numbers": [1, 2.5]}"#))?;
+/// assert_eq!(answer.text(), "3.5");
+/// let refused = router.call(request.body(r#"{"numbers": [1, "x"]}"#))?;
+/// assert_eq!(refused.status(), Status::UNPROCESSABLE_CONTENT);
+/// assert!(refused.text().contains("numbers[1]"));
+/// # Ok::<(), marmota_http::CallError>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Json<T>(pub T);
@@ -68,11 +79,12 @@ impl<T: Serialize> IntoResponse for Json<T> {
 /// uploads, use [`Multipart`](crate::Multipart).
 ///
 /// A request from a page of another site is answered 403 ([`Request::check_site`]), a form whose
-/// fields do not fit `T` 422. The error names the field.
+/// fields do not fit `T` 422. The error names the field. A field that is repeated is a `Vec`, one
+/// that may be missing an `Option`.
 ///
 /// ```
-/// use marmota_http::Router;
 /// use marmota_http::extract::Form;
+/// use marmota_http::{Router, Status, TestRequest};
 ///
 /// #[derive(serde::Deserialize)]
 /// struct Task {
@@ -84,6 +96,10 @@ impl<T: Serialize> IntoResponse for Json<T> {
 /// }
 ///
 /// let router = Router::with_state(()).post("/tasks", add).router();
+/// assert_eq!(router.call(TestRequest::post("/tasks").body("title=Buy+milk"))?.text(), "added Buy milk");
+/// let refused = router.call(TestRequest::post("/tasks").body("name=x"))?;
+/// assert_eq!(refused.status(), Status::UNPROCESSABLE_CONTENT);
+/// # Ok::<(), marmota_http::CallError>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Form<T>(pub T);

@@ -1,4 +1,5 @@
-//! The trait of handler arguments, and two that are not parsed: the request and the state.
+//! The trait of handler arguments, and two that are not parsed: the request and the state. A tuple
+//! of up to eight extractors is an extractor, which is how [`crate::TypedHandler`] calls a handler.
 
 use std::fmt::Display;
 
@@ -8,9 +9,12 @@ use crate::proto::status::Status;
 
 /// A part of a request, or of the state `S` of its router, as an argument of a handler.
 ///
+/// Extractors are synchronous: the whole body is there before the handler is called. They see the
+/// request by reference, so several of them can read the same body.
+///
 /// ```
 /// use marmota_http::extract::FromRequest;
-/// use marmota_http::{Request, Response, Router, Status};
+/// use marmota_http::{Request, Response, Router, Status, TestRequest};
 ///
 /// struct ApiKey(String);
 ///
@@ -24,6 +28,9 @@ use crate::proto::status::Status;
 /// }
 ///
 /// let router = Router::with_state(()).get("/key", |key: ApiKey| async move { key.0 }).router();
+/// assert_eq!(router.call(TestRequest::get("/key").header("X-Key", "k7"))?.text(), "k7");
+/// assert_eq!(router.call(TestRequest::get("/key"))?.status(), Status::UNAUTHORIZED);
+/// # Ok::<(), marmota_http::CallError>(())
 /// ```
 pub trait FromRequest<S>: Sized {
     /// Returns the part.
@@ -39,7 +46,24 @@ impl<S> FromRequest<S> for Request {
     }
 }
 
-/// The state passed to [`Router::with_state`](crate::Router::with_state).
+/// The state that was passed to [`Router::with_state`](crate::Router::with_state), cloned. Put
+/// large values into an `Arc`.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicU64, Ordering};
+/// use marmota_http::extract::State;
+/// use marmota_http::{Router, TestRequest};
+///
+/// async fn count(State(counter): State<Arc<AtomicU64>>) -> String {
+///     (counter.fetch_add(1, Ordering::Relaxed) + 1).to_string()
+/// }
+///
+/// let router = Router::with_state(Arc::new(AtomicU64::new(0))).get("/count", count).router();
+/// assert_eq!(router.call(TestRequest::get("/count"))?.text(), "1");
+/// assert_eq!(router.call(TestRequest::get("/count"))?.text(), "2");
+/// # Ok::<(), marmota_http::CallError>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct State<S>(pub S);
 
@@ -49,6 +73,7 @@ impl<S: Clone> FromRequest<S> for State<S> {
     }
 }
 
+/// Implements the trait for tuples, whose parts are taken in order.
 macro_rules! tuples {
     ($(($($part:ident)*))*) => {
         $(impl<S, $($part: FromRequest<S>),*> FromRequest<S> for ($($part,)*) {
@@ -62,10 +87,10 @@ macro_rules! tuples {
 
 tuples! { () (A) (A B) (A B C) (A B C D) (A B C D E) (A B C D E F) (A B C D E F G) (A B C D E F G H) }
 
-/// The longest `detail` of an answer, in characters.
+/// The maximum length of an answer's `detail`, in characters.
 const DETAIL_CHARS_MAX: usize = 300;
 
-/// Returns the answer to a malformed part, with its place (`the body: `) and the error.
+/// Returns the answer to a malformed part: its place (`the body`), the field in it, and the error.
 pub(super) fn refused(status: Status, place: &str, field: &str, error: &dyn Display) -> Response {
     // serde's path to the value itself is a dot.
     let detail = match field {

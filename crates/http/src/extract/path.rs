@@ -1,4 +1,8 @@
-//! The parameters of a path.
+//! The extractor [`Path`] of the parameters of a path: a deserializer of serde over the raw
+//! parameters of a request.
+//!
+//! A parameter is text. Other types are parsed from it, and failing to parse is the client's error
+//! (404); a type with another number of values, or another name, is an error of the program (500).
 
 use std::borrow::Cow;
 use std::fmt;
@@ -20,14 +24,32 @@ use crate::proto::status::Status;
 /// 500.
 ///
 /// ```
-/// use marmota_http::Router;
 /// use marmota_http::extract::Path;
+/// use marmota_http::{Router, Status, TestRequest};
 ///
 /// async fn comment(Path((task, comment)): Path<(i64, u32)>) -> String {
 ///     format!("comment {comment} of task {task}")
 /// }
 ///
-/// let router = Router::with_state(()).get("/tasks/{id:int}/comments/{number}", comment).router();
+/// #[derive(serde::Deserialize)]
+/// struct Version {
+///     file: String,
+///     number: Option<u8>,
+/// }
+///
+/// async fn version(Path(version): Path<Version>) -> String {
+///     format!("{} {:?}", version.file, version.number)
+/// }
+///
+/// let router = Router::with_state(())
+///     .get("/tasks/{id:int}/comments/{number}", comment)
+///     .get("/files/{file}/{number}", version)
+///     .router();
+/// assert_eq!(router.call(TestRequest::get("/tasks/7/comments/2"))?.text(), "comment 2 of task 7");
+/// assert_eq!(router.call(TestRequest::get("/files/a%20b/3"))?.text(), "a b Some(3)");
+/// let refused = router.call(TestRequest::get("/tasks/7/comments/x"))?;
+/// assert_eq!(refused.status(), Status::NOT_FOUND);
+/// # Ok::<(), marmota_http::CallError>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Path<T>(pub T);
@@ -77,7 +99,9 @@ impl serde::de::Error for PathError {
 
 /// All parameters of a path.
 struct Parameters<'de> {
+    /// The names, by the pattern.
     names: &'de [String],
+    /// The values that the names have in this request.
     values: Vec<Parameter<'de>>,
 }
 
@@ -88,6 +112,7 @@ impl<'de> Parameters<'de> {
         self.values.pop().ok_or_else(|| PathError::Handler("no parameter".to_owned()))
     }
 
+    /// Checks that the handler takes as many parameters as the pattern has.
     fn check_count(&self, count: usize) -> Result<(), PathError> {
         match self.values.len() {
             found if found == count => Ok(()),
@@ -189,7 +214,8 @@ impl<'de> Deserializer<'de> for Parameters<'de> {
     }
 }
 
-/// One parameter: text, from which other types are parsed.
+/// One parameter: text, from which other types are parsed. It is borrowed from the request unless
+/// it had escapes.
 struct Parameter<'de>(Cow<'de, str>);
 
 impl<'de> IntoDeserializer<'de, PathError> for Parameter<'de> {

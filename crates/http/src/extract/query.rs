@@ -1,4 +1,4 @@
-//! The parameters of a query.
+//! The extractor [`Query`] of the parameters of a query.
 
 use serde::de::DeserializeOwned;
 
@@ -14,19 +14,26 @@ use crate::proto::status::Status;
 /// A query whose parameters do not fit `T` is answered 400. The error names the parameter.
 ///
 /// ```
-/// use marmota_http::Router;
 /// use marmota_http::extract::Query;
+/// use marmota_http::{Router, Status, TestRequest};
 ///
 /// #[derive(serde::Deserialize)]
 /// struct Page {
 ///     page: Option<u32>,
+///     #[serde(default)]
+///     tag: Vec<String>,
 /// }
 ///
 /// async fn list(Query(query): Query<Page>) -> String {
-///     format!("page {}", query.page.unwrap_or(1))
+///     format!("page {} of {:?}", query.page.unwrap_or(1), query.tag)
 /// }
 ///
 /// let router = Router::with_state(()).get("/list", list).router();
+/// assert_eq!(router.call(TestRequest::get("/list"))?.text(), "page 1 of []");
+/// let answer = router.call(TestRequest::get("/list?page=2&tag=a&tag=b"))?;
+/// assert_eq!(answer.text(), r#"page 2 of ["a", "b"]"#);
+/// assert_eq!(router.call(TestRequest::get("/list?page=x"))?.status(), Status::BAD_REQUEST);
+/// # Ok::<(), marmota_http::CallError>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Query<T>(pub T);

@@ -41,7 +41,7 @@ pub(super) fn read(
         return Err(HeadError::TooLarge);
     }
     exchange.consumed = length;
-    exchange.inlet = None;
+    exchange.body_buffer = None;
     exchange.body = crate::proto::head::Span::default();
     let head = &mut exchange.head;
     head.version = Version::Http2;

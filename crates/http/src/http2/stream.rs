@@ -14,17 +14,17 @@ use h2::server::SendResponse;
 use h2::{Reason, RecvStream};
 
 use super::outlet::Outlet;
-use crate::body::budget::{Gathering, Lease};
-use crate::body::inlet::{BodyBuffer, BodyError};
+use crate::body::body_buffer::{BodyBuffer, BodyError};
+use crate::body::budget::{ConnectionBudget, Lease};
 use crate::body::producer::note_cut_off;
-use crate::body::producer::{Ahead, BodyStream};
+use crate::body::producer::{BodyStream, Progress};
 use crate::message::limits::{Limits, Pace};
 use crate::message::request::Request;
 use crate::message::response::LaterResponse;
 use crate::message::response::Response;
 use crate::proto::paths::Found;
 use crate::proto::status::Status;
-use crate::reactor::slack;
+use crate::reactor::memory_trimmer;
 use crate::routing::admission::LaterAdmission;
 use crate::routing::dispatch;
 use crate::socket::address::Peer;
@@ -194,7 +194,7 @@ pub(super) async fn admit(
 /// The memory that a body may take of its server and its connection.
 pub(super) struct Room {
     pub(super) lease: Lease,
-    pub(super) gathering: Rc<Gathering>,
+    pub(super) gathering: Rc<ConnectionBudget>,
     pub(super) connection_bytes_max: usize,
     pub(super) bytes_max: usize,
     /// The length that the client declares.
@@ -217,14 +217,14 @@ pub(super) async fn collect(
     }
     let bytes = length.unwrap_or(bytes_max);
     {
-        let mut claim = pin!(gathering.claim(bytes, connection_bytes_max));
+        let mut reservation = pin!(gathering.reserve(bytes, connection_bytes_max));
         let claimed = poll_fn(|context| match begun.respond.poll_reset(context) {
             Poll::Ready(_) => Poll::Ready(None),
-            Poll::Pending => claim.as_mut().poll(context).map(Some),
+            Poll::Pending => reservation.as_mut().poll(context).map(Some),
         });
         match claimed.await {
             None => return Outcome::GivenUp,
-            Some(claim) => lease.claim = Some(claim),
+            Some(reservation) => lease.reservation = Some(reservation),
         }
     }
     drop(held);
@@ -254,9 +254,10 @@ pub(super) async fn collect(
             Ok(None) => {
                 let exchange = Rc::make_mut(&mut begun.request.0);
                 let bytes = exchange.buffer.len() - start;
-                if let Some(claim) = exchange.lease.as_mut().and_then(|lease| lease.claim.as_mut())
+                if let Some(reservation) =
+                    exchange.lease.as_mut().and_then(|lease| lease.reservation.as_mut())
                 {
-                    claim.shrink_to(bytes);
+                    reservation.shrink_to(bytes);
                 }
                 return Outcome::Whole(begun, found);
             }
@@ -338,7 +339,7 @@ impl Drop for Counted {
 
 /// A body that its handler reads as it arrives.
 pub(super) struct Upload {
-    inlet: Rc<BodyBuffer>,
+    body_buffer: Rc<BodyBuffer>,
     body: RecvStream,
     piece: Bytes,
     left: u64,
@@ -349,7 +350,7 @@ pub(super) struct Upload {
 impl Drop for Upload {
     fn drop(&mut self) {
         // A reader that outlives the answer must not wait forever.
-        self.inlet.fail(BodyError::CutOff);
+        self.body_buffer.fail(BodyError::CutOff);
     }
 }
 
@@ -361,32 +362,32 @@ impl Upload {
         count: Counted,
         request: &mut Request,
     ) -> Self {
-        let inlet = Rc::new(BodyBuffer::default());
-        Rc::make_mut(&mut request.0).inlet = Some(Rc::clone(&inlet));
-        Self { inlet, body, piece: Bytes::new(), left: bytes_max, patience, _count: count }
+        let body_buffer = Rc::new(BodyBuffer::default());
+        Rc::make_mut(&mut request.0).body_buffer = Some(Rc::clone(&body_buffer));
+        Self { body_buffer, body, piece: Bytes::new(), left: bytes_max, patience, _count: count }
     }
 
     /// Passes received bytes to the handler, as far as there is room.
     fn feed(&mut self, context: &mut Context<'_>) {
-        while self.inlet.has_room() {
+        while self.body_buffer.has_room() {
             if self.piece.is_empty() {
                 match self.body.poll_data(context) {
                     Poll::Ready(Some(Ok(piece))) => {
                         self.patience.note(piece.len());
                         self.piece = piece;
                     }
-                    Poll::Ready(Some(Err(_))) => return self.inlet.fail(BodyError::CutOff),
-                    Poll::Ready(None) => return self.inlet.fill(|_, _| Ok(true)),
+                    Poll::Ready(Some(Err(_))) => return self.body_buffer.fail(BodyError::CutOff),
+                    Poll::Ready(None) => return self.body_buffer.fill(|_, _| Ok(true)),
                     Poll::Pending => {
-                        if self.inlet.is_awaited() && self.patience.is_over(context) {
-                            self.inlet.fail(BodyError::TimedOut);
+                        if self.body_buffer.is_awaited() && self.patience.is_over(context) {
+                            self.body_buffer.fail(BodyError::TimedOut);
                         }
                         return;
                     }
                 }
             }
-            let Self { inlet, body, piece, left, .. } = self;
-            inlet.fill(|out, room| {
+            let Self { body_buffer, body, piece, left, .. } = self;
+            body_buffer.fill(|out, room| {
                 let bytes = piece.split_to(room.min(piece.len()));
                 if bytes.len() as u64 > *left {
                     return Err(BodyError::TooLarge);
@@ -451,7 +452,7 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        slack::note_freed(self.bytes);
+        memory_trimmer::note_freed(self.bytes);
         self.set(0);
         self.unread.answers.set(self.unread.answers.get() - 1);
     }
@@ -501,18 +502,20 @@ impl Sending {
             let mut made = Vec::new();
             let ahead = source.poll_ahead(context, &mut made, AHEAD_BYTES);
             feed(&mut self.upload, context);
-            is_stalled = matches!(ahead, Ahead::Stalled) && heartbeat.is_none();
+            is_stalled = matches!(ahead, Progress::Stalled) && heartbeat.is_none();
             let is_short = self.left.is_some_and(|left| left != made.len() as u64);
             let is_long = self.left.is_some_and(|left| left < made.len() as u64);
             let failed = match ahead {
-                Ahead::Failed(error) => Some(error),
+                Progress::Failed(error) => Some(error),
                 _ if is_long => Some("it is longer than its declared length".into()),
-                Ahead::Ended if is_short => Some("it is shorter than its declared length".into()),
-                Ahead::Ended => {
+                Progress::Ended if is_short => {
+                    Some("it is shorter than its declared length".into())
+                }
+                Progress::Ended => {
                     self.source = None;
                     None
                 }
-                Ahead::Stalled if made.is_empty() => {
+                Progress::Stalled if made.is_empty() => {
                     let Some(heartbeat) = heartbeat else { return Poll::Pending };
                     if !self.outlet.clock.is_over(heartbeat.after_ms, context) {
                         return Poll::Pending;
@@ -521,7 +524,7 @@ impl Sending {
                     made.extend_from_slice(heartbeat.bytes);
                     None
                 }
-                Ahead::Stalled | Ahead::More => None,
+                Progress::Stalled | Progress::More => None,
             };
             if let Some(error) = failed {
                 note_cut_off(peer, &error);

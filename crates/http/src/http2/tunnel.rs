@@ -16,8 +16,8 @@ use h2::RecvStream;
 use super::outlet::Outlet;
 use super::stream::Outcome;
 use crate::body::Body;
-use crate::message::local::ThreadLocals;
-use crate::message::protocol::{LINGER_BYTES_MAX, LINGER_MS, Protocol, Step, Turn};
+use crate::message::protocol::{LINGER_BYTES_MAX, LINGER_MS, Protocol, ProtocolStep, Turn};
+use crate::message::thread_locals::ThreadLocals;
 
 /// Turns of a protocol before other streams get theirs.
 const ROUNDS_MAX: usize = 16;
@@ -29,7 +29,7 @@ pub(super) type Turns = Rc<RefCell<Vec<(Rc<RefCell<Tunnel>>, Waker)>>>;
 pub(super) struct Tunnel {
     /// `None` once it has ended.
     protocol: Option<Box<dyn Protocol>>,
-    step: Step,
+    step: ProtocolStep,
     body: RecvStream,
     /// Received bytes that are not used yet: at most the stream's window.
     input: Vec<u8>,
@@ -68,7 +68,7 @@ impl Tunnel {
     pub(super) fn new(protocol: Box<dyn Protocol>, body: RecvStream, outlet: Outlet) -> Self {
         Self {
             protocol: Some(protocol),
-            step: Step::More,
+            step: ProtocolStep::More,
             body,
             input: Vec::new(),
             ended: false,
@@ -85,7 +85,7 @@ impl Tunnel {
     }
 
     /// Does everything that can be done now.
-    pub(super) fn go_on(&mut self, waker: &Waker, local: &mut ThreadLocals) {
+    pub(super) fn advance(&mut self, waker: &Waker, local: &mut ThreadLocals) {
         if self.over.is_some() {
             return;
         }
@@ -121,18 +121,18 @@ impl Tunnel {
         if self.protocol.is_none() {
             return self.linger(context);
         }
-        let was_hungry = !matches!(self.step, Step::Wait { hungry: false, .. });
+        let was_hungry = !matches!(self.step, ProtocolStep::Wait { hungry: false, .. });
         if was_hungry {
             self.fill(context);
         }
         self.converse(context, local);
         match self.step {
-            Step::Close { linger } => {
+            ProtocolStep::Close { linger } => {
                 self.protocol = None;
                 self.ended |= !linger;
                 Poll::Ready(None)
             }
-            Step::Wait { hungry, deadline_ms }
+            ProtocolStep::Wait { hungry, deadline_ms }
                 if self.output.is_empty() && self.tail.is_none() && (was_hungry || !hungry) =>
             {
                 if self.input.is_empty() {
@@ -197,11 +197,11 @@ impl Tunnel {
             context: Context::from_waker(context.waker()),
             local,
         };
-        let asked = catch_unwind(AssertUnwindSafe(|| protocol.go_on(&mut turn)));
+        let asked = catch_unwind(AssertUnwindSafe(|| protocol.advance(&mut turn)));
         let used = turn.used.min(self.input.len());
         self.input.drain(..used);
         self.release(used);
-        self.step = asked.unwrap_or(Step::Close { linger: false });
+        self.step = asked.unwrap_or(ProtocolStep::Close { linger: false });
     }
 
     fn release(&mut self, bytes: usize) {

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use crate::body::inlet::{BodyBuffer, BodyError};
+use crate::body::body_buffer::{BodyBuffer, BodyError};
 use crate::body::producer::{BoxError, Producer};
 use crate::message::request::Request;
 
@@ -12,8 +12,8 @@ impl Request {
     /// Returns a reader of the body: in pieces on a route with [`crate::Endpoint::streamed`], otherwise
     /// the whole body at once. Several readers of a request share its body.
     pub fn reader(&self) -> BodyReader {
-        match &self.0.inlet {
-            Some(inlet) => BodyReader::of_inlet(Rc::clone(inlet)),
+        match &self.0.body_buffer {
+            Some(body_buffer) => BodyReader::of_buffer(Rc::clone(body_buffer)),
             None => BodyReader::of_whole(self.clone()),
         }
     }
@@ -34,8 +34,8 @@ enum Source {
 }
 
 impl BodyReader {
-    pub(crate) fn of_inlet(inlet: Rc<BodyBuffer>) -> Self {
-        Self(Source::BodyBuffer(inlet))
+    pub(crate) fn of_buffer(body_buffer: Rc<BodyBuffer>) -> Self {
+        Self(Source::BodyBuffer(body_buffer))
     }
 
     pub(crate) fn of_whole(request: Request) -> Self {
@@ -61,7 +61,7 @@ impl BodyReader {
         out: &mut Vec<u8>,
     ) -> Poll<Result<usize, BodyError>> {
         match &mut self.0 {
-            Source::BodyBuffer(inlet) => inlet.poll(context, out),
+            Source::BodyBuffer(body_buffer) => body_buffer.poll(context, out),
             Source::Whole(request) => Poll::Ready(Ok(request.take().map_or(0, |request| {
                 out.extend_from_slice(request.body());
                 request.body().len()

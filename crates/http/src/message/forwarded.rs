@@ -8,7 +8,7 @@ use crate::socket::proxies::{ForwardedHeader, Proxies};
 
 /// For whom a proxy says that it asks; what it does not say is none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Said<'a> {
+struct ForwardedInfo<'a> {
     client: Option<IpAddr>,
     scheme: Option<&'a str>,
     host: Option<&'a str>,
@@ -16,9 +16,9 @@ struct Said<'a> {
 
 /// What is said by the last proxy that is trusted and no further: a client can write what it
 /// likes before that.
-fn said<'a>(request: &'a Request, proxies: &Proxies) -> Said<'a> {
+fn forwarded_info<'a>(request: &'a Request, proxies: &Proxies) -> ForwardedInfo<'a> {
     if !proxies.trusts_peer(request.peer()) {
-        return Said::default();
+        return ForwardedInfo::default();
     }
     if proxies.header == ForwardedHeader::Forwarded {
         let lines = lines(request, "forwarded");
@@ -27,7 +27,7 @@ fn said<'a>(request: &'a Request, proxies: &Proxies) -> Said<'a> {
     }
     let hops: Vec<&str> =
         self::lines(request, "x-forwarded-for").flat_map(|line| line.split(',')).collect();
-    let mut said = Said {
+    let mut info = ForwardedInfo {
         client: None,
         scheme: last(request, "x-forwarded-proto"),
         host: last(request, "x-forwarded-host"),
@@ -35,18 +35,18 @@ fn said<'a>(request: &'a Request, proxies: &Proxies) -> Said<'a> {
     for hop in hops.iter().rev() {
         // A hop that is not understood hides those before it.
         let Some(ip) = address(hop.trim()) else { break };
-        said.client = Some(ip);
+        info.client = Some(ip);
         if !proxies.trusts(ip) {
             break;
         }
     }
-    said
+    info
 }
 
-fn by_standard<'a>(elements: &[&'a str], proxies: &Proxies) -> Said<'a> {
-    let mut said = Said::default();
+fn by_standard<'a>(elements: &[&'a str], proxies: &Proxies) -> ForwardedInfo<'a> {
+    let mut info = ForwardedInfo::default();
     for element in elements.iter().rev() {
-        let mut here = Said::default();
+        let mut here = ForwardedInfo::default();
         for pair in split(element, b';') {
             let Some((key, value)) = pair.split_once('=') else { continue };
             let value = value.trim();
@@ -61,17 +61,17 @@ fn by_standard<'a>(elements: &[&'a str], proxies: &Proxies) -> Said<'a> {
         }
         // What stands further to the left was said by the one that is named here.
         let Some(ip) = here.client else {
-            if said == Said::default() {
-                said = here;
+            if info == ForwardedInfo::default() {
+                info = here;
             }
             break;
         };
-        said = here;
+        info = here;
         if !proxies.trusts(ip) {
             break;
         }
     }
-    said
+    info
 }
 
 fn lines<'a>(request: &'a Request, name: &'static str) -> impl Iterator<Item = &'a str> {
@@ -109,8 +109,8 @@ impl Request {
     /// ([`crate::Server::trusted_proxies`]), the client it names by the header that is trusted
     /// ([`crate::Server::forwarded_header`]). None on a Unix socket whose other end names nobody.
     pub fn client_ip(&self) -> Option<IpAddr> {
-        let said = said(self, &self.0.context.proxies);
-        said.client.or_else(|| self.peer().ip().map(|ip| ip.to_canonical()))
+        let info = forwarded_info(self, &self.0.context.proxies);
+        info.client.or_else(|| self.peer().ip().map(|ip| ip.to_canonical()))
     }
 
     /// Whether it seems to be passed on for somebody else, who may be anywhere: its peer is a trusted
@@ -134,7 +134,7 @@ impl Request {
 
     /// `https` or `http`: by which the client has come, also to a trusted proxy.
     pub fn scheme(&self) -> &str {
-        match said(self, &self.0.context.proxies).scheme {
+        match forwarded_info(self, &self.0.context.proxies).scheme {
             Some(scheme) if scheme.eq_ignore_ascii_case("https") => "https",
             Some(_) => "http",
             None if self.is_encrypted() => "https",
@@ -146,8 +146,8 @@ impl Request {
     /// empty for a client of HTTP/1.0 that names none. A target in absolute form
     /// (`GET http://host/`) counts, not the `Host` header beside it (RFC 9112 3.2.2).
     pub fn host(&self) -> &str {
-        let said = said(self, &self.0.context.proxies).host;
-        said.or_else(|| authority(self.target()))
+        let info = forwarded_info(self, &self.0.context.proxies).host;
+        info.or_else(|| authority(self.target()))
             .or_else(|| self.header_text("host"))
             .unwrap_or_default()
     }
@@ -179,8 +179,8 @@ mod tests {
             ("proto=https", None),
         ] {
             let elements: Vec<&str> = split(line, b',').collect();
-            let said = by_standard(&elements, &proxies);
-            assert_eq!(said.client, client.map(|text| text.parse().unwrap()), "{line}");
+            let info = by_standard(&elements, &proxies);
+            assert_eq!(info.client, client.map(|text| text.parse().unwrap()), "{line}");
         }
     }
 }

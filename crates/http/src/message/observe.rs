@@ -5,7 +5,7 @@ use crate::socket::address::Peer;
 
 /// What happened to a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Seen {
+pub(crate) enum ConnectionEvent {
     Opened,
     Closed,
     /// Refused because there are too many.
@@ -26,7 +26,7 @@ pub(crate) trait Observe {
     /// Microseconds on a clock that never goes back.
     fn now_us(&self) -> u64;
 
-    fn note(&self, seen: Seen);
+    fn note(&self, seen: ConnectionEvent);
 
     /// Notes bytes that came from a socket.
     fn note_received(&self, bytes: usize);

@@ -6,7 +6,7 @@ use std::fmt;
 use std::task::Context;
 
 use crate::body::Body;
-use crate::message::local::ThreadLocals;
+use crate::message::thread_locals::ThreadLocals;
 
 /// After an error answer: how long and how much is read from the client and thrown away, so
 /// that a reset does not overtake the answer.
@@ -21,7 +21,7 @@ pub trait Protocol: 'static {
     /// not called: that is the back-pressure.
     ///
     /// A panic closes the connection.
-    fn go_on(&mut self, turn: &mut Turn<'_>) -> Step;
+    fn advance(&mut self, turn: &mut Turn<'_>) -> ProtocolStep;
 
     /// Bytes that it holds for the client beside the turn's output, and when something of them was
     /// last taken, on [`Turn::now_ms`]'s clock: they count in [`crate::Limits::unread_bytes_max`].
@@ -30,7 +30,7 @@ pub trait Protocol: 'static {
         None
     }
 
-    /// How many bytes of a client's are thrown away after a [`Step::Close`] that lingers, before
+    /// How many bytes of a client's are thrown away after a [`ProtocolStep::Close`] that lingers, before
     /// the connection ends though it sends more: 16 MiB, a message that it had begun.
     fn linger_bytes_max(&self) -> usize {
         LINGER_BYTES_MAX
@@ -93,7 +93,7 @@ impl Turn<'_> {
 
 /// What follows a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum ProtocolStep {
     /// There is more to do once all that was written has left.
     More,
     /// Nothing, until something happens. Bytes are read only if it is `hungry` for them; the
@@ -113,10 +113,10 @@ pub enum Step {
 }
 
 /// A protocol on its way to its connection.
-pub(crate) struct Successor(pub(crate) Box<dyn Protocol>);
+pub(crate) struct UpgradedProtocol(pub(crate) Box<dyn Protocol>);
 
-impl fmt::Debug for Successor {
+impl fmt::Debug for UpgradedProtocol {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Successor")
+        f.write_str("UpgradedProtocol")
     }
 }

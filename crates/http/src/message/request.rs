@@ -13,17 +13,17 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use crate::body::body_buffer::BodyBuffer;
 use crate::body::budget::Lease;
-use crate::body::inlet::BodyBuffer;
-use crate::message::admitted::Admitted;
+use crate::message::before_body::BeforeBody;
 use crate::message::sites::Sites;
 use crate::proto::head::{Head, Span, Version};
 use crate::proto::method::Method;
 use crate::proto::paths::PathTree;
 use crate::proto::percent::{self, QueryParams};
 use crate::socket::address::Peer;
-use crate::socket::link::Secured;
 use crate::socket::proxies::Proxies;
+use crate::socket::socket_codec::TlsInfo;
 
 /// A request with its body: whole, or on routes that ask for it as it comes
 /// ([`crate::Endpoint::streamed`]) by a [`crate::BodyReader`].
@@ -52,7 +52,7 @@ pub(crate) struct Exchange {
     pub(crate) head: Head,
     pub(crate) body: Span,
     /// Where the body is left as it comes, on a route that streams it.
-    pub(crate) inlet: Option<Rc<BodyBuffer>>,
+    pub(crate) body_buffer: Option<Rc<BodyBuffer>>,
     /// Raw ranges of the route's parameters in the buffer, in the pattern's order.
     pub(crate) params: Vec<Span>,
     /// The matched endpoint of the routes, `None` while there is none.
@@ -60,7 +60,7 @@ pub(crate) struct Exchange {
     pub(crate) context: Arc<Context>,
     pub(crate) peer: Peer,
     /// What TLS says about the client, where it is spoken.
-    pub(crate) secured: Option<Rc<Secured>>,
+    pub(crate) secured: Option<Rc<TlsInfo>>,
     /// Its name, once somebody has asked for it.
     pub(crate) id: OnceCell<Box<str>>,
     /// True once a layer has allowed the origin that it names.
@@ -68,7 +68,7 @@ pub(crate) struct Exchange {
     /// When its handler began, on the observers' clock; 0 if it has not.
     pub(crate) begun_us: Cell<u64>,
     /// What was found out about it before its handler runs.
-    pub(crate) admitted: OnceCell<Rc<Admitted>>,
+    pub(crate) before_body: OnceCell<Rc<BeforeBody>>,
     /// What a body that did not come at once has of the budgets.
     pub(crate) lease: Option<Box<Lease>>,
 }
@@ -84,7 +84,7 @@ impl Clone for Exchange {
             consumed: self.consumed,
             head: self.head.clone(),
             body: self.body,
-            inlet: self.inlet.clone(),
+            body_buffer: self.body_buffer.clone(),
             params: self.params.clone(),
             endpoint: self.endpoint,
             context: Arc::clone(&self.context),
@@ -93,7 +93,7 @@ impl Clone for Exchange {
             id: self.id.clone(),
             origin_allowed: self.origin_allowed.clone(),
             begun_us: self.begun_us.clone(),
-            admitted: self.admitted.clone(),
+            before_body: self.before_body.clone(),
             lease: None,
         }
     }
@@ -106,7 +106,7 @@ impl Exchange {
             consumed: 0,
             head: Head::default(),
             body: Span::default(),
-            inlet: None,
+            body_buffer: None,
             params: Vec::new(),
             endpoint: None,
             context,
@@ -115,7 +115,7 @@ impl Exchange {
             id: OnceCell::new(),
             origin_allowed: Cell::new(false),
             begun_us: Cell::new(0),
-            admitted: OnceCell::new(),
+            before_body: OnceCell::new(),
             lease: None,
         }
     }
@@ -125,7 +125,7 @@ impl Exchange {
     pub(crate) fn forget(&mut self) {
         self.id.take();
         self.begun_us.set(0);
-        self.admitted.take();
+        self.before_body.take();
         self.lease = None;
         self.origin_allowed.set(false);
     }
@@ -365,7 +365,7 @@ impl Request {
     /// # Errors
     /// The value, if another was left before.
     pub fn set_extension<T: 'static>(&self, value: T) -> Result<(), T> {
-        let slot = &self.0.admitted.get_or_init(Rc::default).extension;
+        let slot = &self.0.before_body.get_or_init(Rc::default).extension;
         if slot.get().is_some() {
             return Err(value);
         }
@@ -375,7 +375,7 @@ impl Request {
 
     /// The value that [`Request::set_extension`] has left, if it is one of this type.
     pub fn extension<T: 'static>(&self) -> Option<&T> {
-        self.0.admitted.get()?.extension.get()?.downcast_ref()
+        self.0.before_body.get()?.extension.get()?.downcast_ref()
     }
 }
 

@@ -9,12 +9,12 @@ use std::future::Future;
 use std::pin::Pin;
 
 use crate::body::Body;
+use crate::body::body_buffer::BodyError;
 #[cfg(feature = "compression")]
 use crate::body::coding::CodedBody;
-use crate::body::inlet::BodyError;
 use crate::body::producer::BodyStream;
 use crate::message::added_headers::AddedHeaders;
-use crate::message::protocol::{Protocol, Successor};
+use crate::message::protocol::{Protocol, UpgradedProtocol};
 use crate::message::request::Request;
 use crate::proto::header::{HeaderError, check_header};
 use crate::proto::method::Method;
@@ -45,7 +45,7 @@ pub(crate) enum Payload {
     Whole(Body),
     Stream(BodyStream),
     /// None: another protocol goes on behind the head.
-    Successor(Successor),
+    UpgradedProtocol(UpgradedProtocol),
 }
 
 #[cfg(feature = "compression")]
@@ -240,7 +240,7 @@ impl Response {
         static EMPTY: Body = Body::empty();
         match &self.body {
             Payload::Whole(body) => body,
-            Payload::Stream(_) | Payload::Successor(_) => &EMPTY,
+            Payload::Stream(_) | Payload::UpgradedProtocol(_) => &EMPTY,
         }
     }
 
@@ -253,32 +253,32 @@ impl Response {
     /// request whose `Upgrade` header names it.
     ///
     /// ```
-    /// use marmota_http::{Protocol, Response, Status, Step, Turn};
+    /// use marmota_http::{Protocol, Response, Status, ProtocolStep, Turn};
     ///
     /// /// Sends back what comes.
     /// struct Echo;
     ///
     /// impl Protocol for Echo {
-    ///     fn go_on(&mut self, turn: &mut Turn<'_>) -> Step {
+    ///     fn advance(&mut self, turn: &mut Turn<'_>) -> ProtocolStep {
     ///         turn.output.extend_from_slice(turn.input);
     ///         turn.used = turn.input.len();
     ///         match turn.ended {
-    ///             true => Step::Close { linger: false },
-    ///             false => Step::Wait { hungry: true, deadline_ms: u64::MAX },
+    ///             true => ProtocolStep::Close { linger: false },
+    ///             false => ProtocolStep::Wait { hungry: true, deadline_ms: u64::MAX },
     ///         }
     ///     }
     /// }
     /// assert_eq!(Response::upgraded("echo", Echo).status(), Status::SWITCHING_PROTOCOLS);
     /// ```
     pub fn upgraded(name: &'static str, protocol: impl Protocol) -> Self {
-        Self::taken_over(name, Successor(Box::new(protocol)))
+        Self::taken_over(name, UpgradedProtocol(Box::new(protocol)))
     }
 
     /// A 101, behind which another protocol goes on.
-    pub(crate) fn taken_over(name: &'static str, successor: Successor) -> Self {
+    pub(crate) fn taken_over(name: &'static str, successor: UpgradedProtocol) -> Self {
         let mut response = Self::new(Status::SWITCHING_PROTOCOLS);
         response.headers.push(("Upgrade".into(), name.as_bytes().into()));
-        response.body = Payload::Successor(successor);
+        response.body = Payload::UpgradedProtocol(successor);
         response
     }
 

@@ -8,10 +8,10 @@ mod compress;
 use crate::body::Body;
 use crate::body::producer::BodyStream;
 use crate::message::added_headers::AddedHeaders;
-use crate::message::local::ThreadLocals;
-use crate::message::protocol::Successor;
+use crate::message::protocol::UpgradedProtocol;
 use crate::message::request::Request;
 use crate::message::response::{Payload, Response};
+use crate::message::thread_locals::ThreadLocals;
 use crate::proto::head::is_value;
 use crate::proto::header::{HeaderError, check_header};
 use crate::proto::status::Status;
@@ -34,7 +34,7 @@ pub(crate) enum Persistence {
     /// HTTP/1.1 goes on, which needs no word.
     Implied,
     /// HTTP/1.0 goes on, which must be said.
-    Said,
+    KeepAlive,
     /// Closed after this answer.
     Close,
 }
@@ -58,7 +58,7 @@ pub(crate) enum Tail {
     /// A body that is still to be made. In a box, so that answers without one move no bytes for it.
     Stream(Box<(BodyStream, Framing)>),
     /// What speaks on this connection from here on.
-    Successor(Successor),
+    UpgradedProtocol(UpgradedProtocol),
 }
 
 impl Tail {
@@ -67,7 +67,7 @@ impl Tail {
         match self {
             Self::Body(body) => body.len() as u64,
             Self::Stream(stream) => stream.0.length().unwrap_or(0),
-            Self::Successor(_) => 0,
+            Self::UpgradedProtocol(_) => 0,
         }
     }
 }
@@ -109,7 +109,7 @@ pub struct ResponseWriter<'a> {
     /// What layers add to the answer, whatever it is.
     pub(crate) added: AddedHeaders,
     /// Layers have seen the request already, before its body came.
-    pub(crate) is_admitted: bool,
+    pub(crate) layers_done: bool,
     /// The task of a future that was polled already and is pending.
     pub(crate) waiting: Option<Task>,
 }
@@ -127,7 +127,7 @@ impl<'a> ResponseWriter<'a> {
             tail: None,
             endpoint: usize::MAX,
             added: AddedHeaders::default(),
-            is_admitted: false,
+            layers_done: false,
             waiting: None,
         }
     }
@@ -211,7 +211,7 @@ impl<'a> ResponseWriter<'a> {
         let body = match response.into_payload() {
             Payload::Whole(body) => body,
             Payload::Stream(body) => return self.stream(body),
-            Payload::Successor(successor) => return self.hand_over(successor),
+            Payload::UpgradedProtocol(successor) => return self.hand_over(successor),
         };
         self.whole(body);
     }
@@ -271,10 +271,10 @@ impl<'a> ResponseWriter<'a> {
     }
 
     /// Ends the head of an answer behind which another protocol goes on.
-    fn hand_over(&mut self, successor: Successor) {
+    fn hand_over(&mut self, successor: UpgradedProtocol) {
         self.out.extend_from_slice(b"Connection: Upgrade\r\n\r\n");
         self.stage = Stage::Whole;
-        self.tail = Some(Tail::Successor(successor));
+        self.tail = Some(Tail::UpgradedProtocol(successor));
     }
 
     /// Gives up everything written for this answer; the status is 200 again.
@@ -344,7 +344,7 @@ impl<'a> ResponseWriter<'a> {
     fn put_persistence(&mut self) {
         match self.to.persistence {
             Persistence::Implied => {}
-            Persistence::Said => self.out.extend_from_slice(b"Connection: keep-alive\r\n"),
+            Persistence::KeepAlive => self.out.extend_from_slice(b"Connection: keep-alive\r\n"),
             Persistence::Close => self.out.extend_from_slice(b"Connection: close\r\n"),
         }
     }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::message::observe::{Observe, Seen};
+use crate::message::observe::{ConnectionEvent, Observe};
 use crate::message::request::Request;
 use crate::middleware::access_log::{AccessLog, Answered, LogLines};
 use crate::middleware::metrics::{Counters, Metrics, add};
@@ -41,18 +41,18 @@ impl Observe for Observer {
     }
 
     #[cold]
-    fn note(&self, seen: Seen) {
+    fn note(&self, seen: ConnectionEvent) {
         let Some(counters) = &self.counters else { return };
         let counter = match seen {
-            Seen::Opened => &counters.opened,
-            Seen::Closed => &counters.closed,
-            Seen::Refused => &counters.refused,
-            Seen::Shed => &counters.shed,
+            ConnectionEvent::Opened => &counters.opened,
+            ConnectionEvent::Closed => &counters.closed,
+            ConnectionEvent::Refused => &counters.refused,
+            ConnectionEvent::Shed => &counters.shed,
             #[cfg(feature = "http2")]
-            Seen::Flooding => &counters.flooding,
-            Seen::CutOff => &counters.cut_off,
-            Seen::HandshakeFailed => &counters.handshakes_failed,
-            Seen::SocketFailed => &counters.sockets_failed,
+            ConnectionEvent::Flooding => &counters.flooding,
+            ConnectionEvent::CutOff => &counters.cut_off,
+            ConnectionEvent::HandshakeFailed => &counters.handshakes_failed,
+            ConnectionEvent::SocketFailed => &counters.sockets_failed,
         };
         add(counter, 1);
     }

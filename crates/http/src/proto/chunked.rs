@@ -1,59 +1,107 @@
-//! The chunked transfer coding: a decoder that turns the coded bytes in a buffer into the
-//! body, in place, as they come. Functions on bytes, no socket.
+//! A decoder of the chunked transfer coding (RFC 9112, 7.1): it turns the coded bytes in a buffer
+//! into the body, in place, as they arrive. Functions on bytes, no socket.
 //!
-//! Strict by RFC 9112 7.1: what another reader could take for something else is refused.
+//! The decoder is strict. It refuses each form that another reader on the way, such as a proxy,
+//! could understand differently, since such differences are what request smuggling exploits: a bare
+//! LF, a sign or a prefix before a size, blanks that no extension follows.
 //!
-//! The decoded body grows at `body_start`; coded bytes lie behind it and are moved left over
-//! the framing. Sizes, extensions and trailers are read byte by byte (they are short), data is
-//! moved in blocks. Extensions and trailers are checked, bounded and thrown away.
+//! The decoded body grows from `body_start`. The coded bytes lie after it and are moved left, over
+//! the framing. Sizes, extensions and trailers are read byte by byte, because they are short; data
+//! is moved in blocks. Extensions and trailers are checked, counted against a limit, and dropped.
+//!
+//! ```
+//! use marmota_http::chunked::{Chunked, ChunkedError};
+//!
+//! // A body may arrive in any pieces; the state of the decoder is between them.
+//! let mut decoder = Chunked::new(1024, 128);
+//! let mut buffer = b"5\r\nhel".to_vec();
+//! let mut at = 0;
+//! assert_eq!(decoder.decode(&mut buffer, 0, &mut at), Ok(false));
+//! buffer.truncate(decoder.decoded());
+//! buffer.extend_from_slice(b"lo\r\n0\r\n\r\n");
+//! at = decoder.decoded();
+//! assert_eq!(decoder.decode(&mut buffer, 0, &mut at), Ok(true));
+//! assert_eq!(&buffer[..decoder.decoded()], b"hello");
+//!
+//! // A size that is not hexadecimal is refused.
+//! let refused = Chunked::new(1024, 128).decode(&mut b"-1\r\n".to_vec(), 0, &mut 0);
+//! assert_eq!(refused, Err(ChunkedError::Size));
+//! ```
 
 use crate::proto::head::is_token;
 
-/// Why a chunked body is refused.
+/// The reason why a chunked body is refused. [`crate::BodyError`] is its form for handlers.
+///
+/// ```
+/// use marmota_http::chunked::{Chunked, ChunkedError};
+/// let error = |coded: &[u8], body_max| {
+///     Chunked::new(body_max, 16).decode(&mut coded.to_vec(), 0, &mut 0).unwrap_err()
+/// };
+/// assert_eq!(error(b"x\r\n", 100), ChunkedError::Size);
+/// assert_eq!(error(b"1\n", 100), ChunkedError::Size);
+/// assert_eq!(error(b"1\r\nab", 100), ChunkedError::Line);
+/// assert_eq!(error(b"ff\r\n", 100), ChunkedError::TooLarge);
+/// assert_eq!(error(b"1;a=bcdefghijklmnopqrstuvwxyz\r\n", 100), ChunkedError::Overhead);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ChunkedError {
-    /// A size that is no hexadecimal number, or too long.
+    /// A chunk size that is not hexadecimal, or has more than ten digits.
     Size,
-    /// A CR without LF, an LF without CR, another control character in the framing, or an extension
-    /// or trailer that is malformed.
+    /// A CR without LF, an LF without CR, another control character in the framing, or a malformed
+    /// extension or trailer.
     Line,
-    /// The body is longer than allowed.
+    /// The body is longer than `body_max`. It is reported as soon as the size of a chunk is known,
+    /// before its data arrives.
     TooLarge,
-    /// Extensions and trailers are longer than allowed.
+    /// The extensions and trailers are longer than `overhead_max`.
     Overhead,
 }
 
+/// The position of the decoder in the grammar of RFC 9112, 7.1: the state of an automaton that
+/// takes one byte of framing at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// In a size, with the number of digits so far.
     Size(u8),
-    /// In blanks behind a size, a name or a value, where a semicolon has to follow.
+    /// In blanks after a size, a name or a value, where a semicolon must follow.
     Blank(Before),
-    /// Behind a semicolon, before a name.
+    /// After a semicolon, before the name of an extension.
     NameStart,
+    /// In the name of an extension.
     Name,
-    /// Behind the equals sign, before a value.
+    /// After the equals sign, before the value of an extension.
     ValueStart,
+    /// In a value that is a token.
     Token,
+    /// In a value in quotes.
     Quoted,
-    /// Behind a backslash in quotes.
+    /// After a backslash in quotes: any byte may follow.
     Escaped,
-    /// Behind a quoted value.
+    /// After the closing quote of a value.
     ValueEnd,
+    /// After the CR of a size line.
     SizeLf,
+    /// In the data of a chunk, of which `left` bytes are missing.
     Data,
+    /// After the last byte of data, before its CR.
     DataCr,
+    /// After the CR that follows the data.
     DataLf,
-    /// At the start of a trailer line.
+    /// At the start of a line after the last chunk: a trailer, or the empty line that ends the
+    /// body.
     Trailer,
+    /// In the name of a trailer.
     TrailerName,
+    /// In the value of a trailer.
     TrailerValue,
+    /// After the CR of a trailer line.
     TrailerLf,
+    /// After the CR of the empty line.
     EndLf,
 }
 
-/// What blanks stand behind.
+/// The part of a chunk line after which blanks stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Before {
     /// A size or a value: only a semicolon can follow.
@@ -62,37 +110,66 @@ enum Before {
     Equals,
 }
 
-/// Decodes one chunked body.
+/// A decoder of one chunked body. It holds no bytes, only its position and counters.
+///
+/// There are two ways to use it. [`Chunked::decode`] decodes in place and keeps the whole body in
+/// one buffer, for bodies that are read before the handler runs. The crate's own streaming of
+/// request bodies copies the data to another buffer as far as that has room.
+///
+/// ```
+/// use marmota_http::chunked::Chunked;
+/// let mut decoder = Chunked::new(64 * 1024, 4 * 1024);
+/// let mut buffer = b"2\r\nok\r\n0\r\nX-Trailer: 1\r\n\r\n".to_vec();
+/// assert_eq!(decoder.decode(&mut buffer, 0, &mut 0), Ok(true));
+/// assert_eq!(decoder.decoded(), 2);
+/// ```
 #[derive(Clone, Debug)]
 pub struct Chunked {
+    /// The position in the grammar.
     stage: Stage,
+    /// The bytes of the current chunk's data that have not arrived; while in a size, its value so
+    /// far.
     left: usize,
+    /// The bytes of body decoded so far.
     decoded: usize,
+    /// The bytes of extensions and trailers so far.
     overhead: usize,
+    /// The maximum of `decoded`.
     body_max: usize,
+    /// The maximum of `overhead`.
     overhead_max: usize,
 }
 
-/// Digits of a chunk size: 2^40 bytes are far above every limit and far below overflow.
+/// The digits of a chunk size: 2^40 bytes are far above each limit and far below an overflow.
 const SIZE_DIGITS_MAX: u8 = 10;
 
 impl Chunked {
-    /// A decoder that accepts a body of `body_max` bytes and as many as `overhead_max` bytes of
-    /// extensions and trailers in all.
+    /// Returns a decoder that accepts a body of up to `body_max` bytes, and up to `overhead_max`
+    /// bytes of extensions and trailers in total. Neither has a default: a server passes
+    /// [`Limits::body_bytes_max`](crate::Limits::body_bytes_max).
+    ///
+    /// ```
+    /// use marmota_http::chunked::{Chunked, ChunkedError};
+    /// let mut decoder = Chunked::new(4, 0);
+    /// let refused = decoder.decode(&mut b"5\r\nhello".to_vec(), 0, &mut 0);
+    /// assert_eq!(refused, Err(ChunkedError::TooLarge));
+    /// ```
     pub fn new(body_max: usize, overhead_max: usize) -> Self {
         Self { stage: Stage::Size(0), left: 0, decoded: 0, overhead: 0, body_max, overhead_max }
     }
 
-    /// Bytes of body decoded so far; they lie at the `body_start` that was given.
+    /// Returns the number of bytes of body decoded so far. They lie at the `body_start` that was
+    /// passed to [`Chunked::decode`].
     pub fn decoded(&self) -> usize {
         self.decoded
     }
 
-    /// Decodes the coded bytes from `*at` to the end of `buffer`. All of them are used up,
-    /// except those after the end of the body, where `*at` then points. True at the end.
+    /// Decodes the coded bytes from `*at` to the end of `buffer` and moves `*at` after the bytes
+    /// that are used. Returns true at the end of the body: `*at` then points to the first byte that
+    /// follows it, such as the next pipelined request. Otherwise all bytes are used.
     ///
-    /// # Errors
-    /// The first violation; the decoder must not be used after it.
+    /// `body_start` must be the same in all calls. The caller may cut the buffer back to
+    /// `body_start + decoded()` between calls.
     ///
     /// ```
     /// use marmota_http::chunked::Chunked;
@@ -102,6 +179,9 @@ impl Chunked {
     /// assert_eq!(&buffer[..decoder.decoded()], b"abcde");
     /// assert_eq!(&buffer[at..], b"next");
     /// ```
+    ///
+    /// # Errors
+    /// The first violation. The decoder must not be used after it.
     pub fn decode(
         &mut self,
         buffer: &mut [u8],
@@ -129,8 +209,10 @@ impl Chunked {
         Ok(false)
     }
 
-    /// As [`decode`](Self::decode), from the front of `coded` to the end of `out`, at most `room`
-    /// bytes of body: how many coded bytes are used up, and whether the body has ended.
+    /// Decodes like [`decode`](Self::decode), but from the front of `coded` to the end of `out`,
+    /// and at most `room` bytes of body. Returns the number of coded bytes used, and whether the
+    /// body has ended. Coded bytes that are not used stay with the caller: the client is held back
+    /// by them.
     pub(crate) fn decode_to(
         &mut self,
         coded: &[u8],
@@ -162,7 +244,7 @@ impl Chunked {
         Ok((at, false))
     }
 
-    /// Takes one byte of framing; true when it was the last of the body.
+    /// Takes one byte of framing. Returns true if it was the last byte of the body.
     fn framing(&mut self, byte: u8) -> Result<bool, ChunkedError> {
         self.stage = match (self.stage, byte) {
             (Stage::Size(digits), _) => self.size(digits, byte)?,
@@ -185,7 +267,9 @@ impl Chunked {
         Ok(false)
     }
 
-    /// Takes one byte of a chunk's extensions: blanks, a semicolon, a name and perhaps a value.
+    /// Takes one byte of a chunk's extensions (RFC 9112, 7.1.1): blanks, a semicolon, a name, and
+    /// perhaps a value. The server knows no extension; they are checked because a reader that skips
+    /// them carelessly can be misled about where a line ends.
     #[cold]
     fn extension(&mut self, stage: Stage, byte: u8) -> Result<Stage, ChunkedError> {
         let next = match (stage, byte) {
@@ -208,6 +292,7 @@ impl Chunked {
         self.spend(byte, next)
     }
 
+    /// Takes one byte of a size line. The limit on the body is checked at each digit.
     fn size(&mut self, digits: u8, byte: u8) -> Result<Stage, ChunkedError> {
         let digit = match byte {
             b'0'..=b'9' => byte - b'0',
@@ -230,7 +315,7 @@ impl Chunked {
         Ok(Stage::Size(digits + 1))
     }
 
-    /// Counts a byte that is neither body nor bare framing.
+    /// Counts a byte that is neither body nor bare framing, and returns `next`.
     fn spend(&mut self, byte: u8, next: Stage) -> Result<Stage, ChunkedError> {
         if (byte < 0x20 && byte != b'\t') || byte == 0x7f {
             return Err(ChunkedError::Line);

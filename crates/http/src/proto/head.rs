@@ -1,15 +1,36 @@
-//! A request's head as ranges in the buffer where it lies: functions on bytes, no socket, no
-//! copies. [`Head::parse`] is given everything that has arrived and either fills the head,
-//! wants more, or says with a [`HeadError`] why no more will help.
+//! The parser of a request's head (RFC 9112, 2 to 5): ranges in the buffer where the head lies.
+//! Functions on bytes, no socket, no copies.
 //!
-//! Strict by RFC 9112: a bare CR or LF, folded lines, white space before a colon, control
-//! characters, more than one length and everything else that two readers could understand
-//! differently is refused, because such differences are what request smuggling is made of.
-//! It decides framing (length, chunked) and persistence, not routing.
+//! [`Head::parse`] gets all bytes that have arrived. It fills the head, requests more bytes, or
+//! reports with a [`HeadError`] why no further byte can help. The connection calls it again with
+//! the same buffer when more has arrived; it then starts from the beginning, because almost all
+//! heads arrive in one piece.
 //!
-//! Why by hand: the few headers that a server needs itself are recognised on the way, so no
-//! second pass over them follows. `benches/head.rs` holds it against httparse and such a pass:
-//! 0.97 of the instructions and 0.6 of the time, without run-time detection of instruction sets.
+//! It is strict: a bare CR or LF, folded lines, white space before a colon, control characters,
+//! more than one length and everything else that two readers could understand differently is
+//! refused. Request smuggling is made of such differences. The parser decides framing (the length
+//! of the body) and persistence, not routing.
+//!
+//! The parser is written for this crate because it recognises the few headers that the server needs
+//! while it reads the lines, so that no second pass over them follows. `benches/head.rs` compares
+//! it with httparse and such a pass: 0.97 of the instructions and 0.6 of the time, without
+//! detection of instruction sets at run time.
+//!
+//! ```
+//! use marmota_http::head::{BodyLength, Head, HeadError, HeadLimits};
+//!
+//! let limits = HeadLimits { bytes_max: 1024, headers_max: 10, target_bytes_max: 100 };
+//! let mut head = Head::default();
+//! let text = b"POST /tasks?list=7 HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc";
+//! assert_eq!(head.parse(text, 0, &limits), Ok(true));
+//! assert_eq!(head.method_span.of(text), b"POST");
+//! assert_eq!(head.query.map(|span| span.of(text)), Some(&b"list=7"[..]));
+//! assert_eq!(head.body, BodyLength::Exact(3));
+//! assert_eq!(&text[head.end..], b"abc");
+//!
+//! let smuggled = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n";
+//! assert_eq!(head.parse(smuggled, 0, &limits), Err(HeadError::TransferEncoding));
+//! ```
 
 mod error;
 mod scan;
@@ -26,122 +47,169 @@ use scan::{
     value_end,
 };
 
-/// A range of bytes in the buffer that was parsed.
+/// A range of bytes in the buffer that was parsed. It stays valid when the buffer moves in memory,
+/// which a slice would not.
+///
+/// ```
+/// use marmota_http::head::Span;
+/// let span = Span { start: 4, end: 8 };
+/// assert_eq!(span.of(b"GET /a/b HTTP/1.1"), b"/a/b");
+/// assert_eq!(span.of(b"GET"), b"", "not the buffer that was parsed");
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Span {
-    /// First byte.
+    /// The index of the first byte.
     pub start: u32,
-    /// One past the last byte.
+    /// The index after the last byte.
     pub end: u32,
 }
 
 impl Span {
+    /// Returns the range from `start` to before `end`.
     pub(crate) fn new(start: usize, end: usize) -> Self {
         // Buffers are bounded far below 4 GiB by the limits, so the cast keeps its value.
         Self { start: start as u32, end: end as u32 }
     }
 
-    /// The bytes of this range; empty when the buffer is not the one that was parsed.
+    /// Returns the bytes of this range in `buffer`; empty if the buffer is shorter.
     pub fn of(self, buffer: &[u8]) -> &[u8] {
         buffer.get(self.start as usize..self.end as usize).unwrap_or_default()
     }
 }
 
-/// One header line.
+/// The ranges of one header line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeaderSpan {
     /// The name, as it was sent.
     pub name: Span,
-    /// The value without surrounding white space.
+    /// The value, without the white space around it.
     pub value: Span,
 }
 
-/// The version of a request.
+/// The version of HTTP that a client uses.
+///
+/// ```
+/// use marmota_http::{Request, Router, TestRequest, Version};
+/// async fn version(request: Request) -> &'static str {
+///     match request.version() {
+///         Version::Http10 => "1.0",
+///         Version::Http11 => "1.1",
+///         Version::Http2 => "2",
+///     }
+/// }
+/// let router = Router::new().get("/", version);
+/// assert_eq!(router.call(TestRequest::get("/"))?.text(), "1.1");
+/// # Ok::<(), marmota_http::CallError>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Version {
-    /// HTTP/1.0: closes after the answer unless asked to keep the connection.
+    /// HTTP/1.0: the connection is closed after the answer unless the client requests to keep it.
     Http10,
-    /// HTTP/1.1 (and later minor versions).
+    /// HTTP/1.1, and later minor versions.
     #[default]
     Http11,
-    /// HTTP/2, which has no head of this kind: it was written as one of HTTP/1.1.
+    /// HTTP/2 (RFC 9113). Its frames are translated to a head of HTTP/1.1 before they get here.
     Http2,
 }
 
-/// How the length of the body is given.
+/// How the end of a request's body is determined (RFC 9112, 6.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BodyLength {
-    /// No body follows.
+    /// No body follows. A `Content-Length` of 0 is the same.
     #[default]
     None,
-    /// `Content-Length`, more than 0.
+    /// `Content-Length`: this many bytes, at least one.
     Exact(u64),
-    /// `Transfer-Encoding: chunked`.
+    /// `Transfer-Encoding: chunked`: see [`chunked`](crate::chunked).
     Chunked,
 }
 
-/// What a head may cost.
+/// The limits on a head. The server takes them from [`Limits`](crate::Limits), which has defaults.
 #[derive(Clone, Copy, Debug)]
 pub struct HeadLimits {
-    /// Bytes from the method to the empty line.
+    /// The maximum number of bytes from the method to the empty line.
     pub bytes_max: usize,
-    /// Header lines.
+    /// The maximum number of header lines.
     pub headers_max: usize,
-    /// Bytes of the target.
+    /// The maximum number of bytes of the target.
     pub target_bytes_max: usize,
 }
 
-/// A parsed head. Keep one and parse into it again: the list of headers is reused.
+/// A parsed head: the ranges of its parts, and the conclusions from its headers.
+///
+/// Parse all requests of a connection into one `Head`, because its list of headers is reused.
+///
+/// ```
+/// use marmota_http::head::{Head, HeadLimits};
+/// let limits = HeadLimits { bytes_max: 1024, headers_max: 10, target_bytes_max: 100 };
+/// // Two requests in one buffer (a pipeline).
+/// let text = b"GET /a HTTP/1.1\r\nHost: x\r\n\r\nGET /b HTTP/1.0\r\nHost: x\r\n\r\n";
+/// let mut head = Head::default();
+/// assert_eq!(head.parse(text, 0, &limits), Ok(true));
+/// assert!(head.keep_alive && head.path.of(text) == b"/a");
+/// let next = head.end;
+/// assert_eq!(head.parse(text, next, &limits), Ok(true));
+/// assert!(!head.keep_alive && head.path.of(text) == b"/b");
+/// let names: Vec<&[u8]> = head.headers.iter().map(|header| header.name.of(text)).collect();
+/// assert_eq!(names, [b"Host"]);
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Head {
     /// The method.
     pub method: Method,
-    /// The method as it stands on the wire.
+    /// The method's name, as it was sent.
     pub method_span: Span,
     /// The version.
     pub version: Version,
-    /// The whole target.
+    /// The whole target, as it was sent.
     pub target: Span,
-    /// The target's path; empty stands for `/` (absolute form) or `*`.
+    /// The path of the target. An empty one stands for `/` (in the absolute form, `http://host`) or
+    /// for `*`.
     pub path: Span,
-    /// What follows the `?`, when there is one.
+    /// The part of the target after the first `?`.
     pub query: Option<Span>,
-    /// The header lines in order.
+    /// The header lines, in order.
     pub headers: Vec<HeaderSpan>,
-    /// Where the head ends and the body starts; 0 unless the last parse was successful.
+    /// The index at which the head ends and the body starts; 0 unless the last parse was
+    /// successful.
     pub end: usize,
-    /// How the body's length is given.
+    /// How the body's end is determined.
     pub body: BodyLength,
-    /// Whether the client wants to keep the connection.
+    /// True if the client wants to keep the connection after the answer.
     pub keep_alive: bool,
-    /// Whether the client waits for `100 Continue` before it sends the body.
+    /// True if the client waits for `100 Continue` before it sends the body (RFC 9110, 10.1.1).
     pub expect_continue: bool,
-    /// Where the header lines start.
+    /// The index at which the header lines start, for the comparison with the next head.
     lines: usize,
-    seen: Seen,
+    /// The headers that decide framing and persistence.
+    seen: FramingHeaders,
 }
 
-/// Headers that matter for framing, noted while the lines go by.
+/// The headers that decide framing and persistence, recorded while the lines are read.
 #[derive(Clone, Copy, Debug, Default)]
-struct Seen {
+struct FramingHeaders {
+    /// `Host` was found.
     host: bool,
+    /// The value of `Content-Length`.
     length: Option<u64>,
+    /// `Transfer-Encoding: chunked` was found.
     chunked: bool,
+    /// `Connection` has the option `close`.
     close: bool,
+    /// `Connection` has the option `keep-alive`.
     keep_alive: bool,
+    /// `Expect: 100-continue` was found.
     expect: bool,
 }
 
 impl Head {
-    /// Parses the head that starts at `from`. `Ok(false)` means that more bytes are needed.
+    /// Parses the head that starts at `from` in `buffer`. Returns true if it is complete, and false
+    /// if more bytes are needed; the fields are then not valid.
     ///
-    /// A head that starts where the last one parsed into `self` has ended is taken for the next
-    /// of a pipeline: the bytes before it must not have changed since. Clients repeat their
-    /// header lines there to the byte, and comparing them is several times quicker than parsing
-    /// them again.
-    ///
-    /// # Errors
-    /// The [`HeadError`] of the first thing that no further byte could mend.
+    /// A head that starts where the last one parsed into `self` has ended is taken for the next one
+    /// of a pipeline. The bytes before it must not have changed since. Clients repeat their header
+    /// lines there to the byte, and to compare them is several times faster than to parse them
+    /// again.
     ///
     /// ```
     /// use marmota_http::head::{Head, HeadLimits};
@@ -152,6 +220,10 @@ impl Head {
     /// assert_eq!(head.path.of(text), b"/a");
     /// assert_eq!(head.parse(&text[..20], 0, &limits), Ok(false));
     /// ```
+    ///
+    /// # Errors
+    /// The [`HeadError`] of the first fault that no further byte can repair. A head that is longer
+    /// than `limits.bytes_max` is [`HeadError::TooLarge`], even if it is not complete.
     pub fn parse(
         &mut self,
         buffer: &[u8],
@@ -167,6 +239,8 @@ impl Head {
         }
     }
 
+    /// Parses within `buffer`, which is cut at the limit of bytes. `self.end` is 0 until all has
+    /// succeeded, so that a failed parse is never taken for the previous head of a pipeline.
     fn parse_within(
         &mut self,
         buffer: &[u8],
@@ -184,7 +258,7 @@ impl Head {
             }
             _ => {
                 self.headers.clear();
-                self.seen = Seen::default();
+                self.seen = FramingHeaders::default();
                 self.header_lines(buffer, at, limits.headers_max)?
             }
         };
@@ -194,7 +268,7 @@ impl Head {
         Ok(())
     }
 
-    /// Moves the header ranges to a repetition of the same lines.
+    /// Moves the ranges of the headers by this many bytes, to a repetition of the same lines.
     #[inline]
     fn shift(&mut self, bytes: usize) {
         let bytes = bytes as u32;
@@ -205,6 +279,7 @@ impl Head {
         }
     }
 
+    /// Reads method, target and version. Returns the index of the first header line.
     #[inline]
     fn request_line(
         &mut self,
@@ -227,7 +302,8 @@ impl Head {
         self.version_line(buffer, target_end + 1)
     }
 
-    /// Reads the target from `at` up to its space, and where path and query lie in it.
+    /// Reads the target from `at` to its space, and finds its path and query. Returns the index of
+    /// the space.
     #[inline]
     fn target(&mut self, buffer: &[u8], at: usize, bytes_max: usize) -> Result<usize, Stop> {
         let mut question = None;
@@ -261,6 +337,7 @@ impl Head {
         Ok(end)
     }
 
+    /// Reads the version and the end of the request line. Returns the index after it.
     #[inline]
     fn version_line(&mut self, buffer: &[u8], at: usize) -> Result<usize, Stop> {
         if buffer.get(at..at + 10) == Some(b"HTTP/1.1\r\n") {
@@ -291,6 +368,7 @@ impl Head {
         }
     }
 
+    /// Reads the header lines up to the empty line. Returns the index after it.
     #[inline]
     fn header_lines(
         &mut self,
@@ -324,7 +402,8 @@ impl Head {
         }
     }
 
-    /// Notes a header that decides about framing or persistence; most names leave by length.
+    /// Records a header that decides framing or persistence. Most names are dismissed by their
+    /// length.
     #[inline]
     fn note(&mut self, name: &[u8], value: &[u8]) -> Result<(), HeadError> {
         match name.len() {
@@ -359,6 +438,7 @@ impl Head {
         Ok(())
     }
 
+    /// Records the options of a `Connection` header that is a list.
     #[cold]
     fn note_options(&mut self, value: &[u8]) {
         for option in value.split(|&byte| byte == b',') {
@@ -368,6 +448,8 @@ impl Head {
         }
     }
 
+    /// Records a `Transfer-Encoding`. Only `chunked` alone is accepted: a list that ends in it is
+    /// valid but not implemented (501), all else is malformed (400; RFC 9112, 6.1).
     #[cold]
     fn note_coding(&mut self, value: &[u8]) -> Result<(), HeadError> {
         if self.seen.chunked {
@@ -393,7 +475,8 @@ impl Head {
         }
     }
 
-    /// Draws the conclusions from the headers, when all are known.
+    /// Draws the conclusions from the headers once all are known: framing, and whether the
+    /// connection is kept.
     #[inline]
     fn settle(&mut self) -> Result<(), HeadError> {
         let seen = self.seen;

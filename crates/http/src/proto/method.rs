@@ -1,40 +1,55 @@
-//! The request methods the server knows. Anything else is [`Method::Other`]: only a mounted
-//! service or a fallback sees it, a plain route answers 501.
+//! The request methods that have a name here (RFC 9110, 9, and PATCH of RFC 5789).
+//!
+//! All other methods are [`Method::Other`]. Only an endpoint of
+//! [`Router::any`](crate::Router::any), a mounted service or a fallback receives them; other paths
+//! answer 501.
 
 use std::fmt;
 
 /// A request method.
+///
+/// ```
+/// use marmota_http::{Endpoint, Method, Request, Router, TestRequest};
+/// async fn name(request: Request) -> String {
+///     request.method().to_string()
+/// }
+/// let router = Router::new().on(Method::Put, "/a", Endpoint::future(name));
+/// assert_eq!(router.call(TestRequest::put("/a"))?.text(), "PUT");
+/// assert_eq!(router.call(TestRequest::post("/a"))?.status().code(), 405);
+/// # Ok::<(), marmota_http::CallError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Method {
-    /// Read a resource.
+    /// Reads a resource. Safe: it changes nothing.
     #[default]
     Get,
-    /// Read a resource's head; answered from the GET handler, without the body.
+    /// Reads a resource's head. Default: the handler of GET answers, and its body is not sent.
     Head,
-    /// Hand data to a resource.
+    /// Passes data to a resource.
     Post,
-    /// Replace a resource.
+    /// Replaces a resource.
     Put,
-    /// Change a part of a resource.
+    /// Changes a part of a resource (RFC 5789).
     Patch,
-    /// Remove a resource.
+    /// Removes a resource.
     Delete,
-    /// Ask what a resource can do; answered by the router unless a route does.
+    /// Requests the methods of a resource. Default: the router answers 204 with `Allow`.
     Options,
-    /// Loop the request back; never answered by itself.
+    /// Requests that the server returns the request. Only a route of it is answered; others are
+    /// 405.
     Trace,
-    /// Open a tunnel; never answered by itself.
+    /// Opens a tunnel. Only a route of it is answered; others are 501.
     Connect,
-    /// A method this server has no name for.
+    /// A method without a name here; [`Request::method_name`](crate::Request::method_name) has it.
     Other,
 }
 
 impl Method {
-    /// How many methods have a name of their own, [`Method::Other`] left out.
+    /// The number of methods with a name, without [`Method::Other`].
     pub(crate) const NAMED: usize = 9;
 
-    /// The named methods in the order in which `Allow` lists them.
+    /// The named methods, in the order of the `Allow` header.
     pub(crate) const ALL: [Method; Self::NAMED] = [
         Method::Get,
         Method::Head,
@@ -47,7 +62,7 @@ impl Method {
         Method::Connect,
     ];
 
-    /// The method of a name as it stands on the wire; names are case-sensitive.
+    /// Returns the method with this name, as it is sent. Names are case-sensitive (RFC 9110, 9.1).
     ///
     /// ```
     /// use marmota_http::Method;
@@ -69,7 +84,13 @@ impl Method {
         }
     }
 
-    /// The name on the wire, `"?"` for [`Method::Other`].
+    /// Returns the name as it is sent, or `"?"` for [`Method::Other`].
+    ///
+    /// ```
+    /// use marmota_http::Method;
+    /// assert_eq!(Method::Delete.name(), "DELETE");
+    /// assert_eq!(Method::Other.name(), "?");
+    /// ```
     pub fn name(self) -> &'static str {
         match self {
             Self::Get => "GET",

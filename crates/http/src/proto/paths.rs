@@ -1,9 +1,13 @@
-//! From a method and a path to the number of an endpoint: a tree by segments that all threads share
-//! and that never changes.
+//! The tree of paths: from a method and a path to the number of an endpoint. All threads share it,
+//! and it never changes after the server has started.
 //!
-//! In each segment a constant wins over a parameter, `int` and `uuid` win over plain text, and
-//! the rest of a path comes last. The node that is found decides: a method it does not have is
-//! a 405, even where another pattern would have matched too.
+//! A pattern is split at its slashes. In each segment a constant is preferred to a parameter, `int`
+//! and `uuid` are preferred to text, and a parameter of the kind `path` comes last. Where a branch
+//! does not end in a route, the search returns and tries the next kind. The node that is found
+//! decides: a method that it lacks is a 405, even if another pattern would have matched too.
+//!
+//! Paths without a parameter are found by one look-up in a hash table ([`ConstantPaths`]).
+//! [`crate::routing::router`] builds the tree; this file knows numbers, not handlers.
 
 use crate::proto::head::Span;
 use crate::proto::method::Method;
@@ -12,59 +16,84 @@ use crate::proto::percent;
 /// The patterns of a server's routes, and the names of their parameters.
 #[derive(Debug)]
 pub(crate) struct PathTree {
+    /// The nodes; the first is the root, the others are referred to by their index.
     nodes: Vec<Node>,
-    /// By endpoint: the names of its pattern's parameters.
+    /// The names of the parameters of each endpoint's pattern.
     params: Vec<Vec<String>>,
+    /// The endpoint of paths that no pattern matches.
     fallback: Option<usize>,
+    /// The shortcut for paths without parameters.
     constant: ConstantPaths,
 }
 
+/// A place in the tree, after some segments.
 #[derive(Debug, Default)]
 struct Node {
+    /// The children by a constant segment, sorted by it.
     constants: Vec<(Box<[u8]>, usize)>,
+    /// The child by a segment that is an integer.
     int: Option<usize>,
+    /// The child by a segment that is a UUID.
     uuid: Option<usize>,
+    /// The child by any segment that is not empty.
     text: Option<usize>,
-    /// The rest of the path ends here whatever it is.
+    /// The child by all remaining segments.
     rest: Option<usize>,
+    /// The endpoints of the patterns that end here.
     leaf: Option<Box<Leaf>>,
 }
 
+/// The endpoints of one path, by method.
 #[derive(Debug, Default)]
 struct Leaf {
+    /// The endpoint of each method with a name, by [`Method`] as a number.
     named: [Option<usize>; Method::NAMED],
+    /// The endpoint of all other methods.
     any: Option<usize>,
+    /// The value of the `Allow` header.
     allow: String,
 }
 
-/// What a method and a path lead to.
+/// The result of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// This endpoint.
+    /// The endpoint with this number.
     Endpoint(usize),
-    /// An OPTIONS that the node answers by itself, with its `Allow`.
+    /// The path has endpoints, but not for OPTIONS: the router answers with the `Allow` of this
+    /// node.
     Options(usize),
-    /// A node without this method.
+    /// The path has endpoints, but not for this method (405, with the `Allow` of this node).
     NotAllowed(usize),
+    /// The path has no endpoint (404).
     Nothing,
-    /// A method without a name where no endpoint takes all.
+    /// The method has no name and no endpoint accepts all methods (501).
     NotImplemented,
 }
 
+/// A segment of a pattern.
 enum Segment<'a> {
+    /// Text that the path must have.
     Constant(&'a str),
+    /// A parameter, with its name and kind.
     Param(&'a str, Kind),
 }
 
+/// The kind of a parameter.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
+    /// An integer: an optional minus and up to 19 digits.
     Int,
+    /// A UUID in its form with hyphens.
     Uuid,
+    /// A segment that is not empty.
     Text,
+    /// The rest of the path, with its slashes.
     Rest,
 }
 
 impl Leaf {
+    /// Returns the value of `Allow`: the methods with an endpoint, HEAD if GET has one, and
+    /// OPTIONS.
     fn allow_text(&self) -> String {
         let mut names: Vec<&str> = Vec::new();
         for method in Method::ALL {
@@ -79,8 +108,12 @@ impl Leaf {
 }
 
 impl PathTree {
-    /// Builds the tree; endpoints have the numbers of their patterns, the fallback has the next one.
-    /// An error has the number of the pattern and what is wrong with it.
+    /// Builds the tree. The endpoint of a pattern has the pattern's index, the fallback has the
+    /// next number. `None` as a method accepts all methods.
+    ///
+    /// # Errors
+    /// The index of a pattern, and its fault: a malformed segment, a parameter that is named twice,
+    /// or a method that is routed twice.
     pub(crate) fn build(
         patterns: &[(Option<Method>, &str)],
         has_fallback: bool,
@@ -101,16 +134,18 @@ impl PathTree {
         Ok(tree)
     }
 
+    /// Returns the names of the parameters of an endpoint's pattern, in order.
     #[cfg(feature = "extract")]
     pub(crate) fn param_names(&self, endpoint: usize) -> &[String] {
         self.params.get(endpoint).map_or(&[], Vec::as_slice)
     }
 
+    /// Returns the index of the parameter with this name in an endpoint's pattern.
     pub(crate) fn param_index(&self, endpoint: usize, name: &str) -> Option<usize> {
         self.params.get(endpoint)?.iter().position(|param| param == name)
     }
 
-    /// What a path allows, for the `Allow` header; empty for a path without a node.
+    /// Returns the methods of a path, for the `Allow` header; empty for a path without a node.
     pub(crate) fn allow_of(&self, path: &[u8]) -> &str {
         let path = if path.is_empty() { b"/" } else { path };
         let node = self.constant.find(path);
@@ -118,11 +153,12 @@ impl PathTree {
         node.map_or("", |node| self.allow(node))
     }
 
-    /// What a node found allows, for the `Allow` header.
+    /// Returns the methods of a node that was found, for the `Allow` header.
     pub(crate) fn allow(&self, node: usize) -> &str {
         self.nodes.get(node).and_then(|node| node.leaf.as_ref()).map_or("", |leaf| &leaf.allow)
     }
 
+    /// Adds the next pattern.
     fn add(&mut self, method: Option<Method>, pattern: &str) -> Result<(), String> {
         let mut params: Vec<String> = Vec::new();
         let mut node = 0;
@@ -152,7 +188,7 @@ impl PathTree {
         Ok(())
     }
 
-    /// The child of a node for a pattern's segment, made when it is not there.
+    /// Returns the child of a node for a segment of a pattern, and creates it if it is missing.
     fn child(&mut self, node: usize, segment: &Segment<'_>) -> usize {
         let fresh = self.nodes.len();
         let parent = &mut self.nodes[node];
@@ -180,8 +216,11 @@ impl PathTree {
         child
     }
 
-    /// Finds the endpoint of a request whose path lies at `path` in `buffer`, and leaves the
-    /// ranges of its parameters in `params`.
+    /// Finds the endpoint of a request whose path is at `path` in `buffer`, and leaves the ranges
+    /// of its parameters, in the pattern's order, in `params`.
+    ///
+    /// HEAD falls back to GET, and each method to an endpoint of all methods. No allocation takes
+    /// place, except for the decoding of a segment with an escape.
     pub(crate) fn find(
         &self,
         method: Method,
@@ -214,8 +253,9 @@ impl PathTree {
         }
     }
 
-    /// The node of the path's segments from `at` on; goes back where a branch does not end in
-    /// a leaf. As deep as the longest pattern, whatever the path.
+    /// Returns the node of the path's segments from `at` on, and leaves the ranges of the
+    /// parameters, which start at `base`, in `params`. It returns and tries the next branch where
+    /// one does not end in a leaf. The depth is that of the longest pattern, not that of the path.
     fn descend(
         &self,
         node: usize,
@@ -254,14 +294,17 @@ impl PathTree {
     }
 }
 
-/// The nodes that constants alone lead to, by their whole path: a shortcut that finds what
-/// the descent would find first. Open addressing at half load, one comparison as a rule.
+/// The nodes that constants alone lead to, by their whole path: a shortcut that finds the node that
+/// the descent would find first. A hash table with open addressing, at most half full, so that one
+/// comparison is the rule.
 #[derive(Debug)]
 struct ConstantPaths {
+    /// Paths with their nodes. The length is a power of two, and at least one slot is empty.
     slots: Vec<Option<(Box<[u8]>, usize)>>,
 }
 
 impl ConstantPaths {
+    /// Collects the constant paths of a tree.
     fn of(nodes: &[Node]) -> Self {
         let mut paths = Vec::new();
         let mut open = vec![(Vec::new(), 0)];
@@ -285,6 +328,7 @@ impl ConstantPaths {
         Self { slots }
     }
 
+    /// Returns the node of a path that consists of constants.
     #[inline]
     fn find(&self, path: &[u8]) -> Option<usize> {
         let mask = self.slots.len() - 1;
@@ -299,8 +343,8 @@ impl ConstantPaths {
     }
 }
 
-/// A quick hash of a path: only this process' own routes are in the table, so nobody can fill
-/// it with collisions, and a miss costs one comparison.
+/// Hashes a path. The table has only the routes of the program, so a client cannot fill it with
+/// collisions, and a miss costs one comparison: a fast hash without a secret is enough.
 #[inline]
 fn hash(path: &[u8]) -> usize {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -317,6 +361,7 @@ fn hash(path: &[u8]) -> usize {
 }
 
 impl Node {
+    /// Returns the child by the constant that the segment is, after percent-decoding.
     fn constant(&self, segment: &[u8]) -> Option<usize> {
         if segment.contains(&b'%') {
             let decoded = percent::decode(segment);
@@ -325,8 +370,9 @@ impl Node {
         self.exact(segment)
     }
 
+    /// Returns the child by exactly this constant.
     fn exact(&self, segment: &[u8]) -> Option<usize> {
-        // A few constants are compared faster than searched: most differ in length already.
+        // A linear search is faster for a few constants: most of them differ in length.
         if self.constants.len() <= 16 {
             return self
                 .constants
@@ -339,6 +385,7 @@ impl Node {
     }
 }
 
+/// Splits a pattern into its segments.
 fn segments(pattern: &str) -> Result<Vec<Segment<'_>>, String> {
     let path = pattern.strip_prefix('/').ok_or("a pattern starts with a slash")?;
     let mut segments = Vec::new();
@@ -351,6 +398,7 @@ fn segments(pattern: &str) -> Result<Vec<Segment<'_>>, String> {
     Ok(segments)
 }
 
+/// Parses a segment of a pattern: a constant, `{name}` or `{name:kind}`.
 fn segment(part: &str) -> Result<Segment<'_>, String> {
     let Some(inner) = part.strip_prefix('{').and_then(|part| part.strip_suffix('}')) else {
         if part.contains(['{', '}', '%', '?', '#']) {
@@ -374,11 +422,13 @@ fn segment(part: &str) -> Result<Segment<'_>, String> {
     Ok(Segment::Param(name, kind))
 }
 
+/// Returns true for an optional minus and 1 to 19 digits. The value may still exceed an `i64`.
 fn is_int(segment: &[u8]) -> bool {
     let digits = segment.strip_prefix(b"-").unwrap_or(segment);
     (1..=19).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit)
 }
 
+/// Returns true for a UUID with its hyphens (RFC 9562, 4).
 fn is_uuid(segment: &[u8]) -> bool {
     segment.len() == 36
         && segment.iter().enumerate().all(|(at, byte)| match at {

@@ -1,23 +1,41 @@
-//! Percent-decoding of paths and queries. Text without `%` (and, in queries, `+`) is lent.
+//! Percent-decoding of paths and queries (RFC 3986, 2.1), and the pairs of a query.
+//!
+//! Text without `%` (and, in queries, without `+`) is borrowed from the request; other text is
+//! copied once. Malformed escapes are not errors: a path that was sent to a server must lead to an
+//! answer in any case.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use percent_encoding::percent_decode;
 
-/// Decodes `%XX`; what is not followed by two hexadecimal digits stays as it is. Bytes that
-/// make no UTF-8 become U+FFFD.
+/// Decodes each `%XX`. A `%` without two hexadecimal digits stays as it is. Bytes that are not
+/// UTF-8 become U+FFFD. A `+` is not decoded: it means a blank only in queries.
 #[inline]
 pub(crate) fn decode(text: &[u8]) -> Cow<'_, str> {
     percent_decode(text).decode_utf8_lossy()
 }
 
-/// The name-value pairs of a query: `a=1&b=x%20y&c`.
+/// The name-value pairs of a query, decoded, in order: `a=1&b=x%20y&c`. An iterator of pairs of
+/// [`Cow`].
+///
+/// It follows the rules of `application/x-www-form-urlencoded` in the URL Standard of WHATWG: `+`
+/// is a blank, a name without `=` has an empty value, and empty parts (`a=1&&b=2`) are skipped. For
+/// a handler, [`Request::query_params`](crate::Request::query_params) is shorter.
+///
+/// ```
+/// use marmota_http::QueryParams;
+/// let tags: Vec<_> = QueryParams::new("tag=a&page=2&tag=b%26c")
+///     .filter(|(name, _)| name == "tag")
+///     .map(|(_, value)| value.into_owned())
+///     .collect();
+/// assert_eq!(tags, ["a", "b&c"]);
+/// ```
 #[derive(Clone)]
 pub struct QueryParams<'a>(form_urlencoded::Parse<'a>);
 
 impl<'a> QueryParams<'a> {
-    /// The pairs of a raw query (what follows the `?`), or of a form body.
+    /// Returns the pairs of a query without its `?`, or of a form body.
     ///
     /// ```
     /// use marmota_http::QueryParams;

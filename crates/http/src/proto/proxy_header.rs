@@ -1,31 +1,39 @@
-//! The header by which a proxy says for whom it connects, before anything else on a connection:
-//! the PROXY protocol of HAProxy, versions 1 (a line) and 2 (binary). A function on bytes.
+//! The PROXY protocol of HAProxy, versions 1 (a line of text) and 2 (binary): the header by which a
+//! load balancer names the client before anything else on a connection. A function on bytes.
+//!
+//! The format is that of `doc/proxy-protocol.txt` in HAProxy's sources. It is read only from peers
+//! that [`Server::proxy_protocol`](crate::Server::proxy_protocol) trusts; from others it would be
+//! an invalid request. [`crate::socket::socket_codec`] collects the bytes.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// A line of version 1, at most, by the protocol's text.
+/// The maximum length of a line of version 1, by the specification.
 const LINE_BYTES_MAX: usize = 107;
+/// The first bytes of version 2, which no request of HTTP begins with.
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
-/// Signature, version and command, family, length.
+/// The part of version 2 with a fixed length: signature, version and command, family, length.
 const FIXED_BYTES: usize = 16;
-/// What a header of version 2 may have beside addresses; balancers send some hundred bytes.
+/// The maximum length of a header of version 2. Balancers add some hundred bytes to the addresses.
 const BYTES_MAX: usize = 4 * 1024;
 
-/// A header that is whole.
+/// A complete header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Announced {
-    /// How long it is.
+pub(crate) struct ProxyHeader {
+    /// The length of the header.
     pub(crate) bytes: usize,
-    /// Whose connection it is; none where the proxy connects for itself or does not know.
+    /// The client; `None` if the proxy connects for itself, as for a health check, or does not know
+    /// it.
     pub(crate) source: Option<SocketAddr>,
 }
 
-/// What is there is no header.
+/// The bytes are not a header of this protocol. The connection is closed without an answer, because
+/// nothing about its other end is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NoHeader;
+pub(crate) struct InvalidProxyHeader;
 
-/// Reads the header at the start of `come`; `Ok(None)` when more must come.
-pub(crate) fn parse(come: &[u8]) -> Result<Option<Announced>, NoHeader> {
+/// Parses the header at the start of `come`, the bytes that have arrived. Returns `None` if more
+/// are needed.
+pub(crate) fn parse(come: &[u8]) -> Result<Option<ProxyHeader>, InvalidProxyHeader> {
     match come {
         [] => Ok(None),
         [b'P', ..] => line(come),
@@ -33,67 +41,71 @@ pub(crate) fn parse(come: &[u8]) -> Result<Option<Announced>, NoHeader> {
     }
 }
 
-fn line(come: &[u8]) -> Result<Option<Announced>, NoHeader> {
+/// Parses version 1: `PROXY TCP4 192.0.2.7 10.0.0.1 12345 80` and CR LF.
+fn line(come: &[u8]) -> Result<Option<ProxyHeader>, InvalidProxyHeader> {
     let start = b"PROXY ";
     let compared = come.len().min(start.len());
     if come[..compared] != start[..compared] {
-        return Err(NoHeader);
+        return Err(InvalidProxyHeader);
     }
     let Some(end) = come.iter().take(LINE_BYTES_MAX).position(|&byte| byte == b'\n') else {
-        return if come.len() < LINE_BYTES_MAX { Ok(None) } else { Err(NoHeader) };
+        return if come.len() < LINE_BYTES_MAX { Ok(None) } else { Err(InvalidProxyHeader) };
     };
-    let line = come[start.len()..end].strip_suffix(b"\r").ok_or(NoHeader)?;
-    let line = std::str::from_utf8(line).map_err(|_| NoHeader)?;
+    let line = come[start.len()..end].strip_suffix(b"\r").ok_or(InvalidProxyHeader)?;
+    let line = std::str::from_utf8(line).map_err(|_| InvalidProxyHeader)?;
     let mut words = line.split(' ');
     let family = words.next();
     let source = match family {
         Some("UNKNOWN") => None,
         Some("TCP4" | "TCP6") => {
             let mut address = || words.next()?.parse::<IpAddr>().ok();
-            let (from, to) = (address().ok_or(NoHeader)?, address().ok_or(NoHeader)?);
+            let (from, to) =
+                (address().ok_or(InvalidProxyHeader)?, address().ok_or(InvalidProxyHeader)?);
             let mut port = || words.next()?.parse::<u16>().ok();
-            let (from_port, _) = (port().ok_or(NoHeader)?, port().ok_or(NoHeader)?);
+            let (from_port, _) =
+                (port().ok_or(InvalidProxyHeader)?, port().ok_or(InvalidProxyHeader)?);
             let is_right = from.is_ipv4() == (family == Some("TCP4"));
             if words.next().is_some() || !is_right || from.is_ipv4() != to.is_ipv4() {
-                return Err(NoHeader);
+                return Err(InvalidProxyHeader);
             }
             Some(SocketAddr::new(from, from_port))
         }
-        _ => return Err(NoHeader),
+        _ => return Err(InvalidProxyHeader),
     };
-    Ok(Some(Announced { bytes: end + 1, source }))
+    Ok(Some(ProxyHeader { bytes: end + 1, source }))
 }
 
-fn binary(come: &[u8]) -> Result<Option<Announced>, NoHeader> {
+/// Parses version 2. Additions after the addresses (TLVs) are skipped.
+fn binary(come: &[u8]) -> Result<Option<ProxyHeader>, InvalidProxyHeader> {
     let compared = come.len().min(SIGNATURE.len());
     if come[..compared] != SIGNATURE[..compared] {
-        return Err(NoHeader);
+        return Err(InvalidProxyHeader);
     }
     let Some(fixed) = come.first_chunk::<FIXED_BYTES>() else { return Ok(None) };
     let (kind, family) = (fixed[12], fixed[13]);
     let bytes = FIXED_BYTES + usize::from(u16::from_be_bytes([fixed[14], fixed[15]]));
     if kind >> 4 != 2 || bytes > BYTES_MAX {
-        return Err(NoHeader);
+        return Err(InvalidProxyHeader);
     }
     let Some(addresses) = come.get(FIXED_BYTES..bytes) else { return Ok(None) };
     let source = match (kind & 0xF, family) {
-        // For itself: a check of the proxy's whether we are there.
+        // LOCAL: the proxy connects for itself, for a health check.
         (0, _) => None,
         (1, 0x11) => {
-            let parts = addresses.first_chunk::<12>().ok_or(NoHeader)?;
+            let parts = addresses.first_chunk::<12>().ok_or(InvalidProxyHeader)?;
             let ip = Ipv4Addr::new(parts[0], parts[1], parts[2], parts[3]);
             Some((ip, u16::from_be_bytes([parts[8], parts[9]])).into())
         }
         (1, 0x21) => {
-            let parts = addresses.first_chunk::<36>().ok_or(NoHeader)?;
-            let ip: [u8; 16] = *parts.first_chunk().ok_or(NoHeader)?;
+            let parts = addresses.first_chunk::<36>().ok_or(InvalidProxyHeader)?;
+            let ip: [u8; 16] = *parts.first_chunk().ok_or(InvalidProxyHeader)?;
             Some((Ipv6Addr::from(ip), u16::from_be_bytes([parts[32], parts[33]])).into())
         }
-        // Unspecified, datagrams, Unix sockets: whom it is for stays unknown.
+        // Unspecified, datagrams, Unix sockets: the client is not known by an address.
         (1, _) => None,
-        _ => return Err(NoHeader),
+        _ => return Err(InvalidProxyHeader),
     };
-    Ok(Some(Announced { bytes, source }))
+    Ok(Some(ProxyHeader { bytes, source }))
 }
 
 #[cfg(test)]
@@ -132,7 +144,7 @@ mod tests {
             }
             let mut with_request = header;
             with_request.extend_from_slice(b"GET / HTTP/1.1\r\n");
-            assert_eq!(parse(&with_request), Ok(Some(Announced { bytes, source })));
+            assert_eq!(parse(&with_request), Ok(Some(ProxyHeader { bytes, source })));
         }
     }
 
@@ -154,7 +166,7 @@ mod tests {
             v2(1, 0x11, &[0; 5_000]),
             long,
         ] {
-            assert_eq!(parse(&bytes), Err(NoHeader), "{}", bytes.escape_ascii());
+            assert_eq!(parse(&bytes), Err(InvalidProxyHeader), "{}", bytes.escape_ascii());
         }
     }
 

@@ -1,18 +1,39 @@
-//! Status codes and their reason phrases.
+//! Status codes and their reason phrases (RFC 9110, 15, and the registry of IANA).
 
 use std::fmt;
 
-/// A status code, 100 to 599.
+/// A status code, 100 to 599. Each code that servers use often is a constant; [`Status::new`] makes
+/// the others. As the answer of a handler it is an answer without content of its own
+/// ([`Response::from_status`](crate::Response::from_status)).
+///
+/// ```
+/// use marmota_http::{Request, Router, Status, TestRequest};
+/// async fn find(request: Request) -> Result<String, Status> {
+///     request.query_param("name").map(|name| name.into_owned()).ok_or(Status::BAD_REQUEST)
+/// }
+/// let router = Router::new().get("/find", find);
+/// assert_eq!(router.call(TestRequest::get("/find?name=a"))?.status(), Status::OK);
+/// assert_eq!(router.call(TestRequest::get("/find"))?.status(), Status::BAD_REQUEST);
+/// assert_eq!(Status::BAD_REQUEST.to_string(), "400 Bad Request");
+/// # Ok::<(), marmota_http::CallError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Status(u16);
 
+/// Makes a constant per code, and the table of reason phrases.
 macro_rules! statuses {
     ($($code:literal $name:ident $reason:literal;)*) => {
         impl Status {
             $(#[doc = concat!("`", $code, " ", $reason, "`")]
             pub const $name: Status = Status($code);)*
 
-            /// The reason phrase, empty for a code that has no registered one.
+            /// Returns the reason phrase; empty for a code without a constant.
+            ///
+            /// ```
+            /// # use marmota_http::Status;
+            /// assert_eq!(Status::NOT_FOUND.reason(), "Not Found");
+            /// assert_eq!(Status::new(499).map(Status::reason), Some(""));
+            /// ```
             pub fn reason(self) -> &'static str {
                 match self.0 { $($code => $reason,)* _ => "" }
             }
@@ -71,7 +92,8 @@ statuses! {
 }
 
 impl Status {
-    /// The status of a final answer, `None` unless the code is 200 to 599.
+    /// Returns the status of a final answer; `None` unless the code is 200 to 599. Interim answers
+    /// (100 to 199) are the server's own.
     ///
     /// ```
     /// use marmota_http::Status;
@@ -82,12 +104,19 @@ impl Status {
         (200..600).contains(&code).then_some(Self(code))
     }
 
-    /// The code as a number.
+    /// Returns the code as a number.
+    ///
+    /// ```
+    /// # use marmota_http::Status;
+    /// assert_eq!(Status::CREATED.code(), 201);
+    /// assert!(Status::SERVICE_UNAVAILABLE > Status::OK, "statuses are ordered by their code");
+    /// ```
     pub fn code(self) -> u16 {
         self.0
     }
 
-    /// Whether an answer of this status has no body by definition (204 and 304).
+    /// Returns true if an answer with this status has no body by definition (RFC 9110, 6.4.1):
+    /// interim answers, 204 and 304.
     pub(crate) fn bodiless(self) -> bool {
         matches!(self.0, 100..200 | 204 | 304)
     }

@@ -1,4 +1,8 @@
 //! The choice between io_uring and epoll, with a check whether io_uring is allowed.
+//!
+//! The choice is made once, when a server starts. A kernel that is too old, a container that
+//! forbids the system calls (seccomp), and a limit on locked memory all show only in an attempt, so
+//! a ring is created and used once.
 
 use std::ffi::OsStr;
 use std::io;
@@ -8,29 +12,45 @@ use crate::reactor::ring::Ring;
 /// The environment variable that [`Backend::Auto`] reads.
 pub(crate) const VARIABLE: &str = "MARMOTA_HTTP_BACKEND";
 
-/// A backend that cannot be used.
+/// The reason why a backend cannot be used. [`crate::ServerError`] is its public form.
 #[derive(Debug)]
 pub(crate) enum BackendError {
-    /// The environment names an unknown backend.
+    /// The environment variable names an unknown backend.
     Unknown(String),
+    /// The kernel does not allow a ring.
     Ring(io::Error),
+    /// The kernel has no room for an epoll instance.
     Epoll(io::Error),
 }
 
-/// How a server's threads wait, read and write. Answers are the same with both backends.
+/// The way in which a server's threads wait, read and write. Answers are the same with both.
+///
+/// io_uring needs fewer system calls: one per turn of a thread instead of two per connection that
+/// is ready. Choose it by name only if the server must not start without it.
+///
+/// ```
+/// use marmota_http::{Backend, Router, Server};
+/// // A server that starts in every container.
+/// let server = Server::bind("127.0.0.1:0")?.backend(Backend::Epoll).start(Router::new())?;
+/// # drop(server);
+/// assert_eq!(Backend::default(), Backend::Auto);
+/// # Ok::<(), marmota_http::ServerError>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Backend {
     /// The value of the environment variable `MARMOTA_HTTP_BACKEND` (`ring`, `epoll` or `auto`). If
-    /// it is unset, empty or `auto`: io_uring where the kernel supports and allows it, else epoll.
+    /// it is unset, empty or `auto`: io_uring where the kernel supports and allows it, otherwise
+    /// epoll. The default.
     #[default]
     Auto,
-    /// io_uring, from Linux 6.1 on; many containers forbid it.
+    /// io_uring, from Linux 6.1 on. Many containers forbid it; the server then does not start.
     Ring,
     /// epoll, available on every Linux.
     Epoll,
 }
 
 impl Backend {
+    /// Parses the value of the environment variable.
     fn named(value: &OsStr) -> Result<Self, BackendError> {
         match value.to_str() {
             Some("" | "auto") => Ok(Self::Auto),
@@ -40,34 +60,36 @@ impl Backend {
         }
     }
 
-    /// Decides which backend is used.
-    pub(crate) fn settle(self) -> Result<Settled, BackendError> {
+    /// Decides which backend is used, from the setting, the environment and what the system allows.
+    pub(crate) fn choose(self) -> Result<ChosenBackend, BackendError> {
         let wanted = match self {
             Self::Auto => match std::env::var_os(VARIABLE) {
                 None => Self::Auto,
                 Some(value) => Self::named(&value)?,
             },
-            told => told,
+            chosen => chosen,
         };
         match wanted {
-            Self::Epoll => Ok(Settled::Epoll),
-            Self::Ring => probe().map(|()| Settled::Ring).map_err(BackendError::Ring),
-            Self::Auto => Ok(probe().map_or(Settled::Epoll, |()| Settled::RingOrEpoll)),
+            Self::Epoll => Ok(ChosenBackend::Epoll),
+            Self::Ring => probe().map(|()| ChosenBackend::Ring).map_err(BackendError::Ring),
+            Self::Auto => Ok(probe().map_or(ChosenBackend::Epoll, |()| ChosenBackend::RingOrEpoll)),
         }
     }
 }
 
 /// The backend of a server's threads, after a check of what the system allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Settled {
-    /// A thread that cannot create a ring does not start.
+pub(crate) enum ChosenBackend {
+    /// A thread that cannot create a ring does not start: the backend was chosen by name.
     Ring,
     /// A thread that cannot create a ring (limit on memory or files reached) uses epoll.
     RingOrEpoll,
+    /// The thread uses epoll.
     Epoll,
 }
 
-impl Settled {
+impl ChosenBackend {
+    /// Returns the choice as it is reported to users.
     pub(crate) fn backend(self) -> Backend {
         match self {
             Self::Ring | Self::RingOrEpoll => Backend::Ring,
@@ -96,6 +118,6 @@ mod tests {
         assert_eq!(named("auto").unwrap(), Backend::Auto);
         let error = named("io_uring").unwrap_err();
         assert!(matches!(error, BackendError::Unknown(name) if name == "io_uring"));
-        assert_eq!(Backend::Epoll.settle().unwrap(), Settled::Epoll);
+        assert_eq!(Backend::Epoll.choose().unwrap(), ChosenBackend::Epoll);
     }
 }

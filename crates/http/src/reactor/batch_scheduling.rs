@@ -1,4 +1,7 @@
-//! The choice of the scheduling policy SCHED_BATCH for a server's threads.
+//! The choice of the scheduling policy SCHED_BATCH for a server's threads (sched(7)).
+//!
+//! Measurements are in the design document about batch scheduling. The system call is in
+//! [`crate::reactor::thread_policy`].
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,17 +21,23 @@ use std::str::FromStr;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BatchScheduling {
-    /// If the routes use a database server on this machine
-    /// ([`Router::local_database`](crate::Router::local_database)).
+    /// Used if the routes use a database server on this machine
+    /// ([`Router::local_database`](crate::Router::local_database)). The default.
     #[default]
     Auto,
-    /// Always.
+    /// Always used.
     On,
-    /// Never.
+    /// Never used.
     Off,
 }
 
-/// A text that is not a [`BatchScheduling`].
+/// A text that is not a [`BatchScheduling`]. The error contains the text.
+///
+/// ```
+/// use marmota_http::BatchScheduling;
+/// let error = "never".parse::<BatchScheduling>().unwrap_err();
+/// assert_eq!(error.to_string(), "unknown batch scheduling \"never\"; use auto, on or off");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchSchedulingError(String);
 

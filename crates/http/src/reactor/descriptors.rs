@@ -1,7 +1,9 @@
 //! The process' limit on open descriptors, and the part of it that is reserved for handlers.
 //!
 //! The system assigns the lowest free number. So a connection's number is a lower bound of the
-//! number of open descriptors, of connections and everything else, and nothing has to be counted.
+//! number of open descriptors, of connections and everything else, and nothing has to be counted. A
+//! server that runs out of descriptors would fail in handlers that open files or databases; so it
+//! refuses connections earlier ([`crate::Limits::descriptors_reserved`]), and logs the reason.
 
 use std::fs;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -9,25 +11,35 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// The percentages of the limit from which it is near, and below which it is far again. The gap
-/// avoids a message for each client that comes and goes there.
+/// The percentage of the limit from which it is near.
 const NEAR_PERCENT: u64 = 90;
+/// The percentage of the limit below which it is far again. The gap avoids a message for each
+/// client that connects and disconnects at the limit.
 const FAR_PERCENT: u64 = 80;
 /// The reserve is at most the limit divided by this.
 const RESERVED_PART: u64 = 16;
-/// The interval of the check whether the limit is far again.
-const LOOK_MS: u64 = 1_000;
+/// The interval at which a limit that was near is checked again.
+const CHECK_INTERVAL_MS: u64 = 1_000;
 
-/// The last message: none, the limit is near, connections are refused.
+/// The last message: none, or that the limit is far again.
 const FAR: u8 = 0;
+/// The last message: the limit is near.
 const NEAR: u8 = 1;
+/// The last message: connections are refused.
 const FULL: u8 = 2;
 
 /// Raises the process' limit on open descriptors as far as permitted (the soft limit of
-/// RLIMIT_NOFILE to the hard one), and returns the limit in force, or `None` if it is unlimited.
-/// Each connection uses one descriptor; the usual soft limit of 1,024 exists for programs that use
-/// `select`. A server calls this when it starts; a client with thousands of connections may call it
-/// too.
+/// RLIMIT_NOFILE to the hard one). Returns the limit in force, or `None` if it is unlimited.
+///
+/// Each connection uses one descriptor. The usual soft limit of 1,024 exists for programs that use
+/// `select(2)`. A server calls this when it starts; call it in a client with thousands of
+/// connections.
+///
+/// ```
+/// let limit = marmota_http::raise_descriptors_max();
+/// assert!(limit.is_none_or(|limit| limit > 0));
+/// assert_eq!(marmota_http::raise_descriptors_max(), limit, "a second call changes nothing");
+/// ```
 pub fn raise_descriptors_max() -> Option<u64> {
     let limit = getrlimit(Resource::Nofile);
     // If this fails, the old limit applies, and running out of descriptors is handled.
@@ -35,15 +47,18 @@ pub fn raise_descriptors_max() -> Option<u64> {
     limit_now()
 }
 
+/// Returns the soft limit; `None` if it is unlimited.
 fn limit_now() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }
 
-/// Returns the numbers of open and of allowed descriptors; `None` if not provided.
+/// Returns the numbers of open and of allowed descriptors, for metrics; `None` if the system does
+/// not provide them.
 pub(crate) fn open_and_limit() -> (Option<u64>, Option<u64>) {
     (open_now(), limit_now())
 }
 
+/// Counts the open descriptors of the process by `/proc`.
 fn open_now() -> Option<u64> {
     const OWN: &str = "/proc/self/fd";
     match fs::metadata(OWN).ok()?.len() {
@@ -56,12 +71,16 @@ fn open_now() -> Option<u64> {
 /// The state of the descriptor limit, shared by all threads of a server.
 #[derive(Debug)]
 pub(crate) struct Descriptors {
+    /// The process' limit when the server started; `u64::MAX` without one.
     limit: u64,
+    /// The number from which the limit is near.
     near: u64,
     /// Connections whose descriptor has this number or a higher one are refused.
     full: u64,
-    said: AtomicU8,
-    next_look_ms: AtomicU64,
+    /// The last message: `FAR`, `NEAR` or `FULL`. So each thread logs a change at most once.
+    reported: AtomicU8,
+    /// The time of the next check whether the limit is far again, on the clock of the threads.
+    next_check_ms: AtomicU64,
 }
 
 impl Default for Descriptors {
@@ -71,64 +90,68 @@ impl Default for Descriptors {
 }
 
 impl Descriptors {
+    /// Returns the state for this limit, of which `reserved` descriptors are for handlers, at most
+    /// a sixteenth.
     pub(crate) fn new(limit: Option<u64>, reserved: usize) -> Self {
         let limit = limit.unwrap_or(u64::MAX);
         let full = limit - (reserved as u64).min(limit / RESERVED_PART);
         let near = percent(limit, NEAR_PERCENT).min(full);
-        Self { limit, near, full, said: AtomicU8::new(FAR), next_look_ms: AtomicU64::new(0) }
+        Self { limit, near, full, reported: AtomicU8::new(FAR), next_check_ms: AtomicU64::new(0) }
     }
 
-    /// Returns true if a connection that was just accepted may stay.
-    pub(crate) fn admits(&self, socket: BorrowedFd<'_>) -> bool {
+    /// Returns true if a connection that was just accepted may stay. Logs a warning near the limit.
+    pub(crate) fn accepts(&self, socket: BorrowedFd<'_>) -> bool {
         let number = u64::try_from(socket.as_raw_fd()).unwrap_or_default();
         if number >= self.near {
-            self.say(if number < self.full { NEAR } else { FULL }, number + 1);
+            self.report(if number < self.full { NEAR } else { FULL }, number + 1);
         }
         number < self.full
     }
 
-    /// Notes that no connection can be accepted at all.
+    /// Logs that no descriptor is left to accept a connection with.
     #[cold]
-    pub(crate) fn note_none_left(&self) {
-        self.say(FULL, self.limit);
+    pub(crate) fn report_exhausted(&self) {
+        self.report(FULL, self.limit);
     }
 
+    /// Logs a warning, unless it or a more severe one was the last.
     #[cold]
-    fn say(&self, state: u8, open: u64) {
-        if self.said.fetch_max(state, Ordering::Relaxed) >= state {
+    fn report(&self, state: u8, open: u64) {
+        if self.reported.fetch_max(state, Ordering::Relaxed) >= state {
             return;
         }
         let Self { limit, full, .. } = *self;
-        let way_out = "raise the process' limit (ulimit -n, LimitNOFILE= of systemd), or serve the \
+        let advice = "raise the process' limit (ulimit -n, LimitNOFILE= of systemd), or serve the \
                        port by several processes";
         if state == NEAR {
             log::warn!(
                 "{open} of the {limit} descriptors that this process may have are open; from \
-                 {full} on new connections are refused: {way_out}"
+                 {full} on new connections are refused: {advice}"
             );
         } else {
             log::warn!(
                 "{open} of the {limit} descriptors that this process may have are open: new \
-                 connections are refused with 503, open ones continue; {way_out}"
+                 connections are refused with 503, open ones continue; {advice}"
             );
         }
     }
 
-    /// Checks from time to time, after the limit was near, whether it is far again.
-    pub(crate) fn look(&self, now_ms: u64) {
-        if self.said.load(Ordering::Relaxed) == FAR
-            || now_ms < self.next_look_ms.load(Ordering::Relaxed)
+    /// Checks after each interval, if the limit was near, whether it is far again.
+    pub(crate) fn recheck(&self, now_ms: u64) {
+        if self.reported.load(Ordering::Relaxed) == FAR
+            || now_ms < self.next_check_ms.load(Ordering::Relaxed)
         {
             return;
         }
-        self.next_look_ms.store(now_ms.saturating_add(LOOK_MS), Ordering::Relaxed);
+        self.next_check_ms.store(now_ms.saturating_add(CHECK_INTERVAL_MS), Ordering::Relaxed);
         if open_now().is_some_and(|open| open < percent(self.limit, FAR_PERCENT)) {
-            self.said.store(FAR, Ordering::Relaxed);
+            self.reported.store(FAR, Ordering::Relaxed);
             log::info!("the limit on descriptors is not near any more");
         }
     }
 }
 
+/// Returns this percentage of the limit, without overflow.
 fn percent(limit: u64, percent: u64) -> u64 {
     // Divides first: without a limit it is `u64::MAX`.
     limit / 100 * percent + limit % 100 * percent / 100

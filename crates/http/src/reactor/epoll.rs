@@ -4,7 +4,9 @@
 //! A connection is registered once, for all events, when it is accepted. It reads until a read is
 //! short and writes until a write would block, so it needs no further `epoll_ctl`. Listeners are
 //! level-triggered: connections that one turn leaves in the queue are reported in the next, and
-//! several threads on one listener wake one at a time.
+//! several threads on one listener wake one at a time (EPOLLEXCLUSIVE).
+//!
+//! A socket leaves the instance when it is closed. This file owns no socket.
 
 use std::io;
 
@@ -18,12 +20,16 @@ use crate::reactor::task::Token;
 /// Events taken per turn.
 const EVENTS_MAX: usize = 512;
 
+/// An epoll instance, and the events of its last wait.
 pub(crate) struct Epoll {
+    /// The instance.
     epoll: OwnedFd,
+    /// The events of the last wait. The list keeps its memory.
     events: Vec<epoll::Event>,
 }
 
 impl Epoll {
+    /// Creates an instance.
     pub(crate) fn new() -> io::Result<Self> {
         Ok(Self {
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
@@ -47,6 +53,7 @@ impl Epoll {
         self.add(source, token, epoll::EventFlags::IN)
     }
 
+    /// Removes a source.
     pub(crate) fn remove(&self, socket: impl AsFd) {
         // Fails only if it was not registered, which is the wanted state.
         let _ = epoll::delete(&self.epoll, socket);
@@ -81,6 +88,7 @@ impl Epoll {
         })
     }
 
+    /// Registers a source for these events; they carry its token.
     fn add(&self, source: impl AsFd, token: Token, flags: epoll::EventFlags) -> io::Result<()> {
         Ok(epoll::add(&self.epoll, source, epoll::EventData::new_u64(token), flags)?)
     }

@@ -1,8 +1,12 @@
-//! Events reported by the kernel, and the numbers of sources that are not connections.
+//! The events that a reactor reports, and the numbers of sources that are not connections.
 //!
-//! An event carries 64 bits, of which a connection's [`Token`] uses the slot (low half) and
+//! An event carries 64 bits, of which a connection's [`Token`] uses the slot (low half) and the
 //! generation (28 bits). The four highest bits are all set for other sources: listeners from
-//! [`LISTENER`] upwards, [`BELL`], and [`WATCHES`] for the sources of [`crate::reactor::watch`].
+//! [`LISTENER`] upwards, [`WAKEUP`], and [`WATCHED_SOURCES`] for the sources of
+//! [`crate::reactor::readiness_watch`].
+//!
+//! A connection that has ended may still get events. Its slot then has another generation, so that
+//! the token matches nothing and the event is dropped.
 
 use rustix::io::Errno;
 
@@ -13,47 +17,60 @@ use crate::reactor::task::Token;
 pub(crate) const LISTENER: Token = 0xF << 60;
 /// The maximum number of listeners of a thread.
 pub(crate) const LISTENERS_MAX: usize = 1 << 16;
+/// The last listener that a thread can have.
 const LAST_LISTENER: Token = LISTENER + LISTENERS_MAX as Token - 1;
 /// Another thread has woken this one.
-pub(crate) const BELL: Token = u64::MAX;
+pub(crate) const WAKEUP: Token = u64::MAX;
 /// Another source of the thread has an event.
-pub(crate) const WATCHES: Token = u64::MAX - 1;
+pub(crate) const WATCHED_SOURCES: Token = u64::MAX - 1;
 
-/// An event of a source.
+/// An event of a source. Those of connections differ by backend: epoll reports that a socket is
+/// ready, the ring that an operation is done.
 pub(crate) enum Event {
-    /// This listener has new connections.
+    /// The listener with this number has new connections.
     Listener(usize),
-    Bell,
-    Watches,
-    /// Epoll: bytes (an end, an error) can be read, or the socket may have room.
+    /// Another thread has left tokens in the thread's inbox.
+    Wakeup,
+    /// A source that a handler waits for is ready.
+    WatchedSources,
+    /// Epoll: the socket is readable, or may have room.
     Ready {
+        /// The connection.
         token: Token,
+        /// Bytes, an end or an error can be read.
         readable: bool,
+        /// The client sends no more.
         half_closed: bool,
+        /// The connection is broken or closed on both sides.
         gone: bool,
     },
-    /// Ring: bytes have arrived. Without `more` no others arrive until receiving is resumed.
-    Arrived {
+    /// Ring: bytes have arrived.
+    Received {
         token: Token,
+        /// The bytes. The piece must be returned to the ring.
         piece: Piece,
+        /// False if receiving has stopped and must be resumed.
         more: bool,
     },
-    /// Ring: no more bytes arrive, because of this error or because they have ended.
-    Dry {
+    /// Ring: receiving has stopped, because of this error or because the client has ended.
+    ReceiveStopped {
         token: Token,
+        /// The error; `None` at the end of the client's bytes.
         error: Option<Errno>,
     },
     /// Ring: the socket accepts bytes again.
-    Room {
-        token: Token,
-    },
-    /// Ring: the result of sending `output` from `from` on, as a number of bytes.
+    Writable { token: Token },
+    /// Ring: a send operation is done.
     Sent {
         token: Token,
+        /// The buffer, which goes back to the connection.
         output: Vec<u8>,
+        /// The index at which the operation began.
         from: usize,
+        /// The number of bytes sent, or the error.
         result: Result<usize, Errno>,
     },
+    /// An event without a meaning any more, such as that of a cancelled operation.
     Nothing,
 }
 
@@ -62,8 +79,8 @@ impl Event {
     pub(crate) fn of_watch(token: Token) -> Self {
         match token {
             LISTENER..=LAST_LISTENER => Self::Listener((token - LISTENER) as usize),
-            BELL => Self::Bell,
-            WATCHES => Self::Watches,
+            WAKEUP => Self::Wakeup,
+            WATCHED_SOURCES => Self::WatchedSources,
             _ => Self::Nothing,
         }
     }

@@ -1,11 +1,20 @@
 //! The io_uring backend: the thread's reads, writes and waits, many of them submitted in one system
-//! call.
+//! call (io_uring(7)).
 //!
-//! Received bytes are stored in pieces of a pool from which the kernel takes them by itself (one
-//! multishot receive for the connection's whole life). An answer is moved into the ring while the
-//! kernel sends it, and returned with its completion. So the ring owns all memory that the kernel
-//! may access, even if the connection ends in the meantime. The operations of a connection that
-//! ends are cancelled; the token identifies their late completions.
+//! **Receiving.** Bytes are stored in pieces of a pool from which the kernel takes them by itself:
+//! one multishot receive operation for the connection's whole life. The connection copies them and
+//! returns the piece.
+//!
+//! **Sending.** An answer's buffer is moved into the ring while the kernel sends it, and returned
+//! with its completion.
+//!
+//! So the ring owns all memory that the kernel may access, even if the connection ends in the
+//! meantime. This is the argument for each `unsafe` block in this folder. The operations of a
+//! connection that ends are cancelled; the token identifies their late completions. The socket
+//! stays open until the cancellations are submitted, because the kernel knows it by its number.
+//!
+//! **Wait.** [`Ring::wait`] submits what is queued and waits, in one system call. Completions are
+//! copied out of the shared queue first, so that handlers can queue operations meanwhile.
 
 pub(super) mod pool;
 
@@ -24,67 +33,92 @@ use rustix::io::Errno;
 use crate::reactor::event::Event;
 use crate::reactor::task::Token;
 
-/// Operations queued before they are submitted in any case.
+/// The length of the submission queue: when it is full, operations are submitted in any case.
 const SUBMISSIONS: u32 = 512;
-/// Answers queued before they are submitted. More would save little of the system call, and would
-/// delay ready answers until the handlers of the others have run.
+/// The number of sends that are queued before they are submitted. More would save little of the
+/// system call, and would delay ready answers until the handlers of the others have run.
 const SENDS_MAX: u32 = 32;
-/// Completions that the ring holds; the kernel keeps the rest.
+/// The length of the completion queue; the kernel keeps further ones.
 const COMPLETIONS: u32 = 2_048;
-/// How long `drop` waits for operations to be cancelled, which takes microseconds.
+/// The time that `drop` waits for operations to be cancelled, which takes microseconds.
 const CANCEL_SECONDS: u64 = 1;
-/// Timeout of the probe's operation, which completes at once.
+/// The timeout of the probe's operation, which completes at once.
 const PROBE_MS: u64 = 1_000;
 
-/// The kind of an operation, in the four bits that a connection's token leaves free.
+/// The kind of an operation is in the four bits that a connection's token leaves free.
 const KIND_SHIFT: u32 = 60;
+/// Receiving for a connection.
 const RECEIVE: u64 = 0;
+/// Waiting until a connection's socket accepts bytes.
 const ROOM: u64 = 1;
+/// Sending for a connection; the other bits are the number of the operation.
 const SEND: u64 = 2;
+/// Cancelling another operation. Its own completion is ignored.
 const CANCEL: u64 = 3;
+/// Waiting for another source: the four bits of its token, see [`crate::reactor::event`].
 const WATCH: u64 = 15;
 
-/// The operations of the ring for a connection.
+/// The operations of the ring for a connection, which has to know them when it ends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Operations {
+    /// Receiving is in progress.
     pub(crate) receives: bool,
+    /// A wait for room is in progress.
     pub(crate) awaits_room: bool,
     /// The number of the send operation.
     pub(crate) sends: Option<u32>,
 }
 
-/// An answer that the kernel is sending.
+/// An answer that the kernel is sending. Its buffer must not move or be freed until then.
 struct Sending {
+    /// The connection.
     token: Token,
+    /// The buffer.
     output: Vec<u8>,
+    /// The index at which the operation began.
     from: usize,
 }
 
-/// A source that is polled as long as it is registered.
+/// A source that is polled as long as it is registered. `fd` is `None` once it was removed; the
+/// entry stays until its completion has arrived.
 struct Watch {
+    /// The token of its events.
     token: Token,
+    /// The descriptor; `None` once it was removed.
     fd: Option<RawFd>,
+    /// A poll operation is in progress.
     armed: bool,
 }
 
+/// The ring of one thread, with the memory that the kernel may access.
 pub(crate) struct Ring {
+    /// The two queues that are shared with the kernel.
     ring: IoUring,
+    /// The memory of received bytes.
     pool: Pool,
+    /// The completions of the last wait.
     completions: Vec<cqueue::Entry>,
+    /// The answers that are being sent, by the number of their operation.
     sends: Vec<Option<Sending>>,
+    /// The numbers that are free in `sends`.
     free_sends: Vec<u32>,
     /// Answers queued since the last submission.
     queued_sends: u32,
+    /// The other sources.
     watches: Vec<Watch>,
     /// Sockets to close once no queued operation refers to them.
     closing: Vec<OwnedFd>,
     /// Operations for which the queue had no room.
     backlog: VecDeque<squeue::Entry>,
+    /// The pool is to be shrunk before the next wait.
     shrinks: bool,
 }
 
 impl Ring {
-    /// Creates a ring. Fails if the kernel is too old or does not allow it.
+    /// Creates a ring.
+    ///
+    /// # Errors
+    /// The kernel is too old, or does not allow it to this process.
     pub(crate) fn new() -> io::Result<Self> {
         let ring = IoUring::builder()
             .setup_cqsize(COMPLETIONS)
@@ -131,6 +165,7 @@ impl Ring {
         }
     }
 
+    /// Stops reporting a source. Its descriptor may be closed after this call.
     pub(crate) fn unwatch(&mut self, token: Token) {
         // The listener is closed next; the queue must not refer to its number then.
         self.submit();
@@ -146,6 +181,8 @@ impl Ring {
         self.push(&opcode::RecvMulti::new(fd, GROUP).build().user_data(key(RECEIVE, token)));
     }
 
+    /// Stops receiving for a connection, when it has more input than it can use. Bytes that the
+    /// kernel has put in a piece already are still reported.
     pub(crate) fn stop_receiving(&mut self, token: Token) {
         self.cancel(key(RECEIVE, token));
     }
@@ -158,7 +195,8 @@ impl Ring {
         self.push(&entry.user_data(key(ROOM, token)));
     }
 
-    /// Sends `output` from `from` on, and returns the number of the operation.
+    /// Sends `output` from `from` on, and returns the number of the operation. The buffer returns
+    /// with [`Event::Sent`].
     pub(crate) fn send(
         &mut self,
         socket: impl AsFd,
@@ -207,6 +245,10 @@ impl Ring {
     }
 
     /// Submits what is queued and waits for events; `None` waits without a timeout.
+    ///
+    /// # Errors
+    /// The kernel reports an error other than an interruption or a full queue: the thread cannot
+    /// continue.
     pub(crate) fn wait(&mut self, timeout_ms: Option<u64>) -> io::Result<()> {
         self.try_shrink()?;
         for at in 0..self.watches.len() {
@@ -244,7 +286,7 @@ impl Ring {
         let token = data & !(u64::MAX << KIND_SHIFT);
         Some(match data >> KIND_SHIFT {
             RECEIVE => match cqueue::buffer_select(flags) {
-                Some(index) if result > 0 => Event::Arrived {
+                Some(index) if result > 0 => Event::Received {
                     token,
                     piece: Piece::new(index, result as usize),
                     more: cqueue::more(flags),
@@ -257,10 +299,10 @@ impl Ring {
                     if error == Some(Errno::NOBUFS) {
                         self.pool.grow();
                     }
-                    Event::Dry { token, error }
+                    Event::ReceiveStopped { token, error }
                 }
             },
-            ROOM => Event::Room { token },
+            ROOM => Event::Writable { token },
             SEND => {
                 let sent = self.sends.get_mut(token as usize).and_then(Option::take);
                 let Some(Sending { token: sender, output, from }) = sent else {
@@ -311,10 +353,13 @@ impl Ring {
         self.pool.take_back(piece);
     }
 
+    /// Cancels the operation with this key.
     fn cancel(&mut self, data: u64) {
         self.push(&opcode::AsyncCancel::new(data).build().user_data(CANCEL << KIND_SHIFT));
     }
 
+    /// Queues an operation, after submitting the others if the queue is full. If the kernel accepts
+    /// none of them now, it is kept in the backlog.
     fn push(&mut self, entry: &squeue::Entry) {
         if !self.enqueue(entry) {
             self.submit();
@@ -324,6 +369,7 @@ impl Ring {
         }
     }
 
+    /// Puts an operation into the submission queue. Returns false if the queue is full.
     fn enqueue(&mut self, entry: &squeue::Entry) -> bool {
         // SAFETY: the memory that an entry points to (an answer in `sends`, nothing else) is owned
         // by the ring until its completion has arrived.
@@ -368,10 +414,12 @@ impl Drop for Ring {
     }
 }
 
+/// Returns the number by which a completion is recognised: kind and token.
 fn key(kind: u64, token: u64) -> u64 {
     kind << KIND_SHIFT | token
 }
 
+/// Returns the error in a completion's result.
 fn error(result: i32) -> Option<Errno> {
     (result < 0).then(|| Errno::from_raw_os_error(-result))
 }

@@ -1,9 +1,12 @@
-//! Wake-ups of connections whose handlers wait: wakers, a list of those woken on the thread itself,
-//! and an inbox for those woken from other threads.
+//! The wake-ups of connections whose handlers wait: wakers, a list of the connections woken on the
+//! thread itself, and an inbox for those woken from other threads.
 //!
-//! One [`Task`] is lent to every handler that is polled for the first time. Most handlers answer at
-//! once and never clone the waker, so the same task serves the next request. Only a handler that
-//! has to wait keeps it, and only then is a new one created.
+//! One [`Task`] is passed to each handler that is polled for the first time. Most handlers answer
+//! at once and never clone the waker, so the same task serves the next request. Only a handler that
+//! waits keeps it, and only then is a new one created.
+//!
+//! A wake-up on the thread itself costs a push to a list. One from another thread takes a lock and,
+//! if the inbox was empty, writes to the event counter that ends the thread's wait.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -13,28 +16,36 @@ use std::task::{Wake, Waker};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::OwnedFd;
 
-/// The name of a connection: its slot and the slot's generation.
+/// The name of a connection: its slot and the slot's generation. A slot that is reused has another
+/// generation, so that a late wake-up does not reach the next connection.
 pub(crate) type Token = u64;
 
 thread_local! {
     /// The inbox of the current server thread, and the tokens woken on it.
-    static HERE: RefCell<Here> = const { RefCell::new(Here { inbox: 0, woken: Vec::new() }) };
+    static CURRENT: RefCell<CurrentThread> = const { RefCell::new(CurrentThread { inbox: 0, woken: Vec::new() }) };
 }
 
-struct Here {
+/// The state of a server thread for wakers that are called on it.
+struct CurrentThread {
+    /// The id of the thread's inbox; 0 on a thread that does not serve.
     inbox: usize,
+    /// The tokens woken on the thread since it last took them.
     woken: Vec<Token>,
 }
 
-/// The tokens that other threads wake; the event counter ends the thread's wait.
+/// The tokens that other threads wake, and the event counter that ends the thread's wait.
 #[derive(Debug)]
 pub(crate) struct Inbox {
+    /// The number by which a waker recognises its own thread.
     id: usize,
+    /// The tokens that the thread has not taken yet.
     tokens: Mutex<Vec<Token>>,
+    /// The event counter (eventfd(2)) that the thread's reactor watches.
     pub(crate) counter: OwnedFd,
 }
 
 impl Inbox {
+    /// Creates an empty inbox.
     pub(crate) fn new() -> std::io::Result<Arc<Self>> {
         static NEXT: AtomicUsize = AtomicUsize::new(1);
         Ok(Arc::new(Self {
@@ -45,25 +56,26 @@ impl Inbox {
     }
 
     /// Assigns this inbox to the calling thread.
-    pub(crate) fn settle_here(&self) {
-        HERE.with_borrow_mut(|here| *here = Here { inbox: self.id, woken: Vec::new() });
+    pub(crate) fn install(&self) {
+        CURRENT.with_borrow_mut(|here| *here = CurrentThread { inbox: self.id, woken: Vec::new() });
     }
 
     /// Ends the thread's wait.
-    pub(crate) fn ring(&self) {
+    pub(crate) fn notify(&self) {
         // A full counter (EAGAIN) is signalled already.
         let _ = rustix::io::write(&self.counter, &1u64.to_ne_bytes());
     }
 
+    /// Wakes a connection from any thread.
     fn wake(&self, token: Token) {
-        if wake_here(self.id, token) {
+        if wake_on_this_thread(self.id, token) {
             return;
         }
         let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
         tokens.push(token);
         // The thread that finds it empty rings; it is emptied only after the counter was read.
         if tokens.len() == 1 {
-            self.ring();
+            self.notify();
         }
     }
 
@@ -74,25 +86,26 @@ impl Inbox {
     }
 }
 
-fn wake_here(inbox: usize, token: Token) -> bool {
-    HERE.try_with(|here| match here.try_borrow_mut() {
-        Ok(mut here) if here.inbox == inbox => {
-            here.woken.push(token);
-            true
-        }
-        _ => false,
-    })
-    .unwrap_or(false)
+fn wake_on_this_thread(inbox: usize, token: Token) -> bool {
+    CURRENT
+        .try_with(|here| match here.try_borrow_mut() {
+            Ok(mut here) if here.inbox == inbox => {
+                here.woken.push(token);
+                true
+            }
+            _ => false,
+        })
+        .unwrap_or(false)
 }
 
 /// Schedules another turn of a connection on this thread before the thread waits.
 pub(crate) fn requeue(token: Token) {
-    HERE.with_borrow_mut(|here| here.woken.push(token));
+    CURRENT.with_borrow_mut(|here| here.woken.push(token));
 }
 
 /// Moves the tokens woken on this thread into `tokens`.
 pub(crate) fn woken(tokens: &mut Vec<Token>) {
-    HERE.with_borrow_mut(|here| tokens.append(&mut here.woken));
+    CURRENT.with_borrow_mut(|here| tokens.append(&mut here.woken));
 }
 
 /// A waker with the connection that it wakes.
@@ -102,10 +115,14 @@ pub(crate) struct Task {
     waker: Waker,
 }
 
+/// The part of a task that its wakers share.
 #[derive(Debug)]
 struct Shared {
+    /// The connection to wake.
     token: AtomicU64,
+    /// The connection was woken and not polled since: further wake-ups do nothing.
     queued: AtomicBool,
+    /// The inbox of the connection's thread.
     inbox: Arc<Inbox>,
 }
 
@@ -122,6 +139,7 @@ impl Wake for Shared {
 }
 
 impl Task {
+    /// Creates a task that wakes connections of the thread with this inbox.
     pub(crate) fn new(inbox: &Arc<Inbox>) -> Self {
         let shared = Arc::new(Shared {
             token: AtomicU64::new(0),
@@ -131,6 +149,7 @@ impl Task {
         Self { waker: Waker::from(Arc::clone(&shared)), shared }
     }
 
+    /// Returns the waker.
     pub(crate) fn waker(&self) -> &Waker {
         &self.waker
     }

@@ -1,5 +1,9 @@
-//! Having a request answered: the check before its body is read (first the layers around its
-//! endpoint, then the endpoint's own check), its handler, or what answers in the place of one.
+//! The answer to one request: the check before its body is read (first the layers around its
+//! endpoint, then the endpoint's own check), its handler, or the answer to a request without an
+//! endpoint.
+//!
+//! HTTP/1.1, HTTP/2 and in-process calls all use these functions. A panic of a handler, a layer or
+//! a check is caught here: the request is answered 500, and the thread continues.
 
 use std::any::Any;
 use std::ops::ControlFlow;
@@ -7,9 +11,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
 use crate::message::added_headers::AddedHeaders;
-use crate::message::local::ThreadLocals;
 use crate::message::request::Request;
 use crate::message::response::{LaterResponse, Response, later_with_added, with_added};
+use crate::message::thread_locals::ThreadLocals;
 use crate::message::writer::{ReplyTo, ResponseWriter, Tail};
 use crate::proto::paths::Found;
 use crate::proto::status::Status;
@@ -18,7 +22,8 @@ use crate::routing::admission::Admission;
 use crate::routing::handler::Flow;
 use crate::routing::router::Routes;
 
-/// Has the layers and the check of a request's endpoint decide on it.
+/// Runs the layers and the check of a request's endpoint, by the head alone. The headers that
+/// layers add are kept with the request for its answer, and the layers do not run again in [`run`].
 pub(crate) fn decide(routes: &Routes, request: &Request) -> Admission {
     let exchange = &request.0;
     let endpoint = exchange.endpoint.and_then(|index| routes.endpoint(index));
@@ -37,34 +42,35 @@ pub(crate) fn decide(routes: &Routes, request: &Request) -> Admission {
         log_panic(request, &*panic);
         Admission::Refused(Response::from_status(Status::INTERNAL_SERVER_ERROR))
     });
-    let admitted = exchange.admitted.get_or_init(Rc::default);
-    *admitted.headers.borrow_mut() = Some(headers);
+    let before_body = exchange.before_body.get_or_init(Rc::default);
+    *before_body.headers.borrow_mut() = Some(headers);
     match decided {
         Admission::Refused(answer) => Admission::Refused(refused(request, answer)),
         decided => decided,
     }
 }
 
-/// The answer that refuses a request, with what its layers add.
+/// Returns the answer that refuses a request, with the headers that its layers add.
 pub(crate) fn refused(request: &Request, answer: Response) -> Response {
-    match request.0.admitted.get().and_then(|admitted| admitted.take_headers()) {
+    match request.0.before_body.get().and_then(|before_body| before_body.take_headers()) {
         Some(headers) => with_added(answer, headers),
         None => answer,
     }
 }
 
-/// What running a handler came to.
-pub(crate) enum Ran {
-    /// The answer is written, but for what follows it.
+/// The result of running a handler.
+pub(crate) enum RunResult {
+    /// The answer is written to the output, except for its tail.
     Written(Option<Tail>),
-    /// It will come; the task is whose waker it has been polled with, if it was.
+    /// The answer comes later. The task is the one whose waker was passed in the first poll, if the
+    /// future was polled.
     Later(LaterResponse, Option<Task>),
-    /// The handler has panicked, or cut off what was not its own.
+    /// The handler has panicked, or has cut the output to less than it was given.
     Failed,
 }
 
-/// Has an endpoint's handler answer behind what is in `output`, for a client that wants the head
-/// only, or is of HTTP/1.0 (`client`).
+/// Runs an endpoint's handler, which writes its answer after the present end of `output`. `to`
+/// describes the client: whether it wants only the head, and its version.
 #[inline]
 pub(crate) fn run(
     routes: &Routes,
@@ -73,45 +79,44 @@ pub(crate) fn run(
     output: &mut Vec<u8>,
     local: &mut ThreadLocals,
     to: ReplyTo,
-) -> Ran {
+) -> RunResult {
     let start = output.len();
     if let Some(observer) = &local.observer {
         request.0.begun_us.set(observer.now_us().max(1));
     }
-    // The closure leaves nothing half done behind that is used again: after a panic the output
-    // is cut back to its start.
+    // Nothing that a panic leaves incomplete is used again: the output is cut back to its start.
     let ran = catch_unwind(AssertUnwindSafe(|| {
         let mut out = ResponseWriter::new(output, local, to);
         out.endpoint = endpoint;
-        if let Some(admitted) = request.0.admitted.get()
-            && let Some(headers) = admitted.take_headers()
+        if let Some(before_body) = request.0.before_body.get()
+            && let Some(headers) = before_body.take_headers()
         {
             out.added = headers;
-            out.is_admitted = true;
+            out.layers_done = true;
         }
         let flow = match routes.endpoint(endpoint) {
             Some(endpoint) => endpoint.handler.handle(request, &mut out),
             None => Flow::Done,
         };
         match flow {
-            Flow::Done => out.finish_for(request).map_or(Ran::Failed, Ran::Written),
+            Flow::Done => out.finish_for(request).map_or(RunResult::Failed, RunResult::Written),
             Flow::Later(answer) => {
                 out.reset();
                 let added = std::mem::take(&mut out.added);
-                Ran::Later(later_with_added(answer, added), out.waiting.take())
+                RunResult::Later(later_with_added(answer, added), out.waiting.take())
             }
         }
     }));
     match ran {
-        Ok(Ran::Failed) => log_panic(request, &"it cut bytes off that were not its own"),
+        Ok(RunResult::Failed) => log_panic(request, &"it cut bytes off that were not its own"),
         Ok(ran) => return ran,
         Err(panic) => log_panic(request, &*panic),
     }
     output.truncate(start);
-    Ran::Failed
+    RunResult::Failed
 }
 
-/// The answer to a request that no endpoint takes.
+/// Returns the answer to a request without an endpoint: 404, 405, 501, or that to OPTIONS.
 pub(crate) fn unrouted(request: &Request, found: Found) -> Response {
     let allow = |mut answer: Response, allow: &str| {
         // Names of methods are fit for a header.
@@ -135,7 +140,7 @@ pub(crate) fn unrouted(request: &Request, found: Found) -> Response {
     }
 }
 
-/// Logs that a request's handler has panicked, by the name of the request.
+/// Logs that a request's handler has panicked, with the request's method, path and id.
 #[cold]
 pub(crate) fn log_panic(request: &Request, panic: &(dyn Any + Send)) {
     let text = panic.downcast_ref::<&str>().copied();

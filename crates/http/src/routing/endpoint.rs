@@ -1,7 +1,8 @@
-//! Endpoints: a handler and what the server has to know about it before it runs.
+//! Endpoints: a handler with the settings of its route, which the server needs before it runs the
+//! handler.
 //!
-//! The future of an asynchronous handler lives in an allocation that its endpoint keeps for
-//! the next request, so a response that is ready at the first poll allocates nothing.
+//! The future of an asynchronous handler is stored in an allocation that its endpoint keeps for the
+//! next request. So a response that is ready at the first poll needs no allocation.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,43 +16,87 @@ use crate::routing::admission::Admission;
 use crate::routing::handler::{Flow, Handler};
 use crate::routing::layer::{Layer, Layered};
 
-/// A handler and what the server has to know about it before it runs.
+/// A handler with the settings of its route. The methods of [`Router`](crate::Router) such as `get`
+/// make one with the defaults; use [`Router::on`](crate::Router::on) for other settings.
+///
+/// ```
+/// use marmota_http::{Endpoint, Method, Request, Router, Status, TestRequest};
+/// async fn store(request: Request) -> String {
+///     format!("{} bytes", request.body().len())
+/// }
+/// let endpoint = Endpoint::future(store).body_bytes_max(1_000).timeout_ms(5_000);
+/// let router = Router::new().on(Method::Put, "/files/{name}", endpoint);
+/// assert_eq!(router.call(TestRequest::put("/files/a").body("abc"))?.text(), "3 bytes");
+/// let refused = router.call(TestRequest::put("/files/a").body(vec![0; 1_001]))?;
+/// assert_eq!(refused.status(), Status::CONTENT_TOO_LARGE);
+/// # Ok::<(), marmota_http::CallError>(())
+/// ```
 #[derive(Clone)]
 pub struct Endpoint {
+    /// The handler, within its layers.
     pub(crate) handler: Arc<dyn Handler>,
+    /// The limit on bodies; `None` is the server's.
     pub(crate) body_bytes_max: Option<usize>,
-    /// Whether the handler takes bodies as they come.
+    /// The bodies that the handler reads as they arrive.
     streamed: Option<Streamed>,
-    /// Its futures may want a tokio runtime around them.
+    /// Its futures may need a tokio runtime.
     pub(crate) asynchronous: bool,
-    /// How long its futures may take.
+    /// The time for its futures.
     pub(crate) timeout_ms: Option<u64>,
-    /// What decides on requests with a body by their head.
+    /// The check of requests with a body, by their head.
     pub(crate) check: Option<Arc<Check>>,
+    /// At least one layer is around the handler.
     pub(crate) is_layered: bool,
-    /// The length from which its answers are compressed.
+    /// The length in bytes from which its answers are compressed.
     pub(crate) compresses_from: Option<usize>,
 }
 
-/// Decides on a request by its head.
+/// A decision on a request by its head.
 pub(crate) type Check = dyn Fn(&Request) -> Admission + Send + Sync;
 
-/// Which bodies a handler takes as they come.
+/// The bodies that a handler reads as they arrive.
 #[derive(Clone, Copy)]
 struct Streamed {
+    /// The limit on such a body.
     bytes_max: u64,
+    /// Selects the requests, by their head.
     wanted: fn(&Request) -> bool,
 }
 
 impl Endpoint {
-    /// An endpoint of a handler that writes its answer itself.
+    /// Returns the endpoint of a synchronous function that writes its answer into the connection's
+    /// buffer: the fastest kind of handler. It must not block.
+    ///
+    /// ```
+    /// use marmota_http::{Endpoint, Flow, Method, Router, TestRequest};
+    /// let endpoint = Endpoint::direct(|request, out| {
+    ///     out.send("text/plain", request.path().as_bytes());
+    ///     Flow::Done
+    /// });
+    /// let router = Router::new().on(Method::Get, "/path", endpoint);
+    /// assert_eq!(router.call(TestRequest::get("/path"))?.text(), "/path");
+    /// # Ok::<(), marmota_http::CallError>(())
+    /// ```
     pub fn direct(
         handler: impl Fn(&Request, &mut ResponseWriter<'_>) -> Flow + Send + Sync + 'static,
     ) -> Self {
         Self::new(handler)
     }
 
-    /// An endpoint of anything that is a [`Handler`].
+    /// Returns the endpoint of any [`Handler`]. Defaults: the server's limit on bodies, no timeout,
+    /// no check, no layers, and whole bodies.
+    ///
+    /// ```
+    /// use marmota_http::{Endpoint, Flow, Handler, Request, ResponseWriter};
+    /// struct Fixed(&'static str);
+    /// impl Handler for Fixed {
+    ///     fn handle(&self, _: &Request, out: &mut ResponseWriter<'_>) -> Flow {
+    ///         out.send("text/plain", self.0.as_bytes());
+    ///         Flow::Done
+    ///     }
+    /// }
+    /// let endpoint = Endpoint::new(Fixed("hello"));
+    /// ```
     pub fn new(handler: impl Handler) -> Self {
         Self {
             handler: Arc::new(handler),
@@ -65,7 +110,20 @@ impl Endpoint {
         }
     }
 
-    /// An endpoint of an asynchronous function. Its future need not be `Send`.
+    /// Returns the endpoint of an asynchronous function. Its future runs on the connection's thread
+    /// and need not be `Send`. With the feature `tokio` (a default) it may use tokio's timers,
+    /// sockets and tasks.
+    ///
+    /// ```
+    /// use marmota_http::{Endpoint, Method, Request, Router, Status, TestRequest};
+    /// async fn greet(request: Request) -> Result<String, Status> {
+    ///     let name = request.param("name").ok_or(Status::NOT_FOUND)?;
+    ///     Ok(format!("Hello, {name}!"))
+    /// }
+    /// let router = Router::new().on(Method::Get, "/hello/{name}", Endpoint::future(greet));
+    /// assert_eq!(router.call(TestRequest::get("/hello/Ada"))?.text(), "Hello, Ada!");
+    /// # Ok::<(), marmota_http::CallError>(())
+    /// ```
     pub fn future<F, T>(handler: F) -> Self
     where
         F: Fn(Request) -> T + Send + Sync + 'static,
@@ -77,16 +135,29 @@ impl Endpoint {
         endpoint
     }
 
-    /// Allows bodies of this many bytes here, whatever the server's limit is.
+    /// Sets the maximum length of whole bodies, in bytes (413). Default:
+    /// [`Limits::body_bytes_max`](crate::Limits::body_bytes_max) of the server.
+    ///
+    /// ```
+    /// use marmota_http::{Endpoint, Request};
+    /// let endpoint = Endpoint::future(|_: Request| async { "stored" }).body_bytes_max(16 << 20);
+    /// ```
     #[must_use]
     pub fn body_bytes_max(mut self, bytes: usize) -> Self {
         self.body_bytes_max = Some(bytes);
         self
     }
 
-    /// Answers 503 in the place of a handler that has not answered after this time, give or take
-    /// the server's sweep, and drops its future. Not where it takes its body as it comes, whose
-    /// time [`crate::Limits`] count; a direct handler cannot be interrupted.
+    /// Answers 503 if the handler has not answered after this time, and drops its future. The time
+    /// is exact to the interval of the server's sweep (at most a second). Default: no timeout.
+    ///
+    /// It has no effect on a handler that reads its body as it arrives, whose time
+    /// [`Limits`](crate::Limits) count; and a direct handler cannot be interrupted.
+    ///
+    /// ```
+    /// use marmota_http::{Endpoint, Request};
+    /// let endpoint = Endpoint::future(|_: Request| async { "found" }).timeout_ms(5_000);
+    /// ```
     #[must_use]
     pub fn timeout_ms(mut self, timeout_ms: u64) -> Self {
         self.timeout_ms = Some(timeout_ms);
@@ -94,16 +165,18 @@ impl Endpoint {
     }
 
     /// Decides by the head alone on requests that have a body, before any of it is read and before
-    /// `100 Continue` is sent: a client that may not do this cannot make the server hold what it
-    /// sends. It runs once a request, inside of the layers; requests without a body do not pass it.
-    /// The last one given counts.
+    /// `100 Continue` is sent: an unauthorized client cannot make the server hold its bytes. The
+    /// check runs once per request, inside of the layers. Requests without a body do not pass it. A
+    /// second call replaces the check.
     ///
-    /// What it finds out it may leave with the request ([`Request::set_extension`]), and what takes
-    /// time it may decide later ([`Admission::Later`]). A connection of HTTP/1.1 whose request was
-    /// refused is closed unless all of the body has come already.
+    /// The check may leave its result with the request ([`Request::set_extension`]), and may decide
+    /// later ([`Admission::Later`]). A connection of HTTP/1.1 whose request was refused is closed,
+    /// unless all of the body has arrived already.
     ///
     /// ```
-    /// use marmota_http::{Admission, Endpoint, Method, Request, Response, Router, Status};
+    /// use marmota_http::{
+    ///     Admission, Endpoint, Method, Request, Response, Router, Status, TestRequest,
+    /// };
     ///
     /// struct Caller(String);
     ///
@@ -124,6 +197,10 @@ impl Endpoint {
     ///
     /// let router = Router::new()
     ///     .on(Method::Put, "/store", Endpoint::future(store).before_body(authenticate));
+    /// let request = TestRequest::put("/store").body("abc");
+    /// assert_eq!(router.call(request.clone().header("X-Key", "k7"))?.text(), "3 bytes of ann");
+    /// assert_eq!(router.call(request)?.status(), Status::UNAUTHORIZED);
+    /// # Ok::<(), marmota_http::CallError>(())
     /// ```
     #[must_use]
     pub fn before_body(
@@ -134,19 +211,26 @@ impl Endpoint {
         self
     }
 
-    /// Whether something may refuse a request by its head.
+    /// Returns true if a layer or a check may refuse a request by its head.
     pub(crate) fn decides_early(&self) -> bool {
         self.is_layered || self.check.is_some()
     }
 
-    /// Puts a layer around the handler; the last is the outermost.
+    /// Wraps the handler in a layer; the last layer is the outermost.
+    ///
+    /// ```
+    /// use marmota_http::{Endpoint, Method, RateLimit, Request, Router};
+    /// let endpoint = Endpoint::future(|_: Request| async { "found" })
+    ///     .layer(RateLimit::per_address(5.0, 20));
+    /// let router = Router::new().on(Method::Get, "/search", endpoint);
+    /// ```
     #[must_use]
     pub fn layer(self, layer: impl Layer) -> Self {
         let layer: Arc<dyn Layer> = Arc::new(layer);
         self.layered(&layer)
     }
 
-    /// The endpoint with its handler inside of the layer.
+    /// Returns the endpoint with its handler inside of the layer.
     pub(super) fn layered(mut self, layer: &Arc<dyn Layer>) -> Self {
         if let Some(bytes) = layer.compresses_from() {
             // It has nothing to do before the answer is written.
@@ -158,12 +242,13 @@ impl Endpoint {
         self
     }
 
-    /// Runs the handler as soon as the head has come and lets it take the body piece by piece
-    /// ([`Request::reader`]), up to `bytes_max` bytes (413). What the handler does not read holds
-    /// the client back; if it answers before it has read all, the connection is closed.
+    /// Runs the handler as soon as the head has arrived, and lets it read the body piece by piece
+    /// ([`Request::reader`]), up to `bytes_max` bytes (413). Bytes that the handler does not read
+    /// hold the client back. If it answers before it has read all, the connection is closed.
+    /// Default: the handler runs once the body is complete ([`Request::body`]).
     ///
     /// ```
-    /// use marmota_http::{BodyError, Endpoint, Method, Request, Router};
+    /// use marmota_http::{BodyError, Endpoint, Method, Request, Router, TestRequest};
     /// async fn measure(request: Request) -> Result<String, BodyError> {
     ///     let (mut reader, mut piece, mut bytes) = (request.reader(), Vec::new(), 0);
     ///     loop {
@@ -176,27 +261,46 @@ impl Endpoint {
     /// }
     /// let router = Router::new()
     ///     .on(Method::Post, "/measure", Endpoint::future(measure).streamed(u64::MAX));
+    /// let answer = router.call(TestRequest::post("/measure").body(vec![0; 100_000]))?;
+    /// assert_eq!(answer.text(), "100000 bytes\n");
+    /// # Ok::<(), marmota_http::CallError>(())
     /// ```
     #[must_use]
     pub fn streamed(self, bytes_max: u64) -> Self {
         self.streamed_when(bytes_max, |_| true)
     }
 
-    /// As [`Endpoint::streamed`], for the requests of which `wanted` says so by their head; the
-    /// bodies of others are whole.
+    /// Like [`Endpoint::streamed`], for requests that `wanted` selects by their head. The bodies of
+    /// others are whole.
+    ///
+    /// ```
+    /// use marmota_http::{Endpoint, Request};
+    /// let endpoint = Endpoint::future(|_: Request| async { "imported" })
+    ///     .streamed_when(1 << 30, |request| request.header("content-type") == Some(b"text/csv"));
+    /// ```
     #[must_use]
     pub fn streamed_when(mut self, bytes_max: u64, wanted: fn(&Request) -> bool) -> Self {
         self.streamed = Some(Streamed { bytes_max, wanted });
         self
     }
 
-    /// How long the body of this request may be, if the handler takes it as it comes.
+    /// Returns the maximum length of this request's body, if the handler reads it as it arrives.
     pub(crate) fn streams(&self, request: &Request) -> Option<u64> {
         let streamed = self.streamed?;
         (streamed.wanted)(request).then_some(streamed.bytes_max)
     }
 
-    /// Has the server enter its tokio runtime for the futures of a direct handler.
+    /// Enters the server's tokio runtime for the futures of a direct handler ([`Flow::Later`]).
+    /// Endpoints of [`Endpoint::future`] always have it. Without the feature `tokio` it has no
+    /// effect.
+    ///
+    /// ```
+    /// use marmota_http::{Endpoint, Flow, Response};
+    /// let endpoint = Endpoint::direct(|_, _| {
+    ///     Flow::Later(Box::pin(async { Response::text("later") }))
+    /// })
+    /// .with_runtime();
+    /// ```
     #[must_use]
     pub fn with_runtime(mut self) -> Self {
         self.asynchronous = true;
@@ -204,6 +308,8 @@ impl Endpoint {
     }
 }
 
+/// The handler of an asynchronous function. It polls the future once while the request is handled;
+/// only a future that is pending then leaves its thread-local allocation.
 struct FutureHandler<F>(F);
 
 impl<F, T> Handler for FutureHandler<F>
@@ -233,6 +339,8 @@ where
     }
 }
 
+/// Polls the future in an allocation of
+/// [`ThreadLocals`](crate::message::thread_locals::ThreadLocals).
 fn poll<T: Future>(run: &mut Pin<Box<Option<T>>>, cx: &mut Context<'_>) -> Poll<T::Output> {
     match run.as_mut().as_pin_mut() {
         Some(future) => future.poll(cx),

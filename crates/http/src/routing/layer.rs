@@ -1,6 +1,9 @@
-//! What stands around handlers: a [`Layer`] sees each request before its handler does, may answer
-//! in its place, and may add headers to whatever the answer will be. An endpoint without layers
-//! pays nothing for them.
+//! Layers around handlers: a [`Layer`] sees each request before its handler, may answer instead of
+//! it, and may add headers to the answer. An endpoint without layers has no cost by them.
+//!
+//! A layer does not see the answer. Middleware that changes answers (compression, metrics) works in
+//! the writer or as an observer of the thread instead, so that streamed and direct answers pass it
+//! too.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -11,19 +14,20 @@ use crate::message::response::{Response, later_with_added};
 use crate::message::writer::ResponseWriter;
 use crate::routing::handler::{Flow, Handler};
 
-/// Stands around handlers; see [`crate::Router::layer`].
+/// Middleware around handlers; see [`Router::layer`](crate::Router::layer).
 ///
 /// A layer sees the head of a request, before any of its body is read: [`Request::body`] is empty
-/// there. So a request that a layer refuses costs the server no memory.
+/// there. So a request that a layer refuses uses no memory for its body.
 ///
 /// ```
 /// use std::ops::ControlFlow;
-/// use marmota_http::{AddedHeaders, Layer, Request, Response, Router, Status};
+/// use marmota_http::{AddedHeaders, Layer, Request, Response, Router, Status, TestRequest};
 ///
 /// struct Key(&'static str);
 ///
 /// impl Layer for Key {
-///     fn enter(&self, request: &Request, _: &mut AddedHeaders) -> ControlFlow<Response> {
+///     fn enter(&self, request: &Request, headers: &mut AddedHeaders) -> ControlFlow<Response> {
+///         let _ = headers.add("Vary", "X-Key");
 ///         match request.header("x-key") {
 ///             Some(key) if key == self.0.as_bytes() => ControlFlow::Continue(()),
 ///             _ => ControlFlow::Break(Response::from_status(Status::UNAUTHORIZED)),
@@ -32,33 +36,41 @@ use crate::routing::handler::{Flow, Handler};
 /// }
 ///
 /// let router = Router::new().get("/", |_| async { "in" }).layer(Key("k7"));
+/// let refused = router.call(TestRequest::get("/"))?;
+/// assert_eq!(refused.status(), Status::UNAUTHORIZED);
+/// assert_eq!(refused.header("vary"), Some("X-Key"), "headers are added to each answer");
+/// assert_eq!(router.call(TestRequest::get("/").header("X-Key", "k7"))?.text(), "in");
+/// # Ok::<(), marmota_http::CallError>(())
 /// ```
 pub trait Layer: Send + Sync + 'static {
-    /// Looks at a request: `Continue` lets its handler answer, `Break` answers instead. What is
-    /// added to `headers` goes with either answer.
+    /// Decides on a request: `Continue` lets its handler answer, `Break` answers instead. Headers
+    /// that are added to `headers` are part of either answer.
     fn enter(&self, request: &Request, headers: &mut AddedHeaders) -> ControlFlow<Response>;
 
-    /// Whether it answers OPTIONS of paths that have no handler for them.
+    /// Returns true if the layer answers OPTIONS of paths that have no handler for them, as
+    /// [`Cors`](crate::Cors) does. Default: false.
     fn answers_options(&self) -> bool {
         false
     }
 
-    /// The length in bytes from which it has answers compressed, as [`crate::Compression`] does. None for
-    /// other layers.
+    /// Returns the length in bytes from which answers are compressed, as
+    /// [`Compression`](crate::Compression) does. Default: `None`, which compresses nothing.
     fn compresses_from(&self) -> Option<usize> {
         None
     }
 }
 
-/// A handler inside of a layer.
+/// A handler inside of a layer. Several layers are nested.
 pub(crate) struct Layered {
+    /// The layer.
     pub(super) layer: Arc<dyn Layer>,
+    /// The handler, or the next layer.
     pub(super) inner: Arc<dyn Handler>,
 }
 
 impl Handler for Layered {
     fn handle(&self, request: &Request, out: &mut ResponseWriter<'_>) -> Flow {
-        if out.is_admitted {
+        if out.layers_done {
             return self.inner.handle(request, out);
         }
         let before = out.added.len();

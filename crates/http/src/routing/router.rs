@@ -1,5 +1,9 @@
-//! From method and path to an endpoint. [`Router`] collects patterns and their endpoints; the server
-//! turns it into [`Routes`], which find endpoints by a [`PathTree`].
+//! The router: from a method and a path to an endpoint.
+//!
+//! [`Router`] collects patterns and their endpoints, in any order and from any number of parts of a
+//! program. The server turns it into [`Routes`], which find endpoints by a [`PathTree`] and are
+//! shared by its threads. Invalid patterns are collected too, and reported when the server starts,
+//! so that building a router needs no error handling.
 
 use std::fmt;
 use std::future::Future;
@@ -20,37 +24,66 @@ use crate::socket::proxies::Proxies;
 /// Maps methods and paths to handlers.
 ///
 /// A pattern is a path whose segments are constants or parameters: `{name}` takes one segment,
-/// `{name:int}` one that is an integer, `{name:uuid}` one that is a UUID, `{name:path}` all the
-/// rest (the last segment of a pattern only).
+/// `{name:int}` one that is an integer, `{name:uuid}` one that is a UUID, `{name:path}` all
+/// remaining segments (only at the end of a pattern). In each segment a constant is preferred to a
+/// parameter, and `int` and `uuid` to text, in any order of the routes.
+///
+/// Answers without a handler: 404 for an unknown path, 405 with `Allow` for another method of a
+/// known path, 204 with `Allow` for OPTIONS. HEAD is answered by the handler of GET.
 ///
 /// ```
-/// use marmota_http::{Request, Response, Router};
+/// use marmota_http::{Request, Response, Router, Status, TestRequest};
 /// async fn person(request: Request) -> Response {
 ///     Response::text(format!("person {}", request.param_int("id").unwrap_or(0)))
 /// }
-/// let router = Router::new().get("/people/{id:int}", person);
+/// let router = Router::new()
+///     .get("/people/{id:int}", person)
+///     .get("/people/new", |_: Request| async { "a form" });
+/// assert_eq!(router.call(TestRequest::get("/people/7"))?.text(), "person 7");
+/// assert_eq!(router.call(TestRequest::get("/people/new"))?.text(), "a form");
+/// assert_eq!(router.call(TestRequest::get("/people/x"))?.status(), Status::NOT_FOUND);
+/// let refused = router.call(TestRequest::delete("/people/7"))?;
+/// assert_eq!(refused.status(), Status::METHOD_NOT_ALLOWED);
+/// assert_eq!(refused.header("allow"), Some("GET, HEAD, OPTIONS"));
+/// # Ok::<(), marmota_http::CallError>(())
 /// ```
 #[derive(Default)]
 pub struct Router {
+    /// The routes, in the order in which they were added.
     entries: Vec<Entry>,
+    /// The endpoint of paths that no pattern matches.
     fallback: Option<Endpoint>,
     /// The database server on this machine that handlers use.
     pub(crate) local_database: Option<String>,
-    /// What was found wrong before the patterns are looked at.
+    /// Invalid settings that were found before the patterns are checked.
     faults: Vec<RouteError>,
 }
 
+/// A route.
 struct Entry {
     /// `None` takes every method.
     method: Option<Method>,
+    /// The pattern, with the prefixes of all routers around it.
     pattern: String,
+    /// The handler and its settings.
     endpoint: Endpoint,
 }
 
-/// A pattern that cannot be routed.
+/// A pattern that cannot be routed. Its text names the pattern and the reason.
+/// [`Server::start`](crate::Server::start) returns it as a [`ServerError`](crate::ServerError), and
+/// [`Router::call`](crate::Router::call) as a [`CallError`](crate::CallError).
+///
+/// ```
+/// use marmota_http::{Request, Router, TestRequest};
+/// let router = Router::new().get("/a/{id:float}", |_: Request| async { "" });
+/// let error = router.call(TestRequest::get("/a/1")).unwrap_err();
+/// assert!(error.to_string().contains("use int, uuid, text or path"), "{error}");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteError {
+    /// The pattern that is not valid.
     pattern: String,
+    /// The reason, for people.
     reason: String,
 }
 
@@ -62,9 +95,20 @@ impl fmt::Display for RouteError {
 
 impl std::error::Error for RouteError {}
 
+/// Makes the method of a verb.
 macro_rules! verbs {
     ($($verb:ident $method:ident)*) => {
-        $(#[doc = concat!("Routes ", stringify!($method), " requests of a pattern to an asynchronous function.")]
+        $(#[doc = concat!("Routes ", stringify!($method), " requests of a pattern to an asynchronous function")]
+        /// ([`Endpoint::future`]). For other settings than the defaults use [`Router::on`].
+        ///
+        /// ```
+        /// use marmota_http::{Request, Router, TestRequest};
+        #[doc = concat!("let router = Router::new().", stringify!($verb), "(\"/task/{id:int}\", |request: Request| async move {")]
+        ///     format!("task {}", request.param_int("id").unwrap_or(0))
+        /// });
+        #[doc = concat!("assert_eq!(router.call(TestRequest::", stringify!($verb), "(\"/task/7\"))?.text(), \"task 7\");")]
+        /// # Ok::<(), marmota_http::CallError>(())
+        /// ```
         #[must_use]
         pub fn $verb<F, T>(self, pattern: &str, handler: F) -> Self
         where
@@ -79,13 +123,32 @@ macro_rules! verbs {
 
 impl Router {
     /// Returns a router without routes, which answers 404.
+    ///
+    /// ```
+    /// use marmota_http::{Router, Status, TestRequest};
+    /// assert_eq!(Router::new().call(TestRequest::get("/"))?.status(), Status::NOT_FOUND);
+    /// # Ok::<(), marmota_http::CallError>(())
+    /// ```
     pub fn new() -> Self {
         Self::default()
     }
 
     verbs! { get Get post Post put Put patch Patch delete Delete }
 
-    /// Routes a method to a synchronous function that writes into the connection's buffer.
+    /// Routes a method to a synchronous function that writes into the connection's buffer
+    /// ([`Endpoint::direct`]).
+    ///
+    /// ```
+    /// use marmota_http::{Flow, Method, Router, TestRequest};
+    /// let router = Router::new().direct(Method::Get, "/square/{n:int}", |request, out| {
+    ///     let number = request.param_int_at(0).unwrap_or(0);
+    ///     let body = out.content_type("text/plain").body_mut();
+    ///     body.extend_from_slice(number.wrapping_mul(number).to_string().as_bytes());
+    ///     Flow::Done
+    /// });
+    /// assert_eq!(router.call(TestRequest::get("/square/12"))?.text(), "144");
+    /// # Ok::<(), marmota_http::CallError>(())
+    /// ```
     #[must_use]
     pub fn direct<F>(self, method: Method, pattern: &str, handler: F) -> Self
     where
@@ -94,8 +157,8 @@ impl Router {
         self.on(method, pattern, Endpoint::direct(handler))
     }
 
-    /// Routes a method to an endpoint, which can have limits and layers. Patterns are checked when the
-    /// server starts.
+    /// Routes a method to an endpoint, which can have limits and layers. Patterns are checked when
+    /// the server starts.
     ///
     /// ```
     /// use marmota_http::{Endpoint, Method, Request, Router};
@@ -111,21 +174,35 @@ impl Router {
         self
     }
 
-    /// Routes every method of a pattern to an endpoint, including those that [`Method`] does not have.
+    /// Routes all methods of a pattern to an endpoint, including those that [`Method`] does not
+    /// have. A route of the same pattern for one method is preferred.
+    ///
+    /// ```
+    /// use marmota_http::{Endpoint, Method, Request, Router, TestRequest};
+    /// let other = |request: Request| async move { request.method_name().to_owned() };
+    /// let router = Router::new()
+    ///     .any("/dav/{path:path}", Endpoint::future(other))
+    ///     .get("/dav/{path:path}", |_: Request| async { "a file" });
+    /// assert_eq!(router.call(TestRequest::put("/dav/a/b"))?.text(), "PUT");
+    /// assert_eq!(router.call(TestRequest::get("/dav/a/b"))?.text(), "a file");
+    /// # Ok::<(), marmota_http::CallError>(())
+    /// ```
     #[must_use]
     pub fn any(mut self, pattern: &str, endpoint: Endpoint) -> Self {
         self.entries.push(Entry { method: None, pattern: pattern.to_owned(), endpoint });
         self
     }
 
-    /// Adds the routes of another router under a prefix, and its fallback. An empty prefix merges the
-    /// routers.
+    /// Adds the routes of another router under a prefix, and its fallback. An empty prefix merges
+    /// the routers. Layers of the inner router stay around its routes only.
     ///
     /// ```
-    /// use marmota_http::{Method, Request, Router};
+    /// use marmota_http::{Method, Request, Router, TestRequest};
     /// let admin = Router::new().get("/users", |_request: Request| async { "users" });
     /// let router = Router::new().nest("/admin", admin);
     /// assert!(router.patterns().any(|route| route == (Some(Method::Get), "/admin/users")));
+    /// assert_eq!(router.call(TestRequest::get("/admin/users"))?.text(), "users");
+    /// # Ok::<(), marmota_http::CallError>(())
     /// ```
     #[must_use]
     pub fn nest(mut self, prefix: &str, inner: Router) -> Self {
@@ -142,8 +219,8 @@ impl Router {
         }
     }
 
-    /// Wraps all routes added so far, and the fallback, in a layer; the last layer is the outermost.
-    /// Requests without a route (404, 405) pass no layer.
+    /// Wraps all routes added so far, and the fallback, in a layer; the last layer is the
+    /// outermost. Requests without a route (404, 405) pass no layer.
     ///
     /// ```
     /// use marmota_http::{RateLimit, Request, Router};
@@ -161,7 +238,7 @@ impl Router {
         self.map(|_, endpoint| endpoint.layered(&layer))
     }
 
-    /// Replaces each endpoint that was routed so far, the fallback (without a pattern) too.
+    /// Replaces each endpoint that was routed so far, and the fallback, which has no pattern.
     pub(crate) fn map(mut self, replace: impl Fn(Option<&str>, Endpoint) -> Endpoint) -> Self {
         for entry in std::mem::take(&mut self.entries) {
             let endpoint = replace(Some(&entry.pattern), entry.endpoint);
@@ -171,7 +248,7 @@ impl Router {
         self
     }
 
-    /// Routes OPTIONS of each pattern that lacks it, for layers to see.
+    /// Routes OPTIONS of each pattern that lacks it, so that the layers see such requests.
     fn answer_options(&mut self) {
         let mut patterns: Vec<String> = Vec::new();
         for Entry { pattern, .. } in &self.entries {
@@ -191,8 +268,15 @@ impl Router {
         }
     }
 
-    /// Returns the methods and patterns of all routes, in order. A route without a method takes all
-    /// methods.
+    /// Returns the methods and patterns of all routes, in order. A route without a method accepts
+    /// all methods.
+    ///
+    /// ```
+    /// use marmota_http::{Method, Request, Router};
+    /// let router = Router::new().get("/a", |_: Request| async { "" }).post("/b", |_: Request| async { "" });
+    /// let patterns: Vec<_> = router.patterns().collect();
+    /// assert_eq!(patterns, [(Some(Method::Get), "/a"), (Some(Method::Post), "/b")]);
+    /// ```
     pub fn patterns(&self) -> impl Iterator<Item = (Option<Method>, &str)> {
         self.entries.iter().map(|entry| (entry.method, &*entry.pattern))
     }
@@ -200,9 +284,11 @@ impl Router {
     /// Sets the endpoint for paths that no pattern matches. Default: 404.
     ///
     /// ```
-    /// use marmota_http::{Endpoint, Request, Router};
+    /// use marmota_http::{Endpoint, Request, Router, TestRequest};
     /// let other = |request: Request| async move { format!("no page {}", request.path()) };
     /// let router = Router::new().fallback(Endpoint::future(other));
+    /// assert_eq!(router.call(TestRequest::get("/x"))?.text(), "no page /x");
+    /// # Ok::<(), marmota_http::CallError>(())
     /// ```
     #[must_use]
     pub fn fallback(mut self, endpoint: Endpoint) -> Self {
@@ -210,8 +296,15 @@ impl Router {
         self
     }
 
-    /// Makes the start of a server with these routes fail with this reason, for invalid combinations
-    /// of settings.
+    /// Makes the start of a server with these routes fail with this reason, for invalid
+    /// combinations of settings in code that builds routers.
+    ///
+    /// ```
+    /// use marmota_http::{Router, TestRequest};
+    /// let router = Router::new().refuse("/api", "a read-only API has no uploads");
+    /// let error = router.call(TestRequest::get("/api")).unwrap_err();
+    /// assert!(error.to_string().contains("a read-only API has no uploads"));
+    /// ```
     #[must_use]
     pub fn refuse(mut self, pattern: &str, reason: impl Into<String>) -> Self {
         self.faults.push(RouteError { pattern: pattern.to_owned(), reason: reason.into() });
@@ -232,12 +325,15 @@ impl Router {
         self
     }
 
-    /// Builds the tree of a router that is not used any more.
+    /// Builds the routes of a router that is not used any more, for a server.
     pub(crate) fn into_routes(self, proxies: Proxies, sites: Sites) -> Result<Routes, RouteError> {
         self.routes(proxies, sites)
     }
 
-    /// Builds the tree.
+    /// Builds the routes, with the proxies and sites of their server.
+    ///
+    /// # Errors
+    /// The first fault that was reported, or the first pattern that is not valid.
     pub(crate) fn routes(&self, proxies: Proxies, sites: Sites) -> Result<Routes, RouteError> {
         if let Some(fault) = self.faults.first() {
             return Err(fault.clone());
@@ -263,21 +359,25 @@ impl Router {
 
 /// The routes of a server, which its threads share.
 pub(crate) struct Routes {
+    /// The endpoints, by their number; the fallback is the last.
     endpoints: Vec<Endpoint>,
+    /// The part of them that requests refer to.
     pub(crate) context: Arc<Context>,
 }
 
 impl Routes {
+    /// Returns all endpoints, by their number.
     pub(crate) fn endpoints(&self) -> impl Iterator<Item = &Endpoint> {
         self.endpoints.iter()
     }
 
+    /// Returns the endpoint with this number.
     pub(crate) fn endpoint(&self, index: usize) -> Option<&Endpoint> {
         self.endpoints.get(index)
     }
 }
 
-/// The answer to an OPTIONS that an endpoint of the router's own has taken.
+/// Returns the answer to an OPTIONS that an endpoint of [`Router::answer_options`] has received.
 fn options(request: &Request) -> Response {
     let exchange = &request.0;
     let path = exchange.head.path.of(&exchange.buffer);

@@ -10,14 +10,41 @@ use crate::routing::typed_handler::TypedHandler;
 
 /// A router whose handlers are functions of [extractors](crate::extract): see
 /// [`Router::with_state`].
+///
+/// ```
+/// use marmota_http::extract::{Json, State};
+/// use marmota_http::{Router, TestRequest};
+/// async fn limit(State(limit): State<u32>) -> Json<u32> {
+///     Json(limit)
+/// }
+/// let typed = Router::with_state(7).get("/limit", limit);
+/// // Routes with another state, or without one, are nested.
+/// let router = Router::new().nest("/api", typed.router());
+/// assert_eq!(router.call(TestRequest::get("/api/limit"))?.text(), "7");
+/// # Ok::<(), marmota_http::CallError>(())
+/// ```
 pub struct StateRouter<S> {
+    /// The state, which each handler added later gets.
     state: S,
+    /// The routes so far.
     pub(crate) router: Router,
 }
 
+/// Makes the method of a verb.
 macro_rules! verbs {
     ($($verb:ident $method:ident)*) => {
         $(#[doc = concat!("Routes ", stringify!($method), " requests of a pattern to an asynchronous function of extractors.")]
+        ///
+        /// ```
+        /// use marmota_http::extract::Path;
+        /// use marmota_http::{Router, TestRequest};
+        /// async fn task(Path(id): Path<u32>) -> String {
+        ///     format!("task {id}")
+        /// }
+        #[doc = concat!("let router = Router::with_state(()).", stringify!($verb), "(\"/task/{id}\", task);")]
+        #[doc = concat!("assert_eq!(router.call(TestRequest::", stringify!($verb), "(\"/task/7\"))?.text(), \"task 7\");")]
+        /// # Ok::<(), marmota_http::CallError>(())
+        /// ```
         #[must_use]
         pub fn $verb<A>(self, pattern: &str, handler: impl TypedHandler<A, S>) -> Self {
             self.on(Method::$method, pattern, handler, |endpoint| endpoint)
@@ -58,13 +85,15 @@ impl<S: Clone + Send + Sync + 'static> StateRouter<S> {
     ///
     /// ```
     /// use marmota_http::extract::Json;
-    /// use marmota_http::{Method, Router};
+    /// use marmota_http::{Method, Router, TestRequest};
     /// async fn count(Json(numbers): Json<Vec<f64>>) -> Json<usize> {
     ///     Json(numbers.len())
     /// }
     /// let router = Router::with_state(())
     ///     .on(Method::Post, "/count", count, |endpoint| endpoint.body_bytes_max(64 << 20))
     ///     .router();
+    /// assert_eq!(router.call(TestRequest::post("/count").json(&[1.0, 2.0]))?.text(), "2");
+    /// # Ok::<(), marmota_http::CallError>(())
     /// ```
     #[must_use]
     pub fn on<A>(
@@ -80,6 +109,13 @@ impl<S: Clone + Send + Sync + 'static> StateRouter<S> {
     }
 
     /// Wraps all routes added so far in a layer, as [`Router::layer`] does.
+    ///
+    /// ```
+    /// use marmota_http::{RateLimit, Router};
+    /// let router = Router::with_state(())
+    ///     .get("/search", || async { "found" })
+    ///     .layer(RateLimit::per_address(5.0, 20));
+    /// ```
     #[must_use]
     pub fn layer(mut self, layer: impl Layer) -> Self {
         self.router = self.router.layer(layer);
@@ -87,6 +123,13 @@ impl<S: Clone + Send + Sync + 'static> StateRouter<S> {
     }
 
     /// Returns the routes as a router, to be served or nested.
+    ///
+    /// ```
+    /// use marmota_http::{Router, TestRequest};
+    /// let router: Router = Router::with_state(()).get("/", || async { "ok" }).router();
+    /// assert_eq!(router.call(TestRequest::get("/"))?.text(), "ok");
+    /// # Ok::<(), marmota_http::CallError>(())
+    /// ```
     #[must_use]
     pub fn router(self) -> Router {
         self.router

@@ -1,4 +1,6 @@
-//! Asynchronous functions of extractors as endpoints.
+//! Asynchronous functions of extractors as endpoints: the trait of the methods of
+//! [`StateRouter`](crate::StateRouter). The extractors run before the future is made, so the future
+//! holds only the extracted values.
 
 use std::future::Future;
 
@@ -7,13 +9,29 @@ use crate::message::request::Request;
 use crate::message::response::IntoResponse;
 use crate::routing::endpoint::Endpoint;
 
-/// An asynchronous function whose arguments, up to eight, are parts of a request. Implemented for
-/// functions and closures; the compiler infers `Arguments`.
+/// An asynchronous function whose arguments, up to eight, are parts of a request
+/// ([extractors](crate::extract)). It is implemented for functions and closures; the compiler
+/// infers `Arguments`.
+///
+/// ```
+/// use marmota_http::extract::{Path, State};
+/// use marmota_http::{Endpoint, Method, Router, TestRequest, TypedHandler};
+///
+/// async fn greet(State(greeting): State<String>, Path(name): Path<String>) -> String {
+///     format!("{greeting}, {name}!")
+/// }
+///
+/// let endpoint: Endpoint = greet.endpoint("Hello".to_owned());
+/// let router = Router::new().on(Method::Get, "/greet/{name}", endpoint.timeout_ms(1_000));
+/// assert_eq!(router.call(TestRequest::get("/greet/Ada"))?.text(), "Hello, Ada!");
+/// # Ok::<(), marmota_http::CallError>(())
+/// ```
 pub trait TypedHandler<Arguments, S>: Send + Sync + 'static {
-    /// Returns the endpoint that calls the function.
+    /// Returns the endpoint that calls the function with the extracted arguments.
     fn endpoint(self, state: S) -> Endpoint;
 }
 
+/// Implements the trait for functions of this number of arguments.
 macro_rules! typed_handlers {
     ($(($($part:ident $value:ident)*))*) => {
         $(impl<F, T, S, $($part),*> TypedHandler<($($part,)*), S> for F

@@ -160,7 +160,7 @@ impl ShutdownHandle {
     pub fn shutdown(&self) {
         self.common.stop.store(true, Ordering::Relaxed);
         for inbox in self.inboxes.iter() {
-            inbox.ring();
+            inbox.notify();
         }
     }
 }

@@ -7,10 +7,10 @@ use std::sync::mpsc::Sender;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::message::limits::Limits;
-use crate::message::local::ThreadLocals;
+use crate::message::thread_locals::ThreadLocals;
 use crate::middleware::observer::Observing;
 use crate::reactor::Reactor;
-use crate::reactor::backend::Settled;
+use crate::reactor::backend::ChosenBackend;
 use crate::reactor::task::Inbox;
 use crate::reactor::thread_policy;
 use crate::routing::router::Routes;
@@ -23,7 +23,7 @@ pub(crate) struct WorkerConfig {
     pub(crate) listeners: Vec<Arc<Listener>>,
     pub(crate) core: Option<usize>,
     pub(crate) is_batch: bool,
-    pub(crate) settled: Settled,
+    pub(crate) settled: ChosenBackend,
     pub(crate) runtime: Runtime,
     pub(crate) limits: Limits,
     pub(crate) routes: Arc<Routes>,

@@ -76,7 +76,7 @@ impl Server {
     /// it names. Connections of others begin without one.
     #[must_use]
     pub fn proxy_protocol<N: AsRef<str>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
-        self.announcers = Some(Proxies::named(names));
+        self.proxy_protocol_peers = Some(Proxies::named(names));
         self
     }
 

@@ -14,16 +14,16 @@ use crate::body::budget::Budget;
 use crate::connection::slab::Slab;
 use crate::connection::{Connection, Fate, Wish};
 use crate::message::limits::Limits;
-use crate::message::local::ThreadLocals;
-use crate::message::observe::Seen;
+use crate::message::observe::ConnectionEvent;
 use crate::message::problem::{self, PROBLEM_JSON};
+use crate::message::thread_locals::ThreadLocals;
 use crate::proto::status::Status;
 use crate::reactor::Reactor;
 use crate::reactor::descriptors::Descriptors;
 use crate::reactor::event::Event;
-use crate::reactor::slack;
+use crate::reactor::memory_trimmer;
+use crate::reactor::readiness_watch::WatchedSources;
 use crate::reactor::task::{self, Token};
-use crate::reactor::watch::Sources;
 use crate::routing::router::Routes;
 use crate::socket::listener::Listener;
 
@@ -73,7 +73,7 @@ impl Common {
 
     /// Whether a connection that was taken may stay; it is counted then.
     fn admits(&self, socket: &OwnedFd, connections_max: usize) -> bool {
-        if !self.descriptors.admits(socket.as_fd()) {
+        if !self.descriptors.accepts(socket.as_fd()) {
             return false;
         }
         let is_one_too_many = self.connections.fetch_add(1, Ordering::Relaxed) >= connections_max;
@@ -93,7 +93,7 @@ pub(crate) struct Worker {
     paused_until_ms: Option<u64>,
     slab: Slab,
     /// What handlers wait for by themselves.
-    sources: Arc<Sources>,
+    sources: Arc<WatchedSources>,
     local: ThreadLocals,
     common: Arc<Common>,
     sweep_ms: u64,
@@ -118,9 +118,9 @@ impl Worker {
         for (index, listener) in listeners.iter().enumerate() {
             reactor.add_listener(index, &listener.socket)?;
         }
-        reactor.add_bell(&local.inbox.counter)?;
-        let sources = Sources::new()?;
-        reactor.add_watches(sources.as_source())?;
+        reactor.add_wakeup(&local.inbox.counter)?;
+        let sources = WatchedSources::new()?;
+        reactor.add_watched_sources(sources.as_source())?;
         let sweep_ms = local.limits.sweep_ms();
         Ok(Self {
             reactor,
@@ -143,8 +143,8 @@ impl Worker {
 
     /// Serves until shutdown.
     pub(crate) fn run(mut self) -> io::Result<()> {
-        self.local.inbox.settle_here();
-        self.sources.settle_here();
+        self.local.inbox.install();
+        self.sources.install();
         loop {
             let patience_ms = self.patience_ms();
             self.turn(patience_ms)?;
@@ -183,7 +183,7 @@ impl Worker {
         let quiet = self.slab.len() == 0
             && self.paused_until_ms.is_none()
             && !self.local.draining
-            && !self.local.slack.is_waiting();
+            && !self.local.trimmer.needs_check();
         (!quiet).then(|| self.next_sweep_ms.saturating_sub(self.local.now_ms).max(1))
     }
 
@@ -191,8 +191,8 @@ impl Worker {
     fn handle(&mut self, event: Event) {
         match event {
             Event::Listener(index) => self.accept(index),
-            Event::Bell => self.local.inbox.collect(&mut self.woken),
-            Event::Watches => self.sources.call(),
+            Event::Wakeup => self.local.inbox.collect(&mut self.woken),
+            Event::WatchedSources => self.sources.call(),
             Event::Ready { token, readable, half_closed, gone } => {
                 self.with(token, |connection, local| {
                     if readable {
@@ -201,7 +201,7 @@ impl Worker {
                     if gone { Fate::Drop } else { connection.drive(local) }
                 });
             }
-            Event::Arrived { token, piece, more } => {
+            Event::Received { token, piece, more } => {
                 let Some(ring) = self.reactor.ring() else { return };
                 if let Some(connection) = self.slab.get_mut(token) {
                     connection.take(ring.bytes(&piece), more, &mut self.local);
@@ -209,13 +209,13 @@ impl Worker {
                 ring.give(piece);
                 self.with(token, Connection::drive);
             }
-            Event::Dry { token, error } => {
+            Event::ReceiveStopped { token, error } => {
                 self.with(token, |connection, local| match connection.note_dry(error) {
                     Fate::Drop => Fate::Drop,
                     Fate::Keep => connection.drive(local),
                 });
             }
-            Event::Room { token } => self.with(token, |connection, local| {
+            Event::Writable { token } => self.with(token, |connection, local| {
                 connection.note_room();
                 connection.drive(local)
             }),
@@ -269,21 +269,21 @@ impl Worker {
                 Ok(Some((socket, peer))) => {
                     if !self.common.admits(&socket, self.local.limits.connections_max) {
                         if let Some(observer) = &self.local.observer {
-                            observer.note(Seen::Refused);
+                            observer.note(ConnectionEvent::Refused);
                         }
                         // Not left in the queue, where it would wait without end and could not go
                         // to another server. Best effort: the client learns why, or sees the
                         // connection close.
-                        if listener.entry.speaks_plainly() {
+                        if listener.options.is_plaintext() {
                             let _ = send(&socket, &self.busy, SendFlags::NOSIGNAL);
                         }
                         continue;
                     }
                     let on_ring = self.reactor.ring().is_some();
-                    let (entry, routes) = (&listener.entry, &self.routes);
+                    let (entry, routes) = (&listener.options, &self.routes);
                     let local = &mut self.local;
                     if let Some(observer) = &local.observer {
-                        observer.note(Seen::Opened);
+                        observer.note(ConnectionEvent::Opened);
                     }
                     if self.slab.len() == 0 {
                         self.next_sweep_ms = local.now_ms + self.sweep_ms;
@@ -302,7 +302,7 @@ impl Worker {
                 Ok(None) => return,
                 Err(error @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS)) => {
                     if error == Errno::MFILE {
-                        self.common.descriptors.note_none_left();
+                        self.common.descriptors.report_exhausted();
                     }
                     return self.pause();
                 }
@@ -337,10 +337,10 @@ impl Worker {
     fn remove(&mut self, token: Token) {
         let Some(connection) = self.slab.remove(token) else { return };
         if let Some(observer) = &self.local.observer {
-            observer.note(Seen::Closed);
+            observer.note(ConnectionEvent::Closed);
         }
         self.common.connections.fetch_sub(1, Ordering::Relaxed);
-        self.local.slack.note_freed(connection.held_bytes());
+        self.local.trimmer.note_freed(connection.held_bytes());
         if let Some(ring) = self.reactor.ring() {
             let (socket, operations) = connection.into_operations();
             ring.close(socket, token, operations);
@@ -385,7 +385,7 @@ impl Worker {
             }
             shed += bytes;
             if let Some(observer) = &self.local.observer {
-                observer.note(Seen::Shed);
+                observer.note(ConnectionEvent::Shed);
             }
             self.remove(token);
         }
@@ -399,7 +399,7 @@ impl Worker {
     /// request; walking 16,384 connections once a second takes some 100 µs.
     fn sweep(&mut self) {
         self.next_sweep_ms = self.local.now_ms + self.sweep_ms;
-        self.common.descriptors.look(self.local.now_ms);
+        self.common.descriptors.recheck(self.local.now_ms);
         self.resume();
         if let Some(until) = self.paused_until_ms {
             self.next_sweep_ms = self.next_sweep_ms.min(until);
@@ -416,14 +416,14 @@ impl Worker {
         if self.common.unread.held() > self.common.unread.max() {
             self.shed();
         }
-        self.local.slack.collect();
-        if self.local.slack.look() {
+        self.local.trimmer.collect();
+        if self.local.trimmer.should_trim() {
             self.slab.shrink();
             self.local.clear_reserves();
             if let Some(ring) = self.reactor.ring() {
                 ring.shrink();
             }
-            slack::give_back();
+            memory_trimmer::trim();
         }
     }
 

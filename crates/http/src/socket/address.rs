@@ -1,29 +1,47 @@
-//! Where a server listens, and who is at the other end of a connection: network addresses and
-//! Unix sockets, as values and in words.
+//! The addresses on which a server listens, and the other end of a connection: network addresses
+//! and Unix sockets, as values and as text.
 
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, ToSocketAddrs};
 use std::path::PathBuf;
 
-/// What an address of a Unix socket begins with.
+/// The prefix of a Unix socket's address.
 const UNIX: &str = "unix:";
 
-/// Where a server listens. In words: `127.0.0.1:8080`, `unix:/run/service.sock`, and
-/// `unix:@service` for a name in Linux' abstract namespace, which has no file.
+/// An address on which a server listens. As text: `127.0.0.1:8080`, `unix:/run/service.sock`, and
+/// `unix:@service` for a name in the abstract namespace of Linux, which has no file (unix(7)).
+///
+/// ```
+/// use marmota_http::{Address, ToAddresses};
+/// let addresses = "unix:/run/service.sock".to_addresses()?;
+/// assert_eq!(addresses, [Address::Path("/run/service.sock".into())]);
+/// assert_eq!(addresses[0].to_string(), "unix:/run/service.sock");
+/// assert_eq!("unix:@service".to_addresses()?, [Address::Abstract("service".into())]);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Address {
     /// A port of the network.
     Net(SocketAddr),
-    /// A Unix socket at this path.
+    /// A Unix socket at this path. The file is created when the server starts and removed when it
+    /// ends.
     Path(PathBuf),
-    /// A Unix socket of this abstract name.
+    /// A Unix socket with this abstract name.
     Abstract(String),
 }
 
 impl Address {
-    /// The network address, if it is one.
+    /// Returns the network address, or `None` for a Unix socket.
+    ///
+    /// ```
+    /// use marmota_http::Address;
+    /// use std::net::SocketAddr;
+    /// let port = SocketAddr::from(([127, 0, 0, 1], 8080));
+    /// assert_eq!(Address::from(port).net(), Some(port));
+    /// assert_eq!(Address::Abstract("service".into()).net(), None);
+    /// ```
     pub fn net(&self) -> Option<SocketAddr> {
         match self {
             Self::Net(address) => Some(*address),
@@ -48,13 +66,29 @@ impl From<SocketAddr> for Address {
     }
 }
 
-/// What names one or more addresses to listen on: all that the standard library's
-/// `ToSocketAddrs` takes, texts that begin with `unix:`, and [`Address`].
+/// A value that names one or more addresses to listen on: everything that the standard library's
+/// [`ToSocketAddrs`] accepts, texts that begin with `unix:`, and [`Address`].
+///
+/// ```
+/// use marmota_http::{Router, Server};
+/// let by_text = Server::bind("127.0.0.1:0")?;
+/// let by_pair = Server::bind(("127.0.0.1", 0))?;
+/// let by_name = Server::bind("unix:@marmota-example")?;
+/// # Ok::<(), marmota_http::ServerError>(())
+/// ```
 pub trait ToAddresses {
-    /// The addresses, of which the first that can be used is.
+    /// Returns the addresses. A server uses the first one that it can open.
+    ///
+    /// ```
+    /// use marmota_http::ToAddresses;
+    /// assert_eq!("127.0.0.1:80".to_addresses()?[0].to_string(), "127.0.0.1:80");
+    /// assert!("unix:".to_addresses().is_err(), "without a path");
+    /// assert!("127.0.0.1".to_addresses().is_err(), "without a port");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// When it names none, or a host's name cannot be looked up.
+    /// It names no address, or the name of a host cannot be looked up.
     fn to_addresses(&self) -> io::Result<Vec<Address>>;
 }
 
@@ -97,6 +131,7 @@ impl ToAddresses for [SocketAddr] {
     }
 }
 
+/// Implements the trait for types of the standard library.
 macro_rules! of_the_network {
     ($($kind:ty),+) => {
         $(impl ToAddresses for $kind {
@@ -117,27 +152,55 @@ of_the_network!(
     (&str, u16)
 );
 
+/// Looks up the addresses of a value of the standard library; a host's name may need the network.
 fn of_net<T: ToSocketAddrs + ?Sized>(named: &T) -> io::Result<Vec<Address>> {
     Ok(named.to_socket_addrs()?.map(Address::Net).collect())
 }
 
-/// The other end of a connection.
+/// The other end of a connection: the client, or the last proxy before the server.
+///
+/// ```
+/// use marmota_http::{Peer, Request, Router, TestRequest};
+/// async fn greet(request: Request) -> String {
+///     format!("hello {}", request.peer())
+/// }
+/// let router = Router::new().get("/", greet);
+/// let local = router.call(TestRequest::get("/").peer(Peer::Unix))?;
+/// assert_eq!(local.text(), "hello unix:");
+/// # Ok::<(), marmota_http::CallError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Peer {
     /// A host and its port.
     Net(SocketAddr),
-    /// A process on this machine, by a Unix socket.
+    /// A process on this machine, over a Unix socket. The permissions of the socket's file decide
+    /// which users can connect ([`Server::socket_mode`](crate::Server::socket_mode)).
     Unix,
 }
 
 impl Peer {
-    /// The host's address; none on a Unix socket.
+    /// Returns the address of the host, or `None` over a Unix socket.
+    ///
+    /// ```
+    /// use marmota_http::Peer;
+    /// let peer = Peer::Net("192.0.2.7:4711".parse()?);
+    /// assert_eq!(peer.ip(), Some("192.0.2.7".parse()?));
+    /// assert_eq!(Peer::Unix.ip(), None);
+    /// # Ok::<(), std::net::AddrParseError>(())
+    /// ```
     pub fn ip(self) -> Option<IpAddr> {
         self.net().map(|address| address.ip())
     }
 
-    /// The host and its port; none on a Unix socket.
+    /// Returns the host and its port, or `None` over a Unix socket.
+    ///
+    /// ```
+    /// use marmota_http::Peer;
+    /// let address = "[2001:db8::1]:4711".parse()?;
+    /// assert_eq!(Peer::Net(address).net(), Some(address));
+    /// # Ok::<(), std::net::AddrParseError>(())
+    /// ```
     pub fn net(self) -> Option<SocketAddr> {
         match self {
             Self::Net(address) => Some(address),

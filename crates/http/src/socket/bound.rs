@@ -1,4 +1,9 @@
-//! The addresses that a server is bound to, and how its groups of threads come by sockets there.
+//! The addresses that a server is bound to, and their distribution to its groups of threads.
+//!
+//! [`Bound::open`] runs in `Server::bind`, so that an address in use is an error there;
+//! [`distribute`] runs in `Server::start`. Each group of threads gets a socket of its own for each
+//! port (SO_REUSEPORT), among which the kernel divides the connections; a Unix socket is shared by
+//! all groups.
 
 use std::fmt;
 use std::io;
@@ -6,27 +11,32 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use crate::socket::address::{Address, ToAddresses};
-use crate::socket::link::Entry;
 use crate::socket::listener::Listener;
+use crate::socket::socket_codec::ListenerOptions;
 
-/// An address that cannot be listened on.
+/// An address on which the server cannot listen.
 #[derive(Debug)]
 pub(crate) struct BindError {
+    /// The address, as the program gave it.
     pub(crate) address: String,
+    /// The error of the system.
     pub(crate) source: io::Error,
 }
 
 /// An address that is listened on.
 #[derive(Debug)]
 pub(crate) struct Bound {
+    /// The first listener of the address.
     listener: Listener,
+    /// The address in fact: with a port chosen by the system if the program gave port 0.
     pub(crate) address: Address,
-    /// Whoever asks there is sent to HTTPS.
+    /// Requests are redirected to HTTPS ([`Server::redirect`](crate::Server::redirect)).
     pub(crate) redirects: bool,
 }
 
 impl Bound {
-    /// Opens the first of the addresses that can be opened.
+    /// Opens the first of the addresses that can be opened. `shares` permits other processes to
+    /// listen there too.
     pub(crate) fn open(
         address: &(impl ToAddresses + fmt::Debug),
         shares: bool,
@@ -44,9 +54,10 @@ impl Bound {
         Err(error(last))
     }
 
-    /// How its connections begin, on a server whose ports' begin as `entry` says.
-    fn entry(&self, entry: &Entry, port_of_tls: u16) -> Entry {
-        let mut own = entry.clone();
+    /// Returns the options of this address: those of the server's ports, but without TLS on a Unix
+    /// socket and on a port that redirects to `port_of_tls`.
+    fn listener_options(&self, options: &ListenerOptions, port_of_tls: u16) -> ListenerOptions {
+        let mut own = options.clone();
         if self.redirects {
             own.redirect = Some(port_of_tls);
         }
@@ -58,11 +69,11 @@ impl Bound {
     }
 }
 
-/// What each of so many groups of threads listens on: the same ports by sockets of its own, and
-/// the same Unix sockets.
-pub(crate) fn deal(
+/// Returns the listeners of each of `groups` groups of threads: sockets of their own for the same
+/// ports, and the same Unix sockets, whose files get the permissions `socket_mode`.
+pub(crate) fn distribute(
     bound: Vec<Bound>,
-    entry: &Entry,
+    options: &ListenerOptions,
     groups: usize,
     socket_mode: Option<u32>,
 ) -> Result<Vec<Vec<Arc<Listener>>>, BindError> {
@@ -70,17 +81,17 @@ pub(crate) fn deal(
     let served = bound.iter().filter(|bound| !bound.redirects);
     let port_of_tls = first_net(served.map(|bound| &bound.address)).port();
     for bound in bound {
-        let entry = bound.entry(entry, port_of_tls);
+        let options = bound.listener_options(options, port_of_tls);
         let Bound { mut listener, address, .. } = bound;
-        listener.entry = entry.clone();
+        listener.options = options.clone();
         let error = |source| BindError { address: address.to_string(), source };
-        listener.admit(socket_mode).map_err(error)?;
+        listener.set_permissions(socket_mode).map_err(error)?;
         let first = Arc::new(listener);
         for (index, group) in dealt.iter_mut().enumerate() {
             group.push(match address {
                 Address::Net(address) if index > 0 => {
                     let mut listener = Listener::share(address).map_err(error)?;
-                    listener.entry = entry.clone();
+                    listener.options = options.clone();
                     Arc::new(listener)
                 }
                 _ => Arc::clone(&first),
@@ -90,6 +101,7 @@ pub(crate) fn deal(
     Ok(dealt)
 }
 
+/// Returns the first port of the network, or 0.0.0.0:0 without one.
 pub(crate) fn first_net<'a>(addresses: impl IntoIterator<Item = &'a Address>) -> SocketAddr {
     let mut addresses = addresses.into_iter().filter_map(Address::net);
     addresses.next().unwrap_or_else(|| (Ipv4Addr::UNSPECIFIED, 0).into())

@@ -1,5 +1,8 @@
-//! Listening sockets: of the network, which share a port, and Unix sockets, which the threads
-//! share; and taking connections from them.
+//! Listening sockets, of the network and Unix sockets: opening them, and accepting connections.
+//!
+//! All sockets of a network port have SO_REUSEPORT, so that each group of threads has one. That
+//! option lets other processes join, too; [`Listener::open`] refuses a port on which another
+//! process listens, unless the server shares it on purpose.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -19,39 +22,47 @@ use rustix::net::{
 use socket2::SockRef;
 
 use crate::socket::address::{Address, Peer};
-use crate::socket::claim::PortLock;
-use crate::socket::link::Entry;
+use crate::socket::port_lock::PortLock;
+use crate::socket::socket_codec::ListenerOptions;
 
-/// Connections that the kernel keeps until they are taken; it cuts this to its own maximum.
+/// The connections that the kernel keeps until they are accepted; it reduces this to its maximum
+/// (`net.core.somaxconn`).
 const BACKLOG: i32 = 16_384;
-/// What the kernel takes of an answer before it can send it. Without, it takes a megabyte: 10,000
-/// clients that do not read had it keep 2.6 GB, which is when it gets slow for all.
+/// The part of an answer that the kernel accepts before it can send it. Without this limit it
+/// accepts a megabyte: for 10,000 clients that did not read it kept 2.6 GB, which slowed down all
+/// connections.
 const UNSENT_BYTES: u32 = 128 * 1024;
-/// How long an address may stay taken that a process held which was killed: the kernel ends an
-/// io_uring, and with it the sockets in it, after the process.
-const LET_GO_MAX: Duration = Duration::from_millis(500);
-/// Who may connect to a Unix socket until its server has started: its owner.
+/// The time for which an address in use is tried again. A killed process can hold its address for
+/// some ms: the kernel ends an io_uring, and with it the sockets in it, after the process.
+const IN_USE_RETRY_MAX: Duration = Duration::from_millis(500);
+/// The permissions of a Unix socket until its server has started: for its owner only.
 const MODE_BEFORE_START: u32 = 0o600;
 
-/// A listening socket.
+/// A listening socket. Several threads may accept from it.
 #[derive(Debug)]
 pub(crate) struct Listener {
+    /// The socket, which never blocks.
     pub(crate) socket: OwnedFd,
-    /// How its connections begin.
-    pub(crate) entry: Entry,
+    /// The start of its connections.
+    pub(crate) options: ListenerOptions,
+    /// It is a Unix socket.
     is_unix: bool,
+    /// The file of a Unix socket at a path.
     file: Option<SocketFile>,
-    /// On the first socket of a port that is not shared with other servers.
-    claim: Option<PortLock>,
+    /// The lock on a port that is not shared with other servers, with its first socket.
+    port_lock: Option<PortLock>,
 }
 
-/// The file of a Unix socket, which is removed when nobody listens on it any more.
+/// The file of a Unix socket, which is removed when the last listener is dropped.
 #[derive(Debug)]
 struct SocketFile {
+    /// The path.
     path: PathBuf,
+    /// The device of the file: only the file that this server has created is removed.
     device: u64,
+    /// The number of the file on its device.
     inode: u64,
-    /// What the process' umask left of its permissions.
+    /// The permissions that the umask of the process has left.
     mode: u32,
 }
 
@@ -59,7 +70,7 @@ impl Drop for SocketFile {
     fn drop(&mut self) {
         let found = fs::symlink_metadata(&self.path);
         if found.is_ok_and(|file| (file.dev(), file.ino()) == (self.device, self.inode)) {
-            // Whoever binds there next removes what stays.
+            // If this fails, the next server that binds there removes the file.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -68,22 +79,23 @@ impl Drop for SocketFile {
 impl Drop for Listener {
     fn drop(&mut self) {
         if !self.is_unix {
-            // At once: a ring that waits for it holds the socket for a while yet, and the kernel
-            // would go on giving it connections that others on the port could take. Only fails
-            // when nobody can connect any more.
+            // At once: a ring that waits for the socket keeps it open for a while, and the kernel
+            // would continue to assign connections to it that other sockets of the port could
+            // accept. Fails only if no client can connect any more.
             let _ = shutdown(&self.socket, Shutdown::Both);
         }
     }
 }
 
 impl Listener {
-    /// Opens the first listening socket of an address, and says which it really is.
+    /// Opens the first listening socket of an address, and returns the address in fact, with the
+    /// port that the system has chosen for port 0.
     ///
-    /// Fails when somebody listens there already: sockets that share a port would not notice,
-    /// and the two servers would each get a part of the connections. One that `shares` its port
-    /// wants just that, and fails beside one that does not.
+    /// Fails if another process listens there: sockets that share a port would not detect it, and
+    /// each of the two servers would get a part of the connections. A listener that `shares` its
+    /// port wants that, and fails only if the other server does not share it.
     pub(crate) fn open(address: &Address, shares: bool) -> io::Result<(Self, Address)> {
-        let until = Instant::now() + LET_GO_MAX;
+        let until = Instant::now() + IN_USE_RETRY_MAX;
         loop {
             match Self::take(address, shares) {
                 Err(error) if error.kind() == ErrorKind::AddrInUse && Instant::now() < until => {
@@ -94,11 +106,15 @@ impl Listener {
         }
     }
 
+    /// Tries once to open an address.
     fn take(address: &Address, shares: bool) -> io::Result<(Self, Address)> {
         match address {
             Address::Net(address) => {
-                let (listener, real) =
-                    if shares { Self::beside(*address)? } else { Self::alone(*address)? };
+                let (listener, real) = if shares {
+                    Self::open_shared(*address)?
+                } else {
+                    Self::open_exclusive(*address)?
+                };
                 Ok((listener, Address::Net(real)))
             }
             Address::Path(path) => Ok((Self::at_path(path)?, address.clone())),
@@ -112,48 +128,51 @@ impl Listener {
         }
     }
 
+    /// Returns the listener of a socket.
     fn on(socket: OwnedFd, is_unix: bool) -> Self {
-        Self { socket, entry: Entry::default(), is_unix, file: None, claim: None }
+        Self { socket, options: ListenerOptions::default(), is_unix, file: None, port_lock: None }
     }
 
     /// Opens a further socket on a port that [`Listener::open`] has opened.
     pub(crate) fn share(address: SocketAddr) -> io::Result<Self> {
-        let socket = among_others(address)?;
+        let socket = reuseport_socket(address)?;
         listen(&socket, BACKLOG)?;
         Ok(Self::on(socket, false))
     }
 
-    /// A port on which nobody else listens.
-    fn alone(address: SocketAddr) -> io::Result<(Self, SocketAddr)> {
-        // Before anything is looked at: of two that come at once, one sees the other.
-        let claim = PortLock::take(address);
+    /// Opens a port on which no other process listens.
+    fn open_exclusive(address: SocketAddr) -> io::Result<(Self, SocketAddr)> {
+        // First of all: if two servers start at once, one of them finds the other's lock.
+        let port_lock = PortLock::take(address);
         bind(stream(address)?, &address)?;
         let mut listener = Self::share(address)?;
         let real = listener.local_addr()?;
-        listener.claim = claim.or_else(|| PortLock::take(real));
+        listener.port_lock = port_lock.or_else(|| PortLock::take(real));
         Ok((listener, real))
     }
 
-    /// A port on which others may listen who share it as well.
-    fn beside(address: SocketAddr) -> io::Result<(Self, SocketAddr)> {
-        let listener = Self::on(among_others(address)?, false);
+    /// Opens a port on which other servers that share it may listen.
+    fn open_shared(address: SocketAddr) -> io::Result<(Self, SocketAddr)> {
+        let listener = Self::on(reuseport_socket(address)?, false);
         let real = listener.local_addr()?;
-        // Looked at before a connection can come here, and again for who came meanwhile.
+        // Before a connection can arrive here, and again for a server that started meanwhile.
         PortLock::check_free(real)?;
         listen(&listener.socket, BACKLOG)?;
         PortLock::check_free(real)?;
         Ok((listener, real))
     }
 
+    /// Returns the address that the socket has.
     fn local_addr(&self) -> io::Result<SocketAddr> {
         Ok(SocketAddr::try_from(getsockname(&self.socket)?)?)
     }
 
+    /// Opens a Unix socket at a path. A file that a killed server has left is replaced.
     fn at_path(path: &Path) -> io::Result<Self> {
         let name = SocketAddrUnix::new(path)?;
         let socket = unix()?;
         match bind(&socket, &name) {
-            Err(Errno::ADDRINUSE) if is_left_behind(path, &name)? => {
+            Err(Errno::ADDRINUSE) if is_stale(path, &name)? => {
                 fs::remove_file(path)?;
                 bind(&socket, &name)?;
             }
@@ -166,7 +185,7 @@ impl Listener {
             inode: file.ino(),
             mode: file.permissions().mode(),
         };
-        // Narrow before anybody can connect; `admit` makes it as wide as it shall be.
+        // Restricted before a client can connect; `set_permissions` widens it at the start.
         fs::set_permissions(path, fs::Permissions::from_mode(MODE_BEFORE_START))?;
         listen(&socket, BACKLOG)?;
         let mut listener = Self::on(socket, true);
@@ -175,12 +194,16 @@ impl Listener {
     }
 
     /// Gives the file of a Unix socket its permissions: `mode`, or what the umask allows.
-    pub(crate) fn admit(&self, mode: Option<u32>) -> io::Result<()> {
+    pub(crate) fn set_permissions(&self, mode: Option<u32>) -> io::Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
         fs::set_permissions(&file.path, fs::Permissions::from_mode(mode.unwrap_or(file.mode)))
     }
 
-    /// Takes a connection; `Ok(None)` when none is there.
+    /// Accepts a connection; `Ok(None)` if none waits.
+    ///
+    /// # Errors
+    /// The process has no descriptor left, or the kernel reports another error of the listener or
+    /// of the new connection.
     pub(crate) fn accept(&self) -> Result<Option<(OwnedFd, Peer)>, Errno> {
         match acceptfrom_with(&self.socket, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
             Ok((socket, _)) if self.is_unix => Ok(Some((socket, Peer::Unix))),
@@ -194,28 +217,30 @@ impl Listener {
     }
 }
 
-/// Whether the file at a path that is taken is a socket on which nobody listens any more.
-fn is_left_behind(path: &Path, name: &impl SocketAddrArg) -> io::Result<bool> {
+/// Returns true if the file at a path in use is a socket on which no process listens.
+fn is_stale(path: &Path, name: &impl SocketAddrArg) -> io::Result<bool> {
     let is_socket = fs::symlink_metadata(path)?.file_type().is_socket();
     Ok(is_socket && connect(unix()?, name) == Err(Errno::CONNREFUSED))
 }
 
+/// Returns a new Unix socket.
 fn unix() -> io::Result<OwnedFd> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     Ok(socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?)
 }
 
-/// A socket of a port that several share, bound and not listening yet.
-fn among_others(address: SocketAddr) -> io::Result<OwnedFd> {
+/// Returns a socket bound to a port that several share, which does not listen yet.
+fn reuseport_socket(address: SocketAddr) -> io::Result<OwnedFd> {
     let socket = stream(address)?;
     sockopt::set_socket_reuseport(&socket, true)?;
-    // Inherited by the connections: answers are written whole, waiting for more is of no use.
+    // Inherited by the connections: answers are written whole, so a delay gains nothing.
     sockopt::set_tcp_nodelay(&socket, true)?;
     SockRef::from(&socket).set_tcp_notsent_lowat(UNSENT_BYTES)?;
     bind(&socket, &address)?;
     Ok(socket)
 }
 
+/// Returns a new TCP socket for addresses of this family.
 fn stream(address: SocketAddr) -> io::Result<OwnedFd> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = socket_with(

@@ -1,11 +1,18 @@
-//! What TLS a server speaks: by which certificates, for which names, to which clients. The
-//! certificates are read again when their files change, by a thread of their own: a file may be on
-//! a mount that hangs. The encryption of a connection is in
-//! [`session`], and none of the cryptography is ours: it is rustls' with ring.
+//! The settings of TLS ([`Tls`]), and the certificates of a running server ([`Acceptor`]).
+//!
+//! A server shows a certificate by the name that the client requests (SNI), and may request one
+//! from the client. Files are read again when they change, by a separate thread, because a file may
+//! be on a mount that hangs: a connection never waits for a file. The encryption of a connection is
+//! in [`session`]. All cryptography is that of rustls with ring.
+//!
+//! ```text
+//! Tls (settings) -> Acceptor (per server) -> ServerConfig (shared) -> Session (per connection)
+//!                      ^ reads files again, in a thread
+//! ```
 
 #[cfg(feature = "acme")]
 pub(crate) mod acme;
-pub(crate) mod names;
+pub(crate) mod certificates;
 pub(crate) mod session;
 
 use std::fmt;
@@ -21,21 +28,22 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::server::WebPkiClientVerifier;
 
-use names::{Names, ServerIdentity, Shown};
+use certificates::{CertificateResolver, CertificateSource, ServerIdentity};
 
-/// How often the files of certificates are looked at, when somebody connects.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How long reading them may take before the server's start fails, or the log says so: a mount may
-/// hang.
+/// The interval at which the files are checked, when clients connect.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// The time after which the start of the server fails, or a warning is logged, if the files cannot
+/// be read: a mount may hang.
 const READING_MAX: Duration = Duration::from_secs(10);
-/// Tickets with which a client can come back without a handshake in full, sent on each new
-/// connection of TLS 1.3: browsers open several at once.
+/// The number of tickets for a new connection without a complete handshake, which are sent on each
+/// connection of TLS 1.3: browsers open several connections at once.
 const TICKETS: usize = 2;
 
-/// The protocols of [`crate::Server`] over TLS: which certificates it shows, and which it asks for.
+/// The settings of TLS on a [`Server`](crate::Server): the certificates that it shows, and those
+/// that it requests from clients.
 ///
-/// TLS 1.3 and 1.2; a client may come back with a ticket instead of a handshake in full, and
-/// chooses HTTP/2 or HTTP/1.1 (ALPN).
+/// TLS 1.3 (RFC 8446) and 1.2. A client may return with a ticket instead of a complete handshake,
+/// and chooses HTTP/2 or HTTP/1.1 (ALPN). Unix sockets of the server are not encrypted.
 ///
 /// ```
 /// use marmota_http::{Router, Server, Tls};
@@ -47,69 +55,117 @@ const TICKETS: usize = 2;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Tls {
+    /// The sources of certificates, in order of preference.
     certificates: Vec<Source>,
+    /// The certificates requested from clients.
     clients: Option<Clients>,
 }
 
+/// A source of certificates.
 #[derive(Clone, Debug)]
 enum Source {
-    /// Made at the start, for these names, and written to a file.
+    /// Generated at the start, for these names, and written to a file if one is set.
     SelfSigned {
+        /// Host names and addresses.
         names: Vec<String>,
+        /// The file for the certificate, without its key.
         file: Option<PathBuf>,
     },
+    /// Two files (PEM).
     Files {
+        /// The certificate and the certificates that signed it.
         certificate: PathBuf,
+        /// The private key.
         key: PathBuf,
     },
+    /// Requested from an authority.
     #[cfg(feature = "acme")]
     Acme(acme::Acme),
 }
 
-/// Whose certificates are asked for.
+/// The certificates that are requested from clients.
 #[derive(Clone, Debug)]
 struct Clients {
+    /// The authorities that are trusted to sign them (PEM).
     ca_file: PathBuf,
+    /// A client without a certificate is refused.
     required: bool,
 }
 
-/// Why TLS cannot be spoken as asked.
+/// The reason why TLS cannot be used as configured: a file that is missing or has no certificate, a
+/// key that does not fit, an invalid name. Its text names the file.
+///
+/// ```
+/// use marmota_http::{Router, Server, Tls};
+/// let server = Server::bind("127.0.0.1:0")?.tls(Tls::files("/missing.pem", "/missing.key"));
+/// let error = server.start(Router::new()).unwrap_err();
+/// assert!(error.to_string().contains("/missing.pem"));
+/// # Ok::<(), marmota_http::ServerError>(())
+/// ```
 #[derive(Debug)]
 pub struct TlsError {
-    what: String,
-    why: String,
+    /// The file or the step that failed.
+    subject: String,
+    /// The reason, for people.
+    reason: String,
 }
 
 impl TlsError {
-    fn new(what: impl fmt::Display, why: impl fmt::Display) -> Self {
-        Self { what: what.to_string(), why: why.to_string() }
+    /// Returns an error about this file or step.
+    fn new(subject: impl fmt::Display, reason: impl fmt::Display) -> Self {
+        Self { subject: subject.to_string(), reason: reason.to_string() }
     }
 }
 
 impl fmt::Display for TlsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "TLS: {}: {}", self.what, self.why)
+        write!(f, "TLS: {}: {}", self.subject, self.reason)
     }
 }
 
 impl std::error::Error for TlsError {}
 
 impl Tls {
-    /// A certificate made at each start, for `localhost` and the loopback's addresses: for
-    /// development, since nobody vouches for it.
+    /// Uses a certificate that is generated at each start, for `localhost` and the addresses of the
+    /// loopback interface: for development, since no authority has signed it. Clients must be set up
+    /// to trust it ([`Tls::certificate_file`]).
+    ///
+    /// ```
+    /// use marmota_http::{Router, Server, Tls};
+    /// let running = Server::bind("127.0.0.1:0")?.tls(Tls::self_signed()).start(Router::new())?;
+    /// # drop(running);
+    /// # Ok::<(), marmota_http::ServerError>(())
+    /// ```
     pub fn self_signed() -> Self {
         Self::self_signed_for(["localhost", "127.0.0.1", "::1"])
     }
 
-    /// As [`Tls::self_signed`], for these host names and addresses.
+    /// Like [`Tls::self_signed`], for these host names and addresses.
+    ///
+    /// ```
+    /// use marmota_http::Tls;
+    /// let tls = Tls::self_signed_for(["dev.example.org", "192.0.2.7"]);
+    /// ```
     pub fn self_signed_for<N: Into<String>>(names: impl IntoIterator<Item = N>) -> Self {
         let names = names.into_iter().map(Into::into).collect();
         Self { certificates: vec![Source::SelfSigned { names, file: None }], clients: None }
     }
 
-    /// Has the certificates that are made at the start ([`Tls::self_signed`]) written to a file (PEM),
-    /// for clients that are to believe this server and no other: `curl --cacert FILE`. It is there
-    /// when [`crate::Server::start`] returns; certificates of other kinds are where they were.
+    /// Writes the certificates that are generated at the start ([`Tls::self_signed`]) to a file
+    /// (PEM), for clients that are to trust this server and no other: `curl --cacert FILE`. The
+    /// file exists when [`Server::start`](crate::Server::start) returns. It has no effect on other
+    /// certificates.
+    ///
+    /// ```
+    /// use marmota_http::{Router, Server, Tls};
+    /// let folder = tempfile::tempdir()?;
+    /// let file = folder.path().join("ca.pem");
+    /// let tls = Tls::self_signed().certificate_file(&file);
+    /// let running = Server::bind("127.0.0.1:0")?.tls(tls).start(Router::new())?;
+    /// assert!(std::fs::read_to_string(&file)?.contains("BEGIN CERTIFICATE"));
+    /// # drop(running);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn certificate_file(mut self, written: impl Into<PathBuf>) -> Self {
         let written = written.into();
@@ -121,22 +177,41 @@ impl Tls {
         self
     }
 
-    /// A certificate with those that vouch for it behind it, and its private key, both PEM. When
-    /// the files change, the next connection has the new ones; if they cannot be used, the old
-    /// ones are kept and the log says why.
+    /// Uses a certificate, followed by the certificates that have signed it, and its private key,
+    /// both PEM (RFC 7468).
+    ///
+    /// The files are checked at most once a second. When they have changed, the next connection
+    /// gets the new certificate; if they cannot be used, the old one is kept and a warning is
+    /// logged.
+    ///
+    /// ```
+    /// use marmota_http::Tls;
+    /// let tls = Tls::files("/etc/letsencrypt/live/a/fullchain.pem", "/etc/letsencrypt/live/a/privkey.pem");
+    /// ```
     pub fn files(certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
         let source = Source::Files { certificate: certificate.into(), key: key.into() };
         Self { certificates: vec![source], clients: None }
     }
 
-    /// Certificates that the server asks an authority for by itself.
+    /// Uses certificates that the server requests from an authority and renews: see
+    /// [`Acme`](crate::Acme).
+    ///
+    /// ```
+    /// use marmota_http::{Acme, Tls};
+    /// let tls = Tls::acme(Acme::new(["example.org"]).folder("/var/lib/app/acme"));
+    /// ```
     #[cfg(feature = "acme")]
     pub fn acme(acme: acme::Acme) -> Self {
         Self { certificates: vec![Source::Acme(acme)], clients: None }
     }
 
-    /// A further certificate: each client is shown the first that has the name it asks for, or
-    /// else the first of all.
+    /// Adds a certificate. Each client is shown the first one that is valid for the name it
+    /// requests, or else the first of all.
+    ///
+    /// ```
+    /// use marmota_http::Tls;
+    /// let tls = Tls::files("a.pem", "a.key").add_certificate("b.pem", "b.key");
+    /// ```
     #[must_use]
     pub fn add_certificate(
         mut self,
@@ -148,21 +223,40 @@ impl Tls {
         self
     }
 
-    /// Takes only clients with a certificate for which one of those in this file (PEM) vouches;
-    /// [`crate::Request::client_certificate`] has it.
+    /// Accepts only clients with a certificate signed by one of the authorities in this file (PEM):
+    /// mutual TLS. The handshake fails for others.
+    /// [`Request::client_certificate`](crate::Request::client_certificate) returns the certificate.
+    ///
+    /// ```
+    /// use marmota_http::{Request, Status, Tls};
+    /// let tls = Tls::files("a.pem", "a.key").client_ca_file("clients.pem");
+    ///
+    /// async fn fingerprint(request: Request) -> Result<String, Status> {
+    ///     let certificate = request.client_certificate().ok_or(Status::FORBIDDEN)?;
+    ///     Ok(format!("{} bytes of DER", certificate.len()))
+    /// }
+    /// # marmota_http::Router::new().get("/", fingerprint);
+    /// ```
     #[must_use]
     pub fn client_ca_file(mut self, ca_file: impl Into<PathBuf>) -> Self {
         self.clients = Some(Clients { ca_file: ca_file.into(), required: true });
         self
     }
 
-    /// As [`Tls::client_ca_file`], but clients without a certificate are taken too.
+    /// Like [`Tls::client_ca_file`], but accepts clients without a certificate too. One that is not
+    /// valid is refused.
+    ///
+    /// ```
+    /// use marmota_http::Tls;
+    /// let tls = Tls::self_signed().client_ca_file_optional("clients.pem");
+    /// ```
     #[must_use]
     pub fn client_ca_file_optional(mut self, ca_file: impl Into<PathBuf>) -> Self {
         self.clients = Some(Clients { ca_file: ca_file.into(), required: false });
         self
     }
 
+    /// Returns all files that are read.
     fn files_of(&self) -> impl Iterator<Item = &PathBuf> {
         let certificates = self.certificates.iter().flat_map(|source| match source {
             Source::Files { certificate, key } => [Some(certificate), Some(key)],
@@ -172,104 +266,118 @@ impl Tls {
     }
 }
 
-/// A file as it was when it was read.
+/// The state of a file: its time of change and length, or `None` if it is missing. Two equal stamps
+/// mean that it need not be read again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct FileStamp(Option<(SystemTime, u64)>);
 
 impl FileStamp {
+    /// Reads the state of a file.
     fn of(path: &PathBuf) -> Self {
         let found = std::fs::metadata(path).ok();
         Self(found.and_then(|file| Some((file.modified().ok()?, file.len()))))
     }
 }
 
-/// The TLS of a server: what [`Tls`] says, prepared, and renewed when its files change.
+/// The TLS of a server: [`Tls`], prepared, and renewed when its files change.
 #[derive(Debug)]
 pub(crate) struct Acceptor {
+    /// The settings.
     tls: Tls,
-    /// What no file has, which is made once.
-    made: Vec<Option<Shown>>,
+    /// The certificates that are not in files, by the index of their source. They are made once.
+    generated: Vec<Option<CertificateSource>>,
+    /// The configuration for new connections.
     current: RwLock<Arc<ServerConfig>>,
-    look: Mutex<Look>,
-    /// The files as they were when they were last read; the reading thread's.
+    /// The time of the next check.
+    look: Mutex<ReloadState>,
+    /// The files as they were when they were last read. Only the reading thread takes this lock.
     stamps: Mutex<Vec<FileStamp>>,
-    /// A thread looks at the files.
-    is_looking: AtomicBool,
+    /// A thread reads the files.
+    is_reloading: AtomicBool,
 }
 
-/// When the files are looked at.
+/// The times of the checks of the files.
 #[derive(Debug)]
-struct Look {
+struct ReloadState {
+    /// The time from which the next connection begins a check.
     next: Instant,
-    /// When the thread began that looks at them.
+    /// The start of the check in progress.
     begun: Instant,
-    /// The log says that it takes long.
+    /// A warning that the check takes long was logged.
     is_reported: bool,
 }
 
-/// A look at the files, until it is over.
-struct Looking(Arc<Acceptor>);
+/// A check of the files in progress, until it is dropped, in a panic too.
+struct ReloadGuard(Arc<Acceptor>);
 
-impl Drop for Looking {
+impl Drop for ReloadGuard {
     fn drop(&mut self) {
-        self.0.is_looking.store(false, Ordering::Release);
+        self.0.is_reloading.store(false, Ordering::Release);
     }
 }
 
 impl Acceptor {
+    /// Prepares the settings: generates and reads all certificates.
+    ///
+    /// # Errors
+    /// A certificate cannot be used, or the files were not read in time.
     pub(crate) fn new(tls: Tls) -> Result<Self, TlsError> {
         let make = |source: &Source| match source {
             Source::SelfSigned { names, file } => {
-                let made = ServerIdentity::self_signed(names, file.as_deref())?;
-                Ok(Some(Shown::Own(made)))
+                let generated = ServerIdentity::self_signed(names, file.as_deref())?;
+                Ok(Some(CertificateSource::Own(generated)))
             }
             Source::Files { .. } => Ok(None),
             #[cfg(feature = "acme")]
-            Source::Acme(acme) => Ok(Some(Shown::Renewed(Arc::new(acme::Renewed::begin(acme)?)))),
+            Source::Acme(acme) => {
+                Ok(Some(CertificateSource::Acme(Arc::new(acme::AcmeCertificate::begin(acme)?))))
+            }
         };
-        let made = tls.certificates.iter().map(make).collect::<Result<Vec<_>, TlsError>>()?;
+        let generated = tls.certificates.iter().map(make).collect::<Result<Vec<_>, TlsError>>()?;
         let (stamps, config) = match tls.files_of().next() {
-            None => (Vec::new(), prepare(&tls, &made)?),
-            Some(_) => read_in_time(&tls, &made)?,
+            None => (Vec::new(), prepare(&tls, &generated)?),
+            Some(_) => read_in_time(&tls, &generated)?,
         };
         let now = Instant::now();
-        let look = Look { next: now + LOOK_EVERY, begun: now, is_reported: false };
+        let look = ReloadState { next: now + CHECK_INTERVAL, begun: now, is_reported: false };
         Ok(Self {
             tls,
-            made,
+            generated,
             current: RwLock::new(Arc::new(config)),
             look: Mutex::new(look),
             stamps: Mutex::new(stamps),
-            is_looking: AtomicBool::new(false),
+            is_reloading: AtomicBool::new(false),
         })
     }
 
-    /// What a new connection is accepted by. It never waits for a file.
+    /// Returns the configuration for a new connection. Begins a check of the files if it is due,
+    /// and never waits for it.
     pub(crate) fn config(self: &Arc<Self>) -> Arc<ServerConfig> {
-        // A thread that finds another here takes what is there.
+        // A thread that finds the lock taken uses the present configuration.
         if let Ok(mut look) = self.look.try_lock() {
             let now = Instant::now();
             if now >= look.next {
-                look.next = now + LOOK_EVERY;
-                self.look_at_files(&mut look, now, false);
+                look.next = now + CHECK_INTERVAL;
+                self.check_files(&mut look, now, false);
             }
         }
         Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Has the files read again, even if they seem to be what they were. False if there are none.
+    /// Begins to read the files, even if they have not changed. Returns false if there are no
+    /// files.
     pub(crate) fn reload(self: &Arc<Self>) -> bool {
         let mut look = self.look.lock().unwrap_or_else(PoisonError::into_inner);
-        self.look_at_files(&mut look, Instant::now(), true);
+        self.check_files(&mut look, Instant::now(), true);
         self.tls.files_of().next().is_some()
     }
 
-    /// Has a thread look at the files, unless one does.
-    fn look_at_files(self: &Arc<Self>, look: &mut Look, now: Instant, always: bool) {
+    /// Starts a thread that checks the files, unless one does.
+    fn check_files(self: &Arc<Self>, look: &mut ReloadState, now: Instant, always: bool) {
         if self.tls.files_of().next().is_none() {
             return;
         }
-        if self.is_looking.swap(true, Ordering::Acquire) {
+        if self.is_reloading.swap(true, Ordering::Acquire) {
             if now - look.begun > READING_MAX && !std::mem::replace(&mut look.is_reported, true) {
                 let s = READING_MAX.as_secs();
                 log::warn!(
@@ -280,7 +388,7 @@ impl Acceptor {
             return;
         }
         (look.begun, look.is_reported) = (now, false);
-        let looking = Looking(Arc::clone(self));
+        let looking = ReloadGuard(Arc::clone(self));
         let thread = std::thread::Builder::new().name("marmota-certificates".to_owned());
         let begun = thread.spawn(move || looking.0.renew(always));
         if let Err(error) = begun {
@@ -288,15 +396,15 @@ impl Acceptor {
         }
     }
 
+    /// Reads the files if they have changed, or `always`; runs on the thread for it.
     fn renew(&self, always: bool) {
         let mut stamps = self.stamps.lock().unwrap_or_else(PoisonError::into_inner);
         let found: Vec<FileStamp> = self.tls.files_of().map(FileStamp::of).collect();
         if found == *stamps && !always {
             return;
         }
-        // Tickets of before are not taken any more: whom they vouch for was decided by other
-        // files.
-        match prepare(&self.tls, &self.made) {
+        // Earlier tickets become invalid: other files decided about their clients.
+        match prepare(&self.tls, &self.generated) {
             Ok(config) => {
                 *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
                 log::info!("TLS: the certificates were read again");
@@ -307,17 +415,17 @@ impl Acceptor {
     }
 }
 
-/// Reads the files on another thread, and waits for it as long as that may take.
+/// Reads the files on another thread, and waits for it up to [`READING_MAX`].
 fn read_in_time(
     tls: &Tls,
-    made: &[Option<Shown>],
+    generated: &[Option<CertificateSource>],
 ) -> Result<(Vec<FileStamp>, ServerConfig), TlsError> {
-    let (tls, made) = (tls.clone(), made.to_vec());
+    let (tls, generated) = (tls.clone(), generated.to_vec());
     let (sender, receiver) = mpsc::channel();
     let read = move || {
         let stamps = tls.files_of().map(FileStamp::of).collect();
-        let config = prepare(&tls, &made);
-        // The other side may have given up.
+        let config = prepare(&tls, &generated);
+        // Fails only if the receiver has timed out.
         let _ = sender.send(config.map(|config| (stamps, config)));
     };
     let thread = std::thread::Builder::new().name("marmota-certificates".to_owned());
@@ -329,9 +437,10 @@ fn read_in_time(
     receiver.recv_timeout(READING_MAX).map_err(late)?
 }
 
-fn prepare(tls: &Tls, made: &[Option<Shown>]) -> Result<ServerConfig, TlsError> {
+/// Makes the configuration of rustls from the settings and the files as they are now.
+fn prepare(tls: &Tls, generated: &[Option<CertificateSource>]) -> Result<ServerConfig, TlsError> {
     for path in tls.files_of() {
-        // A pipe would keep its reader waiting.
+        // To read a pipe could block forever.
         let is_other = std::fs::metadata(path).is_ok_and(|found| !found.is_file());
         if is_other {
             return Err(TlsError::new(path.display(), "not a regular file"));
@@ -340,13 +449,17 @@ fn prepare(tls: &Tls, made: &[Option<Shown>]) -> Result<ServerConfig, TlsError> 
     let broken = |error| TlsError::new("setting up", error);
     let provider = Arc::new(ring::default_provider());
     let mut shown = Vec::new();
-    for (source, made) in tls.certificates.iter().zip(made) {
-        match (source, made) {
-            (_, Some(made)) => shown.push(made.clone()),
+    for (source, generated) in tls.certificates.iter().zip(generated) {
+        match (source, generated) {
+            (_, Some(generated)) => shown.push(generated.clone()),
             (Source::Files { certificate, key }, None) => {
-                shown.push(Shown::Own(ServerIdentity::read(certificate, key, &provider)?));
+                shown.push(CertificateSource::Own(ServerIdentity::read(
+                    certificate,
+                    key,
+                    &provider,
+                )?));
             }
-            // It was made.
+            // It is in `generated`.
             (_, None) => {}
         }
     }
@@ -371,7 +484,7 @@ fn prepare(tls: &Tls, made: &[Option<Shown>]) -> Result<ServerConfig, TlsError> 
             builder.with_client_cert_verifier(verifier.build().map_err(|error| fails(&error))?)
         }
     };
-    let mut config = builder.with_cert_resolver(Arc::new(Names(shown)));
+    let mut config = builder.with_cert_resolver(Arc::new(CertificateResolver(shown)));
     #[cfg(feature = "http2")]
     config.alpn_protocols.push(b"h2".to_vec());
     config.alpn_protocols.push(b"http/1.1".to_vec());

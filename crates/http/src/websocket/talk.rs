@@ -15,8 +15,8 @@ use crate::body::Body;
 use crate::body::body_sender::Gone;
 use crate::body::producer::BoxError;
 use crate::log_limit::LogLimit;
-use crate::message::observe::Seen;
-use crate::message::protocol::{Protocol, Step, Turn};
+use crate::message::observe::ConnectionEvent;
+use crate::message::protocol::{Protocol, ProtocolStep, Turn};
 
 /// A handler at work.
 pub(super) type Run = Pin<Box<dyn Future<Output = Result<(), BoxError>>>>;
@@ -161,7 +161,7 @@ impl Talk {
                     );
                 }
                 if let Some(observer) = &turn.local.observer {
-                    observer.note(Seen::SocketFailed);
+                    observer.note(ConnectionEvent::SocketFailed);
                 }
                 Close::ERROR
             }
@@ -254,7 +254,7 @@ impl Talk {
 }
 
 impl Protocol for Talk {
-    fn go_on(&mut self, turn: &mut Turn<'_>) -> Step {
+    fn advance(&mut self, turn: &mut Turn<'_>) -> ProtocolStep {
         if self.heard_ms == 0 {
             self.heard_ms = turn.local.now_ms;
         }
@@ -268,7 +268,7 @@ impl Protocol for Talk {
         for round in 0..ROUNDS_MAX {
             self.listen(turn);
             if round == 0 && !self.watch(turn) {
-                return Step::Close { linger: !turn.ended };
+                return ProtocolStep::Close { linger: !turn.ended };
             }
             let was_full = !self.has_room();
             if turn.ended && !self.close_heard && self.has_room() {
@@ -283,13 +283,13 @@ impl Protocol for Talk {
             }
         }
         if self.close_heard && self.run.is_none() {
-            return Step::Close { linger: !turn.ended };
+            return ProtocolStep::Close { linger: !turn.ended };
         }
         if busy {
-            return Step::More;
+            return ProtocolStep::More;
         }
         let hungry = !self.close_heard && self.has_room();
-        Step::Wait { hungry, deadline_ms: self.deadline_ms() }
+        ProtocolStep::Wait { hungry, deadline_ms: self.deadline_ms() }
     }
 }
 

@@ -5,7 +5,7 @@ use super::WebSocketOptions;
 use super::decoder::{Decoder, Incoming};
 use super::frame::{Opcode, put_frame};
 use super::message::{Close, Message};
-use crate::message::protocol::{Protocol, Step, Turn};
+use crate::message::protocol::{Protocol, ProtocolStep, Turn};
 
 /// Bytes of a message that is sent, at most: what a client takes without being asked to.
 const PIECE_BYTES_MAX: usize = 1 << 20;
@@ -88,10 +88,10 @@ impl Tunnel {
     }
 
     /// Gives the protocol its turn; also tells whether it takes more at once.
-    fn run(&mut self, turn: &mut Turn<'_>) -> (Step, bool) {
+    fn run(&mut self, turn: &mut Turn<'_>) -> (ProtocolStep, bool) {
         let ended = self.close_heard || turn.ended;
         let mut within = turn.within(&self.input, ended, &mut self.output);
-        let step = self.inner.go_on(&mut within);
+        let step = self.inner.advance(&mut within);
         let used = within.used;
         self.input.drain(..used);
         for piece in self.output.chunks(PIECE_BYTES_MAX) {
@@ -104,7 +104,7 @@ impl Tunnel {
             }
         }
         let was_hungry = self.hungry;
-        self.hungry = matches!(step, Step::Wait { hungry: true, .. });
+        self.hungry = matches!(step, ProtocolStep::Wait { hungry: true, .. });
         (step, self.hungry && (used > 0 || !was_hungry))
     }
 
@@ -131,7 +131,7 @@ impl Tunnel {
 }
 
 impl Protocol for Tunnel {
-    fn go_on(&mut self, turn: &mut Turn<'_>) -> Step {
+    fn advance(&mut self, turn: &mut Turn<'_>) -> ProtocolStep {
         if self.heard_ms == 0 {
             self.heard_ms = turn.local.now_ms;
         }
@@ -140,29 +140,29 @@ impl Protocol for Tunnel {
             if let Err((code, reason)) = self.listen(turn) {
                 turn.used = turn.input.len();
                 put_close(turn.output, code, reason);
-                return Step::Close { linger: true };
+                return ProtocolStep::Close { linger: true };
             }
             if !self.watch(turn) {
-                return Step::Close { linger: false };
+                return ProtocolStep::Close { linger: false };
             }
             let (step, takes_more) = self.run(turn);
             let (deadline_ms, linger) = match step {
-                Step::More => return Step::More,
-                Step::Wait { deadline_ms, .. } => (deadline_ms, false),
-                Step::Close { linger } => (0, linger),
+                ProtocolStep::More => return ProtocolStep::More,
+                ProtocolStep::Wait { deadline_ms, .. } => (deadline_ms, false),
+                ProtocolStep::Close { linger } => (0, linger),
             };
-            if self.close_heard || matches!(step, Step::Close { .. }) {
+            if self.close_heard || matches!(step, ProtocolStep::Close { .. }) {
                 let code = if turn.is_draining() { Close::GOING_AWAY } else { Close::NORMAL };
                 put_close(turn.output, code, "");
-                return Step::Close { linger };
+                return ProtocolStep::Close { linger };
             }
             if turn.output.len() >= AHEAD_BYTES {
-                return Step::More;
+                return ProtocolStep::More;
             }
             let is_left = self.hungry && turn.used < turn.input.len();
             if !(is_left && (takes_more || turn.used > before)) {
                 let deadline_ms = deadline_ms.min(self.deadline_ms());
-                return Step::Wait { hungry: self.hungry, deadline_ms };
+                return ProtocolStep::Wait { hungry: self.hungry, deadline_ms };
             }
         }
     }

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use marmota_http::websocket::Close;
 use marmota_http::{
-    Broadcast, Endpoint, Flow, Limits, Method, Protocol, Request, Response, Router, RunningServer,
-    Status, Step, Turn, WebSocketOptions,
+    Broadcast, Endpoint, Flow, Limits, Method, Protocol, ProtocolStep, Request, Response, Router,
+    RunningServer, Status, Turn, WebSocketOptions,
 };
 
 use super::client::{Client, PATIENCE, over_http2, serve, serve_with};
@@ -430,21 +430,21 @@ struct Lines {
 }
 
 impl Protocol for Lines {
-    fn go_on(&mut self, turn: &mut Turn<'_>) -> Step {
+    fn advance(&mut self, turn: &mut Turn<'_>) -> ProtocolStep {
         while let Some(length) = turn.input[turn.used..].iter().position(|&byte| byte == b'\n') {
             let line = turn.input[turn.used..turn.used + length].to_ascii_uppercase();
             turn.used += length + 1;
             self.lines += 1;
             match &line[..] {
-                b"!" => return Step::Close { linger: false },
+                b"!" => return ProtocolStep::Close { linger: false },
                 b"?" => turn.output.extend_from_slice(format!("{}", self.lines).as_bytes()),
                 line => turn.output.extend_from_slice(line),
             }
         }
         if turn.ended || turn.is_draining() {
-            return Step::Close { linger: false };
+            return ProtocolStep::Close { linger: false };
         }
-        Step::Wait { hungry: true, deadline_ms: u64::MAX }
+        ProtocolStep::Wait { hungry: true, deadline_ms: u64::MAX }
     }
 }
 

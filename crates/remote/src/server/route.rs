@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use marmota_http::{
-    Endpoint, Flow, IntoResponse, Method, Protocol, Request, Response, ResponseWriter, Router,
-    Status, Step, Turn, WebSocketOptions,
+    Endpoint, Flow, IntoResponse, Method, Protocol, ProtocolStep, Request, Response,
+    ResponseWriter, Router, Status, Turn, WebSocketOptions,
 };
 
 use super::settings::Settings;
@@ -99,25 +99,25 @@ pub fn carried<P: Protocol>(
 struct Carried(peer::Peer);
 
 impl Protocol for Carried {
-    fn go_on(&mut self, turn: &mut Turn<'_>) -> Step {
+    fn advance(&mut self, turn: &mut Turn<'_>) -> ProtocolStep {
         let hungry = self.0.is_hungry();
         let come = if hungry { turn.input } else { &[] };
         self.0.go_on(come, turn.output, &mut turn.context);
         turn.used = come.len();
         if self.0.is_closing() {
-            return Step::Close { linger: true };
+            return ProtocolStep::Close { linger: true };
         }
         // As for an idle HTTP connection: the server does not wait for a silent client.
         if turn.ended || turn.is_draining() && self.0.is_idle() {
-            return Step::Close { linger: false };
+            return ProtocolStep::Close { linger: false };
         }
         if self.0.has_more() {
-            return Step::More;
+            return ProtocolStep::More;
         }
         let deadline_ms = self.0.deadline().map_or(u64::MAX, |at| {
             let left = at.saturating_duration_since(Instant::now()).as_millis();
             turn.now_ms().saturating_add(u64::try_from(left).unwrap_or(u64::MAX).max(1))
         });
-        Step::Wait { hungry: self.0.is_hungry(), deadline_ms }
+        ProtocolStep::Wait { hungry: self.0.is_hungry(), deadline_ms }
     }
 }

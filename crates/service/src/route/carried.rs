@@ -9,8 +9,8 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use marmota_http::{
-    BoxError, Endpoint, Flow, IntoResponse, Message, Protocol, Request, Response, ResponseWriter,
-    Status, Step, Turn, WebSocket, WebSocketOptions,
+    BoxError, Endpoint, Flow, IntoResponse, Message, Protocol, ProtocolStep, Request, Response,
+    ResponseWriter, Status, Turn, WebSocket, WebSocketOptions,
 };
 use marmota_model::Result;
 use marmota_remote::packet;
@@ -75,11 +75,11 @@ struct Carried {
 }
 
 impl Protocol for Carried {
-    fn go_on(&mut self, turn: &mut Turn<'_>) -> Step {
+    fn advance(&mut self, turn: &mut Turn<'_>) -> ProtocolStep {
         loop {
             if let Err(error) = self.take(turn) {
                 log::info!("a client of services is cut off: {error}");
-                return Step::Close { linger: true };
+                return ProtocolStep::Close { linger: true };
             }
             let was_full = !self.carrier.is_hungry();
             for message in self.carrier.go_on(&mut turn.context) {
@@ -91,17 +91,17 @@ impl Protocol for Carried {
             }
         }
         if self.carrier.has_left() {
-            return Step::Close { linger: false };
+            return ProtocolStep::Close { linger: false };
         }
         // As for an idle HTTP connection: the server does not wait for a silent client.
         if turn.ended || turn.is_draining() && self.carrier.is_idle() {
-            return Step::Close { linger: false };
+            return ProtocolStep::Close { linger: false };
         }
         let deadline_ms = self.carrier.link.deadline().map_or(u64::MAX, |at| {
             let left = at.saturating_duration_since(Instant::now()).as_millis();
             turn.now_ms().saturating_add(u64::try_from(left).unwrap_or(u64::MAX).max(1))
         });
-        Step::Wait { hungry: self.carrier.is_hungry(), deadline_ms }
+        ProtocolStep::Wait { hungry: self.carrier.is_hungry(), deadline_ms }
     }
 }
 

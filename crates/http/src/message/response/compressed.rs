@@ -42,7 +42,7 @@ impl Response {
                 Ok(coded) => (Payload::Stream(coded), true),
                 Err(body) => (Payload::Stream(body), false),
             },
-            successor @ Payload::Successor(_) => (successor, false),
+            successor @ Payload::UpgradedProtocol(_) => (successor, false),
         };
         self.body = body;
         if !is_coded {

@@ -53,7 +53,7 @@ pub(super) fn compress(
         // Bytes of a heartbeat may not stand within coded ones.
         Some(Tail::Stream(stream)) if stream.0.heartbeat().is_some() => return tail,
         Some(Tail::Stream(stream)) => stream.0.length(),
-        Some(Tail::Successor(_)) => return tail,
+        Some(Tail::UpgradedProtocol(_)) => return tail,
     };
     let is_short = !is_304 && body_length.is_some_and(|length| length < bytes_min as u64);
     if is_short || !head.may_be_coded(is_304) {
@@ -80,7 +80,7 @@ pub(super) fn compress(
             Ok(body) => (Some(Payload::Stream(body)), true),
             Err(body) => return Some(Tail::Stream(Box::new((body, stream.1)))),
         },
-        Some(Tail::Successor(_)) => (None, false),
+        Some(Tail::UpgradedProtocol(_)) => (None, false),
     };
     if !is_coded && let Some(Payload::Whole(body)) = coded {
         return keep(out, head_end, body);
@@ -104,7 +104,7 @@ pub(super) fn compress(
             out.extend_from_slice(b"Transfer-Encoding: chunked\r\n\r\n");
             Some(Tail::Stream(Box::new((body, Framing::Chunked))))
         }
-        Some(Payload::Successor(_)) => None,
+        Some(Payload::UpgradedProtocol(_)) => None,
     }
 }
 

@@ -1,45 +1,66 @@
-//! Why a head is refused, or not parsed yet.
+//! The reasons why a head is refused, and why parsing stops early.
 
 use crate::proto::status::Status;
 
-/// Why a head is refused.
+/// The reason why a head is refused. The connection answers with [`HeadError::status`] and
+/// [`HeadError::text`], and is closed, because nothing after the fault can be understood.
+///
+/// ```
+/// use marmota_http::Status;
+/// use marmota_http::head::{Head, HeadError, HeadLimits};
+///
+/// let limits = HeadLimits { bytes_max: 1024, headers_max: 10, target_bytes_max: 100 };
+/// let error = |text: &str| Head::default().parse(text.as_bytes(), 0, &limits).unwrap_err();
+/// assert_eq!(error("GET / HTTP/1.1\nHost: a\r\n\r\n"), HeadError::LineEnd);
+/// assert_eq!(error("GET / HTTP/1.1\r\n\r\n"), HeadError::Host);
+/// assert_eq!(error("GET / HTTP/3.0\r\n\r\n").status(), Status::VERSION_NOT_SUPPORTED);
+/// assert_eq!(HeadError::Host.text(), "exactly one valid Host header is required");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HeadError {
-    /// The method is no token.
+    /// The method is not a token.
     Method,
-    /// The target is not one of the four forms, or has a byte that must be percent-encoded.
+    /// The target is not one of the four forms (RFC 9112, 3.2), or has a byte that must be
+    /// percent-encoded.
     Target,
-    /// The target is too long.
+    /// The target is too long (414).
     TargetTooLong,
-    /// No `HTTP/d.d` where the version belongs.
+    /// The request line has no `HTTP/d.d` after the target.
     VersionMalformed,
-    /// A version other than 1.x.
+    /// The version is not 1.x (505).
     VersionUnsupported,
     /// A CR without LF, or an LF without CR.
     LineEnd,
-    /// A line that starts with white space.
+    /// A line starts with white space.
     Folded,
-    /// A header name that is empty or no token.
+    /// The name of a header is empty or not a token.
     HeaderName,
-    /// A control character in a value.
+    /// A value has a control character.
     HeaderValue,
-    /// No `Host`, two of them, or one that is none.
+    /// `Host` is missing, repeated, or not a host (RFC 9112, 3.2).
     Host,
-    /// A `Content-Length` that is no number, or more than one.
+    /// `Content-Length` is not a number, or is repeated.
     ContentLength,
-    /// `Transfer-Encoding` beside `Content-Length`, twice, in HTTP/1.0, or not ending in chunked.
+    /// `Transfer-Encoding` together with `Content-Length`, repeated, in HTTP/1.0, or not ending in
+    /// `chunked`.
     TransferEncoding,
-    /// A transfer coding other than chunked.
+    /// A transfer coding other than `chunked` (501).
     TransferCoding,
-    /// An `Expect` other than `100-continue`.
+    /// An `Expect` other than `100-continue` (417).
     Expectation,
-    /// The head is too long or has too many headers.
+    /// The head has too many bytes or headers (431).
     TooLarge,
 }
 
 impl HeadError {
-    /// The status that answers this error.
+    /// Returns the status of the answer.
+    ///
+    /// ```
+    /// use marmota_http::{Status, head::HeadError};
+    /// assert_eq!(HeadError::TooLarge.status(), Status::HEADERS_TOO_LARGE);
+    /// assert_eq!(HeadError::LineEnd.status(), Status::BAD_REQUEST);
+    /// ```
     pub fn status(self) -> Status {
         match self {
             Self::TargetTooLong => Status::URI_TOO_LONG,
@@ -51,7 +72,7 @@ impl HeadError {
         }
     }
 
-    /// What was wrong, for the client.
+    /// Returns the fault in words, for the client: the `detail` of a problem document.
     pub fn text(self) -> &'static str {
         match self {
             Self::Method => "the method is not a token",
@@ -75,9 +96,11 @@ impl HeadError {
     }
 }
 
-/// Why parsing stopped before the end.
+/// The reason why parsing stopped before the end of the head.
 pub(super) enum Stop {
+    /// More bytes are needed.
     Incomplete,
+    /// No further byte can help.
     Refused(HeadError),
 }
 

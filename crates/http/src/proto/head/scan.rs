@@ -1,11 +1,17 @@
-//! Where the parts of a head end, and which bytes may stand in them. Functions on bytes that know
-//! no head: what the parts mean is decided beside them.
+//! Scanning of a head: where its parts end, and which bytes they may have. The functions know only
+//! bytes; `head.rs` decides what the parts mean.
+//!
+//! Most time of a small request is spent here. So the loops look at 8 or 32 bytes at a time, and
+//! rare cases are `#[cold]` functions. No function panics on any input: all indexes come from `get`
+//! or from a length that was checked.
 
 use super::Span;
 use super::error::{HeadError, Stop};
 use crate::proto::method::Method;
 
-/// Checks the end of the head at `at`, or says what is wrong with the line that starts there.
+/// Reads the empty line that ends the head at `at`, and returns the index after it. If the line at
+/// `at` is neither a header nor empty, the error names its fault. `name_end` is the end of the
+/// token at `at`.
 pub(super) fn end_of_head(buffer: &[u8], at: usize, name_end: usize) -> Result<usize, Stop> {
     match buffer.get(at) {
         Some(b'\r' | b'\n') => line_end(buffer, at),
@@ -15,7 +21,7 @@ pub(super) fn end_of_head(buffer: &[u8], at: usize, name_end: usize) -> Result<u
     }
 }
 
-/// The position after the CR LF at `at`.
+/// Returns the index after the CR LF at `at`.
 pub(super) fn line_end(buffer: &[u8], at: usize) -> Result<usize, Stop> {
     match (buffer.get(at), buffer.get(at + 1)) {
         (Some(b'\r'), Some(b'\n')) => Ok(at + 2),
@@ -24,6 +30,7 @@ pub(super) fn line_end(buffer: &[u8], at: usize) -> Result<usize, Stop> {
     }
 }
 
+/// Returns the end of the method at `at`, which must be followed by a space.
 pub(super) fn method_end(buffer: &[u8], at: usize) -> Result<usize, Stop> {
     /// Longer than any registered method, and short enough to refuse garbage early.
     const METHOD_BYTES_MAX: usize = 32;
@@ -36,7 +43,8 @@ pub(super) fn method_end(buffer: &[u8], at: usize) -> Result<usize, Stop> {
     }
 }
 
-/// The path of a target that does not start with a slash.
+/// Returns the path of a target that does not start with a slash (RFC 9112, 3.2.2 to 3.2.4): `*` of
+/// OPTIONS and the authority of CONNECT have an empty one, an absolute URL has that of the URL.
 #[cold]
 pub(super) fn other_form(
     method: Method,
@@ -69,9 +77,9 @@ pub(super) fn other_form(
     Ok(Span::new(authority_end, path_end))
 }
 
-/// Whether `text` is this name in upper or lower case. Setting bit 5 makes letters small and
-/// leaves `-` as it is; no other byte that a token or a value can have becomes one of these.
-/// Without early exit the loop is a few vector instructions.
+/// Returns true if `text` is this name, in upper or lower case. Setting bit 5 makes letters small
+/// and leaves `-` as it is; no other byte that a token or a value can have becomes one of these.
+/// Without an early exit the loop is a few vector instructions.
 #[inline]
 pub(super) fn is_name<const N: usize>(text: &[u8], small: &[u8; N]) -> bool {
     let Ok(text) = <&[u8; N]>::try_from(text) else { return false };
@@ -82,8 +90,8 @@ pub(super) fn is_name<const N: usize>(text: &[u8], small: &[u8; N]) -> bool {
     difference == 0
 }
 
-/// Whether it is a host, perhaps with a port (RFC 3986 3.2.2): most are a name or an address of
-/// IPv4.
+/// Returns true if `text` is a host, with or without a port (RFC 3986, 3.2.2). Almost all are a
+/// name or an IPv4 address, which this function decides alone.
 #[inline]
 pub(super) fn is_host(text: &[u8]) -> bool {
     let name = text.iter().take_while(|&&byte| NAME[byte as usize]).count();
@@ -94,7 +102,7 @@ pub(super) fn is_host(text: &[u8]) -> bool {
     }
 }
 
-/// As [`is_host`], where it has brackets or escapes.
+/// Decides like [`is_host`] about a text with brackets (IPv6) or escapes.
 #[cold]
 fn is_rare_host(text: &[u8]) -> bool {
     let Some(inner) = text.strip_prefix(b"[") else {
@@ -111,7 +119,7 @@ fn is_rare_host(text: &[u8]) -> bool {
         _ => return false,
     };
     let is_address = match inner[..end].strip_prefix(b"v") {
-        // An address of a version to come: `v1.x`.
+        // IPvFuture: `v1.x`.
         Some(future) => split_at_dot(future).is_some_and(|(version, rest)| {
             let is_version = !version.is_empty() && version.iter().all(u8::is_ascii_hexdigit);
             let fits = |&byte: &u8| NAME[byte as usize] || byte == b':';
@@ -123,12 +131,14 @@ fn is_rare_host(text: &[u8]) -> bool {
     is_address && port.iter().all(u8::is_ascii_digit)
 }
 
+/// Splits a text at its first dot.
 fn split_at_dot(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let dot = text.iter().position(|&byte| byte == b'.')?;
     Some((&text[..dot], &text[dot + 1..]))
 }
 
-/// Whether a name's bytes may stand there, and each `%` has its two digits.
+/// Returns true if a host's name has only bytes that are allowed there, and two hexadecimal digits
+/// after each `%`.
 fn is_escaped_name(mut name: &[u8]) -> bool {
     loop {
         name = match name {
@@ -142,7 +152,8 @@ fn is_escaped_name(mut name: &[u8]) -> bool {
     }
 }
 
-/// A number of digits only, as `Content-Length` has it.
+/// Parses a number that has only digits, as `Content-Length` must (RFC 9110, 8.6): no sign, no
+/// blanks, no list.
 pub(super) fn decimal(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;
@@ -153,13 +164,14 @@ pub(super) fn decimal(digits: &[u8]) -> Option<u64> {
     })
 }
 
-/// Whether the bytes make a token, as names of headers and methods must.
+/// Returns true if the bytes are a token (RFC 9110, 5.6.2), as names of headers and methods must
+/// be.
 pub(crate) fn is_token(bytes: &[u8]) -> bool {
     !bytes.is_empty() && token_end(bytes, 0) == bytes.len()
 }
 
-/// The end of the token at `at`. Names are nearly always letters and `-`, which are told apart
-/// eight at a time; only where that run ends does the table decide.
+/// Returns the end of the token at `at`. Names are nearly always letters and `-`, which are
+/// recognised eight at a time; the table decides only where that run ends.
 #[inline]
 pub(super) fn token_end(buffer: &[u8], at: usize) -> usize {
     let mut rest = buffer.get(at..).unwrap_or_default();
@@ -175,7 +187,7 @@ pub(super) fn token_end(buffer: &[u8], at: usize) -> usize {
     buffer.len() - rest.len() + length
 }
 
-/// The top bit of each byte that is neither an ASCII letter nor `-`. The sums stay inside
+/// Sets the top bit of each byte that is neither an ASCII letter nor `-`. The sums stay within
 /// their bytes because only seven bits of each are added.
 #[inline]
 pub(super) fn not_letter_or_dash(word: u64) -> u64 {
@@ -188,7 +200,7 @@ pub(super) fn not_letter_or_dash(word: u64) -> u64 {
     (!letter & other_than_dash | word) & all(0x80)
 }
 
-/// The position of the CR LF that ends the value at `at`.
+/// Returns the index of the CR LF that ends the value at `at`. Tabs are allowed within a value.
 #[inline]
 pub(super) fn value_end(buffer: &[u8], at: usize) -> Result<usize, Stop> {
     let mut end = control(buffer, at);
@@ -208,12 +220,12 @@ pub(super) fn value_end(buffer: &[u8], at: usize) -> Result<usize, Stop> {
     }
 }
 
-/// The first control character from `at` on, or the buffer's end.
+/// Returns the index of the first control character from `at` on, or the buffer's length.
 ///
-/// Long values go 32 bytes at a time in a loop that the compiler turns into vector
-/// instructions, short ones and the end of long ones eight: a byte below 0x20 borrows into its
-/// top bit, and so does 0x7f after the exclusive or. A borrow can make a false hit only above a
-/// true one, so the lowest hit is always true.
+/// Long values are checked 32 bytes at a time in a loop that the compiler turns into vector
+/// instructions; short ones, and the end of long ones, eight at a time. A byte below 0x20 borrows
+/// into its top bit, and so does 0x7f after the exclusive or. A borrow can make a false hit only
+/// above a true one, so the lowest hit is always true.
 #[inline]
 pub(super) fn control(buffer: &[u8], at: usize) -> usize {
     const ONES: u64 = u64::from_le_bytes([1; 8]);
@@ -240,21 +252,23 @@ pub(super) fn control(buffer: &[u8], at: usize) -> usize {
     buffer.len() - rest.len() + end
 }
 
-/// Whether a value may stand in a header.
+/// Returns true if a value can be sent in a header (RFC 9110, 5.5): no control characters but tabs.
 pub(crate) fn is_value(value: &[u8]) -> bool {
     let end = control(value, 0);
     end == value.len()
         || value[end..].iter().all(|&byte| (byte >= 0x20 || byte == b'\t') && byte != 0x7f)
 }
 
-/// Bytes of a token (RFC 9110 5.6.2).
+/// The bytes of a token (RFC 9110, 5.6.2).
 static TOKEN: [bool; 256] = table(b"!#$%&'*+-.^_`|~");
-/// Bytes of a host's name that need no escape (RFC 3986 3.2.2).
+/// The bytes of a host's name that need no escape (RFC 3986, 3.2.2).
 static NAME: [bool; 256] = table(b"-._~!$&'()*+,;=");
-/// Bytes of a target. Some, like `{` and `"`, ought to be percent-encoded, but every browser
-/// and curl send them, and they mean one thing only. `?` is left out for its own case.
+/// The bytes of a target. Some of them, like `{` and `"`, ought to be percent-encoded, but all
+/// browsers and curl send them, and they have only one meaning. `?` is left out because it begins
+/// the query.
 pub(super) static TARGET: [bool; 256] = table(b"-._~!$&'()*+,;=:@/%[]{}|\\^`\"<>");
 
+/// Makes a table of the ASCII letters and digits and the `others`.
 const fn table(others: &[u8]) -> [bool; 256] {
     let mut table = [false; 256];
     let mut byte = 0;

@@ -1,4 +1,9 @@
-//! The pool of memory pieces that the kernel fills with received bytes.
+//! The pool of memory pieces that the kernel fills with received bytes (a "provided buffer ring").
+//!
+//! The memory is one mapping of 5 MiB per thread, of which only the pages that were written use
+//! memory. The kernel starts with 32 of the 256 pieces and gets more each time it runs out, so idle
+//! threads use little. A piece is owned either by the kernel or by one [`Piece`], never by both:
+//! the type is not `Clone`, and returning it consumes it.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::io;
@@ -9,27 +14,31 @@ use io_uring::IoUring;
 use io_uring::types::BufRingEntry;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
-/// The pool's buffer group; the ring has only one.
+/// The number of the pool's buffer group; the ring has only one.
 pub(super) const GROUP: u16 = 0;
-/// Number of pieces, a power of two.
+/// The number of pieces, a power of two.
 const PIECES: u16 = 256;
-/// Bytes of a piece: a message of 16 KB with its head, or a batch of pipelined requests. If less
-/// arrives, less of the memory is used. With pieces of 4 KB, a WebSocket echo of 16 KB took 1.3
-/// times the processor time: five completions and five turns of the connection, instead of one.
+/// The bytes of a piece: a message of 16 KB with its head, or a batch of pipelined requests. If
+/// less arrives, less of the memory is used. With pieces of 4 KB, a WebSocket echo of 16 KB took
+/// 1.3 times the processor time: five completions and five turns of the connection, instead of one.
 const PIECE_BYTES: usize = 20 * 1024;
+/// The bytes of the whole mapping.
 const BYTES: usize = PIECES as usize * PIECE_BYTES;
-/// Pieces that the kernel has at first; doubled each time it runs out of them. The kernel fills
-/// them in turn, so all its pieces are memory in use.
+/// The number of pieces that the kernel has at first; doubled each time it runs out of them. The
+/// kernel fills them in turn, so all its pieces are memory in use.
 const PIECES_FIRST: u16 = 32;
 
 /// A part of the pool that holds received bytes until it is returned.
 #[derive(Debug)]
 pub(crate) struct Piece {
+    /// The number of the piece.
     index: u16,
+    /// The number of bytes that the kernel has written.
     len: usize,
 }
 
 impl Piece {
+    /// Returns the piece that a completion names.
     pub(super) fn new(index: u16, len: usize) -> Self {
         Self { index, len: len.min(PIECE_BYTES) }
     }
@@ -37,17 +46,22 @@ impl Piece {
 
 /// The pieces, and the list through which the kernel gets them.
 pub(super) struct Pool {
+    /// The list that is shared with the kernel: a ring of addresses.
     entries: *mut BufRingEntry,
+    /// The mapping.
     bytes: *mut u8,
+    /// The number of entries written so far, modulo 2^16.
     tail: u16,
     /// Number of pieces given to the kernel so far.
     pieces: u16,
     /// True if the pool has grown since the last wait.
     has_grown: bool,
+    /// The memory is not freed when the pool is dropped.
     leak: bool,
 }
 
 impl Pool {
+    /// Allocates the memory. The kernel learns of it in [`Pool::open`].
     pub(super) fn new() -> io::Result<Self> {
         let layout = Self::entries_layout()?;
         // SAFETY: a new mapping that replaces no other.
@@ -63,6 +77,7 @@ impl Pool {
         Ok(Self { entries, bytes, tail: 0, pieces: 0, has_grown: false, leak: false })
     }
 
+    /// Returns the size and alignment of the list: the kernel requires a page.
     fn entries_layout() -> io::Result<Layout> {
         let bytes = usize::from(PIECES) * size_of::<BufRingEntry>();
         Layout::from_size_align(bytes, rustix::param::page_size()).map_err(io::Error::other)
@@ -96,6 +111,7 @@ impl Pool {
         self.open(ring)
     }
 
+    /// Returns the bytes of a piece.
     pub(super) fn bytes(&self, piece: &Piece) -> &[u8] {
         let at = usize::from(piece.index) * PIECE_BYTES;
         // SAFETY: a piece is created only for a completion. The kernel has written its bytes and
@@ -116,15 +132,18 @@ impl Pool {
         self.pieces = pieces;
     }
 
+    /// Allows the pool to grow again: the kernel has had a chance to use what it got.
     pub(super) fn note_wait(&mut self) {
         self.has_grown = false;
     }
 
-    #[allow(clippy::needless_pass_by_value, reason = "who gives a piece back must not keep it")]
+    /// Returns a piece to the kernel.
+    #[allow(clippy::needless_pass_by_value, reason = "a piece that was returned must not be used")]
     pub(super) fn take_back(&mut self, piece: Piece) {
         self.give(piece.index);
     }
 
+    /// Adds a piece to the list. An index that is not a piece's is ignored.
     pub(super) fn give(&mut self, index: u16) {
         if index >= PIECES {
             return;
@@ -141,6 +160,7 @@ impl Pool {
         self.show_tail();
     }
 
+    /// Publishes the entries that were written.
     fn show_tail(&self) {
         // SAFETY: the tail is the field of the first entry that setting address, length and number
         // does not touch; the kernel only reads it.

@@ -1,6 +1,9 @@
-//! A connection's TLS, on bytes: what came from the socket in, what is to be said and what is
-//! for the socket out. It owns no socket and keeps no buffer but the bytes of a record that is
-//! not whole yet.
+//! The TLS of one connection, on bytes: bytes from the socket in, plain bytes and bytes for the
+//! socket out. It owns no socket.
+//!
+//! rustls' unbuffered interface is used, so that no buffers are kept per connection: records are
+//! decrypted where they were received and encrypted into the connection's own output. The only
+//! bytes kept are those of a record that is not complete yet.
 
 use std::sync::Arc;
 
@@ -10,23 +13,27 @@ use rustls::unbuffered::{
 };
 use rustls::{Error, ServerConfig};
 
-/// What encryption adds to a record, at most, and how long records are.
+/// The maximum number of bytes that encryption adds to a record.
 const RECORD_EXTRA: usize = 64;
+/// The maximum length of a record (RFC 8446, 5.1).
 const RECORD_BYTES: usize = 16 * 1024;
 
-/// One side of a TLS connection.
+/// The server's side of a TLS connection.
 pub(crate) struct Session {
+    /// The state of the protocol.
     connection: UnbufferedServerConnection,
-    /// The start of a record (or of a handshake's message) whose rest has not come.
+    /// The start of a record, or of a message of the handshake, of which the rest has not arrived.
     incomplete: Vec<u8>,
+    /// The handshake is not complete.
     pub(crate) is_handshaking: bool,
-    /// The client has said that it sends no more.
+    /// The client has declared that it sends no more.
     pub(crate) ended: bool,
-    /// We have said so, or may not any more.
+    /// This side has declared that it sends no more, or must not any more.
     closed: bool,
 }
 
 impl Session {
+    /// Begins a connection, with the certificates of the server.
     pub(crate) fn new(config: Arc<ServerConfig>) -> Result<Self, Error> {
         Ok(Self {
             connection: UnbufferedServerConnection::new(config)?,
@@ -37,28 +44,28 @@ impl Session {
         })
     }
 
-    /// Takes bytes of the socket: gives what they say to `say`, and appends what is to be
-    /// answered to `out`. The bytes are overwritten.
+    /// Takes bytes from the socket: passes the plain bytes to `sink`, and appends answers of the
+    /// protocol to `out`. `sealed` is overwritten.
     ///
     /// # Errors
-    /// The client does not keep to the protocol; the alert that tells it is in `out`.
-    pub(crate) fn open(
+    /// The client violates the protocol. The alert that reports it is in `out`.
+    pub(crate) fn decrypt(
         &mut self,
         sealed: &mut [u8],
         out: &mut Vec<u8>,
-        mut say: impl FnMut(&[u8]),
+        mut sink: impl FnMut(&[u8]),
     ) -> Result<(), Error> {
         if self.closed {
-            // Nobody answers any more; rustls must not try to.
+            // After the end rustls must not try to answer.
             return Ok(());
         }
         if self.incomplete.is_empty() {
-            let used = self.open_all(sealed, out, &mut say)?;
+            let used = self.decrypt_all(sealed, out, &mut sink)?;
             self.incomplete.extend_from_slice(&sealed[used..]);
         } else {
             let mut all = std::mem::take(&mut self.incomplete);
             all.extend_from_slice(sealed);
-            let used = self.open_all(&mut all, out, &mut say)?;
+            let used = self.decrypt_all(&mut all, out, &mut sink)?;
             all.drain(..used);
             if !all.is_empty() {
                 self.incomplete = all;
@@ -67,11 +74,12 @@ impl Session {
         Ok(())
     }
 
-    fn open_all(
+    /// Processes all complete records of `sealed`, and returns the number of bytes used.
+    fn decrypt_all(
         &mut self,
         sealed: &mut [u8],
         out: &mut Vec<u8>,
-        say: &mut impl FnMut(&[u8]),
+        sink: &mut impl FnMut(&[u8]),
     ) -> Result<usize, Error> {
         let mut used = 0;
         loop {
@@ -83,7 +91,7 @@ impl Session {
                     match traffic.next_record() {
                         Some(Ok(AppDataRecord { discard: more, payload, .. })) => {
                             discard += more;
-                            say(payload);
+                            sink(payload);
                         }
                         Some(Err(error)) => break Some(error),
                         None => break None,
@@ -120,8 +128,8 @@ impl Session {
         }
     }
 
-    /// Appends what tells the client that it failed: one message, since all that was to be said
-    /// before is out when bytes are looked at.
+    /// Appends the alert that reports a failure to the client. It is one message, since all
+    /// messages before it were taken when bytes were processed.
     fn alert(&mut self, rest: &mut [u8], out: &mut Vec<u8>) {
         let state = self.connection.process_tls_records(rest).state;
         if let Ok(ConnectionState::EncodeTlsData(mut message)) = state {
@@ -132,35 +140,38 @@ impl Session {
     /// Appends `plain`, encrypted, to `out`.
     ///
     /// # Errors
-    /// No more can be encrypted on this connection.
-    pub(crate) fn seal(&mut self, plain: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
+    /// Nothing more can be encrypted on this connection.
+    pub(crate) fn encrypt(&mut self, plain: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
         let extra = (plain.len() / RECORD_BYTES + 1) * RECORD_EXTRA;
         self.write(out, plain.len() + extra, |traffic, out| traffic.encrypt(plain, out))
     }
 
-    /// Appends our last word to `out`: nothing of what we sent is missing.
+    /// Appends the end (`close_notify`) to `out`, which confirms that nothing is missing.
     pub(crate) fn close(&mut self, out: &mut Vec<u8>) {
         if !std::mem::replace(&mut self.closed, true) && !self.is_handshaking {
             let _ = self.write(out, RECORD_EXTRA, |traffic, out| traffic.queue_close_notify(out));
         }
     }
 
-    /// Leaves our last word unsaid, because something of what we sent is missing.
+    /// Suppresses the end, because an answer is incomplete.
     pub(crate) fn cut_off(&mut self) {
         self.closed = true;
     }
 
+    /// Returns true if this side has ended.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed
     }
 
+    /// Drives rustls until it can encrypt, and lets `put` write into `room` bytes at the end of
+    /// `out`; the room is enlarged if rustls needs more.
     fn write(
         &mut self,
         out: &mut Vec<u8>,
         mut room: usize,
         mut put: impl FnMut(&mut Traffic<'_>, &mut [u8]) -> Result<usize, EncryptError>,
     ) -> Result<(), Error> {
-        // Nothing is in it that could be said now, or it would have been when it came.
+        // It has no complete record, or that would have been processed when it arrived.
         let mut incomplete = std::mem::take(&mut self.incomplete);
         let written = loop {
             let status = self.connection.process_tls_records(&mut incomplete);
@@ -201,21 +212,23 @@ impl Session {
         written
     }
 
-    /// Which protocol client and server have agreed on.
+    /// Returns the protocol that was negotiated (ALPN, RFC 7301).
     #[cfg(feature = "http2")]
     pub(crate) fn protocol(&self) -> Option<&[u8]> {
         self.connection.alpn_protocol()
     }
 
-    /// The client's certificate, DER.
+    /// Returns the client's certificate (DER), which rustls has verified.
     pub(crate) fn client_certificate(&self) -> Option<Vec<u8>> {
         let chain = self.connection.peer_certificates()?;
         chain.first().map(|certificate| certificate.to_vec())
     }
 }
 
+/// The state of a connection that can encrypt.
 type Traffic<'a> = rustls::unbuffered::WriteTraffic<'a, rustls::server::ServerConnectionData>;
 
+/// Appends a message of the protocol to `out`, whose length is not known in advance.
 fn encode<Data>(message: &mut EncodeTlsData<'_, Data>, out: &mut Vec<u8>) {
     let start = out.len();
     let mut room = RECORD_EXTRA;

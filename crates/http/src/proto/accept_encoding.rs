@@ -1,7 +1,16 @@
-//! Which content coding a client likes best (`Accept-Encoding`; RFC 9110, 12.5.3).
+//! The choice of a content coding by the header `Accept-Encoding` (RFC 9110, 12.5.3).
+//!
+//! The header is a list of codings with weights from 0 to 1, as in `br;q=1.0, gzip;q=0.5, *;q=0`.
+//! This file only chooses: the codings themselves are in [`crate::body::coding`], and prepared
+//! files (`app.js.br`) in [`crate::files`].
 
-/// The place in `offered` of what the header likes best, the first of several alike; `None` if it
-/// likes none of them, or what is not coded more.
+/// Returns the index in `offered` of the coding that the header prefers. Among codings of equal
+/// weight it is the first, so `offered` is in the order that the server prefers.
+///
+/// Returns `None` if the header accepts none of them, or gives a higher weight to `identity`, the
+/// body without a coding. A coding that the header does not name has the weight of `*`, or 0
+/// without `*`. `x-gzip` is an old name of gzip (RFC 9110, 8.4.1.3). At most four codings can be
+/// offered.
 pub(crate) fn best_coding(header: &str, offered: &[&str]) -> Option<usize> {
     let (mut identity, mut any) = (None, None);
     let mut weights = [None::<f32>; 4];
@@ -12,7 +21,7 @@ pub(crate) fn best_coding(header: &str, offered: &[&str]) -> Option<usize> {
             let (name, value) = part.split_once('=')?;
             name.trim().eq_ignore_ascii_case("q").then(|| value.trim().parse::<f32>().ok())
         });
-        // A weight that is none says nothing.
+        // An item with a malformed weight is ignored.
         let Some(weight) = weight.unwrap_or(Some(1.0)) else { continue };
         let name = if name.eq_ignore_ascii_case("x-gzip") { "gzip" } else { name };
         if name == "*" {

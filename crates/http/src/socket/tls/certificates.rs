@@ -1,5 +1,5 @@
-//! Certificates and the names they are for: reading them, making one for development, and
-//! choosing one by the name that a client asks for.
+//! Certificates and the names they are valid for: reading them, generating one for development, and
+//! choosing one by the name that a client requests (SNI, RFC 6066, 3).
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,12 +13,15 @@ use rustls::sign::CertifiedKey;
 
 use super::TlsError;
 
-/// A certificate, those that vouch for it, and its key.
+/// A certificate, the certificates that have signed it, and its key.
 #[derive(Clone, Debug)]
 pub(crate) struct ServerIdentity(Arc<CertifiedKey>);
 
 impl ServerIdentity {
-    /// Reads PEM files.
+    /// Reads two PEM files.
+    ///
+    /// # Errors
+    /// A file cannot be read, has no certificate or key, or the key does not fit the certificate.
     pub(crate) fn read(
         certificate: &Path,
         key: &Path,
@@ -39,7 +42,8 @@ impl ServerIdentity {
         Ok(Self(Arc::new(certified)))
     }
 
-    /// Makes one that nobody vouches for; the certificate is written to the file.
+    /// Generates a certificate that no authority has signed, and writes it to the file, without its
+    /// key. The key is ECDSA P-256, which takes less than a millisecond to make.
     pub(crate) fn self_signed(names: &[String], file: Option<&Path>) -> Result<Self, TlsError> {
         let fails = |error: &dyn std::fmt::Display| {
             TlsError::new(format!("a certificate for {}", names.join(", ")), error)
@@ -58,6 +62,7 @@ impl ServerIdentity {
         Ok(Self(Arc::new(certified.map_err(|error| fails(&error))?)))
     }
 
+    /// Returns true if the certificate is valid for this name, by the rules of browsers (RFC 9525).
     fn is_for(&self, name: &ServerName<'_>) -> bool {
         let certificate = self.0.cert.first().map(ParsedCertificate::try_from);
         certificate.is_some_and(|certificate| {
@@ -66,49 +71,56 @@ impl ServerIdentity {
     }
 }
 
-/// What a server shows for some names.
+/// A certificate that a server shows.
 #[derive(Clone, Debug)]
-pub(super) enum Shown {
+pub(super) enum CertificateSource {
+    /// Read from files, or generated.
     Own(ServerIdentity),
-    /// Asked for and renewed by itself.
+    /// Requested from an authority, and renewed.
     #[cfg(feature = "acme")]
-    Renewed(Arc<super::acme::Renewed>),
+    Acme(Arc<super::acme::AcmeCertificate>),
 }
 
-impl Shown {
+impl CertificateSource {
+    /// Returns true if the certificate is for this name.
     fn is_for(&self, name: &str) -> bool {
         match self {
             Self::Own(own) => ServerName::try_from(name).is_ok_and(|name| own.is_for(&name)),
             #[cfg(feature = "acme")]
-            Self::Renewed(renewed) => renewed.is_for(name),
+            Self::Acme(renewed) => renewed.is_for(name),
         }
     }
 
+    /// Returns the certificate; `None` while the authority has not issued one.
     fn certificate(&self, client: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         match (self, client) {
             (Self::Own(own), _) => Some(Arc::clone(&own.0)),
             #[cfg(feature = "acme")]
-            (Self::Renewed(renewed), client) => renewed.resolve(client),
+            (Self::Acme(renewed), client) => renewed.resolve(client),
         }
     }
 }
 
-/// All certificates of a server.
+/// All certificates of a server, in the order of the settings.
 #[derive(Debug)]
-pub(super) struct Names(pub(super) Vec<Shown>);
+pub(super) struct CertificateResolver(pub(super) Vec<CertificateSource>);
 
-impl ResolvesServerCert for Names {
+impl ResolvesServerCert for CertificateResolver {
     fn resolve(&self, client: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        let asked = |shown: &&Shown| client.server_name().is_some_and(|name| shown.is_for(name));
-        // Whoever looks who has a name is shown that, or nothing.
+        let requested = |shown: &&CertificateSource| {
+            client.server_name().is_some_and(|name| shown.is_for(name))
+        };
+        // An authority that checks the ownership of a name gets its certificate only.
         #[cfg(feature = "acme")]
         if super::acme::is_challenge(&client) {
-            let is_renewed = |shown: &&Shown| matches!(shown, Shown::Renewed(_)) && asked(shown);
+            let is_renewed = |shown: &&CertificateSource| {
+                matches!(shown, CertificateSource::Acme(_)) && requested(shown)
+            };
             return self.0.iter().find(is_renewed)?.certificate(client);
         }
         let fit = match self.0.len() {
             0 | 1 => None,
-            _ => self.0.iter().find(asked),
+            _ => self.0.iter().find(requested),
         };
         fit.or(self.0.first())?.certificate(client)
     }

@@ -9,19 +9,19 @@ use crate::message::added_headers::AddedHeaders;
 
 /// What is known of a request before its handler runs; all handles on the request share it.
 #[derive(Default)]
-pub(crate) struct Admitted {
+pub(crate) struct BeforeBody {
     /// What its layers add to the answer, where they have seen it already.
     pub(crate) headers: RefCell<Option<AddedHeaders>>,
     pub(crate) extension: OnceCell<Box<dyn Any>>,
 }
 
-impl fmt::Debug for Admitted {
+impl fmt::Debug for BeforeBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Admitted").field("headers", &self.headers).finish_non_exhaustive()
+        f.debug_struct("BeforeBody").field("headers", &self.headers).finish_non_exhaustive()
     }
 }
 
-impl Admitted {
+impl BeforeBody {
     /// What its layers add, where they have seen it and their headers are not taken yet.
     pub(crate) fn take_headers(&self) -> Option<AddedHeaders> {
         self.headers.borrow_mut().take()

@@ -1,5 +1,9 @@
-//! The buffer in which a connection stores a request's body as it arrives, and from which the
-//! handler reads it. Unread bytes hold the client back.
+//! The buffer of a request's body between its connection and its handler, on routes with
+//! [`crate::Endpoint::streamed`].
+//!
+//! The connection fills it as bytes arrive, and stops reading its socket when the buffer is full:
+//! bytes that the handler does not read hold the client back. The handler reads it through a
+//! [`crate::BodyReader`]. Both run on the same thread, so no lock is needed.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -8,23 +12,41 @@ use std::task::{Context, Poll, Waker};
 use crate::proto::chunked::ChunkedError;
 use crate::proto::status::Status;
 
-/// Bytes of a body that may wait for the handler before the client is held back.
+/// The bytes of a body that may wait for the handler before the client is held back.
 pub(crate) const WINDOW_BYTES: usize = 64 * 1024;
 
-/// The reason why a body is incomplete. It is an answer too; the connection is closed after it.
+/// The reason why a request's body is incomplete. As the answer of a handler it is a problem
+/// document with the status in parentheses; the connection is closed after it.
+///
+/// ```
+/// use marmota_http::{BodyError, Endpoint, Method, Request, Router, TestRequest};
+///
+/// async fn count(request: Request) -> Result<String, BodyError> {
+///     let (mut reader, mut bytes) = (request.reader(), Vec::new());
+///     while reader.read(&mut bytes).await? > 0 {}
+///     Ok(bytes.len().to_string())
+/// }
+///
+/// let endpoint = Endpoint::future(count).streamed(1_000);
+/// let router = Router::new().on(Method::Post, "/count", endpoint);
+/// let answer = router.call(TestRequest::post("/count").body(vec![0; 2_000]))?;
+/// assert_eq!(answer.status(), BodyError::TooLarge.status());
+/// # Ok::<(), marmota_http::CallError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BodyError {
-    /// It is longer than the route allows (413).
+    /// The body is longer than the route allows (413).
     TooLarge,
-    /// It arrived too slowly for [`crate::Limits`] (408).
+    /// The body arrived too slowly for [`Limits`](crate::Limits) (408).
     TimedOut,
-    /// The client ended the connection within the body (400).
+    /// The client ended the connection before the end of the body (400).
     CutOff,
-    /// Its coding is malformed in this way (400).
+    /// The coding of the body is malformed (400); the text states how.
     Malformed(&'static str),
-    /// The server holds as many bytes of bodies as [`crate::Limits::held_body_bytes_max`] allows
-    /// (503).
+    /// The server holds as many bytes of bodies as
+    /// [`Limits::held_body_bytes_max`](crate::Limits::held_body_bytes_max) allows (503, with
+    /// `Retry-After`).
     NoRoom,
 }
 
@@ -46,6 +68,12 @@ impl std::error::Error for BodyError {}
 
 impl BodyError {
     /// Returns the status of the answer.
+    ///
+    /// ```
+    /// use marmota_http::{BodyError, Status};
+    /// assert_eq!(BodyError::TimedOut.status(), Status::REQUEST_TIMEOUT);
+    /// assert_eq!(BodyError::CutOff.status(), Status::BAD_REQUEST);
+    /// ```
     pub fn status(self) -> Status {
         match self {
             Self::TooLarge => Status::CONTENT_TOO_LARGE,
@@ -71,19 +99,23 @@ impl From<ChunkedError> for BodyError {
 #[derive(Debug, Default)]
 pub(crate) struct BodyBuffer(RefCell<State>);
 
+/// The bytes and the end of a body.
 #[derive(Debug, Default)]
 struct State {
+    /// The bytes that the handler has not read.
     bytes: Vec<u8>,
+    /// The end, after the bytes; `None` while more can arrive.
     end: Option<Result<(), BodyError>>,
-    /// The handler has requested bytes at least once.
+    /// The handler has requested bytes at least once. Until then no `100 Continue` is sent.
     wanted: bool,
-    /// Set if the handler waits for more.
+    /// The waker of a handler that waits for more.
     waker: Option<Waker>,
 }
 
 impl BodyBuffer {
-    /// Appends bytes by `put`, which gets the number of bytes for which there is room, and returns
-    /// true if the body ends with them.
+    /// Appends bytes by `put`, which gets the buffer and the number of bytes for which there is
+    /// room, and returns true if the body ends with them. Wakes the handler if anything has
+    /// changed.
     pub(crate) fn fill(&self, put: impl FnOnce(&mut Vec<u8>, usize) -> Result<bool, BodyError>) {
         let mut state = self.0.borrow_mut();
         let before = state.bytes.len();
@@ -110,11 +142,13 @@ impl BodyBuffer {
         self.fill(|_, _| Err(error));
     }
 
+    /// Returns true if more bytes can arrive and be stored.
     pub(crate) fn has_room(&self) -> bool {
         let state = self.0.borrow();
         state.end.is_none() && state.bytes.len() < WINDOW_BYTES
     }
 
+    /// Returns true if the handler has requested bytes at least once.
     pub(crate) fn is_wanted(&self) -> bool {
         self.0.borrow().wanted
     }
@@ -124,6 +158,9 @@ impl BodyBuffer {
         self.0.borrow().waker.is_some()
     }
 
+    /// Appends all bytes that have arrived to `out` and returns their number; 0 at the end of the
+    /// body. Waits if there are none. An empty `out` is exchanged with the buffer, so that nothing
+    /// is copied.
     pub(crate) fn poll(
         &self,
         context: &mut Context<'_>,

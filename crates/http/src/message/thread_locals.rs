@@ -12,10 +12,10 @@ use crate::message::limits::Limits;
 use crate::message::observe::Observe;
 use crate::message::request::{Context, Exchange, Request};
 use crate::proto::head::{HeadLimits, is_value};
-use crate::reactor::slack::MemoryTrimmer;
+use crate::reactor::memory_trimmer::MemoryTrimmer;
 use crate::reactor::task::{Inbox, Task};
 use crate::socket::address::Peer;
-use crate::socket::link::Secured;
+use crate::socket::socket_codec::TlsInfo;
 
 /// A buffer in reserve is never larger than this, so that a burst does not stay in memory.
 const RESERVE_BYTES_MAX: usize = 64 * 1024;
@@ -43,7 +43,7 @@ pub(crate) struct ThreadLocals {
     pub(crate) now_ms: u64,
     /// Shutdown was asked for: answer what is in flight, close what is idle.
     pub(crate) draining: bool,
-    pub(crate) slack: MemoryTrimmer,
+    pub(crate) trimmer: MemoryTrimmer,
     /// The server's budget for bodies that are gathered.
     pub(crate) bodies: Arc<Budget>,
     /// Bytes of answers for which there was no room in their sockets since the last sweep.
@@ -93,7 +93,7 @@ impl ThreadLocals {
             inbox,
             now_ms: 0,
             draining: false,
-            slack: MemoryTrimmer::default(),
+            trimmer: MemoryTrimmer::default(),
             bodies,
             blocked_bytes: 0,
             observer: None,
@@ -188,7 +188,7 @@ impl ThreadLocals {
 
     /// A request handle with an empty buffer.
     #[inline]
-    pub(crate) fn take_exchange(&mut self, peer: Peer, secured: &Option<Rc<Secured>>) -> Request {
+    pub(crate) fn take_exchange(&mut self, peer: Peer, secured: &Option<Rc<TlsInfo>>) -> Request {
         if let Some(mut exchange) = self.exchanges.pop()
             && let Some(inner) = Rc::get_mut(&mut exchange)
         {
@@ -214,7 +214,7 @@ impl ThreadLocals {
             inner.lease = None;
             self.exchanges.push(exchange);
         } else {
-            self.slack.note_freed(inner.buffer.capacity());
+            self.trimmer.note_freed(inner.buffer.capacity());
         }
     }
 
@@ -231,7 +231,7 @@ impl ThreadLocals {
             output.clear();
             self.outputs.push(output);
         } else {
-            self.slack.note_freed(output.capacity());
+            self.trimmer.note_freed(output.capacity());
         }
     }
 
