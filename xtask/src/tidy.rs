@@ -17,7 +17,7 @@ mod prose;
 use crate::step::{Failure, root};
 
 /// The project's crates that each crate may depend on.
-const ARROWS: [(&str, &[&str]); 17] = [
+const ARROWS: [(&str, &[&str]); 18] = [
     ("model", &[]),
     ("derive", &[]),
     ("store", &["marmota-model"]),
@@ -30,7 +30,8 @@ const ARROWS: [(&str, &[&str]); 17] = [
     ("postgres", &["marmota-model", "marmota-store", "marmota-sql"]),
     ("mongo", &["marmota-model", "marmota-store"]),
     ("auth", &["marmota-model", "marmota-derive", "marmota-store"]),
-    ("rest", &["marmota-model", "marmota-store", "marmota-http", "marmota-auth"]),
+    ("web", &["marmota-model", "marmota-http", "marmota-auth"]),
+    ("rest", &["marmota-model", "marmota-store", "marmota-http", "marmota-auth", "marmota-web"]),
     ("remote", &["marmota-model", "marmota-store", "marmota-http"]),
     (
         "service",
@@ -39,7 +40,7 @@ const ARROWS: [(&str, &[&str]); 17] = [
             "marmota-store",
             "marmota-http",
             "marmota-auth",
-            "marmota-rest",
+            "marmota-web",
             "marmota-remote",
         ],
     ),

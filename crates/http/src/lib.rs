@@ -63,6 +63,7 @@ pub use message::added_headers::AddedHeaders;
 pub use message::body_reader::BodyReader;
 pub use message::events::{Event, EventSender};
 pub use message::limits::Limits;
+pub use message::problem::ProblemDocument;
 pub use message::protocol::{Protocol, ProtocolStep, Turn};
 pub use message::request::Request;
 pub use message::response::{IntoResponse, LaterResponse, Response};

@@ -2,10 +2,10 @@
 
 use marmota_http::{Request, Status};
 use marmota_model::{Error, ErrorKind};
+use marmota_web::{ApiError, ApiResult};
 
 use crate::answer::JSON;
 use crate::ndjson;
-use crate::problem::{ApiError, Result};
 
 /// The media types that a route can return. Errors are always problem documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ struct Weights {
 ///
 /// # Errors
 /// 406 with the offered types.
-pub(crate) fn check(request: &Request, offer: Offer) -> Result<()> {
+pub(crate) fn check(request: &Request, offer: Offer) -> ApiResult<()> {
     let Some(header) = request.header_text("accept").filter(|_| offer != Offer::Any) else {
         return Ok(());
     };

@@ -1,5 +1,5 @@
 //! `/api/auth/…`: logins, sessions, keys, and the administration of users and groups. Requests are
-//! executed on separate threads ([`crate::workers`]).
+//! executed on separate threads ([`Authenticator::run`]).
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use marmota_auth::{Auth, Identity};
 use marmota_http::{Endpoint, Flow, IntoResponse, Method, Request, Response, Router, Status};
 use marmota_model::{Error, ErrorKind, Result as ModelResult};
 use marmota_store::rights::Grant;
+use marmota_web::{ApiError, authenticate, session_cookie};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::answer::JSON;
+use crate::authenticator::Authenticator;
 use crate::body;
-use crate::door::{Authenticator, set_cookie};
-use crate::problem::ApiError;
 
 /// The maximum size of a body in bytes.
 const BODY_BYTES_MAX: usize = 64 * 1024;
@@ -83,7 +83,7 @@ impl Asked {
 }
 
 /// Adds the routes.
-pub(crate) fn add(router: Router, prefix: &str, door: &Arc<Authenticator>) -> Router {
+pub(crate) fn add(router: Router, prefix: &str, authenticator: &Arc<Authenticator>) -> Router {
     let routes: [(Method, &str, Route); 19] = [
         (Method::Post, "/login", login),
         (Method::Post, "/set-password", set_password),
@@ -106,16 +106,16 @@ pub(crate) fn add(router: Router, prefix: &str, door: &Arc<Authenticator>) -> Ro
         (Method::Delete, "/groups/{named}", remove_group),
     ];
     routes.into_iter().fold(router, |router, (method, path, route)| {
-        router.on(method, &format!("{prefix}/auth{path}"), endpoint(door, route))
+        router.on(method, &format!("{prefix}/auth{path}"), endpoint(authenticator, route))
     })
 }
 
-fn endpoint(door: &Arc<Authenticator>, route: Route) -> Endpoint {
-    let door = Arc::clone(door);
+fn endpoint(authenticator: &Arc<Authenticator>, route: Route) -> Endpoint {
+    let authenticator = Arc::clone(authenticator);
     let endpoint = Endpoint::direct(move |request: &Request, _: &mut _| {
-        let (door, request) = (Arc::clone(&door), request.clone());
+        let (authenticator, request) = (Arc::clone(&authenticator), request.clone());
         Flow::Later(Box::pin(async move {
-            let answered = answer(&door, &request, route).await;
+            let answered = answer(&authenticator, &request, route).await;
             let response = answered.unwrap_or_else(IntoResponse::into_response);
             // Responses are private to their caller.
             response.with_header("Cache-Control", "no-store").unwrap_or_else(|error| {
@@ -128,7 +128,7 @@ fn endpoint(door: &Arc<Authenticator>, route: Route) -> Endpoint {
 }
 
 async fn answer(
-    door: &Authenticator,
+    authenticator: &Authenticator,
     request: &Request,
     route: Route,
 ) -> Result<Response, ApiError> {
@@ -140,20 +140,20 @@ async fn answer(
         }
     }
     let asked = Asked {
-        auth: door.auth.clone(),
-        known: door.known(request).await?,
+        auth: authenticator.auth.clone(),
+        known: authenticate(&authenticator.auth, request).await?,
         body: request.body().to_vec(),
         named: request.param("named").unwrap_or_default().into_owned(),
         address: request.client_ip(),
     };
-    let reply = door.workers.run(move || route(&asked))?.await?;
+    let reply = authenticator.run(move || route(&asked)).await?;
     let Reply { status, json, cookie } = reply.map_err(limited)?;
     let mut response = match json {
         Some(json) => Response::with_body(JSON, json.to_string().into_bytes()).with_status(status),
         None => Response::from_status(status),
     };
     if let Some(token) = cookie {
-        let cookie = set_cookie(request, token.as_deref());
+        let cookie = session_cookie(request, token.as_deref());
         // The cookie is ASCII, so this cannot fail.
         let _ = response.add_header("Set-Cookie".into(), cookie.into_bytes().into());
     }

@@ -4,8 +4,8 @@
 use marmota_http::{Admission, IntoResponse, Method, Request};
 use marmota_store::Store;
 use marmota_store::rights::Right;
+use marmota_web::ApiResult;
 
-use crate::problem::Result;
 use crate::state::{ApiSource, Found};
 
 /// The store for a request whose caller was authenticated before its body was read.
@@ -36,7 +36,7 @@ pub(crate) fn admit(source: &ApiSource, request: &Request) -> Admission {
 }
 
 /// Attaches the store to the request, for its handler.
-fn keep_caller(store: Store, request: &Request) -> Result<()> {
+fn keep_caller(store: Store, request: &Request) -> ApiResult<()> {
     if let Some(name) = request.param("table") {
         let table = store.exposed_table(&name)?;
         match request.method() {

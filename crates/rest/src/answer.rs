@@ -1,10 +1,10 @@
 //! Destinations of a response: the connection's buffer, or a separate response for a request that
 //! had to wait. Verbs do not depend on which is used.
 
-use marmota_http::{IntoResponse, Response, ResponseWriter, Status};
+use marmota_http::{IntoResponse, ProblemDocument, Response, ResponseWriter, Status};
+use marmota_web::ApiError;
 
 use crate::etag::Etag;
-use crate::problem::{ApiError, PROBLEM_JSON};
 
 pub(crate) const JSON: &str = "application/json";
 /// The `Cache-Control` of responses that depend on the caller: shared caches must not reuse them.
@@ -136,10 +136,11 @@ impl<'o, 'w> Answer<'o, 'w> {
 
     /// Writes the error response, and replaces the response written so far.
     pub(crate) fn fail(&mut self, error: &ApiError) {
-        error.log();
-        let mut head = Head::new(error.status(), PROBLEM_JSON);
-        head.extra = error.header();
-        error.write(self.body(head));
+        let document = error.document();
+        document.log();
+        let mut head = Head::new(document.status(), ProblemDocument::MEDIA_TYPE);
+        head.extra = document.header();
+        document.write(self.body(head));
     }
 
     /// Converts the unfinished response, to be continued later.

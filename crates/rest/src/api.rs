@@ -5,13 +5,13 @@ use std::sync::Arc;
 use marmota_http::{Method, Request, Router};
 use marmota_model::Error;
 use marmota_store::{Store, Tenants};
+use marmota_web::OpenApi;
 
 use crate::blob::BlobPut;
 use crate::delete::{Delete, DeleteWhere};
 use crate::endpoints::Endpoints;
 use crate::get::Get;
 use crate::increment::Increment;
-use crate::open_api::OpenApi;
 use crate::pages::Pages;
 use crate::reactor::watch_engines;
 use crate::schema_document::OPEN_API;
@@ -61,7 +61,7 @@ pub struct Api {
     body_bytes_max: Option<usize>,
     lines_bytes_max: u64,
     stores: Stores,
-    beside: OpenApi,
+    additions: OpenApi,
     compression: bool,
     settings: ApiSettings,
 }
@@ -96,7 +96,7 @@ impl Api {
             body_bytes_max: None,
             lines_bytes_max: 16 << 30,
             stores,
-            beside: OpenApi::new(),
+            additions: OpenApi::new(),
             compression: true,
             settings: ApiSettings {
                 page_rows_default: 100,
@@ -106,7 +106,7 @@ impl Api {
                 actor: None,
                 allow_anonymous: false,
                 #[cfg(feature = "auth")]
-                door: None,
+                authenticator: None,
             },
         }
     }
@@ -169,8 +169,8 @@ impl Api {
     /// let router = Api::new(&store).openapi(OpenApi::new().title("Cities")).router();
     /// # Ok::<(), marmota_model::Error>(())
     /// ```
-    pub fn openapi(mut self, beside: OpenApi) -> Self {
-        self.beside = beside;
+    pub fn openapi(mut self, additions: OpenApi) -> Self {
+        self.additions = additions;
         self
     }
 
@@ -198,7 +198,8 @@ impl Api {
     /// with this setting responds to all requests with 501.
     #[cfg(feature = "auth")]
     pub fn auth(mut self, auth: &marmota_auth::Auth) -> Self {
-        self.settings.door = Some(Arc::new(crate::door::Authenticator::new(auth)));
+        self.settings.authenticator =
+            Some(Arc::new(crate::authenticator::Authenticator::new(auth)));
         self
     }
 
@@ -214,7 +215,7 @@ impl Api {
     fn check_accounts(&self) -> std::result::Result<(), Error> {
         let Stores::One(store) = &self.stores else { return Ok(()) };
         #[cfg(feature = "auth")]
-        if self.settings.door.is_some() {
+        if self.settings.authenticator.is_some() {
             return Ok(());
         }
         match self.settings.allow_anonymous {
@@ -231,12 +232,12 @@ impl Api {
             let path = if self.prefix.is_empty() { "/" } else { &self.prefix };
             return Router::new().refuse(path, error.message());
         }
-        let Self { prefix, body_bytes_max, lines_bytes_max, stores, beside, .. } = self;
+        let Self { prefix, body_bytes_max, lines_bytes_max, stores, additions, .. } = self;
         let (compression, mut settings) = (self.compression, self.settings);
         settings.page_rows_default = settings.page_rows_default.min(settings.page_rows_max);
         #[cfg(feature = "auth")]
-        let door = match &stores {
-            Stores::One(_) => settings.door.clone(),
+        let authenticator = match &stores {
+            Stores::One(_) => settings.authenticator.clone(),
             Stores::Tenants(_) => None,
         };
         let local_server = match &stores {
@@ -255,14 +256,14 @@ impl Api {
         let root = if prefix.is_empty() { "/".to_owned() } else { prefix.clone() };
         let router = Router::new().local_database(local_server.as_deref());
         #[cfg(feature = "auth")]
-        let router = match &door {
-            Some(door) => crate::account_routes::add(router, &prefix, door),
+        let router = match &authenticator {
+            Some(authenticator) => crate::account_routes::add(router, &prefix, authenticator),
             None => router,
         };
         router
             .on(Method::Get, &root, routes.document())
             .any(&root, Endpoints::others("GET, HEAD, OPTIONS"))
-            .on(Method::Get, &at(OPEN_API), routes.open_api(beside))
+            .on(Method::Get, &at(OPEN_API), routes.open_api(additions))
             .any(&at(OPEN_API), Endpoints::others("GET, HEAD, OPTIONS"))
             .on(Method::Post, &at("/batch"), routes.batch())
             .any(&at("/batch"), Endpoints::others("POST, OPTIONS"))

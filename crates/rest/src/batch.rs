@@ -4,19 +4,20 @@ use marmota_http::Status;
 use marmota_model::{NoRows, VIOLATIONS_MAX};
 use marmota_store::operation::{BatchMode, OnConflict, Operation, Outcome, Write};
 use marmota_store::registry::Registry;
+use marmota_web::{ApiError, ApiResult};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::answer::{Answer, Head, JSON};
 use crate::batch_operation::{insert_of, write_of, write_results};
 use crate::body;
-use crate::call::{Interrupt, Next, Run, Verb};
+use crate::call::{Execute, Interrupt, Next, Verb};
 use crate::linked::Linked;
 use crate::once::{self, Once, Shape};
 use crate::params;
-use crate::problem::{ApiError, Result};
+use crate::refusal::{at_index, brief};
 use crate::request_context::RequestContext;
-use crate::scrap::ScratchBuffer;
+use crate::scratch_buffer::ScratchBuffer;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -47,9 +48,9 @@ pub(crate) struct BatchCall {
 }
 
 impl BatchCall {
-    pub(crate) fn of(on: RequestContext<'_, Registry>) -> Result<Self> {
-        params::none(on.request)?;
-        body::check_json(on.request)?;
+    pub(crate) fn of(context: RequestContext<'_, Registry>) -> ApiResult<Self> {
+        params::none(context.request)?;
+        body::check_json(context.request)?;
         let no_batch = |why: &dyn std::fmt::Display| {
             ApiError::bad_request(format!(
                 "the body must be such as {{\"operations\":[{{\"delete\":\"person\",\"key\":7}}]}}: \
@@ -57,12 +58,12 @@ impl BatchCall {
             ))
         };
         // serde would also read the members from an array, and report errors about those.
-        if on.request.body().trim_ascii_start().first() == Some(&b'[') {
+        if context.request.body().trim_ascii_start().first() == Some(&b'[') {
             return Err(no_batch(&"the operations stand in an object, not in an array alone"));
         }
         let body: Body<'_> =
-            serde_json::from_slice(on.request.body()).map_err(|error| no_batch(&error))?;
-        let most = on.api.batch_operations_max;
+            serde_json::from_slice(context.request.body()).map_err(|error| no_batch(&error))?;
+        let most = context.api.batch_operations_max;
         if body.operations.len() > most {
             let count = body.operations.len();
             let message = format!("a batch has at most {most} operations, this one has {count}");
@@ -73,19 +74,19 @@ impl BatchCall {
             linked: Linked::default(),
             refused: Vec::new(),
             results: Vec::new(),
-            once: Once::of(on.request, Shape::Results)?,
+            once: Once::of(context.request, Shape::Results)?,
         };
         // A response lists a limited number of violations, and for further operations only the
         // first one.
         let mut named = 0;
         for (index, operation) in body.operations.iter().enumerate() {
-            match write_of(on.store, operation.get().as_bytes(), &batch.linked) {
+            match write_of(context.store, operation.get().as_bytes(), &batch.linked) {
                 Ok(write) => batch.linked.add(Some(write)),
-                Err(error) if batch.mode == Mode::All => return Err(error.at(index)),
+                Err(error) if batch.mode == Mode::All => return Err(at_index(error, index)),
                 Err(error) => {
                     batch.linked.add(None);
                     named += error.error().violations().len();
-                    let error = if named > VIOLATIONS_MAX { error.brief() } else { error };
+                    let error = if named > VIOLATIONS_MAX { brief(&error) } else { error };
                     batch.refused.push((index, error));
                 }
             }
@@ -94,12 +95,12 @@ impl BatchCall {
     }
 
     /// Converts a row or an array of rows to an idempotent batch.
-    pub(crate) fn of_rows(on: RequestContext<'_>, once: Once) -> Result<Self> {
-        if on.request.query_params().next().is_some() {
+    pub(crate) fn of_rows(context: RequestContext<'_>, once: Once) -> ApiResult<Self> {
+        if context.request.query_params().next().is_some() {
             return Err(params::no_key_beside_parameters());
         }
-        body::check_json(on.request)?;
-        let (table, json) = (on.subject, on.request.body());
+        body::check_json(context.request)?;
+        let (table, json) = (context.subject, context.request.body());
         let mut linked = Linked::default();
         if once.shape == Shape::Row {
             linked.add(Some(insert_of(table, json, OnConflict::Refuse, &linked)?));
@@ -109,7 +110,7 @@ impl BatchCall {
             for (index, row) in rows.iter().enumerate() {
                 let json = row.get().as_bytes();
                 let insert = insert_of(table, json, OnConflict::Refuse, &Linked::default());
-                linked.add(Some(insert.map_err(|error| error.at(index))?));
+                linked.add(Some(insert.map_err(|error| at_index(error, index))?));
             }
         }
         let (refused, results) = (Vec::new(), Vec::new());
@@ -133,9 +134,9 @@ impl Verb for BatchCall {
 
     fn step(
         &mut self,
-        on: RequestContext<'_, Registry>,
+        context: RequestContext<'_, Registry>,
         answer: &mut Answer<'_, '_>,
-        run: &mut Run<'_>,
+        execute: &mut Execute<'_>,
     ) -> Result<Next, Interrupt> {
         if !self.linked.writes.is_empty() || self.once.is_some() {
             let mode = match self.mode {
@@ -146,16 +147,16 @@ impl Verb for BatchCall {
             let shape = once.as_ref().map_or(Shape::Results, |once| once.shape);
             let mut keep = |results: &[marmota_model::Result<Outcome>]| {
                 let write = |body: &mut Vec<u8>| write_object(refused, writes, results, body);
-                once::kept(shape, on.request.path(), writes, results, write)
+                once::kept(shape, context.request.path(), writes, results, write)
             };
             let once = match once {
                 Some(Once { key, answered, .. }) => {
-                    Some(on.api.store.once(key, &mut keep, answered)?)
+                    Some(context.api.store.once(key, &mut keep, answered)?)
                 }
                 None => None,
             };
             let ran =
-                run(&mut Operation::Batch { writes, links, mode, once, results }, &mut NoRows);
+                execute(&mut Operation::Batch { writes, links, mode, once, results }, &mut NoRows);
             let is_row = shape == Shape::Row;
             match (ran, self.mode) {
                 (Err(Interrupt::Failed(error)), Mode::All) => {
@@ -163,11 +164,11 @@ impl Verb for BatchCall {
                     // The batch fails with the error of its last result.
                     return Err(match self.results.pop() {
                         Some(Err(failed)) if is_row => ApiError::from(failed).into(),
-                        Some(Err(failed)) => ApiError::from(failed).at(index).into(),
+                        Some(Err(failed)) => at_index(failed, index).into(),
                         _ => error.into(),
                     });
                 }
-                (Err(halt), _) => return Err(halt),
+                (Err(interrupt), _) => return Err(interrupt),
                 (Ok(_), _) => {}
             }
         }

@@ -15,6 +15,7 @@ use marmota_http::{BodyStream, BoxError, Flow, IntoResponse, Response};
 use marmota_model::{ErrorKind, NoRows, Result as ModelResult, Scratch, Value, json};
 use marmota_store::operation::{Answered, BatchMode, Operation, Outcome, Write, key_made};
 use marmota_store::registry::Registry;
+use marmota_web::ApiResult;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -25,21 +26,21 @@ use crate::linked::Linked;
 use crate::ndjson::NDJSON;
 use crate::once::{OnceLines, REPLAYED};
 use crate::params;
-use crate::problem::{ApiError, Result};
+use crate::refusal::at_line;
 use crate::request_context::RequestContext;
 use crate::state::ApiState;
 use crate::submission::Submission;
 
 /// Starts the execution after the request's head was read.
-pub(crate) fn begin(on: RequestContext<'_, Registry>) -> Result<Flow> {
-    params::none(on.request)?;
-    let once = OnceLines::of(on.request)?;
+pub(crate) fn begin(context: RequestContext<'_, Registry>) -> ApiResult<Flow> {
+    params::none(context.request)?;
+    let once = OnceLines::of(context.request)?;
     // A repeated request must have the same chunks.
     let cut = if once.is_some() { Cut::Full } else { Cut::Idle };
     let lines = BatchLines {
-        submission: Submission::of_long(on, body::durability(on.request)?),
-        chunks: LineChunks::new(on.request, on.api.line_bytes_max, cut),
-        api: Arc::clone(on.api),
+        submission: Submission::of_long(context, body::durability(context.request)?),
+        chunks: LineChunks::new(context.request, context.api.line_bytes_max, cut),
+        api: Arc::clone(context.api),
         linked: Linked::default(),
         once,
         is_repeated: false,
@@ -89,7 +90,7 @@ impl BatchLines {
                 Ok(ControlFlow::Continue(())) => out.send(lines).await?,
                 Ok(ControlFlow::Break(())) => return Ok(()),
                 Err(error) => {
-                    write_error(&error, &mut lines);
+                    write_error(error.document(), &mut lines);
                     lines.push(b'\n');
                     out.send(lines).await?;
                     return Ok(());
@@ -102,7 +103,7 @@ impl BatchLines {
     ///
     /// # Errors
     /// The error of the chunk as a whole, after which nothing more is executed.
-    async fn chunk(&mut self, out: &mut Vec<u8>) -> Result<ControlFlow<()>> {
+    async fn chunk(&mut self, out: &mut Vec<u8>) -> ApiResult<ControlFlow<()>> {
         if !self.chunks.next().await? {
             return Ok(ControlFlow::Break(()));
         }
@@ -123,9 +124,9 @@ impl BatchLines {
                     let number = self.chunks.number(from);
                     // Executed lines of the chunk keep their results.
                     if out.is_empty() {
-                        return Err(ApiError::from(error).at_line(number));
+                        return Err(at_line(error, number));
                     }
-                    write_error(&ApiError::from(error).at_line(number), out);
+                    write_error(at_line(error, number).document(), out);
                     out.push(b'\n');
                     self.chunks.stop();
                     return Ok(ControlFlow::Continue(()));

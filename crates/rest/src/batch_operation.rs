@@ -9,6 +9,7 @@ use marmota_store::Scope;
 use marmota_store::operation::{Link, LinkAt, OnConflict, Outcome, UpsertEffect, Write, key_made};
 use marmota_store::prepare::{self, ValueSource, WriteTimestamp};
 use marmota_store::write::check_version;
+use marmota_web::{ApiError, ApiResult, ErrorDocument};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -16,7 +17,6 @@ use crate::body::{self, empty_row};
 use crate::increment::read_by;
 use crate::linked::{Linked, Made, operation_of};
 use crate::params;
-use crate::problem::{ApiError, Result, copy_of};
 
 /// An operation; the member named after the verb holds the name of the table.
 #[derive(Deserialize)]
@@ -46,7 +46,11 @@ struct Member<'a> {
 }
 
 /// Validates an operation and converts it to a write of the store, linked to earlier ones.
-pub(crate) fn write_of(store: &Scope, json: &[u8], linked: &Linked) -> Result<(Write, Vec<Link>)> {
+pub(crate) fn write_of(
+    store: &Scope,
+    json: &[u8],
+    linked: &Linked,
+) -> ApiResult<(Write, Vec<Link>)> {
     let none = |why: &dyn std::fmt::Display| {
         ApiError::bad_request(format!("the operation is not valid in a batch: {why}"))
     };
@@ -104,7 +108,7 @@ fn misread(error: &serde_json::Error) -> ApiError {
 }
 
 /// Refuses members that belong to another verb.
-fn only<const N: usize>(member: &Member<'_>, taken: [&str; N]) -> Result<()> {
+fn only<const N: usize>(member: &Member<'_>, taken: [&str; N]) -> ApiResult<()> {
     let there = [
         ("key", member.key.is_some()),
         ("row", member.row.is_some()),
@@ -122,12 +126,12 @@ fn only<const N: usize>(member: &Member<'_>, taken: [&str; N]) -> Result<()> {
     }
 }
 
-fn needed<'a, T: ?Sized>(member: Option<&'a T>, name: &str) -> Result<&'a T> {
+fn needed<'a, T: ?Sized>(member: Option<&'a T>, name: &str) -> ApiResult<&'a T> {
     member.ok_or_else(|| ApiError::bad_request(format!("the operation needs `{name}`")))
 }
 
 /// Returns the key, or the link to the operation that inserts it.
-fn key_of(table: &Table, member: &Member<'_>, linked: &Linked) -> Result<(Value, Vec<Link>)> {
+fn key_of(table: &Table, member: &Member<'_>, linked: &Linked) -> ApiResult<(Value, Vec<Link>)> {
     let json = needed(member.key, "key")?;
     if let Some(operation) = operation_of(json.get()) {
         return Ok(match linked.made(table, LinkAt::Key, operation)? {
@@ -146,7 +150,7 @@ fn of_insert(
     table: &Arc<Table>,
     member: &Member<'_>,
     linked: &Linked,
-) -> Result<(Write, Vec<Link>)> {
+) -> ApiResult<(Write, Vec<Link>)> {
     let json = needed(member.row, "row")?;
     let on_conflict = match &member.on_conflict {
         None => OnConflict::Refuse,
@@ -161,7 +165,7 @@ pub(crate) fn insert_of(
     json: &[u8],
     on_conflict: OnConflict,
     linked: &Linked,
-) -> Result<(Write, Vec<Link>)> {
+) -> ApiResult<(Write, Vec<Link>)> {
     let scratch = Scratch::new();
     let mut row = empty_row(table);
     let mut violations = Vec::new();
@@ -176,7 +180,7 @@ pub(crate) fn insert_of(
 }
 
 /// Returns the violations of a row, except for fields whose values are not available yet.
-fn finish(table: &Table, mut violations: Vec<Violation>, links: &[Link]) -> Result<()> {
+fn finish(table: &Table, mut violations: Vec<Violation>, links: &[Link]) -> ApiResult<()> {
     let is_linked = |name: &str| {
         links.iter().any(|link| match link.at {
             LinkAt::Field(field) => *table.fields()[field].name == *name,
@@ -192,7 +196,7 @@ fn of_update(
     member: &Member<'_>,
     linked: &Linked,
     whole: bool,
-) -> Result<(Write, Vec<Link>)> {
+) -> ApiResult<(Write, Vec<Link>)> {
     let (key, mut links) = key_of(table, member, linked)?;
     let json = needed(member.row, "row")?;
     let scratch = Scratch::new();
@@ -219,7 +223,7 @@ fn of_increment(
     table: &Arc<Table>,
     member: &Member<'_>,
     linked: &Linked,
-) -> Result<(Write, Vec<Link>)> {
+) -> ApiResult<(Write, Vec<Link>)> {
     let (key, links) = key_of(table, member, linked)?;
     let field = table.position(needed(member.field.as_deref(), "field")?)?;
     let by = read_by(table, field, needed(member.by, "by")?.get())?;
@@ -257,7 +261,7 @@ fn write_outcome(write: &Write, outcome: &Outcome, body: &mut Vec<u8>) {
     body.push(b'}');
 }
 
-pub(crate) fn write_error(error: &ApiError, body: &mut Vec<u8>) {
+pub(crate) fn write_error(error: ErrorDocument<'_>, body: &mut Vec<u8>) {
     error.log();
     body.extend_from_slice(format!("{{\"status\":{},\"error\":", error.status().code()).as_bytes());
     error.write(body);
@@ -280,12 +284,12 @@ pub(crate) fn write_results(
             body.push(between);
         }
         if let Some((_, error)) = refused.next_if(|(at, _)| *at == index) {
-            write_error(error, body);
+            write_error(error.document(), body);
             continue;
         }
         match tried.next() {
             Some((write, Ok(outcome))) => write_outcome(write, outcome, body),
-            Some((_, Err(error))) => write_error(&copy_of(error).into(), body),
+            Some((_, Err(error))) => write_error(ErrorDocument::of(error), body),
             None => {}
         }
     }

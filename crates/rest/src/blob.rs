@@ -6,15 +6,15 @@ use marmota_http::Status;
 use marmota_model::{FieldSet, NoRows, Table, Value, ValueRef};
 use marmota_store::operation::Operation;
 use marmota_store::prepare::{self, ValueSource, WriteTimestamp};
+use marmota_web::ApiResult;
 
 use crate::answer::{Answer, Head};
 use crate::body::{self, blob_field, empty_row};
-use crate::call::{Interrupt, Next, Run, Verb};
+use crate::call::{Execute, Interrupt, Next, Verb};
 use crate::etag::{self, Condition, Etag};
 use crate::get::{no_row, version_tag};
 use crate::key;
 use crate::params;
-use crate::problem::Result;
 use crate::request_context::RequestContext;
 
 const BYTES: &str = "application/octet-stream";
@@ -33,10 +33,14 @@ enum Found {
 }
 
 impl BlobGet {
-    pub(crate) fn of(on: RequestContext<'_>) -> Result<Self> {
-        params::none(on.request)?;
-        let field = blob_field(on.request, on.table())?;
-        Ok(Self { key: key::of_path(on.request, on.table())?, field, found: Found::NoRow })
+    pub(crate) fn of(context: RequestContext<'_>) -> ApiResult<Self> {
+        params::none(context.request)?;
+        let field = blob_field(context.request, context.table())?;
+        Ok(Self {
+            key: key::of_path(context.request, context.table())?,
+            field,
+            found: Found::NoRow,
+        })
     }
 }
 
@@ -45,11 +49,11 @@ impl Verb for BlobGet {
 
     fn step(
         &mut self,
-        on: RequestContext<'_>,
+        context: RequestContext<'_>,
         answer: &mut Answer<'_, '_>,
-        run: &mut Run<'_>,
+        execute: &mut Execute<'_>,
     ) -> Result<Next, Interrupt> {
-        let table = on.table();
+        let table = context.table();
         let Self { key, field, found } = self;
         let fields = FieldSet::EMPTY.with(*field);
         let fields = table.version().map_or(fields, |version| fields.with(version));
@@ -58,7 +62,7 @@ impl Verb for BlobGet {
             if let ValueRef::Blob(bytes) = row[*field] {
                 *found = Found::Bytes;
                 let etag = version_tag(table, row).unwrap_or_else(|| Etag::of_bytes(bytes));
-                if etag::none_match(on.request, etag) {
+                if etag::none_match(context.request, etag) {
                     answer.empty(Head::new(Status::NOT_MODIFIED, "").etag(Some(etag)));
                 } else {
                     let head = Head::new(Status::OK, BYTES).etag(Some(etag));
@@ -67,7 +71,7 @@ impl Verb for BlobGet {
             }
             ControlFlow::Break(())
         };
-        run(&mut Operation::Get { table, key: key.as_ref(), fields }, &mut sink)?;
+        execute(&mut Operation::Get { table, key: key.as_ref(), fields }, &mut sink)?;
         match found {
             Found::Bytes => Ok(Next::Answered),
             Found::NoRow => Err(no_row(table, key.as_ref()).into()),
@@ -87,12 +91,12 @@ pub(crate) struct BlobPut {
 }
 
 impl BlobPut {
-    pub(crate) fn of(on: RequestContext<'_>) -> Result<Self> {
-        params::none(on.request)?;
-        let table = on.table();
-        let field = blob_field(on.request, table)?;
-        let key = key::of_path(on.request, table)?;
-        let condition = etag::condition(on.request, table)?;
+    pub(crate) fn of(context: RequestContext<'_>) -> ApiResult<Self> {
+        params::none(context.request)?;
+        let table = context.table();
+        let field = blob_field(context.request, table)?;
+        let key = key::of_path(context.request, table)?;
+        let condition = etag::condition(context.request, table)?;
         Ok(Self { key, field, condition, stamp: WriteTimestamp::now(table) })
     }
 }
@@ -102,19 +106,20 @@ impl Verb for BlobPut {
 
     fn step(
         &mut self,
-        on: RequestContext<'_>,
+        context: RequestContext<'_>,
         answer: &mut Answer<'_, '_>,
-        run: &mut Run<'_>,
+        execute: &mut Execute<'_>,
     ) -> Result<Next, Interrupt> {
-        let table = on.table();
+        let table = context.table();
         let mut row = empty_row(table);
-        row[self.field] = ValueRef::Blob(on.request.body());
+        row[self.field] = ValueRef::Blob(context.request.body());
         prepare::update(table, &mut row, ValueSource::Values, self.stamp)?;
         let (key, version) = (self.key.as_ref(), self.condition.version);
-        let outcome = run(&mut Operation::Update { table, key, row: &row, version }, &mut NoRows)?;
+        let outcome =
+            execute(&mut Operation::Update { table, key, row: &row, version }, &mut NoRows)?;
         let etag = match outcome.version {
             Some(version) => Etag::Version(version),
-            None => Etag::of_bytes(on.request.body()),
+            None => Etag::of_bytes(context.request.body()),
         };
         answer.empty(Head::new(Status::NO_CONTENT, "").etag(Some(etag)));
         Ok(Next::Answered)

@@ -6,9 +6,10 @@ use marmota_model::{
     Error, ErrorKind, Kind, Result as ModelResult, Scratch, Table, ValueRef, Violation, json,
 };
 use marmota_store::Durability;
+use marmota_web::{ApiError, ApiResult};
 use smallvec::SmallVec;
 
-use crate::problem::{ApiError, Result};
+use crate::refusal::of_url;
 
 /// A row on the stack, unless the table is wide.
 pub(crate) type Row<'a> = SmallVec<[ValueRef<'a>; 24]>;
@@ -21,7 +22,7 @@ pub(crate) fn empty_row<'a>(table: &Table) -> Row<'a> {
 ///
 /// # Errors
 /// 415, as for [`Request::check_json`].
-pub(crate) fn check_json(request: &Request) -> Result<()> {
+pub(crate) fn check_json(request: &Request) -> ApiResult<()> {
     Ok(request.check_json()?)
 }
 
@@ -36,7 +37,7 @@ pub(crate) fn wants_minimal(request: &Request) -> bool {
 ///
 /// # Errors
 /// 400 if it is not a known durability.
-pub(crate) fn durability(request: &Request) -> Result<Option<Durability>> {
+pub(crate) fn durability(request: &Request) -> ApiResult<Option<Durability>> {
     if let Method::Get | Method::Head = request.method() {
         return Ok(None);
     }
@@ -86,14 +87,14 @@ pub(crate) fn take_version(
     row: &mut [ValueRef<'_>],
     elsewhere: Option<i64>,
     violations: &mut Vec<Violation>,
-) -> Result<Option<i64>> {
+) -> ApiResult<Option<i64>> {
     let Some(position) = table.version() else { return Ok(elsewhere) };
     let field = &table.fields()[position];
     match (std::mem::take(&mut row[position]), elsewhere) {
         (ValueRef::Int(inside), Some(outside)) if inside != outside => {
             let message = format!("`{}` differs from the version expected, {outside}", field.name);
             let value = ValueRef::Int(inside);
-            Err(ApiError::of_url(Error::invalid(vec![violation(field, value, "version", message)])))
+            Err(of_url(Error::invalid(vec![violation(field, value, "version", message)])))
         }
         (ValueRef::Int(inside), _) => Ok(Some(inside)),
         (ValueRef::Null, _) => {
@@ -109,7 +110,11 @@ pub(crate) fn take_version(
 ///
 /// # Errors
 /// 400.
-pub(crate) fn check_same_key(table: &Table, row: &[ValueRef<'_>], key: ValueRef<'_>) -> Result<()> {
+pub(crate) fn check_same_key(
+    table: &Table,
+    row: &[ValueRef<'_>],
+    key: ValueRef<'_>,
+) -> ApiResult<()> {
     let inside = row[table.key()];
     if inside.is_absent() || inside == key {
         return Ok(());
@@ -119,14 +124,14 @@ pub(crate) fn check_same_key(table: &Table, row: &[ValueRef<'_>], key: ValueRef<
         "the row is that of {}; a key does not change",
         marmota_model::text::excerpt_of(key)
     );
-    Err(ApiError::of_url(Error::invalid(vec![violation(field, inside, "key", message)])))
+    Err(of_url(Error::invalid(vec![violation(field, inside, "key", message)])))
 }
 
 /// Returns the field named in the path, if it is a blob.
 ///
 /// # Errors
 /// 404 otherwise.
-pub(crate) fn blob_field(request: &Request, table: &Table) -> Result<usize> {
+pub(crate) fn blob_field(request: &Request, table: &Table) -> ApiResult<usize> {
     let name = request.param("field").unwrap_or_default();
     match table.find(&name) {
         Some(field) if table.fields()[field].kind == Kind::Blob => Ok(field),

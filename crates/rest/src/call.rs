@@ -15,10 +15,10 @@ use marmota_http::{Flow, Request, Response};
 use marmota_model::{Error, RowSink};
 use marmota_store::operation::{Operation, Outcome};
 use marmota_store::{Progress, Store};
+use marmota_web::ApiError;
 
 use crate::answer::{Answer, Out};
 use crate::body;
-use crate::problem::ApiError;
 use crate::request_context::RequestContext;
 use crate::state::ApiState;
 use crate::submission::Submission;
@@ -45,7 +45,7 @@ impl From<Error> for Interrupt {
 
 /// Passes an operation to the store. A step calls it for one operation; a verb that needs another
 /// operation returns [`Next::Step`] in between.
-pub(crate) type Run<'r> =
+pub(crate) type Execute<'r> =
     dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<Outcome, Interrupt> + 'r;
 
 /// The continuation after a step.
@@ -64,20 +64,20 @@ pub(crate) trait Verb: Unpin + 'static {
     /// Executes one step; called again from its start while it is pending.
     fn step(
         &mut self,
-        on: RequestContext<'_, Self::Subject>,
+        context: RequestContext<'_, Self::Subject>,
         answer: &mut Answer<'_, '_>,
-        run: &mut Run<'_>,
+        execute: &mut Execute<'_>,
     ) -> Result<Next, Interrupt>;
 }
 
 /// Executes a verb, synchronously if the engine allows it.
-pub(crate) fn carry_out<V: Verb>(
+pub(crate) fn execute_verb<V: Verb>(
     mut verb: V,
-    on: RequestContext<'_, V::Subject>,
+    context: RequestContext<'_, V::Subject>,
     out: &mut Out<'_, '_>,
 ) -> Flow {
-    let mut answer = out.begin(on.store.rights().is_some());
-    let durability = match body::durability(on.request) {
+    let mut answer = out.begin(context.store.rights().is_some());
+    let durability = match body::durability(context.request) {
         Ok(durability) => durability,
         Err(error) => {
             answer.fail(&error);
@@ -89,7 +89,7 @@ pub(crate) fn carry_out<V: Verb>(
     let mut pending = None;
     let mut submit = |operation: &mut Operation<'_>, sink: &mut dyn RowSink| {
         let mut outcome = Outcome::default();
-        match on.store.submit(durability, operation, sink, &mut outcome)? {
+        match context.store.submit(durability, operation, sink, &mut outcome)? {
             Progress::Done => Ok(outcome),
             Progress::Pending(waiting) => {
                 pending = Some(waiting);
@@ -98,7 +98,7 @@ pub(crate) fn carry_out<V: Verb>(
         }
     };
     loop {
-        match verb.step(on, &mut answer, &mut submit) {
+        match verb.step(context, &mut answer, &mut submit) {
             Ok(Next::Step) => {}
             Ok(Next::Answered) => {
                 let kept = answer.into_kept();
@@ -116,12 +116,12 @@ pub(crate) fn carry_out<V: Verb>(
     }
     Flow::Later(Box::pin(Waiting {
         verb,
-        api: Arc::clone(on.api),
-        store: on.store.clone(),
-        request: on.request.clone(),
-        subject: Arc::clone(on.subject),
+        api: Arc::clone(context.api),
+        store: context.store.clone(),
+        request: context.request.clone(),
+        subject: Arc::clone(context.subject),
         answer: Some(answer.into_later()),
-        submission: Submission::new(on.store.clone(), durability, pending),
+        submission: Submission::new(context.store.clone(), durability, pending),
     }))
 }
 
@@ -140,19 +140,19 @@ struct Waiting<V: Verb> {
 impl<V: Verb> Future for Waiting<V> {
     type Output = Response;
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Response> {
+    fn poll(self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Response> {
         let Self { verb, api, store, request, subject, answer: slot, submission } = self.get_mut();
-        let on = RequestContext { api, store, request, subject };
+        let context = RequestContext { api, store, request, subject };
         // A poll after the end returns pending.
         let Some(mut answer) = slot.take() else { return Poll::Pending };
         let mut drive = |operation: &mut Operation<'_>, sink: &mut dyn RowSink| match submission
-            .poll(operation, sink, context)
+            .poll(operation, sink, task)
         {
             Poll::Ready(result) => result.map_err(Interrupt::from),
             Poll::Pending => Err(Interrupt::Pending),
         };
         loop {
-            match verb.step(on, &mut answer, &mut drive) {
+            match verb.step(context, &mut answer, &mut drive) {
                 Ok(Next::Step) => {}
                 Ok(Next::Answered) => return Poll::Ready(answer.into_response()),
                 Err(Interrupt::Pending) => {

@@ -9,10 +9,11 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use marmota_model::{Query, Scratch, SortKey, Table, Value, ValueRef, json};
+use marmota_web::ApiResult;
 use serde_json::value::RawValue;
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::problem::{ApiError, Result};
+use crate::refusal::of_param;
 
 const CHECKSUM_BYTES: usize = 8;
 
@@ -46,11 +47,11 @@ fn checksum(table: &Table, order: &[SortKey], values: &[u8]) -> [u8; CHECKSUM_BY
 ///
 /// # Errors
 /// 400 if it is not a cursor for this order.
-pub(crate) fn read(table: &Table, query: &Query, text: &str) -> Result<Vec<Value>> {
+pub(crate) fn read(table: &Table, query: &Query, text: &str) -> ApiResult<Vec<Value>> {
     values(table, &query.order_with_key(table), text).ok_or_else(|| {
         let message = "is no cursor of this list and order; take it from the `next` of the page \
                        before";
-        ApiError::of_param("after", text, "cursor", message.to_owned())
+        of_param("after", text, "cursor", message.to_owned())
     })
 }
 

@@ -3,13 +3,13 @@
 use marmota_http::Status;
 use marmota_model::{FilterExpr, NoRows, Table, Value};
 use marmota_store::operation::Operation;
+use marmota_web::ApiResult;
 
 use crate::answer::{Answer, Head, JSON};
-use crate::call::{Interrupt, Next, Run, Verb};
+use crate::call::{Execute, Interrupt, Next, Verb};
 use crate::etag::{self, Condition};
 use crate::key;
 use crate::params;
-use crate::problem::Result;
 use crate::request_context::RequestContext;
 
 pub(crate) struct Delete {
@@ -18,10 +18,10 @@ pub(crate) struct Delete {
 }
 
 impl Delete {
-    pub(crate) fn of(on: RequestContext<'_>) -> Result<Self> {
-        params::none(on.request)?;
-        let key = key::of_path(on.request, on.table())?;
-        Ok(Self { key, condition: etag::condition(on.request, on.table())? })
+    pub(crate) fn of(context: RequestContext<'_>) -> ApiResult<Self> {
+        params::none(context.request)?;
+        let key = key::of_path(context.request, context.table())?;
+        Ok(Self { key, condition: etag::condition(context.request, context.table())? })
     }
 }
 
@@ -30,12 +30,12 @@ impl Verb for Delete {
 
     fn step(
         &mut self,
-        on: RequestContext<'_>,
+        context: RequestContext<'_>,
         answer: &mut Answer<'_, '_>,
-        run: &mut Run<'_>,
+        execute: &mut Execute<'_>,
     ) -> Result<Next, Interrupt> {
         let (key, version) = (self.key.as_ref(), self.condition.version);
-        run(&mut Operation::Delete { table: on.table(), key, version }, &mut NoRows)?;
+        execute(&mut Operation::Delete { table: context.table(), key, version }, &mut NoRows)?;
         answer.empty(Head::new(Status::NO_CONTENT, ""));
         Ok(Next::Answered)
     }
@@ -46,8 +46,8 @@ pub(crate) struct DeleteWhere {
 }
 
 impl DeleteWhere {
-    pub(crate) fn of(on: RequestContext<'_>) -> Result<Self> {
-        Ok(Self { filter: params::required_filter(on.request, on.table())? })
+    pub(crate) fn of(context: RequestContext<'_>) -> ApiResult<Self> {
+        Ok(Self { filter: params::required_filter(context.request, context.table())? })
     }
 }
 
@@ -56,12 +56,13 @@ impl Verb for DeleteWhere {
 
     fn step(
         &mut self,
-        on: RequestContext<'_>,
+        context: RequestContext<'_>,
         answer: &mut Answer<'_, '_>,
-        run: &mut Run<'_>,
+        execute: &mut Execute<'_>,
     ) -> Result<Next, Interrupt> {
         let filter = Some(&self.filter);
-        let outcome = run(&mut Operation::DeleteWhere { table: on.table(), filter }, &mut NoRows)?;
+        let outcome =
+            execute(&mut Operation::DeleteWhere { table: context.table(), filter }, &mut NoRows)?;
         let out = answer.body(Head::new(Status::OK, JSON));
         out.extend_from_slice(format!("{{\"deleted\":{}}}", outcome.rows).as_bytes());
         Ok(Next::Answered)

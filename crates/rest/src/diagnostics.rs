@@ -10,11 +10,10 @@ use marmota_http::{
 };
 use marmota_model::{Error, ErrorKind};
 use marmota_store::Store;
+use marmota_web::{ApiError, ApiResult, bearer_token, is_same_token};
 use serde_json::{Map, Value, json};
 
 use crate::answer::JSON;
-use crate::credential;
-use crate::problem::{ApiError, Result};
 
 /// The maximum size of a body in bytes.
 const BODY_BYTES_MAX: usize = 4 * 1024;
@@ -205,7 +204,7 @@ impl fmt::Debug for Diagnostics {
 
 impl Shared {
     /// Refuses callers without permission.
-    fn check(&self, request: &Request) -> Result<Checked> {
+    fn check(&self, request: &Request) -> ApiResult<Checked> {
         request.check_site()?;
         let lets = |allow: &Option<Allow>| allow.as_ref().is_some_and(|allow| allow(request));
         let reads = matches!(request.method(), Method::Get | Method::Head);
@@ -213,14 +212,14 @@ impl Shared {
             return Ok(Checked::Now);
         }
         if let Some(token) = &self.token {
-            let sent = request.header("authorization").and_then(credential::of_header);
-            if sent.is_some_and(|sent| credential::is_same(sent, token)) {
+            let sent = request.header("authorization").and_then(bearer_token);
+            if sent.is_some_and(|sent| is_same_token(sent, token)) {
                 return Ok(Checked::Now);
             }
         }
         #[cfg(feature = "auth")]
         if let Some(auth) = &self.auth {
-            let mut knowing = crate::door::known(auth, request);
+            let mut knowing = marmota_web::authenticate(auth, request);
             return match knowing.ready() {
                 Some(known) => self.check_known(known?.as_deref()).map(|()| Checked::Now),
                 None => Ok(Checked::Later(knowing)),
@@ -237,7 +236,7 @@ impl Shared {
     }
 
     #[cfg(feature = "auth")]
-    fn check_known(&self, known: Option<&marmota_auth::Identity>) -> Result<()> {
+    fn check_known(&self, known: Option<&marmota_auth::Identity>) -> ApiResult<()> {
         match known {
             Some(known) if known.is_admin() => Ok(()),
             Some(_) => Err(self.refusal(ErrorKind::Denied, "only administrators may ask this")),
@@ -278,7 +277,7 @@ impl Shared {
         json_of(&json!({ "filter": filter }))
     }
 
-    fn change_levels(&self, request: &Request) -> Result<Response> {
+    fn change_levels(&self, request: &Request) -> ApiResult<Response> {
         #[derive(serde::Deserialize)]
         #[serde(deny_unknown_fields)]
         struct Change {
@@ -302,7 +301,7 @@ fn json_of(value: &Value) -> Response {
 
 fn endpoint(
     shared: &Arc<Shared>,
-    answer: impl Fn(&Shared, &Request) -> Result<Response> + Send + Sync + 'static,
+    answer: impl Fn(&Shared, &Request) -> ApiResult<Response> + Send + Sync + 'static,
 ) -> Endpoint {
     let (shared, answer) = (Arc::clone(shared), Arc::new(answer));
     let endpoint = Endpoint::direct(move |request: &Request, out: &mut ResponseWriter<'_>| {
@@ -325,7 +324,7 @@ fn endpoint(
     endpoint.body_bytes_max(BODY_BYTES_MAX)
 }
 
-fn respond(answered: Result<Response>) -> Response {
+fn respond(answered: ApiResult<Response>) -> Response {
     let response = answered.unwrap_or_else(IntoResponse::into_response);
     // The response is a snapshot, and private to its caller.
     response.with_header("Cache-Control", "no-store").unwrap_or_else(|error| {
@@ -339,5 +338,5 @@ enum Checked {
     Now,
     /// The caller must be looked up first.
     #[cfg(feature = "auth")]
-    Later(crate::door::Knowing),
+    Later(marmota_web::AuthenticatingRequest),
 }

@@ -1,6 +1,7 @@
 //! Counts of a body's lines by their effect, as members of a response.
 
 use marmota_store::operation::{OnConflict, UpsertEffect};
+use marmota_web::ApiError;
 
 /// The number of rows by the effect of their insert.
 #[derive(Clone, Copy, Debug)]
@@ -28,13 +29,23 @@ impl Effects {
         self.rows == [0; EFFECTS.len()]
     }
 
+    /// Returns the names of the effects with their numbers: `inserted` and, if rows may exist
+    /// already, the others.
+    fn members(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let shown = if self.only_new { 1 } else { EFFECTS.len() };
+        EFFECTS[..shown].iter().zip(self.rows).map(|(effect, rows)| (effect.name(), rows))
+    }
+
+    /// Adds the numbers of the rows before an error to its document.
+    pub(crate) fn add_to(&self, error: ApiError) -> ApiError {
+        self.members().fold(error, |error, (name, rows)| error.with_member(name, rows))
+    }
+
     /// Appends the members: `"inserted":7` and, if rows may exist already, the others.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
-        let shown = if self.only_new { 1 } else { EFFECTS.len() };
-        for (index, effect) in EFFECTS[..shown].iter().enumerate() {
+        for (index, (name, rows)) in self.members().enumerate() {
             let comma = if index > 0 { "," } else { "" };
-            let member = format!("{comma}\"{}\":{}", effect.name(), self.rows[index]);
-            out.extend_from_slice(member.as_bytes());
+            out.extend_from_slice(format!("{comma}\"{name}\":{rows}").as_bytes());
         }
     }
 }

@@ -8,6 +8,7 @@ use marmota_http::{IntoResponse, Response};
 use marmota_model::{Error, ErrorKind, Table};
 use marmota_store::Store;
 use marmota_store::registry::Registry;
+use marmota_web::{ApiError, ApiResult, OpenApi};
 
 use crate::accept::{self, Offer};
 use crate::admission::{CallerStore, admit};
@@ -15,14 +16,12 @@ use crate::answer::{Out, refuse};
 use crate::batch::BatchCall;
 use crate::batch_lines;
 use crate::blob::BlobGet;
-use crate::call::{Verb, carry_out};
+use crate::call::{Verb, execute_verb};
 use crate::history;
 use crate::insert_lines;
 use crate::list::List;
 use crate::ndjson;
 use crate::once::{Once, Shape};
-use crate::open_api::OpenApi;
-use crate::problem::{ApiError, Result};
 use crate::request_context::RequestContext;
 use crate::row_lines::RowLines;
 use crate::schema_document;
@@ -37,7 +36,7 @@ struct Call<'c> {
 }
 
 impl<'c> Call<'c> {
-    const fn on<S>(self, subject: &'c Arc<S>) -> RequestContext<'c, S> {
+    const fn context<S>(self, subject: &'c Arc<S>) -> RequestContext<'c, S> {
         let Self { api, store, request } = self;
         RequestContext { api, store, request, subject }
     }
@@ -94,11 +93,11 @@ impl Endpoints {
     /// A verb on the table named in the path.
     pub(crate) fn table<V: Verb<Subject = Table>>(
         &self,
-        make: fn(RequestContext<'_>) -> Result<V>,
+        make: fn(RequestContext<'_>) -> ApiResult<V>,
     ) -> Endpoint {
         self.endpoint(Offer::Json, move |call, out| {
-            with_table(call, out, |on, out| match make(on) {
-                Ok(verb) => carry_out(verb, on, out),
+            with_table(call, out, |context, out| match make(context) {
+                Ok(verb) => execute_verb(verb, context, out),
                 Err(error) => refused(error, out),
             })
         })
@@ -107,20 +106,20 @@ impl Endpoints {
     /// The blob of a row, or the history of a row without a field of that name.
     pub(crate) fn part(&self) -> Endpoint {
         self.endpoint(Offer::Any, |call, out| {
-            with_table(call, out, |on, out| {
-                if history::is_asked_for(on) {
-                    if let Err(error) = accept::check(on.request, Offer::Json) {
+            with_table(call, out, |context, out| {
+                if history::is_asked_for(context) {
+                    if let Err(error) = accept::check(context.request, Offer::Json) {
                         return refused(error, out);
                     }
-                    return match history::list(on) {
+                    return match history::list(context) {
                         Ok((list, table)) => {
-                            carry_out(list, RequestContext { subject: table, ..on }, out)
+                            execute_verb(list, RequestContext { subject: table, ..context }, out)
                         }
                         Err(error) => refused(error, out),
                     };
                 }
-                match BlobGet::of(on) {
-                    Ok(verb) => carry_out(verb, on, out),
+                match BlobGet::of(context) {
+                    Ok(verb) => execute_verb(verb, context, out),
                     Err(error) => refused(error, out),
                 }
             })
@@ -130,15 +129,15 @@ impl Endpoints {
     /// A page of rows or, if requested, all rows as lines.
     pub(crate) fn list(&self) -> Endpoint {
         self.endpoint(Offer::JsonOrLines, |call, out| {
-            with_table(call, out, |on, out| {
-                if accept::prefers_lines(on.request) {
-                    return match RowLines::new(on) {
+            with_table(call, out, |context, out| {
+                if accept::prefers_lines(context.request) {
+                    return match RowLines::new(context) {
                         Ok(lines) => lines.answer(),
                         Err(error) => refused(error, out),
                     };
                 }
-                match List::of(on) {
-                    Ok(verb) => carry_out(verb, on, out),
+                match List::of(context) {
+                    Ok(verb) => execute_verb(verb, context, out),
                     Err(error) => refused(error, out),
                 }
             })
@@ -148,23 +147,24 @@ impl Endpoints {
     /// An insert of one row or, if the body is an array or lines, of many.
     pub(crate) fn insert(&self) -> Endpoint {
         let endpoint = self.endpoint(Offer::Json, |call, out| {
-            with_table(call, out, |on, out| {
-                if ndjson::is_sent(on.request) {
-                    return insert_lines::begin(on).unwrap_or_else(|error| refused(error, out));
+            with_table(call, out, |context, out| {
+                if ndjson::is_sent(context.request) {
+                    return insert_lines::begin(context)
+                        .unwrap_or_else(|error| refused(error, out));
                 }
-                let many = on.request.body().trim_ascii_start().starts_with(b"[");
-                if on.request.header("idempotency-key").is_some() {
+                let many = context.request.body().trim_ascii_start().starts_with(b"[");
+                if context.request.header("idempotency-key").is_some() {
                     let shape = if many { Shape::Rows } else { Shape::Row };
-                    return insert_once(on, shape, out);
+                    return insert_once(context, shape, out);
                 }
                 if many {
-                    match crate::insert_many::InsertMany::of(on) {
-                        Ok(verb) => carry_out(verb, on, out),
+                    match crate::insert_many::InsertMany::of(context) {
+                        Ok(verb) => execute_verb(verb, context, out),
                         Err(error) => refused(error, out),
                     }
                 } else {
-                    match crate::insert::Insert::of(on) {
-                        Ok(verb) => carry_out(verb, on, out),
+                    match crate::insert::Insert::of(context) {
+                        Ok(verb) => execute_verb(verb, context, out),
                         Err(error) => refused(error, out),
                     }
                 }
@@ -175,21 +175,21 @@ impl Endpoints {
 
     pub(crate) fn batch(&self) -> Endpoint {
         let endpoint = self.endpoint(Offer::JsonOrLines, |call, out| {
-            let on: RequestContext<'_, Registry> = call.on(call.store.registry());
-            if ndjson::is_sent(on.request) {
-                return batch_lines::begin(on).unwrap_or_else(|error| refused(error, out));
+            let context: RequestContext<'_, Registry> = call.context(call.store.registry());
+            if ndjson::is_sent(context.request) {
+                return batch_lines::begin(context).unwrap_or_else(|error| refused(error, out));
             }
-            match BatchCall::of(on) {
-                Ok(verb) => carry_out(verb, on, out),
+            match BatchCall::of(context) {
+                Ok(verb) => execute_verb(verb, context, out),
                 Err(error) => refused(error, out),
             }
         });
         endpoint.streamed_when(self.lines_bytes_max, ndjson::is_sent)
     }
 
-    pub(crate) fn open_api(&self, beside: OpenApi) -> Endpoint {
+    pub(crate) fn open_api(&self, additions: OpenApi) -> Endpoint {
         self.endpoint(Offer::Json, move |call, out| {
-            schema_document::open_api(call.store, &beside, call.request, out);
+            schema_document::open_api(call.store, &additions, call.request, out);
             Flow::Done
         })
     }
@@ -210,7 +210,7 @@ impl Endpoints {
                 let _ = out.header("Allow", allow);
                 return Flow::Done;
             }
-            refused(ApiError::not_allowed(allow), &mut Out::Direct(out))
+            refused(ApiError::method_not_allowed(allow), &mut Out::Direct(out))
         })
     }
 
@@ -233,7 +233,7 @@ fn later<H>(
     handler: &Arc<H>,
     api: &Arc<ApiState>,
     request: &Request,
-    finding: crate::door::StoreFor,
+    finding: crate::authenticator::StoreForCaller,
 ) -> Flow
 where
     H: Fn(Call<'_>, &mut Out<'_, '_>) -> Flow + Send + Sync + 'static,
@@ -256,17 +256,17 @@ where
 }
 
 /// Executes an idempotent insert.
-fn insert_once(on: RequestContext<'_>, shape: Shape, out: &mut Out<'_, '_>) -> Flow {
-    let call = Once::of(on.request, shape)
-        .and_then(|once| once.map(|once| BatchCall::of_rows(on, once)).transpose());
-    let on = RequestContext {
-        subject: on.store.registry(),
-        api: on.api,
-        store: on.store,
-        request: on.request,
+fn insert_once(context: RequestContext<'_>, shape: Shape, out: &mut Out<'_, '_>) -> Flow {
+    let call = Once::of(context.request, shape)
+        .and_then(|once| once.map(|once| BatchCall::of_rows(context, once)).transpose());
+    let context = RequestContext {
+        subject: context.store.registry(),
+        api: context.api,
+        store: context.store,
+        request: context.request,
     };
     match call {
-        Ok(Some(call)) => carry_out(call, on, out),
+        Ok(Some(call)) => execute_verb(call, context, out),
         Ok(None) => refused(ApiError::bad_request("`Idempotency-Key` is empty"), out),
         Err(error) => refused(error, out),
     }
@@ -280,11 +280,11 @@ fn refused(error: ApiError, out: &mut Out<'_, '_>) -> Flow {
 fn with_table(
     call: Call<'_>,
     out: &mut Out<'_, '_>,
-    go_on: impl FnOnce(RequestContext<'_>, &mut Out<'_, '_>) -> Flow,
+    handle: impl FnOnce(RequestContext<'_>, &mut Out<'_, '_>) -> Flow,
 ) -> Flow {
     let name = call.request.param("table").unwrap_or_default();
     match call.store.exposed_table(&name) {
-        Ok(table) => go_on(call.on(table), out),
+        Ok(table) => handle(call.context(table), out),
         Err(error) => refused(error.into(), out),
     }
 }

@@ -3,9 +3,8 @@
 
 use marmota_http::{Request, Status};
 use marmota_model::{Error, ErrorKind, Table};
+use marmota_web::{ApiError, ApiResult};
 use xxhash_rust::xxh3::xxh3_64;
-
-use crate::problem::{ApiError, Result};
 
 /// A strong entity tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +98,7 @@ pub(crate) struct Condition {
 /// # Errors
 /// 412 for a tag that cannot be a row's, 400 for several tags, or for a condition that writes do
 /// not support.
-pub(crate) fn condition(request: &Request, table: &Table) -> Result<Condition> {
+pub(crate) fn condition(request: &Request, table: &Table) -> ApiResult<Condition> {
     if request.header("if-none-match").is_some() {
         return Err(ApiError::bad_request(
             "`If-None-Match` is for reads and, as `*`, for a PUT that makes a row whose key the \

@@ -5,15 +5,15 @@ use std::ops::ControlFlow;
 use marmota_http::Status;
 use marmota_model::{Error, ErrorKind, FieldSet, Table, Value, ValueRef, json};
 use marmota_store::operation::Operation;
+use marmota_web::ApiResult;
 
 use crate::answer::{Answer, Head, JSON};
-use crate::call::{Interrupt, Next, Run, Verb};
+use crate::call::{Execute, Interrupt, Next, Verb};
 use crate::etag::{self, Etag};
 use crate::key;
 use crate::params;
-use crate::problem::Result;
 use crate::request_context::RequestContext;
-use crate::scrap::ScratchBuffer;
+use crate::scratch_buffer::ScratchBuffer;
 
 pub(crate) struct Get {
     key: Value,
@@ -22,9 +22,9 @@ pub(crate) struct Get {
 }
 
 impl Get {
-    pub(crate) fn of(on: RequestContext<'_>) -> Result<Self> {
-        let key = key::of_path(on.request, on.table())?;
-        let shown = params::fields(on.request, on.table())?;
+    pub(crate) fn of(context: RequestContext<'_>) -> ApiResult<Self> {
+        let key = key::of_path(context.request, context.table())?;
+        let shown = params::fields(context.request, context.table())?;
         Ok(Self { key, shown, found: false })
     }
 }
@@ -34,19 +34,19 @@ impl Verb for Get {
 
     fn step(
         &mut self,
-        on: RequestContext<'_>,
+        context: RequestContext<'_>,
         answer: &mut Answer<'_, '_>,
-        run: &mut Run<'_>,
+        execute: &mut Execute<'_>,
     ) -> Result<Next, Interrupt> {
-        let table = on.table();
+        let table = context.table();
         let Self { key, shown, found } = self;
         let fields = table.version().map_or(*shown, |version| shown.with(version));
         let mut sink = |row: &[ValueRef<'_>]| {
             *found = true;
-            write_row(on, *shown, row, Status::OK, answer);
+            write_row(context, *shown, row, Status::OK, answer);
             ControlFlow::Break(())
         };
-        run(&mut Operation::Get { table, key: key.as_ref(), fields }, &mut sink)?;
+        execute(&mut Operation::Get { table, key: key.as_ref(), fields }, &mut sink)?;
         if *found { Ok(Next::Answered) } else { Err(no_row(table, key.as_ref()).into()) }
     }
 }
@@ -54,28 +54,28 @@ impl Verb for Get {
 /// Writes a row: 304 if the client has it already. If the tag is the version, the row is written
 /// directly into the response; if it is a hash, the row must be complete before its head.
 pub(crate) fn write_row(
-    on: RequestContext<'_>,
+    context: RequestContext<'_>,
     shown: FieldSet,
     row: &[ValueRef<'_>],
     status: Status,
     answer: &mut Answer<'_, '_>,
 ) {
-    let table = on.table();
+    let table = context.table();
     let reads = status == Status::OK;
     if let Some(etag) = version_tag(table, row) {
-        if reads && etag::none_match(on.request, etag) {
+        if reads && etag::none_match(context.request, etag) {
             return answer.empty(Head::new(Status::NOT_MODIFIED, "").etag(Some(etag)));
         }
         let out = answer.body(Head::new(status, JSON).etag(Some(etag)));
         return json::write_row(out, table, shown, row);
     }
-    let mut scrap = ScratchBuffer::take();
-    json::write_row(&mut scrap, table, shown, row);
-    let etag = Etag::of_bytes(&scrap);
-    if reads && etag::none_match(on.request, etag) {
+    let mut buffer = ScratchBuffer::take();
+    json::write_row(&mut buffer, table, shown, row);
+    let etag = Etag::of_bytes(&buffer);
+    if reads && etag::none_match(context.request, etag) {
         answer.empty(Head::new(Status::NOT_MODIFIED, "").etag(Some(etag)));
     } else {
-        answer.whole(Head::new(status, JSON).etag(Some(etag)), &mut scrap);
+        answer.whole(Head::new(status, JSON).etag(Some(etag)), &mut buffer);
     }
 }
 

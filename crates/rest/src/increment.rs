@@ -6,16 +6,16 @@ use marmota_model::{NoRows, Scratch, Table, Value, ValueRef, json};
 use marmota_store::operation::Operation;
 use marmota_store::prepare::WriteTimestamp;
 use marmota_store::write::check_increment;
+use marmota_web::{ApiError, ApiResult};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::answer::{Answer, Head, JSON};
 use crate::body;
-use crate::call::{Interrupt, Next, Run, Verb};
+use crate::call::{Execute, Interrupt, Next, Verb};
 use crate::etag::Etag;
 use crate::key;
 use crate::params;
-use crate::problem::{ApiError, Result};
 use crate::request_context::RequestContext;
 
 #[derive(Deserialize)]
@@ -33,22 +33,22 @@ pub(crate) struct Increment {
 }
 
 impl Increment {
-    pub(crate) fn of(on: RequestContext<'_>) -> Result<Self> {
-        params::none(on.request)?;
-        body::check_json(on.request)?;
-        let table = on.table();
-        let key = key::of_path(on.request, table)?;
-        if on.request.header("if-match").is_some() {
+    pub(crate) fn of(context: RequestContext<'_>) -> ApiResult<Self> {
+        params::none(context.request)?;
+        body::check_json(context.request)?;
+        let table = context.table();
+        let key = key::of_path(context.request, table)?;
+        if context.request.header("if-match").is_some() {
             return Err(ApiError::bad_request(
                 "an increment takes no `If-Match`: it adds to the stored value",
             ));
         }
-        let name = on.request.param("field").unwrap_or_default();
+        let name = context.request.param("field").unwrap_or_default();
         let field = table.find(&name).ok_or_else(|| {
             let name = marmota_model::text::excerpt(&name);
             body::no_resource(format!("`{}` has no field `{name}`", table.name()))
         })?;
-        let read: Body<'_> = serde_json::from_slice(on.request.body()).map_err(|error| {
+        let read: Body<'_> = serde_json::from_slice(context.request.body()).map_err(|error| {
             ApiError::bad_request(format!("the body must be such as {{\"by\":1}}: {error}"))
         })?;
         let by = read_by(table, field, read.by.get())?;
@@ -60,7 +60,7 @@ impl Increment {
 ///
 /// # Errors
 /// 422 with the field and value.
-pub(crate) fn read_by(table: &Table, field: usize, json: &str) -> Result<Value> {
+pub(crate) fn read_by(table: &Table, field: usize, json: &str) -> ApiResult<Value> {
     let scratch = Scratch::new();
     let by = json::read_value(&table.fields()[field], json, &scratch)
         .map_err(|violation| marmota_model::Error::invalid(vec![violation]))?;
@@ -73,15 +73,15 @@ impl Verb for Increment {
 
     fn step(
         &mut self,
-        on: RequestContext<'_>,
+        context: RequestContext<'_>,
         answer: &mut Answer<'_, '_>,
-        run: &mut Run<'_>,
+        execute: &mut Execute<'_>,
     ) -> Result<Next, Interrupt> {
-        let table = on.table();
+        let table = context.table();
         let (key, by, stamp): (_, _, ValueRef<'_>) =
             (self.key.as_ref(), self.by.as_ref(), self.stamp.value());
         let mut operation = Operation::Increment { table, key, field: self.field, by, stamp };
-        let outcome = run(&mut operation, &mut NoRows)?;
+        let outcome = execute(&mut operation, &mut NoRows)?;
         let head = Head::new(Status::OK, JSON).etag(outcome.version.map(Etag::Version));
         let out = answer.body(head);
         out.push(b'{');

@@ -4,17 +4,17 @@ use marmota_http::{Request, Status};
 use marmota_model::{FieldSet, NoRows, Scratch, Table, Uuid, Value, ValueRef, json};
 use marmota_store::operation::{Keys, OnConflict, Operation, Outcome, UpsertEffect};
 use marmota_store::prepare::{self, ValueSource, WriteTimestamp};
+use marmota_web::ApiResult;
 
 use crate::answer::{Answer, Head, JSON};
 use crate::body::{self, empty_row};
-use crate::call::{Interrupt, Next, Run, Verb};
+use crate::call::{Execute, Interrupt, Next, Verb};
 use crate::etag::Etag;
 use crate::get::version_tag;
 use crate::key;
 use crate::params;
-use crate::problem::Result;
 use crate::request_context::RequestContext;
-use crate::scrap::ScratchBuffer;
+use crate::scratch_buffer::ScratchBuffer;
 
 pub(crate) struct Insert {
     stamp: WriteTimestamp,
@@ -34,37 +34,42 @@ struct There {
 }
 
 impl Insert {
-    pub(crate) fn of(on: RequestContext<'_>) -> Result<Self> {
-        let on_conflict = params::on_conflict(on.request)?;
-        body::check_json(on.request)?;
-        Ok(Self { stamp: WriteTimestamp::now(on.table()), on_conflict, there: None, uuid: None })
+    pub(crate) fn of(context: RequestContext<'_>) -> ApiResult<Self> {
+        let on_conflict = params::on_conflict(context.request)?;
+        body::check_json(context.request)?;
+        Ok(Self {
+            stamp: WriteTimestamp::now(context.table()),
+            on_conflict,
+            there: None,
+            uuid: None,
+        })
     }
 
     /// Responds with the row that existed, in its current state.
     fn show(
         there: &mut There,
-        on: RequestContext<'_>,
+        context: RequestContext<'_>,
         answer: &mut Answer<'_, '_>,
-        run: &mut Run<'_>,
+        execute: &mut Execute<'_>,
     ) -> Result<Next, Interrupt> {
-        let table = on.table();
-        let location = location(on.request.path(), there.key.as_ref());
-        if !body::wants_minimal(on.request) {
+        let table = context.table();
+        let location = location(context.request.path(), there.key.as_ref());
+        if !body::wants_minimal(context.request) {
             let found = &mut there.found;
             let mut sink = |row: &[ValueRef<'_>]| {
                 *found = true;
-                write_stored(on, row, Status::OK, Some(location.clone()), answer);
+                write_stored(context, row, Status::OK, Some(location.clone()), answer);
                 std::ops::ControlFlow::Break(())
             };
             let (key, fields) = (there.key.as_ref(), table.read_by_default());
             let fields = table.version().map_or(fields, |version| fields.with(version));
-            run(&mut Operation::Get { table, key, fields }, &mut sink)?;
+            execute(&mut Operation::Get { table, key, fields }, &mut sink)?;
         }
         if !there.found {
             // The client does not want it, or it was deleted concurrently.
             let mut head = Head::new(Status::OK, JSON).etag(there.version.map(Etag::Version));
             head.location = Some(location);
-            write_minimal(on.request, head, answer);
+            write_minimal(context.request, head, answer);
         }
         Ok(Next::Answered)
     }
@@ -75,18 +80,18 @@ impl Verb for Insert {
 
     fn step(
         &mut self,
-        on: RequestContext<'_>,
+        context: RequestContext<'_>,
         answer: &mut Answer<'_, '_>,
-        run: &mut Run<'_>,
+        execute: &mut Execute<'_>,
     ) -> Result<Next, Interrupt> {
         if let Some(there) = &mut self.there {
-            return Self::show(there, on, answer, run);
+            return Self::show(there, context, answer, execute);
         }
-        let table = on.table();
+        let table = context.table();
         let scratch = Scratch::new();
         let mut row = empty_row(table);
         let mut violations = Vec::new();
-        body::read_row(table, on.request.body(), &scratch, &mut row, &mut violations)?;
+        body::read_row(table, context.request.body(), &scratch, &mut row, &mut violations)?;
         let on_conflict = self.on_conflict.with_given(table, FieldSet::present(&row));
         if let Some(uuid) = self.uuid {
             row[table.key()] = ValueRef::Uuid(uuid);
@@ -97,7 +102,7 @@ impl Verb for Insert {
             self.uuid = Some(uuid);
         }
         let mut operation = Operation::Insert { table, row: &row, on_conflict };
-        let outcome = run(&mut operation, &mut NoRows)?;
+        let outcome = execute(&mut operation, &mut NoRows)?;
         if let (UpsertEffect::Ignored | UpsertEffect::Updated, Keys::One(key)) =
             (outcome.effect, &outcome.keys)
         {
@@ -106,8 +111,8 @@ impl Verb for Insert {
             return Ok(Next::Step);
         }
         give_key(table, &mut row, &outcome);
-        let location = location(on.request.path(), row[table.key()]);
-        write_stored(on, &row, Status::CREATED, Some(location), answer);
+        let location = location(context.request.path(), row[table.key()]);
+        write_stored(context, &row, Status::CREATED, Some(location), answer);
         Ok(Next::Answered)
     }
 }
@@ -129,26 +134,26 @@ pub(crate) fn location(collection: &str, key: ValueRef<'_>) -> String {
 
 /// Responds to a write with the row as it is stored now, or without it if the client prefers that.
 pub(crate) fn write_stored(
-    on: RequestContext<'_>,
+    context: RequestContext<'_>,
     row: &[ValueRef<'_>],
     status: Status,
     location: Option<String>,
     answer: &mut Answer<'_, '_>,
 ) {
-    let table = on.table();
+    let table = context.table();
     let shown = table.read_by_default();
     let mut head = Head::new(status, JSON).etag(version_tag(table, row));
     head.location = location;
-    if body::wants_minimal(on.request) {
-        return write_minimal(on.request, head, answer);
+    if body::wants_minimal(context.request) {
+        return write_minimal(context.request, head, answer);
     }
     if head.etag.is_some() {
         return json::write_row(answer.body(head), table, shown, row);
     }
-    let mut scrap = ScratchBuffer::take();
-    json::write_row(&mut scrap, table, shown, row);
-    head.etag = Some(Etag::of_bytes(&scrap));
-    answer.whole(head, &mut scrap);
+    let mut buffer = ScratchBuffer::take();
+    json::write_row(&mut buffer, table, shown, row);
+    head.etag = Some(Etag::of_bytes(&buffer));
+    answer.whole(head, &mut buffer);
 }
 
 /// Responds to a write without a body.

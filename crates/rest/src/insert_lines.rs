@@ -19,6 +19,7 @@ use marmota_model::{
 };
 use marmota_store::operation::{BatchMode, Keys, OnConflict, Operation, Outcome, UpsertEffect};
 use marmota_store::prepare::WriteTimestamp;
+use marmota_web::ApiResult;
 
 use crate::answer::JSON;
 use crate::batch_operation;
@@ -29,27 +30,27 @@ use crate::line_chunks::{Cut, LineChunks};
 use crate::linked::Linked;
 use crate::once::{OnceLines, REPLAYED};
 use crate::params;
-use crate::problem::{ApiError, Result};
+use crate::refusal::at_line;
 use crate::request_context::RequestContext;
 use crate::state::ApiState;
 use crate::submission::Submission;
 
 /// Starts the insert after the request's head was read.
-pub(crate) fn begin(on: RequestContext<'_>) -> Result<Flow> {
-    let on_conflict = params::on_conflict(on.request)?;
-    let once = OnceLines::of(on.request)?;
+pub(crate) fn begin(context: RequestContext<'_>) -> ApiResult<Flow> {
+    let on_conflict = params::on_conflict(context.request)?;
+    let once = OnceLines::of(context.request)?;
     if once.is_some() && on_conflict != OnConflict::Refuse {
         return Err(params::no_key_beside_parameters());
     }
     let insert = InsertLines {
-        submission: Submission::of_long(on, body::durability(on.request)?),
-        table: Arc::clone(on.subject),
+        submission: Submission::of_long(context, body::durability(context.request)?),
+        table: Arc::clone(context.subject),
         on_conflict,
         once,
         done: Effects::new(on_conflict),
         is_new: false,
     };
-    let (api, request) = (Arc::clone(on.api), on.request.clone());
+    let (api, request) = (Arc::clone(context.api), context.request.clone());
     Ok(Flow::Later(Box::pin(insert.answer(api, request))))
 }
 
@@ -66,7 +67,7 @@ struct InsertLines {
 impl InsertLines {
     async fn answer(mut self, api: Arc<ApiState>, request: Request) -> Response {
         if let Err(error) = self.insert_all(&api, &request).await {
-            return error.behind(self.done).into_response();
+            return self.done.add_to(error).into_response();
         }
         let mut body = vec![b'{'];
         self.done.write(&mut body);
@@ -79,7 +80,7 @@ impl InsertLines {
         response.with_header(name, value).unwrap_or_else(IntoResponse::into_response)
     }
 
-    async fn insert_all(&mut self, api: &ApiState, request: &Request) -> Result<()> {
+    async fn insert_all(&mut self, api: &ApiState, request: &Request) -> ApiResult<()> {
         let mut chunks = LineChunks::new(request, api.line_bytes_max, Cut::Full);
         while chunks.next().await? {
             match self.once.take() {
@@ -95,7 +96,7 @@ impl InsertLines {
     }
 
     /// Inserts the rows of a chunk, or those before the first invalid one.
-    async fn insert_chunk(&mut self, chunk: &LineChunks) -> Result<()> {
+    async fn insert_chunk(&mut self, chunk: &LineChunks) -> ApiResult<()> {
         let (mut from, mut until) = (0, chunk.len());
         while from < until {
             let refused = Cell::new(None);
@@ -105,7 +106,7 @@ impl InsertLines {
                     (from, until) = (until, chunk.len());
                 }
                 Err(error) if until - from == 1 || !is_of_a_row(&error) => {
-                    return Err(ApiError::from(error).at_line(chunk.number(from)));
+                    return Err(at_line(error, chunk.number(from)));
                 }
                 Err(_) => {
                     until = match refused.get() {
@@ -162,7 +163,7 @@ impl InsertLines {
         api: &ApiState,
         once: &OnceLines,
         chunk: &LineChunks,
-    ) -> Result<()> {
+    ) -> ApiResult<()> {
         let texts = chunk.texts(0..chunk.len());
         let mut linked = Linked::default();
         for (index, text) in texts.iter().enumerate() {
@@ -172,7 +173,7 @@ impl InsertLines {
                 OnConflict::Refuse,
                 &Linked::default(),
             );
-            linked.add(Some(insert.map_err(|error| error.at_line(chunk.number(index)))?));
+            linked.add(Some(insert.map_err(|error| at_line(error, chunk.number(index)))?));
         }
         let key = once.chunk(chunk.number(0), &texts)?;
         let (mut results, mut answered) = (Vec::new(), None);
@@ -189,8 +190,8 @@ impl InsertLines {
         if let Err(error) = std::future::poll_fn(poll).await {
             let at = results.len().saturating_sub(1);
             return Err(match results.pop() {
-                Some(Err(failed)) => ApiError::from(failed).at_line(chunk.number(at)),
-                _ => ApiError::from(error).at_line(chunk.number(0)),
+                Some(Err(failed)) => at_line(failed, chunk.number(at)),
+                _ => at_line(error, chunk.number(0)),
             });
         }
         self.is_new |= answered.is_none_or(|answered| !answered.repeated);

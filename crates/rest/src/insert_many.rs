@@ -10,15 +10,16 @@ use marmota_model::{
 };
 use marmota_store::operation::{Keys, OnConflict, Operation};
 use marmota_store::prepare::{self, ValueSource, WriteTimestamp};
+use marmota_web::{ApiError, ApiResult};
 use serde_json::value::RawValue;
 
 use crate::answer::{Answer, Head, JSON};
 use crate::body::{self, empty_row};
-use crate::call::{Interrupt, Next, Run, Verb};
+use crate::call::{Execute, Interrupt, Next, Verb};
 use crate::params;
-use crate::problem::{ApiError, Result};
+use crate::refusal::at_index;
 use crate::request_context::RequestContext;
-use crate::scrap::ScratchBuffer;
+use crate::scratch_buffer::ScratchBuffer;
 
 pub(crate) struct InsertMany {
     stamp: WriteTimestamp,
@@ -29,10 +30,10 @@ pub(crate) struct InsertMany {
 }
 
 impl InsertMany {
-    pub(crate) fn of(on: RequestContext<'_>) -> Result<Self> {
-        let on_conflict = params::on_conflict(on.request)?;
-        body::check_json(on.request)?;
-        Ok(Self { stamp: WriteTimestamp::now(on.table()), on_conflict, keys: Vec::new() })
+    pub(crate) fn of(context: RequestContext<'_>) -> ApiResult<Self> {
+        let on_conflict = params::on_conflict(context.request)?;
+        body::check_json(context.request)?;
+        Ok(Self { stamp: WriteTimestamp::now(context.table()), on_conflict, keys: Vec::new() })
     }
 }
 
@@ -41,12 +42,12 @@ impl Verb for InsertMany {
 
     fn step(
         &mut self,
-        on: RequestContext<'_>,
+        context: RequestContext<'_>,
         answer: &mut Answer<'_, '_>,
-        run: &mut Run<'_>,
+        execute: &mut Execute<'_>,
     ) -> Result<Next, Interrupt> {
-        let table = on.table();
-        let objects: Vec<&RawValue> = serde_json::from_slice(on.request.body())
+        let table = context.table();
+        let objects: Vec<&RawValue> = serde_json::from_slice(context.request.body())
             .map_err(|error| ApiError::bad_request(format!("the body is not JSON: {error}")))?;
         let scratch = Scratch::new();
         let refused = Cell::new(None);
@@ -57,13 +58,15 @@ impl Verb for InsertMany {
             rows.on_conflict = self.on_conflict;
             let on_conflict = rows.on_conflict_of_first();
             let mut operation = Operation::InsertMany { table, rows: &mut rows, on_conflict };
-            let ran = run(&mut operation, &mut NoRows);
-            outcome = Some(ran.map_err(|halt| match (halt, refused.get()) {
-                (Interrupt::Failed(error), Some(index)) => Interrupt::Failed(error.at(index)),
+            let ran = execute(&mut operation, &mut NoRows);
+            outcome = Some(ran.map_err(|interrupt| match (interrupt, refused.get()) {
+                (Interrupt::Failed(error), Some(index)) => {
+                    Interrupt::Failed(at_index(error, index))
+                }
                 (Interrupt::Failed(error), None) => {
                     Interrupt::Failed(self.broken_rule(table, &objects, error))
                 }
-                (halt, _) => halt,
+                (interrupt, _) => interrupt,
             })?);
         }
         let keys = outcome.map_or(Keys::Known, |outcome| outcome.keys);
@@ -88,7 +91,7 @@ impl InsertMany {
         loop {
             match (rows.next(&mut row), refused.get()) {
                 (Ok(true), _) => {}
-                (Err(broken), Some(index)) => return ApiError::from(broken).at(index),
+                (Err(broken), Some(index)) => return at_index(broken, index),
                 _ => return error,
             }
         }

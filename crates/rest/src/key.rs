@@ -3,9 +3,10 @@
 use marmota_http::Request;
 use marmota_model::rule::violation;
 use marmota_model::{Error, KeyKind, Table, Uuid, Value, ValueRef};
+use marmota_web::{ApiError, ApiResult};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
-use crate::problem::{ApiError, Result};
+use crate::refusal::of_url;
 
 /// The characters that are not encoded in a path segment (RFC 3986, unreserved).
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -14,7 +15,7 @@ const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'
 ///
 /// # Errors
 /// 400 if it is not a valid key of the table.
-pub(crate) fn of_path(request: &Request, table: &Table) -> Result<Value> {
+pub(crate) fn of_path(request: &Request, table: &Table) -> ApiResult<Value> {
     let text = request.param("id").unwrap_or_default();
     match table.key_kind() {
         KeyKind::Auto => text.parse().ok().map(Value::Int),
@@ -34,7 +35,7 @@ fn wrong(table: &Table, text: &str) -> ApiError {
     };
     let field = &table.fields()[table.key()];
     let message = format!("the key in the path of a `{}` must be {what}", table.name());
-    ApiError::of_url(Error::invalid(vec![violation(field, ValueRef::Text(text), "type", message)]))
+    of_url(Error::invalid(vec![violation(field, ValueRef::Text(text), "type", message)]))
 }
 
 /// Returns false if the decoder replaced invalid UTF-8 by U+FFFD: the key would differ from the

@@ -22,18 +22,17 @@ mod account_routes;
 mod admission;
 mod answer;
 mod api;
+#[cfg(feature = "auth")]
+mod authenticator;
 mod batch;
 mod batch_lines;
 mod batch_operation;
 mod blob;
 mod body;
 mod call;
-mod credential;
 mod cursor;
 mod delete;
 mod diagnostics;
-#[cfg(feature = "auth")]
-mod door;
 mod effects;
 mod endpoints;
 mod etag;
@@ -52,24 +51,21 @@ mod once;
 mod open_api;
 mod pages;
 mod params;
-mod problem;
 mod reactor;
+mod refusal;
 mod request_context;
 mod row_lines;
 mod schema_document;
-mod scrap;
+mod scratch_buffer;
 mod state;
 mod submission;
 mod update;
-#[cfg(feature = "auth")]
-mod workers;
 
 pub use api::{Api, api, tenants};
 pub use diagnostics::{Diagnostics, LogLevels};
+pub use marmota_web::{ApiError, ApiResult, ErrorDocument, OpenApi, problem, public_message};
 #[cfg(feature = "auth")]
-pub use door::{Knowing, known};
-pub use open_api::OpenApi;
-pub use problem::{ApiError, Result, problem, public_message};
+pub use marmota_web::{AuthenticatingRequest, authenticate};
 pub use reactor::watch_engines;
 
 #[cfg(doc)]

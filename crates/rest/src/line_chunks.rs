@@ -5,9 +5,10 @@ use std::task::Poll;
 
 use marmota_http::{BodyReader, Request, Status};
 use marmota_model::{Error, ErrorKind};
+use marmota_web::{ApiError, ApiResult};
 
 use crate::ndjson::{Line, Lines, TooLong};
-use crate::problem::{ApiError, Result};
+use crate::refusal::at_line;
 
 /// The maximum number of lines in a chunk.
 pub(crate) const CHUNK_LINES: usize = 1_000;
@@ -58,7 +59,7 @@ impl LineChunks {
     ///
     /// # Errors
     /// If the body is truncated, or a line is too long, after all earlier lines were returned.
-    pub(crate) async fn next(&mut self) -> Result<bool> {
+    pub(crate) async fn next(&mut self) -> ApiResult<bool> {
         self.chunk.clear();
         self.blank = 0;
         self.lines.cut(&mut self.bytes);
@@ -71,7 +72,7 @@ impl LineChunks {
                     Ok(Some(line)) => self.chunk.push(line),
                     Ok(None) => break,
                     Err(TooLong(number)) if self.chunk.is_empty() => {
-                        return Err(self.too_long().at_line(number));
+                        return Err(at_line(self.too_long(), number));
                     }
                     Err(TooLong(_)) => return Ok(true),
                 }
@@ -94,7 +95,7 @@ impl LineChunks {
     }
 
     /// Reads available data; returns `None` if the chunk must end now.
-    async fn read(&mut self) -> Option<Result<usize>> {
+    async fn read(&mut self) -> Option<ApiResult<usize>> {
         let Self { reader, bytes, chunk, cut, .. } = self;
         let may_wait = *cut == Cut::Full || chunk.is_empty();
         std::future::poll_fn(|context| match reader.poll_read(context, bytes) {

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use marmota_model::{KeyKind, Kind, Table, Uuid, Value, ValueRef, Violation};
 use marmota_store::operation::{Link, LinkAt, Write};
+use marmota_web::{ApiError, ApiResult};
 use serde::Deserialize;
 
 use crate::line_chunks::CHUNK_LINES;
-use crate::problem::{ApiError, Result};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -97,7 +97,7 @@ impl Linked {
     /// # Errors
     /// 400 or 422 if that operation is later, was refused, is too far back, or does not insert a
     /// suitable row.
-    pub(crate) fn made(&self, table: &Table, at: LinkAt, operation: usize) -> Result<Made<'_>> {
+    pub(crate) fn made(&self, table: &Table, at: LinkAt, operation: usize) -> ApiResult<Made<'_>> {
         let refused = |why: &str| {
             Err(ApiError::bad_request(format!("it refers to operation {operation}, which {why}")))
         };
@@ -140,7 +140,7 @@ impl Linked {
         table: &Table,
         row: &mut [ValueRef<'l>],
         violations: &mut Vec<Violation>,
-    ) -> Result<Vec<Link>> {
+    ) -> ApiResult<Vec<Link>> {
         let mut links = Vec::new();
         for (position, field) in table.fields().iter().enumerate() {
             let Kind::Reference { key, .. } = &field.kind else { continue };

@@ -9,16 +9,16 @@ use std::sync::Arc;
 use marmota_http::{QueryParams, Request, Status};
 use marmota_model::{FilterExpr, NoRows, Query, SortKey, Table, ValueRef, json};
 use marmota_store::operation::Operation;
+use marmota_web::ApiResult;
 
 use crate::answer::{Answer, Head, JSON};
-use crate::call::{Interrupt, Next, Run, Verb};
+use crate::call::{Execute, Interrupt, Next, Verb};
 use crate::cursor;
 use crate::etag::{self, Etag};
 use crate::pages::{Page, PageName};
 use crate::params::{self, ListParams};
-use crate::problem::Result;
 use crate::request_context::RequestContext;
-use crate::scrap::ScratchBuffer;
+use crate::scratch_buffer::ScratchBuffer;
 
 pub(crate) enum List {
     /// The page is known: it is cached, or the client has it.
@@ -44,33 +44,33 @@ pub(crate) struct Reading {
 }
 
 impl List {
-    pub(crate) fn of(on: RequestContext<'_>) -> Result<Self> {
-        Self::among(on, None)
+    pub(crate) fn of(context: RequestContext<'_>) -> ApiResult<Self> {
+        Self::among(context, None)
     }
 
     /// Returns a list of the rows that `only` selects.
-    pub(crate) fn among(on: RequestContext<'_>, only: Option<FilterExpr>) -> Result<Self> {
-        let pages = &on.api.pages;
-        let name = pages.name(on.store, on.table(), on.request);
+    pub(crate) fn among(context: RequestContext<'_>, only: Option<FilterExpr>) -> ApiResult<Self> {
+        let pages = &context.api.pages;
+        let name = pages.name(context.store, context.table(), context.request);
         if let Some(name) = name {
-            if etag::none_match(on.request, name.etag) {
+            if etag::none_match(context.request, name.etag) {
                 return Ok(Self::Identity { etag: name.etag, page: None });
             }
-            if let Some(page) = pages.get(name, on.request) {
+            if let Some(page) = pages.get(name, context.request) {
                 return Ok(Self::Identity { etag: name.etag, page: Some(page) });
             }
         }
-        Ok(Self::Read(Box::new(Reading::new(on, name, only)?)))
+        Ok(Self::Read(Box::new(Reading::new(context, name, only)?)))
     }
 }
 
 impl Reading {
     fn new(
-        on: RequestContext<'_>,
+        context: RequestContext<'_>,
         name: Option<PageName>,
         only: Option<FilterExpr>,
-    ) -> Result<Self> {
-        let mut params = params::list(on.request, on.table(), on.api)?;
+    ) -> ApiResult<Self> {
+        let mut params = params::list(context.request, context.table(), context.api)?;
         if let Some(only) = only {
             params.query.filter = Some(match params.query.filter.take() {
                 Some(filter) => only.and(filter),
@@ -79,7 +79,7 @@ impl Reading {
         }
         // One row more shows whether there is a next page.
         params.query.limit = Some(params.rows_max + 1);
-        let order = params.query.order_with_key(on.table());
+        let order = params.query.order_with_key(context.table());
         let mut body = ScratchBuffer::take();
         body.extend_from_slice(b"{\"rows\":[");
         let writer = json::RowWriter::new();
@@ -112,9 +112,9 @@ impl Reading {
         ControlFlow::Continue(())
     }
 
-    fn end(&mut self, on: RequestContext<'_>, answer: &mut Answer<'_, '_>) {
+    fn end(&mut self, context: RequestContext<'_>, answer: &mut Answer<'_, '_>) {
         let next = match (self.more, &self.next) {
-            (true, Some(cursor)) => Some(next_url(on.request, cursor)),
+            (true, Some(cursor)) => Some(next_url(context.request, cursor)),
             _ => None,
         };
         self.body.extend_from_slice(b"],\"next\":");
@@ -128,10 +128,10 @@ impl Reading {
         }
         self.body.push(b'}');
         let link = next.map(|url| format!("<{url}>; rel=\"next\""));
-        let source = (on.store, on.table());
+        let source = (context.store, context.table());
         // A page that was read during a write may match neither version, so it gets no tag.
         let name = self.name.filter(|&name| {
-            on.api.pages.keep(name, source, on.request, link.as_deref(), &self.body)
+            context.api.pages.keep(name, source, context.request, link.as_deref(), &self.body)
         });
         let mut head = Head::new(Status::OK, JSON).etag(name.map(|name| name.etag));
         head.link = link;
@@ -140,24 +140,24 @@ impl Reading {
 
     fn step(
         &mut self,
-        on: RequestContext<'_>,
+        context: RequestContext<'_>,
         answer: &mut Answer<'_, '_>,
-        run: &mut Run<'_>,
+        execute: &mut Execute<'_>,
     ) -> Result<Next, Interrupt> {
-        let table = on.table();
+        let table = context.table();
         if self.params.count && self.count.is_none() {
             let filter = self.params.query.filter.as_ref();
-            let counted = run(&mut Operation::Count { table, filter }, &mut NoRows)?;
+            let counted = execute(&mut Operation::Count { table, filter }, &mut NoRows)?;
             self.count = Some(counted.rows);
             return Ok(Next::Step);
         }
         // The sink modifies all parameters except the query.
         let query: Query = std::mem::take(&mut self.params.query);
         let mut sink = |row: &[ValueRef<'_>]| self.take_row(table, row);
-        let ran = run(&mut Operation::List { table, query: &query }, &mut sink);
+        let ran = execute(&mut Operation::List { table, query: &query }, &mut sink);
         self.params.query = query;
         ran?;
-        self.end(on, answer);
+        self.end(context, answer);
         Ok(Next::Answered)
     }
 }
@@ -167,12 +167,12 @@ impl Verb for List {
 
     fn step(
         &mut self,
-        on: RequestContext<'_>,
+        context: RequestContext<'_>,
         answer: &mut Answer<'_, '_>,
-        run: &mut Run<'_>,
+        execute: &mut Execute<'_>,
     ) -> Result<Next, Interrupt> {
         match self {
-            Self::Read(reading) => return reading.step(on, answer, run),
+            Self::Read(reading) => return reading.step(context, answer, execute),
             Self::Identity { etag, page: None } => {
                 answer.empty(Head::new(Status::NOT_MODIFIED, "").etag(Some(*etag)));
             }

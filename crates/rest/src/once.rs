@@ -5,14 +5,14 @@
 use marmota_http::{Request, Status};
 use marmota_model::{Result as ModelResult, Table, ValueRef, json};
 use marmota_store::operation::{Answered, Fingerprint, Keys, OnceKey, Outcome, Write};
+use marmota_web::{ApiError, ApiResult};
 use serde::{Deserialize, Serialize};
 
 use crate::answer::{Answer, Head, JSON};
 use crate::etag::Etag;
 use crate::get::version_tag;
 use crate::insert::location;
-use crate::problem::{ApiError, Result};
-use crate::scrap::ScratchBuffer;
+use crate::scratch_buffer::ScratchBuffer;
 
 /// The header of a replayed response.
 pub(crate) const REPLAYED: (&str, &str) = ("Idempotent-Replayed", "true");
@@ -48,7 +48,7 @@ impl Once {
     ///
     /// # Errors
     /// 422 if the key is invalid.
-    pub(crate) fn of(request: &Request, shape: Shape) -> Result<Option<Self>> {
+    pub(crate) fn of(request: &Request, shape: Shape) -> ApiResult<Option<Self>> {
         let Some(text) = text_of(request)? else { return Ok(None) };
         let mut print = print_of_head(request);
         print.add(request.body());
@@ -57,7 +57,7 @@ impl Once {
     }
 
     /// Responds with the stored response.
-    pub(crate) fn answer(kept: &Answered, answer: &mut Answer<'_, '_>) -> Result<()> {
+    pub(crate) fn answer(kept: &Answered, answer: &mut Answer<'_, '_>) -> ApiResult<()> {
         let broken = || {
             let message = "the answer stored for this key is not one of REST";
             ApiError::from(marmota_model::Error::new(marmota_model::ErrorKind::Engine, message))
@@ -75,15 +75,15 @@ impl Once {
         }
         begin.location = head.location;
         begin.extra = kept.repeated.then_some(REPLAYED);
-        let mut scrap = ScratchBuffer::take();
-        scrap.extend_from_slice(body);
-        answer.whole(begin, &mut scrap);
+        let mut buffer = ScratchBuffer::take();
+        buffer.extend_from_slice(body);
+        answer.whole(begin, &mut buffer);
         Ok(())
     }
 }
 
 /// Returns the request's key, without its quotes.
-fn text_of(request: &Request) -> Result<Option<&str>> {
+fn text_of(request: &Request) -> ApiResult<Option<&str>> {
     let Some(header) = request.header("idempotency-key") else { return Ok(None) };
     let Ok(text) = std::str::from_utf8(header) else {
         return Err(ApiError::bad_request("`Idempotency-Key` must be text"));
@@ -112,7 +112,7 @@ impl OnceLines {
     ///
     /// # Errors
     /// As [`Once::of`].
-    pub(crate) fn of(request: &Request) -> Result<Option<Self>> {
+    pub(crate) fn of(request: &Request) -> ApiResult<Option<Self>> {
         let Some(text) = text_of(request)? else { return Ok(None) };
         let once = Self { text: text.to_owned(), head: print_of_head(request) };
         OnceKey::new(text, &once.head)?;

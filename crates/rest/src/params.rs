@@ -6,9 +6,10 @@ use marmota_model::{
     Comparison, FieldSet, FilterExpr, Kind, Query, SortKey, Table, parse_filter, parse_order,
 };
 use marmota_store::operation::OnConflict;
+use marmota_web::{ApiError, ApiResult};
 
 use crate::cursor;
-use crate::problem::{ApiError, Result};
+use crate::refusal::{of_param, of_url};
 use crate::state::ApiState;
 
 /// The parameters of a list that are not fields.
@@ -29,7 +30,7 @@ pub(crate) struct ListParams {
 ///
 /// # Errors
 /// 400 with the parameter.
-pub(crate) fn none(request: &Request) -> Result<()> {
+pub(crate) fn none(request: &Request) -> ApiResult<()> {
     match request.query_params().next() {
         None => Ok(()),
         Some((name, value)) => Err(unknown(&name, &value, "this route takes no parameters")),
@@ -40,7 +41,7 @@ pub(crate) fn none(request: &Request) -> Result<()> {
 ///
 /// # Errors
 /// 400 for an unknown action, or another parameter.
-pub(crate) fn on_conflict(request: &Request) -> Result<OnConflict> {
+pub(crate) fn on_conflict(request: &Request) -> ApiResult<OnConflict> {
     let mut way = None;
     for (name, value) in request.query_params() {
         if name != "on_conflict" {
@@ -63,13 +64,13 @@ pub(crate) fn no_key_beside_parameters() -> ApiError {
 ///
 /// # Errors
 /// 400 for an unknown action.
-pub(crate) fn way(word: &str) -> Result<OnConflict> {
+pub(crate) fn way(word: &str) -> ApiResult<OnConflict> {
     match word {
         "refuse" => Ok(OnConflict::Refuse),
         "ignore" => Ok(OnConflict::Ignore),
         "replace" => Ok(OnConflict::Replace),
         "update" => Ok(OnConflict::UPDATE),
-        other => Err(ApiError::of_param(
+        other => Err(of_param(
             "on_conflict",
             other,
             "one_of",
@@ -82,7 +83,7 @@ pub(crate) fn way(word: &str) -> Result<OnConflict> {
 ///
 /// # Errors
 /// 400 for a field that the table does not have, or another parameter.
-pub(crate) fn fields(request: &Request, table: &Table) -> Result<FieldSet> {
+pub(crate) fn fields(request: &Request, table: &Table) -> ApiResult<FieldSet> {
     let mut chosen = None;
     for (name, value) in request.query_params() {
         if name != "fields" {
@@ -97,7 +98,7 @@ pub(crate) fn fields(request: &Request, table: &Table) -> Result<FieldSet> {
 ///
 /// # Errors
 /// 400 with the position of the error, or if it is missing.
-pub(crate) fn required_filter(request: &Request, table: &Table) -> Result<FilterExpr> {
+pub(crate) fn required_filter(request: &Request, table: &Table) -> ApiResult<FilterExpr> {
     let mut filter = None;
     for (name, value) in request.query_params() {
         if name != "filter" {
@@ -107,7 +108,7 @@ pub(crate) fn required_filter(request: &Request, table: &Table) -> Result<Filter
     }
     filter.ok_or_else(|| {
         let key = &table.fields()[table.key()].name;
-        ApiError::of_param(
+        of_param(
             "filter",
             "",
             "required",
@@ -123,7 +124,7 @@ pub(crate) fn required_filter(request: &Request, table: &Table) -> Result<Filter
 ///
 /// # Errors
 /// 400 with the parameter, its value and the allowed values.
-pub(crate) fn list(request: &Request, table: &Table, api: &ApiState) -> Result<ListParams> {
+pub(crate) fn list(request: &Request, table: &Table, api: &ApiState) -> ApiResult<ListParams> {
     of_list(request, table, api.page_rows_default, api.page_rows_max)
 }
 
@@ -131,12 +132,12 @@ pub(crate) fn list(request: &Request, table: &Table, api: &ApiState) -> Result<L
 ///
 /// # Errors
 /// As [`list`], and for the parameter `count`.
-pub(crate) fn lines(request: &Request, table: &Table) -> Result<ListParams> {
+pub(crate) fn lines(request: &Request, table: &Table) -> ApiResult<ListParams> {
     let rows_max = i64::MAX as u64;
     let params = of_list(request, table, rows_max, rows_max)?;
     if params.count {
         let message = "applies to pages; NDJSON has all rows";
-        return Err(ApiError::of_param("count", "true", "unknown", message.to_owned()));
+        return Err(of_param("count", "true", "unknown", message.to_owned()));
     }
     Ok(params)
 }
@@ -146,7 +147,7 @@ fn of_list(
     table: &Table,
     rows_default: u64,
     rows_max: u64,
-) -> Result<ListParams> {
+) -> ApiResult<ListParams> {
     let mut query = Query::new();
     let (mut order, mut limit, mut after, mut shown, mut count) = (None, None, None, None, None);
     let (mut filter, mut equal) = (None, Vec::new());
@@ -155,7 +156,7 @@ fn of_list(
         match &*name {
             "filter" => once(&mut filter, &name, &value, of_filter(table, &value)?)?,
             "order" => {
-                let parsed = of_order(table, &value).map_err(ApiError::of_url)?;
+                let parsed = of_order(table, &value).map_err(of_url)?;
                 once(&mut order, &name, &value, parsed)?;
             }
             "limit" => once(&mut limit, &name, &value, of_limit(&value, rows_max)?)?,
@@ -186,12 +187,12 @@ fn of_list(
     let shown = shown.unwrap_or(table.read_by_default());
     let order = query.order_with_key(table);
     query.fields = Some(order.iter().fold(shown, |fields, by| fields.with(by.field)));
-    query.check(table).map_err(ApiError::of_url)?;
+    query.check(table).map_err(of_url)?;
     let rows_max = limit.unwrap_or(rows_default);
     Ok(ListParams { query, shown, rows_max, count: count.unwrap_or(false) })
 }
 
-fn once<T>(slot: &mut Option<T>, name: &str, text: &str, value: T) -> Result<()> {
+fn once<T>(slot: &mut Option<T>, name: &str, text: &str, value: T) -> ApiResult<()> {
     match slot.replace(value) {
         None => Ok(()),
         Some(_) => Err(twice(name, text)),
@@ -201,12 +202,12 @@ fn once<T>(slot: &mut Option<T>, name: &str, text: &str, value: T) -> Result<()>
 #[cold]
 fn twice(name: &str, value: &str) -> ApiError {
     let message = "must stand only once; `filter` takes several conditions on a field";
-    ApiError::of_param(name, value, "twice", message.to_owned())
+    of_param(name, value, "twice", message.to_owned())
 }
 
 #[cold]
 fn unknown(name: &str, value: &str, why: &str) -> ApiError {
-    ApiError::of_param(name, value, "unknown", why.to_owned())
+    of_param(name, value, "unknown", why.to_owned())
 }
 
 #[cold]
@@ -218,23 +219,21 @@ fn unknown_of_list(table: &Table, name: &str, value: &str) -> ApiError {
         table.name(),
         fields.join(", ")
     );
-    ApiError::of_param(name, value, "unknown", message)
+    of_param(name, value, "unknown", message)
 }
 
-fn of_filter(table: &Table, text: &str) -> Result<FilterExpr> {
-    parse_filter(table, text)
-        .and_then(|filter| filter.into_expr_for(table))
-        .map_err(ApiError::of_url)
+fn of_filter(table: &Table, text: &str) -> ApiResult<FilterExpr> {
+    parse_filter(table, text).and_then(|filter| filter.into_expr_for(table)).map_err(of_url)
 }
 
 fn of_order(table: &Table, text: &str) -> marmota_model::Result<Vec<SortKey>> {
     parse_order(table, text)?.into_iter().map(|order| order.into_key_for(table)).collect()
 }
 
-fn of_limit(text: &str, rows_max: u64) -> Result<u64> {
+fn of_limit(text: &str, rows_max: u64) -> ApiResult<u64> {
     match text.parse() {
         Ok(rows) if (1..=rows_max).contains(&rows) => Ok(rows),
-        _ => Err(ApiError::of_param(
+        _ => Err(of_param(
             "limit",
             text,
             "range",
@@ -243,16 +242,16 @@ fn of_limit(text: &str, rows_max: u64) -> Result<u64> {
     }
 }
 
-fn of_count(text: &str) -> Result<bool> {
+fn of_count(text: &str) -> ApiResult<bool> {
     match text {
         "true" | "1" | "" => Ok(true),
         "false" | "0" => Ok(false),
-        _ => Err(ApiError::of_param("count", text, "type", "must be true or false".to_owned())),
+        _ => Err(of_param("count", text, "type", "must be true or false".to_owned())),
     }
 }
 
 /// Returns the filter of `?field=value`: equality or, for a field that is not text, also `null`.
-fn of_field(table: &Table, position: usize, text: &str) -> Result<FilterExpr> {
+fn of_field(table: &Table, position: usize, text: &str) -> ApiResult<FilterExpr> {
     let field = &table.fields()[position];
     let is_text = matches!(
         field.kind,
@@ -267,16 +266,14 @@ fn of_field(table: &Table, position: usize, text: &str) -> Result<FilterExpr> {
             comparison: Comparison::Equal,
             value: value.to_value(),
         }),
-        Err(what) => {
-            Err(ApiError::of_param(&field.name, text, "type", format!("is compared with {what}")))
-        }
+        Err(what) => Err(of_param(&field.name, text, "type", format!("is compared with {what}"))),
     }
 }
 
-fn parse_fields(table: &Table, text: &str) -> Result<FieldSet> {
+fn parse_fields(table: &Table, text: &str) -> ApiResult<FieldSet> {
     let mut fields = FieldSet::EMPTY;
     for name in text.split(',') {
-        fields = fields.with(table.position(name.trim()).map_err(ApiError::of_url)?);
+        fields = fields.with(table.position(name.trim()).map_err(of_url)?);
     }
     Ok(fields)
 }

@@ -14,11 +14,11 @@ use marmota_model::{
     FieldSet, Query, Result as ModelResult, SortKey, Table, Value, ValueRef, json,
 };
 use marmota_store::operation::Operation;
+use marmota_web::{ApiError, ApiResult};
 
 use crate::answer::PRIVATE;
 use crate::ndjson::NDJSON;
 use crate::params;
-use crate::problem::{ApiError, Result};
 use crate::request_context::RequestContext;
 use crate::submission::Submission;
 
@@ -60,20 +60,20 @@ struct Slice {
 }
 
 impl RowLines {
-    pub(crate) fn new(on: RequestContext<'_>) -> Result<Self> {
-        let params = params::lines(on.request, on.table())?;
-        let order = params.query.order_with_key(on.table());
+    pub(crate) fn new(context: RequestContext<'_>) -> ApiResult<Self> {
+        let params = params::lines(context.request, context.table())?;
+        let order = params.query.order_with_key(context.table());
         let limits = if order.len() == 1 { BY_KEY } else { SORTED };
         Ok(Self {
-            submission: Submission::of_long(on, None),
-            table: Arc::clone(on.subject),
+            submission: Submission::of_long(context, None),
+            table: Arc::clone(context.subject),
             query: params.query,
             order,
             shown: params.shown,
             limits,
             left: params.rows_max,
             slice: Slice::default(),
-            private: on.store.rights().is_some(),
+            private: context.store.rights().is_some(),
         })
     }
 

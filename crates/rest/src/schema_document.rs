@@ -4,11 +4,12 @@ use marmota_http::Request;
 use marmota_model::{Collation, Field, KeyKind, Kind, Role, Rule, Table, json};
 use marmota_store::Store;
 use marmota_store::rights::Right;
+use marmota_web::OpenApi;
 use serde_json::{Map, Value, json};
 
 use crate::answer::{Head, JSON, Out, refuse};
 use crate::etag::{self, Etag};
-use crate::open_api::{self, OpenApi};
+use crate::open_api;
 use crate::params;
 
 /// The path of the OpenAPI document, after the prefix.
@@ -44,12 +45,17 @@ pub(crate) fn answer(store: &Store, request: &Request, out: &mut Out<'_, '_>) {
 }
 
 /// Responds with the OpenAPI document of the tables and the additional operations.
-pub(crate) fn open_api(store: &Store, beside: &OpenApi, request: &Request, out: &mut Out<'_, '_>) {
+pub(crate) fn open_api(
+    store: &Store,
+    additions: &OpenApi,
+    request: &Request,
+    out: &mut Out<'_, '_>,
+) {
     if let Err(error) = params::none(request) {
         return refuse(error, out);
     }
     let base = request.path().strip_suffix(OPEN_API).unwrap_or_default();
-    give(&open_api::of_store(store, base, beside).document(), store, request, out);
+    give(&open_api::of_store(store, base, additions).document(), store, request, out);
 }
 
 fn give(document: &Value, store: &Store, request: &Request, out: &mut Out<'_, '_>) {

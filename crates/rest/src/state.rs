@@ -9,9 +9,10 @@ use marmota_http::Request;
 #[cfg(feature = "auth")]
 use marmota_model::{Error, ErrorKind};
 use marmota_store::{Store, Tenants};
+use marmota_web::ApiResult;
 
 use crate::pages::Pages;
-use crate::problem::{ApiError, Result};
+use crate::refusal::of_url;
 
 /// The state that every handler gets: a store and the settings of its API.
 #[derive(Debug)]
@@ -31,7 +32,7 @@ pub(crate) struct ApiSettings {
     pub(crate) actor: Option<ActorOf>,
     pub(crate) allow_anonymous: bool,
     #[cfg(feature = "auth")]
-    pub(crate) door: Option<Arc<crate::door::Authenticator>>,
+    pub(crate) authenticator: Option<Arc<crate::authenticator::Authenticator>>,
 }
 impl Deref for ApiState {
     type Target = ApiSettings;
@@ -59,11 +60,11 @@ impl ApiState {
     ///
     /// # Errors
     /// 401 if the caller must be authenticated.
-    pub(crate) fn store_for(&self, request: &Request) -> Result<Found<'_>> {
+    pub(crate) fn store_for(&self, request: &Request) -> ApiResult<Found<'_>> {
         request.check_site()?;
         #[cfg(feature = "auth")]
-        if let Some(door) = &self.door {
-            let mut finding = door.store_for(request);
+        if let Some(authenticator) = &self.authenticator {
+            let mut finding = authenticator.store_for(request);
             return match finding.ready() {
                 Some(store) => Ok(Found::Now(Cow::Owned(store?))),
                 None => Ok(Found::Later(finding)),
@@ -79,8 +80,11 @@ impl ApiState {
 #[cfg(feature = "auth")]
 impl ApiSettings {
     /// Returns the caller of a long-running request; `None` if callers are not authenticated.
-    pub(crate) fn again(&self, request: &Request) -> Option<crate::door::Again> {
-        crate::door::Again::of(self.door.as_deref()?, request)
+    pub(crate) fn again(
+        &self,
+        request: &Request,
+    ) -> Option<crate::authenticator::Reauthentication> {
+        crate::authenticator::Reauthentication::of(self.authenticator.as_deref()?, request)
     }
 }
 
@@ -89,7 +93,7 @@ pub(crate) enum Found<'a> {
     Now(Cow<'a, Store>),
     /// The caller must be read from the store.
     #[cfg(feature = "auth")]
-    Later(crate::door::StoreFor),
+    Later(crate::authenticator::StoreForCaller),
 }
 /// The source of a request's state.
 #[derive(Clone)]
@@ -99,7 +103,7 @@ pub(crate) enum ApiSource {
 }
 
 impl ApiSource {
-    pub(crate) fn state(&self, request: &Request) -> Result<Cow<'_, Arc<ApiState>>> {
+    pub(crate) fn state(&self, request: &Request) -> ApiResult<Cow<'_, Arc<ApiState>>> {
         match self {
             Self::One(api) => Ok(Cow::Borrowed(api)),
             Self::Tenants(of) => of.state(request).map(Cow::Owned),
@@ -117,14 +121,14 @@ pub(crate) struct TenantSource {
 
 impl TenantSource {
     /// Opens the store of the tenant in the path, unless it is open.
-    fn state(&self, request: &Request) -> Result<Arc<ApiState>> {
+    fn state(&self, request: &Request) -> ApiResult<Arc<ApiState>> {
         #[cfg(feature = "auth")]
-        if self.settings.door.is_some() {
+        if self.settings.authenticator.is_some() {
             let message = "users are one store's, and this API is of tenants' stores";
             return Err(Error::new(ErrorKind::Unsupported, message).into());
         }
         let tenant = request.param("tenant").unwrap_or_default();
-        let store = self.tenants.get_known(&tenant).map_err(ApiError::of_url)?;
+        let store = self.tenants.get_known(&tenant).map_err(of_url)?;
         if !self.settings.allow_anonymous {
             store.registry().check_anonymous()?;
         }

@@ -17,7 +17,7 @@ pub(crate) struct Submission {
     durability: Option<Durability>,
     pending: Option<Pending>,
     #[cfg(feature = "auth")]
-    again: Option<crate::door::Again>,
+    again: Option<crate::authenticator::Reauthentication>,
 }
 
 impl Submission {
@@ -39,14 +39,14 @@ impl Submission {
     /// Creates a submission for a long-running request: its caller is revalidated before each
     /// operation, so that a logout or a revoked right ends the request.
     pub(crate) fn of_long(
-        on: RequestContext<'_, impl Sized>,
+        context: RequestContext<'_, impl Sized>,
         durability: Option<Durability>,
     ) -> Self {
         #[allow(unused_mut, reason = "callers are authenticated with the feature")]
-        let mut submission = Self::new(on.store.clone(), durability, None);
+        let mut submission = Self::new(context.store.clone(), durability, None);
         #[cfg(feature = "auth")]
         {
-            submission.again = on.api.again(on.request);
+            submission.again = context.api.again(context.request);
         }
         submission
     }

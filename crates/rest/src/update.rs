@@ -6,15 +6,15 @@ use marmota_model::{
 };
 use marmota_store::operation::Operation;
 use marmota_store::prepare::{self, ValueSource, WriteTimestamp};
+use marmota_web::{ApiError, ApiResult};
 
 use crate::answer::{Answer, Head, JSON};
 use crate::body::{self, Row, empty_row};
-use crate::call::{Interrupt, Next, Run, Verb};
+use crate::call::{Execute, Interrupt, Next, Verb};
 use crate::etag::{self, Condition, Etag};
 use crate::insert::{write_minimal, write_stored};
 use crate::key;
 use crate::params;
-use crate::problem::{ApiError, Result};
 use crate::request_context::RequestContext;
 
 pub(crate) struct Update {
@@ -38,29 +38,30 @@ enum Stage {
 }
 
 impl Update {
-    pub(crate) fn replace(on: RequestContext<'_>) -> Result<Self> {
-        Self::of(on, true)
+    pub(crate) fn replace(context: RequestContext<'_>) -> ApiResult<Self> {
+        Self::of(context, true)
     }
 
-    pub(crate) fn patch(on: RequestContext<'_>) -> Result<Self> {
-        Self::of(on, false)
+    pub(crate) fn patch(context: RequestContext<'_>) -> ApiResult<Self> {
+        Self::of(context, false)
     }
 
-    fn of(on: RequestContext<'_>, replace: bool) -> Result<Self> {
-        params::none(on.request)?;
-        body::check_json(on.request)?;
-        let key = key::of_path(on.request, on.table())?;
-        let must_be_new = replace && etag::must_be_new(on.request) && can_create(on.table());
+    fn of(context: RequestContext<'_>, replace: bool) -> ApiResult<Self> {
+        params::none(context.request)?;
+        body::check_json(context.request)?;
+        let key = key::of_path(context.request, context.table())?;
+        let must_be_new =
+            replace && etag::must_be_new(context.request) && can_create(context.table());
         let (condition, stage) = if must_be_new {
             (Condition::default(), Stage::Insert { must_be_new })
         } else {
-            (etag::condition(on.request, on.table())?, Stage::Update)
+            (etag::condition(context.request, context.table())?, Stage::Update)
         };
         Ok(Self {
             key,
             replace,
             condition,
-            stamp: WriteTimestamp::now(on.table()),
+            stamp: WriteTimestamp::now(context.table()),
             stage,
             found: false,
         })
@@ -69,13 +70,13 @@ impl Update {
     /// Parses the row in the body; its violations are not reported yet.
     fn read<'a>(
         &self,
-        on: RequestContext<'a>,
+        context: RequestContext<'a>,
         scratch: &'a Scratch,
         violations: &mut Vec<Violation>,
     ) -> Result<(Row<'a>, Option<i64>), Interrupt> {
-        let table = on.table();
+        let table = context.table();
         let mut row = empty_row(table);
-        body::read_row(table, on.request.body(), scratch, &mut row, violations)?;
+        body::read_row(table, context.request.body(), scratch, &mut row, violations)?;
         body::check_same_key(table, &row, self.key.as_ref())?;
         let version = body::take_version(table, &mut row, self.condition.version, violations)?;
         Ok((row, version))
@@ -83,21 +84,21 @@ impl Update {
 
     fn update(
         &mut self,
-        on: RequestContext<'_>,
+        context: RequestContext<'_>,
         answer: &mut Answer<'_, '_>,
-        run: &mut Run<'_>,
+        execute: &mut Execute<'_>,
     ) -> Result<Next, Interrupt> {
-        let table = on.table();
+        let table = context.table();
         let scratch = Scratch::new();
         let mut violations = Vec::new();
-        let (mut row, version) = self.read(on, &scratch, &mut violations)?;
+        let (mut row, version) = self.read(context, &scratch, &mut violations)?;
         if self.replace {
             prepare::fill_for_replace(table, &mut row, &mut violations);
         }
         prepare::update_into(table, &mut row, ValueSource::Values, self.stamp, &mut violations);
         prepare::finish(violations)?;
         let key = self.key.as_ref();
-        let ran = run(&mut Operation::Update { table, key, row: &row, version }, &mut NoRows);
+        let ran = execute(&mut Operation::Update { table, key, row: &row, version }, &mut NoRows);
         let outcome = match ran {
             Ok(outcome) => outcome,
             Err(Interrupt::Failed(error))
@@ -107,11 +108,11 @@ impl Update {
                 self.stage = Stage::Insert { must_be_new: false };
                 return Ok(Next::Step);
             }
-            Err(halt) => return Err(halt),
+            Err(interrupt) => return Err(interrupt),
         };
-        if body::wants_minimal(on.request) {
+        if body::wants_minimal(context.request) {
             let etag = outcome.version.map(Etag::Version);
-            write_minimal(on.request, Head::new(Status::OK, JSON).etag(etag), answer);
+            write_minimal(context.request, Head::new(Status::OK, JSON).etag(etag), answer);
             return Ok(Next::Answered);
         }
         row[table.key()] = key;
@@ -121,7 +122,7 @@ impl Update {
         let shown = table.read_by_default();
         if FieldSet::present(&row).union(shown) == FieldSet::present(&row) {
             // The body contains all fields.
-            write_stored(on, &row, Status::OK, None, answer);
+            write_stored(context, &row, Status::OK, None, answer);
             return Ok(Next::Answered);
         }
         self.stage = Stage::Read { version: outcome.version };
@@ -136,46 +137,52 @@ impl Update {
 
     fn insert(
         &self,
-        on: RequestContext<'_>,
+        context: RequestContext<'_>,
         must_be_new: bool,
         answer: &mut Answer<'_, '_>,
-        run: &mut Run<'_>,
+        execute: &mut Execute<'_>,
     ) -> Result<Next, Interrupt> {
-        let table = on.table();
+        let table = context.table();
         let scratch = Scratch::new();
         let mut violations = Vec::new();
-        let (mut row, _) = self.read(on, &scratch, &mut violations)?;
+        let (mut row, _) = self.read(context, &scratch, &mut violations)?;
         row[table.key()] = self.key.as_ref();
         prepare::insert_into(table, &mut row, ValueSource::Values, self.stamp, &mut violations);
         prepare::finish(violations)?;
-        let ran = run(&mut Operation::insert(table, &row), &mut NoRows);
-        ran.map_err(|halt| match halt {
+        let ran = execute(&mut Operation::insert(table, &row), &mut NoRows);
+        ran.map_err(|interrupt| match interrupt {
             Interrupt::Failed(error) if must_be_new && is_taken_key(table, &error) => {
                 etag::stale(format!("there is a `{}` with this key already", table.name())).into()
             }
-            halt => halt,
+            interrupt => interrupt,
         })?;
-        write_stored(on, &row, Status::CREATED, Some(on.request.path().to_owned()), answer);
+        write_stored(
+            context,
+            &row,
+            Status::CREATED,
+            Some(context.request.path().to_owned()),
+            answer,
+        );
         Ok(Next::Answered)
     }
 
     fn read_back(
         &mut self,
-        on: RequestContext<'_>,
+        context: RequestContext<'_>,
         written: Option<i64>,
         answer: &mut Answer<'_, '_>,
-        run: &mut Run<'_>,
+        execute: &mut Execute<'_>,
     ) -> Result<Next, Interrupt> {
-        let table = on.table();
+        let table = context.table();
         let found = &mut self.found;
         let mut sink = |row: &[ValueRef<'_>]| {
             *found = true;
-            write_stored(on, row, Status::OK, None, answer);
+            write_stored(context, row, Status::OK, None, answer);
             std::ops::ControlFlow::Break(())
         };
         let (key, fields) = (self.key.as_ref(), table.read_by_default());
         let fields = table.version().map_or(fields, |version| fields.with(version));
-        match run(&mut Operation::Get { table, key, fields }, &mut sink) {
+        match execute(&mut Operation::Get { table, key, fields }, &mut sink) {
             // The row is written: a value that cannot be read does not make the write fail.
             Err(Interrupt::Failed(_)) if !self.found => {}
             ran => drop(ran?),
@@ -183,7 +190,7 @@ impl Update {
         if !self.found {
             // Written, but deleted concurrently or not readable.
             let head = Head::new(Status::OK, JSON).etag(written.map(Etag::Version));
-            write_minimal(on.request, head, answer);
+            write_minimal(context.request, head, answer);
         }
         Ok(Next::Answered)
     }
@@ -194,14 +201,14 @@ impl Verb for Update {
 
     fn step(
         &mut self,
-        on: RequestContext<'_>,
+        context: RequestContext<'_>,
         answer: &mut Answer<'_, '_>,
-        run: &mut Run<'_>,
+        execute: &mut Execute<'_>,
     ) -> Result<Next, Interrupt> {
         match self.stage {
-            Stage::Update => self.update(on, answer, run),
-            Stage::Insert { must_be_new } => self.insert(on, must_be_new, answer, run),
-            Stage::Read { version } => self.read_back(on, version, answer, run),
+            Stage::Update => self.update(context, answer, execute),
+            Stage::Insert { must_be_new } => self.insert(context, must_be_new, answer, execute),
+            Stage::Read { version } => self.read_back(context, version, answer, execute),
         }
     }
 }

@@ -2,7 +2,7 @@
 //! Marmota's error.
 
 use marmota_model::{Error, ErrorKind, Violation};
-use marmota_rest::public_message;
+use marmota_web::public_message;
 use serde::{Deserialize, Serialize};
 
 /// The message is not JSON.

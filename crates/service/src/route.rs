@@ -5,7 +5,7 @@ use std::sync::Arc;
 use marmota_http::{
     Endpoint, Flow, IntoResponse, Method, Request, Response, ResponseWriter, Router, Status,
 };
-use marmota_rest::ApiError;
+use marmota_web::ApiError;
 
 use crate::call::CallOrigin;
 use crate::call::arguments::{Arguments, Streams};

@@ -2,6 +2,7 @@
 
 pub mod backoff;
 pub mod in_flight;
+mod job_result;
 #[cfg(target_os = "linux")]
 pub(crate) mod linger;
 pub(crate) mod park;

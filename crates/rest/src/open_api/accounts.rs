@@ -1,9 +1,10 @@
 //! The routes of accounts ([`crate::account_routes`]) in an OpenAPI document.
 
 use marmota_http::Method;
+use marmota_web::OpenApi;
 use serde_json::{Value, json};
 
-use super::{OpenApi, answer, body, in_path};
+use super::{answer, body, in_path};
 
 /// Returns the schema of an object; names that start with `?` are optional.
 fn object(members: &[(&str, Value)]) -> Value {

@@ -4,9 +4,10 @@ use marmota_http::Method;
 use marmota_model::{Kind, Role, Table};
 use marmota_store::Store;
 use marmota_store::rights::Right;
+use marmota_web::OpenApi;
 use serde_json::{Value, json};
 
-use super::{OpenApi, answer, body, fields, in_path, in_query, reference};
+use super::{answer, body, fields, in_path, in_query, reference};
 
 /// Adds the routes that the caller may use.
 pub(super) fn add(mut document: OpenApi, store: &Store, base: &str) -> OpenApi {

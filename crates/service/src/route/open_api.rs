@@ -1,7 +1,7 @@
 //! OpenAPI documents of services: their contracts and routes.
 
 use marmota_http::Method;
-use marmota_rest::OpenApi;
+use marmota_web::OpenApi;
 use serde_json::{Map, Value, json};
 
 use super::body;
@@ -12,7 +12,7 @@ use crate::transfer::TransferForm;
 
 impl Services {
     /// Returns the operations of [`Services::router`] for an OpenAPI document: a separate one
-    /// ([`OpenApi::document`]) or together with those of tables ([`marmota_rest::Api::openapi`]).
+    /// ([`OpenApi::document`]) or together with those of tables (`rest::Api::openapi`).
     ///
     /// Parameters and results have schemas if their types are known by name: numbers, strings,
     /// booleans, `Option`, `Vec`, maps and tuples. Other types may be any JSON.

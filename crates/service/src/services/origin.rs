@@ -5,7 +5,7 @@ use std::sync::Arc;
 use marmota_auth::{Auth, Identity, Proof};
 use marmota_http::Request;
 use marmota_model::{Error, ErrorKind, Result};
-use marmota_rest::{ApiError, Knowing};
+use marmota_web::{ApiError, AuthenticatingRequest, authenticate};
 
 use super::Settings;
 use crate::call::CallOrigin;
@@ -14,7 +14,7 @@ use crate::call::CallOrigin;
 pub(crate) enum OriginOf {
     Now(CallOrigin),
     /// The caller must be read from the store ([`Settings::origin_later`]).
-    Later(Knowing),
+    Later(AuthenticatingRequest),
 }
 
 impl Settings {
@@ -80,7 +80,7 @@ impl Settings {
         // Checked for GET, too: it executes a call.
         request.check_site_strictly()?;
         let Some(auth) = &self.auth else { return Ok(OriginOf::Now(self.origin())) };
-        let mut knowing = marmota_rest::known(auth, request);
+        let mut knowing = authenticate(auth, request);
         match knowing.ready() {
             Some(known) => Ok(OriginOf::Now(self.origin_by(auth, known?)?)),
             None => Ok(OriginOf::Later(knowing)),
@@ -88,7 +88,10 @@ impl Settings {
     }
 
     /// Returns the caller once it is read.
-    pub(crate) async fn origin_later(&self, knowing: Knowing) -> Result<CallOrigin, ApiError> {
+    pub(crate) async fn origin_later(
+        &self,
+        knowing: AuthenticatingRequest,
+    ) -> Result<CallOrigin, ApiError> {
         let Some(auth) = &self.auth else { return Ok(self.origin()) };
         Ok(self.origin_by(auth, knowing.await?)?)
     }

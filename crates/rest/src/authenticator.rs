@@ -1,0 +1,179 @@
+//! The store for the caller of a request: with the caller's rights.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use marmota_auth::{Auth, Authenticating, Identity};
+use marmota_http::Request;
+use marmota_model::{Error, ErrorKind};
+use marmota_store::Store;
+use marmota_store::thread_pool::ThreadPool;
+use marmota_web::{ApiResult, AuthenticatingRequest, authenticate, request_token};
+
+/// Authenticates incoming requests.
+#[derive(Debug)]
+pub(crate) struct Authenticator {
+    pub(crate) auth: Auth,
+    /// The threads that hash passwords, which takes some 20 ms of a processor each.
+    threads: Arc<ThreadPool>,
+}
+
+impl Drop for Authenticator {
+    fn drop(&mut self) {
+        self.threads.dismiss();
+    }
+}
+
+impl Authenticator {
+    /// The number of threads for slow requests of accounts. Two logins at a time leave the other
+    /// processors to requests.
+    const THREADS_MAX: usize = 2;
+    /// The number of requests that may wait for these threads; further ones are answered 503.
+    const WAITING_MAX: usize = 64;
+
+    pub(crate) fn new(auth: &Auth) -> Self {
+        let threads = ThreadPool::new("marmota-auth", Self::THREADS_MAX);
+        Self { auth: auth.clone(), threads: Arc::new(threads.waiting_max(Self::WAITING_MAX)) }
+    }
+
+    /// Executes slow work on the authenticator's threads.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Busy`] (503) if too many requests wait, [`ErrorKind::Bug`] if the work panics.
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> marmota_model::Result<T> {
+        match self.threads.result_of(work) {
+            Some(result) => result.await,
+            None => Err(Error::new(ErrorKind::Busy, "too many logins wait; try again")),
+        }
+    }
+
+    /// Returns the store with the rights of a request's caller.
+    pub(crate) fn store_for(&self, request: &Request) -> StoreForCaller {
+        let caller = authenticate(&self.auth, request);
+        StoreForCaller { caller, anonymous: self.auth.anonymous().cloned() }
+    }
+}
+
+/// The caller of a long-running request, to be authenticated again.
+#[derive(Debug)]
+pub(crate) struct Reauthentication {
+    auth: Auth,
+    token: Box<str>,
+    /// The authentication under way.
+    current: Option<Authenticating>,
+}
+
+impl Reauthentication {
+    /// Returns `None` for an anonymous caller, whose rights do not expire.
+    pub(crate) fn of(authenticator: &Authenticator, request: &Request) -> Option<Self> {
+        let token = request_token(request).ok()??;
+        Some(Self { auth: authenticator.auth.clone(), token: token.into(), current: None })
+    }
+
+    /// Returns the store with the current rights of the caller.
+    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<marmota_model::Result<Store>> {
+        let current = self.current.get_or_insert_with(|| self.auth.authenticate(&self.token));
+        let caller = ready!(Pin::new(current).poll(context));
+        self.current = None;
+        Poll::Ready(caller.map(|caller| caller.store().clone()))
+    }
+}
+
+/// A future of the store for a caller, which is ready at once if the token was validated a short
+/// time ago.
+///
+/// It fails with 401 for an invalid token, or for a missing token if anonymous access is disabled,
+/// and with 403 for a cookie that was sent by a page of another origin.
+#[must_use]
+pub(crate) struct StoreForCaller {
+    caller: AuthenticatingRequest,
+    /// The store for anonymous callers, if they have rights.
+    anonymous: Option<Store>,
+}
+
+impl StoreForCaller {
+    /// Returns the result if no read of the store is needed.
+    pub(crate) fn ready(&mut self) -> Option<ApiResult<Store>> {
+        let caller = self.caller.ready()?;
+        Some(self.store(caller))
+    }
+
+    /// Returns the store for the result of the authentication.
+    fn store(&mut self, caller: ApiResult<Option<Arc<Identity>>>) -> ApiResult<Store> {
+        match caller? {
+            Some(caller) => Ok(caller.store().clone()),
+            None => self.anonymous.take().ok_or_else(|| {
+                let message = "log in, or send a token: `Authorization: Bearer …`";
+                Error::new(ErrorKind::Unauthenticated, message).into()
+            }),
+        }
+    }
+}
+
+impl Future for StoreForCaller {
+    type Output = ApiResult<Store>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let caller = ready!(Pin::new(&mut self.caller).poll(context));
+        Poll::Ready(self.store(caller))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Condvar, Mutex};
+    use std::task::Waker;
+
+    use marmota_web::ApiError;
+
+    use super::*;
+
+    #[test]
+    fn what_is_one_too_many_is_refused_with_when_to_come_back() {
+        let store = marmota_auth::models(Store::builder(marmota_memory::Memory::new()));
+        let auth = Auth::new(&store.open().unwrap(), marmota_auth::Settings::default()).unwrap();
+        let authenticator = Authenticator::new(&auth);
+        let open = Arc::new((Mutex::new(false), Condvar::new()));
+        let waiting = || {
+            let open = Arc::clone(&open);
+            Box::pin(authenticator.run(move || {
+                let (is_open, opened) = &*open;
+                let is_open = is_open.lock().unwrap();
+                drop(opened.wait_while(is_open, |is_open| !*is_open).unwrap());
+            }))
+        };
+        let mut done = Vec::new();
+        let refused = loop {
+            let mut one = waiting();
+            match one.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                Poll::Pending => done.push(one),
+                Poll::Ready(Ok(())) => panic!("the work has ended early"),
+                Poll::Ready(Err(error)) => break ApiError::from(error),
+            }
+        };
+        let most = Authenticator::THREADS_MAX + Authenticator::WAITING_MAX;
+        assert!(done.len() <= most, "{}", done.len());
+        assert_eq!(refused.status().code(), 503);
+        assert_eq!(refused.document().header(), Some(("Retry-After", "1")));
+        *open.0.lock().unwrap() = true;
+        open.1.notify_all();
+        for one in done {
+            marmota_store::action::block_on(one).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_panic_is_reported_to_the_caller() {
+        let store = marmota_auth::models(Store::builder(marmota_memory::Memory::new()));
+        let auth = Auth::new(&store.open().unwrap(), marmota_auth::Settings::default()).unwrap();
+        let authenticator = Authenticator::new(&auth);
+        let failed = marmota_store::action::block_on(authenticator.run(|| panic!("no memory")));
+        assert_eq!(failed.map(|()| 0).unwrap_err().kind(), ErrorKind::Bug);
+        assert_eq!(marmota_store::action::block_on(authenticator.run(|| 7)).unwrap(), 7);
+    }
+}
