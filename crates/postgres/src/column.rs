@@ -30,7 +30,7 @@ impl Column {
 /// Returns the form of a field's values.
 pub(crate) fn form(kind: &Kind) -> Form {
     match (kind.form(), kind) {
-        (model::Form::Int, Kind::Int { min, max }) => {
+        (model::ValueForm::Int, Kind::Int { min, max }) => {
             let fits = |low: i64, high: i64| *min >= low && *max <= high;
             if fits(i16::MIN.into(), i16::MAX.into()) {
                 Form::Int2
@@ -40,17 +40,17 @@ pub(crate) fn form(kind: &Kind) -> Form {
                 Form::Int8
             }
         }
-        (model::Form::Int, _) => Form::Int8,
-        (model::Form::Bool, _) => Form::Bool,
-        (model::Form::Float, _) => Form::Float8,
-        (model::Form::Currency, _) => Form::Numeric,
-        (model::Form::Text, _) => Form::Text,
-        (model::Form::Blob, _) => Form::Bytea,
-        (model::Form::Json, _) => Form::Json,
-        (model::Form::Date, _) => Form::Date,
-        (model::Form::Time, _) => Form::Time,
-        (model::Form::Timestamp, _) => Form::Timestamptz,
-        (model::Form::Uuid, _) => Form::Uuid,
+        (model::ValueForm::Int, _) => Form::Int8,
+        (model::ValueForm::Bool, _) => Form::Bool,
+        (model::ValueForm::Float, _) => Form::Float8,
+        (model::ValueForm::Currency, _) => Form::Numeric,
+        (model::ValueForm::Text, _) => Form::Text,
+        (model::ValueForm::Blob, _) => Form::Bytea,
+        (model::ValueForm::Json, _) => Form::Json,
+        (model::ValueForm::Date, _) => Form::Date,
+        (model::ValueForm::Time, _) => Form::Time,
+        (model::ValueForm::Timestamp, _) => Form::Timestamptz,
+        (model::ValueForm::Uuid, _) => Form::Uuid,
     }
 }
 

@@ -6,20 +6,17 @@ use std::fs;
 use crate::step::{Failure, root};
 
 /// Names that more than one public type has; the list only gets shorter.
-const KNOWN: [&str; 28] = [
+const KNOWN: [&str; 21] = [
     "Column",
     "Columns",
     "Effect",
     "Event",
     "Fault",
     "Form",
-    "Format",
     "Happened",
-    "Index",
     // An extractor and a field, both a value as JSON.
     "Json",
     "Key",
-    "Limits",
     "List",
     "Map",
     "Measured",
@@ -27,16 +24,11 @@ const KNOWN: [&str; 28] = [
     "Method",
     "Models",
     "Options",
-    // Extractors have the names that users of axum know.
-    "Query",
     "Result",
-    "Rows",
     "Session",
-    "Shape",
     "Step",
     "TemporaryServer",
     "Watch",
-    "Writer",
 ];
 
 const KINDS: [&str; 5] = ["struct ", "enum ", "trait ", "union ", "type "];
