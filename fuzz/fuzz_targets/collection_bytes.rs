@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use marmota_collections::{Limits, List, Map, Persist};
+use marmota_collections::{DecodeLimits, List, Map, Persist};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Deserialize, Serialize)]
@@ -12,7 +12,7 @@ enum Tree {
     Node { left: Box<Tree>, right: Vec<Tree> },
 }
 
-const LIMITS: Limits = Limits { bytes_max: 1 << 16, items_max: 1 << 10, depth_max: 32 };
+const LIMITS: DecodeLimits = DecodeLimits { bytes_max: 1 << 16, items_max: 1 << 10, depth_max: 32 };
 
 /// A head and a tail around the content, as one who wants to be believed writes them.
 fn sealed(shape: u8, items: u64, content: &[u8]) -> Option<Vec<u8>> {

@@ -30,17 +30,17 @@ const LEVEL: i32 = 3;
 /// Limits on the size of the input. Lengths that the input announces are checked against them.
 ///
 /// ```
-/// use marmota_collections::{Limits, List, Persist};
+/// use marmota_collections::{DecodeLimits, List, Persist};
 ///
 /// let list: List<u32> = (0..1000).collect();
 /// let bytes = list.to_binary()?;
-/// let limits = Limits { items_max: 999, ..Limits::default() };
+/// let limits = DecodeLimits { items_max: 999, ..DecodeLimits::default() };
 /// let error = List::<u32>::new().fill_binary(&bytes, &limits).unwrap_err();
 /// assert!(error.to_string().contains("1000 items"));
 /// # Ok::<(), marmota_model::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct DecodeLimits {
     /// Bytes of the content, unpacked, and of a file; 256 MiB by default.
     pub bytes_max: u64,
     /// Items; 100 million by default.
@@ -49,7 +49,7 @@ pub struct Limits {
     pub depth_max: usize,
 }
 
-impl Default for Limits {
+impl Default for DecodeLimits {
     fn default() -> Self {
         Self { bytes_max: 256 << 20, items_max: 100_000_000, depth_max: 64 }
     }
@@ -57,7 +57,7 @@ impl Default for Limits {
 
 /// The kind of a collection in the binary form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
+pub enum BinaryShape {
     /// Items.
     List = 1,
     /// Keys, values, and the milliseconds until each expires, or nothing if it does not expire.
@@ -66,12 +66,12 @@ pub enum Shape {
 
 /// A writer of the items of a collection.
 #[derive(Default)]
-pub struct Writer {
+pub struct BinaryWriter {
     content: Vec<u8>,
     items: u64,
 }
 
-impl Writer {
+impl BinaryWriter {
     /// Adds an item.
     ///
     /// # Errors
@@ -87,7 +87,7 @@ impl Writer {
     }
 
     /// Returns the complete binary form, with head and tail.
-    pub(crate) fn finish(self, shape: Shape) -> Result<Vec<u8>> {
+    pub(crate) fn finish(self, shape: BinaryShape) -> Result<Vec<u8>> {
         let mut out = Vec::with_capacity(HEAD_BYTES + TAIL_BYTES + self.content.len() / 2);
         out.extend_from_slice(MAGIC);
         out.extend_from_slice(&VERSION.to_le_bytes());
@@ -126,7 +126,7 @@ pub(crate) fn is_binary(bytes: &[u8]) -> bool {
 }
 
 /// Checks everything except the items.
-pub(crate) fn read(bytes: &[u8], shape: Shape, limits: &Limits) -> Result<Items> {
+pub(crate) fn read(bytes: &[u8], shape: BinaryShape, limits: &DecodeLimits) -> Result<Items> {
     if !is_binary(bytes) {
         return Err(damaged(0, "these are not the bytes of a collection"));
     }

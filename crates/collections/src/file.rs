@@ -46,7 +46,7 @@ pub(crate) fn load(path: &Path, bytes_max: u64) -> Result<Vec<u8>> {
         .map_err(|error| failed("read", path, error))?;
     if bytes.len() as u64 > bytes_max {
         let message = format!(
-            "{} has more than {bytes_max} bytes, which is the limit; raise `Limits::bytes_max`",
+            "{} has more than {bytes_max} bytes, which is the limit; raise `DecodeLimits::bytes_max`",
             path.display()
         );
         return Err(Error::new(ErrorKind::Invalid, message));

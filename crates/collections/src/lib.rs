@@ -15,14 +15,14 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use marmota_collections::{Format, Persist, SharedMap};
+//! use marmota_collections::{PersistFormat, Persist, SharedMap};
 //!
 //! let sessions = SharedMap::<String, u64>::new().with_ttl(Duration::from_secs(1200));
 //! sessions.insert("a41f".to_owned(), 7);
 //! assert_eq!(sessions.get("a41f"), Some(7));
 //!
 //! let file = std::env::temp_dir().join(format!("sessions-{}.bin", std::process::id()));
-//! sessions.snapshot().save(&file, Format::Binary)?;
+//! sessions.snapshot().save(&file, PersistFormat::Binary)?;
 //! # std::fs::remove_file(file).unwrap();
 //! # Ok::<(), marmota_model::Error>(())
 //! ```
@@ -66,13 +66,13 @@ mod shared_list;
 mod shared_map;
 mod symbols;
 
-pub use binary::{Items, Limits, Shape, Writer};
+pub use binary::{BinaryShape, BinaryWriter, DecodeLimits, Items};
 pub use clock::{Clock, ManualClock};
 pub use interner::{Held, Interner};
 pub use key::{KeyOf, Whole};
 pub use list::{Discipline, HashedBy, List, Plain, Refused, SortedBy};
 pub use map::{Base, Entries, Entry, Expiry, Hashed, Lookup, Map, Sorted, SortedMap};
-pub use persist::{Content, Format, Persist};
+pub use persist::{Content, Persist, PersistFormat};
 pub use shared_list::SharedList;
 pub use shared_map::SharedMap;
 pub use symbols::{Symbol, Symbols};

@@ -7,7 +7,7 @@ use marmota_model::{Error, ErrorKind, Result};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::binary::{self, Items, Limits, Shape, Writer};
+use crate::binary::{self, BinaryShape, BinaryWriter, DecodeLimits, Items};
 use crate::file;
 use crate::list::{Discipline, List};
 use crate::map::{Base, Entries, Lookup, Map};
@@ -16,7 +16,7 @@ use crate::pairs::Pairs;
 /// The format of a file. It is detected when the file is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Format {
+pub enum PersistFormat {
     /// JSON, for people to read and edit. It does not contain times to live.
     Json,
     /// Compressed, with a checksum and times to live: smaller and faster.
@@ -33,18 +33,18 @@ pub enum Format {
 /// that JSON has too: `Some(None)` and `Some(())` are read back as `None`.
 ///
 /// ```
-/// use marmota_collections::{Format, Limits, List, Map, Persist};
+/// use marmota_collections::{PersistFormat, DecodeLimits, List, Map, Persist};
 ///
 /// let mut numbers = Map::<String, u32>::new();
 /// numbers.insert("one".to_owned(), 1);
 /// assert_eq!(numbers.to_json()?, r#"{"one":1}"#);
 ///
 /// let file = std::env::temp_dir().join(format!("numbers-{}.bin", std::process::id()));
-/// numbers.save(&file, Format::Binary)?;
+/// numbers.save(&file, PersistFormat::Binary)?;
 /// assert_eq!(Map::load(&file)?, numbers);
 ///
 /// let mut by_length = List::sorted_by(|word: &(usize, String)| &word.0);
-/// by_length.fill_json(br#"[[3, "one"], [2, "to"]]"#, &Limits::default())?;
+/// by_length.fill_json(br#"[[3, "one"], [2, "to"]]"#, &DecodeLimits::default())?;
 /// assert_eq!(by_length[0].1, "to");
 /// # std::fs::remove_file(file).unwrap();
 /// # Ok::<(), marmota_model::Error>(())
@@ -65,7 +65,7 @@ pub trait Persist: Content {
     /// # Errors
     /// [`ErrorKind::Unsupported`] for a value that serde cannot write.
     fn to_binary(&self) -> Result<Vec<u8>> {
-        let mut out = Writer::default();
+        let mut out = BinaryWriter::default();
         self.write_items(&mut out)?;
         out.finish(Self::SHAPE)
     }
@@ -75,7 +75,7 @@ pub trait Persist: Content {
     /// # Errors
     /// [`ErrorKind::Invalid`] with line and column, or beyond a limit; [`ErrorKind::Conflict`] for
     /// a key that occurs twice.
-    fn fill_json(&mut self, json: &[u8], limits: &Limits) -> Result<()> {
+    fn fill_json(&mut self, json: &[u8], limits: &DecodeLimits) -> Result<()> {
         if json.len() as u64 > limits.bytes_max {
             let (bytes, limit) = (json.len(), limits.bytes_max);
             let message = format!("{bytes} bytes of JSON are more than the limit of {limit}");
@@ -89,7 +89,7 @@ pub trait Persist: Content {
     /// # Errors
     /// [`ErrorKind::Invalid`] with the offset of the fault, or beyond a limit;
     /// [`ErrorKind::Conflict`] for a key that occurs twice.
-    fn fill_binary(&mut self, bytes: &[u8], limits: &Limits) -> Result<()> {
+    fn fill_binary(&mut self, bytes: &[u8], limits: &DecodeLimits) -> Result<()> {
         self.read_items(binary::read(bytes, Self::SHAPE, limits)?)
     }
 
@@ -97,10 +97,10 @@ pub trait Persist: Content {
     ///
     /// # Errors
     /// [`ErrorKind::Io`] with the name of the file, which is then unchanged.
-    fn save(&self, path: impl AsRef<Path>, format: Format) -> Result<()> {
+    fn save(&self, path: impl AsRef<Path>, format: PersistFormat) -> Result<()> {
         let bytes = match format {
-            Format::Json => self.to_json()?.into_bytes(),
-            Format::Binary => self.to_binary()?,
+            PersistFormat::Json => self.to_json()?.into_bytes(),
+            PersistFormat::Binary => self.to_binary()?,
         };
         file::save(path.as_ref(), &bytes)
     }
@@ -110,7 +110,7 @@ pub trait Persist: Content {
     /// # Errors
     /// [`ErrorKind::NotFound`] if the file does not exist, [`ErrorKind::Io`] if it cannot be read,
     /// otherwise as [`Persist::fill_binary`]; each error has the name of the file.
-    fn fill_from(&mut self, path: impl AsRef<Path>, limits: &Limits) -> Result<()> {
+    fn fill_from(&mut self, path: impl AsRef<Path>, limits: &DecodeLimits) -> Result<()> {
         let path = path.as_ref();
         let bytes = file::load(path, limits.bytes_max)?;
         let filled = if binary::is_binary(&bytes) {
@@ -124,7 +124,7 @@ pub trait Persist: Content {
         })
     }
 
-    /// Reads a collection from JSON, with the default [`Limits`].
+    /// Reads a collection from JSON, with the default [`DecodeLimits`].
     ///
     /// # Errors
     /// As [`Persist::fill_json`].
@@ -133,10 +133,10 @@ pub trait Persist: Content {
         Self: Default,
     {
         let mut made = Self::default();
-        made.fill_json(json.as_bytes(), &Limits::default()).map(|()| made)
+        made.fill_json(json.as_bytes(), &DecodeLimits::default()).map(|()| made)
     }
 
-    /// Reads a collection from the binary form, with the default [`Limits`].
+    /// Reads a collection from the binary form, with the default [`DecodeLimits`].
     ///
     /// # Errors
     /// As [`Persist::fill_binary`].
@@ -145,10 +145,10 @@ pub trait Persist: Content {
         Self: Default,
     {
         let mut made = Self::default();
-        made.fill_binary(bytes, &Limits::default()).map(|()| made)
+        made.fill_binary(bytes, &DecodeLimits::default()).map(|()| made)
     }
 
-    /// Reads a collection from a file of either format, with the default [`Limits`].
+    /// Reads a collection from a file of either format, with the default [`DecodeLimits`].
     ///
     /// # Errors
     /// As [`Persist::fill_from`].
@@ -157,7 +157,7 @@ pub trait Persist: Content {
         Self: Default,
     {
         let mut made = Self::default();
-        made.fill_from(path, &Limits::default()).map(|()| made)
+        made.fill_from(path, &DecodeLimits::default()).map(|()| made)
     }
 }
 
@@ -166,13 +166,13 @@ impl<C: Content> Persist for C {}
 /// How the items of a collection are written and read. It is used only through [`Persist`].
 pub trait Content: Serialize + Sized {
     /// The kind of the collection in the binary form.
-    const SHAPE: Shape;
+    const SHAPE: BinaryShape;
 
     /// Writes all items.
     ///
     /// # Errors
     /// Those of the writer.
-    fn write_items(&self, out: &mut Writer) -> Result<()>;
+    fn write_items(&self, out: &mut BinaryWriter) -> Result<()>;
 
     /// Replaces the content by the items.
     ///
@@ -197,9 +197,9 @@ fn parse<T: DeserializeOwned>(json: &[u8]) -> Result<T> {
 }
 
 impl<T: Serialize + DeserializeOwned, D: Discipline<T>> Content for List<T, D> {
-    const SHAPE: Shape = Shape::List;
+    const SHAPE: BinaryShape = BinaryShape::List;
 
-    fn write_items(&self, out: &mut Writer) -> Result<()> {
+    fn write_items(&self, out: &mut BinaryWriter) -> Result<()> {
         self.iter().try_for_each(|item| out.item(item))
     }
 
@@ -222,9 +222,9 @@ where
     V: Serialize + DeserializeOwned,
     B: Base<K, V, Entries: Entries<K, V> + Lookup<K, V, K>>,
 {
-    const SHAPE: Shape = Shape::Map;
+    const SHAPE: BinaryShape = BinaryShape::Map;
 
-    fn write_items(&self, out: &mut Writer) -> Result<()> {
+    fn write_items(&self, out: &mut BinaryWriter) -> Result<()> {
         // Rounded up, so that an entry that has not expired is still valid if it is read at once.
         let milliseconds = |left_ns: u64| left_ns.div_ceil(1_000_000);
         self.iter_timed()

@@ -1,4 +1,4 @@
-//! [`Index`]: the rows of each value of a field; [`Join`]: the matching rows for each row of
+//! [`ColumnIndex`]: the rows of each value of a field; [`Join`]: the matching rows for each row of
 //! another table. Built once, when the rows are loaded. If the rows of each value are adjacent, as
 //! they mostly are in a file, only their starts are stored.
 
@@ -18,17 +18,17 @@ impl<M> Columns<M> {
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`](marmota_model::ErrorKind::Invalid) naming the existing fields.
-    pub fn index_by(&self, name: &str) -> Result<Index> {
+    pub fn index_by(&self, name: &str) -> Result<ColumnIndex> {
         let position = self.inner.table.position(name)?;
-        Ok(Index::new(Keyed::new(&self.inner, position)))
+        Ok(ColumnIndex::new(Keyed::new(&self.inner, position)))
     }
 }
 
 impl<M: Model> Columns<M> {
     /// Returns an index on a field: the rows of each value, in order.
     #[must_use]
-    pub fn index<T>(&self, column: Column<M, T>) -> Index<T> {
-        Index::new(Keyed::new(&self.inner, column.position()))
+    pub fn index<T>(&self, column: Column<M, T>) -> ColumnIndex<T> {
+        ColumnIndex::new(Keyed::new(&self.inner, column.position()))
     }
 }
 
@@ -37,7 +37,7 @@ const NONE: u32 = u32::MAX;
 
 /// Some rows of a table, by number, in order.
 #[derive(Clone, Debug)]
-pub struct Rows<'a>(Numbered<'a>);
+pub struct MatchingRows<'a>(Numbered<'a>);
 
 #[derive(Clone, Debug)]
 enum Numbered<'a> {
@@ -46,7 +46,7 @@ enum Numbered<'a> {
     Apart(std::slice::Iter<'a, u32>),
 }
 
-impl Iterator for Rows<'_> {
+impl Iterator for MatchingRows<'_> {
     type Item = u32;
 
     #[inline]
@@ -73,9 +73,9 @@ impl Iterator for Rows<'_> {
     }
 }
 
-impl ExactSizeIterator for Rows<'_> {}
+impl ExactSizeIterator for MatchingRows<'_> {}
 
-impl Rows<'_> {
+impl MatchingRows<'_> {
     const NONE: Self = Self(Numbered::Together(0..0));
 }
 
@@ -98,20 +98,20 @@ impl Rows<'_> {
 /// assert_eq!(by_line.rows("Orange").len(), 0);
 /// # Ok::<(), marmota_model::Error>(())
 /// ```
-pub struct Index<T = Value> {
+pub struct ColumnIndex<T = Value> {
     keyed: Arc<Keyed>,
     of: PhantomData<fn() -> T>,
 }
 
-impl<T> Clone for Index<T> {
+impl<T> Clone for ColumnIndex<T> {
     fn clone(&self) -> Self {
         Self { keyed: Arc::clone(&self.keyed), of: PhantomData }
     }
 }
 
-impl<T> fmt::Debug for Index<T> {
+impl<T> fmt::Debug for ColumnIndex<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Index")
+        f.debug_struct("ColumnIndex")
             .field("table", &self.keyed.columns.table.name())
             .field("field", &self.keyed.name())
             .field("values", &self.len())
@@ -119,21 +119,21 @@ impl<T> fmt::Debug for Index<T> {
     }
 }
 
-impl<T> Index<T> {
+impl<T> ColumnIndex<T> {
     pub(crate) fn new(keyed: Keyed) -> Self {
         Self { keyed: Arc::new(keyed), of: PhantomData }
     }
 
     /// Returns the rows with this value, in order; empty if no row has it. Texts are compared byte
     /// by byte, regardless of the field's collation.
-    pub fn rows(&self, value: impl Comparable<T>) -> Rows<'_> {
+    pub fn rows(&self, value: impl Comparable<T>) -> MatchingRows<'_> {
         self.rows_of(value.into_value().as_ref())
     }
 
-    /// Like [`Index::rows`], for a borrowed value.
+    /// Like [`ColumnIndex::rows`], for a borrowed value.
     #[must_use]
-    pub fn rows_of(&self, value: ValueRef<'_>) -> Rows<'_> {
-        self.keyed.find(value).map_or(Rows::NONE, |group| self.keyed.group(group))
+    pub fn rows_of(&self, value: ValueRef<'_>) -> MatchingRows<'_> {
+        self.keyed.find(value).map_or(MatchingRows::NONE, |group| self.keyed.group(group))
     }
 
     /// Returns the number of different values, including NULL.
@@ -149,7 +149,7 @@ impl<T> Index<T> {
     }
 
     /// Returns the values, each with its rows.
-    pub fn iter(&self) -> impl Iterator<Item = (ValueRef<'_>, Rows<'_>)> {
+    pub fn iter(&self) -> impl Iterator<Item = (ValueRef<'_>, MatchingRows<'_>)> {
         (0..self.len() as u32).map(|group| {
             let rows = self.keyed.group(group);
             let value = rows.clone().next().map(|row| self.keyed.value(row));
@@ -164,7 +164,7 @@ impl<T> Index<T> {
         Join::new(Arc::clone(&self.keyed), Arc::clone(&other.inner), column.position())
     }
 
-    /// Like [`Index::join`] by field name, for tables made at run time.
+    /// Like [`ColumnIndex::join`] by field name, for tables made at run time.
     ///
     /// # Errors
     /// [`marmota_model::ErrorKind::Invalid`] naming the existing fields.
@@ -216,9 +216,9 @@ impl Join {
     /// exist.
     #[must_use]
     #[inline]
-    pub fn rows(&self, row: u32) -> Rows<'_> {
+    pub fn rows(&self, row: u32) -> MatchingRows<'_> {
         if row >= self.other.rows {
-            return Rows::NONE;
+            return MatchingRows::NONE;
         }
         let group = match &self.other.cells[self.position].values {
             Values::Text(ids, _) => Some(self.groups[ids.at(row as usize) as usize]),
@@ -226,7 +226,9 @@ impl Join {
                 .filter(|value| !value.is_null())
                 .and_then(|value| self.keyed.find(value)),
         };
-        group.filter(|&group| group != NONE).map_or(Rows::NONE, |group| self.keyed.group(group))
+        group
+            .filter(|&group| group != NONE)
+            .map_or(MatchingRows::NONE, |group| self.keyed.group(group))
     }
 }
 
@@ -300,9 +302,9 @@ impl Keyed {
     }
 
     #[inline]
-    fn group(&self, group: u32) -> Rows<'_> {
+    fn group(&self, group: u32) -> MatchingRows<'_> {
         let (start, end) = (self.starts[group as usize], self.starts[group as usize + 1]);
-        Rows(match &self.rows {
+        MatchingRows(match &self.rows {
             None => Numbered::Together(start..end),
             Some(rows) => Numbered::Apart(rows[start as usize..end as usize].iter()),
         })

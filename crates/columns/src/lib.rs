@@ -1,5 +1,5 @@
 //! Tables that are loaded once and read often: the rows of any model, field by field and interned
-//! ([`Columns`]), loaded from CSV ([`csv`]), found by the values of a field ([`Index`]), joined
+//! ([`Columns`]), loaded from CSV ([`csv`]), found by the values of a field ([`ColumnIndex`]), joined
 //! ([`Join`]) and written as JSON ([`JsonFields`]) without intermediate structs, copies or locks.
 //!
 //! For rows that change or outlive the process, use a `Store`.
@@ -15,5 +15,5 @@ mod narrow;
 mod steps;
 
 pub use columns::Columns;
-pub use index::{Index, Join, Rows};
+pub use index::{ColumnIndex, Join, MatchingRows};
 pub use json::JsonFields;

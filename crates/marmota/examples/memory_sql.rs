@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
 use marmota::memory::Memory;
-use marmota::model::{Query, ValueRef};
+use marmota::model::{RowQuery, ValueRef};
 use marmota::prelude::*;
 use marmota::store::Progress;
 use marmota::store::operation::{Operation, Outcome};
@@ -39,7 +39,7 @@ fn rate(rows: u64, mut run: impl FnMut() -> Result<()>) -> Result<f64> {
 }
 
 /// Lends all rows to a sink that looks at one text of each.
-fn list_directly(store: &Store, query: &Query) -> Result<u64> {
+fn list_directly(store: &Store, query: &RowQuery) -> Result<u64> {
     let table = store.table("sample")?;
     let mut bytes = 0;
     let mut sink = |row: &[ValueRef<'_>]| {
@@ -91,7 +91,7 @@ fn main() -> Result<()> {
     println!("{:28} {:>12} {:>12}", "rows/s", "direct", "SQL");
     println!("{:28} {batch:>12.0} {:>12}", "insert, batch (verb)", "-");
 
-    let query = Query::new();
+    let query = RowQuery::new();
     let every = "SELECT id, first, last, amount, at, created, updated FROM sample";
     let direct = rate(rows, || list_directly(&store, &query).map(drop))?;
     let sql = rate(rows, || {

@@ -81,7 +81,7 @@ pub mod prelude {
     pub use marmota_http::{Flow, Method, Request, Response, Router, Server, Status};
     pub use marmota_model::Model as _;
     pub use marmota_model::{
-        Blob, Currency, Date, Error, ErrorKind, Filter, Json, Order, Query, Record, Ref, Result,
+        Blob, Currency, Date, Error, ErrorKind, Filter, Json, Order, Record, Ref, Result, RowQuery,
         Time, Timestamp, Uuid, Value,
     };
     #[cfg(feature = "server")]

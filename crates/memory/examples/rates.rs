@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use marmota_memory::Memory;
 use marmota_model::{
-    Currency, Field, Kind, Query, Result, Role, RowSource, Schema, Table, Timestamp, ValueRef,
+    Currency, Field, Kind, Result, Role, RowQuery, RowSource, Schema, Table, Timestamp, ValueRef,
 };
 use marmota_store::engine::{self, Engine, Session};
 use marmota_store::operation::Operation;
@@ -164,11 +164,11 @@ fn round(texts: &[(String, String)], best: &mut [f64; 8]) -> Result<()> {
         }
         Ok(())
     })?;
-    let query = Query::new();
+    let query = RowQuery::new();
     rate(&mut best[3], rows, || {
         run(&mut *session, &mut Operation::List { table: &table, query: &query }).map(drop)
     })?;
-    let mut page = Query::new();
+    let mut page = RowQuery::new();
     page.order = vec![marmota_model::SortKey { field: 2, descending: false }];
     page.limit = Some(20);
     rate(&mut best[4], rows, || {

@@ -2,7 +2,7 @@
 //!
 //! Indexes are not compared: they are built from the rows at each start.
 
-use marmota_model::{Error, ErrorKind, Form, Result, Table};
+use marmota_model::{Error, ErrorKind, Result, Table, ValueForm};
 use marmota_store::plan::{Change, Destructive, Plan, PlanStep, StepEffect};
 
 use super::table_rows::TableRows;
@@ -11,7 +11,7 @@ use super::table_rows::TableRows;
 #[derive(Default)]
 pub(super) struct Shape {
     /// The fields that they have, with their forms if known.
-    pub(super) fields: Vec<(String, Option<Form>)>,
+    pub(super) fields: Vec<(String, Option<ValueForm>)>,
     /// The number of rows.
     pub(super) rows: u64,
 }
@@ -27,13 +27,13 @@ impl Shape {
     }
 
     /// Adds a field, unless it exists.
-    pub(super) fn note(&mut self, name: &str, form: Option<Form>) {
+    pub(super) fn note(&mut self, name: &str, form: Option<ValueForm>) {
         if self.find(name).is_none() {
             self.fields.push((name.to_owned(), form));
         }
     }
 
-    fn find(&self, name: &str) -> Option<&(String, Option<Form>)> {
+    fn find(&self, name: &str) -> Option<&(String, Option<ValueForm>)> {
         self.fields.iter().find(|(known, _)| known == name)
     }
 }

@@ -6,7 +6,7 @@
 //! page; the word has their position.
 
 use marmota_model::rule::violation;
-use marmota_model::{Collation, Error, Field, Form, Result, Table, ValueRef};
+use marmota_model::{Collation, Error, Field, Result, Table, ValueForm, ValueRef};
 use marmota_store::predicate::FieldColumn;
 
 /// The NULL bit of a field that is never NULL.
@@ -15,7 +15,7 @@ pub(super) const NEVER_NULL: u16 = u16::MAX;
 /// The place of one field.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Column {
-    pub(super) form: Form,
+    pub(super) form: ValueForm,
     pub(super) collation: Collation,
     /// The word; for a boolean, the bit.
     pub(super) place: u16,
@@ -39,7 +39,7 @@ impl Layout {
     pub(super) fn new(table: &Table) -> Self {
         let fields = table.fields();
         let bits = fields.iter().filter(|field| field.nullable).count()
-            + fields.iter().filter(|field| field.kind.form() == Form::Bool).count();
+            + fields.iter().filter(|field| field.kind.form() == ValueForm::Bool).count();
         let mut word = bits.div_ceil(64);
         let mut bit = 0;
         let mut take_bit = || {
@@ -53,8 +53,8 @@ impl Layout {
                 let form = field.kind.form();
                 let null = if field.nullable { take_bit() } else { NEVER_NULL };
                 let place = match form {
-                    Form::Bool => take_bit(),
-                    Form::Uuid => {
+                    ValueForm::Bool => take_bit(),
+                    ValueForm::Uuid => {
                         word += 2;
                         (word - 2) as u16
                     }
@@ -74,7 +74,7 @@ impl Layout {
 impl Column {
     /// Returns true if its values are stored outside the fixed part.
     pub(super) const fn is_loose(&self) -> bool {
-        matches!(self.form, Form::Text | Form::Json | Form::Blob)
+        matches!(self.form, ValueForm::Text | ValueForm::Json | ValueForm::Blob)
     }
 }
 
@@ -85,7 +85,7 @@ impl FieldColumn for Column {
     }
 
     #[inline]
-    fn form(&self) -> Form {
+    fn form(&self) -> ValueForm {
         self.form
     }
 
@@ -111,17 +111,17 @@ pub(super) fn misfit(field: &Field, value: ValueRef<'_>) -> Error {
 pub(super) const fn fits(column: &Column, value: ValueRef<'_>) -> bool {
     match (column.form, value) {
         // NaN has no place in an order.
-        (Form::Float, ValueRef::Float(value)) => !value.is_nan(),
-        (Form::Bool, ValueRef::Bool(_))
-        | (Form::Int, ValueRef::Int(_))
-        | (Form::Currency, ValueRef::Currency(_))
-        | (Form::Text, ValueRef::Text(_))
-        | (Form::Json, ValueRef::Json(_))
-        | (Form::Blob, ValueRef::Blob(_))
-        | (Form::Date, ValueRef::Date(_))
-        | (Form::Time, ValueRef::Time(_))
-        | (Form::Timestamp, ValueRef::Timestamp(_))
-        | (Form::Uuid, ValueRef::Uuid(_)) => true,
+        (ValueForm::Float, ValueRef::Float(value)) => !value.is_nan(),
+        (ValueForm::Bool, ValueRef::Bool(_))
+        | (ValueForm::Int, ValueRef::Int(_))
+        | (ValueForm::Currency, ValueRef::Currency(_))
+        | (ValueForm::Text, ValueRef::Text(_))
+        | (ValueForm::Json, ValueRef::Json(_))
+        | (ValueForm::Blob, ValueRef::Blob(_))
+        | (ValueForm::Date, ValueRef::Date(_))
+        | (ValueForm::Time, ValueRef::Time(_))
+        | (ValueForm::Timestamp, ValueRef::Timestamp(_))
+        | (ValueForm::Uuid, ValueRef::Uuid(_)) => true,
         _ => false,
     }
 }

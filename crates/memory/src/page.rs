@@ -6,7 +6,7 @@
 //! garbage is larger than the live data; then the page is compacted. Long values are stored
 //! outside, so that this never copies much. Pages have neither keys nor indexes.
 
-use marmota_model::{Currency, Date, Field, Form, Result, Time, Timestamp, Uuid, ValueRef};
+use marmota_model::{Currency, Date, Field, Result, Time, Timestamp, Uuid, ValueForm, ValueRef};
 use marmota_store::predicate::FilteredRow;
 
 use super::layout::{self, Column, Layout, NEVER_NULL};
@@ -168,26 +168,30 @@ impl Pages {
             let place = column.place as usize;
             let value = value(position);
             match (column.form, value) {
-                (Form::Int, ValueRef::Int(value)) => words[place] = value as u64,
-                (Form::Currency, ValueRef::Currency(value)) => words[place] = value.scaled() as u64,
-                (Form::Timestamp, ValueRef::Timestamp(value)) => {
+                (ValueForm::Int, ValueRef::Int(value)) => words[place] = value as u64,
+                (ValueForm::Currency, ValueRef::Currency(value)) => {
+                    words[place] = value.scaled() as u64
+                }
+                (ValueForm::Timestamp, ValueRef::Timestamp(value)) => {
                     words[place] = value.micros() as u64;
                 }
-                (Form::Text, ValueRef::Text(text)) | (Form::Json, ValueRef::Json(text))
+                (ValueForm::Text, ValueRef::Text(text))
+                | (ValueForm::Json, ValueRef::Json(text))
                     if text.len() <= SMALL_BYTES_MAX =>
                 {
                     words[place] = small(page.text.len(), text.len());
                     page.text.push_str(text);
                 }
-                (Form::Text, ValueRef::Text(text)) | (Form::Json, ValueRef::Json(text)) => {
+                (ValueForm::Text, ValueRef::Text(text))
+                | (ValueForm::Json, ValueRef::Json(text)) => {
                     words[place] =
                         keep(&mut self.large, &mut self.large_free, Large::Text(text.into()));
                 }
-                (Form::Blob, ValueRef::Blob(bytes)) if bytes.len() <= SMALL_BYTES_MAX => {
+                (ValueForm::Blob, ValueRef::Blob(bytes)) if bytes.len() <= SMALL_BYTES_MAX => {
                     words[place] = small(page.bytes.len(), bytes.len());
                     page.bytes.extend_from_slice(bytes);
                 }
-                (Form::Blob, ValueRef::Blob(bytes)) => {
+                (ValueForm::Blob, ValueRef::Blob(bytes)) => {
                     words[place] =
                         keep(&mut self.large, &mut self.large_free, Large::Bytes(bytes.into()));
                 }
@@ -246,7 +250,7 @@ impl Pages {
         let page = &mut self.pages[at];
         page.words[place] = 0;
         let (_, length) = small_range(word);
-        let (garbage, all) = if column.form == Form::Blob {
+        let (garbage, all) = if column.form == ValueForm::Blob {
             page.bytes_garbage += length;
             (page.bytes_garbage, page.bytes.len())
         } else {
@@ -294,7 +298,7 @@ impl Page {
                     continue;
                 }
                 let (start, length) = small_range(*word);
-                if column.form == Form::Blob {
+                if column.form == ValueForm::Blob {
                     *word = small(bytes.len(), length);
                     bytes.extend_from_slice(&self.bytes[start..start + length]);
                 } else {
@@ -410,18 +414,20 @@ impl<'a> Stored<'a> {
         let word = self.words.get(column.place as usize).copied().unwrap_or_default();
         let int = word as i64;
         match column.form {
-            Form::Bool => ValueRef::Bool(self.bit(column.place)),
-            Form::Int => ValueRef::Int(int),
-            Form::Float => ValueRef::Float(f64::from_bits(word)),
-            Form::Currency => ValueRef::Currency(Currency::from_scaled(int)),
-            Form::Text => ValueRef::Text(self.text(word)),
-            Form::Json => ValueRef::Json(self.text(word)),
-            Form::Blob => ValueRef::Blob(self.bytes(word)),
+            ValueForm::Bool => ValueRef::Bool(self.bit(column.place)),
+            ValueForm::Int => ValueRef::Int(int),
+            ValueForm::Float => ValueRef::Float(f64::from_bits(word)),
+            ValueForm::Currency => ValueRef::Currency(Currency::from_scaled(int)),
+            ValueForm::Text => ValueRef::Text(self.text(word)),
+            ValueForm::Json => ValueRef::Json(self.text(word)),
+            ValueForm::Blob => ValueRef::Blob(self.bytes(word)),
             // The stored number was a valid date or time when it was written.
-            Form::Date => ValueRef::Date(Date::from_days(int as i32).unwrap_or_default()),
-            Form::Time => ValueRef::Time(Time::from_micros(int).unwrap_or_default()),
-            Form::Timestamp => ValueRef::Timestamp(Timestamp::from_micros(int).unwrap_or_default()),
-            Form::Uuid => {
+            ValueForm::Date => ValueRef::Date(Date::from_days(int as i32).unwrap_or_default()),
+            ValueForm::Time => ValueRef::Time(Time::from_micros(int).unwrap_or_default()),
+            ValueForm::Timestamp => {
+                ValueRef::Timestamp(Timestamp::from_micros(int).unwrap_or_default())
+            }
+            ValueForm::Uuid => {
                 ValueRef::Uuid(Uuid::from_u64_pair(word, self.words[column.place as usize + 1]))
             }
         }

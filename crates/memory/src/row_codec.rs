@@ -7,26 +7,26 @@
 use std::io::{self, Write};
 use std::ops::Range;
 
-use marmota_model::{Currency, Date, Form, Time, Timestamp, Uuid, ValueRef};
+use marmota_model::{Currency, Date, Time, Timestamp, Uuid, ValueForm, ValueRef};
 
-pub(super) const fn form_number(form: Form) -> u8 {
+pub(super) const fn form_number(form: ValueForm) -> u8 {
     match form {
-        Form::Bool => 1,
-        Form::Int => 2,
-        Form::Float => 3,
-        Form::Currency => 4,
-        Form::Text => 5,
-        Form::Json => 6,
-        Form::Blob => 7,
-        Form::Date => 8,
-        Form::Time => 9,
-        Form::Timestamp => 10,
-        Form::Uuid => 11,
+        ValueForm::Bool => 1,
+        ValueForm::Int => 2,
+        ValueForm::Float => 3,
+        ValueForm::Currency => 4,
+        ValueForm::Text => 5,
+        ValueForm::Json => 6,
+        ValueForm::Blob => 7,
+        ValueForm::Date => 8,
+        ValueForm::Time => 9,
+        ValueForm::Timestamp => 10,
+        ValueForm::Uuid => 11,
     }
 }
 
-pub(super) fn form_of_number(number: u8) -> Option<Form> {
-    use Form::{Blob, Bool, Currency, Date, Float, Int, Json, Text, Time, Timestamp, Uuid};
+pub(super) fn form_of_number(number: u8) -> Option<ValueForm> {
+    use ValueForm::{Blob, Bool, Currency, Date, Float, Int, Json, Text, Time, Timestamp, Uuid};
     [Bool, Int, Float, Currency, Text, Json, Blob, Date, Time, Timestamp, Uuid]
         .into_iter()
         .find(|&form| form_number(form) == number)
@@ -41,7 +41,7 @@ pub(super) fn write_name(out: &mut impl Write, name: &str) -> io::Result<()> {
 pub(super) fn write_head<'n>(
     out: &mut impl Write,
     name: &str,
-    fields: impl ExactSizeIterator<Item = (&'n str, Form)>,
+    fields: impl ExactSizeIterator<Item = (&'n str, ValueForm)>,
 ) -> io::Result<()> {
     write_name(out, name)?;
     out.write_all(&(fields.len() as u16).to_le_bytes())?;
@@ -160,7 +160,7 @@ impl<'b> Bytes<'b> {
     }
 
     /// Reads a head written by [`write_head`].
-    pub(super) fn head(&mut self) -> Option<(String, Vec<(String, Form)>)> {
+    pub(super) fn head(&mut self) -> Option<(String, Vec<(String, ValueForm)>)> {
         let name = self.name()?;
         let mut fields = Vec::new();
         for _ in 0..self.u16()? {
@@ -173,7 +173,7 @@ impl<'b> Bytes<'b> {
     /// Skips a row, and returns the position of one of its values.
     pub(super) fn key_of_row(
         &mut self,
-        fields: &[(String, Form)],
+        fields: &[(String, ValueForm)],
         key: usize,
     ) -> Option<Range<usize>> {
         let length = self.rest.len();
@@ -194,7 +194,7 @@ impl<'b> Bytes<'b> {
 
     pub(super) fn row(
         &mut self,
-        fields: &[(String, Form)],
+        fields: &[(String, ValueForm)],
         places: &[Option<usize>],
         row: &mut [ValueRef<'b>],
     ) -> Option<()> {
@@ -209,26 +209,28 @@ impl<'b> Bytes<'b> {
         Some(())
     }
 
-    pub(super) fn value(&mut self, form: Form) -> Option<ValueRef<'b>> {
+    pub(super) fn value(&mut self, form: ValueForm) -> Option<ValueRef<'b>> {
         Some(match form {
-            Form::Bool => match self.u8()? {
+            ValueForm::Bool => match self.u8()? {
                 0 => ValueRef::Bool(false),
                 1 => ValueRef::Bool(true),
                 _ => return None,
             },
-            Form::Int => ValueRef::Int(self.int()?),
-            Form::Float => {
+            ValueForm::Int => ValueRef::Int(self.int()?),
+            ValueForm::Float => {
                 let bits = u64::from_le_bytes(self.take(8)?.try_into().ok()?);
                 ValueRef::Float(f64::from_bits(bits))
             }
-            Form::Currency => ValueRef::Currency(Currency::from_scaled(self.int()?)),
-            Form::Text => ValueRef::Text(self.text()?),
-            Form::Json => ValueRef::Json(self.text()?),
-            Form::Blob => ValueRef::Blob(self.bytes()?),
-            Form::Date => ValueRef::Date(Date::from_days(i32::try_from(self.int()?).ok()?).ok()?),
-            Form::Time => ValueRef::Time(Time::from_micros(self.int()?).ok()?),
-            Form::Timestamp => ValueRef::Timestamp(Timestamp::from_micros(self.int()?).ok()?),
-            Form::Uuid => ValueRef::Uuid(Uuid::from_slice(self.take(16)?).ok()?),
+            ValueForm::Currency => ValueRef::Currency(Currency::from_scaled(self.int()?)),
+            ValueForm::Text => ValueRef::Text(self.text()?),
+            ValueForm::Json => ValueRef::Json(self.text()?),
+            ValueForm::Blob => ValueRef::Blob(self.bytes()?),
+            ValueForm::Date => {
+                ValueRef::Date(Date::from_days(i32::try_from(self.int()?).ok()?).ok()?)
+            }
+            ValueForm::Time => ValueRef::Time(Time::from_micros(self.int()?).ok()?),
+            ValueForm::Timestamp => ValueRef::Timestamp(Timestamp::from_micros(self.int()?).ok()?),
+            ValueForm::Uuid => ValueRef::Uuid(Uuid::from_slice(self.take(16)?).ok()?),
         })
     }
 }

@@ -4,7 +4,7 @@
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
 
-use marmota_model::{FieldSet, FilterExpr, Query, Result, RowSink, SortKey, ValueRef};
+use marmota_model::{FieldSet, FilterExpr, Result, RowQuery, RowSink, SortKey, ValueRef};
 use marmota_store::predicate::Predicate;
 use smallvec::{SmallVec, smallvec};
 
@@ -62,7 +62,7 @@ impl TableRows {
     }
 
     /// Lends the rows that a query selects, for one turn.
-    pub(super) fn list(&self, query: &Query, sink: &mut dyn RowSink) -> Result<Read> {
+    pub(super) fn list(&self, query: &RowQuery, sink: &mut dyn RowSink) -> Result<Read> {
         let with_after;
         let filter = if query.after.is_some() {
             with_after = query.filter_with_after(&self.table);

@@ -5,7 +5,7 @@ mod words;
 
 pub use words::Words;
 
-use crate::text::excerpt;
+use crate::value::excerpt::excerpt;
 
 /// The maximum number of bytes in a search.
 pub const SEARCH_BYTES_MAX: usize = 1_000;

@@ -6,7 +6,7 @@
 //! order of bytes) select too much: then [`Match::exact`] is false, and the rows are filtered again
 //! here.
 
-use marmota_model::{Comparison, FilterExpr, Form, Place, Query, SortKey, Table, Value};
+use marmota_model::{Comparison, FilterExpr, Place, RowQuery, SortKey, Table, Value, ValueForm};
 use mongodb::bson::{Bson, Document, doc};
 
 use crate::shape::{Beside, Shape, bson_of};
@@ -66,7 +66,7 @@ fn translate(shape: &Shape, filter: &FilterExpr, wanted: bool, exact: &mut bool)
         FilterExpr::In { field, values } => member_of(shape, *field, values, wanted, exact),
         FilterExpr::Match { field, place, text } => {
             let column = &shape.columns[*field];
-            if column.form != Form::Text {
+            if column.form != ValueForm::Text {
                 *exact = false;
                 return there(shape, *field);
             }
@@ -149,7 +149,7 @@ fn compare(
         return none();
     }
     let is_order = !matches!(comparison, Comparison::Equal | Comparison::NotEqual);
-    if column.form == Form::Json || column.form == Form::Blob && is_order {
+    if column.form == ValueForm::Json || column.form == ValueForm::Blob && is_order {
         *exact = false;
         return there(shape, field);
     }
@@ -220,7 +220,7 @@ fn member_of(
     let column = &shape.columns[field];
     let values = || values.iter().map(Value::as_ref).filter(|value| !value.is_null());
     let (path, list): (String, Vec<Bson>) = match (column.form, column.beside) {
-        (Form::Json, _) => {
+        (ValueForm::Json, _) => {
             *exact = false;
             return there(shape, field);
         }
@@ -273,11 +273,11 @@ pub(crate) fn whole(text: &str) -> String {
 
 /// Returns the sort of a query, or `None` if the server cannot sort because documents do not
 /// contain what a field sorts by.
-pub(crate) fn sort(shape: &Shape, query: &Query) -> Option<Document> {
+pub(crate) fn sort(shape: &Shape, query: &RowQuery) -> Option<Document> {
     let mut members = Document::new();
     for SortKey { field, descending } in query.order_with_key(&shape.table) {
         let column = &shape.columns[field];
-        if matches!(column.form, Form::Json | Form::Blob) {
+        if matches!(column.form, ValueForm::Json | ValueForm::Blob) {
             return None;
         }
         for path in column.sort_paths() {

@@ -22,8 +22,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use marmota_model::{
-    Collation, Currency, Date, Error, ErrorKind, FieldSet, Form, Kind, Result, Table, Time,
-    Timestamp, Uuid, Value, ValueRef,
+    Collation, Currency, Date, Error, ErrorKind, FieldSet, Kind, Result, Table, Time, Timestamp,
+    Uuid, Value, ValueForm, ValueRef,
 };
 use mongodb::bson::raw::{CStr, CString, RawBinaryRef, RawBsonRef, RawDocument};
 use mongodb::bson::spec::BinarySubtype;
@@ -51,7 +51,7 @@ pub(crate) struct Shape {
 pub(crate) struct Column {
     /// The member of the document.
     pub(crate) name: CString,
-    pub(crate) form: Form,
+    pub(crate) form: ValueForm,
     pub(crate) beside: Option<Beside>,
 }
 
@@ -357,7 +357,7 @@ impl Lender {
                 order = value.as_document();
             } else if let Some(at) = self.shape.column_near(next, name.as_str()) {
                 next = at + 1;
-                if columns[at].form == Form::Json && !json::is_text(value) {
+                if columns[at].form == ValueForm::Json && !json::is_text(value) {
                     self.texts[at].clear();
                     json::write(&mut self.texts[at], value);
                 }
@@ -378,8 +378,10 @@ impl Lender {
                 continue;
             }
             let read = match columns[at].form {
-                Form::Timestamp => timestamp(&columns[at], value, order),
-                Form::Text if columns[at].beside == Some(Beside::Written) => written(value, order),
+                ValueForm::Timestamp => timestamp(&columns[at], value, order),
+                ValueForm::Text if columns[at].beside == Some(Beside::Written) => {
+                    written(value, order)
+                }
                 form => read(form, value, &self.texts[at]),
             };
             row[at] = read.ok_or_else(|| misfit(&self.shape, at, value))?;
@@ -418,28 +420,28 @@ fn integer(value: RawBsonRef<'_>) -> Option<i64> {
 }
 
 /// Reads a value of a field; `text` is the JSON of a nested document.
-fn read<'d>(form: Form, value: RawBsonRef<'d>, text: &'d [u8]) -> Option<ValueRef<'d>> {
+fn read<'d>(form: ValueForm, value: RawBsonRef<'d>, text: &'d [u8]) -> Option<ValueRef<'d>> {
     Some(match form {
-        Form::Bool => ValueRef::Bool(value.as_bool()?),
-        Form::Int => ValueRef::Int(integer(value)?),
-        Form::Float => ValueRef::Float(match value {
+        ValueForm::Bool => ValueRef::Bool(value.as_bool()?),
+        ValueForm::Int => ValueRef::Int(integer(value)?),
+        ValueForm::Float => ValueRef::Float(match value {
             RawBsonRef::Double(value) if value.is_finite() => value,
             other => integer(other)? as f64,
         }),
-        Form::Currency => ValueRef::Currency(Currency::from_scaled(integer(value)?)),
-        Form::Text => ValueRef::Text(value.as_str()?),
-        Form::Blob => ValueRef::Blob(value.as_binary()?.bytes),
-        Form::Json => ValueRef::Json(match value {
+        ValueForm::Currency => ValueRef::Currency(Currency::from_scaled(integer(value)?)),
+        ValueForm::Text => ValueRef::Text(value.as_str()?),
+        ValueForm::Blob => ValueRef::Blob(value.as_binary()?.bytes),
+        ValueForm::Json => ValueRef::Json(match value {
             value if json::is_text(value) => std::str::from_utf8(value.as_binary()?.bytes).ok()?,
             _ => std::str::from_utf8(text).ok()?,
         }),
-        Form::Date => {
+        ValueForm::Date => {
             let days = value.as_datetime()?.timestamp_millis().div_euclid(DAY_MS);
             ValueRef::Date(Date::from_days(i32::try_from(days).ok()?).ok()?)
         }
-        Form::Time => ValueRef::Time(Time::from_micros(integer(value)?).ok()?),
-        Form::Timestamp => return None,
-        Form::Uuid => ValueRef::Uuid(Uuid::from_slice(value.as_binary()?.bytes).ok()?),
+        ValueForm::Time => ValueRef::Time(Time::from_micros(integer(value)?).ok()?),
+        ValueForm::Timestamp => return None,
+        ValueForm::Uuid => ValueRef::Uuid(Uuid::from_slice(value.as_binary()?.bytes).ok()?),
     })
 }
 

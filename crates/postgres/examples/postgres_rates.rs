@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use marmota_derive::Model;
-use marmota_model::{Currency, Query, Timestamp, ValueRef};
+use marmota_model::{Currency, RowQuery, Timestamp, ValueRef};
 use marmota_postgres::{Postgres, TemporaryPostgres};
 use marmota_store::Store;
 use marmota_store::operation::Operation;
@@ -92,7 +92,7 @@ fn main() {
     measure("by id, one by one", 1, |at| drop(store.get::<Person>(key(at)).run().unwrap()));
     measure("by id, 64 at once", 64, |_| pipelined(&store, &keys[..64]));
     let table = store.table("person").unwrap();
-    let query = Query { limit: Some(10_000), ..Query::new() };
+    let query = RowQuery { limit: Some(10_000), ..RowQuery::new() };
     let count = store.count::<Person>().run().unwrap().min(10_000) as usize;
     measure("list, lent to a sink", count, |_| {
         let mut sink = |_: &[ValueRef<'_>]| ControlFlow::Continue(());

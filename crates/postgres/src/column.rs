@@ -30,7 +30,7 @@ impl Column {
 /// Returns the type of a field's column.
 pub(crate) fn pg_type(kind: &Kind) -> PgType {
     match (kind.form(), kind) {
-        (model::Form::Int, Kind::Int { min, max }) => {
+        (model::ValueForm::Int, Kind::Int { min, max }) => {
             let fits = |low: i64, high: i64| *min >= low && *max <= high;
             if fits(i16::MIN.into(), i16::MAX.into()) {
                 PgType::Int2
@@ -40,17 +40,17 @@ pub(crate) fn pg_type(kind: &Kind) -> PgType {
                 PgType::Int8
             }
         }
-        (model::Form::Int, _) => PgType::Int8,
-        (model::Form::Bool, _) => PgType::Bool,
-        (model::Form::Float, _) => PgType::Float8,
-        (model::Form::Currency, _) => PgType::Numeric,
-        (model::Form::Text, _) => PgType::Text,
-        (model::Form::Blob, _) => PgType::Bytea,
-        (model::Form::Json, _) => PgType::Json,
-        (model::Form::Date, _) => PgType::Date,
-        (model::Form::Time, _) => PgType::Time,
-        (model::Form::Timestamp, _) => PgType::Timestamptz,
-        (model::Form::Uuid, _) => PgType::Uuid,
+        (model::ValueForm::Int, _) => PgType::Int8,
+        (model::ValueForm::Bool, _) => PgType::Bool,
+        (model::ValueForm::Float, _) => PgType::Float8,
+        (model::ValueForm::Currency, _) => PgType::Numeric,
+        (model::ValueForm::Text, _) => PgType::Text,
+        (model::ValueForm::Blob, _) => PgType::Bytea,
+        (model::ValueForm::Json, _) => PgType::Json,
+        (model::ValueForm::Date, _) => PgType::Date,
+        (model::ValueForm::Time, _) => PgType::Time,
+        (model::ValueForm::Timestamp, _) => PgType::Timestamptz,
+        (model::ValueForm::Uuid, _) => PgType::Uuid,
     }
 }
 

@@ -8,7 +8,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use marmota_model::{Query, Scratch, SortKey, Table, Value, ValueRef, json};
+use marmota_model::{RowQuery, Scratch, SortKey, Table, Value, ValueRef, json};
 use marmota_web::ApiResult;
 use serde_json::value::RawValue;
 use xxhash_rust::xxh3::Xxh3;
@@ -43,11 +43,11 @@ fn checksum(table: &Table, order: &[SortKey], values: &[u8]) -> [u8; CHECKSUM_BY
     hash.digest().to_le_bytes()
 }
 
-/// Returns the values in a cursor, for [`Query::after`].
+/// Returns the values in a cursor, for [`RowQuery::after`].
 ///
 /// # Errors
 /// 400 if it is not a cursor for this order.
-pub(crate) fn read(table: &Table, query: &Query, text: &str) -> ApiResult<Vec<Value>> {
+pub(crate) fn read(table: &Table, query: &RowQuery, text: &str) -> ApiResult<Vec<Value>> {
     values(table, &query.order_with_key(table), text).ok_or_else(|| {
         let message = "is no cursor of this list and order; take it from the `next` of the page \
                        before";
@@ -103,10 +103,10 @@ mod tests {
         .unwrap()
     }
 
-    fn query() -> Query {
+    fn query() -> RowQuery {
         let order = [(1, true), (2, false), (3, false), (4, false)];
         let order = order.map(|(field, descending)| SortKey { field, descending });
-        Query { order: order.to_vec(), ..Query::new() }
+        RowQuery { order: order.to_vec(), ..RowQuery::new() }
     }
 
     proptest! {

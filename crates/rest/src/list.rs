@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use marmota_http::{QueryParams, Request, Status};
-use marmota_model::{FilterExpr, NoRows, Query, SortKey, Table, ValueRef, json};
+use marmota_model::{FilterExpr, NoRows, RowQuery, SortKey, Table, ValueRef, json};
 use marmota_store::operation::Operation;
 use marmota_web::ApiResult;
 
@@ -152,7 +152,7 @@ impl Reading {
             return Ok(Next::Step);
         }
         // The sink modifies all parameters except the query.
-        let query: Query = std::mem::take(&mut self.params.query);
+        let query: RowQuery = std::mem::take(&mut self.params.query);
         let mut sink = |row: &[ValueRef<'_>]| self.take_row(table, row);
         let ran = execute(&mut Operation::List { table, query: &query }, &mut sink);
         self.params.query = query;

@@ -3,7 +3,7 @@
 
 use marmota_http::Request;
 use marmota_model::{
-    Comparison, FieldSet, FilterExpr, Kind, Query, SortKey, Table, parse_filter, parse_order,
+    Comparison, FieldSet, FilterExpr, Kind, RowQuery, SortKey, Table, parse_filter, parse_order,
 };
 use marmota_store::operation::OnConflict;
 use marmota_web::{ApiError, ApiResult};
@@ -19,7 +19,7 @@ const OF_LISTS: [&str; 6] = ["filter", "order", "limit", "after", "fields", "cou
 #[derive(Debug)]
 pub(crate) struct ListParams {
     /// The query, with the limit of the page.
-    pub(crate) query: Query,
+    pub(crate) query: RowQuery,
     /// The fields to return; the query may read more.
     pub(crate) shown: FieldSet,
     pub(crate) rows_max: u64,
@@ -148,7 +148,7 @@ fn of_list(
     rows_default: u64,
     rows_max: u64,
 ) -> ApiResult<ListParams> {
-    let mut query = Query::new();
+    let mut query = RowQuery::new();
     let (mut order, mut limit, mut after, mut shown, mut count) = (None, None, None, None, None);
     let (mut filter, mut equal) = (None, Vec::new());
     let mut named = FieldSet::EMPTY;

@@ -11,7 +11,7 @@ use std::task::{Context, Poll, ready};
 
 use marmota_http::{BodyStream, BoxError, Flow, IntoResponse, Producer, Response};
 use marmota_model::{
-    FieldSet, Query, Result as ModelResult, SortKey, Table, Value, ValueRef, json,
+    FieldSet, Result as ModelResult, RowQuery, SortKey, Table, Value, ValueRef, json,
 };
 use marmota_store::operation::Operation;
 use marmota_web::{ApiError, ApiResult};
@@ -38,7 +38,7 @@ const SORTED: SliceLimits = SliceLimits { rows: 20_000, bytes: 1024 * 1024 };
 pub(crate) struct RowLines {
     submission: Submission,
     table: Arc<Table>,
-    query: Query,
+    query: RowQuery,
     order: Vec<SortKey>,
     shown: FieldSet,
     limits: SliceLimits,

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use marmota_model::{
-    Currency, Field, FieldSet, Kind, NoRows, Query, Result, Role, RowSink, RowSource, Schema,
+    Currency, Field, FieldSet, Kind, NoRows, Result, Role, RowQuery, RowSink, RowSource, Schema,
     Table, Timestamp, ValueRef,
 };
 use marmota_sqlite::{Durability, EncryptionKey, Location, Sqlite, SqliteOptions};
@@ -89,7 +89,7 @@ fn list(session: &mut dyn Session, table: &Table, rows: usize) {
         count += 1;
         ControlFlow::Continue(())
     };
-    run(session, Operation::List { table, query: &Query::new() }, &mut sink);
+    run(session, Operation::List { table, query: &RowQuery::new() }, &mut sink);
     assert!(count == rows && bytes > 0);
 }
 

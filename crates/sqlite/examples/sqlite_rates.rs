@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use marmota_model::{
-    Currency, Field, FieldSet, Kind, NoRows, Query, Result, Role, RowSink, RowSource, Schema,
+    Currency, Field, FieldSet, Kind, NoRows, Result, Role, RowQuery, RowSink, RowSource, Schema,
     Table, Timestamp, Uuid, ValueRef,
 };
 use marmota_sqlite::{Durability, Location, Sqlite, SqliteOptions};
@@ -218,7 +218,7 @@ fn measure(title: &str, location: &Location, options: &SqliteOptions, people: &[
             listed.extend(Person::read(row));
             ControlFlow::Continue(())
         };
-        let query = Query::new();
+        let query = RowQuery::new();
         run(&mut *session, Operation::List { table: &table, query: &query }, &mut sink);
         assert_eq!(listed.len(), people.len());
         people.len()
@@ -229,7 +229,7 @@ fn measure(title: &str, location: &Location, options: &SqliteOptions, people: &[
             sum += row[0].as_int().unwrap_or(0);
             ControlFlow::Continue(())
         };
-        let query = Query::new();
+        let query = RowQuery::new();
         run(&mut *session, Operation::List { table: &table, query: &query }, &mut sink);
         assert!(sum > 0);
         people.len()

@@ -4,7 +4,8 @@
 //! microseconds since 1970), floats REAL, texts, JSON and enum names TEXT, bytes and UUIDs BLOB.
 
 use marmota_model::{
-    Currency, Date, Error, ErrorKind, Form, Result, Table, Time, Timestamp, Uuid, Value, ValueRef,
+    Currency, Date, Error, ErrorKind, Result, Table, Time, Timestamp, Uuid, Value, ValueForm,
+    ValueRef,
 };
 
 use crate::ffi::{Bound, Row, Run, Stored, StoredCell, utf8};
@@ -13,7 +14,7 @@ use crate::ffi::{Bound, Row, Run, Stored, StoredCell, utf8};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Column {
     pub(crate) position: u8,
-    form: Form,
+    form: ValueForm,
 }
 
 impl Column {
@@ -54,37 +55,37 @@ fn lossy_excerpt(bytes: &[u8]) -> String {
 /// would be copied, and the copy waits for the bytes just written: a thirtieth of the time of a
 /// list.)
 #[inline(always)]
-pub(crate) fn read<'r>(form: Form, cell: StoredCell<'r>, to: &mut ValueRef<'r>) -> bool {
+pub(crate) fn read<'r>(form: ValueForm, cell: StoredCell<'r>, to: &mut ValueRef<'r>) -> bool {
     // First by the field, then by the value: the stored type nearly always matches, so this is one
     // jump and one comparison.
     let is_read = match form {
-        Form::Int => put(to, cell.integer().map(ValueRef::Int)),
+        ValueForm::Int => put(to, cell.integer().map(ValueRef::Int)),
         // SQLite does not validate UTF-8, so texts are checked here, once.
-        Form::Text => put(to, cell.text().and_then(utf8).map(ValueRef::Text)),
-        Form::Timestamp => {
+        ValueForm::Text => put(to, cell.text().and_then(utf8).map(ValueRef::Text)),
+        ValueForm::Timestamp => {
             let time = cell.integer().and_then(|micros| Timestamp::from_micros(micros).ok());
             put(to, time.map(ValueRef::Timestamp))
         }
-        Form::Currency => {
+        ValueForm::Currency => {
             let amount = cell.integer().map(Currency::from_scaled);
             put(to, amount.map(ValueRef::Currency))
         }
-        Form::Bool => put(to, cell.integer().map(|value| ValueRef::Bool(value != 0))),
-        Form::Float => {
+        ValueForm::Bool => put(to, cell.integer().map(|value| ValueRef::Bool(value != 0))),
+        ValueForm::Float => {
             let whole = || cell.integer().map(|value| value as f64);
             put(to, cell.float().or_else(whole).map(ValueRef::Float))
         }
-        Form::Blob => put(to, cell.blob().map(ValueRef::Blob)),
-        Form::Json => put(to, cell.text().and_then(utf8).map(ValueRef::Json)),
-        Form::Date => {
+        ValueForm::Blob => put(to, cell.blob().map(ValueRef::Blob)),
+        ValueForm::Json => put(to, cell.text().and_then(utf8).map(ValueRef::Json)),
+        ValueForm::Date => {
             let days = cell.integer().and_then(|days| i32::try_from(days).ok());
             put(to, days.and_then(|days| Date::from_days(days).ok()).map(ValueRef::Date))
         }
-        Form::Time => {
+        ValueForm::Time => {
             let time = cell.integer().and_then(|micros| Time::from_micros(micros).ok());
             put(to, time.map(ValueRef::Time))
         }
-        Form::Uuid => {
+        ValueForm::Uuid => {
             let uuid = cell.blob().and_then(|bytes| Uuid::from_slice(bytes).ok());
             put(to, uuid.map(ValueRef::Uuid))
         }

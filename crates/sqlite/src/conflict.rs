@@ -7,7 +7,7 @@
 
 use std::ops::ControlFlow;
 
-use marmota_model::{Comparison, FieldSet, FilterExpr, Query, Result, Table, Value, ValueRef};
+use marmota_model::{Comparison, FieldSet, FilterExpr, Result, RowQuery, Table, Value, ValueRef};
 use marmota_store::operation::{Keys, OnConflict, Outcome, UpsertEffect, UpsertResult};
 
 use crate::column::bind_present;
@@ -136,11 +136,11 @@ impl Lane {
                 comparison: Comparison::Equal,
                 value: row[field].to_value(),
             };
-            let query = Query {
+            let query = RowQuery {
                 filter: Some(FilterExpr::And(fields.iter().map(equal).collect())),
                 fields: Some(FieldSet::EMPTY.with(table.key())),
                 limit: Some(1),
-                ..Query::new()
+                ..RowQuery::new()
             };
             let mut keep = |row: &[ValueRef<'_>]| {
                 let key = row[table.key()].to_value();

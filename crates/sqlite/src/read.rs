@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::ops::ControlFlow;
 
-use marmota_model::{FieldSet, FilterExpr, Query, Result, RowSink, Table, ValueRef};
+use marmota_model::{FieldSet, FilterExpr, Result, RowQuery, RowSink, Table, ValueRef};
 use marmota_sql::quoted;
 use marmota_sql::{SqlWriter as _, where_sql};
 
@@ -60,7 +60,7 @@ impl Lane {
     pub(crate) fn list(
         &mut self,
         table: &Table,
-        query: &Query,
+        query: &RowQuery,
         sink: &mut dyn RowSink,
     ) -> Result<u64> {
         let number = self.number(table)?;

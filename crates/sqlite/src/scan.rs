@@ -20,7 +20,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::Waker;
 use std::time::Instant;
 
-use marmota_model::{Error, ErrorKind, FilterExpr, Query, Result, RowSink, Table, Value, ValueRef};
+use marmota_model::{
+    Error, ErrorKind, FilterExpr, Result, RowQuery, RowSink, Table, Value, ValueRef,
+};
 use marmota_store::Durability;
 use marmota_store::lent::LentTables;
 use marmota_store::operation::{Operation, Outcome};
@@ -63,7 +65,7 @@ pub(crate) struct Scan {
 
 /// A read with owned values, or a write that reads many rows.
 enum Read {
-    List(Arc<Table>, Query),
+    List(Arc<Table>, RowQuery),
     Count(Arc<Table>, Option<FilterExpr>),
     Sql(Box<str>, Vec<Value>, Option<Arc<SqlColumns>>),
     DeleteWhere(Arc<Table>, Option<FilterExpr>),

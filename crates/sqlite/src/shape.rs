@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::fmt::Write as _;
 
 use marmota_model::{
-    Comparison, Error, ErrorKind, FilterExpr, KeyKind, Place, Query, Result, SortKey, Table,
+    Comparison, Error, ErrorKind, FilterExpr, KeyKind, Place, Result, RowQuery, SortKey, Table,
 };
 use marmota_sql::quoted;
 use marmota_sql::{SqlWriter, each_condition, shape_filter, shape_order, sign};
@@ -75,7 +75,7 @@ impl marmota_sql::ShapeBuffer for Shape {
     }
 }
 
-/// Returns the order followed by the key: [`Query::order_with_key`] without a vector.
+/// Returns the order followed by the key: [`RowQuery::order_with_key`] without a vector.
 pub(crate) fn with_key(table: &Table, order: &[SortKey]) -> impl Iterator<Item = SortKey> {
     let key = table.key();
     let given = order.iter().position(|by| by.field == key);
@@ -86,9 +86,9 @@ pub(crate) fn with_key(table: &Table, order: &[SortKey]) -> impl Iterator<Item =
 
 /// Returns a query's condition including the start of the page.
 ///
-/// To [`Query::filter_with_after`] it adds a bound on the first field of the order, which is
+/// To [`RowQuery::filter_with_after`] it adds a bound on the first field of the order, which is
 /// redundant but lets SQLite start in the middle of an index.
-pub(crate) fn with_after(table: &Table, query: &Query) -> Option<FilterExpr> {
+pub(crate) fn with_after(table: &Table, query: &RowQuery) -> Option<FilterExpr> {
     let filter = query.filter_with_after(table);
     let first = query.after.as_ref().and_then(|after| after.first());
     let (Some(filter), Some(value), Some(by)) = (filter.clone(), first, query.order.first()) else {
@@ -259,7 +259,7 @@ mod tests {
             vec![SortKey { field: 1, descending: true }],
             vec![SortKey { field: 0, descending: true }, SortKey { field: 1, descending: false }],
         ] {
-            let query = Query { order: order.clone(), ..Query::new() };
+            let query = RowQuery { order: order.clone(), ..RowQuery::new() };
             assert!(with_key(&table, &order).eq(query.order_with_key(&table)));
         }
     }

@@ -9,7 +9,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use marmota_model::{Error, ErrorKind, Form, Kind, Result, RowSink, ValueRef};
+use marmota_model::{Error, ErrorKind, Kind, Result, RowSink, ValueForm, ValueRef};
 use marmota_store::lent::LentTables;
 use marmota_store::row_buffer::RowBuffer;
 use marmota_store::sql::text::{at_text, begins_with, first_word};
@@ -221,7 +221,7 @@ impl Lane {
             .map(|column| SqlColumn { kind: self.kind_of(&column), name: column.name })
             .collect();
         let form = |column: &SqlColumn| column.kind.as_ref().map(Kind::form);
-        let forms: Box<[Option<Form>]> = columns.iter().map(form).collect();
+        let forms: Box<[Option<ValueForm>]> = columns.iter().map(form).collect();
         let straight = match !writes && begins_well && forms.iter().all(Option::is_some) {
             true => Straight::of(&mut self.connection, text, &wanted).map_err(|e| fault::of(&e))?,
             false => None,
@@ -301,7 +301,7 @@ fn lend_tables(text: &Text, lender: Option<&mut (dyn Lender + '_)>) -> Result<Le
 fn lend<const N: usize>(
     run: &Run<'_, '_>,
     cells: &mut Cells<N>,
-    forms: &[Option<Form>],
+    forms: &[Option<ValueForm>],
     sink: &mut dyn RowSink,
 ) -> Result<ControlFlow<()>> {
     let mut row = [ValueRef::Absent; N];

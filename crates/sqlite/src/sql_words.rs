@@ -1,13 +1,13 @@
 //! Types, collations and values as words of SQLite's SQL.
 
-use marmota_model::{Collation, Field, Form, Kind, ValueRef};
+use marmota_model::{Collation, Field, Kind, ValueForm, ValueRef};
 
 /// Returns the declared type of a column for this kind.
 pub(crate) fn sql_type(kind: &Kind) -> &'static str {
     match kind.form() {
-        Form::Float => "REAL",
-        Form::Text | Form::Json => "TEXT",
-        Form::Blob | Form::Uuid => "BLOB",
+        ValueForm::Float => "REAL",
+        ValueForm::Text | ValueForm::Json => "TEXT",
+        ValueForm::Blob | ValueForm::Uuid => "BLOB",
         _ => "INTEGER",
     }
 }

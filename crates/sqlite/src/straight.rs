@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
-use marmota_model::{Form, Result, RowSink, Value, ValueRef};
+use marmota_model::{Result, RowSink, Value, ValueForm, ValueRef};
 use marmota_store::lent::{LentTable, RowNumbers};
 use marmota_store::sql::Wanted;
 
@@ -227,7 +227,7 @@ impl Reader<'_> {
     /// redundant.
     fn asks_for_key(&self, p: &[i64; 3], arguments: &[(i64, Held)], shape: &Shape) -> Option<bool> {
         let key = shape.table.key();
-        let is_integer = shape.table.fields()[key].kind.form() == Form::Int;
+        let is_integer = shape.table.fields()[key].kind.form() == ValueForm::Int;
         let (one, other) = (*self.held.get(&p[0])?, *self.held.get(&p[2])?);
         let [(_, argument)] = arguments else { return None };
         let sides = [(one, other), (other, one)];

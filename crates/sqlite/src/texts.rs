@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use marmota_model::Form;
+use marmota_model::ValueForm;
 use marmota_store::sql::{SqlColumns, Wanted};
 
 use crate::ffi::StatementId;
@@ -36,7 +36,7 @@ pub(crate) struct Text {
     pub(crate) begins_well: bool,
     pub(crate) columns: Arc<SqlColumns>,
     /// The form of each column.
-    pub(crate) forms: Box<[Option<Form>]>,
+    pub(crate) forms: Box<[Option<ValueForm>]>,
     /// The direct read of its rows without SQLite, if possible.
     pub(crate) straight: Option<Straight>,
     /// True if it returns the same rows when it is run again on the same snapshot.

@@ -8,7 +8,7 @@ use std::cell::Cell;
 
 use marmota_model::json::JsonRows;
 use marmota_model::{
-    Currency, Field, Kind, NoRows, Query, Role, Schema, Timestamp, Uuid, ValueRef,
+    Currency, Field, Kind, NoRows, Role, RowQuery, Schema, Timestamp, Uuid, ValueRef,
 };
 use marmota_sqlite::{Location, Sqlite, SqliteOptions};
 use marmota_store::operation::Operation;
@@ -85,7 +85,7 @@ fn fill(transaction: &Transaction, rows: usize) -> marmota_model::Result<()> {
 
 /// How often a list of all rows to JSON allocates, once everything is warm.
 fn allocations(store: &Store) -> u64 {
-    let (table, query) = (store.table("person").unwrap(), Query::new());
+    let (table, query) = (store.table("person").unwrap(), RowQuery::new());
     let mut out = Vec::with_capacity(8 << 20);
     let mut counted = 0;
     for _ in 0..2 {

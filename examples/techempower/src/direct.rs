@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use marmota::model::{NoRows, Query, RowSink, RowSource, Table, ValueRef};
+use marmota::model::{NoRows, RowQuery, RowSink, RowSource, Table, ValueRef};
 use marmota::prelude::*;
 use marmota::store::Scope;
 use marmota::store::action::{Action, Verb, all};
@@ -162,7 +162,7 @@ impl Verb for Fortunes<'_> {
     type Output = (String, Vec<(i64, usize)>);
 
     fn operate(&mut self, _: &Scope, call: &mut Call<'_>) -> Result<()> {
-        let (query, Self { table, texts, ends }) = (Query::new(), self);
+        let (query, Self { table, texts, ends }) = (RowQuery::new(), self);
         call(&mut Operation::List { table, query: &query }, &mut |row: &[ValueRef<'_>]| {
             if let [ValueRef::Int(id), ValueRef::Text(message)] = row {
                 texts.push_str(message);

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use clap::{Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
-use marmota::columns::{Columns, Index, Join, JsonFields};
+use marmota::columns::{ColumnIndex, Columns, Join, JsonFields};
 use marmota::csv::Loader;
 use marmota::http::{BodyStream, HeaderError};
 use marmota::prelude::*;
@@ -60,7 +60,7 @@ struct StopTime {
 
 /// What all requests share.
 struct Schedules {
-    by_route: Index<String>,
+    by_route: ColumnIndex<String>,
     by_trip: Join,
     trip: JsonFields,
     stop_time: JsonFields,

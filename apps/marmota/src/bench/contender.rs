@@ -138,7 +138,8 @@ impl Contender for Marmota {
             add_row(sum, row);
             ControlFlow::Continue(())
         };
-        self.store.run(&mut Operation::List { table: &table, query: &Query::new() }, &mut sink)?;
+        self.store
+            .run(&mut Operation::List { table: &table, query: &RowQuery::new() }, &mut sink)?;
         Ok(())
     }
 

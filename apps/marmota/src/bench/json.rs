@@ -58,7 +58,7 @@ fn direct(store: &Store, out: &mut Vec<u8>) -> Result<()> {
     out.clear();
     out.push(b'[');
     let mut rows = JsonRows::new(out, &table, table.all());
-    store.run(&mut Operation::List { table: &table, query: &Query::new() }, &mut rows)?;
+    store.run(&mut Operation::List { table: &table, query: &RowQuery::new() }, &mut rows)?;
     out.push(b']');
     Ok(())
 }

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use marmota_collections::{
-    Expiry, Format, HashedBy, Limits, List, ManualClock, Map, Persist, Sorted, SortedBy,
+    DecodeLimits, Expiry, HashedBy, List, ManualClock, Map, Persist, PersistFormat, Sorted,
+    SortedBy,
 };
 use marmota_model::ErrorKind;
 use proptest::prelude::*;
@@ -50,7 +51,7 @@ proptest! {
         prop_assert_eq!(&List::from_binary(&list.to_binary().unwrap()).unwrap(), &list);
         prop_assert_eq!(&List::from_json(&list.to_json().unwrap()).unwrap(), &list);
         let mut sorted = List::sorted_by(|record: &Record| &record.id);
-        sorted.fill_binary(&list.to_binary().unwrap(), &Limits::default()).unwrap();
+        sorted.fill_binary(&list.to_binary().unwrap(), &DecodeLimits::default()).unwrap();
         prop_assert!(sorted.is_sorted_by_key(|record| record.id));
         prop_assert_eq!(sorted.len(), list.len());
     }
@@ -178,17 +179,17 @@ fn what_does_not_fit_changes_nothing() {
     let mut map = Map::<String, u8>::new();
     map.insert("one".to_owned(), 1);
     for json in [r#"{"a":1,"a":2}"#, r#"{"a":300}"#, "7", r#"{"a":"#, ""] {
-        assert!(map.fill_json(json.as_bytes(), &Limits::default()).is_err(), "{json}");
+        assert!(map.fill_json(json.as_bytes(), &DecodeLimits::default()).is_err(), "{json}");
     }
     assert!(message(Map::<String, u8>::from_json("{\n\"a\":300}")).contains("line 2"));
     let twice = b"\x93\xA1a\x01\xC0\x93\xA1a\x02\xC0";
-    let filled = map.fill_binary(&forged(2, 2, None, twice), &Limits::default());
+    let filled = map.fill_binary(&forged(2, 2, None, twice), &DecodeLimits::default());
     assert_eq!(filled.unwrap_err().kind(), ErrorKind::Conflict);
     assert_eq!(map.get("one"), Some(&1));
     let mut list = List::hashed();
     list.add(1).unwrap();
-    let few = Limits { bytes_max: 3, ..Limits::default() };
-    assert!(list.fill_json(b"[2,2]", &Limits::default()).is_err());
+    let few = DecodeLimits { bytes_max: 3, ..DecodeLimits::default() };
+    assert!(list.fill_json(b"[2,2]", &DecodeLimits::default()).is_err());
     assert!(list.fill_json(b"[2, 3]", &few).is_err());
     assert_eq!(list.find(&1), Some(&1));
 }
@@ -253,17 +254,17 @@ fn files_are_replaced_whole_and_read_by_what_is_in_them() {
     let path = folder.path().join("numbers");
     let mut map = Map::<String, Vec<u32>>::new();
     assert_eq!(Map::<String, Vec<u32>>::load(&path).unwrap_err().kind(), ErrorKind::NotFound);
-    for format in [Format::Json, Format::Binary, Format::Json] {
+    for format in [PersistFormat::Json, PersistFormat::Binary, PersistFormat::Json] {
         map.insert(format!("{format:?}"), vec![1; map.len()]);
         map.save(&path, format).unwrap();
         assert_eq!(Map::load(&path).unwrap(), map);
     }
-    let few = Limits { bytes_max: 8, ..Limits::default() };
+    let few = DecodeLimits { bytes_max: 8, ..DecodeLimits::default() };
     let error = map.fill_from(&path, &few).unwrap_err().to_string();
     assert!(error.contains("numbers") && error.contains("bytes_max"), "{error}");
     std::fs::write(&path, "{]").unwrap();
     assert!(message(Map::<String, u8>::load(&path)).contains("numbers: "));
-    assert!(map.save(folder.path().join("none/there"), Format::Json).is_err());
-    assert!(map.save("/", Format::Json).is_err());
+    assert!(map.save(folder.path().join("none/there"), PersistFormat::Json).is_err());
+    assert!(map.save("/", PersistFormat::Json).is_err());
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left beside it");
 }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use marmota_model::{Error, ErrorKind, Form, Result, ValueRef};
+use marmota_model::{Error, ErrorKind, Result, ValueForm, ValueRef};
 use marmota_store::plan::Destructive;
 use smallvec::smallvec;
 
@@ -20,7 +20,7 @@ pub(crate) struct BinarySection {
 /// Rows of a table that have the same fields.
 pub(crate) struct Part {
     pub(crate) content: Arc<Vec<u8>>,
-    pub(crate) fields: Vec<(String, Form)>,
+    pub(crate) fields: Vec<(String, ValueForm)>,
     /// The position of each block's rows, and their number.
     pub(crate) blocks: Vec<(Range<usize>, u32)>,
 }
@@ -59,14 +59,14 @@ impl BinarySection {
     pub(crate) fn retain(
         &mut self,
         key: &str,
-        mut keep: impl FnMut(Form, &[u8]) -> bool,
+        mut keep: impl FnMut(ValueForm, &[u8]) -> bool,
     ) -> Option<()> {
         self.parts.iter_mut().try_for_each(|part| part.retain(key, &mut keep))
     }
 }
 
 impl Part {
-    fn retain(&mut self, key: &str, keep: &mut impl FnMut(Form, &[u8]) -> bool) -> Option<()> {
+    fn retain(&mut self, key: &str, keep: &mut impl FnMut(ValueForm, &[u8]) -> bool) -> Option<()> {
         let key = self.fields.iter().position(|(name, _)| name == key)?;
         let form = self.fields[key].1;
         let mut kept = Vec::new();

@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use marmota_model::{Form, Result, ValueRef};
+use marmota_model::{Result, ValueForm, ValueRef};
 use smallvec::{SmallVec, smallvec};
 
 use super::super::catalog::Catalog;
@@ -30,7 +30,7 @@ const CHANGES: u8 = 2;
 pub(super) struct Definition {
     pub(super) name: String,
     pub(super) key: usize,
-    pub(super) fields: Vec<(String, Form)>,
+    pub(super) fields: Vec<(String, ValueForm)>,
 }
 
 /// Writes a list of tables.

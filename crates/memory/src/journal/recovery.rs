@@ -538,7 +538,7 @@ impl State {
     }
 }
 
-fn key_of(form: marmota_model::Form, bytes: &[u8]) -> Key {
+fn key_of(form: marmota_model::ValueForm, bytes: &[u8]) -> Key {
     [&[crate::row_codec::form_number(form)], bytes].concat().into()
 }
 

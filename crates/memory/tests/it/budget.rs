@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use marmota_memory::Memory;
 use marmota_model::{
-    ErrorKind, Field, FilterExpr, KeyKind, Kind, NoRows, Place, Query, Result, Role, Schema, Table,
-    Value, ValueRef,
+    ErrorKind, Field, FilterExpr, KeyKind, Kind, NoRows, Place, Result, Role, RowQuery, Schema,
+    Table, Value, ValueRef,
 };
 use marmota_store::engine::{self, Engine, Session, Submitted, Ticket};
 use marmota_store::operation::{BatchMode, Operation, Outcome, Write};
@@ -104,7 +104,7 @@ fn finish(session: &mut dyn Session, ticket: Ticket, operation: &mut Operation<'
 fn reads_and_deletes_end_at_their_deadline() {
     let fixture = Fixture::new(Memory::from_url("memory:?read_deadline_ms=1").unwrap());
     let filter = with("9");
-    let query = Query { filter: Some(filter.clone()), ..Query::default() };
+    let query = RowQuery { filter: Some(filter.clone()), ..RowQuery::default() };
     for mut operation in [
         Operation::Count { table: &fixture.item, filter: Some(&filter) },
         Operation::List { table: &fixture.item, query: &query },

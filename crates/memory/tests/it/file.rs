@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use marmota_memory::{FileFormat, Memory};
 use marmota_model::{
-    Collation, Currency, EnumStored, Error, ErrorKind, Field, KeyKind, Kind, NoRows, Query, Role,
-    Schema, Table, Uuid, Value, ValueRef, Variant,
+    Collation, Currency, EnumStored, Error, ErrorKind, Field, KeyKind, Kind, NoRows, Role,
+    RowQuery, Schema, Table, Uuid, Value, ValueRef, Variant,
 };
 use marmota_store::engine::{self, Engine, Session};
 use marmota_store::operation::Operation;
@@ -87,7 +87,7 @@ fn run(session: &mut dyn Session, mut operation: Operation<'_>) -> Result<(), Er
 }
 
 fn all(engine: &Memory, table: &Table) -> Vec<Vec<Value>> {
-    let mut query = Query::new();
+    let mut query = RowQuery::new();
     query.fields = Some(table.all());
     let mut rows = Vec::new();
     let mut sink = |row: &[ValueRef<'_>]| {

@@ -10,8 +10,8 @@ use std::task::{Context, Poll, Waker};
 
 use marmota_memory::{FileFormat, Memory};
 use marmota_model::{
-    Collation, Error, ErrorKind, Field, Kind, Literal, NoRows, Query, Result, Role, Schema, Table,
-    Value, ValueRef,
+    Collation, Error, ErrorKind, Field, Kind, Literal, NoRows, Result, Role, RowQuery, Schema,
+    Table, Value, ValueRef,
 };
 use marmota_store::Durability;
 use marmota_store::engine::{self, Engine, Session, Submitted};
@@ -54,7 +54,7 @@ pub(crate) fn insert(session: &mut dyn Session, table: &Table, body: &str) -> Re
 }
 
 pub(crate) fn rows(engine: &Memory, table: &Table) -> Vec<Vec<Value>> {
-    let mut query = Query::new();
+    let mut query = RowQuery::new();
     query.fields = Some(table.all());
     let mut rows = Vec::new();
     let mut sink = |row: &[ValueRef<'_>]| {

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use marmota_memory::Memory;
 use marmota_model::{
-    Collation, Comparison, ErrorKind, Field, FilterExpr, Index, Kind, Place, Query, Result, Role,
-    Schema, SortKey, Table, Value, ValueRef,
+    Collation, Comparison, ErrorKind, Field, FilterExpr, Index, Kind, Place, Result, Role,
+    RowQuery, Schema, SortKey, Table, Value, ValueRef,
 };
 use marmota_store::engine::{self, Engine, Session};
 use marmota_store::operation::{Keys, Operation, Outcome};
@@ -125,7 +125,7 @@ impl Naive {
         }
     }
 
-    fn list(&self, query: &Query) -> Vec<Row> {
+    fn list(&self, query: &RowQuery) -> Vec<Row> {
         let filter = query.filter_with_after(&self.table);
         let chosen =
             |row: &&Row| filter.as_ref().is_none_or(|filter| self.ask(filter, row) == Some(true));
@@ -218,7 +218,7 @@ enum Step {
     Delete(Value),
     DeleteWhere(FilterExpr),
     Get(Value),
-    List(Query, Option<usize>),
+    List(RowQuery, Option<usize>),
     Count(FilterExpr),
     Begin,
     Commit,
@@ -338,7 +338,7 @@ fn filter(text_key: bool) -> impl Strategy<Value = FilterExpr> {
     })
 }
 
-fn query(text_key: bool) -> impl Strategy<Value = Query> {
+fn query(text_key: bool) -> impl Strategy<Value = RowQuery> {
     let order = prop::collection::vec(
         (0..FIELDS, any::<bool>()).prop_map(|(field, descending)| SortKey { field, descending }),
         0..3,
@@ -350,7 +350,7 @@ fn query(text_key: bool) -> impl Strategy<Value = Query> {
                 let descending = order.first().is_some_and(|by| by.descending);
                 order.iter_mut().for_each(|by| by.descending = descending);
             }
-            let mut query = Query::new();
+            let mut query = RowQuery::new();
             (query.filter, query.order, query.limit) = (filter, order, limit);
             query
         },
@@ -506,7 +506,7 @@ impl Twins {
             }
             Step::Count(filter) => {
                 let done = self.run(&mut Operation::Count { table, filter: Some(filter) });
-                let mut query = Query::new();
+                let mut query = RowQuery::new();
                 query.filter = Some(filter.clone());
                 prop_assert_eq!(count(done), Ok(self.naive.list(&query).len() as u64));
             }
@@ -563,7 +563,7 @@ fn play(text_key: bool, steps: &[Step]) -> Result<(), TestCaseError> {
     }
     // What indexes say at the end is what the rows say.
     for field in 0..FIELDS {
-        let mut query = Query::new();
+        let mut query = RowQuery::new();
         query.order = vec![SortKey { field, descending: false }];
         twins.step(&Step::List(query, None))?;
     }
@@ -605,7 +605,7 @@ fn a_page_begins_behind_a_row_that_the_filter_leaves_out() {
         [(-1.0, false), (-0.0, false), (1.0, false), (1.0, true), (-1.0, true)]
     {
         let value = Value::Float(-0.0);
-        let query = Query {
+        let query = RowQuery {
             filter: Some(FilterExpr::Compare {
                 field: RATIO,
                 comparison: Comparison::Equal,
@@ -613,7 +613,7 @@ fn a_page_begins_behind_a_row_that_the_filter_leaves_out() {
             }),
             order: vec![SortKey { field: RATIO, descending }],
             after: Some(vec![Value::Float(ratio), Value::Int(20)]),
-            ..Query::new()
+            ..RowQuery::new()
         };
         twins.step(&Step::List(query, None)).unwrap();
     }

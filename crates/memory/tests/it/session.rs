@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use marmota_memory::Memory;
 use marmota_model::{
-    ErrorKind, Field, KeyKind, Kind, NoRows, Query, Result, Role, RowSource, Schema, Table, Value,
-    ValueRef,
+    ErrorKind, Field, KeyKind, Kind, NoRows, Result, Role, RowQuery, RowSource, Schema, Table,
+    Value, ValueRef,
 };
 use marmota_store::engine::{self, Engine, Session, Submitted, Ticket};
 use marmota_store::operation::{BatchMode, Keys, Operation, Outcome, Write};
@@ -289,7 +289,7 @@ fn a_panic_leaves_nothing_half_done() {
     insert(&mut *session, &it.owner, ValueRef::Text("a")).unwrap();
     let result = catch_unwind(AssertUnwindSafe(|| {
         let mut sink = |_: &[ValueRef<'_>]| -> ControlFlow<()> { panic!("a bad sink") };
-        let query = &Query::new();
+        let query = &RowQuery::new();
         engine::run(&mut *session, &mut Operation::List { table: &it.owner, query }, &mut sink)
     }));
     assert!(result.is_err());
@@ -308,7 +308,7 @@ fn a_sink_may_break_early() {
         seen += 1;
         if seen == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
-    let query = &Query::new();
+    let query = &RowQuery::new();
     let list = &mut Operation::List { table: &it.node, query };
     assert_eq!(engine::run(&mut *session, list, &mut sink).unwrap().rows, 2);
 }
@@ -368,7 +368,7 @@ fn threads_keep_a_unique_index() {
                     last = row[0].as_int().unwrap();
                     ControlFlow::Continue(())
                 };
-                let query = &Query::new();
+                let query = &RowQuery::new();
                 let mut list = Operation::List { table: &it.owner, query };
                 engine::run(&mut *session, &mut list, &mut sink).unwrap();
             }

@@ -2,7 +2,7 @@
 //! and appended at once. Appending each member separately takes two calls that copy a few bytes,
 //! half of the time of a list of rows.
 
-use crate::digits::{Room, put_signed};
+use crate::scalar::digits::{Room, put_signed};
 use crate::table::JsonMember;
 use crate::value::json::{is_escaped, write_string, write_value};
 use crate::{EnumStored, FieldSet, Kind, Table, ValueRef};

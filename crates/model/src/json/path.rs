@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::text::excerpt;
+use crate::value::excerpt::{excerpt, unquote};
 
 /// The maximum number of bytes in the text of a path.
 pub const JSON_PATH_BYTES_MAX: usize = 1_000;
@@ -131,8 +131,7 @@ fn member(text: &str) -> Result<(String, usize), String> {
     let start = text.len() - text.trim_start().len();
     let name = &text[start..];
     if name.starts_with(['\'', '"']) {
-        let (name, taken) =
-            crate::text::unquote(name).ok_or("has a name without its closing quote")?;
+        let (name, taken) = unquote(name).ok_or("has a name without its closing quote")?;
         return Ok((name, start + taken));
     }
     let plain = |c: char| c.is_alphanumeric() || c == '_';

@@ -7,10 +7,13 @@ use std::fmt;
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::error::VIOLATIONS_MAX;
-use crate::rule::violation;
-use crate::text::{EnumValue, enum_value, excerpt};
-use crate::{Error, ErrorKind, Field, KeyKind, Kind, Result, Scratch, Table, ValueRef, Violation};
+use crate::schema::text::{EnumValue, enum_value, parse};
+use crate::schema::{check_kind, violation};
+use crate::value::excerpt::excerpt;
+use crate::{
+    Error, ErrorKind, Field, FieldSet, KeyKind, Kind, Result, Scratch, Table, VIOLATIONS_MAX,
+    ValueRef, Violation,
+};
 
 /// Reads the object in `body` into `row`. Members that are missing leave their place unchanged.
 /// Adds members that are unknown, duplicate or of the wrong type to `violations`, and stops at
@@ -48,7 +51,7 @@ pub fn read_value<'a>(
     scratch: &'a Scratch,
 ) -> Result<ValueRef<'a>, Violation> {
     member(field, json, scratch).ok_or_else(|| {
-        let wrong = crate::schema::check_kind(field, ValueRef::Absent);
+        let wrong = check_kind(field, ValueRef::Absent);
         let (rule, message) = wrong.err().unwrap_or(("type", "has the wrong type".to_owned()));
         let mut violation = violation(field, ValueRef::Null, rule, message);
         violation.value = excerpt(json);
@@ -71,7 +74,7 @@ impl<'de> Visitor<'de> for Object<'de, '_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let mut seen = crate::FieldSet::EMPTY;
+        let mut seen = FieldSet::EMPTY;
         while let Some(name) = map.next_key_seed(Name)? {
             if self.violations.len() >= VIOLATIONS_MAX {
                 return Err(serde::de::Error::custom("too much is wrong with it"));
@@ -173,7 +176,7 @@ fn member<'a>(field: &Field, json: &'a str, scratch: &'a Scratch) -> Option<Valu
             })
         }
         Kind::Float => None,
-        kind => crate::text::parse(kind, string(json, scratch)?).ok(),
+        kind => parse(kind, string(json, scratch)?).ok(),
     }
 }
 

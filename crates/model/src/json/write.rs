@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use super::RowWriter;
+use super::line::RowWriter;
 use crate::{FieldSet, RowSink, Table, ValueRef};
 
 /// Appends `fields` of a row as an object; absent fields are left out. For many rows reuse a

@@ -1,7 +1,6 @@
 //! Whether a value fits its field's kind.
 
-use super::{EnumStored, Field, KeyKind, Kind};
-use crate::ValueRef;
+use crate::{EnumStored, Field, KeyKind, Kind, ValueRef};
 
 /// The short name of a broken rule, and its requirement.
 pub(crate) type Broken = (&'static str, String);

@@ -1,8 +1,8 @@
 //! Checks the values of rows against the rules of their table.
 
-use super::Table;
-use crate::rule::{CompiledRule, violation};
-use crate::schema::has_nul;
+use super::compiled_rule::CompiledRule;
+use super::prepared::Table;
+use crate::schema::{has_nul, violation};
 use crate::{Error, Result, ValueRef, Violation};
 
 impl Table {

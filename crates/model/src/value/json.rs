@@ -1,7 +1,7 @@
 //! A value as JSON.
 
-use super::ValueRef;
-use crate::digits::put_signed;
+use crate::ValueRef;
+use crate::scalar::digits::put_signed;
 
 /// Returns true if the byte must be escaped in a string.
 #[inline(always)]

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use marmota_model::{FieldSet, FilterExpr, Query, Result, ValueRef};
+use marmota_model::{FieldSet, FilterExpr, Result, RowQuery, ValueRef};
 use marmota_store::engine::Submitted;
 use marmota_store::refusal::copy_of;
 use mongodb::raw_batch_cursor::RawBatch;
@@ -96,7 +96,7 @@ impl MongoSession {
         self.read(shape, find, wanted)
     }
 
-    pub(super) fn list(&mut self, shape: &Arc<Shape>, query: &Query) -> Result<Submitted> {
+    pub(super) fn list(&mut self, shape: &Arc<Shape>, query: &RowQuery) -> Result<Submitted> {
         let filter = query.filter_with_after(&shape.table);
         let asked = matching(shape, filter.as_ref());
         let sort = sort(shape, query);

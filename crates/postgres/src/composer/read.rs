@@ -1,6 +1,6 @@
 //! Get, list and count as calls.
 
-use marmota_model::{FieldSet, FilterExpr, Query, Result, Table, ValueRef};
+use marmota_model::{FieldSet, FilterExpr, Result, RowQuery, Table, ValueRef};
 use marmota_sql::{shape_order, where_sql};
 
 use super::{Composer, by_key};
@@ -29,7 +29,12 @@ impl Composer {
         script.call(Role::Main(0), text, |out| put(out, table, table.key(), key).map(|()| 1))
     }
 
-    pub(crate) fn list(&mut self, script: &mut Script, table: &Table, query: &Query) -> Result<()> {
+    pub(crate) fn list(
+        &mut self,
+        script: &mut Script,
+        table: &Table,
+        query: &RowQuery,
+    ) -> Result<()> {
         let number = self.tables.number(table)?;
         let with_after = query.after.as_ref().and_then(|_| query.filter_with_after(table));
         let filter = with_after.as_ref().or(query.filter.as_ref());

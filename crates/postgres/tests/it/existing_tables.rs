@@ -3,7 +3,7 @@
 
 use marmota_derive::Model;
 use marmota_model::{
-    Comparison, Currency, Error, ErrorKind, FilterExpr, Place, Query, SortKey, Value,
+    Comparison, Currency, Error, ErrorKind, FilterExpr, Place, RowQuery, SortKey, Value,
 };
 use marmota_postgres::Postgres;
 use marmota_store::Store;
@@ -133,7 +133,7 @@ fn texts_of_a_language_are_compared_byte_by_byte() {
     let table = store.table("reading").unwrap();
     let found = |filter: Option<FilterExpr>| -> Vec<String> {
         let order = vec![SortKey { field: 3, descending: false }];
-        let query = Query { filter, order, ..Query::new() };
+        let query = RowQuery { filter, order, ..RowQuery::new() };
         let rows = store.list_records(&table).query(query).run().unwrap();
         rows.iter()
             .map(|row| row.value("word").unwrap().as_ref().as_text().unwrap().to_owned())

@@ -168,7 +168,7 @@ fn a_list_that_ends_early_leaves_the_connection_usable() {
     let table = store.table("tally").unwrap();
     for _ in 0..5 {
         let mut rows = 0;
-        let query = marmota_model::Query::new();
+        let query = marmota_model::RowQuery::new();
         let mut sink = |_: &[marmota_model::ValueRef<'_>]| {
             rows += 1;
             std::ops::ControlFlow::Break(())

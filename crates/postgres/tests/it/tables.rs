@@ -1,6 +1,6 @@
 //! Tables that another program has made, or that models have outgrown.
 
-use marmota_model::{ErrorKind, Field, FilterExpr, Kind, Query, Role, Schema, Value};
+use marmota_model::{ErrorKind, Field, FilterExpr, Kind, Role, RowQuery, Schema, Value};
 use marmota_postgres::Postgres;
 use marmota_store::Store;
 
@@ -104,6 +104,6 @@ fn names_need_no_care() {
         comparison: marmota_model::Comparison::Equal,
         value: Value::Int(4),
     });
-    let query = Query { filter, ..Query::new() };
+    let query = RowQuery { filter, ..RowQuery::new() };
     assert_eq!(store.list_records(&table).query(query).run().unwrap().len(), 1);
 }

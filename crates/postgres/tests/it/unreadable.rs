@@ -1,7 +1,7 @@
 //! Values that another program wrote and that no field has: infinite dates,
 //! years before 1, 24:00, NaN.
 
-use marmota_model::{Currency, Date, Error, ErrorKind, FieldSet, Query, Time, Timestamp};
+use marmota_model::{Currency, Date, Error, ErrorKind, FieldSet, RowQuery, Time, Timestamp};
 use marmota_postgres::Postgres;
 use marmota_store::Store;
 
@@ -53,7 +53,7 @@ fn a_value_that_no_field_has_is_named_with_its_row() {
         let table = store.table("shift").unwrap();
         let fields = Some(FieldSet::first(2));
         let rows =
-            store.list_records(&table).query(Query { fields, ..Query::new() }).run().unwrap();
+            store.list_records(&table).query(RowQuery { fields, ..RowQuery::new() }).run().unwrap();
         assert_eq!(rows.len(), 2);
         // The connection goes on, and the row can be written to.
         store.execute("UPDATE shift SET name='kept' WHERE id=2").run().unwrap();

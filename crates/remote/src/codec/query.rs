@@ -3,7 +3,7 @@
 
 use marmota_model::json::{JsonCondition, JsonPath, JsonTest};
 use marmota_model::{
-    Comparison, FILTER_DEPTH_MAX, FILTER_TERMS_MAX, FieldSet, FilterExpr, Place, Query, Result,
+    Comparison, FILTER_DEPTH_MAX, FILTER_TERMS_MAX, FieldSet, FilterExpr, Place, Result, RowQuery,
     Search, SortKey,
 };
 
@@ -116,7 +116,7 @@ pub(crate) fn put_fields(out: &mut Vec<u8>, fields: FieldSet) {
     fields.iter().for_each(|field| out.push(field as u8));
 }
 
-pub(crate) fn put_query(out: &mut Vec<u8>, query: &Query) {
+pub(crate) fn put_query(out: &mut Vec<u8>, query: &RowQuery) {
     put_filter_option(out, query.filter.as_ref());
     put_unsigned(out, query.order.len() as u64);
     for by in &query.order {
@@ -218,7 +218,7 @@ impl Bytes<'_> {
         Ok(fields)
     }
 
-    pub(crate) fn query(&mut self, count: usize) -> Result<Query> {
+    pub(crate) fn query(&mut self, count: usize) -> Result<RowQuery> {
         let filter = self.filter_option()?;
         let orders = self.count()?;
         if orders > FieldSet::CAPACITY {
@@ -229,7 +229,7 @@ impl Bytes<'_> {
         let limit = self.unsigned()?.checked_sub(1);
         let after = if self.bool()? { Some(self.values()?) } else { None };
         let fields = if self.bool()? { Some(self.fields(count)?) } else { None };
-        Ok(Query { filter, order, limit, after, fields })
+        Ok(RowQuery { filter, order, limit, after, fields })
     }
 }
 
@@ -285,7 +285,7 @@ pub(crate) mod tests {
         })
     }
 
-    fn any_query() -> impl Strategy<Value = Query> {
+    fn any_query() -> impl Strategy<Value = RowQuery> {
         let order = (0..100_usize, any::<bool>())
             .prop_map(|(field, descending)| SortKey { field, descending });
         let fields = prop::collection::vec(0..100_usize, 0..9);
@@ -298,7 +298,7 @@ pub(crate) mod tests {
         )
             .prop_map(|(filter, order, limit, after, fields)| {
                 let fields = fields.map(|fields| fields.into_iter().collect());
-                Query { filter, order, limit, after, fields }
+                RowQuery { filter, order, limit, after, fields }
             })
     }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
-use marmota_model::{ErrorKind, NoRows, Query, Value, ValueRef};
+use marmota_model::{ErrorKind, NoRows, RowQuery, Value, ValueRef};
 use marmota_sqlite::{Location, Sqlite, SqliteOptions};
 use marmota_store::engine::{Engine, Submitted};
 use marmota_store::operation::{Keys, Operation, Outcome};
@@ -36,7 +36,7 @@ fn readers_see_whole_commits_while_a_writer_writes() {
                 let mut session = engine.session().unwrap();
                 let mut seen = 0;
                 while !done.load(Ordering::Relaxed) {
-                    let rows = session.rows(&person, &Query::new()).len();
+                    let rows = session.rows(&person, &RowQuery::new()).len();
                     assert_eq!(rows % 20, 0, "a part of a commit");
                     assert!(rows >= seen, "older than before");
                     seen = rows;
@@ -233,7 +233,7 @@ fn a_closed_engine_takes_nothing_more() {
     assert!(!path.with_extension("db-wal").exists(), "every connection is closed");
     let error = session.insert(&person, &person_row("b")).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Closed);
-    let query = Query::new();
+    let query = RowQuery::new();
     let list = Operation::List { table: &person, query: &query };
     assert_eq!(idle.run(list).unwrap_err().kind(), ErrorKind::Closed);
     assert_eq!(engine.session().err().map(|error| error.kind()), Some(ErrorKind::Closed));

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use marmota_model::{
     Collation, Currency, EnumStored, Error, Field, FieldSet, FilterExpr, Index, KeyKind, Kind,
-    Literal, NoRows, Query, Result, Role, RowSink, RowSource, Rule, Schema, Table, Value, ValueRef,
-    Variant,
+    Literal, NoRows, Result, Role, RowQuery, RowSink, RowSource, Rule, Schema, Table, Value,
+    ValueRef, Variant,
 };
 use marmota_sqlite::{Location, Sqlite, SqliteOptions};
 use marmota_store::engine::{Engine, Session};
@@ -155,7 +155,7 @@ pub(crate) trait Calls {
     fn insert(&mut self, table: &Table, row: &[ValueRef<'_>]) -> Result<Outcome>;
     fn insert_many(&mut self, table: &Table, rows: &[Vec<ValueRef<'_>>]) -> Result<Outcome>;
     fn row(&mut self, table: &Table, key: ValueRef<'_>) -> Option<Vec<Value>>;
-    fn rows(&mut self, table: &Table, query: &Query) -> Vec<Vec<Value>>;
+    fn rows(&mut self, table: &Table, query: &RowQuery) -> Vec<Vec<Value>>;
     fn count(&mut self, table: &Table, filter: Option<&FilterExpr>) -> u64;
 }
 
@@ -179,7 +179,7 @@ impl Calls for Box<dyn Session> {
         rows.0.pop()
     }
 
-    fn rows(&mut self, table: &Table, query: &Query) -> Vec<Vec<Value>> {
+    fn rows(&mut self, table: &Table, query: &RowQuery) -> Vec<Vec<Value>> {
         let mut rows = Collected::default();
         let outcome = run(&mut **self, &mut Operation::List { table, query }, &mut rows).unwrap();
         assert_eq!(outcome.rows, rows.0.len() as u64);

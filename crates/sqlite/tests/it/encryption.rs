@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use marmota_model::{ErrorKind, Query, Result, Table, ValueRef};
+use marmota_model::{ErrorKind, Result, RowQuery, Table, ValueRef};
 use marmota_sqlite::{Durability, EncryptionKey, Location, Sqlite, SqliteOptions};
 use marmota_store::engine::{Engine, Session};
 use marmota_store::operation::Operation;
@@ -48,7 +48,7 @@ fn insert(session: &mut Box<dyn Session>, note: &Table, bodies: std::ops::Range<
 }
 
 fn bodies(session: &mut Box<dyn Session>, note: &Table) -> Result<Vec<String>> {
-    let query = Query::new();
+    let query = RowQuery::new();
     let mut rows = Collected::default();
     run(&mut **session, &mut Operation::List { table: note, query: &query }, &mut rows)?;
     Ok(rows.0.iter().map(|row| row[1].as_ref().as_text().unwrap_or_default().to_owned()).collect())

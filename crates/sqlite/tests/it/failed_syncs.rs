@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use marmota_model::{Error, ErrorKind, NoRows, Query, RowSink, ValueRef};
+use marmota_model::{Error, ErrorKind, NoRows, RowQuery, RowSink, ValueRef};
 use marmota_sqlite::disk::{Disk, DiskEvent, DiskFault, PowerCut};
 use marmota_sqlite::{Durability, Location, Sqlite, SqliteOptions};
 use marmota_store::Store;
@@ -45,7 +45,7 @@ impl RowSink for Numbers {
 }
 
 fn rows(store: &Store) -> HashSet<i64> {
-    let (table, query) = (store.table("note").unwrap(), Query::new());
+    let (table, query) = (store.table("note").unwrap(), RowQuery::new());
     let mut numbers = Numbers::default();
     store.run(&mut Operation::List { table: &table, query: &query }, &mut numbers).unwrap();
     numbers.0

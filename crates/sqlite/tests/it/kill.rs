@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::io::Write;
 
-use marmota_model::{Query, ValueRef};
+use marmota_model::{RowQuery, ValueRef};
 use marmota_store::engine::Engine;
 use marmota_store::operation::{Keys, Operation};
 
@@ -27,7 +27,7 @@ fn every_acknowledged_row_survives_a_kill() {
         acknowledged.extend(told);
         let note = note();
         let engine = file(&path, std::slice::from_ref(&note));
-        let rows = engine.session().unwrap().rows(&note, &Query::new());
+        let rows = engine.session().unwrap().rows(&note, &RowQuery::new());
         let there: HashSet<String> =
             rows.iter().filter_map(|row| row[1].as_ref().as_text().map(str::to_owned)).collect();
         let lost: Vec<_> = acknowledged.difference(&there).collect();

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use marmota_model::{
-    Currency, Date, ErrorKind, NoRows, Query, Time, Timestamp, Uuid, Value, ValueRef,
+    Currency, Date, ErrorKind, NoRows, RowQuery, Time, Timestamp, Uuid, Value, ValueRef,
 };
 use marmota_store::engine::Engine;
 use marmota_store::operation::{BatchMode, Keys, Operation, Write};
@@ -71,9 +71,9 @@ fn fields_that_were_not_asked_for_are_absent() {
         (0..14).map(|at| if at == 2 { Value::Int(5) } else { Value::Absent }).collect();
     assert_eq!(got.0, [expected]);
 
-    let listed = session.rows(&thing, &Query::new());
+    let listed = session.rows(&thing, &RowQuery::new());
     assert_eq!(listed[0][6], Value::Absent, "blobs are left out");
-    let query = Query { fields: Some(thing.all()), ..Query::new() };
+    let query = RowQuery { fields: Some(thing.all()), ..RowQuery::new() };
     assert_eq!(session.rows(&thing, &query)[0][6], Value::Blob(b"photo".to_vec()));
 }
 
@@ -134,7 +134,7 @@ fn many_rows_keep_their_order_whatever_their_number() {
         (first, total) = (first + count as i64, total + count as u64);
     }
     assert_eq!(session.count(&person, None), total);
-    let listed = session.rows(&person, &Query::new());
+    let listed = session.rows(&person, &RowQuery::new());
     let last: Vec<&Value> = listed[listed.len() - 600..].iter().map(|row| &row[1]).collect();
     assert!(last.iter().zip(&names).all(|(value, name)| **value == Value::from(name.as_str())));
     assert_eq!(session.insert_many(&person, &[]).unwrap().rows, 0);
@@ -150,7 +150,7 @@ fn many_rows_may_differ_in_the_fields_they_have() {
     rows[2][YEAR] = ValueRef::Absent;
     let outcome = session.insert_many(&person, &rows).unwrap();
     assert_eq!((outcome.rows, outcome.keys), (4, Keys::Range { first: 1 }));
-    let listed = session.rows(&person, &Query::new());
+    let listed = session.rows(&person, &RowQuery::new());
     let names: Vec<_> = listed.iter().map(|row| row[1].as_ref().as_text().unwrap()).collect();
     assert_eq!(names, ["a", "b", "c", "d"]);
 
@@ -332,7 +332,7 @@ fn a_sink_ends_a_list_early_and_the_statement_is_free_again() {
             seen += 1;
             ControlFlow::Break(())
         };
-        let query = Query::new();
+        let query = RowQuery::new();
         let mut list = Operation::List { table: &person, query: &query };
         assert_eq!(run(&mut *session, &mut list, &mut sink).unwrap().rows, 1);
         assert_eq!(seen, 1);

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use marmota_model::{Query, ValueRef};
+use marmota_model::{RowQuery, ValueRef};
 use marmota_sqlite::disk::{Disk, DiskEvent, PowerCut};
 use marmota_sqlite::{Durability, Location, Sqlite, SqliteOptions};
 use marmota_store::Store;
@@ -57,7 +57,7 @@ pub(crate) fn check(path: &Path) {
 pub(crate) fn numbers(folder: &Path) -> HashSet<i64> {
     let (path, note) = (folder.join("a.db"), note());
     let engine = file(&path, std::slice::from_ref(&note));
-    let rows = engine.session().unwrap().rows(&note, &Query::new());
+    let rows = engine.session().unwrap().rows(&note, &RowQuery::new());
     engine.close().unwrap();
     check(&path);
     rows.iter().filter_map(|row| row[1].as_ref().as_int()).collect()

@@ -1,7 +1,7 @@
 //! Filters, orders, pages and limits.
 
 use marmota_model::{
-    Comparison, FilterExpr, Order, Place, Query, SortKey, Value, ValueRef, parse_filter,
+    Comparison, FilterExpr, Order, Place, RowQuery, SortKey, Value, ValueRef, parse_filter,
     parse_order,
 };
 use marmota_sqlite::Sqlite;
@@ -59,7 +59,7 @@ fn filters_have_the_logic_of_sql() {
             Ok(filter) => filter,
             Err(error) => panic!("{text}: {error}"),
         };
-        let query = Query { filter: Some(filter.clone()), ..Query::new() };
+        let query = RowQuery { filter: Some(filter.clone()), ..RowQuery::new() };
         assert_eq!(ids(&session.rows(&person, &query)), expected, "{text}");
         assert_eq!(session.count(&person, Some(&filter)), expected.len() as u64, "{text}");
     }
@@ -118,7 +118,7 @@ fn nulls_sort_first_and_last_when_descending() {
             Ok(order) => order,
             Err(error) => panic!("{text}: {error}"),
         };
-        let query = Query { order, ..Query::new() };
+        let query = RowQuery { order, ..RowQuery::new() };
         assert_eq!(ids(&session.rows(&person, &query)), expected, "{text}");
     }
 }
@@ -137,9 +137,9 @@ fn pages_put_together_are_the_whole_list() {
         vec![order(1, false)],
         vec![order(YEAR, true), order(0, false)],
     ] {
-        let whole = Query { order: order.clone(), ..Query::new() };
+        let whole = RowQuery { order: order.clone(), ..RowQuery::new() };
         let expected = ids(&session.rows(&person, &whole));
-        let mut query = Query { limit: Some(2), ..whole.clone() };
+        let mut query = RowQuery { limit: Some(2), ..whole.clone() };
         let mut paged = Vec::new();
         loop {
             let page = session.rows(&person, &query);
@@ -156,7 +156,7 @@ fn pages_put_together_are_the_whole_list() {
 fn a_limit_of_none_gives_none() {
     let (_engine, mut session, person) = people();
     for (limit, expected) in [(Some(0), 0), (Some(2), 2), (Some(u64::MAX), 5), (None, 5)] {
-        let query = Query { limit, ..Query::new() };
+        let query = RowQuery { limit, ..RowQuery::new() };
         assert_eq!(session.rows(&person, &query).len(), expected);
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use hashbrown::HashSet;
 use marmota_model::{
-    Error, ErrorKind, FilterExpr, Kind, NoRows, Query, Result, RowSource, Table, Value, ValueRef,
+    Error, ErrorKind, FilterExpr, Kind, NoRows, Result, RowQuery, RowSource, Table, Value, ValueRef,
 };
 
 use crate::contract::engine::{self, Engine, Session};
@@ -278,7 +278,7 @@ impl Ends {
             let key = table.key();
             let filter = Some(FilterExpr::In { field: key, values: values.to_vec() });
             let fields = Some(marmota_model::FieldSet::EMPTY.with(key));
-            let query = Query { filter, fields, ..Query::new() };
+            let query = RowQuery { filter, fields, ..RowQuery::new() };
             let mut keep = |row: &[ValueRef<'_>]| {
                 known.insert(format!("{:?}", row[key]));
                 ControlFlow::Continue(())
@@ -340,7 +340,7 @@ fn circle(table: &Table) -> Error {
 /// Reads the next rows by key, with all fields.
 fn piece(session: &mut dyn Session, table: &Table, after: Option<Value>) -> Result<Vec<Row>> {
     let (after, fields) = (after.map(|key| vec![key]), Some(table.all()));
-    let query = Query { after, fields, limit: Some(PIECE_ROWS as u64), ..Query::new() };
+    let query = RowQuery { after, fields, limit: Some(PIECE_ROWS as u64), ..RowQuery::new() };
     let (mut rows, mut bytes) = (Vec::new(), 0);
     let mut keep = |row: &[ValueRef<'_>]| {
         bytes += row.iter().map(bytes_of).sum::<usize>();

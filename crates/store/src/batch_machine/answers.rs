@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use marmota_model::{
-    Comparison, Field, FilterExpr, Index, Kind, Query, Result, Role, Schema, Timestamp, Value,
+    Comparison, Field, FilterExpr, Index, Kind, Result, Role, RowQuery, Schema, Timestamp, Value,
 };
 
 use super::trimming::{Pool, Trimming, compare};
@@ -51,17 +51,17 @@ pub(super) enum Recalled {
 
 impl Once<'_> {
     /// Returns the query for an answer.
-    pub(super) fn query(&self) -> Query {
+    pub(super) fn query(&self) -> RowQuery {
         let filter = FilterExpr::Compare {
             field: KEY,
             comparison: Comparison::Equal,
             value: Value::Text(self.key.key.clone()),
         };
-        Query {
+        RowQuery {
             filter: Some(filter),
             fields: Some(self.table.all()),
             limit: Some(1),
-            ..Query::new()
+            ..RowQuery::new()
         }
     }
 

@@ -4,7 +4,7 @@
 
 use marmota_model::rule::violation;
 use marmota_model::{
-    Comparison, FieldSet, FilterExpr, Query, Result, Table, Value, ValueRef, Violation,
+    Comparison, FieldSet, FilterExpr, Result, RowQuery, Table, Value, ValueRef, Violation,
 };
 
 use crate::contract::operation::conflict::conflicting_rows;
@@ -60,7 +60,7 @@ fn written(bare: &Write) -> FieldSet {
 }
 
 /// Returns the query for the rows that have to be read before a write; `None` if no row has to be.
-pub(crate) fn query(write: &Write) -> Option<Query> {
+pub(crate) fn query(write: &Write) -> Option<RowQuery> {
     let (table, bare) = (&**write.table(), write.bare());
     let fields = match write.audit() {
         // The sum of an increment is known only after it.
@@ -80,7 +80,7 @@ pub(crate) fn query(write: &Write) -> Option<Query> {
         _ => return None,
     };
     let fields = Some(fields.with(table.key()));
-    Some(Query { filter: Some(filter), fields, ..Query::new() })
+    Some(RowQuery { filter: Some(filter), fields, ..RowQuery::new() })
 }
 
 /// Rows that were read, one after the other, with all fields of their table.

@@ -32,7 +32,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use marmota_model::{
-    Error, ErrorKind, FieldSet, FilterExpr, NoRows, Query, Result, RowSink, RowSource, Table,
+    Error, ErrorKind, FieldSet, FilterExpr, NoRows, Result, RowQuery, RowSink, RowSource, Table,
     Value, ValueRef,
 };
 
@@ -150,7 +150,7 @@ enum Current {
     /// Rows that the machine has made.
     Rows(Arc<Table>, Vec<Vec<Value>>),
     Count(Arc<Table>, Option<FilterExpr>),
-    List(Arc<Table>, Box<Query>),
+    List(Arc<Table>, Box<RowQuery>),
     Savepoint,
     RollbackTo,
     Release,
@@ -315,7 +315,7 @@ impl BatchMachine {
         BatchStep::Done(result)
     }
 
-    fn look(&mut self, stage: Stage, table: &Arc<Table>, key: Option<usize>, query: Query) {
+    fn look(&mut self, stage: Stage, table: &Arc<Table>, key: Option<usize>, query: RowQuery) {
         self.looked.key = key;
         self.looked.values.clear();
         self.stage = stage;
@@ -385,7 +385,7 @@ impl BatchMachine {
             Some(filter) => {
                 let table = Arc::clone(write.table());
                 let fields = Some(FieldSet::EMPTY.with(table.key()));
-                let query = Query { filter, fields, ..Query::new() };
+                let query = RowQuery { filter, fields, ..RowQuery::new() };
                 self.look(Stage::Look, &table, Some(table.key()), query);
             }
             None => (self.stage, self.current) = (Stage::Write, Current::Write),

@@ -1,7 +1,7 @@
 //! Deletes stored answers of batches with an idempotency key: the expired ones, and the oldest of a
 //! caller, or of all, if there are too many.
 
-use marmota_model::{Comparison, FieldSet, FilterExpr, Query, Table, Value};
+use marmota_model::{Comparison, FieldSet, FilterExpr, RowQuery, Table, Value};
 
 /// A set of answers with a limit: those of one caller, or all.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub(super) struct Trimming {
 pub(super) enum Trim {
     Count(Option<FilterExpr>),
     /// Reads keys, of which the last is used.
-    List(Query),
+    List(RowQuery),
     Delete(FilterExpr),
 }
 
@@ -53,11 +53,11 @@ impl Trimming {
                 }));
             }
             (Some(pool), None) if counted > pool.max => {
-                let query = Query {
+                let query = RowQuery {
                     filter: pool.of.clone(),
                     fields: Some(FieldSet::EMPTY.with(table.key())),
                     limit: Some(counted - pool.max),
-                    ..Query::new()
+                    ..RowQuery::new()
                 };
                 self.looked_at = Some(pool);
                 return Some(Trim::List(query));

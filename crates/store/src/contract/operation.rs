@@ -7,7 +7,7 @@ pub(crate) mod outcome;
 pub(crate) mod write;
 
 use marmota_model::{
-    Error, ErrorKind, FieldSet, FilterExpr, Query, Result, RowSource, Table, Value, ValueRef,
+    Error, ErrorKind, FieldSet, FilterExpr, Result, RowQuery, RowSource, Table, Value, ValueRef,
 };
 
 use crate::contract::sql::{Lender, SqlCall};
@@ -35,7 +35,7 @@ pub enum Operation<'a> {
         /// The table.
         table: &'a Table,
         /// The query; the key is added to its order as the last member.
-        query: &'a Query,
+        query: &'a RowQuery,
     },
     /// Counts rows ([`Outcome::rows`]).
     Count {

@@ -4,8 +4,8 @@
 use std::ops::ControlFlow;
 
 use marmota_model::{
-    Comparison, Error, ErrorKind, FieldSet, FilterExpr, KeyKind, Query, Result, RowSink, RowSource,
-    Table, Value, ValueRef,
+    Comparison, Error, ErrorKind, FieldSet, FilterExpr, KeyKind, Result, RowQuery, RowSink,
+    RowSource, Table, Value, ValueRef,
 };
 
 use crate::contract::operation::{OnConflict, Operation, Outcome};
@@ -59,7 +59,7 @@ impl Rights {
                     return Ok(run(operation, sink, outcome));
                 }
                 let filter = rights.read.narrow(query.filter.clone());
-                let query = Query { filter, ..query.clone() };
+                let query = RowQuery { filter, ..query.clone() };
                 Ok(run(&mut Operation::List { table, query: &query }, sink, outcome))
             }
             Operation::Count { table, filter } => {

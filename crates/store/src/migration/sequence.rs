@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use marmota_model::{
-    Error, ErrorKind, Field, Kind, NoRows, Query, Result, Role, RowSink, Schema, SortKey, Table,
+    Error, ErrorKind, Field, Kind, NoRows, Result, Role, RowQuery, RowSink, Schema, SortKey, Table,
     Timestamp, Value, ValueRef,
 };
 
@@ -84,10 +84,10 @@ impl Sequence {
 
     /// Reads the records, in order.
     fn done(&self, run: &mut Run<'_>) -> Result<Vec<Done>> {
-        let query = Query {
+        let query = RowQuery {
             order: vec![SortKey { field: NUMBER, descending: false }],
             fields: Some(self.table.all()),
-            ..Query::new()
+            ..RowQuery::new()
         };
         let mut all = Vec::new();
         let mut keep = |row: &[ValueRef<'_>]| {
@@ -296,7 +296,7 @@ fn schema() -> Schema {
 
 /// Returns true if none of the models has a row.
 fn is_empty(transaction: &Transaction) -> Result<bool> {
-    let query = Query { limit: Some(1), ..Query::new() };
+    let query = RowQuery { limit: Some(1), ..RowQuery::new() };
     for table in transaction.registry().tables() {
         let mut found = false;
         let mut see = |_: &[ValueRef<'_>]| {

@@ -8,8 +8,8 @@ use std::cell::RefCell;
 
 use marmota_model::json::JsonCondition;
 use marmota_model::{
-    Collation, Comparison, Error, ErrorKind, FilterExpr, Form, Place, Result, Search, Table, Value,
-    ValueRef, Words,
+    Collation, Comparison, Error, ErrorKind, FilterExpr, Place, Result, Search, Table, Value,
+    ValueForm, ValueRef, Words,
 };
 use smallvec::SmallVec;
 
@@ -19,7 +19,7 @@ pub trait FieldColumn: Copy {
     fn field(&self) -> usize;
 
     /// Returns the form of the field's values.
-    fn form(&self) -> Form;
+    fn form(&self) -> ValueForm;
 
     /// Returns the collation of the field's texts.
     fn collation(&self) -> Collation;
@@ -70,15 +70,22 @@ pub const fn ordinal(value: ValueRef<'_>) -> Option<i64> {
 }
 
 /// Returns true if [`ordinal`] has an integer for each value of this form.
-const fn is_ordinal(form: Form) -> bool {
-    matches!(form, Form::Int | Form::Currency | Form::Date | Form::Time | Form::Timestamp)
+const fn is_ordinal(form: ValueForm) -> bool {
+    matches!(
+        form,
+        ValueForm::Int
+            | ValueForm::Currency
+            | ValueForm::Date
+            | ValueForm::Time
+            | ValueForm::Timestamp
+    )
 }
 
 /// A field of a row that is a slice of values.
 #[derive(Clone, Copy, Debug)]
 struct ValueColumn {
     field: usize,
-    form: Form,
+    form: ValueForm,
     collation: Collation,
 }
 
@@ -87,7 +94,7 @@ impl FieldColumn for ValueColumn {
         self.field
     }
 
-    fn form(&self) -> Form {
+    fn form(&self) -> ValueForm {
         self.form
     }
 

@@ -84,7 +84,7 @@ impl Scope {
     /// ```
     /// use std::ops::ControlFlow;
     /// use std::sync::Arc;
-    /// use marmota_model::{Field, Kind, Query, Result, Role, RowSink, Schema, Table, ValueRef};
+    /// use marmota_model::{Field, Kind, RowQuery, Result, Role, RowSink, Schema, Table, ValueRef};
     /// use marmota_store::action::Verb;
     /// use marmota_memory::Memory;
     /// use marmota_store::operation::{Operation, Outcome};
@@ -101,7 +101,7 @@ impl Scope {
     ///         _: &Scope,
     ///         call: &mut dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<()>,
     ///     ) -> Result<()> {
-    ///         let (query, Self(table, bytes)) = (Query::new(), self);
+    ///         let (query, Self(table, bytes)) = (RowQuery::new(), self);
     ///         call(&mut Operation::List { table, query: &query }, &mut |row: &[ValueRef<'_>]| {
     ///             if let ValueRef::Text(text) = row[1] {
     ///                 *bytes += text.len();

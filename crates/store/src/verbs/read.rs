@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use marmota_model::{
     Column, Error, ErrorKind, FieldSet, FieldValue, Filter, FilterExpr, Key, Model, NoRows, Order,
-    Query, Record, Records, Result, RowSink, Table, Value, ValueRef, read_field,
+    Record, Records, Result, RowQuery, RowSink, Table, Value, ValueRef, read_field,
 };
 
 use crate::contract::operation::{Operation, Outcome};
@@ -138,7 +138,7 @@ impl<M: Model> RowSink for Many<M> {
 
 /// The verb of [`Scope::list`].
 pub struct ListModels<M> {
-    query: Query,
+    query: RowQuery,
     many: Many<M>,
 }
 
@@ -174,7 +174,7 @@ fn narrow(filter: &mut Option<FilterExpr>, with: FilterExpr) {
 }
 
 /// Continues after a row, whose values by position are given.
-fn continue_after(query: &mut Query, key: usize, value: impl Fn(usize) -> Value) {
+fn continue_after(query: &mut RowQuery, key: usize, value: impl Fn(usize) -> Value) {
     let mut after: Vec<Value> = query.order.iter().map(|by| value(by.field)).collect();
     match query.order.iter().position(|by| by.field == key) {
         Some(last) => after.truncate(last + 1),
@@ -231,7 +231,7 @@ impl<'s, M: Model> Action<'s, ListModels<M>> {
 
 /// The verb of [`Action::column`].
 pub struct Pluck<M, T> {
-    query: Query,
+    query: RowQuery,
     column: Column<M, T>,
     values: Vec<T>,
     error: Option<Error>,
@@ -335,7 +335,7 @@ impl Verb for GetRecord {
 /// The verb of [`Scope::list_records`].
 pub struct ListRecords {
     table: Arc<Table>,
-    query: Query,
+    query: RowQuery,
     /// The first filter or order that was made with another table.
     refused: Option<Error>,
     records: Records,
@@ -428,7 +428,7 @@ impl Action<'_, ListRecords> {
 
     /// Replaces the filter, order, limit, page and fields set before by a query
     /// that names fields by their positions in this table.
-    pub fn query(mut self, query: Query) -> Self {
+    pub fn query(mut self, query: RowQuery) -> Self {
         self.verb.query = query;
         self
     }
@@ -450,7 +450,7 @@ impl Scope {
     /// Lists rows. Default: all, in the order of keys.
     pub fn list<M: Model>(&self) -> Action<'_, ListModels<M>> {
         let many = Many { rows: Vec::new(), error: None };
-        Action::new(self, ListModels { query: Query::new(), many })
+        Action::new(self, ListModels { query: RowQuery::new(), many })
     }
 
     /// Counts rows. Default: all.
@@ -467,7 +467,7 @@ impl Scope {
     /// Lists rows of a run-time table, in the order of keys unless [`Action::order`] sets another.
     pub fn list_records(&self, table: &Arc<Table>) -> Action<'_, ListRecords> {
         let records = Records::new(Arc::clone(table));
-        let (table, query) = (Arc::clone(table), Query::new());
+        let (table, query) = (Arc::clone(table), RowQuery::new());
         Action::new(self, ListRecords { table, query, refused: None, records })
     }
 }

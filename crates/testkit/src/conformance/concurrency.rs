@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use futures_lite::future::block_on;
-use marmota_model::{ErrorKind, Query, Result, ValueRef};
+use marmota_model::{ErrorKind, Result, RowQuery, ValueRef};
 use marmota_store::Transaction;
 use marmota_store::operation::Operation;
 
@@ -203,7 +203,7 @@ pub fn lists_are_whole_while_rows_change(subject: &Subject) {
 pub fn a_row_callback_cannot_call_the_store(subject: &Subject) {
     let stand = Stand::open(subject, models::all);
     stand.insert_many(&Note::numbered(0..3)).run().unwrap();
-    let (table, query) = (stand.table("note").unwrap(), Query::new());
+    let (table, query) = (stand.table("note").unwrap(), RowQuery::new());
     let (mut inner, mut rows) = (Vec::new(), 0);
     let mut sink = |_: &[ValueRef<'_>]| {
         rows += 1;
@@ -228,7 +228,7 @@ pub fn a_row_callback_cannot_call_the_store(subject: &Subject) {
 pub fn a_sink_may_end_a_read(subject: &Subject) {
     let stand = Stand::open(subject, models::all);
     stand.insert_many(&Note::numbered(0..10)).run().unwrap();
-    let (table, query) = (stand.table("note").unwrap(), Query::new());
+    let (table, query) = (stand.table("note").unwrap(), RowQuery::new());
     let mut rows = 0;
     let mut sink = |_: &[ValueRef<'_>]| {
         rows += 1;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures_lite::future::block_on;
 use marmota_model::{
-    Blob, Currency, Date, ErrorKind, FieldSet, Json, Query, Record, Time, Timestamp, Uuid, Value,
+    Blob, Currency, Date, ErrorKind, FieldSet, Json, Record, RowQuery, Time, Timestamp, Uuid, Value,
 };
 use marmota_store::Store;
 use serde_json::json;
@@ -259,7 +259,7 @@ pub fn records_are_the_same_rows(subject: &Subject) {
         let mut wanted = record.values().to_vec();
         wanted[0] = Value::Int(key);
         let table = stand.table("sample").unwrap();
-        let query = Query { fields: Some(table.all()), ..Query::new() };
+        let query = RowQuery { fields: Some(table.all()), ..RowQuery::new() };
         let listed = stand.list_records(&table).query(query).run().unwrap();
         assert_eq!(listed.last().unwrap().values(), wanted);
         // Without a blob, which is not read by default.
@@ -346,7 +346,7 @@ pub fn fields_not_asked_for_are_absent(subject: &Subject) {
     let table = stand.table("sample").unwrap();
     for position in 0..table.fields().len() {
         let fields = Some(FieldSet::EMPTY.with(position));
-        let query = Query { fields, ..Query::new() };
+        let query = RowQuery { fields, ..RowQuery::new() };
         for record in stand.list_records(&table).query(query).run().unwrap() {
             for (other, value) in record.values().iter().enumerate() {
                 assert_eq!(*value != Value::Absent, other == position, "field {other}");

@@ -3,7 +3,7 @@
 
 use marmota_model::{
     Blob, Comparison, Currency, ErrorKind, FILTER_BYTES_MAX, FILTER_DEPTH_MAX, FILTER_TERMS_MAX,
-    Filter, FilterExpr, Json, Place, Query, Uuid, Value, parse_filter, parse_order,
+    Filter, FilterExpr, Json, Place, RowQuery, Uuid, Value, parse_filter, parse_order,
 };
 
 use crate::conformance::models::{self, Colour, Level, Maybe, Note, Sample, Word};
@@ -57,7 +57,7 @@ fn stand_of_maybes(subject: &Subject) -> (Stand<'_>, Vec<i64>) {
 
 fn keys_of(stand: &Stand<'_>, table: &str, filter: FilterExpr) -> Vec<i64> {
     let table = stand.table(table).unwrap();
-    let query = Query { filter: Some(filter), ..Query::new() };
+    let query = RowQuery { filter: Some(filter), ..RowQuery::new() };
     let rows = stand.list_records(&table).query(query).run().unwrap();
     let key = |value: &Value| value.as_ref().as_int().unwrap();
     rows.iter().map(|row| key(&row.values()[table.key()])).collect()
@@ -262,9 +262,9 @@ pub fn not_a_number_is_refused(subject: &Subject) {
     let table = stand.table("maybe").unwrap();
     for comparison in [Comparison::Equal, Comparison::Less, Comparison::GreaterOrEqual] {
         let (field, value) = (Maybe::F64.position(), Value::Float(f64::NAN));
-        let query = Query {
+        let query = RowQuery {
             filter: Some(FilterExpr::Compare { field, comparison, value }),
-            ..Query::new()
+            ..RowQuery::new()
         };
         let list = stand.list_records(&table).query(query).run();
         blamed(list, ErrorKind::Invalid, "f64", "type");
@@ -276,7 +276,7 @@ pub fn a_filter_of_another_kind_is_refused(subject: &Subject) {
     let stand = Stand::open(subject, models::all);
     let table = stand.table("sample").unwrap();
     let list = |filter: FilterExpr| {
-        stand.list_records(&table).query(Query { filter: Some(filter), ..Query::new() }).run()
+        stand.list_records(&table).query(RowQuery { filter: Some(filter), ..RowQuery::new() }).run()
     };
     let equal = |field, value| FilterExpr::Compare { field, comparison: Comparison::Equal, value };
     let i8 = Sample::I8.position();
@@ -306,7 +306,8 @@ pub fn large_filters_are_answered(subject: &Subject) {
     let table = stand.table("maybe").unwrap();
     let list = |filter: Filter<Maybe>| {
         let filter = filter.into_expr();
-        let rows = stand.list_records(&table).query(Query { filter: Some(filter), ..Query::new() });
+        let rows =
+            stand.list_records(&table).query(RowQuery { filter: Some(filter), ..RowQuery::new() });
         rows.run().map(|rows| rows.len())
     };
     let nested = |depth: usize| {
@@ -368,7 +369,7 @@ pub fn every_kind_sorts(subject: &Subject) {
     let table = stand.table("maybe").unwrap();
     for (field, what) in Maybe::schema().fields.iter().enumerate() {
         for descending in [false, true] {
-            let query = Query { order: vec![SortKey { field, descending }], ..Query::new() };
+            let query = RowQuery { order: vec![SortKey { field, descending }], ..RowQuery::new() };
             let rows = stand.list_records(&table).query(query).run().unwrap();
             let mut found: Vec<i64> =
                 rows.iter().filter_map(|row| row.values()[0].as_ref().as_int()).collect();

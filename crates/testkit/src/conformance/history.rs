@@ -8,8 +8,8 @@ use std::time::Duration;
 use futures_lite::future::block_on;
 use marmota_derive::Model;
 use marmota_model::{
-    Blob, Currency, ErrorKind, Field, FieldSet, Json, Kind, Query, Record, Role, Schema, Timestamp,
-    Uuid, Value,
+    Blob, Currency, ErrorKind, Field, FieldSet, Json, Kind, Record, Role, RowQuery, Schema,
+    Timestamp, Uuid, Value,
 };
 use marmota_store::{History, HistoryAction, Store, StoreBuilder};
 use serde_json::json;
@@ -373,7 +373,7 @@ pub fn an_audited_write_that_waits_is_entered(subject: &Subject) {
     let table: Arc<_> = stand.table(marmota_store::history::HISTORY_TABLE).unwrap();
     let filter = History::OF_TABLE.eq("patient").into_expr();
     let query =
-        Query { filter: Some(filter), fields: Some(FieldSet::EMPTY.with(0)), ..Query::new() };
+        RowQuery { filter: Some(filter), fields: Some(FieldSet::EMPTY.with(0)), ..RowQuery::new() };
     assert_eq!(stand.list_records(&table).query(query).run().unwrap().len(), 5);
 }
 

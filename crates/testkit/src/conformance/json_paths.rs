@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 
 use marmota_model::json::{JsonCondition, JsonPath, JsonStep, JsonTest};
 use marmota_model::{
-    Comparison, ErrorKind, Filter, FilterExpr, Json, Query, Record, Value, parse_filter,
+    Comparison, ErrorKind, Filter, FilterExpr, Json, Record, RowQuery, Value, parse_filter,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -315,7 +315,7 @@ pub fn strange_json_is_no_obstacle(subject: &Subject) {
     let list = |filter: Filter<Place>| {
         let fields = marmota_model::FieldSet::EMPTY.with(0);
         let filter = filter.into_expr();
-        let query = Query { filter: Some(filter), fields: Some(fields), ..Query::new() };
+        let query = RowQuery { filter: Some(filter), fields: Some(fields), ..RowQuery::new() };
         let rows = stand.list_records(&table).query(query).run().unwrap();
         rows.iter().map(|row| row.values()[0].as_ref().as_int().unwrap()).collect::<Vec<_>>()
     };

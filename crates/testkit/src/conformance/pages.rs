@@ -1,7 +1,7 @@
 //! Pages that begin after the last row of the previous one: each row comes once, in any order, with
 //! NULLs and equal values.
 
-use marmota_model::{ErrorKind, FilterExpr, Query, SortKey, Value};
+use marmota_model::{ErrorKind, FilterExpr, RowQuery, SortKey, Value};
 
 use crate::conformance::models::{self, Document, Note, Seat, Word};
 use crate::conformance::refusal::refused;
@@ -50,7 +50,7 @@ pub fn pages_walk_every_row_once(subject: &Subject) {
         }
         let filter: Option<FilterExpr> =
             (random(3) == 0).then(|| Word::RANK.ge(0).or(Word::EXACT.is_null()).into_expr());
-        let whole = Query { filter, order, ..Query::new() };
+        let whole = RowQuery { filter, order, ..RowQuery::new() };
         let wanted = stand.list_records(&table).query(whole.clone()).run().unwrap();
         let (limit, mut query, mut found) = (1 + random(40), whole.clone(), Vec::new());
         query.limit = Some(limit);
@@ -134,7 +134,7 @@ pub fn a_start_of_another_order_is_refused(subject: &Subject) {
         vec![Value::from("1"), Value::Int(1)],
         vec![Value::Int(1), Value::Absent],
     ] {
-        let query = Query { order: order.clone(), after: Some(after), ..Query::new() };
+        let query = RowQuery { order: order.clone(), after: Some(after), ..RowQuery::new() };
         refused(stand.list_records(&table).query(query).run(), ErrorKind::Invalid);
     }
 }

@@ -2,7 +2,7 @@
 //! are not there, by every verb and in every way.
 
 use marmota_derive::Model;
-use marmota_model::{Caller, ErrorKind, FieldSet, Filter, Query, Ref, Result, parse_rule};
+use marmota_model::{Caller, ErrorKind, FieldSet, Filter, Ref, Result, RowQuery, parse_rule};
 use marmota_store::rights::{Grant, Right, Rights};
 use marmota_store::{History, Idempotency, Store, StoreBuilder};
 use proptest::prelude::*;
@@ -452,10 +452,10 @@ pub fn all_ways_deny_the_same(subject: &Subject) {
             prop_assert_eq!(ann.get::<Page>(row.id).optional().run().unwrap().is_some(), seen);
             prop_assert_eq!(!ann.history::<Page>(row.id).run().unwrap().is_empty(), seen);
             // Of one field, which is not one that the rule looks at.
-            let query = Query {
+            let query = RowQuery {
                 filter: Some(Page::ID.eq(row.id).into_expr()),
                 fields: Some(FieldSet::EMPTY.with(0)),
-                ..Query::new()
+                ..RowQuery::new()
             };
             prop_assert_eq!(ann.list_records(&table).query(query).run().unwrap().len() == 1, seen);
             let mut batch = ann.batch();

@@ -2,7 +2,7 @@
 //! done without losing data is done, the rest is refused with the way out.
 
 use marmota_model::{
-    Currency, EnumStored, Error, ErrorKind, Field, Index, Kind, Literal, Query, Record, Role,
+    Currency, EnumStored, Error, ErrorKind, Field, Index, Kind, Literal, Record, Role, RowQuery,
     Schema, Value, Variant,
 };
 use marmota_store::StoreBuilder;
@@ -35,7 +35,7 @@ fn insert(stand: &Stand<'_>, name: &str, year: impl Into<Value>) -> Value {
 
 fn rows(stand: &Stand<'_>) -> Vec<Vec<Value>> {
     let table = stand.table("person").unwrap();
-    let query = Query { fields: Some(table.all()), ..Query::new() };
+    let query = RowQuery { fields: Some(table.all()), ..RowQuery::new() };
     let rows = stand.list_records(&table).query(query).run().unwrap();
     rows.iter().map(|row| row.values().to_vec()).collect()
 }

@@ -1,7 +1,7 @@
 //! What has to change in a database is data: shown without changing anything,
 //! carried out as shown, and what loses rows only when it is allowed.
 
-use marmota_model::{ErrorKind, Field, Kind, Query, Record, Role, Schema, Value};
+use marmota_model::{ErrorKind, Field, Kind, Record, Role, RowQuery, Schema, Value};
 use marmota_store::StoreBuilder;
 use marmota_store::plan::{Destructive, Plan, StepEffect};
 
@@ -49,7 +49,7 @@ fn lines(plan: &Plan) -> Vec<String> {
 
 fn rows(stand: &Stand<'_>, table: &str) -> Vec<Vec<Value>> {
     let table = stand.table(table).unwrap();
-    let query = Query { fields: Some(table.all()), ..Query::new() };
+    let query = RowQuery { fields: Some(table.all()), ..RowQuery::new() };
     let rows = stand.list_records(&table).query(query).run().unwrap();
     rows.iter().map(|row| row.values().to_vec()).collect()
 }

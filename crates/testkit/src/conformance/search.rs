@@ -265,9 +265,9 @@ pub fn a_search_comes_and_goes(subject: &Subject) {
         record.set("a", "common").unwrap();
         record.set("b", Value::from(format!("common {write}"))).unwrap();
         store.insert_record(&record).run().unwrap();
-        let query = |text: &str| marmota_model::Query {
+        let query = |text: &str| marmota_model::RowQuery {
             filter: Some(FilterExpr::search(text)),
-            ..marmota_model::Query::new()
+            ..marmota_model::RowQuery::new()
         };
         match wanted {
             Some(wanted) => {

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use marmota_model::{Query, Result, RowSink, Table, Value, ValueRef};
+use marmota_model::{Result, RowQuery, RowSink, Table, Value, ValueRef};
 use marmota_store::Store;
 use marmota_store::operation::Operation;
 
@@ -84,7 +84,7 @@ pub(crate) fn each_row(
     table: &Arc<Table>,
     mut each: impl FnMut(Vec<Value>),
 ) -> Result<()> {
-    let mut query = Query { limit: Some(PAGE), fields: Some(table.all()), ..Query::new() };
+    let mut query = RowQuery { limit: Some(PAGE), fields: Some(table.all()), ..RowQuery::new() };
     loop {
         let mut rows = Rows::default();
         store.run(&mut Operation::List { table, query: &query }, &mut rows)?;

@@ -148,7 +148,7 @@ impl Contender for Marmota {
                 ControlFlow::Break(())
             }
         };
-        self.store.run(&mut Operation::List { table: &table, query: &Query::new() }, &mut sink)?;
+        self.store.run(&mut Operation::List { table: &table, query: &RowQuery::new() }, &mut sink)?;
         if misfit { Err("a row is not of the model".into()) } else { Ok(()) }
     }
 }

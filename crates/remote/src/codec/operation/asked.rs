@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use marmota_model::{FieldSet, FilterExpr, Query, Result, Table, ValueRef};
+use marmota_model::{FieldSet, FilterExpr, Result, RowQuery, Table, ValueRef};
 use marmota_store::operation::OnConflict;
 
 use super::{
@@ -16,7 +16,7 @@ use crate::codec::bytes::{Bytes, broken};
 #[derive(Debug)]
 pub(crate) enum Asked<'p, 't> {
     Get { table: &'t Table, key: ValueRef<'p>, fields: FieldSet },
-    List { table: &'t Table, query: Query },
+    List { table: &'t Table, query: RowQuery },
     Count { table: &'t Table, filter: Option<FilterExpr> },
     Insert { table: &'t Table, row: Vec<ValueRef<'p>>, on_conflict: OnConflict },
     InsertMany { table: &'t Table, rows: AskedRows<'p>, on_conflict: OnConflict },

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use marmota_model::{
-    Error, ErrorKind, KeyKind, Kind, NoRows, Query, Result, RowSource, Table, Value, ValueRef,
+    Error, ErrorKind, KeyKind, Kind, NoRows, Result, RowQuery, RowSource, Table, Value, ValueRef,
 };
 use marmota_store::operation::{OnConflict, Operation, Outcome};
 use marmota_store::prepare::{self, ValueSource, WriteTimestamp};
@@ -82,7 +82,7 @@ impl<'s> World<'s> {
             }
             Step::List { table, filter, order, limit } => {
                 let (filter, order) = (filter.clone(), order.clone());
-                self.list(*table, &Query { filter, order, limit: *limit, ..Query::new() })
+                self.list(*table, &RowQuery { filter, order, limit: *limit, ..RowQuery::new() })
             }
             Step::Count { table, filter } => {
                 let table = &self.tables[*table];
@@ -92,7 +92,7 @@ impl<'s> World<'s> {
             }
             Step::Pages { table, filter, order, rows } => {
                 let (filter, order) = (filter.clone(), order.clone());
-                let query = Query { filter, order, limit: Some(*rows), ..Query::new() };
+                let query = RowQuery { filter, order, limit: Some(*rows), ..RowQuery::new() };
                 self.pages(*table, query)
             }
             control => self.control(control),
@@ -105,7 +105,7 @@ impl<'s> World<'s> {
         let mut text = String::new();
         for table in 0..self.tables.len() {
             let fields = Some(self.tables[table].all());
-            let rows = self.list(table, &Query { fields, ..Query::new() });
+            let rows = self.list(table, &RowQuery { fields, ..RowQuery::new() });
             let rows = rows.unwrap_or_else(|error| refused(&error));
             let _ = write!(text, "\n{}: {rows}", self.tables[table].name());
         }
@@ -231,7 +231,7 @@ impl<'s> World<'s> {
         self.run(&mut Operation::UpdateMany { table, rows: &mut source })
     }
 
-    fn list(&self, table: usize, query: &Query) -> Result<String> {
+    fn list(&self, table: usize, query: &RowQuery) -> Result<String> {
         let (table, mut text, mut rows) = (&self.tables[table], String::new(), 0_u64);
         query.check(table)?;
         let mut sink = |row: &[ValueRef<'_>]| {
@@ -244,7 +244,7 @@ impl<'s> World<'s> {
         Ok(text)
     }
 
-    fn pages(&self, table: usize, mut query: Query) -> Result<String> {
+    fn pages(&self, table: usize, mut query: RowQuery) -> Result<String> {
         let table = &self.tables[table];
         let (order, mut text) = (query.order_with_key(table), String::new());
         for _ in 0..200 {

@@ -5,7 +5,7 @@ use crate::{EnumStored, KeyKind, Kind};
 
 /// The form of a field's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Form {
+pub enum ValueForm {
     /// [`crate::ValueRef::Bool`].
     Bool,
     /// [`crate::ValueRef::Int`].
@@ -35,28 +35,28 @@ impl Kind {
     /// enum a number or a text.
     ///
     /// ```
-    /// use marmota_model::{Form, KeyKind, Kind};
+    /// use marmota_model::{ValueForm, KeyKind, Kind};
     /// let author = Kind::Reference { table: "author".into(), key: KeyKind::Uuid };
-    /// assert_eq!(author.form(), Form::Uuid);
+    /// assert_eq!(author.form(), ValueForm::Uuid);
     /// ```
     #[must_use]
-    pub const fn form(&self) -> Form {
+    pub const fn form(&self) -> ValueForm {
         match self {
-            Self::Bool => Form::Bool,
+            Self::Bool => ValueForm::Bool,
             Self::Int { .. }
             | Self::Enum { stored: EnumStored::Integer, .. }
-            | Self::Reference { key: KeyKind::Auto, .. } => Form::Int,
-            Self::Float => Form::Float,
-            Self::Currency => Form::Currency,
+            | Self::Reference { key: KeyKind::Auto, .. } => ValueForm::Int,
+            Self::Float => ValueForm::Float,
+            Self::Currency => ValueForm::Currency,
             Self::Text { .. }
             | Self::Enum { stored: EnumStored::Text, .. }
-            | Self::Reference { key: KeyKind::Text, .. } => Form::Text,
-            Self::Blob => Form::Blob,
-            Self::Json => Form::Json,
-            Self::Date => Form::Date,
-            Self::Time => Form::Time,
-            Self::Timestamp => Form::Timestamp,
-            Self::Uuid | Self::Reference { key: KeyKind::Uuid, .. } => Form::Uuid,
+            | Self::Reference { key: KeyKind::Text, .. } => ValueForm::Text,
+            Self::Blob => ValueForm::Blob,
+            Self::Json => ValueForm::Json,
+            Self::Date => ValueForm::Date,
+            Self::Time => ValueForm::Time,
+            Self::Timestamp => ValueForm::Timestamp,
+            Self::Uuid | Self::Reference { key: KeyKind::Uuid, .. } => ValueForm::Uuid,
         }
     }
 }

@@ -5,10 +5,10 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Not;
-use std::sync::Arc;
 
-use crate::table::{TableShape, hash_of};
-use crate::{Error, ErrorKind, FilterExpr, Model, Record, Result, SortKey, Table};
+use super::subject::Subject;
+use crate::table::hash_of;
+use crate::{FilterExpr, Model, Record, Result, SortKey, Table};
 
 /// A condition on rows of the model `M`, made from its columns (`Person::BORN.gt(1900)`), or on
 /// rows of a table that is known only at run time: a `Filter<Record>`, from
@@ -49,78 +49,6 @@ pub struct Order<M = Record> {
     key: SortKey,
     subject: Subject,
     model: PhantomData<fn() -> M>,
-}
-
-/// The table to which the positions of fields in a filter or order refer.
-#[derive(Clone, Debug)]
-enum Subject {
-    /// That of the model in the type; or the filter has no positions.
-    Model,
-    /// One table.
-    Table(Arc<TableShape>),
-    /// Two tables: an error when the filter is used.
-    Mixed(Arc<[Arc<TableShape>; 2]>),
-}
-
-impl PartialEq for Subject {
-    fn eq(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Model, Self::Model) => true,
-            (Self::Table(one), Self::Table(two)) => one.hash == two.hash,
-            (Self::Mixed(one), Self::Mixed(two)) => {
-                one.iter().zip(two.iter()).all(|(one, two)| one.hash == two.hash)
-            }
-            _ => false,
-        }
-    }
-}
-
-impl Subject {
-    fn of(table: &Table) -> Self {
-        Self::Table(Arc::clone(table.shape()))
-    }
-
-    fn with(self, other: Self) -> Self {
-        match (self, other) {
-            (Self::Model, other) => other,
-            (one @ Self::Mixed(_), _) | (one, Self::Model) => one,
-            (_, two @ Self::Mixed(_)) => two,
-            (Self::Table(one), Self::Table(two)) if one.hash == two.hash => Self::Table(one),
-            (Self::Table(one), Self::Table(two)) => Self::Mixed(Arc::new([one, two])),
-        }
-    }
-
-    /// Refuses positions of another table. `field` is the first position.
-    #[inline]
-    fn check(&self, hash: u64, table: &str, field: Option<usize>) -> Result<()> {
-        match self {
-            Self::Model => Ok(()),
-            Self::Table(shape) if shape.hash == hash => Ok(()),
-            other => Err(other.misplaced(table, field)),
-        }
-    }
-
-    #[cold]
-    fn misplaced(&self, table: &str, field: Option<usize>) -> Error {
-        let message = match self {
-            Self::Mixed(both) => format!(
-                "a filter of `{table}` combines conditions on `{}` and `{}`; use those of one table",
-                both[0].table, both[1].table
-            ),
-            Self::Table(shape) => {
-                let on = field.map(|at| format!("field `{}` of ", shape.field(at)));
-                let other = if *shape.table == *table { "another version of " } else { "" };
-                format!(
-                    "a filter or order on {}{other}`{}` was used on `{table}`; make it with the \
-                     table that it is used on",
-                    on.unwrap_or_default(),
-                    shape.table
-                )
-            }
-            Self::Model => format!("a filter or order was used on `{table}`"),
-        };
-        Error::new(ErrorKind::Invalid, message)
-    }
 }
 
 impl<M> Filter<M> {
@@ -322,7 +250,7 @@ impl<M> fmt::Debug for Order<M> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Field, Kind, Role, Schema, parse_filter, parse_order};
+    use crate::{ErrorKind, Field, Kind, Role, Schema, parse_filter, parse_order};
 
     fn table(name: &'static str, fields: [&'static str; 2]) -> Table {
         let fields = fields.map(|field| Field::new(field, Kind::TEXT));

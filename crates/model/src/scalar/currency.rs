@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::digits::{Room, eight, put_unsigned, put_word, without_zeros};
+use super::digits::{Room, eight, put_unsigned, put_word, without_zeros};
 
 /// An exact amount with four decimals, from -922 337 203 685 477.5808 to 922 337 203 685 477.5807.
 /// It is not a binary fraction, so it is never rounded.

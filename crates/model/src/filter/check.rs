@@ -1,0 +1,183 @@
+//! Checks that a filter or order fits a table, and its limits.
+
+use crate::json::JsonCondition;
+use crate::schema::{check_kind, violation};
+use crate::value::excerpt::{excerpt, excerpt_of};
+use crate::{Error, ErrorKind, FilterExpr, Kind, Result, Search, SortKey, Table, Value, ValueRef};
+
+/// The maximum depth of a filter, which protects the stacks of all engines.
+pub const FILTER_DEPTH_MAX: usize = 32;
+/// The maximum number of comparisons in one filter; each value of a list counts as one.
+pub const FILTER_TERMS_MAX: usize = 500;
+/// The maximum number of bytes of texts and blobs in one filter: 64 KiB.
+pub const FILTER_BYTES_MAX: usize = 64 << 10;
+
+impl SortKey {
+    /// Checks that the table has the field.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] with the position.
+    pub fn check(self, table: &Table) -> Result<()> {
+        check_field(table, self.field)
+    }
+}
+
+impl FilterExpr {
+    /// Checks that a filter fits a table: its fields exist, its values are of the field's kind, and
+    /// its size is within the limits.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] with the field and the value.
+    pub fn check(&self, table: &Table) -> Result<()> {
+        self.check_node(table, 0, &mut Size::default())
+    }
+
+    fn check_node(&self, table: &Table, depth: usize, size: &mut Size) -> Result<()> {
+        let of_all = |values: &[Value]| values.iter().map(bytes_of).sum();
+        let (terms, bytes) = match self {
+            Self::In { values, .. } => (1 + values.len(), of_all(values)),
+            Self::Inside { condition, .. } => {
+                (1 + condition.values().len(), of_all(condition.values()))
+            }
+            Self::Search { search, .. } => {
+                (1 + search.terms().map_or(0, <[_]>::len), search.text().len())
+            }
+            Self::Compare { value, .. } => (1, bytes_of(value)),
+            Self::Match { text, .. } => (1, text.len()),
+            _ => (1, 0),
+        };
+        size.terms += terms;
+        size.bytes += bytes;
+        if depth > FILTER_DEPTH_MAX
+            || size.terms > FILTER_TERMS_MAX
+            || size.bytes > FILTER_BYTES_MAX
+        {
+            return Err(too_large(depth, size));
+        }
+        match self {
+            Self::Compare { field, value, .. } => check_value(table, *field, value.as_ref()),
+            Self::In { field, values } => {
+                values.iter().try_for_each(|value| check_value(table, *field, value.as_ref()))
+            }
+            Self::Match { field, text, .. } => check_value(table, *field, ValueRef::Text(text)),
+            Self::IsNull { field } => check_field(table, *field),
+            Self::Inside { field, condition } => check_inside(table, *field, condition),
+            Self::Search { field, search } => check_search(table, *field, search),
+            Self::Not(inner) => inner.check_node(table, depth + 1, size),
+            Self::And(all) | Self::Or(all) => {
+                all.iter().try_for_each(|one| one.check_node(table, depth + 1, size))
+            }
+        }
+    }
+}
+
+/// The size of the part of a filter that was checked so far.
+#[derive(Default)]
+struct Size {
+    terms: usize,
+    bytes: usize,
+}
+
+fn bytes_of(value: &Value) -> usize {
+    match value {
+        Value::Text(text) | Value::Json(text) => text.len(),
+        Value::Blob(bytes) => bytes.len(),
+        _ => 0,
+    }
+}
+
+#[cold]
+fn too_large(depth: usize, size: &Size) -> Error {
+    let message = if depth > FILTER_DEPTH_MAX {
+        format!("the filter nests deeper than {FILTER_DEPTH_MAX} levels: write it flatter")
+    } else if size.terms > FILTER_TERMS_MAX {
+        format!(
+            "the filter has more than {FILTER_TERMS_MAX} terms, values of lists included: split it \
+             into several reads"
+        )
+    } else {
+        format!(
+            "the filter has more than {FILTER_BYTES_MAX} bytes of texts: compare with shorter ones, \
+             or split it into several reads"
+        )
+    };
+    Error::new(ErrorKind::Invalid, message)
+}
+
+fn check_field(table: &Table, field: usize) -> Result<()> {
+    if field < table.fields().len() {
+        return Ok(());
+    }
+    let message = format!("a filter or order names field {field} of `{}`", table.name());
+    Err(Error::new(ErrorKind::Invalid, message))
+}
+
+pub(super) fn check_value(table: &Table, position: usize, value: ValueRef<'_>) -> Result<()> {
+    check_field(table, position)?;
+    let field = &table.fields()[position];
+    let (rule, message) = match check_kind(field, value) {
+        _ if value.is_null() || value.is_absent() => {
+            ("type", "compare with null by `= null` or is_null".to_owned())
+        }
+        // NaN is neither less nor greater than a number, and engines differ on equality.
+        _ if matches!(value, ValueRef::Float(number) if number.is_nan()) => {
+            ("type", "compare with a number; NaN is none".to_owned())
+        }
+        // A filter may compare with a value that the field cannot contain: it selects no rows.
+        Err((rule, message)) if rule == "type" => (rule, message),
+        _ => return Ok(()),
+    };
+    Err(Error::invalid(vec![violation(field, value, rule, message)]))
+}
+
+fn check_search(table: &Table, field: Option<usize>, search: &Search) -> Result<()> {
+    if let Some(position) = field {
+        check_field(table, position)?;
+        let what = &table.fields()[position];
+        if !what.search {
+            let message = "cannot be searched; give it #[model(search)]".to_owned();
+            let text = ValueRef::Text(search.text());
+            return Err(Error::invalid(vec![violation(what, text, "search", message)]));
+        }
+    } else if table.search_fields().next().is_none() {
+        let message = format!(
+            "`{}` has no field that can be searched; give one #[model(search)]",
+            table.name()
+        );
+        return Err(Error::new(ErrorKind::Invalid, message));
+    }
+    search.terms().map(|_| ()).map_err(|why| {
+        let text = excerpt(search.text());
+        Error::new(ErrorKind::Invalid, format!("the search {text:?} {why}"))
+    })
+}
+
+fn check_inside(table: &Table, position: usize, condition: &JsonCondition) -> Result<()> {
+    check_field(table, position)?;
+    let field = &table.fields()[position];
+    let refused = |rule, message: String| {
+        let mut violation = violation(field, ValueRef::Null, rule, message);
+        violation.value = excerpt(&condition.path.to_string());
+        Err(Error::invalid(vec![violation]))
+    };
+    if field.kind != Kind::Json {
+        return refused("path", format!("a {} field has no paths", field.kind.name()));
+    }
+    if let Err(why) = condition.path.steps() {
+        return refused("path", format!("the path {why}"));
+    }
+    let fits = |value: &Value| match value {
+        Value::Bool(_) | Value::Int(_) | Value::Text(_) => true,
+        Value::Float(number) => !number.is_nan(),
+        _ => false,
+    };
+    match condition.values().iter().find(|value| !fits(value)) {
+        Some(value) => {
+            let value = excerpt_of(value.as_ref());
+            let message =
+                format!("a path is compared with a number, text, true or false, not {value}");
+            refused("type", message)
+        }
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,144 @@
+//! Conditions and orders in the form for engines.
+
+use crate::json::JsonCondition;
+use crate::{Comparison, FieldSet, Place, Search, Table, Value};
+
+/// A condition on a row in the form for engines: fields are named by their position in the table of
+/// the operation. Programs use [`Filter`](crate::Filter), which knows its model or table.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FilterExpr {
+    /// Compares a field with a value, which is not NULL.
+    Compare {
+        /// The field.
+        field: usize,
+        /// The comparison.
+        comparison: Comparison,
+        /// The value.
+        value: Value,
+    },
+    /// A field is one of the values, none of which is NULL.
+    In {
+        /// The field.
+        field: usize,
+        /// The values.
+        values: Vec<Value>,
+    },
+    /// A text field contains this text, or starts with it.
+    Match {
+        /// The field.
+        field: usize,
+        /// The position of the text in the field.
+        place: Place,
+        /// The text.
+        text: String,
+    },
+    /// A field is NULL.
+    IsNull {
+        /// The field.
+        field: usize,
+    },
+    /// The value at a path inside a JSON field satisfies a condition.
+    Inside {
+        /// The field.
+        field: usize,
+        /// The path and the test.
+        condition: Box<JsonCondition>,
+    },
+    /// A searchable field, or all of them taken together, matches a search. NULL has no words: the
+    /// result is always true or false.
+    Search {
+        /// The field; `None` for all searchable fields.
+        field: Option<usize>,
+        /// The search.
+        search: Box<Search>,
+    },
+    /// The filter is false.
+    Not(Box<FilterExpr>),
+    /// All filters are true. True for an empty list.
+    And(Vec<FilterExpr>),
+    /// At least one filter is true. False for an empty list.
+    Or(Vec<FilterExpr>),
+}
+
+/// A field to sort by, in the form for engines. Programs use [`Order`](crate::Order), which knows
+/// its model or table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SortKey {
+    /// The field.
+    pub field: usize,
+    /// True for descending order, in which NULL comes last; otherwise NULL comes first.
+    pub descending: bool,
+}
+
+impl FilterExpr {
+    /// Rows whose searchable fields, taken together, match a search: `marmot -dog "alpine mead*"`
+    /// ([`Search`]).
+    #[must_use]
+    pub fn search(text: &str) -> Self {
+        Self::Search { field: None, search: Box::new(Search::new(text)) }
+    }
+
+    /// Returns a filter that is true if both filters are.
+    ///
+    /// ```
+    /// use marmota_model::FilterExpr;
+    /// let old = FilterExpr::IsNull { field: 4 };
+    /// assert_eq!(old.clone().and(old.clone()), FilterExpr::And(vec![old.clone(), old]));
+    /// ```
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        match self {
+            Self::And(mut all) => {
+                all.push(other);
+                Self::And(all)
+            }
+            one => Self::And(vec![one, other]),
+        }
+    }
+
+    /// Returns a filter that is true if either filter is.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        match self {
+            Self::Or(mut any) => {
+                any.push(other);
+                Self::Or(any)
+            }
+            one => Self::Or(vec![one, other]),
+        }
+    }
+
+    /// Returns the first field that the filter names, for messages.
+    pub(crate) fn first_field(&self) -> Option<usize> {
+        match self {
+            Self::Compare { field, .. }
+            | Self::In { field, .. }
+            | Self::Match { field, .. }
+            | Self::IsNull { field }
+            | Self::Inside { field, .. } => Some(*field),
+            Self::Search { field, .. } => *field,
+            Self::Not(inner) => inner.first_field(),
+            Self::And(all) | Self::Or(all) => all.iter().find_map(Self::first_field),
+        }
+    }
+
+    /// Returns the fields that the filter uses.
+    #[must_use]
+    pub fn fields(&self, table: &Table) -> FieldSet {
+        match self {
+            Self::Compare { field, .. }
+            | Self::In { field, .. }
+            | Self::Match { field, .. }
+            | Self::IsNull { field }
+            | Self::Inside { field, .. }
+            | Self::Search { field: Some(field), .. } => FieldSet::EMPTY.with(*field),
+            Self::Search { field: None, .. } => {
+                table.search_fields().fold(FieldSet::EMPTY, FieldSet::with)
+            }
+            Self::Not(inner) => inner.fields(table),
+            Self::And(all) | Self::Or(all) => {
+                all.iter().fold(FieldSet::EMPTY, |fields, one| fields.union(one.fields(table)))
+            }
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! The text form of filters and orders, as used in URLs.
+//!
+//! ```text
+//! filter  = and { ("or" | "||") and }
+//! and     = not { ("and" | "&&") not }
+//! not     = ("not" | "!") not | "(" filter ")" | field test
+//!         | "@" string                     any field has these words
+//! field   = name | name path                a path inside a JSON field
+//! path    = ("." (name | string) | "[" number "]") …
+//! test    = ("=" | "!=" | "<" | "<=" | ">" | ">=") value
+//!         | "~" string                     has the text in it
+//!         | "^" string                     begins with the text
+//!         | "@" string                     has these words
+//!         | ["not"] "in" "(" value {"," value} ")"
+//!         | "exists"                       behind a path: it is there, be it null
+//! value   = number | 'string' | "string" | true | false | null
+//! order   = ["-"] field {"," ["-"] field}
+//! ```
+//! A quote in a string is doubled or escaped with a backslash.
+//!
+//! A rule is a filter whose values may be those of the caller:
+//! ```text
+//! value   = … | "@user.id" | "@user.name"
+//! in      = … "in" "@user.groups"
+//! ```
+
+mod caller;
+mod cursor;
+mod inside;
+mod parser;
+mod token;
+mod value;
+
+use parser::Parser;
+
+pub use caller::Caller;
+
+use crate::schema::violation;
+use crate::{Error, ErrorKind, Filter, Kind, Order, Result, SortKey, Table, ValueRef};
+
+/// Parses a filter on the rows of `table`.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] with the position of the syntax error, or with the field and the value
+/// that do not fit.
+///
+/// ```
+/// # use marmota_model::{parse_filter, Field, FilterExpr, Kind, Role, Schema, Table};
+/// # let table = Table::new(Schema::new("person", vec![
+/// #     Field::new("id", Kind::I64).role(Role::Key),
+/// #     Field::new("last_name", Kind::TEXT),
+/// #     Field::new("died", Kind::I64).nullable(true)]))?;
+/// let filter = parse_filter(&table, "last_name ~ 'cur' and (died = null or died > 1930)")?;
+/// assert!(matches!(filter.into_expr_for(&table)?, FilterExpr::And(_)));
+/// assert!(parse_filter(&table, "lastname = 'x'").is_err());
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
+pub fn parse_filter(table: &Table, text: &str) -> Result<Filter> {
+    let expr = Parser::new(table, text, None).whole()?;
+    Ok(Filter::of_checked(table, expr))
+}
+
+/// Returns true if a rule uses values of the caller.
+#[must_use]
+pub fn asks_for_caller(table: &Table, text: &str) -> bool {
+    parse_filter(table, text).is_err() && parse_rule(table, text, &Caller::sample()).is_ok()
+}
+
+/// Parses a rule on the rows of `table`: a filter that may compare with `@user.id`, `@user.name`
+/// and, with `in`, `@user.groups`.
+///
+/// # Errors
+/// As [`parse_filter`].
+///
+/// ```
+/// # use marmota_model::{parse_filter, parse_rule, Caller, Field, Kind, Role, Schema, Table};
+/// # let table = Table::new(Schema::new("note", vec![
+/// #     Field::new("id", Kind::I64).role(Role::Key),
+/// #     Field::new("owner", Kind::I64),
+/// #     Field::new("team", Kind::TEXT)]))?;
+/// let ann = Caller { id: "7".into(), name: "ann".into(), groups: vec!["staff".into()] };
+/// let rule = parse_rule(&table, "owner = @user.id or team in @user.groups", &ann)?;
+/// assert_eq!(rule, parse_filter(&table, "owner = 7 or team in ('staff')")?);
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
+pub fn parse_rule(table: &Table, text: &str, caller: &Caller) -> Result<Filter> {
+    let expr = Parser::new(table, text, Some(caller)).whole()?;
+    Ok(Filter::of_checked(table, expr))
+}
+
+/// Parses an order by fields of `table`.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] with the name that is not a field.
+pub fn parse_order(table: &Table, text: &str) -> Result<Vec<Order>> {
+    let mut order: Vec<SortKey> = Vec::new();
+    for part in text.split(',') {
+        let part = part.trim();
+        let (name, descending) = match part.strip_prefix('-') {
+            Some(name) => (name, true),
+            None => (part.strip_prefix('+').unwrap_or(part), false),
+        };
+        let field = table.position(name)?;
+        if table.fields()[field].kind == Kind::Blob {
+            let message = "a blob gives no order; sort by another field";
+            return Err(Error::invalid(vec![violation(
+                &table.fields()[field],
+                ValueRef::Null,
+                "order",
+                message,
+            )]));
+        }
+        if order.iter().any(|by| by.field == field) {
+            let message = format!("`order` names `{name}` twice");
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        order.push(SortKey { field, descending });
+    }
+    Ok(order.into_iter().map(|key| Order::of_checked(table, key)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json::{JsonCondition, JsonPath, JsonTest};
+    use crate::{Comparison, Field, FilterExpr, Place, Role, Schema, Value};
+    use proptest::prelude::*;
+
+    fn table() -> Table {
+        let fields = vec![
+            Field::new("id", Kind::I64).role(Role::Key),
+            Field::new("name", Kind::TEXT).search(true),
+            Field::new("died", Kind::I64).nullable(true),
+            Field::new("born", Kind::Date),
+            Field::new("options", Kind::Json).nullable(true),
+            Field::new("wakes", Kind::Time),
+            Field::new("seen", Kind::Timestamp),
+        ];
+        Table::new(Schema::new("person", fields)).unwrap()
+    }
+
+    fn expr(text: &str) -> FilterExpr {
+        parse_filter(&table(), text).unwrap().into_expr_for(&table()).unwrap()
+    }
+
+    #[test]
+    fn and_binds_closer_than_or() {
+        let filter = expr("id=1 or id=2 and not died=null");
+        let FilterExpr::Or(parts) = filter else { panic!("{filter:?}") };
+        assert!(
+            matches!(&parts[1], FilterExpr::And(both) if matches!(both[1], FilterExpr::Not(_)))
+        );
+    }
+
+    #[test]
+    fn quotes_are_taken_literally() {
+        let filter = expr(r#"name = 'O''Brien \\ "x"'"#);
+        let FilterExpr::Compare { value, .. } = filter else { panic!() };
+        assert_eq!(value, Value::from(r#"O'Brien \ "x""#));
+    }
+
+    #[test]
+    fn dates_and_times_need_no_quotes() {
+        for (field, text) in [
+            ("born", "1815-12-10"),
+            ("wakes", "07:30:00"),
+            ("wakes", "07:30:00.25"),
+            ("seen", "2026-11-23T09:00:00Z"),
+            ("seen", "2026-11-23T09:00:00.5+02:00"),
+        ] {
+            for (before, after) in [("", ""), ("(", ")"), ("not ", " and id = 1")] {
+                let bare = expr(&format!("{before}{field} >= {text}{after}"));
+                assert_eq!(bare, expr(&format!("{before}{field} >= '{text}'{after}")), "{text}");
+            }
+        }
+        let error = parse_filter(&table(), "born > 1815-13-10").unwrap_err();
+        assert_eq!(error.violations()[0].field, "born");
+    }
+
+    #[test]
+    fn paths_lead_into_json() {
+        for (text, path, test) in [
+            (
+                "options.address.city = 'Bourges'",
+                "address.city",
+                JsonTest::Compare(Comparison::Equal, Value::from("Bourges")),
+            ),
+            ("options.tags[0]~'x'", "tags[0]", JsonTest::Match(Place::Anywhere, "x".into())),
+            (
+                "options.'a b' >= 1.5",
+                "'a b'",
+                JsonTest::Compare(Comparison::GreaterOrEqual, Value::Float(1.5)),
+            ),
+            (
+                "options[3] in (true, 7, 'x')",
+                "[3]",
+                JsonTest::In(vec![Value::Bool(true), Value::Int(7), Value::from("x")]),
+            ),
+            ("options.a=null", "a", JsonTest::IsNull),
+            ("options.a exists", "a", JsonTest::Exists),
+        ] {
+            let condition = Box::new(JsonCondition { path: JsonPath::new(path), test });
+            assert_eq!(expr(text), FilterExpr::Inside { field: 4, condition });
+        }
+        let FilterExpr::And(both) = expr("options.a not in (1) and not options.b exists") else {
+            panic!()
+        };
+        assert!(matches!(both[..], [FilterExpr::Not(_), FilterExpr::Not(_)]));
+    }
+
+    #[test]
+    fn says_what_is_wrong() {
+        for (text, part) in [
+            ("", "a field"),
+            ("id", "one of ="),
+            ("id =", "a value"),
+            ("id = 1 id", "the end"),
+            ("id == 1", "has `==` where one of = != <"),
+            ("id > '18'", "without quotes"),
+            ("died in (1, '2')", "without quotes"),
+            ("id = 'x'", "field `id`"),
+            ("nme = 'x'", "field `nme`"),
+            ("name = x", "quoted text"),
+            ("name = 'x", "closing quote"),
+            ("(id = 1", "where ) should"),
+            ("id < null", "null has no order"),
+            ("id ~ '1'", "text fields"),
+            ("born = '2026-02-30'", "a date such as"),
+            ("id.x = 1", "only JSON fields"),
+            ("options. = 1", "member's name"),
+            ("options[x] = 1", "counted from 0"),
+            ("options.a = x", "a number, a quoted text"),
+            ("options.a < null", "null has no order"),
+            ("options.a in (null)", "null is in no list"),
+            ("options.a", "exists"),
+            ("id @ 'x'", "cannot be searched"),
+            ("name @ x", "a quoted text"),
+            ("@ '-x'", "no word to look for"),
+            ("id = 1; drop table person", "';'"),
+        ] {
+            let error = parse_filter(&table(), text).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Invalid);
+            assert!(error.to_string().contains(part), "{text}: {error}");
+        }
+        let deep = format!("{}id=1{}", "(".repeat(5000), ")".repeat(5000));
+        assert!(parse_filter(&table(), &deep).is_err());
+    }
+
+    #[test]
+    fn rules_take_values_of_who_calls() {
+        let caller = Caller {
+            id: "7".to_owned(),
+            name: "o' or 1=1 or name='".to_owned(),
+            groups: vec!["a".to_owned(), "b".to_owned()],
+        };
+        let equal =
+            |field, value| FilterExpr::Compare { field, comparison: Comparison::Equal, value };
+        for (rule, filter) in [
+            ("id = @user.id", equal(0, Value::Int(7))),
+            ("name = @user.id", equal(1, Value::from("7"))),
+            ("name = @user.name", equal(1, Value::Text(caller.name.clone()))),
+            (
+                "name in @user.groups",
+                FilterExpr::In { field: 1, values: vec![Value::from("a"), Value::from("b")] },
+            ),
+        ] {
+            let read = parse_rule(&table(), rule, &caller).unwrap();
+            assert_eq!(read.into_expr_for(&table()).unwrap(), filter);
+            assert!(parse_filter(&table(), rule).is_err(), "{rule}");
+            assert!(asks_for_caller(&table(), rule), "{rule}");
+        }
+        let inside = parse_rule(&table(), "options.team in @user.groups", &caller).unwrap();
+        assert!(matches!(inside.into_expr_for(&table()), Ok(FilterExpr::Inside { .. })));
+        assert!(parse_rule(&table(), "id = @user.shoe", &caller).is_err());
+        assert!(!asks_for_caller(&table(), "name @ 'user'"));
+    }
+
+    proptest! {
+        #[test]
+        fn never_panics(text in "[a-z0-9'\"\\\\()!=<>~^&| ,.\\[\\]-]{0,60}") {
+            let _ = parse_filter(&table(), &text);
+            let _ = parse_order(&table(), &text);
+        }
+
+        #[test]
+        fn any_text_can_be_quoted(text: String) {
+            let quoted = text.replace('\\', "\\\\").replace('\'', "''");
+            let filter = expr(&format!("name = '{quoted}'"));
+            let wanted = FilterExpr::Compare {
+                field: 1, comparison: Comparison::Equal, value: Value::Text(text),
+            };
+            prop_assert_eq!(filter, wanted);
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! The parser of filters: a function for each rule of the grammar.
+
+use super::caller::Caller;
+use super::cursor::Cursor;
+use super::inside::inside;
+use super::token::{Token, comparison};
+use super::value::{value, value_of};
+use crate::{Comparison, FILTER_DEPTH_MAX, FilterExpr, Kind, Place, Result, Search, Table, Value};
+
+/// A parser of one filter on the rows of a table.
+pub(super) struct Parser<'a, 't> {
+    table: &'t Table,
+    cursor: Cursor<'a, 't>,
+}
+
+impl<'a, 't> Parser<'a, 't> {
+    /// Creates a parser. Values of a caller are errors if `caller` is `None`.
+    pub(super) const fn new(table: &'t Table, text: &'a str, caller: Option<&'t Caller>) -> Self {
+        Self { table, cursor: Cursor::new(text, caller) }
+    }
+
+    /// Parses the whole text.
+    pub(super) fn whole(&mut self) -> Result<FilterExpr> {
+        let filter = self.either(0)?;
+        match self.cursor.token()? {
+            Token::End => {
+                filter.check(self.table)?;
+                Ok(filter)
+            }
+            other => Err(self.cursor.expected("the end, `and` or `or`", &other)),
+        }
+    }
+
+    fn either(&mut self, depth: usize) -> Result<FilterExpr> {
+        let mut filter = self.both(depth)?;
+        while self.cursor.take_word("or") || self.cursor.take("||") {
+            filter = filter.or(self.both(depth)?);
+        }
+        Ok(filter)
+    }
+
+    fn both(&mut self, depth: usize) -> Result<FilterExpr> {
+        let mut filter = self.single(depth)?;
+        while self.cursor.take_word("and") || self.cursor.take("&&") {
+            filter = filter.and(self.single(depth)?);
+        }
+        Ok(filter)
+    }
+
+    fn single(&mut self, depth: usize) -> Result<FilterExpr> {
+        if depth > FILTER_DEPTH_MAX {
+            return Err(self.cursor.error("nests too deep"));
+        }
+        if self.cursor.take_word("not")
+            || (!self.cursor.rest().starts_with("!=") && self.cursor.take("!"))
+        {
+            return Ok(FilterExpr::Not(Box::new(self.single(depth + 1)?)));
+        }
+        if self.cursor.take("(") {
+            let filter = self.either(depth + 1)?;
+            self.cursor.expect(")")?;
+            return Ok(filter);
+        }
+        match self.cursor.token()? {
+            Token::Symbol("@") => self.search(None),
+            Token::Word(name) => {
+                let field = self.table.position(name)?;
+                let rest = self.cursor.rest();
+                if rest.starts_with(['.', '[']) {
+                    return inside(&mut self.cursor, self.table, field);
+                }
+                self.test(field)
+            }
+            other => Err(self.cursor.expected("a field", &other)),
+        }
+    }
+
+    fn test(&mut self, field: usize) -> Result<FilterExpr> {
+        let token = self.cursor.token()?;
+        let comparison = match &token {
+            Token::Symbol("~") => return self.matches(field, Place::Anywhere),
+            Token::Symbol("^") => return self.matches(field, Place::Start),
+            Token::Symbol("@") => return self.search(Some(field)),
+            Token::Word(word) if word.eq_ignore_ascii_case("in") => return self.list(field),
+            Token::Word(word)
+                if word.eq_ignore_ascii_case("not") && self.cursor.take_word("in") =>
+            {
+                return Ok(FilterExpr::Not(Box::new(self.list(field)?)));
+            }
+            token => comparison(token)
+                .ok_or_else(|| self.cursor.expected("one of = != < <= > >= ~ ^ @ in", token))?,
+        };
+        let value = value(&mut self.cursor, &self.table.fields()[field])?;
+        match (comparison, value) {
+            (Comparison::Equal, Value::Null) => Ok(FilterExpr::IsNull { field }),
+            (Comparison::NotEqual, Value::Null) => {
+                Ok(FilterExpr::Not(Box::new(FilterExpr::IsNull { field })))
+            }
+            (_, Value::Null) => Err(self.cursor.error("null has no order; compare it by = or !=")),
+            (comparison, value) => Ok(FilterExpr::Compare { field, comparison, value }),
+        }
+    }
+
+    fn matches(&mut self, field: usize, place: Place) -> Result<FilterExpr> {
+        if !matches!(self.table.fields()[field].kind, Kind::Text { .. }) {
+            return Err(self.cursor.error("~ and ^ are for text fields"));
+        }
+        match self.cursor.token()? {
+            Token::Text(text) => Ok(FilterExpr::Match { field, place, text }),
+            other => Err(self.cursor.expected("a quoted text", &other)),
+        }
+    }
+
+    fn search(&mut self, field: Option<usize>) -> Result<FilterExpr> {
+        match self.cursor.token()? {
+            Token::Text(text) => {
+                Ok(FilterExpr::Search { field, search: Box::new(Search::new(&text)) })
+            }
+            other => Err(self.cursor.expected("a quoted text", &other)),
+        }
+    }
+
+    fn list(&mut self, field: usize) -> Result<FilterExpr> {
+        let what = &self.table.fields()[field];
+        let values = match self.cursor.groups() {
+            Some(groups) => {
+                let value =
+                    |group: &String| value_of(&self.cursor, what, &Token::OfCaller(group.clone()));
+                groups.iter().map(value).collect::<Result<_>>()?
+            }
+            None => self.cursor.values(|cursor| value(cursor, what))?,
+        };
+        Ok(FilterExpr::In { field, values })
+    }
+}

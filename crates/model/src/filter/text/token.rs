@@ -1,0 +1,34 @@
+//! The tokens of a filter's text.
+
+use crate::Comparison;
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Token<'a> {
+    End,
+    Word(&'a str),
+    Number(&'a str),
+    Text(String),
+    /// A value of the caller.
+    OfCaller(String),
+    Symbol(&'static str),
+}
+
+/// Longer symbols come first, so that `<=` is not read as `<`.
+pub(super) const SYMBOLS: [&str; 15] =
+    ["&&", "||", "!=", "<=", ">=", "==", "=", "<", ">", "~", "^", "@", "(", ")", ","];
+
+pub(super) fn comparison(token: &Token<'_>) -> Option<Comparison> {
+    Some(match token {
+        Token::Symbol("=") => Comparison::Equal,
+        Token::Symbol("!=") => Comparison::NotEqual,
+        Token::Symbol("<") => Comparison::Less,
+        Token::Symbol("<=") => Comparison::LessOrEqual,
+        Token::Symbol(">") => Comparison::Greater,
+        Token::Symbol(">=") => Comparison::GreaterOrEqual,
+        _ => return None,
+    })
+}
+
+pub(super) fn is_word(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_'
+}

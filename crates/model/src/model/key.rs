@@ -1,0 +1,68 @@
+//! The Rust types that can be keys.
+
+use std::fmt;
+use std::hash::Hash;
+
+use uuid::Uuid;
+
+use crate::{FieldValue, KeyKind, Value, ValueRef};
+
+/// A Rust type that can be a key.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the key of a model",
+    note = "a key is `i64` (the engine gives it), `Uuid` (the store gives it) or `String` \
+            (the caller gives it)"
+)]
+pub trait Key:
+    FieldValue + Clone + PartialEq + Eq + Hash + fmt::Debug + Send + Sync + 'static
+{
+    /// The kind of the key.
+    const KEY_KIND: KeyKind;
+
+    /// Returns the key from an owned value, as an insert reports it.
+    fn from_value(value: &Value) -> Option<Self> {
+        Self::from_row(value.as_ref())
+    }
+
+    /// Returns the key as it is in a row, borrowed.
+    fn borrow(&self) -> ValueRef<'_>;
+
+    /// Returns true for a key that the store has not assigned yet: 0 or the nil UUID.
+    fn is_unset(&self) -> bool;
+}
+
+impl Key for i64 {
+    const KEY_KIND: KeyKind = KeyKind::Auto;
+
+    fn borrow(&self) -> ValueRef<'_> {
+        ValueRef::Int(*self)
+    }
+
+    fn is_unset(&self) -> bool {
+        *self == 0
+    }
+}
+
+impl Key for Uuid {
+    const KEY_KIND: KeyKind = KeyKind::Uuid;
+
+    fn borrow(&self) -> ValueRef<'_> {
+        ValueRef::Uuid(*self)
+    }
+
+    fn is_unset(&self) -> bool {
+        self.is_nil()
+    }
+}
+
+impl Key for String {
+    const KEY_KIND: KeyKind = KeyKind::Text;
+
+    fn borrow(&self) -> ValueRef<'_> {
+        ValueRef::Text(self)
+    }
+
+    fn is_unset(&self) -> bool {
+        false
+    }
+}

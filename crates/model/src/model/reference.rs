@@ -1,0 +1,56 @@
+//! A field with the key of a row of another model.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
+
+use crate::{FieldValue, Key, Kind, Model, Scratch, ValueRef};
+
+/// The key of a row of another model.
+pub struct Ref<M: Model>(M::Key, PhantomData<fn() -> M>);
+
+impl<M: Model> Ref<M> {
+    /// Creates a reference to the row with this key.
+    #[must_use]
+    pub const fn new(key: M::Key) -> Self {
+        Self(key, PhantomData)
+    }
+
+    /// Returns the key of the referenced row.
+    #[must_use]
+    pub const fn key(&self) -> &M::Key {
+        &self.0
+    }
+}
+
+impl<M: Model> Clone for Ref<M> {
+    fn clone(&self) -> Self {
+        Self::new(self.0.clone())
+    }
+}
+
+impl<M: Model> PartialEq for Ref<M> {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl<M: Model> Eq for Ref<M> {}
+
+impl<M: Model> fmt::Debug for Ref<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{:?}", M::TABLE, self.0)
+    }
+}
+
+impl<M: Model> FieldValue for Ref<M> {
+    const KIND: Kind = Kind::Reference { table: Cow::Borrowed(M::TABLE), key: M::KEY_KIND };
+
+    fn to_row<'a>(&'a self, _: &'a Scratch) -> ValueRef<'a> {
+        self.0.borrow()
+    }
+
+    fn from_row(value: ValueRef<'_>) -> Option<Self> {
+        M::Key::from_row(value).map(Self::new)
+    }
+}

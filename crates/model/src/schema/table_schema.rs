@@ -1,0 +1,81 @@
+//! The schema of a table: its name, fields and indexes.
+
+use std::borrow::Cow;
+
+use crate::{Field, Role};
+
+/// A model: a name, its fields in order, and its indexes.
+///
+/// A schema is independent of engines. [`crate::Table`] is its prepared form: checked, with an
+/// index of names.
+#[derive(Clone, Debug)]
+pub struct Schema {
+    /// The name of the table, and of the resource in REST: `person`.
+    pub name: Cow<'static, str>,
+    /// The fields, in the order of rows.
+    pub fields: Cow<'static, [Field]>,
+    /// Indexes over one or more fields, in addition to those of `unique` fields.
+    pub indexes: Cow<'static, [Index]>,
+    /// The position of the key field.
+    pub key: usize,
+    /// The previous name of the table: a table with that name is renamed, with its rows.
+    pub was: Option<Cow<'static, str>>,
+    /// True if every write to its rows adds an entry to the store's history.
+    pub audit: bool,
+}
+
+/// An index over one or more fields.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Index {
+    /// The positions of its fields, in order.
+    pub fields: Cow<'static, [usize]>,
+    /// True if no two rows may have the same values in all of them (rows with a NULL excepted).
+    pub unique: bool,
+}
+
+impl Schema {
+    /// Creates a schema at run time: the fields in order; the first with [`Role::Key`] is the key
+    /// (checked at the registration).
+    ///
+    /// ```
+    /// use marmota_model::{Field, Kind, Role, Schema, Table};
+    /// let schema = Schema::new("city", vec![
+    ///     Field::new("id", Kind::I64).role(Role::Key),
+    ///     Field::new("name", Kind::TEXT).unique(true),
+    /// ]);
+    /// assert!(Table::new(schema).is_ok());
+    /// ```
+    #[must_use]
+    pub fn new(name: impl Into<Cow<'static, str>>, fields: Vec<Field>) -> Self {
+        let key = fields.iter().position(|field| field.role == Role::Key).unwrap_or(usize::MAX);
+        Self {
+            name: name.into(),
+            fields: fields.into(),
+            indexes: Cow::Borrowed(&[]),
+            key,
+            was: None,
+            audit: false,
+        }
+    }
+
+    /// Sets whether every write to its rows adds an entry to the store's history.
+    #[must_use]
+    pub const fn audit(mut self, audit: bool) -> Self {
+        self.audit = audit;
+        self
+    }
+
+    /// Sets the indexes.
+    #[must_use]
+    pub fn indexes(mut self, indexes: Vec<Index>) -> Self {
+        self.indexes = indexes.into();
+        self
+    }
+
+    /// Sets the previous name of its table.
+    #[must_use]
+    pub fn was(mut self, name: impl Into<Cow<'static, str>>) -> Self {
+        self.was = Some(name.into());
+        self
+    }
+}

@@ -1,0 +1,103 @@
+//! The text form of values of each kind: in URLs, filters, defaults and string members of JSON.
+
+use super::kind_check::check_kind;
+use crate::value::excerpt::excerpt_of;
+use crate::{EnumStored, Field, KeyKind, Kind, Literal, Value, ValueRef};
+
+/// Parses a value of `kind` from its text form.
+///
+/// # Errors
+/// The expected form, as the text after "not" in a message.
+pub fn parse<'a>(kind: &Kind, text: &'a str) -> Result<ValueRef<'a>, &'static str> {
+    match kind {
+        Kind::Bool => match text {
+            "true" | "1" => Ok(ValueRef::Bool(true)),
+            "false" | "0" => Ok(ValueRef::Bool(false)),
+            _ => Err("true or false"),
+        },
+        Kind::Int { .. } => text.parse().map(ValueRef::Int).map_err(|_| "a 64-bit integer"),
+        Kind::Float => match text.parse::<f64>() {
+            Ok(value) if value.is_finite() => Ok(ValueRef::Float(value)),
+            _ => Err("a finite number"),
+        },
+        Kind::Currency => {
+            text.parse().map(ValueRef::Currency).map_err(|_| "an amount with at most four decimals")
+        }
+        Kind::Text { .. } => Ok(ValueRef::Text(text)),
+        Kind::Blob => Err("readable from text"),
+        Kind::Json => match serde_json::from_str::<serde::de::IgnoredAny>(text) {
+            Ok(_) => Ok(ValueRef::Json(text)),
+            Err(_) => Err("a JSON value"),
+        },
+        Kind::Date => text.parse().map(ValueRef::Date).map_err(|_| "a date such as 2026-11-21"),
+        Kind::Time => text.parse().map(ValueRef::Time).map_err(|_| "a time such as 17:05:00"),
+        Kind::Timestamp => text
+            .parse()
+            .map(ValueRef::Timestamp)
+            .map_err(|_| "a timestamp such as 2026-11-21T17:05:00Z"),
+        Kind::Uuid => uuid::Uuid::try_parse(text).map(ValueRef::Uuid).map_err(|_| "a UUID"),
+        Kind::Enum { .. } => match enum_value(kind, text) {
+            Some(value) => Ok(value.unbound(text)),
+            None => Err("one of the field's names"),
+        },
+        Kind::Reference { key: KeyKind::Auto, .. } => parse(&Kind::I64, text),
+        Kind::Reference { key: KeyKind::Uuid, .. } => parse(&Kind::Uuid, text),
+        Kind::Reference { key: KeyKind::Text, .. } => Ok(ValueRef::Text(text)),
+    }
+}
+
+/// The value of an enum's name in a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EnumValue {
+    /// The name itself.
+    Name,
+    /// The number of the name.
+    Number(i64),
+}
+
+impl EnumValue {
+    fn unbound(self, name: &str) -> ValueRef<'_> {
+        match self {
+            Self::Name => ValueRef::Text(name),
+            Self::Number(number) => ValueRef::Int(number),
+        }
+    }
+}
+
+/// Returns the value in a row for a name of an enum; `None` for an unknown name.
+#[must_use]
+pub fn enum_value(kind: &Kind, name: &str) -> Option<EnumValue> {
+    let Kind::Enum { variants, stored } = kind else { return None };
+    let variant = variants.iter().find(|variant| variant.name == name)?;
+    Some(match stored {
+        EnumStored::Text => EnumValue::Name,
+        EnumStored::Integer => EnumValue::Number(variant.number),
+    })
+}
+
+/// Converts a constant of a schema to a value of its field's kind.
+pub(crate) fn literal_value(field: &Field, literal: &Literal) -> Result<Value, String> {
+    let value = match (&field.kind, literal) {
+        (_, Literal::Text(text)) => {
+            parse(&field.kind, text).map_err(|what| format!("{text:?}, not {what}"))?
+        }
+        (Kind::Currency, Literal::Int(whole)) => {
+            let text = whole.to_string();
+            return parse(&field.kind, &text)
+                .map(|value| value.to_value())
+                .map_err(|what| format!("{whole}, not {what}"));
+        }
+        (Kind::Currency, Literal::Float(amount)) => {
+            let text = amount.to_string();
+            return parse(&field.kind, &text)
+                .map(|value| value.to_value())
+                .map_err(|what| format!("{amount}, not {what}"));
+        }
+        (Kind::Float, Literal::Int(value)) => ValueRef::Float(*value as f64),
+        (_, literal) => literal.value(),
+    };
+    match check_kind(field, value) {
+        Ok(()) => Ok(value.to_value()),
+        Err((_, message)) => Err(format!("{}: {message}", excerpt_of(value))),
+    }
+}

@@ -1,0 +1,240 @@
+//! Checks a schema and prepares it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::compiled_rule::CompiledRule;
+use super::prepared::Table;
+use super::{JsonMember, TableShape};
+use crate::schema::text::literal_value;
+use crate::{Error, ErrorKind, Field, FieldSet, KeyKind, Kind, Result, Role, Schema};
+
+impl Table {
+    /// Checks and prepares a schema.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] with the table and field that are invalid, and the reason.
+    pub fn new(schema: Schema) -> Result<Self> {
+        check_names(&schema)?;
+        let key_kind = check_key(&schema)?;
+        let role = |role: Role| schema.fields.iter().position(|field| field.role == role);
+        let (created_at, updated_at, version) =
+            (role(Role::CreatedAt), role(Role::UpdatedAt), role(Role::Version));
+        let mut table = Self {
+            positions: HashMap::new(),
+            json_members: Vec::with_capacity(schema.fields.len()),
+            rules: Vec::new(),
+            typed_rules: Vec::new(),
+            defaults: Vec::with_capacity(schema.fields.len()),
+            key_kind,
+            all: FieldSet::first(schema.fields.len()),
+            read_by_default: FieldSet::EMPTY,
+            immutable: FieldSet::EMPTY,
+            created_at,
+            updated_at,
+            version,
+            shape: Arc::new(TableShape::of(&schema)),
+            schema,
+        };
+        table.prepare_fields()?;
+        table.check_indexes()?;
+        Ok(table)
+    }
+
+    fn prepare_fields(&mut self) -> Result<()> {
+        for (position, field) in self.schema.fields.iter().enumerate() {
+            self.positions.insert(field.name.to_string(), position);
+            self.json_members.push(JsonMember::of(field));
+            check_role(&self.schema, field)?;
+            if field.search && !matches!(field.kind, Kind::Text { .. }) {
+                let kind = field.kind.name();
+                let why = format!("only texts have words to search for, and it is {kind}");
+                return Err(refuse(&self.schema, Some(field), &why));
+            }
+            if field.immutable {
+                if field.role != Role::Plain {
+                    let why = "only a field without a role is immutable; the key and the times of \
+                               inserts never change, other roles change with each write";
+                    return Err(refuse(&self.schema, Some(field), why));
+                }
+                self.immutable = self.immutable.with(position);
+            }
+            if field.kind != Kind::Blob {
+                self.read_by_default = self.read_by_default.with(position);
+            }
+            let default = match &field.default {
+                None => None,
+                Some(literal) => Some(literal_value(field, literal).map_err(|why| {
+                    refuse(&self.schema, Some(field), &format!("its default is {why}"))
+                })?),
+            };
+            self.defaults.push(default);
+            for rule in CompiledRule::of_field(field)
+                .map_err(|why| refuse(&self.schema, Some(field), &why))?
+            {
+                if !rule.holds_by_type(field) {
+                    self.typed_rules.push(self.rules.len());
+                }
+                self.rules.push((position, rule));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_indexes(&self) -> Result<()> {
+        for index in self.schema.indexes.iter() {
+            let known = index.fields.iter().all(|&field| field < self.schema.fields.len());
+            if index.fields.is_empty() || !known {
+                return Err(refuse(
+                    &self.schema,
+                    None,
+                    "an index names no field, or one it has not",
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn refuse(schema: &Schema, field: Option<&Field>, why: &str) -> Error {
+    let place = match field {
+        Some(field) => format!("field `{}` of model `{}`", field.name, schema.name),
+        None => format!("model `{}`", schema.name),
+    };
+    Error::new(ErrorKind::Invalid, format!("{place}: {why}"))
+}
+
+/// Checks that a name is safe in SQL, URLs and JSON: letters, digits and `_` only.
+fn is_name(name: &str) -> bool {
+    let mut bytes = name.bytes();
+    name.len() <= 63
+        && bytes.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
+        && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+fn check_names(schema: &Schema) -> Result<()> {
+    let rule = "a name is 1 to 63 ASCII letters, digits or `_`, and starts with no digit";
+    if !is_name(&schema.name) || schema.name.starts_with("sqlite_") {
+        return Err(refuse(schema, None, &format!("{rule} (nor with `sqlite_`)")));
+    }
+    if schema.fields.len() > FieldSet::CAPACITY {
+        let most = FieldSet::CAPACITY;
+        return Err(refuse(schema, None, &format!("it has more than {most} fields; split it")));
+    }
+    for (position, field) in schema.fields.iter().enumerate() {
+        if !is_name(&field.name) {
+            return Err(refuse(schema, Some(field), rule));
+        }
+        let same = |other: &Field| other.name.eq_ignore_ascii_case(&field.name);
+        if schema.fields[..position].iter().any(same) {
+            return Err(refuse(schema, Some(field), "there are two fields of this name"));
+        }
+        if let Some(was) = &field.was {
+            let taken = |other: &Field| other.name.eq_ignore_ascii_case(was);
+            if !is_name(was) || schema.fields.iter().any(taken) {
+                let why = format!("its `was` names a field that is there, or none: {was:?}");
+                return Err(refuse(schema, Some(field), &why));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_key(schema: &Schema) -> Result<KeyKind> {
+    let Some(field) = schema.fields.get(schema.key) else {
+        return Err(refuse(schema, None, "it has no key; give one field the role Key"));
+    };
+    if schema.fields.iter().filter(|field| field.role == Role::Key).count() != 1
+        || field.role != Role::Key
+    {
+        return Err(refuse(schema, Some(field), "exactly one field has the role Key"));
+    }
+    if field.nullable {
+        return Err(refuse(schema, Some(field), "a key cannot be NULL"));
+    }
+    match field.kind {
+        Kind::Int { min: i64::MIN, max: i64::MAX } => Ok(KeyKind::Auto),
+        Kind::Uuid => Ok(KeyKind::Uuid),
+        Kind::Text { .. } => Ok(KeyKind::Text),
+        _ => Err(refuse(schema, Some(field), "a key is i64, Uuid or text")),
+    }
+}
+
+fn check_role(schema: &Schema, field: &Field) -> Result<()> {
+    let fits = match field.role {
+        Role::Plain | Role::Key => true,
+        Role::CreatedAt | Role::UpdatedAt => field.kind == Kind::Timestamp && !field.nullable,
+        Role::Version => field.kind == Kind::I64 && !field.nullable,
+    };
+    let once = field.role == Role::Plain
+        || schema.fields.iter().filter(|other| other.role == field.role).count() == 1;
+    match (fits, once) {
+        (false, _) => Err(refuse(
+            schema,
+            Some(field),
+            "created_at and updated_at are Timestamp, version is i64, and none is optional",
+        )),
+        (_, false) => Err(refuse(schema, Some(field), "two fields have this role")),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id() -> Field {
+        Field::new("id", Kind::I64).role(Role::Key)
+    }
+
+    #[test]
+    fn refuses_what_makes_no_sense_and_says_where() {
+        let text = |name| Field::new(name, Kind::TEXT);
+        for (schema, part) in [
+            (Schema::new("a b", vec![id()]), "model `a b`"),
+            (Schema::new("a", vec![text("x")]), "no key"),
+            (Schema::new("a", vec![id(), text("x"), text("X")]), "field `X`"),
+            (Schema::new("a", vec![id(), text("v").role(Role::Version)]), "version is i64"),
+            (Schema::new("a", vec![id().nullable(true)]), "cannot be NULL"),
+            (Schema::new("a", vec![id(), text("b").role(Role::Key)]), "exactly one"),
+            (Schema::new("a", vec![id().immutable(true)]), "immutable"),
+        ] {
+            let error = Table::new(schema).unwrap_err();
+            assert!(error.to_string().contains(part), "{error}");
+        }
+    }
+
+    #[test]
+    fn blobs_are_not_read_by_default() {
+        let fields = vec![id(), Field::new("photo", Kind::Blob)];
+        let table = Table::new(Schema::new("a", fields)).unwrap();
+        assert!(!table.read_by_default().contains(1));
+        assert!(table.all().contains(1));
+    }
+
+    #[test]
+    fn a_plain_index_does_not_stand_in_for_a_unique_one() {
+        let fields = vec![id(), Field::new("email", Kind::TEXT).unique(true)];
+        let plain = crate::Index { fields: vec![1].into(), unique: false };
+        let unique = crate::Index { fields: vec![1].into(), unique: true };
+        let table = |index: &crate::Index| {
+            Table::new(Schema::new("a", fields.clone()).indexes(vec![index.clone()])).unwrap()
+        };
+        assert_eq!(table(&plain).indexes(), [unique.clone(), plain]);
+        assert_eq!(table(&unique).indexes(), [unique]);
+    }
+
+    #[test]
+    fn refuses_a_range_that_nothing_fits() {
+        let range = crate::Rule::Range {
+            min: Some(crate::Literal::Int(3)),
+            max: Some(crate::Literal::Int(2)),
+        };
+        let schema = Schema::new("a", vec![id(), Field::new("b", Kind::I64).rules(vec![range])]);
+        let error = Table::new(schema).unwrap_err();
+        assert!(
+            error.to_string().contains("field `b` of model `a`: range 3 to 2 fits none"),
+            "{error}"
+        );
+    }
+}
