@@ -5,12 +5,9 @@ use std::fs;
 
 use crate::step::{Failure, root};
 
-/// Names that more than one public type has. No name may be added.
-const KNOWN: [&str; 8] = [
-    "Form", "Happened", "Index", // An extractor and a field, both a value as JSON.
-    "Json", "Limits", // Extractors have the names that users of axum know.
-    "Query", "Result", "Watch",
-];
+/// Names that more than one public type has: `Json`, a field and an extractor, is a value as JSON in
+/// both.
+const KNOWN: [&str; 1] = ["Json"];
 
 const KINDS: [&str; 5] = ["struct ", "enum ", "trait ", "union ", "type "];
 
