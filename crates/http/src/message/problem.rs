@@ -1,4 +1,4 @@
-//! Errors as answers that programs can read: problem documents (RFC 9457), by the server, its
+//! Problem documents (RFC 9457): errors as answers that programs can read, from the server, its
 //! router and its layers. They have the members that those of REST have.
 
 use crate::message::response::Response;
@@ -8,9 +8,9 @@ use crate::proto::status::Status;
 pub(crate) const PROBLEM_JSON: &str = "application/problem+json";
 
 impl Response {
-    /// An error as a problem document (RFC 9457, `application/problem+json`): its status, the
-    /// status' name as `title`, and what is wrong as `detail`. A status without a body
-    /// ([`Status::NOT_MODIFIED`]) has none here either.
+    /// Returns an error as a problem document (RFC 9457, `application/problem+json`): the status,
+    /// its reason phrase as `title`, and the cause as `detail`. A status without a body
+    /// ([`Status::NOT_MODIFIED`]) has none here either. Do not put secrets into `detail`.
     ///
     /// ```
     /// use marmota_http::{Response, Status};
@@ -27,6 +27,7 @@ impl Response {
         Self::of_problem(status, Some(detail))
     }
 
+    /// Returns a problem document with or without a `detail`.
     #[cold]
     pub(crate) fn of_problem(status: Status, detail: Option<&str>) -> Self {
         if status.bodiless() {
@@ -36,7 +37,7 @@ impl Response {
     }
 }
 
-/// The document itself.
+/// Returns the document as JSON.
 pub(crate) fn document(status: Status, detail: Option<&str>) -> Vec<u8> {
     let mut out = b"{\"type\":\"about:blank\",\"title\":".to_vec();
     string(&mut out, status.reason());
@@ -49,7 +50,8 @@ pub(crate) fn document(status: Status, detail: Option<&str>) -> Vec<u8> {
     out
 }
 
-/// Appends a string as JSON has it.
+/// Appends a string of JSON (RFC 8259, 7). The crate has no JSON library without the feature
+/// `extract`.
 fn string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
     for byte in text.bytes() {
