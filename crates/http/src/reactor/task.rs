@@ -73,7 +73,7 @@ impl Inbox {
         }
         let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
         tokens.push(token);
-        // The thread that finds it empty rings; it is emptied only after the counter was read.
+        // The thread that finds it empty notifies; it is emptied only after the counter was read.
         if tokens.len() == 1 {
             self.notify();
         }
