@@ -156,18 +156,51 @@ impl Turn<'_> {
     }
 
     /// Returns the time on the clock of deadlines, in milliseconds, when the thread's turn began.
+    /// The clock starts with the thread and never goes back.
+    ///
+    /// ```
+    /// use marmota_http::{ProtocolStep, Turn};
+    /// /// Waits for bytes, at most 5 s.
+    /// fn wait(turn: &Turn<'_>) -> ProtocolStep {
+    ///     ProtocolStep::Wait { hungry: true, deadline_ms: turn.now_ms() + 5_000 }
+    /// }
+    /// ```
     pub fn now_ms(&self) -> u64 {
         self.local.now_ms
     }
 
     /// Returns true after a shutdown was requested: the protocol ends what is in progress, and the
-    /// connection.
+    /// connection. After [`Limits::drain_timeout_ms`](crate::Limits::drain_timeout_ms) the
+    /// connection is ended in any case.
+    ///
+    /// ```
+    /// use marmota_http::{ProtocolStep, Turn};
+    /// fn end(turn: &mut Turn<'_>) -> ProtocolStep {
+    ///     turn.output.extend_from_slice(b"goodbye\n");
+    ///     ProtocolStep::Close { linger: true }
+    /// }
+    /// fn step(turn: &mut Turn<'_>) -> ProtocolStep {
+    ///     match turn.is_draining() {
+    ///         true => end(turn),
+    ///         false => ProtocolStep::Wait { hungry: true, deadline_ms: u64::MAX },
+    ///     }
+    /// }
+    /// ```
     pub fn is_draining(&self) -> bool {
         self.local.draining
     }
 }
 
 /// The result of [`Protocol::advance`]: when to call it again, or the end.
+///
+/// ```
+/// use marmota_http::ProtocolStep;
+/// // Waits for bytes or a wake-up, without a deadline.
+/// let wait = ProtocolStep::Wait { hungry: true, deadline_ms: u64::MAX };
+/// // Holds the client back until a wake-up.
+/// let full = ProtocolStep::Wait { hungry: false, deadline_ms: u64::MAX };
+/// assert_ne!(wait, full);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProtocolStep {
     /// Call again once all output was sent.

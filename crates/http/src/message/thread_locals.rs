@@ -3,6 +3,15 @@
 //!
 //! Reserves make a request free of allocations in the common case. Their sizes are limited, so that
 //! a burst does not keep its memory. No lock is needed, because all belongs to one thread.
+//!
+//! | reserve | taken | returned |
+//! |---|---|---|
+//! | request handles | by a connection whose next request arrives | when it is idle or ends |
+//! | outputs | by a connection with an answer | when the answer is sent |
+//! | allocations of futures | by an asynchronous handler | when its future was ready at the first poll |
+//! | a task | for the first poll of a future | when no clone of its waker exists |
+//!
+//! Connections, the writer and HTTP/2 get it as an argument. In-process calls make one per request.
 
 use std::any::Any;
 use std::pin::Pin;

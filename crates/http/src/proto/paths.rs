@@ -1,10 +1,18 @@
 //! The tree of paths: from a method and a path to the number of an endpoint. All threads share it,
 //! and it never changes after the server has started.
 //!
-//! A pattern is split at its slashes. In each segment a constant is preferred to a parameter, `int`
-//! and `uuid` are preferred to text, and a parameter of the kind `path` comes last. Where a branch
-//! does not end in a route, the search returns and tries the next kind. The node that is found
-//! decides: a method that it lacks is a 405, even if another pattern would have matched too.
+//! A pattern ([`pattern`]) is split at its slashes. In each segment a constant is preferred to a
+//! parameter, `int` and `uuid` are preferred to text, and a parameter of the kind `path` comes
+//! last. Where a branch does not end in a route, the search returns and tries the next kind. The
+//! node that is found decides: a method that it lacks is a 405, even if another pattern would have
+//! matched too.
+//!
+//! ```text
+//! /tasks              root ── tasks ┬─ {int} ── files ── {rest}
+//! /tasks/{id:int}                   └─ new
+//! /tasks/{id:int}/files/{rest:path}
+//! /tasks/new
+//! ```
 //!
 //! Paths without a parameter are found by one look-up in a hash table ([`ConstantPaths`]).
 //! [`crate::routing::router`] builds the tree; this file knows numbers, not handlers.

@@ -108,7 +108,8 @@ pub(crate) fn woken(tokens: &mut Vec<Token>) {
     CURRENT.with_borrow_mut(|here| tokens.append(&mut here.woken));
 }
 
-/// A waker with the connection that it wakes.
+/// A waker with the connection that it wakes. A connection keeps it while its handler waits;
+/// otherwise it is in reserve on the thread.
 #[derive(Debug)]
 pub(crate) struct Task {
     shared: Arc<Shared>,

@@ -32,7 +32,7 @@ pub(crate) struct Context {
 
 /// The read buffer of a connection, and everything known about the request that is served from it.
 ///
-/// The connection owns it through a [`Request`]. It changes it in place while no handler has a
+/// The connection owns it through a [`Request`](crate::Request). It changes it in place while no handler has a
 /// handle, and by a copy otherwise ([`Rc::make_mut`]), so that a handler never sees another
 /// request.
 #[derive(Debug)]

@@ -1,5 +1,16 @@
 //! The compression of an answer that was written: its head is parsed again, and written anew for
 //! the coded body. So answers of all kinds of handlers are compressed alike.
+//!
+//! It runs when a handler has ended its answer, on a route with
+//! [`Compression`](crate::Compression). The steps:
+//!
+//! 1. Short answers are left alone, which most are, before anything is parsed.
+//! 2. The head is read for the headers that forbid or prevent a coding.
+//! 3. `Accept-Encoding` selects the coding. Without one, only `Vary` is added.
+//! 4. A body of up to 32 KiB is coded here; a longer one becomes a stream that is coded in pieces.
+//! 5. The head is written again: with `Content-Encoding`, a weak ETag, and without the old length.
+//!
+//! If there is no memory for an encoder, the answer is sent as it was.
 
 use std::fmt::Write as _;
 
