@@ -28,7 +28,8 @@
 //! assert_eq!(head.body, BodyLength::Exact(3));
 //! assert_eq!(&text[head.end..], b"abc");
 //!
-//! let smuggled = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n";
+//! let smuggled =
+//!     b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n";
 //! assert_eq!(head.parse(smuggled, 0, &limits), Err(HeadError::TransferEncoding));
 //! ```
 

@@ -22,7 +22,8 @@ pub(crate) type Token = u64;
 
 thread_local! {
     /// The inbox of the current server thread, and the tokens woken on it.
-    static CURRENT: RefCell<CurrentThread> = const { RefCell::new(CurrentThread { inbox: 0, woken: Vec::new() }) };
+    static CURRENT: RefCell<CurrentThread> =
+        const { RefCell::new(CurrentThread { inbox: 0, woken: Vec::new() }) };
 }
 
 /// The state of a server thread for wakers that are called on it.

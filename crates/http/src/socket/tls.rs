@@ -127,8 +127,8 @@ impl std::error::Error for TlsError {}
 
 impl Tls {
     /// Uses a certificate that is generated at each start, for `localhost` and the addresses of the
-    /// loopback interface: for development, since no authority has signed it. Clients must be set up
-    /// to trust it ([`Tls::certificate_file`]).
+    /// loopback interface: for development, since no authority has signed it. Clients must be set
+    /// up to trust it ([`Tls::certificate_file`]).
     ///
     /// ```
     /// use marmota_http::{Router, Server, Tls};
@@ -186,7 +186,8 @@ impl Tls {
     ///
     /// ```
     /// use marmota_http::Tls;
-    /// let tls = Tls::files("/etc/letsencrypt/live/a/fullchain.pem", "/etc/letsencrypt/live/a/privkey.pem");
+    /// let folder = std::path::Path::new("/etc/letsencrypt/live/example.org");
+    /// let tls = Tls::files(folder.join("fullchain.pem"), folder.join("privkey.pem"));
     /// ```
     pub fn files(certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
         let source = Source::Files { certificate: certificate.into(), key: key.into() };
