@@ -273,7 +273,9 @@ impl Router {
     ///
     /// ```
     /// use marmota_http::{Method, Request, Router};
-    /// let router = Router::new().get("/a", |_: Request| async { "" }).post("/b", |_: Request| async { "" });
+    /// let router = Router::new()
+    ///     .get("/a", |_: Request| async { "" })
+    ///     .post("/b", |_: Request| async { "" });
     /// let patterns: Vec<_> = router.patterns().collect();
     /// assert_eq!(patterns, [(Some(Method::Get), "/a"), (Some(Method::Post), "/b")]);
     /// ```

@@ -1,5 +1,5 @@
-//! The data of a request: the read buffer of its connection, the ranges of its parts, and everything
-//! found out about it. A [`Request`](crate::Request) is a counted reference to it.
+//! The data of a request: the read buffer of its connection, the ranges of its parts, and
+//! everything found out about it. A [`Request`](crate::Request) is a counted reference to it.
 
 use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
@@ -32,9 +32,9 @@ pub(crate) struct Context {
 
 /// The read buffer of a connection, and everything known about the request that is served from it.
 ///
-/// The connection owns it through a [`Request`](crate::Request). It changes it in place while no handler has a
-/// handle, and by a copy otherwise ([`Rc::make_mut`]), so that a handler never sees another
-/// request.
+/// The connection owns it through a [`Request`](crate::Request). It changes it in place while no
+/// handler has a handle, and by a copy otherwise ([`Rc::make_mut`]), so that a handler never sees
+/// another request.
 #[derive(Debug)]
 pub(crate) struct Exchange {
     /// The bytes received and not yet dropped: answered requests, this one, and the start of the
