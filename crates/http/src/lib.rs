@@ -1,4 +1,4 @@
-//! Marmota's HTTP/1.1 server: a thread per core, one read, one write.
+//! Marmota's web server: HTTP/1.1, HTTP/2, WebSocket and TLS, with a thread per core.
 //!
 //! Each thread has its own listener on the shared port, its own io_uring (or an epoll instance
 //! where the kernel does not allow a ring) and its own connections. The path of a request shares
@@ -27,7 +27,38 @@
 //! # Ok::<(), marmota_http::ServerError>(())
 //! ```
 //!
-//! The server listens on ports and on Unix sockets ([`Address`]).
+//! # Where to start
+//! - [`Router`] maps methods and paths to handlers; [`Endpoint`] is a handler with limits and
+//!   layers.
+//! - [`Request`] and [`Response`] are what an asynchronous handler gets and returns.
+//!   [`ResponseWriter`] is for direct handlers.
+//! - [`extract`] has typed arguments of handlers: [`Router::with_state`].
+//! - [`Layer`] is middleware. [`Cors`], [`Compression`], [`RateLimit`], [`SecurityHeaders`],
+//!   [`AccessLog`] and [`Metrics`] are included, and [`Files`] serves a folder.
+//! - [`BodyStream`] and [`BodyReader`] are bodies in pieces, [`Event`] is for server-sent events,
+//!   [`WebSocket`] for both directions.
+//! - [`Server`] listens on ports and Unix sockets ([`Address`]), with [`Tls`] and [`Limits`].
+//! - [`Router::call`] answers a request without a socket, for tests:
+//!
+//! ```
+//! use marmota_http::{Request, Router, TestRequest};
+//! let router = Router::new().get("/ping", |_: Request| async { "pong" });
+//! assert_eq!(router.call(TestRequest::get("/ping"))?.text(), "pong");
+//! # Ok::<(), marmota_http::CallError>(())
+//! ```
+//!
+//! # Features
+//! | feature | default | adds |
+//! |---|---|---|
+//! | `extract` | yes | typed arguments of handlers, JSON |
+//! | `http2` | yes | HTTP/2, by TLS' negotiation and by prior knowledge |
+//! | `tls` | yes | TLS on the server's ports |
+//! | `tokio` | yes | tokio's timers, sockets and tasks in handlers |
+//! | `stream` | yes | bodies to and from `futures_core::Stream` |
+//! | `tower` | yes | [`Router::mount`] takes any tower service, such as an `axum::Router` |
+//! | `acme` | no | certificates that the server requests by itself |
+//! | `compression` | no | gzip, brotli and zstd |
+//! | `tracing` | no | a span for each request |
 //!
 //! Linux only: it requires io_uring or epoll ([`Backend`]), and SO_REUSEPORT.
 

@@ -147,7 +147,7 @@ impl BodyStream {
         let state = State { window_bytes: WINDOW_BYTES, ..State::default() };
         let shared = Arc::new(Mutex::new(state));
         let future = Box::pin(write(BodySender { shared: Arc::clone(&shared) }));
-        Self::new(Written { future: Some(future), receiver: Receiver { shared } })
+        Self::new(WrittenBody { future: Some(future), receiver: Receiver { shared } })
     }
 }
 
@@ -328,13 +328,13 @@ impl Drop for Receiver {
 }
 
 /// A future that writes a body, and the receiver of its output.
-struct Written<T> {
+struct WrittenBody<T> {
     /// `None` once it has ended.
     future: Option<Pin<Box<T>>>,
     receiver: Receiver,
 }
 
-impl<T> Producer for Written<T>
+impl<T> Producer for WrittenBody<T>
 where
     T: Future<Output = Result<(), BoxError>> + 'static,
 {

@@ -118,7 +118,9 @@ impl Encoder {
     }
 }
 
-/// A body that is coded while it is sent.
+/// A body that is coded while it is sent. It polls its source up to [`PIECES_MAX`] times for one
+/// piece of output, because encoders hold bytes back, and flushes the encoder when the source
+/// waits.
 struct Coded<P> {
     /// The source of plain bytes.
     body: P,
@@ -130,7 +132,7 @@ struct Coded<P> {
     turn_bytes: usize,
 }
 
-/// A source of the pieces of a body that is to be coded. Its `poll_next` is that of
+/// A source of the pieces of a body that is to be coded. Its `poll_next` has the contract of
 /// [`Producer::poll_piece`].
 trait Pieces: 'static {
     fn poll_next(

@@ -96,7 +96,8 @@ impl<T: Serialize> IntoResponse for Json<T> {
 /// }
 ///
 /// let router = Router::with_state(()).post("/tasks", add).router();
-/// assert_eq!(router.call(TestRequest::post("/tasks").body("title=Buy+milk"))?.text(), "added Buy milk");
+/// let answer = router.call(TestRequest::post("/tasks").body("title=Buy+milk"))?;
+/// assert_eq!(answer.text(), "added Buy milk");
 /// let refused = router.call(TestRequest::post("/tasks").body("name=x"))?;
 /// assert_eq!(refused.status(), Status::UNPROCESSABLE_CONTENT);
 /// # Ok::<(), marmota_http::CallError>(())

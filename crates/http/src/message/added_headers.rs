@@ -1,18 +1,45 @@
-//! Headers that layers add to a response that is not there yet.
+//! Headers that layers add to an answer that does not exist yet.
 
 use std::borrow::Cow;
 
 use crate::proto::header::{HeaderError, check_header};
 
-/// Headers that a layer adds to an answer it does not make.
+/// The headers that a [`Layer`](crate::Layer) adds to an answer that it does not make. They are
+/// sent in addition to the headers of the answer, and do not replace them.
+///
+/// ```
+/// use std::ops::ControlFlow;
+/// use marmota_http::{AddedHeaders, Layer, Request, Response, Router, TestRequest};
+///
+/// struct NoCache;
+///
+/// impl Layer for NoCache {
+///     fn enter(&self, _: &Request, headers: &mut AddedHeaders) -> ControlFlow<Response> {
+///         let _ = headers.add("Cache-Control", "no-store");
+///         ControlFlow::Continue(())
+///     }
+/// }
+///
+/// let router = Router::new().get("/", |_: Request| async { "now" }).layer(NoCache);
+/// assert_eq!(router.call(TestRequest::get("/"))?.header("cache-control"), Some("no-store"));
+/// # Ok::<(), marmota_http::CallError>(())
+/// ```
 #[derive(Debug, Default)]
 pub struct AddedHeaders(Vec<(Cow<'static, str>, Cow<'static, [u8]>)>);
 
 impl AddedHeaders {
-    /// Adds one.
+    /// Adds a header.
+    ///
+    /// ```
+    /// use marmota_http::AddedHeaders;
+    /// let mut headers = AddedHeaders::default();
+    /// headers.add("X-Served-By", "a7")?;
+    /// assert!(headers.add("X-Served-By", "a\r\nb").is_err());
+    /// # Ok::<(), marmota_http::HeaderError>(())
+    /// ```
     ///
     /// # Errors
-    /// As [`crate::Response::with_header`].
+    /// As [`Response::with_header`](crate::Response::with_header).
     pub fn add(
         &mut self,
         name: impl Into<Cow<'static, str>>,
@@ -24,7 +51,7 @@ impl AddedHeaders {
         Ok(())
     }
 
-    /// Adds one that is known to be fit for a head.
+    /// Adds a header that is known to be valid.
     pub(crate) fn put(
         &mut self,
         name: impl Into<Cow<'static, str>>,
@@ -37,23 +64,27 @@ impl AddedHeaders {
         self.0.push((name.into(), value));
     }
 
+    /// Returns true if no header was added, which lets the writer use a prepared head.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
+    /// Returns the number of headers.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
+    /// Returns the headers in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> {
         self.0.iter().map(|(name, value)| (&**name, &**value))
     }
 
-    /// Takes those from number `from` on.
+    /// Removes and returns the headers from number `from` on: those that an inner layer has added.
     pub(crate) fn split_off(&mut self, from: usize) -> Self {
         Self(self.0.split_off(from.min(self.0.len())))
     }
 
+    /// Returns the headers as names and values.
     pub(crate) fn into_inner(self) -> Vec<(Cow<'static, str>, Cow<'static, [u8]>)> {
         self.0
     }

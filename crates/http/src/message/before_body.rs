@@ -1,5 +1,5 @@
-//! What was found out about a request before its body is read: the headers that layers add to its
-//! response, and what a check leaves for its handler.
+//! The results of a request's layers and check, which run before its body is read: the headers for
+//! its answer, and the value that a check leaves for the handler.
 
 use std::any::Any;
 use std::cell::{OnceCell, RefCell};
@@ -7,11 +7,12 @@ use std::fmt;
 
 use crate::message::added_headers::AddedHeaders;
 
-/// What is known of a request before its handler runs; all handles on the request share it.
+/// The results for one request, shared by all handles on it.
 #[derive(Default)]
 pub(crate) struct BeforeBody {
-    /// What its layers add to the answer, where they have seen it already.
+    /// The headers of the layers, if they have run already; `None` once they are part of an answer.
     pub(crate) headers: RefCell<Option<AddedHeaders>>,
+    /// The value of [`Request::set_extension`](crate::Request::set_extension).
     pub(crate) extension: OnceCell<Box<dyn Any>>,
 }
 
@@ -22,7 +23,7 @@ impl fmt::Debug for BeforeBody {
 }
 
 impl BeforeBody {
-    /// What its layers add, where they have seen it and their headers are not taken yet.
+    /// Returns the headers of the layers, if they have run and the headers were not taken yet.
     pub(crate) fn take_headers(&self) -> Option<AddedHeaders> {
         self.headers.borrow_mut().take()
     }

@@ -9,8 +9,22 @@ use crate::body::producer::{BoxError, Producer};
 use crate::message::request::Request;
 
 impl Request {
-    /// Returns a reader of the body: in pieces on a route with [`crate::Endpoint::streamed`], otherwise
-    /// the whole body at once. Several readers of a request share its body.
+    /// Returns a reader of the body: in pieces on a route with
+    /// [`Endpoint::streamed`](crate::Endpoint::streamed), otherwise the whole body at once. Several
+    /// readers of a request share its body, so each byte is read once.
+    ///
+    /// ```
+    /// use marmota_http::{BodyError, Request, Router, TestRequest};
+    /// async fn lines(request: Request) -> Result<String, BodyError> {
+    ///     let mut text = Vec::new();
+    ///     let mut reader = request.reader();
+    ///     while reader.read(&mut text).await? > 0 {}
+    ///     Ok(text.split(|&byte| byte == b'\n').count().to_string())
+    /// }
+    /// let router = Router::new().post("/lines", lines);
+    /// assert_eq!(router.call(TestRequest::post("/lines").body("a\nb"))?.text(), "2");
+    /// # Ok::<(), marmota_http::CallError>(())
+    /// ```
     pub fn reader(&self) -> BodyReader {
         match &self.0.body_buffer {
             Some(body_buffer) => BodyReader::of_buffer(Rc::clone(body_buffer)),
@@ -19,42 +33,93 @@ impl Request {
     }
 }
 
-/// Reads a request's body piece by piece; see [`Request::reader`].
+/// A reader of a request's body, piece by piece; see [`Request::reader`].
 ///
-/// It is read by the handler itself or by its answer's [`Producer`], one of which it can be: an
-/// answer that is the request's own body is `BodyStream::new(request.reader())`.
+/// The handler reads it, or passes it on as the body of its answer: it is a [`Producer`]. With the
+/// feature `stream` it is a `futures_core::Stream` too.
+///
+/// ```
+/// use marmota_http::{BodyStream, Endpoint, Method, Request, Response, Router, TestRequest};
+/// /// Sends the body back while it arrives.
+/// async fn echo(request: Request) -> Response {
+///     Response::streamed("application/octet-stream", BodyStream::new(request.reader()))
+/// }
+/// let endpoint = Endpoint::future(echo).streamed(1 << 30);
+/// let router = Router::new().on(Method::Post, "/echo", endpoint);
+/// assert_eq!(router.call(TestRequest::post("/echo").body("abc"))?.text(), "abc");
+/// # Ok::<(), marmota_http::CallError>(())
+/// ```
 #[derive(Debug)]
 pub struct BodyReader(Source);
 
+/// The source of the bytes.
 #[derive(Debug)]
 enum Source {
+    /// A body that arrives while it is read.
     BodyBuffer(Rc<BodyBuffer>),
-    /// A body that is there already, until it is read.
+    /// A body that is complete, until it is read.
     Whole(Option<Request>),
 }
 
 impl BodyReader {
+    /// Returns a reader of a body that arrives while it is read.
     pub(crate) fn of_buffer(body_buffer: Rc<BodyBuffer>) -> Self {
         Self(Source::BodyBuffer(body_buffer))
     }
 
+    /// Returns a reader of a request's complete body.
     pub(crate) fn of_whole(request: Request) -> Self {
         Self(Source::Whole(Some(request)))
     }
 
-    /// Appends what has come to `out`, waiting until something has; gives how many bytes, 0 at
-    /// the end of the body.
+    /// Waits for bytes, appends those that have arrived to `out`, and returns their number; 0 at
+    /// the end of the body. Clear `out` between calls to keep memory small.
+    ///
+    /// ```
+    /// use marmota_http::{BodyError, Request};
+    /// async fn first_bytes(request: Request) -> Result<String, BodyError> {
+    ///     let mut bytes = Vec::new();
+    ///     let count = request.reader().read(&mut bytes).await?;
+    ///     Ok(format!("{count} bytes have arrived"))
+    /// }
+    /// # marmota_http::Router::new().post("/", first_bytes);
+    /// ```
     ///
     /// # Errors
-    /// [`BodyError`], again each time it is read.
+    /// [`BodyError`], and again in each later call.
     pub async fn read(&mut self, out: &mut Vec<u8>) -> Result<usize, BodyError> {
         std::future::poll_fn(|context| self.poll_read(context, out)).await
     }
 
-    /// As [`BodyReader::read`], for futures written by hand.
+    /// Reads like [`BodyReader::read`], for futures and producers that are written by hand.
+    ///
+    /// ```
+    /// use std::ops::ControlFlow;
+    /// use std::task::{Context, Poll};
+    /// use marmota_http::{BodyReader, BoxError, Producer};
+    ///
+    /// /// Adds a line after a body.
+    /// struct Signed(BodyReader, bool);
+    ///
+    /// impl Producer for Signed {
+    ///     fn poll_piece(
+    ///         &mut self,
+    ///         context: &mut Context<'_>,
+    ///         out: &mut Vec<u8>,
+    ///     ) -> Poll<Result<ControlFlow<()>, BoxError>> {
+    ///         self.0.poll_read(context, out).map(|read| match read? {
+    ///             0 => {
+    ///                 out.extend_from_slice(b"\nsigned");
+    ///                 Ok(ControlFlow::Break(()))
+    ///             }
+    ///             _ => Ok(ControlFlow::Continue(())),
+    ///         })
+    ///     }
+    /// }
+    /// ```
     ///
     /// # Errors
-    /// As there.
+    /// As [`BodyReader::read`].
     pub fn poll_read(
         &mut self,
         context: &mut Context<'_>,

@@ -1,5 +1,5 @@
-//! Server-sent events (`text/event-stream`): a streamed answer whose pieces are events, kept
-//! alive while nothing happens.
+//! Server-sent events (`text/event-stream`, the HTML standard of WHATWG): a streamed answer whose
+//! pieces are events. Comments keep the connection alive while there are no events.
 
 use std::fmt::Write as _;
 use std::future::Future;
@@ -9,13 +9,13 @@ use crate::body::producer::{BodyStream, BoxError};
 use crate::message::request::Request;
 use crate::message::response::Response;
 
-/// How long a stream of events is silent before a comment is sent: proxies close connections
-/// that are silent for half a minute, and a client that has gone is found out by it.
+/// The time of silence before a comment is sent, in milliseconds. Proxies close connections that
+/// are silent for half a minute, and a client that has disconnected is detected by it.
 const HEARTBEAT_MS: u64 = 15_000;
-/// What is sent then; clients pass it over.
+/// The comment, which clients skip.
 const HEARTBEAT: &[u8] = b":\n\n";
 
-/// One event.
+/// A server-sent event: a text with an optional name and id.
 ///
 /// ```
 /// use marmota_http::Event;
@@ -24,38 +24,62 @@ const HEARTBEAT: &[u8] = b":\n\n";
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Event {
-    /// All of it but its data and its end.
+    /// The fields other than the data, as they are sent.
     fields: String,
+    /// The data, with any line ends.
     data: String,
 }
 
 impl Event {
-    /// An event with this data, of any number of lines. Line ends of every kind are one to the
-    /// client.
+    /// Returns an event with this data, of any number of lines. The client gets `\n` for each kind
+    /// of line end.
+    ///
+    /// ```
+    /// use marmota_http::Event;
+    /// assert_eq!(Event::new("a\r\nb").to_string(), "data: a\ndata: b\n\n");
+    /// ```
     pub fn new(data: impl Into<String>) -> Self {
         Self { fields: String::new(), data: data.into() }
     }
 
-    /// What kind of event it is; `message` to the client when it is not said. Line ends, which a
-    /// name cannot have, are left out.
+    /// Sets the name, by which a page selects its listener. Line ends, which a name cannot have,
+    /// are left out. Default: `message`.
+    ///
+    /// ```
+    /// use marmota_http::Event;
+    /// assert_eq!(Event::new("1").name("added").to_string(), "event: added\ndata: 1\n\n");
+    /// ```
     #[must_use]
     pub fn name(self, name: &str) -> Self {
         self.field("event", name)
     }
 
-    /// By what the client says which event was its last, when it comes back
+    /// Sets the id, by which a client that reconnects names the last event it has received
     /// ([`Request::last_event_id`]). Line ends and NUL, which an id cannot have, are left out.
+    /// Default: the id of the previous event.
+    ///
+    /// ```
+    /// use marmota_http::Event;
+    /// assert_eq!(Event::new("1").id("42").to_string(), "id: 42\ndata: 1\n\n");
+    /// ```
     #[must_use]
     pub fn id(self, id: &str) -> Self {
         self.field("id", id)
     }
 
-    /// How long the client waits before it comes back.
+    /// Sets the time that the client waits before it reconnects, in milliseconds, from this event
+    /// on. Default: the browser's, some seconds.
+    ///
+    /// ```
+    /// use marmota_http::Event;
+    /// assert_eq!(Event::new("1").retry_ms(500).to_string(), "retry: 500\ndata: 1\n\n");
+    /// ```
     #[must_use]
     pub fn retry_ms(self, wait_ms: u64) -> Self {
         self.field("retry", &wait_ms.to_string())
     }
 
+    /// Adds a field, without the characters that would end it.
     fn field(mut self, name: &str, value: &str) -> Self {
         self.fields.push_str(name);
         self.fields.push_str(": ");
@@ -82,44 +106,93 @@ impl std::fmt::Display for Event {
     }
 }
 
-/// Sends events, from wherever it is.
+/// A sender of events to one client, from any task or thread; see [`Response::events`] and
+/// [`Response::event_channel`].
+///
+/// ```
+/// use marmota_http::{Event, Request, Response, Router, TestRequest};
+/// async fn progress(_: Request) -> Response {
+///     let (mut events, response) = Response::event_channel(16 * 1024);
+///     std::thread::spawn(move || {
+///         for percent in [50, 100] {
+///             events.send_blocking(&Event::new(percent.to_string()))?;
+///         }
+///         events.finish();
+///         Ok::<_, marmota_http::Gone>(())
+///     });
+///     response
+/// }
+/// let router = Router::new().get("/progress", progress);
+/// assert_eq!(router.call(TestRequest::get("/progress"))?.text(), "data: 50\n\ndata: 100\n\n");
+/// # Ok::<(), marmota_http::CallError>(())
+/// ```
 #[derive(Debug)]
 pub struct EventSender(BodySender);
 
 impl EventSender {
     /// Sends an event, once there is room for it.
     ///
+    /// ```
+    /// use marmota_http::{Event, Response};
+    /// let response = Response::events(|mut events| async move {
+    ///     events.send(&Event::new("hello")).await?;
+    ///     Ok(())
+    /// });
+    /// ```
+    ///
     /// # Errors
-    /// [`Gone`] when the client takes no more.
+    /// [`Gone`] if the client takes no more.
     pub async fn send(&mut self, event: &Event) -> Result<(), Gone> {
         self.0.send(event.to_string()).await
     }
 
-    /// As [`EventSender::send`], stopping this thread meanwhile; see
-    /// [`BodySender::send_blocking`].
+    /// Sends an event like [`EventSender::send`], but blocks the thread while it waits; not for
+    /// handlers ([`BodySender::send_blocking`]).
+    ///
+    /// ```
+    /// use marmota_http::{Event, Response};
+    /// let (mut events, response) = Response::event_channel(1024);
+    /// events.send_blocking(&Event::new("hello"))?;
+    /// # Ok::<(), marmota_http::Gone>(())
+    /// ```
     ///
     /// # Errors
-    /// As there.
+    /// [`Gone`] if the client takes no more.
     pub fn send_blocking(&mut self, event: &Event) -> Result<(), Gone> {
         self.0.send_blocking(event.to_string())
     }
 
-    /// Whether the client takes no more.
+    /// Returns true if the client takes no more.
+    ///
+    /// ```
+    /// use marmota_http::Response;
+    /// let (events, response) = Response::event_channel(1024);
+    /// drop(response);
+    /// assert!(events.is_gone());
+    /// ```
     pub fn is_gone(&self) -> bool {
         self.0.is_gone()
     }
 
-    /// Ends the stream; the client will come back after a while.
+    /// Ends the stream. The client reconnects after its waiting time, unless the next answer is a
+    /// 204.
+    ///
+    /// ```
+    /// use marmota_http::Response;
+    /// let (events, response) = Response::event_channel(1024);
+    /// events.finish();
+    /// ```
     pub fn finish(self) {
         self.0.finish();
     }
 }
 
 impl Response {
-    /// A stream of the events that an asynchronous function sends, as [`BodyStream::write`].
+    /// Returns a stream of the events that an asynchronous function sends, as
+    /// [`BodyStream::write`]. A comment is sent after 15 s of silence.
     ///
     /// ```
-    /// use marmota_http::{Event, Request, Response};
+    /// use marmota_http::{Event, Request, Response, Router, TestRequest};
     /// async fn ticks(request: Request) -> Response {
     ///     let last = request.last_event_id().and_then(|id| id.parse().ok()).unwrap_or(0);
     ///     Response::events(move |mut events| async move {
@@ -129,6 +202,10 @@ impl Response {
     ///         Ok(())
     ///     })
     /// }
+    /// let router = Router::new().get("/ticks", ticks);
+    /// let answer = router.call(TestRequest::get("/ticks").header("Last-Event-ID", "7"))?;
+    /// assert!(answer.text().starts_with("id: 8\ndata: tick\n\n"));
+    /// # Ok::<(), marmota_http::CallError>(())
     /// ```
     pub fn events<F, T>(send: F) -> Self
     where
@@ -138,24 +215,45 @@ impl Response {
         Self::of_events(BodyStream::write(|sender| send(EventSender(sender))))
     }
 
-    /// A stream of events, and what sends them from any task or thread, as
-    /// [`BodyStream::channel`].
+    /// Returns a sender of events, and the answer that has them, as [`BodyStream::channel`]: the
+    /// sender works from any task or thread, and may be ahead of the client by `window_bytes`.
+    ///
+    /// ```
+    /// use marmota_http::{Event, Response};
+    /// let (mut events, response) = Response::event_channel(16 * 1024);
+    /// assert_eq!(response.content_type(), "text/event-stream");
+    /// events.send_blocking(&Event::new("first"))?;
+    /// # Ok::<(), marmota_http::Gone>(())
+    /// ```
     pub fn event_channel(window_bytes: usize) -> (EventSender, Self) {
         let (sender, body) = BodyStream::channel(window_bytes);
         (EventSender(sender), Self::of_events(body))
     }
 
+    /// Returns the answer of a body of events: never cached, with a heartbeat.
     fn of_events(body: BodyStream) -> Self {
         let body = body.with_heartbeat(HEARTBEAT_MS, HEARTBEAT);
         let mut response = Self::streamed("text/event-stream", body);
-        // The names and values are a header's.
+        // The name and the value are valid.
         let _ = response.add_header("Cache-Control".into(), b"no-store"[..].into());
         response
     }
 }
 
 impl Request {
-    /// Which event a client that comes back has seen last, if it says so.
+    /// Returns the id of the last event that a client has received before it reconnected (the
+    /// header `Last-Event-ID`).
+    ///
+    /// ```
+    /// use marmota_http::{Request, Router, TestRequest};
+    /// async fn show(request: Request) -> String {
+    ///     request.last_event_id().unwrap_or("from the start").to_owned()
+    /// }
+    /// let router = Router::new().get("/", show);
+    /// assert_eq!(router.call(TestRequest::get("/").header("Last-Event-ID", "7"))?.text(), "7");
+    /// assert_eq!(router.call(TestRequest::get("/"))?.text(), "from the start");
+    /// # Ok::<(), marmota_http::CallError>(())
+    /// ```
     pub fn last_event_id(&self) -> Option<&str> {
         self.header_text("last-event-id").filter(|id| !id.is_empty())
     }

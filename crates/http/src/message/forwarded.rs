@@ -1,21 +1,28 @@
-//! For whom a request is, as its peer or a trusted proxy says: the `X-Forwarded-` headers or
-//! `Forwarded` (RFC 7239), one of them, taken only from trusted peers.
+//! The client of a request: the connection's peer, or the one that a trusted proxy reports by the
+//! `X-Forwarded-` headers or by `Forwarded` (RFC 7239).
+//!
+//! The headers are used only if the peer is a trusted proxy, and only those that it is configured
+//! to set. The list of hops is read from the right: each trusted proxy reports the one before it,
+//! and the first address that is not a trusted proxy is the client. A client can write any hops to
+//! the left of that.
 
 use std::net::IpAddr;
 
 use crate::message::request::Request;
 use crate::socket::proxies::{ForwardedHeader, Proxies};
 
-/// For whom a proxy says that it asks; what it does not say is none.
+/// The facts that a trusted proxy reports; `None` for those that it does not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct ForwardedInfo<'a> {
+    /// The address of the client.
     client: Option<IpAddr>,
+    /// `http` or `https`.
     scheme: Option<&'a str>,
+    /// The host that the client has requested.
     host: Option<&'a str>,
 }
 
-/// What is said by the last proxy that is trusted and no further: a client can write what it
-/// likes before that.
+/// Returns the facts that the last trusted proxy reports; none if the peer is not trusted.
 fn forwarded_info<'a>(request: &'a Request, proxies: &Proxies) -> ForwardedInfo<'a> {
     if !proxies.trusts_peer(request.peer()) {
         return ForwardedInfo::default();
@@ -33,7 +40,7 @@ fn forwarded_info<'a>(request: &'a Request, proxies: &Proxies) -> ForwardedInfo<
         host: last(request, "x-forwarded-host"),
     };
     for hop in hops.iter().rev() {
-        // A hop that is not understood hides those before it.
+        // A hop that is not an address hides the hops before it.
         let Some(ip) = address(hop.trim()) else { break };
         info.client = Some(ip);
         if !proxies.trusts(ip) {
@@ -43,6 +50,7 @@ fn forwarded_info<'a>(request: &'a Request, proxies: &Proxies) -> ForwardedInfo<
     info
 }
 
+/// Reads the elements of `Forwarded`, from the last to the first.
 fn by_standard<'a>(elements: &[&'a str], proxies: &Proxies) -> ForwardedInfo<'a> {
     let mut info = ForwardedInfo::default();
     for element in elements.iter().rev() {
@@ -59,7 +67,7 @@ fn by_standard<'a>(elements: &[&'a str], proxies: &Proxies) -> ForwardedInfo<'a>
                 _ => {}
             }
         }
-        // What stands further to the left was said by the one that is named here.
+        // The elements further to the left were reported by this client.
         let Some(ip) = here.client else {
             if info == ForwardedInfo::default() {
                 info = here;
@@ -74,17 +82,19 @@ fn by_standard<'a>(elements: &[&'a str], proxies: &Proxies) -> ForwardedInfo<'a>
     info
 }
 
+/// Returns the values of all headers with this name.
 fn lines<'a>(request: &'a Request, name: &'static str) -> impl Iterator<Item = &'a str> {
     let named = request.headers().filter(move |(key, _)| key.eq_ignore_ascii_case(name));
     named.filter_map(|(_, value)| std::str::from_utf8(value).ok())
 }
 
+/// Returns the last element of the last header with this name.
 fn last<'a>(request: &'a Request, name: &'static str) -> Option<&'a str> {
     let line = lines(request, name).last()?;
     line.rsplit(',').next().map(str::trim).filter(|text| !text.is_empty())
 }
 
-/// The parts of a text between separators that are not in quotes.
+/// Splits a text at separators that are not in quotes.
 fn split(text: &str, separator: u8) -> impl Iterator<Item = &str> {
     let mut quoted = false;
     text.split(move |letter: char| {
@@ -93,7 +103,7 @@ fn split(text: &str, separator: u8) -> impl Iterator<Item = &str> {
     })
 }
 
-/// An address, with a port or without: `192.0.2.7:80`, `[::1]:80`, `[::1]`, `::1`.
+/// Parses an address, with a port or without: `192.0.2.7:80`, `[::1]:80`, `[::1]`, `::1`.
 fn address(text: &str) -> Option<IpAddr> {
     if let Ok(ip) = text.parse::<IpAddr>() {
         return Some(ip.to_canonical());
@@ -105,23 +115,43 @@ fn address(text: &str) -> Option<IpAddr> {
 }
 
 impl Request {
-    /// Whose request it is: the connection's other end or, where that is a proxy the server trusts
-    /// ([`crate::Server::trusted_proxies`]), the client it names by the header that is trusted
-    /// ([`crate::Server::forwarded_header`]). None on a Unix socket whose other end names nobody.
+    /// Returns the address of the client: the connection's peer or, if that is a trusted proxy
+    /// ([`Server::trusted_proxies`](crate::Server::trusted_proxies)), the client that the proxy
+    /// reports by the configured header
+    /// ([`Server::forwarded_header`](crate::Server::forwarded_header)). Returns `None` over a Unix
+    /// socket whose peer reports no client.
+    ///
+    /// ```
+    /// use marmota_http::{Request, Router, TestRequest};
+    /// async fn address(request: Request) -> String {
+    ///     request.client_ip().map_or("a local process".to_owned(), |ip| ip.to_string())
+    /// }
+    /// let router = Router::new().get("/", address);
+    /// // No proxy is trusted by default.
+    /// let request = TestRequest::get("/").header("X-Forwarded-For", "192.0.2.7");
+    /// assert_eq!(router.call(request)?.text(), "127.0.0.1");
+    /// # Ok::<(), marmota_http::CallError>(())
+    /// ```
     pub fn client_ip(&self) -> Option<IpAddr> {
         let info = forwarded_info(self, &self.0.context.proxies);
         info.client.or_else(|| self.peer().ip().map(|ip| ip.to_canonical()))
     }
 
-    /// Whether it seems to be passed on for somebody else, who may be anywhere: its peer is a trusted
-    /// proxy, or it bears a header that proxies add (`Forwarded`, `X-Forwarded-…`, `X-Real-IP`, `Via`).
-    /// A proxy that is not trusted and adds none is not seen: that a peer is on this machine says
-    /// little about who asks.
+    /// Returns true if the request seems to be passed on for another client, who may be anywhere:
+    /// the peer is a trusted proxy, or a header that proxies add is present (`Forwarded`,
+    /// `X-Forwarded-…`, `X-Real-IP`, `Via`). A proxy that is not trusted and adds no header is not
+    /// detected: a peer on this machine does not prove that the client is.
     ///
     /// ```
-    /// # fn admits(request: &marmota_http::Request) -> bool {
-    /// !request.is_forwarded() && request.peer().ip().is_none_or(|ip| ip.is_loopback())
-    /// # }
+    /// use marmota_http::{Request, Router, TestRequest};
+    /// async fn is_local(request: Request) -> String {
+    ///     let is_here = request.peer().ip().is_none_or(|ip| ip.is_loopback());
+    ///     (is_here && !request.is_forwarded()).to_string()
+    /// }
+    /// let router = Router::new().get("/", is_local);
+    /// assert_eq!(router.call(TestRequest::get("/"))?.text(), "true");
+    /// assert_eq!(router.call(TestRequest::get("/").header("Via", "1.1 a"))?.text(), "false");
+    /// # Ok::<(), marmota_http::CallError>(())
     /// ```
     pub fn is_forwarded(&self) -> bool {
         let by_header = |name: &str| {
@@ -132,7 +162,19 @@ impl Request {
             || self.headers().any(|(name, _)| by_header(name))
     }
 
-    /// `https` or `http`: by which the client has come, also to a trusted proxy.
+    /// Returns `https` or `http`: the one that the client has used, to this server or to a trusted
+    /// proxy.
+    ///
+    /// ```
+    /// use marmota_http::{Request, Router, TestRequest};
+    /// async fn url(request: Request) -> String {
+    ///     format!("{}://{}{}", request.scheme(), request.host(), request.path())
+    /// }
+    /// let router = Router::new().get("/a", url);
+    /// let answer = router.call(TestRequest::get("/a").header("Host", "app.example.org"))?;
+    /// assert_eq!(answer.text(), "http://app.example.org/a");
+    /// # Ok::<(), marmota_http::CallError>(())
+    /// ```
     pub fn scheme(&self) -> &str {
         match forwarded_info(self, &self.0.context.proxies).scheme {
             Some(scheme) if scheme.eq_ignore_ascii_case("https") => "https",
@@ -142,9 +184,20 @@ impl Request {
         }
     }
 
-    /// The host the client has asked for, with the port if it named one, also of a trusted proxy;
-    /// empty for a client of HTTP/1.0 that names none. A target in absolute form
-    /// (`GET http://host/`) counts, not the `Host` header beside it (RFC 9112 3.2.2).
+    /// Returns the host that the client has requested, with its port if it has one, as a trusted
+    /// proxy reports it. It is empty for a client of HTTP/1.0 that names none. A target in absolute
+    /// form (`GET http://host/`) has precedence over the `Host` header (RFC 9112, 3.2.2).
+    ///
+    /// ```
+    /// use marmota_http::{Request, Router, TestRequest};
+    /// async fn host(request: Request) -> String {
+    ///     request.host().to_owned()
+    /// }
+    /// let router = Router::new().get("/", host);
+    /// let answer = router.call(TestRequest::get("/").header("Host", "a.test:8080"))?;
+    /// assert_eq!(answer.text(), "a.test:8080");
+    /// # Ok::<(), marmota_http::CallError>(())
+    /// ```
     pub fn host(&self) -> &str {
         let info = forwarded_info(self, &self.0.context.proxies).host;
         info.or_else(|| authority(self.target()))
@@ -153,7 +206,7 @@ impl Request {
     }
 }
 
-/// The host and port of a target in absolute form, which the head's parser has checked.
+/// Returns the host and port of a target in absolute form. The parser of the head has checked it.
 pub(crate) fn authority(target: &str) -> Option<&str> {
     if target.starts_with('/') {
         return None;

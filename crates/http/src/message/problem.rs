@@ -142,9 +142,9 @@ impl<'p> ProblemDocument<'p> {
 }
 
 impl Response {
-    /// An error as a problem document (RFC 9457, `application/problem+json`): its status, the
-    /// status' name as `title`, and what is wrong as `detail`. A status without a body
-    /// ([`Status::NOT_MODIFIED`]) has none here either.
+    /// Returns an error as a problem document (RFC 9457, `application/problem+json`): the status,
+    /// its reason phrase as `title`, and the cause as `detail`. A status without a body
+    /// ([`Status::NOT_MODIFIED`]) has none here either. Do not put secrets into `detail`.
     ///
     /// ```
     /// use marmota_http::{Response, Status};
@@ -161,6 +161,7 @@ impl Response {
         Self::of_problem(status, Some(detail))
     }
 
+    /// Returns a problem document with or without a `detail`.
     #[cold]
     pub(crate) fn of_problem(status: Status, detail: Option<&str>) -> Self {
         if status.bodiless() {
@@ -177,7 +178,8 @@ pub(crate) fn document(status: Status, detail: Option<&str>) -> Vec<u8> {
     out
 }
 
-/// Appends a string as JSON, with the short escapes that exist (RFC 8259, section 7).
+/// Appends a string as JSON, with the short escapes that exist (RFC 8259, section 7). Without the
+/// feature `extract`, the crate has no JSON library.
 fn write_string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
     for byte in text.bytes() {

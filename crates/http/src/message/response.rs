@@ -1,15 +1,16 @@
-//! An answer as a value: status, headers, body. Handlers that return one are the common case;
-//! those that write straight into the connection's buffer use [`crate::ResponseWriter`].
+//! An answer as a value: status, headers, body. Handlers that return one are the common case; those
+//! that write directly into the connection's buffer use [`crate::ResponseWriter`]. Types that a
+//! handler may return implement [`IntoResponse`].
 
 #[cfg(feature = "compression")]
 mod compressed;
+mod into_response;
 
 use std::borrow::Cow;
 use std::future::Future;
 use std::pin::Pin;
 
 use crate::body::Body;
-use crate::body::body_buffer::BodyError;
 #[cfg(feature = "compression")]
 use crate::body::coding::CodedBody;
 use crate::body::producer::BodyStream;
@@ -19,11 +20,19 @@ use crate::message::request::Request;
 use crate::proto::header::{HeaderError, check_header};
 use crate::proto::method::Method;
 use crate::proto::status::Status;
+pub use into_response::IntoResponse;
 
-/// An answer that comes later. It is polled on the connection's own thread only.
+/// An answer that comes later: the future of [`Flow::Later`](crate::Flow::Later). It is polled on
+/// the connection's own thread only.
+///
+/// ```
+/// use marmota_http::{LaterResponse, Response};
+/// let later: LaterResponse = Box::pin(async { Response::text("done") });
+/// ```
 pub type LaterResponse = Pin<Box<dyn Future<Output = Response>>>;
 
-/// An answer. `Server`, `Date`, `Connection` and `Content-Length` are added when it is written.
+/// An answer: status, headers and body. `Server`, `Date`, `Connection` and `Content-Length` are
+/// added when it is written.
 ///
 /// ```
 /// use marmota_http::{Response, Status};
@@ -33,18 +42,25 @@ pub type LaterResponse = Pin<Box<dyn Future<Output = Response>>>;
 /// ```
 #[derive(Debug)]
 pub struct Response {
+    /// The status.
     status: Status,
+    /// The media type; empty for none. It is apart from the headers because the writer has prepared
+    /// heads for media types.
     content_type: Cow<'static, str>,
+    /// The other headers, which were checked.
     headers: Vec<(Cow<'static, str>, Cow<'static, [u8]>)>,
+    /// The body, or its substitute.
     body: Payload,
 }
 
-/// What follows an answer's head.
+/// The part of an answer after its head.
 #[derive(Debug)]
 pub(crate) enum Payload {
+    /// A complete body.
     Whole(Body),
+    /// A body that is produced while it is sent.
     Stream(BodyStream),
-    /// None: another protocol goes on behind the head.
+    /// No body: another protocol continues after the head.
     UpgradedProtocol(UpgradedProtocol),
 }
 
@@ -74,16 +90,14 @@ impl Response {
         Self { status, content_type: Cow::Borrowed(""), headers: Vec::new(), body }
     }
 
-    /// Returns a 200 with a body of this media type.
+    /// Returns a 200 with a body of this media type. A media type that cannot be sent in a header
+    /// is left out when the answer is written.
     ///
     /// ```
     /// use marmota_http::Response;
     /// let csv = Response::with_body("text/csv", "id,name\n1,Ada\n");
     /// assert_eq!(csv.content_type(), "text/csv");
     /// ```
-    ///
-    /// # Panics
-    /// Never: a media type that cannot be sent is left out when the answer is written.
     pub fn with_body(content_type: impl Into<Cow<'static, str>>, body: impl Into<Body>) -> Self {
         let mut response = Self::new(Status::OK);
         response.content_type = content_type.into();
@@ -92,6 +106,21 @@ impl Response {
     }
 
     /// Returns a 200 with a body of this media type that is produced while it is sent.
+    ///
+    /// ```
+    /// use marmota_http::{BodyStream, Request, Response, Router, TestRequest};
+    /// async fn lines(_: Request) -> Response {
+    ///     let body = BodyStream::write(|mut out| async move {
+    ///         out.send("a\n").await?;
+    ///         out.send("b\n").await?;
+    ///         Ok(())
+    ///     });
+    ///     Response::streamed("text/plain", body)
+    /// }
+    /// let router = Router::new().get("/", lines);
+    /// assert_eq!(router.call(TestRequest::get("/"))?.text(), "a\nb\n");
+    /// # Ok::<(), marmota_http::CallError>(())
+    /// ```
     pub fn streamed(content_type: impl Into<Cow<'static, str>>, body: BodyStream) -> Self {
         let mut response = Self::new(Status::OK);
         response.content_type = content_type.into();
@@ -99,12 +128,24 @@ impl Response {
         response
     }
 
-    /// Returns a 200 with plain text.
+    /// Returns a 200 with plain text in UTF-8.
+    ///
+    /// ```
+    /// use marmota_http::Response;
+    /// let answer = Response::text("hello");
+    /// assert_eq!(answer.content_type(), "text/plain; charset=utf-8");
+    /// assert_eq!(answer.body().as_bytes(), b"hello");
+    /// ```
     pub fn text(text: impl Into<Cow<'static, str>>) -> Self {
         Self::with_body("text/plain; charset=utf-8", cow_body(text.into()))
     }
 
-    /// Returns a 200 with an HTML page.
+    /// Returns a 200 with an HTML page in UTF-8. The text is sent as it is: escape values of users.
+    ///
+    /// ```
+    /// use marmota_http::Response;
+    /// assert_eq!(Response::html("<p>Hello</p>").content_type(), "text/html; charset=utf-8");
+    /// ```
     pub fn html(page: impl Into<Cow<'static, str>>) -> Self {
         Self::with_body("text/html; charset=utf-8", cow_body(page.into()))
     }
@@ -122,6 +163,13 @@ impl Response {
 
     /// Returns an answer with this status and its name as the body: a problem document
     /// ([`Response::problem`]) for errors, otherwise plain text.
+    ///
+    /// ```
+    /// use marmota_http::{Response, Status};
+    /// assert_eq!(Response::from_status(Status::ACCEPTED).body().as_bytes(), b"Accepted");
+    /// let error = Response::from_status(Status::CONFLICT);
+    /// assert_eq!(error.content_type(), "application/problem+json");
+    /// ```
     pub fn from_status(status: Status) -> Self {
         if status.code() >= 400 {
             return Self::of_problem(status, None);
@@ -133,6 +181,12 @@ impl Response {
     }
 
     /// Sets the status.
+    ///
+    /// ```
+    /// use marmota_http::{Response, Status};
+    /// let answer = Response::json_bytes("{}").with_status(Status::CREATED);
+    /// assert_eq!(answer.status(), Status::CREATED);
+    /// ```
     #[must_use]
     pub fn with_status(mut self, status: Status) -> Self {
         self.status = status;
@@ -149,8 +203,8 @@ impl Response {
     /// ```
     ///
     /// # Errors
-    /// An invalid name, a value with a control character such as CR or LF, or a header that only the
-    /// server writes (`Content-Length`, `Transfer-Encoding`, `Connection`).
+    /// An invalid name, a value with a control character such as CR or LF, or a header that only
+    /// the server writes (`Content-Length`, `Transfer-Encoding`, `Connection`).
     pub fn with_header(
         mut self,
         name: impl Into<Cow<'static, str>>,
@@ -165,6 +219,16 @@ impl Response {
     }
 
     /// Adds a header in place, with a value of any bytes; see [`Response::with_header`].
+    ///
+    /// ```
+    /// use marmota_http::{Response, Status};
+    /// let mut answer = Response::new(Status::OK);
+    /// for cookie in [&b"a=1; HttpOnly"[..], b"b=2; HttpOnly"] {
+    ///     answer.add_header("Set-Cookie".into(), cookie.into())?;
+    /// }
+    /// assert_eq!(answer.headers().count(), 2);
+    /// # Ok::<(), marmota_http::HeaderError>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Response::with_header`].
@@ -182,14 +246,21 @@ impl Response {
         Ok(())
     }
 
-    /// Adds an ETag (what stands between its quotes), and answers 304 without a body if the
-    /// request's `If-None-Match` names it, with `W/` or without.
+    /// Adds an ETag (`tag` without quotes), and answers 304 without a body if the request's
+    /// `If-None-Match` has it, with `W/` or without (RFC 9110, 13.1.2). Only GET and HEAD are
+    /// answered 304.
     ///
     /// ```
-    /// use marmota_http::{HeaderError, Request, Response};
+    /// use marmota_http::{HeaderError, Request, Response, Router, Status, TestRequest};
     /// async fn page(request: Request) -> Result<Response, HeaderError> {
     ///     Response::html("<p>Hello</p>").with_etag(&request, "7f3a")
     /// }
+    /// let router = Router::new().get("/", page);
+    /// let first = router.call(TestRequest::get("/"))?;
+    /// assert_eq!(first.header("etag"), Some("\"7f3a\""));
+    /// let second = router.call(TestRequest::get("/").header("If-None-Match", "\"7f3a\""))?;
+    /// assert_eq!((second.status(), second.text()), (Status::NOT_MODIFIED, ""));
+    /// # Ok::<(), marmota_http::CallError>(())
     /// ```
     ///
     /// # Errors
@@ -213,29 +284,58 @@ impl Response {
         Ok(self)
     }
 
-    /// Replaces the body and leaves the media type as it is.
+    /// Replaces the body and keeps the media type and the headers.
+    ///
+    /// ```
+    /// use marmota_http::Response;
+    /// let answer = Response::html("<p>a</p>").with_whole_body("<p>b</p>");
+    /// assert_eq!(answer.body().as_bytes(), b"<p>b</p>");
+    /// assert_eq!(answer.content_type(), "text/html; charset=utf-8");
+    /// ```
     #[must_use]
     pub fn with_whole_body(mut self, body: impl Into<Body>) -> Self {
         self.body = Payload::Whole(body.into());
         self
     }
 
-    /// The status.
+    /// Returns the status.
+    ///
+    /// ```
+    /// use marmota_http::{Response, Status};
+    /// assert_eq!(Response::text("a").status(), Status::OK);
+    /// ```
     pub fn status(&self) -> Status {
         self.status
     }
 
-    /// The media type, empty when there is none.
+    /// Returns the media type; empty for none.
+    ///
+    /// ```
+    /// use marmota_http::{Response, Status};
+    /// assert_eq!(Response::new(Status::OK).content_type(), "");
+    /// ```
     pub fn content_type(&self) -> &str {
         &self.content_type
     }
 
-    /// The headers beside `Content-Type`, in order.
+    /// Returns the headers other than `Content-Type`, in order.
+    ///
+    /// ```
+    /// use marmota_http::Response;
+    /// let answer = Response::text("a").with_header("X-A", "1")?;
+    /// assert!(answer.headers().eq([("X-A", &b"1"[..])]));
+    /// # Ok::<(), marmota_http::HeaderError>(())
+    /// ```
     pub fn headers(&self) -> impl Iterator<Item = (&str, &[u8])> {
         self.headers.iter().map(|(name, value)| (&**name, &**value))
     }
 
-    /// The body; empty if it is a [`BodyStream`].
+    /// Returns the body; empty if it is a [`BodyStream`].
+    ///
+    /// ```
+    /// use marmota_http::Response;
+    /// assert_eq!(Response::text("abc").body().len(), 3);
+    /// ```
     pub fn body(&self) -> &Body {
         static EMPTY: Body = Body::empty();
         match &self.body {
@@ -244,18 +344,26 @@ impl Response {
         }
     }
 
-    /// Whether the body is made while it is sent.
+    /// Returns true if the body is produced while it is sent.
+    ///
+    /// ```
+    /// use marmota_http::{BodyStream, Response};
+    /// assert!(!Response::text("a").is_streamed());
+    /// let (_sender, body) = BodyStream::channel(1024);
+    /// assert!(Response::streamed("text/plain", body).is_streamed());
+    /// ```
     pub fn is_streamed(&self) -> bool {
         matches!(self.body, Payload::Stream(_))
     }
 
-    /// A 101, behind which the protocol of this name goes on with the connection: the answer to a
-    /// request whose `Upgrade` header names it.
+    /// Returns a 101, after which the protocol with this name continues on the connection: the
+    /// answer to a request whose `Upgrade` header names it (RFC 9110, 7.8). The handler checks that
+    /// header. For WebSockets use [`Response::websocket`](crate::Response::websocket).
     ///
     /// ```
-    /// use marmota_http::{Protocol, Response, Status, ProtocolStep, Turn};
+    /// use marmota_http::{Protocol, ProtocolStep, Response, Status, Turn};
     ///
-    /// /// Sends back what comes.
+    /// /// Sends back what arrives.
     /// struct Echo;
     ///
     /// impl Protocol for Echo {
@@ -274,7 +382,7 @@ impl Response {
         Self::taken_over(name, UpgradedProtocol(Box::new(protocol)))
     }
 
-    /// A 101, behind which another protocol goes on.
+    /// Returns a 101 with a protocol that is boxed already.
     pub(crate) fn taken_over(name: &'static str, successor: UpgradedProtocol) -> Self {
         let mut response = Self::new(Status::SWITCHING_PROTOCOLS);
         response.headers.push(("Upgrade".into(), name.as_bytes().into()));
@@ -282,11 +390,13 @@ impl Response {
         response
     }
 
+    /// Returns the part after the head.
     pub(crate) fn into_payload(self) -> Payload {
         self.body
     }
 }
 
+/// Returns a text as a body without a copy.
 fn cow_body(text: Cow<'static, str>) -> Body {
     match text {
         Cow::Borrowed(text) => text.into(),
@@ -294,89 +404,21 @@ fn cow_body(text: Cow<'static, str>) -> Body {
     }
 }
 
-/// The response with these headers added.
+/// Returns the response with the headers of layers added.
 pub(crate) fn with_added(mut response: Response, headers: AddedHeaders) -> Response {
     for (name, value) in headers.into_inner() {
-        // They were looked at when they were added.
+        // They were checked when they were added.
         let _ = response.add_header(name, value);
     }
     response
 }
 
-/// A response that comes later with these headers added: it is written by another writer, which
-/// knows nothing of them.
+/// Returns a response that comes later with these headers added. It is written by another writer,
+/// which does not have them.
 pub(crate) fn later_with_added(response: LaterResponse, headers: AddedHeaders) -> LaterResponse {
     match headers.is_empty() {
         true => response,
         false => Box::pin(async move { with_added(response.await, headers) }),
-    }
-}
-
-impl IntoResponse for BodyError {
-    fn into_response(self) -> Response {
-        let mut answer = Response::problem(self.status(), &self.to_string());
-        if self == Self::NoRoom {
-            // A constant is always a header.
-            let _ = answer.add_header("Retry-After".into(), b"1"[..].into());
-        }
-        answer
-    }
-}
-
-/// What a handler may return.
-pub trait IntoResponse {
-    /// The answer that stands for this value.
-    fn into_response(self) -> Response;
-}
-
-impl IntoResponse for Response {
-    fn into_response(self) -> Response {
-        self
-    }
-}
-
-impl IntoResponse for Status {
-    fn into_response(self) -> Response {
-        Response::from_status(self)
-    }
-}
-
-impl IntoResponse for &'static str {
-    fn into_response(self) -> Response {
-        Response::text(self)
-    }
-}
-
-impl IntoResponse for String {
-    fn into_response(self) -> Response {
-        Response::text(self)
-    }
-}
-
-impl IntoResponse for () {
-    fn into_response(self) -> Response {
-        Response::new(Status::NO_CONTENT)
-    }
-}
-
-impl IntoResponse for HeaderError {
-    fn into_response(self) -> Response {
-        Response::from_status(Status::INTERNAL_SERVER_ERROR)
-    }
-}
-
-impl IntoResponse for std::convert::Infallible {
-    fn into_response(self) -> Response {
-        match self {}
-    }
-}
-
-impl<T: IntoResponse, E: IntoResponse> IntoResponse for Result<T, E> {
-    fn into_response(self) -> Response {
-        match self {
-            Ok(value) => value.into_response(),
-            Err(error) => error.into_response(),
-        }
     }
 }
 

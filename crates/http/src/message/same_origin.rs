@@ -1,10 +1,13 @@
-//! Requests that a page of another site may have had a browser send. One check of `Host`, `Origin`
-//! and `Content-Type` for REST, services and remote stores.
+//! The check for requests that a page of another site may have had a browser send (cross-site
+//! request forgery). One check of `Host`, `Origin` and `Content-Type` for REST, services and remote
+//! stores.
 //!
-//! - A browser names the page's origin (`Origin`, `Sec-Fetch-Site`); pages cannot write these
-//!   headers. A request with neither is of a program such as curl, and passes.
-//! - A name that is resolved to 127.0.0.1 by its owner (DNS rebinding) makes a foreign page one of
-//!   this origin. Its requests come over the loopback interface and name a foreign `Host`.
+//! - A browser reports the origin of the page (`Origin`, RFC 6454; `Sec-Fetch-Site`). Pages cannot
+//!   set these headers. A request with neither is from a program such as curl, and passes.
+//! - A name that its owner resolves to 127.0.0.1 (DNS rebinding) makes a foreign page one of this
+//!   origin. Its requests arrive over the loopback interface and have a foreign `Host`.
+//!
+//! The origins and hosts that are allowed in addition are in [`crate::message::sites`].
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
@@ -19,37 +22,75 @@ use crate::socket::address::Peer;
 /// Bytes of a header's value that an error quotes at most.
 const QUOTED_BYTES_MAX: usize = 80;
 
-/// Which page initiated a request, as its browser reports it.
+/// The page that initiated a request, as its browser reports it ([`Request::initiator`]).
+///
+/// ```
+/// use marmota_http::{Initiator, Request, Router, TestRequest};
+/// async fn initiator(request: Request) -> &'static str {
+///     match request.initiator() {
+///         Initiator::Unknown => "a program",
+///         Initiator::SameOrigin | Initiator::Allowed => "our page",
+///         _ => "a foreign page",
+///     }
+/// }
+/// let router = Router::new().get("/", initiator);
+/// assert_eq!(router.call(TestRequest::get("/"))?.text(), "a program");
+/// let page = |origin: &str| TestRequest::get("/").header("Origin", origin);
+/// assert_eq!(router.call(page("http://localhost"))?.text(), "our page");
+/// assert_eq!(router.call(page("https://evil.example"))?.text(), "a foreign page");
+/// # Ok::<(), marmota_http::CallError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Initiator {
-    /// The request has neither `Origin` nor `Sec-Fetch-Site`: it is of a program that is not a
-    /// browser, or of an old browser.
+    /// The request has neither `Origin` nor `Sec-Fetch-Site`: it is from a program that is not a
+    /// browser, or from an old browser.
     Unknown,
-    /// A page of the host that the request is for, or the user (an address typed).
+    /// A page of the host that was requested, or the user (an address typed).
     SameOrigin,
-    /// A page of another origin that is allowed: by [`crate::Server::allowed_origins`], or by a
-    /// [`crate::Cors`] around the handler.
+    /// A page of another origin that is allowed: by
+    /// [`Server::allowed_origins`](crate::Server::allowed_origins), or by a [`Cors`](crate::Cors)
+    /// around the handler.
     Allowed,
     /// A page of another origin.
     Foreign,
 }
 
-/// A request that is refused for where it comes from, or for the type of its body. As an answer it
-/// is a problem document (RFC 9457).
+/// A request that is refused for its origin or host, or for the type of its body. As an answer it
+/// is a problem document (RFC 9457), whose text states how to allow such requests.
+///
+/// ```
+/// use marmota_http::{CrossSite, Request, Router, Status, TestRequest};
+/// async fn stop(request: Request) -> Result<&'static str, CrossSite> {
+///     request.check_site()?;
+///     Ok("stopped")
+/// }
+/// let router = Router::new().post("/stop", stop);
+/// assert_eq!(router.call(TestRequest::post("/stop"))?.text(), "stopped");
+/// let foreign = TestRequest::post("/stop").header("Origin", "https://evil.example");
+/// assert_eq!(router.call(foreign)?.status(), Status::FORBIDDEN);
+/// let rebound = TestRequest::post("/stop").header("Host", "evil.example");
+/// assert_eq!(router.call(rebound)?.status(), Status::MISDIRECTED_REQUEST);
+/// # Ok::<(), marmota_http::CallError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CrossSite {
     /// `Host` has a name that is not this server's (421).
     Host(String),
-    /// A page of another origin sent it (403).
+    /// A page of another origin has sent it (403).
     Origin(String),
     /// The body is not declared as JSON (415).
     ContentType(String),
 }
 
 impl CrossSite {
-    /// The status it is answered with.
+    /// Returns the status of the answer.
+    ///
+    /// ```
+    /// use marmota_http::{CrossSite, Status};
+    /// assert_eq!(CrossSite::Origin("https://a.test".to_owned()).status(), Status::FORBIDDEN);
+    /// ```
     #[must_use]
     pub const fn status(&self) -> Status {
         match self {
@@ -94,8 +135,17 @@ impl IntoResponse for CrossSite {
 }
 
 impl Request {
-    /// Returns which page initiated the request. `Sec-Fetch-Site` decides where a browser sends it;
-    /// else `Origin` is compared with the host that the client has asked for ([`Request::host`]).
+    /// Returns which page initiated the request. `Sec-Fetch-Site` decides if the browser sends it;
+    /// otherwise `Origin` is compared with the host that the client has requested
+    /// ([`Request::host`]).
+    ///
+    /// ```
+    /// use marmota_http::{Initiator, Request};
+    /// /// Shows details to our own pages only.
+    /// fn shows_details(request: &Request) -> bool {
+    ///     request.initiator() == Initiator::SameOrigin
+    /// }
+    /// ```
     #[must_use]
     pub fn initiator(&self) -> Initiator {
         let origin = self.header_text("origin").map(str::trim);
@@ -111,16 +161,16 @@ impl Request {
             (Some(_), _) => allowed(),
             (None, Some(origin)) if is_of_host(origin, self.host()) => Initiator::SameOrigin,
             (None, Some(_)) => allowed(),
-            // `Origin` in another encoding is not a browser's.
+            // Browsers send `Origin` in ASCII.
             (None, None) if self.header("origin").is_some() => Initiator::Foreign,
             (None, None) => Initiator::Unknown,
         }
     }
 
-    /// Checks that a page of another site did not send the request, before it changes anything: a
-    /// request over the loopback interface names an address, `localhost` or an allowed host, and
-    /// one of a method that is not safe (RFC 9110, 9.2.1) is not of a foreign page. REST, services
-    /// and remote stores call it for each request.
+    /// Checks that no page of another site has sent the request, before it changes anything. A
+    /// request over the loopback interface must name an address, `localhost` or an allowed host;
+    /// one with a method that is not safe (RFC 9110, 9.2.1) must not be from a foreign page. REST,
+    /// services and remote stores call it for each request.
     ///
     /// ```
     /// use marmota_http::{CrossSite, Request, Response};
@@ -141,8 +191,20 @@ impl Request {
         }
     }
 
-    /// Checks as [`Request::check_site`] does for a method that is not safe: for a GET that has
-    /// effects, such as one that opens a WebSocket, which a browser lets any page do.
+    /// Checks like [`Request::check_site`] for a method that is not safe: for a GET with effects,
+    /// such as one that opens a WebSocket, which a browser permits to any page.
+    ///
+    /// ```
+    /// use marmota_http::{CrossSite, Request, Router, Status, TestRequest};
+    /// async fn open(request: Request) -> Result<&'static str, CrossSite> {
+    ///     request.check_site_strictly()?;
+    ///     Ok("open")
+    /// }
+    /// let router = Router::new().get("/socket", open);
+    /// let foreign = TestRequest::get("/socket").header("Origin", "https://evil.example");
+    /// assert_eq!(router.call(foreign)?.status(), Status::FORBIDDEN);
+    /// # Ok::<(), marmota_http::CallError>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Request::check_site`].
@@ -152,8 +214,23 @@ impl Request {
     }
 
     /// Checks that the body, if there is one, is declared as JSON: `application/json`, `text/json`
-    /// or a type with the suffix `+json`. A program that is not a browser may leave the type out,
-    /// or send `application/x-www-form-urlencoded`, which curl does by default.
+    /// or a type with the suffix `+json`. A browser sends such a type to another origin only after
+    /// a preflight request. A program that is not a browser may omit the type, or send
+    /// `application/x-www-form-urlencoded`, which is the default of curl.
+    ///
+    /// ```
+    /// use marmota_http::{CrossSite, Request, Router, Status, TestRequest};
+    /// async fn store(request: Request) -> Result<&'static str, CrossSite> {
+    ///     request.check_json()?;
+    ///     Ok("stored")
+    /// }
+    /// let router = Router::new().post("/store", store);
+    /// let request = TestRequest::post("/store").body("{}");
+    /// assert_eq!(router.call(request.clone())?.text(), "stored");
+    /// let refused = router.call(request.header("Content-Type", "text/plain"))?;
+    /// assert_eq!(refused.status(), Status::UNSUPPORTED_MEDIA_TYPE);
+    /// # Ok::<(), marmota_http::CallError>(())
+    /// ```
     ///
     /// # Errors
     /// [`CrossSite::ContentType`].
@@ -175,6 +252,7 @@ impl Request {
         Err(CrossSite::ContentType(quoted(kind)))
     }
 
+    /// Checks the `Host` of a request over the loopback interface.
     #[inline]
     fn check_host(&self) -> Result<(), CrossSite> {
         let over_loopback = match self.peer() {
@@ -190,7 +268,7 @@ impl Request {
     /// Checks a `Host` that is a name other than `localhost`.
     #[cold]
     fn check_name(&self) -> Result<(), CrossSite> {
-        // A browser accepts no certificate for a name that its owner points elsewhere.
+        // A browser accepts no certificate for a name that its owner has resolved to this machine.
         if self.is_encrypted() || self.0.context.proxies.trusts_peer(self.peer()) {
             return Ok(());
         }
@@ -201,6 +279,7 @@ impl Request {
         }
     }
 
+    /// Checks that no foreign page has sent the request.
     fn check_initiator(&self) -> Result<(), CrossSite> {
         match self.initiator() {
             Initiator::Foreign => {
@@ -211,6 +290,7 @@ impl Request {
     }
 }
 
+/// Returns true for an address of the loopback interface, also in IPv6 form (`::ffff:127.0.0.1`).
 fn is_loopback(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => ip.is_loopback(),
@@ -220,8 +300,8 @@ fn is_loopback(ip: IpAddr) -> bool {
     }
 }
 
-/// True for a `Host` that nobody's name server resolves: an address, `localhost` and names below
-/// it, or none.
+/// Returns true for a `Host` that no name server resolves: an address, `localhost` and names below
+/// it, or an empty one.
 #[inline]
 fn is_local(host: &[u8]) -> bool {
     // No name ends in a label of digits.
@@ -230,6 +310,7 @@ fn is_local(host: &[u8]) -> bool {
         || is_localhost(host)
 }
 
+/// Returns true for `localhost` and names below it (RFC 6761, 6.3), with or without a port.
 fn is_localhost(host: &[u8]) -> bool {
     let Ok(host) = std::str::from_utf8(host) else { return false };
     let name = split_port(host).0;
@@ -237,8 +318,9 @@ fn is_localhost(host: &[u8]) -> bool {
     label.eq_ignore_ascii_case("localhost")
 }
 
-/// True if an origin's host and port are those of `Host`, where either may leave out the usual port
-/// of the origin's scheme. The scheme itself may differ: a proxy that ends TLS need not name it.
+/// Returns true if the host and port of an origin are those of `Host`. Either may omit the default
+/// port of the origin's scheme. The scheme itself may differ: a proxy that ends TLS need not report
+/// it.
 fn is_of_host(origin: &str, host: &str) -> bool {
     let Some((scheme, site)) = origin.split_once("://") else { return false };
     let usual = match scheme {
@@ -254,6 +336,7 @@ fn is_of_host(origin: &str, host: &str) -> bool {
     !site.is_empty() && site.eq_ignore_ascii_case(name) && port(site_port) == port(name_port)
 }
 
+/// Returns the start of a header's value, for an error.
 fn quoted(value: &[u8]) -> String {
     let short = &value[..value.len().min(QUOTED_BYTES_MAX)];
     let text = String::from_utf8_lossy(short).into_owned();

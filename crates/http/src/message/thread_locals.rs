@@ -1,5 +1,17 @@
-//! What the connections of one server thread share: the clock, the lines every answer starts
-//! with, buffers in reserve, allocations of handler futures in reserve, the spare task.
+//! The state that the connections of one server thread share: the clock, the lines with which each
+//! answer starts, and reserves of buffers, request handles, allocations of futures, and a task.
+//!
+//! Reserves make a request free of allocations in the common case. Their sizes are limited, so that
+//! a burst does not keep its memory. No lock is needed, because all belongs to one thread.
+//!
+//! | reserve | taken | returned |
+//! |---|---|---|
+//! | request handles | by a connection whose next request arrives | when it is idle or ends |
+//! | outputs | by a connection with an answer | when the answer is sent |
+//! | allocations of futures | by an asynchronous handler | when its future was ready at the first poll |
+//! | a task | for the first poll of a future | when no clone of its waker exists |
+//!
+//! Connections, the writer and HTTP/2 get it as an argument. In-process calls make one per request.
 
 use std::any::Any;
 use std::pin::Pin;
@@ -17,56 +29,77 @@ use crate::reactor::task::{Inbox, Task};
 use crate::socket::address::Peer;
 use crate::socket::socket_codec::TlsInfo;
 
-/// A buffer in reserve is never larger than this, so that a burst does not stay in memory.
+/// The maximum size of a buffer in reserve, so that a burst does not stay in memory.
 const RESERVE_BYTES_MAX: usize = 64 * 1024;
-/// Buffers in reserve on a thread.
+/// The maximum number of large buffers in reserve on a thread.
 const RESERVE_MAX: usize = 64;
-/// Small ones: the ring has as many at once as connections are answered in a turn.
+/// The maximum number of small buffers in reserve: with io_uring as many are in use at once as
+/// connections are answered in a turn.
 const SMALL_RESERVE_MAX: usize = 512;
+/// The maximum size of a small buffer.
 const SMALL_BYTES: usize = 4 * 1024;
-/// A new one: most answers fit, and with many connections answered in a turn it is what each costs.
+/// The size of a new buffer. Most answers fit, and with many connections answered in a turn each
+/// costs this much.
 const FIRST_BYTES: usize = 1024;
-/// Media types whose head is kept ready; a server uses a few.
+/// The number of media types whose head is kept prepared; a server uses a few.
 const TYPED_MAX: usize = 4;
-/// How often the time of day is looked at; `Date` may lag by this much.
+/// The interval at which the time of day is read; `Date` may lag by this much.
 const DATE_MS: u64 = 100;
 /// The status line with which [`ThreadLocals::head_ok`] starts.
 const STATUS_OK: &[u8] = b"HTTP/1.1 200 OK\r\n";
 
 /// The shared state of one server thread.
 pub(crate) struct ThreadLocals {
+    /// The limits of the server.
     pub(crate) limits: Limits,
+    /// Those of them that the parser of heads needs.
     pub(crate) head_limits: HeadLimits,
+    /// The data that all requests share.
     context: Arc<Context>,
+    /// The inbox for wake-ups from other threads.
     pub(crate) inbox: Arc<Inbox>,
-    /// Milliseconds on a clock that never goes back, read once a turn.
+    /// Milliseconds on a clock that never goes back, read once per turn.
     pub(crate) now_ms: u64,
-    /// Shutdown was asked for: answer what is in flight, close what is idle.
+    /// A shutdown was requested: requests in progress are answered, idle connections are closed.
     pub(crate) draining: bool,
+    /// The count of freed memory.
     pub(crate) trimmer: MemoryTrimmer,
     /// The server's budget for bodies that are gathered.
     pub(crate) bodies: Arc<Budget>,
     /// Bytes of answers for which there was no room in their sockets since the last sweep.
     pub(crate) blocked_bytes: usize,
-    /// None on a server that nobody observes.
+    /// The observer; `None` without metrics and access log.
     pub(crate) observer: Option<Box<dyn Observe>>,
+    /// The `Server` header; empty without a name.
     server_line: Vec<u8>,
+    /// The prepared start of a 200, made once per second.
     head_ok: Vec<u8>,
-    /// [`ThreadLocals::head_ok`] with `Content-Type` for the media types last used, this second's.
+    /// [`ThreadLocals::head_ok`] with the `Content-Type` of the media types used last, for this
+    /// second.
     typed: [(String, Vec<u8>); TYPED_MAX],
+    /// The index in `typed` that is replaced next.
     next_typed: usize,
+    /// The second since 1970 for which the lines were made.
     second: u64,
+    /// The start of the clock.
     started: Instant,
+    /// The time at which the time of day is read again.
     next_date_ms: u64,
+    /// Request handles in reserve.
     exchanges: Vec<Rc<Exchange>>,
+    /// Buffers for answers in reserve.
     outputs: Vec<Vec<u8>>,
+    /// The allocation of the last future, by endpoint.
     runs: Vec<Option<Box<dyn Any>>>,
-    /// Where what a socket gives lies while it is decrypted.
+    /// The buffer for bytes of a socket while they are decrypted.
     pub(crate) sealed: Vec<u8>,
+    /// A task in reserve.
     spare: Option<Task>,
 }
 
 impl ThreadLocals {
+    /// Creates the state of a thread that serves `endpoints` endpoints. An empty `server_name`
+    /// sends no `Server` header.
     pub(crate) fn new(
         limits: Limits,
         context: Arc<Context>,
@@ -114,8 +147,8 @@ impl ThreadLocals {
         local
     }
 
-    /// Reads the clock, once a turn. The standard library's is taken on purpose: rustix' own
-    /// vDSO look-up does not survive valgrind, by which instructions are counted.
+    /// Reads the clock, once per turn. It uses the standard library on purpose: rustix' own look-up
+    /// of the vDSO does not work under valgrind, which counts instructions.
     pub(crate) fn tick(&mut self) {
         self.now_ms = self.started.elapsed().as_millis() as u64;
         if self.now_ms >= self.next_date_ms {
@@ -124,6 +157,7 @@ impl ThreadLocals {
         }
     }
 
+    /// Renews the prepared lines when a new second has begun.
     fn tick_date(&mut self) {
         let now = SystemTime::now();
         let second = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
@@ -140,7 +174,8 @@ impl ThreadLocals {
         self.typed = Default::default();
     }
 
-    /// The start of a 200 with this media type, which must be fit for a header.
+    /// Returns the prepared start of a 200 with this media type; `None` if it is not valid in a
+    /// header.
     #[inline]
     pub(crate) fn head_typed(&mut self, media_type: &str) -> Option<&[u8]> {
         let at = match self.typed.iter().position(|(known, _)| known == media_type) {
@@ -150,6 +185,7 @@ impl ThreadLocals {
         Some(&self.typed[at].1)
     }
 
+    /// Prepares the start of a 200 with a new media type, in place of the oldest one.
     #[cold]
     fn prepare_typed(&mut self, media_type: &str) -> Option<usize> {
         if media_type.is_empty() || !is_value(media_type.as_bytes()) {
@@ -162,16 +198,17 @@ impl ThreadLocals {
         Some(at)
     }
 
-    /// The start of a 200: status line, `Server`, `Date`.
+    /// Returns the prepared start of a 200: status line, `Server`, `Date`.
     pub(crate) fn head_ok(&self) -> &[u8] {
         &self.head_ok
     }
 
-    /// The same without the status line.
+    /// Returns the same lines without the status line.
     pub(crate) fn head_common(&self) -> &[u8] {
         &self.head_ok[STATUS_OK.len()..]
     }
 
+    /// Reports bytes from a socket to the observer.
     #[inline]
     pub(crate) fn note_received(&self, bytes: usize) {
         if let Some(observer) = &self.observer {
@@ -179,6 +216,7 @@ impl ThreadLocals {
         }
     }
 
+    /// Reports bytes to a socket to the observer.
     #[inline]
     pub(crate) fn note_sent(&self, bytes: usize) {
         if let Some(observer) = &self.observer {
@@ -186,7 +224,7 @@ impl ThreadLocals {
         }
     }
 
-    /// A request handle with an empty buffer.
+    /// Returns a request handle with an empty buffer, for a connection.
     #[inline]
     pub(crate) fn take_exchange(&mut self, peer: Peer, secured: &Option<Rc<TlsInfo>>) -> Request {
         if let Some(mut exchange) = self.exchanges.pop()
@@ -202,7 +240,8 @@ impl ThreadLocals {
         Request(Rc::new(exchange))
     }
 
-    /// Keeps a request handle for another connection, if nobody else holds it.
+    /// Keeps a request handle for another connection, unless a handler still has it or its buffer
+    /// is large.
     #[inline]
     pub(crate) fn give_exchange(&mut self, request: Request) {
         let mut exchange = request.0;
@@ -218,11 +257,13 @@ impl ThreadLocals {
         }
     }
 
+    /// Returns an empty buffer for answers.
     #[inline]
     pub(crate) fn take_output(&mut self) -> Vec<u8> {
         self.outputs.pop().unwrap_or_else(|| Vec::with_capacity(FIRST_BYTES))
     }
 
+    /// Keeps a buffer for other answers, unless it is large or there are enough.
     #[inline]
     pub(crate) fn give_output(&mut self, mut output: Vec<u8>) {
         let small = output.capacity() <= SMALL_BYTES;
@@ -235,13 +276,13 @@ impl ThreadLocals {
         }
     }
 
-    /// Gives up the buffers in reserve.
+    /// Frees the buffers in reserve, after a burst.
     pub(crate) fn clear_reserves(&mut self) {
         self.exchanges = Vec::new();
         self.outputs = Vec::new();
     }
 
-    /// The allocation in which the endpoint's last future ran.
+    /// Returns the allocation in which the endpoint's last future was stored, or a new one.
     pub(crate) fn take_run<F: 'static>(&mut self, endpoint: usize) -> Pin<Box<Option<F>>> {
         self.runs
             .get_mut(endpoint)
@@ -260,7 +301,7 @@ impl ThreadLocals {
         }
     }
 
-    /// A task whose waker nobody holds.
+    /// Returns a task whose waker has no clones.
     pub(crate) fn take_task(&mut self) -> Task {
         match self.spare.take() {
             Some(task) if task.is_free() => task,
@@ -268,6 +309,7 @@ impl ThreadLocals {
         }
     }
 
+    /// Keeps a task for the next request, unless a clone of its waker exists.
     pub(crate) fn give_task(&mut self, task: Task) {
         if task.is_free() {
             self.spare = Some(task);

@@ -1,9 +1,15 @@
-//! Writing an answer straight into the connection's output buffer, behind those of the
-//! requests before it. The status line, `Server` and `Date` are one copy of prepared bytes;
+//! The writer of an answer: it writes into the output buffer of a connection, after the answers to
+//! earlier requests. The status line, `Server` and `Date` are one copy of prepared bytes;
 //! `Content-Length` is filled in when the length of the body is known.
+//!
+//! A body that is large or produced later is not written here: it becomes the [`Tail`] of the
+//! answer, which the connection sends. The writer also hides the differences between clients: HEAD,
+//! HTTP/1.0, and connections that are closed after the answer ([`ReplyTo`]). HTTP/2 translates its
+//! output.
 
 #[cfg(feature = "compression")]
 mod compress;
+mod reply;
 
 use crate::body::Body;
 use crate::body::producer::BodyStream;
@@ -15,106 +21,82 @@ use crate::message::thread_locals::ThreadLocals;
 use crate::proto::head::is_value;
 use crate::proto::header::{HeaderError, check_header};
 use crate::proto::status::Status;
-use crate::reactor::task::{Task, Token};
+use crate::reactor::task::Task;
+pub(crate) use reply::{Framing, Persistence, ReplyTo, Tail};
 
-/// A body of at least this many bytes is sent from where it is instead of being copied behind
-/// its head: beyond it the copy costs more than the second slice in the system call.
+/// The length from which a body is sent from where it is instead of being copied after its head:
+/// from there on the copy costs more than the second slice in the system call.
 const COPY_BYTES_MAX: usize = 16 * 1024;
-/// Room for the digits of a length that is not known yet.
+/// The room for the digits of a length that is not known yet.
 const LENGTH_DIGITS: usize = 10;
-/// The last line of a head whose length is not known yet, and where its digits belong.
+/// The last line of a head whose length is not known yet.
 const OPEN_LENGTH: &[u8; 30] = b"Content-Length:           \r\n\r\n";
+/// The index of the digits in it.
 const LENGTH_AT: usize = 16;
-/// A body up to this length is moved over the digits left free; a longer one keeps spaces there.
+/// The length up to which a body is moved over the digits that are left free; before a longer one
+/// the spaces stay, which the grammar permits.
 const MOVE_BYTES_MAX: usize = 4 * 1024;
 
-/// What the answer says about the connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Persistence {
-    /// HTTP/1.1 goes on, which needs no word.
-    Implied,
-    /// HTTP/1.0 goes on, which must be said.
-    KeepAlive,
-    /// Closed after this answer.
-    Close,
-}
-
-/// To whom a response goes, which decides its form.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ReplyTo {
-    pub(crate) persistence: Persistence,
-    /// The client wants the head only.
-    pub(crate) head_only: bool,
-    /// The client is of HTTP/1.0: it knows no chunks.
-    pub(crate) is_http10: bool,
-    /// The connection to wake when a handler that waits can go on.
-    pub(crate) token: Token,
-}
-
-/// What follows an answer that is written.
-pub(crate) enum Tail {
-    /// A large body, sent from where it is.
-    Body(Body),
-    /// A body that is still to be made. In a box, so that answers without one move no bytes for it.
-    Stream(Box<(BodyStream, Framing)>),
-    /// What speaks on this connection from here on.
-    UpgradedProtocol(UpgradedProtocol),
-}
-
-impl Tail {
-    /// The length of the body in bytes; 0 for one that has no known length.
-    pub(crate) fn body_bytes(&self) -> u64 {
-        match self {
-            Self::Body(body) => body.len() as u64,
-            Self::Stream(stream) => stream.0.length().unwrap_or(0),
-            Self::UpgradedProtocol(_) => 0,
-        }
-    }
-}
-
-/// How the client knows where a streamed body ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Framing {
-    Chunked,
-    /// By `Content-Length`, of which so much is left.
-    Length(u64),
-    /// By the end of the connection (HTTP/1.0).
-    Close,
-}
-
+/// The state of a writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// Nothing written; this status will be.
+    /// Nothing is written; the answer will have this status.
     Fresh(Status),
     /// The head is open for more headers.
     Head,
-    /// The body is being written.
+    /// The body is being written, after a head whose length has to be filled in.
     Body { length_at: usize, body_start: usize },
-    /// All is written.
+    /// The answer is complete.
     Whole,
 }
 
-/// Writes one answer. Set the status, add headers, then write the body; or hand over a whole
-/// [`Response`]. An answer that was begun may be [`reset`](Self::reset) and begun again.
+/// A writer of one answer, for direct handlers ([`Endpoint::direct`](crate::Endpoint::direct)). Set
+/// the status, add headers, then write the body; or pass a whole [`Response`]. An answer that was
+/// begun may be [`reset`](Self::reset) and begun again.
+///
+/// ```
+/// use marmota_http::{Flow, Method, Response, Router, Status, TestRequest};
+/// let router = Router::new().direct(Method::Get, "/half/{n:int}", |request, out| {
+///     let number = request.param_int_at(0).unwrap_or(0);
+///     if number % 2 != 0 {
+///         out.respond(Response::problem(Status::NOT_FOUND, "the number is odd"));
+///         return Flow::Done;
+///     }
+///     let body = out.content_type("text/plain").body_mut();
+///     body.extend_from_slice((number / 2).to_string().as_bytes());
+///     Flow::Done
+/// });
+/// assert_eq!(router.call(TestRequest::get("/half/8"))?.text(), "4");
+/// assert_eq!(router.call(TestRequest::get("/half/7"))?.status(), Status::NOT_FOUND);
+/// # Ok::<(), marmota_http::CallError>(())
+/// ```
 pub struct ResponseWriter<'a> {
+    /// The output of the connection. Bytes before `start` belong to earlier answers.
     out: &'a mut Vec<u8>,
+    /// The state of the thread.
     local: &'a mut ThreadLocals,
+    /// The index at which this answer starts.
     start: usize,
+    /// The state.
     stage: Stage,
+    /// The client.
     to: ReplyTo,
     /// The status has no body by definition.
     bodiless: bool,
+    /// The part that the connection sends afterwards.
     tail: Option<Tail>,
+    /// The number of the endpoint, for its allocation of futures.
     pub(crate) endpoint: usize,
-    /// What layers add to the answer, whatever it is.
+    /// The headers that layers add to any answer.
     pub(crate) added: AddedHeaders,
-    /// Layers have seen the request already, before its body came.
+    /// The layers have run already, before the body arrived.
     pub(crate) layers_done: bool,
     /// The task of a future that was polled already and is pending.
     pub(crate) waiting: Option<Task>,
 }
 
 impl<'a> ResponseWriter<'a> {
+    /// Begins an answer at the end of `out`.
     pub(crate) fn new(out: &'a mut Vec<u8>, local: &'a mut ThreadLocals, to: ReplyTo) -> Self {
         let start = out.len();
         Self {
@@ -132,25 +114,59 @@ impl<'a> ResponseWriter<'a> {
         }
     }
 
-    /// Sets the status; 200 when it is never set. Headers and a body already written are given
-    /// up, as by [`reset`](Self::reset).
+    /// Sets the status. Headers and a body that were already written are discarded, as by
+    /// [`reset`](Self::reset). Default: 200.
+    ///
+    /// ```
+    /// use marmota_http::{Flow, Method, Router, Status, TestRequest};
+    /// let router = Router::new().direct(Method::Post, "/", |_, out| {
+    ///     out.status(Status::CREATED).send("text/plain", b"made");
+    ///     Flow::Done
+    /// });
+    /// assert_eq!(router.call(TestRequest::post("/"))?.status(), Status::CREATED);
+    /// # Ok::<(), marmota_http::CallError>(())
+    /// ```
     pub fn status(&mut self, status: Status) -> &mut Self {
         self.reset();
         self.stage = Stage::Fresh(status);
         self
     }
 
-    /// Adds a header.
+    /// Adds a header. It has no effect once the body was begun.
+    ///
+    /// ```
+    /// use marmota_http::{Flow, Method, Router, TestRequest};
+    /// let router = Router::new().direct(Method::Get, "/", |_, out| {
+    ///     // A constant header is always valid.
+    ///     if let Ok(out) = out.header("Cache-Control", "max-age=60") {
+    ///         out.send("text/plain", b"cached");
+    ///     }
+    ///     Flow::Done
+    /// });
+    /// assert_eq!(router.call(TestRequest::get("/"))?.header("cache-control"), Some("max-age=60"));
+    /// # Ok::<(), marmota_http::CallError>(())
+    /// ```
     ///
     /// # Errors
-    /// As [`Response::with_header`], and when the body is already begun.
+    /// As [`Response::with_header`].
     pub fn header(&mut self, name: &str, value: &str) -> Result<&mut Self, HeaderError> {
         check_header(name, value.as_bytes())?;
         self.put_header(name, value.as_bytes());
         Ok(self)
     }
 
-    /// Adds `Content-Type`. A media type that cannot stand in a header is left out.
+    /// Adds `Content-Type`. A media type that is not valid in a header is left out. It is fastest
+    /// as the first call, because the start of the answer is then one prepared block.
+    ///
+    /// ```
+    /// use marmota_http::{Flow, Method, Router, TestRequest};
+    /// let router = Router::new().direct(Method::Get, "/", |_, out| {
+    ///     out.content_type("text/csv").body_mut().extend_from_slice(b"a,b\n");
+    ///     Flow::Done
+    /// });
+    /// assert_eq!(router.call(TestRequest::get("/"))?.header("content-type"), Some("text/csv"));
+    /// # Ok::<(), marmota_http::CallError>(())
+    /// ```
     #[inline]
     pub fn content_type(&mut self, media_type: &str) -> &mut Self {
         if self.stage == Stage::Fresh(Status::OK)
@@ -165,9 +181,22 @@ impl<'a> ResponseWriter<'a> {
         self
     }
 
-    /// Ends the head and gives the buffer in which the body is to be written: **append only**,
-    /// earlier answers lie before it. A buffer found shorter than it was given is answered
-    /// with 500.
+    /// Ends the head, and returns the buffer into which the body is written: **append only**,
+    /// because earlier answers are before it. If the buffer becomes shorter than it was, the
+    /// request is answered 500.
+    ///
+    /// ```
+    /// use marmota_http::{Flow, Method, Router, TestRequest};
+    /// let router = Router::new().direct(Method::Get, "/numbers", |_, out| {
+    ///     let body = out.content_type("text/plain").body_mut();
+    ///     for number in 0..3 {
+    ///         body.extend_from_slice(number.to_string().as_bytes());
+    ///     }
+    ///     Flow::Done
+    /// });
+    /// assert_eq!(router.call(TestRequest::get("/numbers"))?.text(), "012");
+    /// # Ok::<(), marmota_http::CallError>(())
+    /// ```
     pub fn body_mut(&mut self) -> &mut Vec<u8> {
         if !matches!(self.stage, Stage::Body { .. } | Stage::Whole) {
             self.open_head();
@@ -179,7 +208,19 @@ impl<'a> ResponseWriter<'a> {
         self.out
     }
 
-    /// Bytes of body written by way of [`body_mut`](Self::body_mut) so far.
+    /// Returns the number of bytes written to [`body_mut`](Self::body_mut) so far.
+    ///
+    /// ```
+    /// use marmota_http::{Flow, Method, Router, TestRequest};
+    /// let router = Router::new().direct(Method::Get, "/", |_, out| {
+    ///     while out.body_len() < 5 {
+    ///         out.body_mut().extend_from_slice(b"ab");
+    ///     }
+    ///     Flow::Done
+    /// });
+    /// assert_eq!(router.call(TestRequest::get("/"))?.text(), "ababab");
+    /// # Ok::<(), marmota_http::CallError>(())
+    /// ```
     pub fn body_len(&self) -> usize {
         match self.stage {
             Stage::Body { body_start, .. } => self.out.len().saturating_sub(body_start),
@@ -187,7 +228,18 @@ impl<'a> ResponseWriter<'a> {
         }
     }
 
-    /// Writes a whole body of this media type: the quick way when the bytes are at hand.
+    /// Writes a complete body of this media type, and ends the answer. It is the shortest way if
+    /// the bytes are at hand.
+    ///
+    /// ```
+    /// use marmota_http::{Flow, Method, Router, TestRequest};
+    /// let router = Router::new().direct(Method::Get, "/", |_, out| {
+    ///     out.send("text/plain", b"hello");
+    ///     Flow::Done
+    /// });
+    /// assert_eq!(router.call(TestRequest::get("/"))?.text(), "hello");
+    /// # Ok::<(), marmota_http::CallError>(())
+    /// ```
     pub fn send(&mut self, media_type: &str, body: &[u8]) {
         self.content_type(media_type);
         self.open_head();
@@ -198,7 +250,18 @@ impl<'a> ResponseWriter<'a> {
         self.stage = Stage::Whole;
     }
 
-    /// Writes a whole answer in the place of what was begun.
+    /// Writes a whole answer, and discards anything that was written before.
+    ///
+    /// ```
+    /// use marmota_http::{Flow, Method, Response, Router, TestRequest};
+    /// let router = Router::new().direct(Method::Get, "/", |_, out| {
+    ///     out.body_mut().extend_from_slice(b"a part");
+    ///     out.respond(Response::text("the whole"));
+    ///     Flow::Done
+    /// });
+    /// assert_eq!(router.call(TestRequest::get("/"))?.text(), "the whole");
+    /// # Ok::<(), marmota_http::CallError>(())
+    /// ```
     pub fn respond(&mut self, response: Response) {
         self.status(response.status());
         if !response.content_type().is_empty() {
@@ -216,7 +279,7 @@ impl<'a> ResponseWriter<'a> {
         self.whole(body);
     }
 
-    /// Adds lines of the head that are known to be fit for one, each with its end.
+    /// Adds lines of the head that are known to be valid, each with its line end.
     #[inline]
     pub(crate) fn lines(&mut self, lines: &[u8]) -> &mut Self {
         self.open_head();
@@ -224,7 +287,7 @@ impl<'a> ResponseWriter<'a> {
         self
     }
 
-    /// Ends the answer with a whole body.
+    /// Ends the answer with a complete body, which is copied if it is short.
     #[inline]
     pub(crate) fn whole(&mut self, body: Body) {
         self.open_head();
@@ -240,7 +303,22 @@ impl<'a> ResponseWriter<'a> {
         }
     }
 
-    /// Ends the head and has the body made while it is sent.
+    /// Ends the head, and has the body produced while it is sent. It has no effect once a body was
+    /// begun.
+    ///
+    /// ```
+    /// use std::ops::ControlFlow;
+    /// use marmota_http::{BodyStream, Flow, Method, Router, TestRequest};
+    /// let router = Router::new().direct(Method::Get, "/", |_, out| {
+    ///     out.content_type("text/plain").stream(BodyStream::new(|out: &mut Vec<u8>| {
+    ///         out.extend_from_slice(b"later");
+    ///         Ok(ControlFlow::Break(()))
+    ///     }));
+    ///     Flow::Done
+    /// });
+    /// assert_eq!(router.call(TestRequest::get("/"))?.text(), "later");
+    /// # Ok::<(), marmota_http::CallError>(())
+    /// ```
     pub fn stream(&mut self, body: BodyStream) {
         self.open_head();
         if self.stage != Stage::Head {
@@ -270,25 +348,50 @@ impl<'a> ResponseWriter<'a> {
         }
     }
 
-    /// Ends the head of an answer behind which another protocol goes on.
+    /// Ends the head of an answer after which another protocol continues.
     fn hand_over(&mut self, successor: UpgradedProtocol) {
         self.out.extend_from_slice(b"Connection: Upgrade\r\n\r\n");
         self.stage = Stage::Whole;
         self.tail = Some(Tail::UpgradedProtocol(successor));
     }
 
-    /// Gives up everything written for this answer; the status is 200 again.
+    /// Discards everything written for this answer. The status is 200 again.
+    ///
+    /// ```
+    /// use marmota_http::{Flow, Method, Router, TestRequest};
+    /// let router = Router::new().direct(Method::Get, "/", |_, out| {
+    ///     out.body_mut().extend_from_slice(b"wrong");
+    ///     out.reset();
+    ///     out.send("text/plain", b"right");
+    ///     Flow::Done
+    /// });
+    /// assert_eq!(router.call(TestRequest::get("/"))?.text(), "right");
+    /// # Ok::<(), marmota_http::CallError>(())
+    /// ```
     pub fn reset(&mut self) {
         self.out.truncate(self.start);
         self.tail = None;
         self.stage = Stage::Fresh(Status::OK);
     }
 
-    /// Whether anything was written.
+    /// Returns true if anything was written for this answer.
+    ///
+    /// ```
+    /// use marmota_http::{Flow, Method, Router, TestRequest};
+    /// let router = Router::new().direct(Method::Get, "/", |_, out| {
+    ///     assert!(!out.is_begun());
+    ///     out.content_type("text/plain");
+    ///     assert!(out.is_begun());
+    ///     Flow::Done
+    /// });
+    /// assert_eq!(router.call(TestRequest::get("/"))?.status().code(), 200);
+    /// # Ok::<(), marmota_http::CallError>(())
+    /// ```
     pub fn is_begun(&self) -> bool {
         !matches!(self.stage, Stage::Fresh(_))
     }
 
+    /// Writes a header, unless the head has ended.
     fn put_header(&mut self, name: &str, value: &[u8]) {
         self.open_head();
         if matches!(self.stage, Stage::Head) {
@@ -299,6 +402,8 @@ impl<'a> ResponseWriter<'a> {
         }
     }
 
+    /// Writes the start of the head, once: the status line, `Server`, `Date`, and the headers of
+    /// layers.
     fn open_head(&mut self) {
         let Stage::Fresh(status) = self.stage else { return };
         self.bodiless = status.bodiless();
@@ -321,6 +426,7 @@ impl<'a> ResponseWriter<'a> {
         }
     }
 
+    /// Ends the head of an answer whose body has this length.
     #[inline]
     fn end_with_length(&mut self, length: usize) {
         self.put_persistence();
@@ -341,6 +447,7 @@ impl<'a> ResponseWriter<'a> {
         self.out.extend_from_slice(&line[..end + 4]);
     }
 
+    /// Writes the `Connection` header, if one is needed.
     fn put_persistence(&mut self) {
         match self.to.persistence {
             Persistence::Implied => {}
@@ -349,7 +456,8 @@ impl<'a> ResponseWriter<'a> {
         }
     }
 
-    /// Completes the answer to a request, compressed if its endpoint has that. `Err` as `finish`.
+    /// Completes the answer to this request, and compresses it if its endpoint has a
+    /// [`Compression`](crate::Compression). `Err` as [`ResponseWriter::finish`].
     pub(crate) fn finish_for(&mut self, request: &Request) -> Result<Option<Tail>, ()> {
         let tail = self.finish()?;
         #[cfg(feature = "compression")]
@@ -366,7 +474,8 @@ impl<'a> ResponseWriter<'a> {
         Ok(tail)
     }
 
-    /// Completes the answer. `Err` when the handler cut bytes off that were not its own.
+    /// Completes the answer, and returns its tail. `Err` if the handler has made the output shorter
+    /// than it was.
     pub(crate) fn finish(&mut self) -> Result<Option<Tail>, ()> {
         match self.stage {
             Stage::Whole => {}
@@ -389,12 +498,13 @@ impl<'a> ResponseWriter<'a> {
         Ok(self.tail.take())
     }
 
-    /// Ends an answer of a status without body whose handler opened a body all the same.
+    /// Ends an answer with a status without a body, although its handler has begun a body.
     fn drop_length(&mut self, length_at: usize) {
         self.out.truncate(length_at - LENGTH_AT);
         self.out.extend_from_slice(b"\r\n");
     }
 
+    /// Fills in the length of the body that was written.
     fn fill_length(&mut self, length_at: usize, body_start: usize) {
         let length = self.out.len() - body_start;
         let (digits, count) = digits(length);
@@ -411,7 +521,7 @@ impl<'a> ResponseWriter<'a> {
         }
     }
 
-    /// The status of an answer whose head is written, else the one that it will have.
+    /// Returns the status of an answer whose head is written, otherwise the one that it will have.
     #[cfg(feature = "tracing")]
     pub(crate) fn written_status(&self) -> u16 {
         match self.stage {
@@ -424,11 +534,12 @@ impl<'a> ResponseWriter<'a> {
         }
     }
 
+    /// Returns the state of the thread.
     pub(crate) fn local(&mut self) -> &mut ThreadLocals {
         self.local
     }
 
-    /// A task aimed at this connection, for a first poll.
+    /// Returns a task that wakes this connection, for the first poll of a future.
     pub(crate) fn task(&mut self) -> Task {
         let task = self.local.take_task();
         task.aim(self.to.token);
@@ -437,7 +548,7 @@ impl<'a> ResponseWriter<'a> {
     }
 }
 
-/// The decimal digits of a number, right-aligned, and how many they are.
+/// Returns the decimal digits of a number, right-aligned, and their count.
 fn digits(mut number: usize) -> ([u8; LENGTH_DIGITS], usize) {
     let mut digits = [0; LENGTH_DIGITS];
     let mut count = 0;
@@ -452,6 +563,7 @@ fn digits(mut number: usize) -> ([u8; LENGTH_DIGITS], usize) {
     (digits, count)
 }
 
+/// Appends a number in decimal digits, without the formatting machinery.
 fn decimal(out: &mut Vec<u8>, number: usize) {
     let (digits, count) = digits(number);
     out.extend_from_slice(&digits[digits.len() - count..]);

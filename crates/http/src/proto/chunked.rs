@@ -160,6 +160,14 @@ impl Chunked {
 
     /// Returns the number of bytes of body decoded so far. They lie at the `body_start` that was
     /// passed to [`Chunked::decode`].
+    ///
+    /// ```
+    /// use marmota_http::chunked::Chunked;
+    /// let mut decoder = Chunked::new(100, 100);
+    /// // The first chunk has arrived, the last has not.
+    /// assert_eq!(decoder.decode(&mut b"3\r\nabc\r\n".to_vec(), 0, &mut 0), Ok(false));
+    /// assert_eq!(decoder.decoded(), 3);
+    /// ```
     pub fn decoded(&self) -> usize {
         self.decoded
     }

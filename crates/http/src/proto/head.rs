@@ -28,7 +28,8 @@
 //! assert_eq!(head.body, BodyLength::Exact(3));
 //! assert_eq!(&text[head.end..], b"abc");
 //!
-//! let smuggled = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n";
+//! let smuggled =
+//!     b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n";
 //! assert_eq!(head.parse(smuggled, 0, &limits), Err(HeadError::TransferEncoding));
 //! ```
 
@@ -72,12 +73,27 @@ impl Span {
     }
 
     /// Returns the bytes of this range in `buffer`; empty if the buffer is shorter.
+    ///
+    /// ```
+    /// use marmota_http::head::Span;
+    /// assert_eq!(Span { start: 0, end: 3 }.of(b"GET /"), b"GET");
+    /// ```
     pub fn of(self, buffer: &[u8]) -> &[u8] {
         buffer.get(self.start as usize..self.end as usize).unwrap_or_default()
     }
 }
 
 /// The ranges of one header line.
+///
+/// ```
+/// use marmota_http::head::{Head, HeadLimits};
+/// let limits = HeadLimits { bytes_max: 1024, headers_max: 10, target_bytes_max: 100 };
+/// let text = b"GET / HTTP/1.1\r\nHost:  a \r\n\r\n";
+/// let mut head = Head::default();
+/// assert_eq!(head.parse(text, 0, &limits), Ok(true));
+/// assert_eq!(head.headers[0].name.of(text), b"Host");
+/// assert_eq!(head.headers[0].value.of(text), b"a");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeaderSpan {
     /// The name, as it was sent.
@@ -113,6 +129,15 @@ pub enum Version {
 }
 
 /// How the end of a request's body is determined (RFC 9112, 6.3).
+///
+/// ```
+/// use marmota_http::head::{BodyLength, Head, HeadLimits};
+/// let limits = HeadLimits { bytes_max: 1024, headers_max: 10, target_bytes_max: 100 };
+/// let text = b"PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+/// let mut head = Head::default();
+/// assert_eq!(head.parse(text, 0, &limits), Ok(true));
+/// assert_eq!(head.body, BodyLength::Chunked);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BodyLength {
     /// No body follows. A `Content-Length` of 0 is the same.
@@ -125,6 +150,13 @@ pub enum BodyLength {
 }
 
 /// The limits on a head. The server takes them from [`Limits`](crate::Limits), which has defaults.
+///
+/// ```
+/// use marmota_http::head::{Head, HeadError, HeadLimits};
+/// let limits = HeadLimits { bytes_max: 1024, headers_max: 1, target_bytes_max: 100 };
+/// let text = b"GET / HTTP/1.1\r\nHost: a\r\nAccept: */*\r\n\r\n";
+/// assert_eq!(Head::default().parse(text, 0, &limits), Err(HeadError::TooLarge));
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct HeadLimits {
     /// The maximum number of bytes from the method to the empty line.

@@ -36,10 +36,10 @@ pub enum Method {
     Delete,
     /// Requests the methods of a resource. Default: the router answers 204 with `Allow`.
     Options,
-    /// Requests that the server returns the request. Only a route of it is answered; others are
-    /// 405.
+    /// Requests that the server returns the request. It is answered only by a route of it,
+    /// otherwise by 405.
     Trace,
-    /// Opens a tunnel. Only a route of it is answered; others are 501.
+    /// Opens a tunnel. It is answered only by a route of it, otherwise by 501.
     Connect,
     /// A method without a name here; [`Request::method_name`](crate::Request::method_name) has it.
     Other,

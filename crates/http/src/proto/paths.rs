@@ -1,17 +1,28 @@
 //! The tree of paths: from a method and a path to the number of an endpoint. All threads share it,
 //! and it never changes after the server has started.
 //!
-//! A pattern is split at its slashes. In each segment a constant is preferred to a parameter, `int`
-//! and `uuid` are preferred to text, and a parameter of the kind `path` comes last. Where a branch
-//! does not end in a route, the search returns and tries the next kind. The node that is found
-//! decides: a method that it lacks is a 405, even if another pattern would have matched too.
+//! A pattern ([`pattern`]) is split at its slashes. In each segment a constant is preferred to a
+//! parameter, `int` and `uuid` are preferred to text, and a parameter of the kind `path` comes
+//! last. Where a branch does not end in a route, the search returns and tries the next kind. The
+//! node that is found decides: a method that it lacks is a 405, even if another pattern would have
+//! matched too.
+//!
+//! ```text
+//! /tasks              root ── tasks ┬─ {int} ── files ── {rest}
+//! /tasks/{id:int}                   └─ new
+//! /tasks/{id:int}/files/{rest:path}
+//! /tasks/new
+//! ```
 //!
 //! Paths without a parameter are found by one look-up in a hash table ([`ConstantPaths`]).
 //! [`crate::routing::router`] builds the tree; this file knows numbers, not handlers.
 
+mod pattern;
+
 use crate::proto::head::Span;
 use crate::proto::method::Method;
 use crate::proto::percent;
+use pattern::{Kind, Segment, segments};
 
 /// The patterns of a server's routes, and the names of their parameters.
 #[derive(Debug)]
@@ -68,27 +79,6 @@ pub(crate) enum Found {
     Nothing,
     /// The method has no name and no endpoint accepts all methods (501).
     NotImplemented,
-}
-
-/// A segment of a pattern.
-enum Segment<'a> {
-    /// Text that the path must have.
-    Constant(&'a str),
-    /// A parameter, with its name and kind.
-    Param(&'a str, Kind),
-}
-
-/// The kind of a parameter.
-#[derive(Clone, Copy, PartialEq)]
-enum Kind {
-    /// An integer: an optional minus and up to 19 digits.
-    Int,
-    /// A UUID in its form with hyphens.
-    Uuid,
-    /// A segment that is not empty.
-    Text,
-    /// The rest of the path, with its slashes.
-    Rest,
 }
 
 impl Leaf {
@@ -383,43 +373,6 @@ impl Node {
         let at = self.constants.binary_search_by(|(key, _)| (**key).cmp(segment)).ok()?;
         Some(self.constants[at].1)
     }
-}
-
-/// Splits a pattern into its segments.
-fn segments(pattern: &str) -> Result<Vec<Segment<'_>>, String> {
-    let path = pattern.strip_prefix('/').ok_or("a pattern starts with a slash")?;
-    let mut segments = Vec::new();
-    for part in path.split('/') {
-        if let Some(Segment::Param(_, Kind::Rest)) = segments.last() {
-            return Err("a parameter of the kind path must be the last segment".to_owned());
-        }
-        segments.push(segment(part)?);
-    }
-    Ok(segments)
-}
-
-/// Parses a segment of a pattern: a constant, `{name}` or `{name:kind}`.
-fn segment(part: &str) -> Result<Segment<'_>, String> {
-    let Some(inner) = part.strip_prefix('{').and_then(|part| part.strip_suffix('}')) else {
-        if part.contains(['{', '}', '%', '?', '#']) {
-            return Err(format!(
-                "{part:?} is neither a constant (not percent-encoded) nor {{name}} or {{name:kind}}"
-            ));
-        }
-        return Ok(Segment::Constant(part));
-    };
-    let (name, kind) = inner.split_once(':').unwrap_or((inner, "text"));
-    if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
-        return Err(format!("{name:?} is no name of a parameter: use letters, digits and _"));
-    }
-    let kind = match kind {
-        "text" => Kind::Text,
-        "int" => Kind::Int,
-        "uuid" => Kind::Uuid,
-        "path" => Kind::Rest,
-        _ => return Err(format!("{kind:?} is no kind of parameter: use int, uuid, text or path")),
-    };
-    Ok(Segment::Param(name, kind))
 }
 
 /// Returns true for an optional minus and 1 to 19 digits. The value may still exceed an `i64`.

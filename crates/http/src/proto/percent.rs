@@ -40,7 +40,8 @@ impl<'a> QueryParams<'a> {
     /// ```
     /// use marmota_http::QueryParams;
     /// let pairs: Vec<_> = QueryParams::new("a=1&b=x+y%21&&c").collect();
-    /// assert_eq!(pairs, [("a".into(), "1".into()), ("b".into(), "x y!".into()), ("c".into(), "".into())]);
+    /// let expected = [("a", "1"), ("b", "x y!"), ("c", "")];
+    /// assert_eq!(pairs, expected.map(|(name, value)| (name.into(), value.into())));
     /// ```
     pub fn new(query: &'a str) -> Self {
         Self(form_urlencoded::parse(query.as_bytes()))

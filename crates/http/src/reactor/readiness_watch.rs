@@ -68,6 +68,15 @@ impl std::fmt::Debug for Registered {
 /// The handler that waits for the source keeps it. When the thread stops serving, the callback is
 /// called once more, and [`ReadinessWatch::is_over`] is true from then on: the owner then watches
 /// the source in another way.
+///
+/// ```
+/// use marmota_http::ReadinessWatch;
+/// /// Returns true if a connection of a pool must be watched again before it is used.
+/// fn must_watch(watch: Option<&ReadinessWatch>) -> bool {
+///     watch.is_none_or(|watch| watch.is_over() || !watch.is_here())
+/// }
+/// assert!(must_watch(None));
+/// ```
 pub struct ReadinessWatch {
     /// The sources of the thread that watches it.
     sources: Arc<WatchedSources>,
@@ -142,7 +151,14 @@ pub fn watch(
 }
 
 impl ReadinessWatch {
-    /// Returns true if the calling thread is the one that watches the source.
+    /// Returns true if the calling thread is the one that watches the source. A connection that
+    /// moves to another thread is watched there anew.
+    ///
+    /// ```
+    /// fn moved(watch: &marmota_http::ReadinessWatch) -> bool {
+    ///     !watch.is_here()
+    /// }
+    /// ```
     #[must_use]
     pub fn is_here(&self) -> bool {
         CURRENT
@@ -150,6 +166,12 @@ impl ReadinessWatch {
     }
 
     /// Returns true once the thread has stopped serving and watches no more.
+    ///
+    /// ```
+    /// fn is_useful(watch: &marmota_http::ReadinessWatch) -> bool {
+    ///     !watch.is_over()
+    /// }
+    /// ```
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.sources.is_over()

@@ -22,7 +22,8 @@ pub(crate) type Token = u64;
 
 thread_local! {
     /// The inbox of the current server thread, and the tokens woken on it.
-    static CURRENT: RefCell<CurrentThread> = const { RefCell::new(CurrentThread { inbox: 0, woken: Vec::new() }) };
+    static CURRENT: RefCell<CurrentThread> =
+        const { RefCell::new(CurrentThread { inbox: 0, woken: Vec::new() }) };
 }
 
 /// The state of a server thread for wakers that are called on it.
@@ -73,7 +74,7 @@ impl Inbox {
         }
         let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
         tokens.push(token);
-        // The thread that finds it empty rings; it is emptied only after the counter was read.
+        // The thread that finds it empty notifies; it is emptied only after the counter was read.
         if tokens.len() == 1 {
             self.notify();
         }
@@ -108,7 +109,8 @@ pub(crate) fn woken(tokens: &mut Vec<Token>) {
     CURRENT.with_borrow_mut(|here| tokens.append(&mut here.woken));
 }
 
-/// A waker with the connection that it wakes.
+/// A waker with the connection that it wakes. A connection keeps it while its handler waits;
+/// otherwise it is in reserve on the thread.
 #[derive(Debug)]
 pub(crate) struct Task {
     shared: Arc<Shared>,

@@ -24,6 +24,9 @@ use crate::routing::router::Routes;
 
 /// Runs the layers and the check of a request's endpoint, by the head alone. The headers that
 /// layers add are kept with the request for its answer, and the layers do not run again in [`run`].
+///
+/// It is called for requests with a body. Others skip it: their layers run around the handler,
+/// which saves the allocation of [`BeforeBody`](crate::message::before_body::BeforeBody).
 pub(crate) fn decide(routes: &Routes, request: &Request) -> Admission {
     let exchange = &request.0;
     let endpoint = exchange.endpoint.and_then(|index| routes.endpoint(index));
@@ -71,6 +74,10 @@ pub(crate) enum RunResult {
 
 /// Runs an endpoint's handler, which writes its answer after the present end of `output`. `to`
 /// describes the client: whether it wants only the head, and its version.
+///
+/// Bytes before that end belong to answers of earlier requests. A handler gets the buffer itself,
+/// so a handler that cuts those bytes off is treated like one that has panicked, and after a panic
+/// the output is cut back to where this answer started.
 #[inline]
 pub(crate) fn run(
     routes: &Routes,
@@ -116,7 +123,8 @@ pub(crate) fn run(
     RunResult::Failed
 }
 
-/// Returns the answer to a request without an endpoint: 404, 405, 501, or that to OPTIONS.
+/// Returns the answer to a request without an endpoint: 404, 405 with `Allow`, 501, or the 204 that
+/// OPTIONS gets with `Allow` (RFC 9110, 9.3.7). The errors are problem documents.
 pub(crate) fn unrouted(request: &Request, found: Found) -> Response {
     let allow = |mut answer: Response, allow: &str| {
         // Names of methods are fit for a header.

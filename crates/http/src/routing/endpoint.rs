@@ -333,7 +333,7 @@ where
             }
             Poll::Pending => {
                 out.waiting = Some(task);
-                Flow::Later(Box::pin(Waiting(run)))
+                Flow::Later(Box::pin(PendingHandler(run)))
             }
         }
     }
@@ -349,9 +349,9 @@ fn poll<T: Future>(run: &mut Pin<Box<Option<T>>>, cx: &mut Context<'_>) -> Poll<
 }
 
 /// A future that was pending at its first poll, with its answer made a [`Response`].
-struct Waiting<T>(Pin<Box<Option<T>>>);
+struct PendingHandler<T>(Pin<Box<Option<T>>>);
 
-impl<T> Future for Waiting<T>
+impl<T> Future for PendingHandler<T>
 where
     T: Future,
     T::Output: IntoResponse,

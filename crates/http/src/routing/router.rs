@@ -50,7 +50,7 @@ use crate::socket::proxies::Proxies;
 #[derive(Default)]
 pub struct Router {
     /// The routes, in the order in which they were added.
-    entries: Vec<Entry>,
+    routes: Vec<Route>,
     /// The endpoint of paths that no pattern matches.
     fallback: Option<Endpoint>,
     /// The database server on this machine that handlers use.
@@ -60,7 +60,7 @@ pub struct Router {
 }
 
 /// A route.
-struct Entry {
+struct Route {
     /// `None` takes every method.
     method: Option<Method>,
     /// The pattern, with the prefixes of all routers around it.
@@ -170,7 +170,7 @@ impl Router {
     /// ```
     #[must_use]
     pub fn on(mut self, method: Method, pattern: &str, endpoint: Endpoint) -> Self {
-        self.entries.push(Entry { method: Some(method), pattern: pattern.to_owned(), endpoint });
+        self.routes.push(Route { method: Some(method), pattern: pattern.to_owned(), endpoint });
         self
     }
 
@@ -189,7 +189,7 @@ impl Router {
     /// ```
     #[must_use]
     pub fn any(mut self, pattern: &str, endpoint: Endpoint) -> Self {
-        self.entries.push(Entry { method: None, pattern: pattern.to_owned(), endpoint });
+        self.routes.push(Route { method: None, pattern: pattern.to_owned(), endpoint });
         self
     }
 
@@ -209,9 +209,9 @@ impl Router {
         self.faults.extend(inner.faults);
         self.local_database = self.local_database.or(inner.local_database);
         let prefix = prefix.trim_end_matches('/');
-        for mut entry in inner.entries {
-            entry.pattern = format!("{prefix}{}", entry.pattern);
-            self.entries.push(entry);
+        for mut route in inner.routes {
+            route.pattern = format!("{prefix}{}", route.pattern);
+            self.routes.push(route);
         }
         match inner.fallback {
             Some(fallback) => self.any(&format!("{prefix}/{{rest:path}}"), fallback),
@@ -240,9 +240,9 @@ impl Router {
 
     /// Replaces each endpoint that was routed so far, and the fallback, which has no pattern.
     pub(crate) fn map(mut self, replace: impl Fn(Option<&str>, Endpoint) -> Endpoint) -> Self {
-        for entry in std::mem::take(&mut self.entries) {
-            let endpoint = replace(Some(&entry.pattern), entry.endpoint);
-            self.entries.push(Entry { endpoint, ..entry });
+        for route in std::mem::take(&mut self.routes) {
+            let endpoint = replace(Some(&route.pattern), route.endpoint);
+            self.routes.push(Route { endpoint, ..route });
         }
         self.fallback = self.fallback.map(|endpoint| replace(None, endpoint));
         self
@@ -251,9 +251,9 @@ impl Router {
     /// Routes OPTIONS of each pattern that lacks it, so that the layers see such requests.
     fn answer_options(&mut self) {
         let mut patterns: Vec<String> = Vec::new();
-        for Entry { pattern, .. } in &self.entries {
-            let taken = self.entries.iter().any(|entry| {
-                entry.pattern == *pattern && matches!(entry.method, None | Some(Method::Options))
+        for Route { pattern, .. } in &self.routes {
+            let taken = self.routes.iter().any(|route| {
+                route.pattern == *pattern && matches!(route.method, None | Some(Method::Options))
             });
             if !taken && !patterns.contains(pattern) {
                 patterns.push(pattern.clone());
@@ -264,7 +264,7 @@ impl Router {
                 out.respond(options(request));
                 Flow::Done
             });
-            self.entries.push(Entry { method: Some(Method::Options), pattern, endpoint });
+            self.routes.push(Route { method: Some(Method::Options), pattern, endpoint });
         }
     }
 
@@ -273,12 +273,14 @@ impl Router {
     ///
     /// ```
     /// use marmota_http::{Method, Request, Router};
-    /// let router = Router::new().get("/a", |_: Request| async { "" }).post("/b", |_: Request| async { "" });
+    /// let router = Router::new()
+    ///     .get("/a", |_: Request| async { "" })
+    ///     .post("/b", |_: Request| async { "" });
     /// let patterns: Vec<_> = router.patterns().collect();
     /// assert_eq!(patterns, [(Some(Method::Get), "/a"), (Some(Method::Post), "/b")]);
     /// ```
     pub fn patterns(&self) -> impl Iterator<Item = (Option<Method>, &str)> {
-        self.entries.iter().map(|entry| (entry.method, &*entry.pattern))
+        self.routes.iter().map(|route| (route.method, &*route.pattern))
     }
 
     /// Sets the endpoint for paths that no pattern matches. Default: 404.
@@ -339,13 +341,13 @@ impl Router {
             return Err(fault.clone());
         }
         let patterns: Vec<(Option<Method>, &str)> =
-            self.entries.iter().map(|entry| (entry.method, &*entry.pattern)).collect();
+            self.routes.iter().map(|route| (route.method, &*route.pattern)).collect();
         let paths =
             PathTree::build(&patterns, self.fallback.is_some()).map_err(|(at, reason)| {
-                RouteError { pattern: self.entries[at].pattern.clone(), reason }
+                RouteError { pattern: self.routes[at].pattern.clone(), reason }
             })?;
-        let entries = self.entries.iter().map(|entry| &entry.endpoint);
-        let endpoints: Vec<Endpoint> = entries.chain(&self.fallback).cloned().collect();
+        let routes = self.routes.iter().map(|route| &route.endpoint);
+        let endpoints: Vec<Endpoint> = routes.chain(&self.fallback).cloned().collect();
         let context = Context {
             paths,
             #[cfg(feature = "compression")]

@@ -1,8 +1,14 @@
 //! Listening sockets, of the network and Unix sockets: opening them, and accepting connections.
 //!
-//! All sockets of a network port have SO_REUSEPORT, so that each group of threads has one. That
-//! option lets other processes join, too; [`Listener::open`] refuses a port on which another
-//! process listens, unless the server shares it on purpose.
+//! All sockets of a network port have SO_REUSEPORT, so that each group of threads has one, and the
+//! kernel divides the connections among them. That option lets other processes join, too;
+//! [`Listener::open`] refuses a port on which another process listens, unless the server shares it
+//! on purpose. See [`crate::socket::port_lock`] for the reason why a test of binding is not
+//! sufficient.
+//!
+//! A Unix socket has no such option: the threads share one, and epoll or io_uring wakes one of them
+//! for each connection. Its file is removed with the last listener, but only if it is still the
+//! file that was created here.
 
 use std::fs;
 use std::io::{self, ErrorKind};

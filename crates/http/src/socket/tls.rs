@@ -127,8 +127,8 @@ impl std::error::Error for TlsError {}
 
 impl Tls {
     /// Uses a certificate that is generated at each start, for `localhost` and the addresses of the
-    /// loopback interface: for development, since no authority has signed it. Clients must be set up
-    /// to trust it ([`Tls::certificate_file`]).
+    /// loopback interface: for development, since no authority has signed it. Clients must be set
+    /// up to trust it ([`Tls::certificate_file`]).
     ///
     /// ```
     /// use marmota_http::{Router, Server, Tls};
@@ -186,7 +186,8 @@ impl Tls {
     ///
     /// ```
     /// use marmota_http::Tls;
-    /// let tls = Tls::files("/etc/letsencrypt/live/a/fullchain.pem", "/etc/letsencrypt/live/a/privkey.pem");
+    /// let folder = std::path::Path::new("/etc/letsencrypt/live/example.org");
+    /// let tls = Tls::files(folder.join("fullchain.pem"), folder.join("privkey.pem"));
     /// ```
     pub fn files(certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
         let source = Source::Files { certificate: certificate.into(), key: key.into() };
@@ -289,7 +290,7 @@ pub(crate) struct Acceptor {
     /// The configuration for new connections.
     current: RwLock<Arc<ServerConfig>>,
     /// The time of the next check.
-    look: Mutex<ReloadState>,
+    reload_state: Mutex<ReloadState>,
     /// The files as they were when they were last read. Only the reading thread takes this lock.
     stamps: Mutex<Vec<FileStamp>>,
     /// A thread reads the files.
@@ -339,12 +340,13 @@ impl Acceptor {
             Some(_) => read_in_time(&tls, &generated)?,
         };
         let now = Instant::now();
-        let look = ReloadState { next: now + CHECK_INTERVAL, begun: now, is_reported: false };
+        let reload_state =
+            ReloadState { next: now + CHECK_INTERVAL, begun: now, is_reported: false };
         Ok(Self {
             tls,
             generated,
             current: RwLock::new(Arc::new(config)),
-            look: Mutex::new(look),
+            reload_state: Mutex::new(reload_state),
             stamps: Mutex::new(stamps),
             is_reloading: AtomicBool::new(false),
         })
@@ -354,11 +356,11 @@ impl Acceptor {
     /// and never waits for it.
     pub(crate) fn config(self: &Arc<Self>) -> Arc<ServerConfig> {
         // A thread that finds the lock taken uses the present configuration.
-        if let Ok(mut look) = self.look.try_lock() {
+        if let Ok(mut state) = self.reload_state.try_lock() {
             let now = Instant::now();
-            if now >= look.next {
-                look.next = now + CHECK_INTERVAL;
-                self.check_files(&mut look, now, false);
+            if now >= state.next {
+                state.next = now + CHECK_INTERVAL;
+                self.check_files(&mut state, now, false);
             }
         }
         Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
@@ -367,18 +369,18 @@ impl Acceptor {
     /// Begins to read the files, even if they have not changed. Returns false if there are no
     /// files.
     pub(crate) fn reload(self: &Arc<Self>) -> bool {
-        let mut look = self.look.lock().unwrap_or_else(PoisonError::into_inner);
-        self.check_files(&mut look, Instant::now(), true);
+        let mut state = self.reload_state.lock().unwrap_or_else(PoisonError::into_inner);
+        self.check_files(&mut state, Instant::now(), true);
         self.tls.files_of().next().is_some()
     }
 
     /// Starts a thread that checks the files, unless one does.
-    fn check_files(self: &Arc<Self>, look: &mut ReloadState, now: Instant, always: bool) {
+    fn check_files(self: &Arc<Self>, state: &mut ReloadState, now: Instant, always: bool) {
         if self.tls.files_of().next().is_none() {
             return;
         }
         if self.is_reloading.swap(true, Ordering::Acquire) {
-            if now - look.begun > READING_MAX && !std::mem::replace(&mut look.is_reported, true) {
+            if now - state.begun > READING_MAX && !std::mem::replace(&mut state.is_reported, true) {
                 let s = READING_MAX.as_secs();
                 log::warn!(
                     "TLS: reading the certificates takes more than {s} s; what was read before is \
@@ -387,7 +389,7 @@ impl Acceptor {
             }
             return;
         }
-        (look.begun, look.is_reported) = (now, false);
+        (state.begun, state.is_reported) = (now, false);
         let looking = ReloadGuard(Arc::clone(self));
         let thread = std::thread::Builder::new().name("marmota-certificates".to_owned());
         let begun = thread.spawn(move || looking.0.renew(always));

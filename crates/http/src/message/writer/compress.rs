@@ -1,5 +1,16 @@
-//! Compressing an answer that is written: its head is read again, and written anew for the coded
-//! body. So every way of writing an answer is compressed alike.
+//! The compression of an answer that was written: its head is parsed again, and written anew for
+//! the coded body. So answers of all kinds of handlers are compressed alike.
+//!
+//! It runs when a handler has ended its answer, on a route with
+//! [`Compression`](crate::Compression). The steps:
+//!
+//! 1. Short answers are left alone, which most are, before anything is parsed.
+//! 2. The head is read for the headers that forbid or prevent a coding.
+//! 3. `Accept-Encoding` selects the coding. Without one, only `Vary` is added.
+//! 4. A body of up to 32 KiB is coded here; a longer one becomes a stream that is coded in pieces.
+//! 5. The head is written again: with `Content-Encoding`, a weak ETag, and without the old length.
+//!
+//! If there is no memory for an encoder, the answer is sent as it was.
 
 use std::fmt::Write as _;
 
@@ -13,9 +24,10 @@ use crate::message::response::Payload;
 use crate::proto::head::Version;
 use crate::proto::method::Method;
 
+/// The header that informs caches about the negotiation.
 const VARY: &[u8] = b"Vary: Accept-Encoding\r\n";
 
-/// Media types of texts that do not begin with `text/`.
+/// The media types of texts that do not begin with `text/`.
 const TEXTS: [&str; 9] = [
     "application/json",
     "application/javascript",
@@ -28,8 +40,11 @@ const TEXTS: [&str; 9] = [
     "application/manifest+json",
 ];
 
-/// Compresses the answer that stands in `out` from `start` on and is followed by `tail`, if the
-/// client takes a coding and the answer may be coded. Returns what follows it then.
+/// Compresses the answer that is in `out` from `start` on and is followed by `tail`, if the client
+/// accepts a coding and the answer may be coded. Returns the tail of the new answer.
+///
+/// An answer is not coded if it is shorter than `bytes_min`, has a coding, a range or a cookie,
+/// forbids it (`no-store`, `no-transform`), is not a text, or has a heartbeat.
 pub(super) fn compress(
     request: &Request,
     bytes_min: usize,
@@ -50,7 +65,7 @@ pub(super) fn compress(
         None if is_head => head.length,
         None => Some((out.len() - head_end - 2) as u64),
         Some(Tail::Body(body)) => Some(body.len() as u64),
-        // Bytes of a heartbeat may not stand within coded ones.
+        // Bytes of a heartbeat would damage the coded ones.
         Some(Tail::Stream(stream)) if stream.0.heartbeat().is_some() => return tail,
         Some(Tail::Stream(stream)) => stream.0.length(),
         Some(Tail::UpgradedProtocol(_)) => return tail,
@@ -66,7 +81,7 @@ pub(super) fn compress(
         }
         return tail;
     };
-    // A client of HTTP/1.0 has to be told the length.
+    // A client of HTTP/1.0 needs the length.
     let is_old = request.0.head.version == Version::Http10;
     if is_old && (tail.is_some() || out.len() - head_end > coding::WHOLE_BYTES_MAX) {
         return tail;
@@ -108,6 +123,7 @@ pub(super) fn compress(
     }
 }
 
+/// Codes a complete body. Returns the payload, and whether it was coded.
 fn code_whole(body: Body, coding: Coding) -> (Option<Payload>, bool) {
     match coding::whole(body, coding) {
         Ok(coded) => (Some(coded.into()), true),
@@ -115,12 +131,14 @@ fn code_whole(body: Body, coding: Coding) -> (Option<Payload>, bool) {
     }
 }
 
-/// The answer as it was: there was no memory for an encoder.
+/// Returns the tail of an answer that is sent as it was, because there was no memory for an
+/// encoder.
 #[cold]
 fn keep(out: &[u8], head_end: usize, body: Body) -> Option<Tail> {
     (out.len() == head_end + 2).then_some(Tail::Body(body))
 }
 
+/// Appends a line.
 fn put(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
     let mut line = String::new();
     // Writing to a string does not fail.
@@ -128,19 +146,21 @@ fn put(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
     out.extend_from_slice(line.as_bytes());
 }
 
-/// What an answer's head says that compression depends on.
+/// The properties of an answer's head on which compression depends.
 #[derive(Default)]
 struct Head {
-    /// `Content-Length`.
+    /// The value of `Content-Length`.
     length: Option<u64>,
+    /// The media type is a text, which becomes shorter.
     is_text: bool,
-    /// It is not to be coded, whatever its body is.
+    /// The answer must not be coded, for any body.
     is_fixed: bool,
+    /// `Vary` has `Accept-Encoding` or `*`.
     varies: bool,
 }
 
 impl Head {
-    /// Reads the lines of a head.
+    /// Parses the lines of a head.
     fn of(lines: &[u8]) -> Self {
         let is_part = lines.get(9..12) == Some(b"206");
         let mut head = Self { is_fixed: is_part, ..Self::default() };
@@ -165,11 +185,13 @@ impl Head {
         head
     }
 
+    /// Returns true if the answer may be coded. A 304 has no media type, and gets the headers of
+    /// the 200 that it stands for.
     fn may_be_coded(&self, is_304: bool) -> bool {
         !self.is_fixed && (self.is_text || is_304)
     }
 
-    /// The lines for the coded body, but for its length and coding.
+    /// Returns the lines for the coded body, without its length and coding.
     fn lines_for_coded(&self, lines: &[u8]) -> Vec<u8> {
         let mut new = Vec::with_capacity(lines.len() + VARY.len());
         for line in lines.split_inclusive(|&byte| byte == b'\n') {
@@ -194,15 +216,17 @@ impl Head {
     }
 }
 
+/// Compares without case.
 fn is(name: &str, wanted: &str) -> bool {
     name.eq_ignore_ascii_case(wanted)
 }
 
-/// Whether a list of words has this one.
+/// Returns true if a list of words has this one.
 fn has_word(list: &str, word: &str) -> bool {
     list.split(',').any(|part| is(part.trim(), word))
 }
 
+/// Returns the headers of a head's lines.
 fn headers(lines: &[u8]) -> impl Iterator<Item = (&str, &str)> {
     lines.split(|&byte| byte == b'\n').skip(1).filter_map(|line| {
         let (name, value) = std::str::from_utf8(line).ok()?.split_once(':')?;
@@ -210,7 +234,8 @@ fn headers(lines: &[u8]) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// Whether bodies of this media type get shorter. Events are sent one by one, as they happen.
+/// Returns true if bodies of this media type become shorter. Server-sent events are not coded,
+/// because each must be sent at once.
 fn is_text(media_type: &str) -> bool {
     let name = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let is_text = name.starts_with("text/") && name != "text/event-stream";

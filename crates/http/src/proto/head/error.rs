@@ -73,6 +73,11 @@ impl HeadError {
     }
 
     /// Returns the fault in words, for the client: the `detail` of a problem document.
+    ///
+    /// ```
+    /// use marmota_http::head::HeadError;
+    /// assert_eq!(HeadError::Folded.text(), "folded header lines are obsolete");
+    /// ```
     pub fn text(self) -> &'static str {
         match self {
             Self::Method => "the method is not a token",

@@ -150,7 +150,7 @@ fn limits_hold() {
 }
 
 proptest! {
-    /// Whatever part of a head has arrived, the verdict on the whole is the same as if it had
+    /// Any part of a head that arrives first leads to the same verdict as if the whole had
     /// come at once: a part is either incomplete or already refused for the same reason.
     #[test]
     fn a_part_never_contradicts_the_whole(text in "(\r\n)?[A-Z@]{1,5} /[a-z?%#]{0,8} HTTP/[12]\\.[01]\r?\n?(Host: a\r\n)?([A-Za-z ]{0,4}:[ a-z\t\x00\r]{0,12}\r?\n){0,3}\r\n(body)?",

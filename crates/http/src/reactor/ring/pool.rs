@@ -44,7 +44,8 @@ impl Piece {
     }
 }
 
-/// The pieces, and the list through which the kernel gets them.
+/// The pieces, and the list through which the kernel gets them. Both are raw memory, because the
+/// kernel writes to it at any time: a Rust reference to all of it must never exist.
 pub(super) struct Pool {
     /// The list that is shared with the kernel: a ring of addresses.
     entries: *mut BufRingEntry,
@@ -107,7 +108,7 @@ impl Pool {
         // the only change is that it reads as zeros.
         unsafe { madvise(self.bytes.cast(), BYTES, Advice::LinuxDontNeed) }?;
         (self.pieces, self.tail, self.has_grown) = (0, 0, false);
-        self.show_tail();
+        self.publish_tail();
         self.open(ring)
     }
 
@@ -157,11 +158,11 @@ impl Pool {
             entry.set_bid(index);
         }
         self.tail = self.tail.wrapping_add(1);
-        self.show_tail();
+        self.publish_tail();
     }
 
     /// Publishes the entries that were written.
-    fn show_tail(&self) {
+    fn publish_tail(&self) {
         // SAFETY: the tail is the field of the first entry that setting address, length and number
         // does not touch; the kernel only reads it.
         unsafe {

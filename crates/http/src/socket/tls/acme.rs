@@ -41,7 +41,8 @@ pub(super) const ALPN: &[u8] = ACME_TLS_ALPN_NAME;
 /// ```no_run
 /// use marmota_http::{Acme, Router, Server, Tls};
 /// let acme = Acme::new(["example.org", "www.example.org"]).contact("admin@example.org");
-/// Server::bind("0.0.0.0:443")?.tls(Tls::acme(acme.folder("/var/lib/app/acme"))).run(Router::new())?;
+/// let tls = Tls::acme(acme.folder("/var/lib/app/acme"));
+/// Server::bind("0.0.0.0:443")?.tls(tls).run(Router::new())?;
 /// # Ok::<(), marmota_http::ServerError>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -82,7 +83,9 @@ impl Acme {
     ///
     /// ```
     /// # use marmota_http::Acme;
-    /// let acme = Acme::new(["example.org"]).contact("admin@example.org").contact("ops@example.org");
+    /// let acme = Acme::new(["example.org"])
+    ///     .contact("admin@example.org")
+    ///     .contact("ops@example.org");
     /// ```
     pub fn contact(mut self, address: &str) -> Self {
         let address = address.strip_prefix("mailto:").unwrap_or(address);

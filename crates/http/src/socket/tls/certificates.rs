@@ -1,5 +1,9 @@
 //! Certificates and the names they are valid for: reading them, generating one for development, and
 //! choosing one by the name that a client requests (SNI, RFC 6066, 3).
+//!
+//! The choice runs in each handshake: the first certificate that is valid for the requested name,
+//! or else the first of all, also for a client without SNI. With a single certificate nothing is
+//! compared.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -42,8 +46,11 @@ impl ServerIdentity {
         Ok(Self(Arc::new(certified)))
     }
 
-    /// Generates a certificate that no authority has signed, and writes it to the file, without its
-    /// key. The key is ECDSA P-256, which takes less than a millisecond to make.
+    /// Generates a certificate that no authority has signed, with an ECDSA key, and writes it to
+    /// the file, without its key.
+    ///
+    /// # Errors
+    /// A name is not valid in a certificate, or the file cannot be written.
     pub(crate) fn self_signed(names: &[String], file: Option<&Path>) -> Result<Self, TlsError> {
         let fails = |error: &dyn std::fmt::Display| {
             TlsError::new(format!("a certificate for {}", names.join(", ")), error)
@@ -71,7 +78,7 @@ impl ServerIdentity {
     }
 }
 
-/// A certificate that a server shows.
+/// A certificate that a server shows. Clones share it.
 #[derive(Clone, Debug)]
 pub(super) enum CertificateSource {
     /// Read from files, or generated.

@@ -4,6 +4,15 @@
 //! rustls' unbuffered interface is used, so that no buffers are kept per connection: records are
 //! decrypted where they were received and encrypted into the connection's own output. The only
 //! bytes kept are those of a record that is not complete yet.
+//!
+//! rustls drives the protocol by states: each call of `process_tls_records` returns one, with bytes
+//! to discard, a message to encode, plain bytes to take, or the right to encrypt. `decrypt_all` and
+//! `write` loop over these states until there is nothing to do or their own state is reached.
+//!
+//! The ends of both directions are kept apart: `ended` is the client's `close_notify`, `closed` is
+//! this side's. A connection without the client's `close_notify` may have been cut off by an
+//! attacker, which matters for bodies that end with the connection; the bodies of HTTP/1.1 requests
+//! never do.
 
 use std::sync::Arc;
 
