@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use marmota_model::{Error, ErrorKind, Result, Table};
 
-use crate::column::sql_words::{literal, quoted};
 use crate::connection::Connection;
 use crate::options::PostgresOptions;
-use crate::own::{Own, SETTING};
+use crate::options::own_connections::{OwnConnections, SETTING};
 use crate::prepare::LOCK;
+use crate::statement::sql_words::{literal, quoted};
 
 /// The channel of the announcements.
 pub(crate) const CHANNEL: &str = "marmota";
@@ -38,7 +38,7 @@ pub(crate) fn read(payload: &str) -> Option<(&str, &str)> {
 pub(crate) fn prepare(
     connection: &mut Connection,
     tables: &[Arc<Table>],
-    own: &Own,
+    own: &OwnConnections,
     options: &PostgresOptions,
 ) -> Result<()> {
     let found = look(connection, tables, options)?;

@@ -7,17 +7,19 @@ use marmota_model::Result;
 use marmota_store::operation::Operation;
 use marmota_store::sql::SqlCall;
 
-use super::stage::{Next, Stage};
-use super::{Running, passing_by};
+use crate::commands::command_batch::Role;
+use crate::commands::raw_sql::{SqlText, announce, refused};
 use crate::composer::Composer;
 use crate::fault::{self, Failure, code};
-use crate::script::Role;
-use crate::sql::{SqlText, announce, refused};
+use crate::in_flight::stage::{Next, Stage};
+use crate::in_flight::{Access, InFlightOperation, audit_guard};
 
-impl Running {
+impl InFlightOperation {
     /// Starts a raw SQL statement: describes it, unless that was done before.
     pub(crate) fn begin_sql(&mut self, composer: &mut Composer, call: &SqlCall<'_>) -> Result<()> {
-        self.is_held_to_reading = self.in_transaction && !call.writes;
+        if self.in_transaction && !call.writes {
+            self.access = Access::GuardedRead;
+        }
         match composer.described().find(call) {
             Some(known) => self.take_sql(composer, known, call),
             None => {
@@ -34,8 +36,10 @@ impl Running {
         known: Arc<SqlText>,
         call: &SqlCall<'_>,
     ) -> Result<()> {
-        self.script.clear();
-        passing_by::around(composer, &mut self.script, call, |script| known.call(script, call))?;
+        self.commands.clear();
+        audit_guard::around(composer, &mut self.commands, call, |commands| {
+            known.call(commands, call)
+        })?;
         self.sql = Some(known);
         self.tell_columns(call);
         Ok(())
@@ -79,8 +83,8 @@ impl Running {
         let Operation::Sql { statement, .. } = operation else {
             return self.give_up(fault::of(failure));
         };
-        if role == Role::Look && failure.code() == code::NO_NUMBER {
-            return self.give_up(passing_by::refused(composer, failure, statement));
+        if role == Role::Diagnostic && failure.code() == code::NO_NUMBER {
+            return self.give_up(audit_guard::refused(composer, failure, statement));
         }
         // Its next description may differ.
         composer.described().forget(statement.text);

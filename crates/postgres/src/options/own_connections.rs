@@ -17,7 +17,7 @@ pub(crate) const SETTING: &str = "marmota.connection";
 
 /// The own connections of an engine.
 #[derive(Clone, Default)]
-pub(crate) struct Own(Arc<Inside>);
+pub(crate) struct OwnConnections(Arc<Inside>);
 
 struct Inside {
     /// A name that no other engine in any process has.
@@ -40,11 +40,11 @@ impl Default for Inside {
 
 /// Counts a connection as own until this is dropped.
 pub(crate) struct Counted {
-    own: Own,
+    own: OwnConnections,
     number: u64,
 }
 
-impl Own {
+impl OwnConnections {
     /// Returns the name of a connection.
     pub(crate) fn name(&self, number: u64) -> String {
         format!("{}.{number}", self.0.engine)
@@ -79,17 +79,17 @@ impl Drop for Counted {
 }
 
 /// Not an option of the user, so all are equal.
-impl PartialEq for Own {
+impl PartialEq for OwnConnections {
     fn eq(&self, _: &Self) -> bool {
         true
     }
 }
 
-impl Eq for Own {}
+impl Eq for OwnConnections {}
 
-impl std::fmt::Debug for Own {
+impl std::fmt::Debug for OwnConnections {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Own")
+        f.write_str("OwnConnections")
     }
 }
 
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn connections_are_known_while_they_are_counted() {
-        let (own, other) = (Own::default(), Own::default());
+        let (own, other) = (OwnConnections::default(), OwnConnections::default());
         let counted = own.count(7);
         assert!(own.knows(&own.name(7)));
         assert!(!own.knows(&own.name(8)) && !own.knows(&other.name(7)) && !own.knows(""));

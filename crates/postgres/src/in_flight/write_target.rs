@@ -1,7 +1,7 @@
-//! The subject of a refused write, and the reason for the refusal: the invalid fields, the missing
+//! The target of a refused write, and the reason for the refusal: the invalid fields, the missing
 //! row, or the rows that still refer to it.
 //!
-//! PostgreSQL does not report most of this. Another statement, a *look*, queries it, in the same
+//! PostgreSQL does not report most of this. A diagnostic query reads it, in the same
 //! state of the database as the write.
 
 use std::sync::Arc;
@@ -12,15 +12,15 @@ use marmota_store::operation::{OnConflict, Operation, Write};
 use marmota_store::prepare::no_target;
 use marmota_store::refusal;
 
-use crate::column::sql_words::quoted;
-use crate::column::{name, oid, pg_type, put};
+use crate::commands::command_batch::{CommandBatch, Role};
+use crate::commands::reply::{Mark, Reply};
 use crate::composer::Composer;
 use crate::fault::{self, Failure, code};
-use crate::reply::{Mark, Reply};
-use crate::script::{Role, Script};
+use crate::prepare::table_facts::Facts;
+use crate::statement::column::{name, oid, pg_type, put};
+use crate::statement::sql_words::quoted;
 use crate::statement::sql_writer::Sql;
 use crate::statement::{Text, Verb};
-use crate::table_facts::Facts;
 use crate::wire::value;
 
 /// The kind of a write.
@@ -35,7 +35,7 @@ enum Does {
 
 /// A write with owned values.
 #[derive(Clone, Debug)]
-pub(crate) struct Subject<'o> {
+pub(crate) struct WriteTarget<'o> {
     pub(crate) table: &'o Table,
     does: Does,
     key: Option<Value>,
@@ -44,24 +44,28 @@ pub(crate) struct Subject<'o> {
     on_conflict: OnConflict,
 }
 
-impl<'o> Subject<'o> {
+impl<'o> WriteTarget<'o> {
     /// Returns the subject of the write at this place of an operation, or `None` if the operation
     /// writes no rows.
-    pub(crate) fn of(operation: &'o Operation<'_>, script: &Script, at: u32) -> Option<Self> {
+    pub(crate) fn of(
+        operation: &'o Operation<'_>,
+        commands: &CommandBatch,
+        at: u32,
+    ) -> Option<Self> {
         let values = |row: &[ValueRef<'_>]| row.iter().map(ValueRef::to_value).collect();
         Some(match operation {
             Operation::Insert { table, row, on_conflict } => {
                 Self { on_conflict: *on_conflict, ..Self::insert(table, values(row)) }
             }
             Operation::InsertMany { table, on_conflict, .. } => {
-                let row = row_of(table, script, at as usize)?;
+                let row = row_of(table, commands, at as usize)?;
                 Self { on_conflict: *on_conflict, ..Self::insert(table, row) }
             }
             Operation::Update { table, key, row, version } => {
                 Self::update(table, key.to_value(), values(row), *version)
             }
             Operation::UpdateMany { table, .. } => {
-                let row = row_of(table, script, at as usize)?;
+                let row = row_of(table, commands, at as usize)?;
                 Self::update(table, row[table.key()].clone(), row, None)
             }
             Operation::Increment { table, key, field, by, .. } => {
@@ -131,10 +135,10 @@ impl<'o> Subject<'o> {
     }
 
     /// Adds the diagnostic query for its refusal. Returns false if none is needed.
-    pub(crate) fn look(
+    pub(crate) fn diagnostic(
         &self,
         composer: &mut Composer,
-        script: &mut Script,
+        commands: &mut CommandBatch,
         role: Role,
         failure: &Failure,
     ) -> bool {
@@ -144,13 +148,13 @@ impl<'o> Subject<'o> {
                     Does::Increment { field, .. } => Some(*field),
                     _ => None,
                 };
-                composer.look(script, role, self.table, key.as_ref(), field, 0)
+                composer.diagnostic(commands, role, self.table, key.as_ref(), field, 0)
             }
             (code::REFERENCE, Does::Insert | Does::Update, _) => {
-                return self.look_for_targets(composer, script, role);
+                return self.query_targets(composer, commands, role);
             }
             (code::REFERENCE, Does::Delete, Some(key)) => {
-                return self.look_for_referrers(composer, script, role, key.as_ref());
+                return self.query_referrers(composer, commands, role, key.as_ref());
             }
             _ => return false,
         };
@@ -158,7 +162,12 @@ impl<'o> Subject<'o> {
     }
 
     /// Queries for each reference whether its row exists.
-    fn look_for_targets(&self, composer: &mut Composer, script: &mut Script, role: Role) -> bool {
+    fn query_targets(
+        &self,
+        composer: &mut Composer,
+        commands: &mut CommandBatch,
+        role: Role,
+    ) -> bool {
         let values = self.values();
         composer.tables.learn();
         let targets: Vec<(usize, Arc<Table>, ValueRef<'_>)> = references(self.table, &values)
@@ -179,7 +188,7 @@ impl<'o> Subject<'o> {
             }
         });
         let Ok(text) = text else { return false };
-        let called = script.call(role, text, |out| {
+        let called = commands.call(role, text, |out| {
             for (position, _, value) in &targets {
                 put(out, self.table, *position, *value)?;
             }
@@ -189,10 +198,10 @@ impl<'o> Subject<'o> {
     }
 
     /// Queries for each field that may refer to the row whether one does.
-    fn look_for_referrers(
+    fn query_referrers(
         &self,
         composer: &mut Composer,
-        script: &mut Script,
+        commands: &mut CommandBatch,
         role: Role,
         key: ValueRef<'_>,
     ) -> bool {
@@ -216,7 +225,7 @@ impl<'o> Subject<'o> {
             Text::new(sql.text, types, Box::default())
         });
         let table = self.table;
-        script.call(role, text, |out| put(out, table, table.key(), key).map(|()| 1)).is_ok()
+        commands.call(role, text, |out| put(out, table, table.key(), key).map(|()| 1)).is_ok()
     }
 
     /// Returns the error for its refusal, from the result of the diagnostic query.
@@ -225,21 +234,21 @@ impl<'o> Subject<'o> {
         composer: &mut Composer,
         failure: &Failure,
         reply: &Reply,
-        look: Option<&Mark>,
+        diagnostic: Option<&Mark>,
     ) -> Error {
         match (failure.code(), &self.does) {
-            (code::NO_ROW, _) => self.missing(failure, reply, look),
+            (code::NO_ROW, _) => self.missing(failure, reply, diagnostic),
             (code::UNIQUE, _) => self.taken(composer, failure),
             (code::REFERENCE, Does::Insert | Does::Update) => {
-                self.without_target(composer, failure, reply, look)
+                self.without_target(composer, failure, reply, diagnostic)
             }
             (code::REFERENCE, Does::Delete | Does::DeleteWhere) => {
                 let referrers = composer.tables.references_to(self.table.name());
-                let found: Vec<(Arc<Table>, usize)> = match look {
+                let found: Vec<(Arc<Table>, usize)> = match diagnostic {
                     None => referrers,
-                    Some(look) => referrers
+                    Some(diagnostic) => referrers
                         .into_iter()
-                        .zip(reply.columns(look))
+                        .zip(reply.columns(diagnostic))
                         .filter(|(_, found)| *found == Some(&[1]))
                         .map(|(referrer, _)| referrer)
                         .collect(),
@@ -288,17 +297,17 @@ impl<'o> Subject<'o> {
         }
     }
 
-    fn missing(&self, failure: &Failure, reply: &Reply, look: Option<&Mark>) -> Error {
+    fn missing(&self, failure: &Failure, reply: &Reply, diagnostic: Option<&Mark>) -> Error {
         let Some(key) = &self.key else { return fault::of(failure) };
-        let found = look.filter(|look| Reply::has_row(look));
+        let found = diagnostic.filter(|diagnostic| Reply::has_row(diagnostic));
         match (found, &self.does, self.version) {
             (None, ..) => refusal::not_found(self.table, key.as_ref()),
-            (Some(look), Does::Increment { field, by }, _) => {
-                let old = reply.columns(look).nth(1).flatten();
+            (Some(diagnostic), Does::Increment { field, by }, _) => {
+                let old = reply.columns(diagnostic).nth(1).flatten();
                 self.not_added(*field, by, old)
             }
-            (Some(look), _, Some(expected)) => {
-                let version = reply.integer(look, 0).unwrap_or_default();
+            (Some(diagnostic), _, Some(expected)) => {
+                let version = reply.integer(diagnostic, 0).unwrap_or_default();
                 refusal::stale(self.table, key.as_ref(), version, expected)
             }
             // The row was inserted in the meantime.
@@ -339,19 +348,19 @@ impl<'o> Subject<'o> {
         composer: &mut Composer,
         failure: &Failure,
         reply: &Reply,
-        look: Option<&Mark>,
+        diagnostic: Option<&Mark>,
     ) -> Error {
         let values = self.values();
         let own_key = self.key.as_ref().map(Value::as_ref);
         let mut violations = Vec::new();
-        let mut found = look.map(|look| reply.columns(look));
+        let mut found = diagnostic.map(|diagnostic| reply.columns(diagnostic));
         for (position, to, value) in references(self.table, &values) {
             if composer.tables.named(to).is_none() {
                 continue;
             }
             let is_there = found.as_mut().and_then(Iterator::next).flatten() == Some(&[1]);
             let to_itself = to == self.table.name() && Some(value) == own_key;
-            if look.is_some() && !is_there && !to_itself {
+            if diagnostic.is_some() && !is_there && !to_itself {
                 violations.push(no_target(&self.table.fields()[position], value, to));
             }
         }
@@ -386,9 +395,9 @@ impl<'o> Subject<'o> {
 }
 
 /// Reads a row of a write of many rows from its parameters.
-fn row_of(table: &Table, script: &Script, at: usize) -> Option<Vec<Value>> {
-    let part = script.parts.iter().find(|part| part.rows.contains(&at))?;
-    let mut rest = &script.parameters[script.rows.get(at)?.clone()];
+fn row_of(table: &Table, commands: &CommandBatch, at: usize) -> Option<Vec<Value>> {
+    let part = commands.parts.iter().find(|part| part.rows.contains(&at))?;
+    let mut rest = &commands.parameters[commands.rows.get(at)?.clone()];
     let mut row = vec![Value::Absent; table.fields().len()];
     // In an update, the key follows the written fields.
     let key = (!part.fields.contains(table.key())).then_some(table.key());

@@ -18,7 +18,7 @@ pub(crate) enum Role {
     /// Executed only for its effect.
     Beside,
     /// A diagnostic query for a refusal.
-    Look,
+    Diagnostic,
     /// The end of a group.
     Sync,
 }
@@ -43,7 +43,7 @@ pub(crate) struct Part {
 
 /// The calls of an operation, with their parameters.
 #[derive(Debug, Default)]
-pub(crate) struct Script {
+pub(crate) struct CommandBatch {
     pub(crate) calls: Vec<Call>,
     pub(crate) parameters: Vec<u8>,
     /// The rows of an insert of many: the range of each in the parameters.
@@ -57,7 +57,7 @@ pub(crate) struct Script {
     pub(crate) is_single: bool,
 }
 
-impl Script {
+impl CommandBatch {
     /// Clears it, keeping the memory.
     pub(crate) fn clear(&mut self) {
         self.calls.clear();

@@ -8,7 +8,7 @@
 
 mod parameter;
 mod placeholder;
-mod reading;
+mod value_reader;
 
 use std::sync::Arc;
 
@@ -18,9 +18,9 @@ use marmota_store::sql::text::{at_text, begins_with, first_word};
 use marmota_store::sql::{SqlCall, SqlColumn, SqlColumns};
 use parking_lot::Mutex;
 
-use self::reading::Reading;
+use self::value_reader::Reading;
+use crate::commands::command_batch::{CommandBatch, Role};
 use crate::fault::{self, Failure};
-use crate::script::{Role, Script};
 use crate::statement::{Formats, Text};
 use crate::wire::backend::{Oids, Row, RowDescription};
 
@@ -189,7 +189,7 @@ impl SqlText {
     }
 
     /// Adds its call with its values.
-    pub(crate) fn call(&self, script: &mut Script, call: &SqlCall<'_>) -> Result<()> {
+    pub(crate) fn call(&self, commands: &mut CommandBatch, call: &SqlCall<'_>) -> Result<()> {
         let wanted = self.parameters.len();
         if wanted != call.values.len() {
             let message = format!(
@@ -198,7 +198,7 @@ impl SqlText {
             );
             return Err(at_text(&Error::new(ErrorKind::Invalid, message), call.text));
         }
-        script.call(Role::Main(0), Arc::clone(&self.text), |out| {
+        commands.call(Role::Main(0), Arc::clone(&self.text), |out| {
             for (at, (oid, value)) in self.parameters.iter().zip(call.values).enumerate() {
                 parameter::put(out, *oid, value.as_ref()).map_err(|parameter::ValueMismatch| {
                     let message = format!(

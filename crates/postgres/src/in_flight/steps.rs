@@ -40,7 +40,7 @@ pub(crate) struct Steps {
 
 /// The session that executes its steps.
 enum Place {
-    Own(Box<dyn Session>),
+    OwnConnections(Box<dyn Session>),
     /// The transaction with this number.
     Transaction(u64),
 }
@@ -53,7 +53,7 @@ impl Steps {
 
     /// Starts one in its own transaction, on a session of its own.
     pub(crate) fn on_session(own: Box<dyn Session>) -> Self {
-        Self::begin(Place::Own(own))
+        Self::begin(Place::OwnConnections(own))
     }
 
     fn begin(place: Place) -> Self {
@@ -65,7 +65,7 @@ impl Steps {
     /// Returns the number of the surrounding transaction, if any.
     pub(crate) const fn transaction(&self) -> Option<u64> {
         match self.place {
-            Place::Own(_) => None,
+            Place::OwnConnections(_) => None,
             Place::Transaction(number) => Some(number),
         }
     }
@@ -82,7 +82,7 @@ impl Steps {
             return Poll::Ready(Err(Error::new(ErrorKind::Bug, message)));
         };
         let session: &mut dyn Session = match &mut self.place {
-            Place::Own(own) => &mut **own,
+            Place::OwnConnections(own) => &mut **own,
             Place::Transaction(_) => session,
         };
         let (tries, backoff) = (&mut self.tries, &mut self.backoff);
@@ -96,7 +96,7 @@ impl Steps {
     /// Abandons it. Changes in its own transaction are rolled back.
     pub(crate) fn cancel(&mut self, session: &mut dyn Session) {
         match &mut self.place {
-            Place::Own(own) => self.driver.cancel(&mut **own),
+            Place::OwnConnections(own) => self.driver.cancel(&mut **own),
             Place::Transaction(_) => self.driver.cancel(session),
         }
     }

@@ -2,8 +2,9 @@
 
 use marmota_model::{Kind, ValueRef};
 
-use super::parameter::{self, oid};
-use crate::column::pg_type;
+use super::parameter;
+use super::parameter::oid;
+use crate::statement::column::pg_type;
 use crate::wire::value::{self, PgType};
 
 /// The conversion of a column.

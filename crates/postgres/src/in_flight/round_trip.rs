@@ -1,19 +1,19 @@
 //! The messages of operations that consist of more than their calls: the transaction statements
 //! around them.
 
-use super::stage::{Linked, Problem};
+use crate::commands::command_batch::{Call, CommandBatch, Role};
 use crate::connection::Sending;
-use crate::script::{Call, Role, Script};
+use crate::in_flight::stage::{Linked, Problem};
 use crate::statement::Text;
 use crate::statement::controls::CONTROLS;
 
 /// Writes an exchange and the roles of its answers.
-pub(crate) struct Exchange<'a, 'c> {
+pub(crate) struct RoundTrip<'a, 'c> {
     pub(crate) sending: &'a mut Sending<'c>,
     pub(crate) roles: &'a mut Vec<Role>,
 }
 
-impl Exchange<'_, '_> {
+impl RoundTrip<'_, '_> {
     pub(crate) fn control(&mut self, text: &Text) {
         self.sending.call(text, 0, &[]);
         self.roles.push(Role::Beside);
@@ -51,9 +51,14 @@ impl Exchange<'_, '_> {
     }
 
     /// Sends these calls of a script; with `beside` only for their effect.
-    pub(crate) fn calls(&mut self, script: &Script, calls: std::ops::Range<usize>, beside: bool) {
-        for call in &script.calls[calls] {
-            script.send(call, self.sending);
+    pub(crate) fn calls(
+        &mut self,
+        commands: &CommandBatch,
+        calls: std::ops::Range<usize>,
+        beside: bool,
+    ) {
+        for call in &commands.calls[calls] {
+            commands.send(call, self.sending);
             self.roles.push(if beside { Role::Beside } else { call.role });
         }
     }
@@ -66,25 +71,26 @@ impl Exchange<'_, '_> {
 
 /// Writes a diagnostic query in the state of the problem: the calls before it are executed again,
 /// and rolled back.
-pub(crate) fn look(
-    exchange: &mut Exchange<'_, '_>,
-    script: &Script,
+pub(crate) fn diagnostic(
+    exchange: &mut RoundTrip<'_, '_>,
+    commands: &CommandBatch,
     problem: &Problem,
     guarded: bool,
     failed: bool,
 ) {
     let controls = &*CONTROLS;
     let is_before = |role: Role| matches!(role, Role::Main(at) if at < problem.at);
-    let before = script.calls.iter().rposition(|call| is_before(call.role)).map_or(0, |at| at + 1);
-    let is_look = |call: &Call| call.role == Role::Look;
-    let at = script.calls.iter().rposition(is_look).unwrap_or(0);
+    let before =
+        commands.calls.iter().rposition(|call| is_before(call.role)).map_or(0, |at| at + 1);
+    let is_diagnostic = |call: &Call| call.role == Role::Diagnostic;
+    let at = commands.calls.iter().rposition(is_diagnostic).unwrap_or(0);
     match (guarded && failed, before) {
         (true, _) => exchange.control(&controls.rollback_to),
         (false, 0) => {}
         (false, _) => exchange.begin(),
     }
-    exchange.calls(script, 0..before, true);
-    exchange.calls(script, at..at + 1, false);
+    exchange.calls(commands, 0..before, true);
+    exchange.calls(commands, at..at + 1, false);
     exchange.sync();
     match (guarded && failed, before) {
         (true, _) => {
@@ -102,14 +108,14 @@ pub(crate) fn look(
 
 /// Writes a step of a batch with links.
 pub(crate) fn link(
-    exchange: &mut Exchange<'_, '_>,
-    script: &Script,
+    exchange: &mut RoundTrip<'_, '_>,
+    commands: &CommandBatch,
     linked: &Linked,
     guarded: bool,
     opens: bool,
 ) {
     let controls = &*CONTROLS;
-    let all = 0..script.calls.len();
+    let all = 0..commands.calls.len();
     if opens {
         match guarded {
             true => exchange.control(&controls.savepoint_batch),
@@ -119,12 +125,12 @@ pub(crate) fn link(
     match linked {
         Linked::Write(..) => {
             exchange.control(&controls.savepoint);
-            exchange.calls(script, all, false);
+            exchange.calls(commands, all, false);
             exchange.control(&controls.release);
         }
-        Linked::Look(..) => {
+        Linked::Diagnostic(..) => {
             exchange.control(&controls.rollback_to);
-            exchange.calls(script, all, false);
+            exchange.calls(commands, all, false);
             exchange.control(&controls.release);
         }
         Linked::End(error) => match (guarded, error) {
@@ -143,26 +149,26 @@ pub(crate) fn link(
 /// Writes each call between two savepoints of the same name: after a failure, the rollback ends at
 /// the savepoint before it, otherwise at the one after it. So the next one can be sent before the
 /// result of the previous one is known.
-pub(crate) fn each(exchange: &mut Exchange<'_, '_>, script: &Script, guarded: bool) {
+pub(crate) fn each(exchange: &mut RoundTrip<'_, '_>, commands: &CommandBatch, guarded: bool) {
     let controls = &*CONTROLS;
     // A failure skips the rest of its group, including its Parse messages, so everything is
     // prepared first.
     for text in [&controls.savepoint, &controls.release, &controls.rollback_to] {
         exchange.sending.prepare(text);
     }
-    script.calls.iter().for_each(|call| exchange.sending.prepare(&call.text));
+    commands.calls.iter().for_each(|call| exchange.sending.prepare(&call.text));
     match guarded {
         true => exchange.control(&controls.savepoint_batch),
         false => exchange.begin(),
     }
     exchange.sync();
     let mut at = 0;
-    while at < script.calls.len() {
+    while at < commands.calls.len() {
         // A write consists of one call, and sometimes additional calls for their effect.
-        let own = script.calls[at..].iter().skip(1);
+        let own = commands.calls[at..].iter().skip(1);
         let end = at + 1 + own.take_while(|call| call.role == Role::Beside).count();
         exchange.control(&controls.savepoint);
-        exchange.calls(script, at..end, false);
+        exchange.calls(commands, at..end, false);
         exchange.control(&controls.release);
         exchange.control(&controls.savepoint);
         exchange.sync();

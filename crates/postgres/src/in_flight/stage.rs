@@ -13,7 +13,7 @@ pub(crate) enum Stage {
     /// The same again, after a failure; a write of many rows row by row.
     Again,
     /// A diagnostic query for a refusal, after the calls before it.
-    Look(Problem),
+    Diagnostic(Problem),
     /// Rolling back a failure.
     Recover(Error),
     /// Each write of a batch separately.
@@ -43,7 +43,7 @@ pub(crate) enum Linked {
     /// The write at this place, with its links resolved.
     Write(u32, Box<Write>),
     /// Rolling back that write, and the diagnostic query for its failure.
-    Look(Problem, Box<Write>),
+    Diagnostic(Problem, Box<Write>),
     /// The end: commit, or rollback because of an error.
     End(Option<Error>),
 }

@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 
 use marmota_store::engine::wake_at;
 
-use super::Standing;
-use super::connector;
-use super::lane::{Inside, Lane};
+use crate::connection::Standing;
+use crate::connection::connector;
+use crate::connection::slot::{ConnectionSlot, SlotState};
 use crate::options::PostgresOptions;
 use crate::statement::controls::CONTROLS;
 
@@ -28,16 +28,20 @@ static REQUESTS: AtomicUsize = AtomicUsize::new(0);
 
 /// An abandoned exchange.
 struct GivenUp {
-    lane: Weak<Lane>,
+    slot: Weak<ConnectionSlot>,
     options: Arc<PostgresOptions>,
     /// The numbers of the connection and the exchange.
     exchange: (u64, u64),
 }
 
 /// Cancels an abandoned exchange unless it ends by itself.
-pub(crate) fn watch(lane: &Arc<Lane>, options: &Arc<PostgresOptions>, exchange: (u64, u64)) {
+pub(crate) fn watch(
+    slot: &Arc<ConnectionSlot>,
+    options: &Arc<PostgresOptions>,
+    exchange: (u64, u64),
+) {
     look_later(&Arc::new(GivenUp {
-        lane: Arc::downgrade(lane),
+        slot: Arc::downgrade(slot),
         options: Arc::clone(options),
         exchange,
     }));
@@ -50,15 +54,15 @@ fn look_later(given_up: &Arc<GivenUp>) {
 
 impl Wake for GivenUp {
     fn wake(self: Arc<Self>) {
-        let Some(lane) = self.lane.upgrade() else { return };
+        let Some(slot) = self.slot.upgrade() else { return };
         let (of, number) = self.exchange;
         // The lock may be held for long, and others wait for this thread.
-        let Some(mut inside) = lane.try_lock() else { return look_later(&self) };
+        let Some(mut inside) = slot.try_lock() else { return look_later(&self) };
         let connection = inside.connection.as_mut().filter(|connection| connection.number() == of);
         match connection.map(|connection| connection.standing(number)) {
             None | Some(Standing::Over) => {}
             Some(Standing::Current) if !inside.is_cancelling && may_begin() => {
-                self.end(&lane, &mut inside);
+                self.end(&slot, &mut inside);
             }
             Some(Standing::Current | Standing::Behind) => look_later(&self),
         }
@@ -67,15 +71,15 @@ impl Wake for GivenUp {
 
 impl GivenUp {
     /// Sends the cancel request on a separate thread.
-    fn end(self: &Arc<Self>, lane: &Arc<Lane>, inside: &mut Inside) {
+    fn end(self: &Arc<Self>, slot: &Arc<ConnectionSlot>, inside: &mut SlotState) {
         let key = inside.connection.as_mut().and_then(|connection| connection.cancel());
-        let (given_up, lane) = (Arc::clone(self), Arc::clone(lane));
+        let (given_up, slot) = (Arc::clone(self), Arc::clone(slot));
         let asks = move |key| {
             if let Err(error) = connector::cancel(&given_up.options, &key) {
                 log::debug!("a cancelled statement still runs at the server: {error}");
             }
             REQUESTS.fetch_sub(1, Ordering::AcqRel);
-            given_up.was_asked(&lane);
+            given_up.was_asked(&slot);
         };
         let thread = std::thread::Builder::new().name("marmota-postgres-cancel".to_owned());
         inside.is_cancelling = key.is_some_and(|key| thread.spawn(move || asks(key)).is_ok());
@@ -85,8 +89,8 @@ impl GivenUp {
     }
 
     /// Called after the request was received: the connection may be used again.
-    fn was_asked(self: &Arc<Self>, lane: &Lane) {
-        let mut inside = lane.lock();
+    fn was_asked(self: &Arc<Self>, slot: &ConnectionSlot) {
+        let mut inside = slot.lock();
         inside.is_cancelling = false;
         if let Some(connection) = &mut inside.connection
             && connection.number() == self.exchange.0

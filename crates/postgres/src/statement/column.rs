@@ -4,13 +4,11 @@
 //! Integers are as wide as their range requires, currencies are `numeric(19,4)`, texts `text`
 //! compared byte by byte (`COLLATE "C"`), JSON is `json`, which preserves its text.
 
-pub(crate) mod sql_words;
-
 use marmota_model::{
     self as model, Collation, Error, ErrorKind, Field, Kind, Result, Table, ValueRef, Violation,
 };
 
-use self::sql_words::quoted;
+use super::sql_words::quoted;
 use crate::wire::backend::Row;
 use crate::wire::value::{self, PgType};
 

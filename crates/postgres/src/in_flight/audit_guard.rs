@@ -12,10 +12,10 @@ use marmota_model::{Error, ErrorKind, FieldSet, Result};
 use marmota_store::sql::SqlCall;
 use marmota_store::sql::text::at_text;
 
-use crate::column::sql_words::literal;
+use crate::commands::command_batch::{CommandBatch, Role};
 use crate::composer::Composer;
 use crate::fault::Failure;
-use crate::script::{Role, Script};
+use crate::statement::sql_words::literal;
 use crate::statement::{Text, Verb};
 
 /// A setting that stores the state before the statement.
@@ -24,13 +24,13 @@ const BEFORE: &str = "marmota.before";
 /// Adds the checks before and after a statement, whose call `add` adds.
 pub(crate) fn around(
     composer: &mut Composer,
-    script: &mut Script,
+    commands: &mut CommandBatch,
     call: &SqlCall<'_>,
-    add: impl FnOnce(&mut Script) -> Result<()>,
+    add: impl FnOnce(&mut CommandBatch) -> Result<()>,
 ) -> Result<()> {
     let audited = composer.audited();
     if !call.writes || call.unaudited || audited.is_empty() {
-        return add(script);
+        return add(commands);
     }
     let mut tables = String::new();
     for (oid, name) in &audited {
@@ -52,9 +52,9 @@ pub(crate) fn around(
         "SELECT 1 WHERE (SELECT n FROM (VALUES {tables}) t(o,n) WHERE n||' '||({seen}) \
          <>ALL(string_to_array(current_setting('{BEFORE}'),'/')) ORDER BY o LIMIT 1)::int IS NOT NULL"
     );
-    script.call(Role::Beside, composer.watching(&before), |_| Ok(0))?;
-    add(script)?;
-    script.call(Role::Look, composer.watching(&behind), |_| Ok(0))
+    commands.call(Role::Beside, composer.watching(&before), |_| Ok(0))?;
+    add(commands)?;
+    commands.call(Role::Diagnostic, composer.watching(&behind), |_| Ok(0))
 }
 
 /// Returns the error of a detected statement.

@@ -1,5 +1,5 @@
 //! A place for a connection: established at its first use, replaced when it was lost, shared by all
-//! holders of the lane.
+//! holders of the slot.
 
 use std::sync::{Arc, Weak};
 use std::task::{Wake, Waker};
@@ -32,11 +32,11 @@ pub(crate) const LONG: Duration = STALL.saturating_mul(4);
 
 /// A place for a connection.
 #[derive(Default)]
-pub(crate) struct Lane(Mutex<Inside>);
+pub(crate) struct ConnectionSlot(Mutex<SlotState>);
 
-/// The state of a lane.
+/// The state of a slot.
 #[derive(Default)]
-pub(crate) struct Inside {
+pub(crate) struct SlotState {
     pub(crate) connection: Option<Connection>,
     connecting: bool,
     /// The reason why the last attempt failed.
@@ -56,15 +56,15 @@ pub(crate) struct Inside {
 
 /// Checks for exchanges after a long read, on the thread of the alarms.
 struct LooksAgain {
-    lane: Weak<Lane>,
+    slot: Weak<ConnectionSlot>,
     after: Duration,
 }
 
 impl Wake for LooksAgain {
     fn wake(self: Arc<Self>) {
-        let Some(lane) = self.lane.upgrade() else { return };
-        let Some(mut inside) = lane.try_lock() else {
-            // The lane is in use, for a turn at most.
+        let Some(slot) = self.slot.upgrade() else { return };
+        let Some(mut inside) = slot.try_lock() else {
+            // The slot is in use, for a turn at most.
             let _ = wake_at(Instant::now() + Duration::from_millis(1), Waker::from(self));
             return;
         };
@@ -74,28 +74,28 @@ impl Wake for LooksAgain {
         if connection.is_at_long(self.after) {
             connection.wake_behind_long();
         } else if connection.waits_behind_some_long() {
-            inside.look_again(&lane, self.after);
+            inside.look_again(&slot, self.after);
         }
     }
 }
 
-impl Lane {
-    /// Creates a lane without a connection.
+impl ConnectionSlot {
+    /// Creates a slot without a connection.
     pub(crate) fn new(purpose: Purpose) -> Self {
-        Self(Mutex::new(Inside { purpose, ..Inside::default() }))
+        Self(Mutex::new(SlotState { purpose, ..SlotState::default() }))
     }
 
-    /// Creates a lane with an exclusive connection.
+    /// Creates a slot with an exclusive connection.
     pub(crate) fn with(connection: Connection) -> Self {
-        Self(Mutex::new(Inside { connection: Some(connection), ..Inside::default() }))
+        Self(Mutex::new(SlotState { connection: Some(connection), ..SlotState::default() }))
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Inside> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, SlotState> {
         self.0.lock()
     }
 
     /// Like [`Self::lock`], or `None` if it is locked.
-    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, Inside>> {
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, SlotState>> {
         self.0.try_lock()
     }
 
@@ -112,15 +112,15 @@ impl Lane {
             if is_over || Instant::now() >= until {
                 return connection.close();
             }
-            // The lane is not locked meanwhile: operations take their answers, and what was given
-            // up is cancelled (`giving_up.rs`).
+            // The slot is not locked meanwhile: operations take their answers, and what was given
+            // up is cancelled (`cancel.rs`).
             drop(inside);
             std::thread::sleep(CLOSE_PAUSE);
         }
     }
 }
 
-impl Inside {
+impl SlotState {
     /// Returns the connection if it works.
     pub(crate) fn working(&mut self) -> Option<&mut Connection> {
         if let Some(connection) = &mut self.connection {
@@ -161,7 +161,7 @@ impl Inside {
     /// attempt has failed, and at `until`.
     pub(crate) fn want(
         &mut self,
-        lane: &Arc<Lane>,
+        slot: &Arc<ConnectionSlot>,
         options: &Arc<PostgresOptions>,
         until: Instant,
         place: &mut OwnedPlace,
@@ -179,16 +179,16 @@ impl Inside {
         }
         // Until the time is over, the previous reason remains the best error.
         self.refused.take_if(|refused| refused.is_final);
-        let (lane, options) = (Arc::clone(lane), Arc::clone(options));
+        let (slot, options) = (Arc::clone(slot), Arc::clone(options));
         let thread = std::thread::Builder::new().name("marmota-postgres-connect".to_owned());
         let purpose = self.purpose;
-        self.connecting = thread.spawn(move || connect(&lane, &options, purpose)).is_ok();
+        self.connecting = thread.spawn(move || connect(&slot, &options, purpose)).is_ok();
     }
 
     /// Sets an alarm after which exchanges that follow a long read are woken.
-    pub(crate) fn look_again(&mut self, lane: &Arc<Lane>, after: Duration) {
+    pub(crate) fn look_again(&mut self, slot: &Arc<ConnectionSlot>, after: Duration) {
         if !std::mem::replace(&mut self.looks_again, true) {
-            let looks = LooksAgain { lane: Arc::downgrade(lane), after };
+            let looks = LooksAgain { slot: Arc::downgrade(slot), after };
             let _ = wake_at(Instant::now() + after, Waker::from(Arc::new(looks)));
         }
     }
@@ -200,12 +200,12 @@ impl Inside {
 }
 
 /// Tries until it is connected or no caller waits.
-fn connect(lane: &Lane, options: &PostgresOptions, purpose: Purpose) {
+fn connect(slot: &ConnectionSlot, options: &PostgresOptions, purpose: Purpose) {
     let mut backoff = Backoff::new(PAUSE, PAUSE_MAX);
     loop {
         let pause = backoff.pause();
         let made = connector::connect(options, purpose);
-        let mut inside = lane.lock();
+        let mut inside = slot.lock();
         if inside.is_closed {
             inside.connecting = false;
             return inside.wake_all();

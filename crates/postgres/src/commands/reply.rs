@@ -5,14 +5,14 @@ use std::ops::{ControlFlow, Range};
 
 use marmota_model::{Error, FieldSet, RowSink, Table};
 
-use crate::column::{Column, lend};
+use crate::commands::command_batch::Role;
+use crate::commands::raw_sql::{Description, SqlText};
 use crate::fault::Failure;
-use crate::script::Role;
-use crate::sql::{Description, SqlText};
+use crate::statement::column::{Column, lend};
 use crate::wire::backend::{BackendMessage, Row, rows_of};
 use crate::wire::value::read_integer;
 
-/// The result of a statement of a [`Role::Main`] or [`Role::Look`].
+/// The result of a statement of a [`Role::Main`] or [`Role::Diagnostic`].
 #[derive(Clone, Debug)]
 pub(crate) struct Mark {
     pub(crate) role: Role,
@@ -89,7 +89,7 @@ impl Reply {
             },
             BackendMessage::CommandComplete(tag) => {
                 let role = roles.get(self.at).copied().unwrap_or(Role::Sync);
-                if matches!(role, Role::Main(_) | Role::Look) {
+                if matches!(role, Role::Main(_) | Role::Diagnostic) {
                     let returned = self.start..self.returned.len();
                     let rows = rows_of(tag);
                     self.marks.push(Mark { role, rows, returned, returned_rows: self.rows });

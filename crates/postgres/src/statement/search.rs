@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 
 use marmota_model::{Search, SearchTerm, Table, Words};
 
-use crate::column::sql_words::{bounded, quoted};
+use crate::statement::sql_words::{bounded, quoted};
 use crate::statement::sql_writer::Sql;
 use crate::wire::value::{self, PgType};
 

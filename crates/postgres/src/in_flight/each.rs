@@ -4,15 +4,15 @@
 use marmota_model::Result;
 use marmota_store::operation::{Operation, Outcome, Write};
 
-use super::Running;
-use super::stage::{Next, Problem, Stage};
-use super::subject::Subject;
+use crate::commands::command_batch::Role;
 use crate::composer::Composer;
 use crate::connection::State;
 use crate::fault::{self, Failure};
-use crate::script::Role;
+use crate::in_flight::InFlightOperation;
+use crate::in_flight::stage::{Next, Problem, Stage};
+use crate::in_flight::write_target::WriteTarget;
 
-impl Running {
+impl InFlightOperation {
     /// Continues after each write of a batch was tried: ends if none was refused; otherwise sends
     /// the others again, with diagnostic queries in place of the refused ones.
     pub(super) fn each_tried(
@@ -46,14 +46,19 @@ impl Running {
             return Next::Send;
         }
         let Operation::Batch { writes, .. } = &*operation else { return Next::Done(Ok(())) };
-        self.script.clear();
+        self.commands.clear();
         for (at, write) in (0..).zip(writes.iter()) {
             let problem = problems.iter().find(|problem| problem.at == at);
             let composed = match problem {
-                None => composer.write(&mut self.script, Role::Main(at), write),
+                None => composer.write(&mut self.commands, Role::Main(at), write),
                 Some(problem) => {
-                    if let Some(subject) = Subject::of(operation, &self.script, at) {
-                        subject.look(composer, &mut self.script, Role::Main(at), &problem.failure);
+                    if let Some(write_target) = WriteTarget::of(operation, &self.commands, at) {
+                        write_target.diagnostic(
+                            composer,
+                            &mut self.commands,
+                            Role::Main(at),
+                            &problem.failure,
+                        );
                     }
                     Ok(())
                 }
@@ -77,8 +82,10 @@ impl Running {
             let mark = self.reply.mark_at(at);
             match problems.iter().find(|problem| problem.at == at) {
                 None => Ok(self.outcome_of_write(write, mark)),
-                Some(problem) => Err(match Subject::of(operation, &self.script, at) {
-                    Some(subject) => subject.explain(composer, &problem.failure, &self.reply, mark),
+                Some(problem) => Err(match WriteTarget::of(operation, &self.commands, at) {
+                    Some(write_target) => {
+                        write_target.explain(composer, &problem.failure, &self.reply, mark)
+                    }
                     None => fault::of(&problem.failure),
                 }),
             }

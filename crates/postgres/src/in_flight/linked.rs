@@ -6,15 +6,15 @@ use marmota_model::{Error, Result};
 use marmota_store::operation::{BatchMode, Operation, Outcome, resolve_links};
 use marmota_store::refusal;
 
-use super::Running;
-use super::stage::{Linked, Next, Problem, Stage};
-use super::subject::Subject;
+use crate::commands::command_batch::Role;
+use crate::commands::reply::Mark;
 use crate::composer::Composer;
 use crate::fault::{self, Failure};
-use crate::reply::Mark;
-use crate::script::Role;
+use crate::in_flight::InFlightOperation;
+use crate::in_flight::stage::{Linked, Next, Problem, Stage};
+use crate::in_flight::write_target::WriteTarget;
 
-impl Running {
+impl InFlightOperation {
     /// Continues with the write at a place, or ends the batch.
     pub(crate) fn link(
         &mut self,
@@ -25,11 +25,11 @@ impl Running {
         let Operation::Batch { writes, links, mode, results, .. } = operation else {
             return Next::Done(Ok(()));
         };
-        self.script.clear();
+        self.commands.clear();
         for (at, write) in (0..).zip(writes.iter()).skip(from as usize) {
             let taken: Vec<_> = links.iter().filter(|l| l.write == at as usize).copied().collect();
             let composed = resolve_links(write, &taken, writes, results).and_then(|write| {
-                composer.write(&mut self.script, Role::Main(at), &write)?;
+                composer.write(&mut self.commands, Role::Main(at), &write)?;
                 Ok(write)
             });
             match composed {
@@ -75,19 +75,24 @@ impl Running {
                 if failure.lost_a_race() || failure.is_of_preparing() {
                     return self.end_link(Some(fault::lost_race()));
                 }
-                self.script.clear();
-                if let Some(subject) = Subject::of_write(&write) {
-                    subject.look(composer, &mut self.script, Role::Look, &failure);
+                self.commands.clear();
+                if let Some(write_target) = WriteTarget::of_write(&write) {
+                    write_target.diagnostic(
+                        composer,
+                        &mut self.commands,
+                        Role::Diagnostic,
+                        &failure,
+                    );
                 }
-                self.stage = Stage::Linked(Linked::Look(Problem { at, failure }, write));
+                self.stage = Stage::Linked(Linked::Diagnostic(Problem { at, failure }, write));
                 Next::Send
             }
-            (Linked::Look(problem, write), None) => {
-                let look: Option<Mark> = self.reply.mark(Role::Look).cloned();
-                let error = match Subject::of_write(&write) {
-                    Some(subject) => {
+            (Linked::Diagnostic(problem, write), None) => {
+                let diagnostic: Option<Mark> = self.reply.mark(Role::Diagnostic).cloned();
+                let error = match WriteTarget::of_write(&write) {
+                    Some(write_target) => {
                         let reply = &self.reply;
-                        subject.explain(composer, &problem.failure, reply, look.as_ref())
+                        write_target.explain(composer, &problem.failure, reply, diagnostic.as_ref())
                     }
                     None => fault::of(&problem.failure),
                 };
@@ -100,7 +105,7 @@ impl Running {
                     _ => self.link(composer, operation, problem.at + 1),
                 }
             }
-            (Linked::Look(..), Some(failure)) => self.end_link(Some(fault::of(&failure))),
+            (Linked::Diagnostic(..), Some(failure)) => self.end_link(Some(fault::of(&failure))),
             (Linked::End(None), None) => Next::Done(Ok(())),
             (Linked::End(Some(error)), _) => Next::Done(Err(error)),
             (Linked::End(None), Some(failure)) => self.end_link(Some(fault::of(&failure))),

@@ -1,11 +1,9 @@
 //! Properties of a table in the database that its model does not determine: its numbers, the names
 //! of its constraints, and how its columns differ from their fields.
 
-pub(crate) mod column_limit;
-
 use marmota_model::{FieldSet, Table, ValueRef, Violation};
 
-use self::column_limit::{Limit, violation};
+use super::column_limit::{Limit, violation};
 
 /// Properties of a table in the database in addition to its model.
 #[derive(Clone, Debug, Default)]

@@ -11,13 +11,13 @@ pub(super) use crate::wire::value::ValueMismatch;
 
 /// PostgreSQL's OIDs of types that no field has.
 pub(super) mod oid {
-    pub(in crate::sql) const NAME: u32 = 19;
-    pub(in crate::sql) const FLOAT4: u32 = 700;
-    pub(in crate::sql) const UNKNOWN: u32 = 705;
-    pub(in crate::sql) const BPCHAR: u32 = 1042;
-    pub(in crate::sql) const VARCHAR: u32 = 1043;
-    pub(in crate::sql) const TIMESTAMP: u32 = 1114;
-    pub(in crate::sql) const JSONB: u32 = 3802;
+    pub(in super::super) const NAME: u32 = 19;
+    pub(in super::super) const FLOAT4: u32 = 700;
+    pub(in super::super) const UNKNOWN: u32 = 705;
+    pub(in super::super) const BPCHAR: u32 = 1042;
+    pub(in super::super) const VARCHAR: u32 = 1043;
+    pub(in super::super) const TIMESTAMP: u32 = 1114;
+    pub(in super::super) const JSONB: u32 = 3802;
 }
 
 /// Returns the type with an OID, or `None` for types that are written as text.
@@ -36,7 +36,7 @@ pub(super) fn format(oid: u32) -> u8 {
 /// Returns a type's name, for errors.
 pub(super) fn type_name(oid: u32) -> String {
     match pg_type(oid) {
-        Some(pg_type) => crate::column::sql_words::sql_type(pg_type).to_owned(),
+        Some(pg_type) => crate::statement::sql_words::sql_type(pg_type).to_owned(),
         None => format!("type number {oid}"),
     }
 }

@@ -4,16 +4,14 @@
 //! A list of values is one array parameter, so that its length is not part of a shape. Texts are
 //! matched in lower case on both sides.
 
-mod inside;
-pub(crate) mod search;
-
 use std::convert::Infallible;
 
 use marmota_model::{Comparison, FilterExpr, Place, Result, SortKey, Table, ValueRef};
 use marmota_sql::{SqlWriter, each_condition, filter_sql, quoted, sign};
 
-use crate::column::{compared_type, is_folded, misfit};
+use crate::statement::column::{compared_type, is_folded, misfit};
 use crate::statement::sql_writer::Sql;
+use crate::statement::{json_path, search};
 use crate::wire::value::{self, PgType};
 
 impl SqlWriter for Sql {
@@ -52,7 +50,9 @@ impl SqlWriter for Sql {
             FilterExpr::IsNull { field: position } => {
                 self.push(&quoted(&field(*position).name)).push(" IS NULL");
             }
-            FilterExpr::Inside { field, condition } => inside::sql(self, table, *field, condition),
+            FilterExpr::Inside { field, condition } => {
+                json_path::sql(self, table, *field, condition)
+            }
             FilterExpr::Search { field, search } => search::sql(self, table, *field, search),
             FilterExpr::Not(_) | FilterExpr::And(_) | FilterExpr::Or(_) => {
                 filter_sql(self, table, filter);
@@ -71,7 +71,7 @@ pub(crate) fn shape_filter(shape: &mut Vec<u8>, filter: &FilterExpr) {
             FilterExpr::In { field, .. } => shape.extend([2, *field as u8]),
             FilterExpr::Match { field, place, .. } => shape.extend([3, *field as u8, *place as u8]),
             FilterExpr::IsNull { field } => shape.extend([4, *field as u8]),
-            FilterExpr::Inside { field, condition } => inside::shape(shape, *field, condition),
+            FilterExpr::Inside { field, condition } => json_path::shape(shape, *field, condition),
             FilterExpr::Search { field, search } => search::shape(shape, *field, search),
             FilterExpr::Not(_) | FilterExpr::And(_) | FilterExpr::Or(_) => {}
         }
@@ -119,7 +119,7 @@ fn put_condition(out: &mut Vec<u8>, table: &Table, filter: &FilterExpr) -> Resul
         }
         FilterExpr::Match { text, .. } => value::put_folded(out, text),
         FilterExpr::IsNull { .. } => return Ok(0),
-        FilterExpr::Inside { condition, .. } => return inside::put(out, condition),
+        FilterExpr::Inside { condition, .. } => return json_path::put(out, condition),
         FilterExpr::Search { field, search } => return Ok(search::put(out, table, *field, search)),
         FilterExpr::Not(_) | FilterExpr::And(_) | FilterExpr::Or(_) => {
             return put_filter(out, table, filter);

@@ -3,15 +3,15 @@
 use marmota_model::{Kind, Table, Value, ValueRef};
 use marmota_store::operation::{Keys, OnConflict, Outcome, UpsertEffect, Write};
 
-use super::Running;
+use crate::commands::reply::Mark;
 use crate::composer::conflict;
-use crate::reply::Mark;
+use crate::in_flight::InFlightOperation;
 use crate::wire::value;
 
-impl Running {
+impl InFlightOperation {
     pub(crate) fn inserted(&self, table: &Table) -> Outcome {
-        let rows = self.script.rows.len();
-        let has_keys = self.script.parts.iter().all(|part| part.fields.contains(table.key()));
+        let rows = self.commands.rows.len();
+        let has_keys = self.commands.parts.iter().all(|part| part.fields.contains(table.key()));
         let mut outcome = Outcome::rows(rows as u64);
         if has_keys {
             return outcome;

@@ -9,7 +9,7 @@ use marmota_model::json::{JsonCondition, JsonStep, JsonTest};
 use marmota_model::{Comparison, Place, Result, Table, Value, ValueRef};
 use marmota_sql::sign;
 
-use crate::column::sql_words::quoted;
+use crate::statement::sql_words::quoted;
 use crate::statement::sql_writer::Sql;
 use crate::wire::value::{self, PgType};
 

@@ -4,7 +4,7 @@
 /// Returns a statement with PostgreSQL's parameter numbers.
 pub(super) fn numbered(text: &str) -> String {
     let pieces = pieces(text);
-    let has_own = pieces.iter().any(|piece| matches!(piece, Piece::Own));
+    let has_own = pieces.iter().any(|piece| matches!(piece, Piece::OwnConnections));
     if has_own || !pieces.iter().any(|piece| matches!(piece, Piece::Mark(..))) {
         return text.to_owned();
     }
@@ -25,7 +25,7 @@ pub(super) fn numbered(text: &str) -> String {
 /// A parameter outside of quotes and comments.
 enum Piece {
     /// `$1`
-    Own,
+    OwnConnections,
     /// `?` or `?3`, with its start and end.
     Mark(usize, usize),
 }
@@ -48,7 +48,7 @@ fn pieces(text: &str) -> Vec<Piece> {
             b'/' if rest.starts_with("/*") => comment_end(bytes, at),
             b'$' => match dollar(rest) {
                 Dollar::Parameter => {
-                    pieces.push(Piece::Own);
+                    pieces.push(Piece::OwnConnections);
                     at + 1
                 }
                 Dollar::Quote(tag) => {

@@ -6,7 +6,7 @@ use std::fmt;
 
 use marmota_model::{Kind, Table, ValueRef, Violation};
 
-use crate::column::sql_words::quoted;
+use crate::statement::sql_words::quoted;
 
 /// The limit of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

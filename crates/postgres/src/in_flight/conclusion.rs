@@ -5,20 +5,20 @@ use marmota_model::{Error, ErrorKind};
 use marmota_store::operation::{OnConflict, Operation, Outcome};
 use marmota_store::refusal;
 
-use super::Running;
-use super::stage::{Next, Problem, Stage};
-use super::subject::Subject;
+use crate::commands::command_batch::Role;
+use crate::commands::reply::Mark;
 use crate::composer::Composer;
 use crate::composer::conflict;
 use crate::connection::State;
 use crate::fault::{self, Failure, code};
-use crate::reply::Mark;
-use crate::script::Role;
+use crate::in_flight::stage::{Next, Problem, Stage};
+use crate::in_flight::write_target::WriteTarget;
+use crate::in_flight::{InFlightOperation, SlotUse, Task};
 
 /// The number of retries of a write that conflicted with another.
 const TRIES_MAX: u32 = 10;
 
-impl Running {
+impl InFlightOperation {
     /// Processes the received answer. Returns what follows.
     pub(crate) fn conclude(
         &mut self,
@@ -41,7 +41,7 @@ impl Running {
                 }
                 Some((_, failure)) if self.must_leave_shared(&failure) => {
                     self.stage = Stage::Describe;
-                    self.wants_lane = true;
+                    self.slot_use = SlotUse::Wanted;
                     Next::Send
                 }
                 Some((role, failure)) => self.fail_sql(composer, operation, role, &failure),
@@ -50,15 +50,20 @@ impl Running {
                 None => self.succeed(composer, operation, outcome),
                 Some((role, failure)) => self.fail(composer, operation, role, failure),
             },
-            Stage::Look(problem) => match failure {
+            Stage::Diagnostic(problem) => match failure {
                 None => {
-                    let look = self.reply.mark(Role::Look).cloned();
-                    Next::Done(Err(self.explain(composer, operation, &problem, look.as_ref())))
+                    let diagnostic = self.reply.mark(Role::Diagnostic).cloned();
+                    Next::Done(Err(self.explain(
+                        composer,
+                        operation,
+                        &problem,
+                        diagnostic.as_ref(),
+                    )))
                 }
                 Some((_, failure)) if failure.lost_a_race() => Next::Done(Err(fault::lost_race())),
                 Some((_, failure)) if failure.is_of_preparing() && self.tries < TRIES_MAX => {
                     self.tries += 1;
-                    self.stage = Stage::Look(problem);
+                    self.stage = Stage::Diagnostic(problem);
                     Next::Send
                 }
                 Some((_, failure)) => Next::Done(Err(fault::of(&failure))),
@@ -81,7 +86,9 @@ impl Running {
             }
             Stage::Control => match failure {
                 Some((_, failure)) => Next::Done(Err(fault::of(&failure))),
-                None if self.is_commit && self.reply.is_undone => Next::Done(Err(undone())),
+                None if self.task == Task::Commit && self.reply.is_undone => {
+                    Next::Done(Err(undone()))
+                }
                 None => Next::Done(Ok(())),
             },
         }
@@ -90,9 +97,9 @@ impl Running {
     /// Returns true for a write that met a lock on a shared connection and must wait for it on an
     /// exclusive one.
     fn must_leave_shared(&self, failure: &Failure) -> bool {
-        self.writes
+        self.writes()
             && !self.in_transaction
-            && !self.has_lane
+            && self.slot_use != SlotUse::Exclusive
             && self.reply.lent == 0
             && failure.code() == code::LOCKED
     }
@@ -105,12 +112,12 @@ impl Running {
         failure: Failure,
     ) -> Next {
         let found_nothing = match (failure.code(), role) {
-            (code::NO_ROW, Role::Main(at)) => Subject::of(operation, &self.script, at)
-                .is_some_and(|subject| subject.may_find_it()),
+            (code::NO_ROW, Role::Main(at)) => WriteTarget::of(operation, &self.commands, at)
+                .is_some_and(|write_target| write_target.may_find_it()),
             _ => false,
         };
         if self.must_leave_shared(&failure) {
-            self.wants_lane = true;
+            self.slot_use = SlotUse::Wanted;
             self.stage = Stage::Again;
             return Next::Send;
         }
@@ -133,45 +140,50 @@ impl Running {
             matches!(operation, Operation::InsertMany { .. } | Operation::UpdateMany { .. });
         let is_of_a_row = failure.code().starts_with("23")
             || matches!(failure.code(), code::NO_ROW | code::TOO_LARGE | code::TOO_LONG);
-        let is_single = self.script.is_single || self.script.rows.len() < 2;
+        let is_single = self.commands.is_single || self.commands.rows.len() < 2;
         if is_many && !is_single && is_of_a_row {
             // Find the failed row.
             let singly = match operation {
                 Operation::UpdateMany { table, .. } => {
-                    composer.update_rows_singly(&mut self.script, table)
+                    composer.update_rows_singly(&mut self.commands, table)
                 }
                 Operation::InsertMany { table, .. } => {
-                    composer.insert_rows_singly(&mut self.script, table)
+                    composer.insert_rows_singly(&mut self.commands, table)
                 }
                 _ => Ok(()),
             };
             return match singly {
                 Ok(()) => {
-                    self.script.is_single = true;
+                    self.commands.is_single = true;
                     self.stage = Stage::Again;
                     Next::Send
                 }
                 Err(error) => self.give_up(error),
             };
         }
-        let at = if is_many && !self.script.is_single { 0 } else { at };
+        let at = if is_many && !self.commands.is_single { 0 } else { at };
         let problem = Problem { at, failure };
-        self.look_at(composer, operation, problem)
+        self.diagnose(composer, operation, problem)
     }
 
     /// Sends a diagnostic query for a problem, if it provides more information.
-    fn look_at(
+    fn diagnose(
         &mut self,
         composer: &mut Composer,
         operation: &mut Operation<'_>,
         problem: Problem,
     ) -> Next {
-        let subject = Subject::of(operation, &self.script, problem.at);
-        let looks = subject.is_some_and(|subject| {
-            subject.look(composer, &mut self.script, Role::Look, &problem.failure)
+        let write_target = WriteTarget::of(operation, &self.commands, problem.at);
+        let looks = write_target.is_some_and(|write_target| {
+            write_target.diagnostic(
+                composer,
+                &mut self.commands,
+                Role::Diagnostic,
+                &problem.failure,
+            )
         });
         if looks {
-            self.stage = Stage::Look(problem);
+            self.stage = Stage::Diagnostic(problem);
             return Next::Send;
         }
         let error = self.explain(composer, operation, &problem, None);
@@ -184,11 +196,11 @@ impl Running {
         composer: &mut Composer,
         operation: &mut Operation<'_>,
         problem: &Problem,
-        look: Option<&Mark>,
+        diagnostic: Option<&Mark>,
     ) -> Error {
         let failure = &problem.failure;
-        let error = match Subject::of(operation, &self.script, problem.at) {
-            Some(subject) => subject.explain(composer, failure, &self.reply, look),
+        let error = match WriteTarget::of(operation, &self.commands, problem.at) {
+            Some(write_target) => write_target.explain(composer, failure, &self.reply, diagnostic),
             None => fault::of(failure),
         };
         match operation {
@@ -233,7 +245,7 @@ impl Running {
                 *outcome = self.inserted(table);
             }
             Operation::InsertMany { table, .. } => *outcome = self.placed(table),
-            Operation::UpdateMany { .. } => outcome.rows = self.script.rows.len() as u64,
+            Operation::UpdateMany { .. } => outcome.rows = self.commands.rows.len() as u64,
             Operation::Batch { writes, results, .. } => {
                 results.clear();
                 for (at, write) in (0..).zip(writes.iter()) {
@@ -275,8 +287,8 @@ impl Running {
 
     /// Sends a diagnostic query for a write that found no row.
     fn missing(&mut self, composer: &mut Composer, operation: &mut Operation<'_>) -> Next {
-        self.script.calls.clear();
-        self.look_at(
+        self.commands.calls.clear();
+        self.diagnose(
             composer,
             operation,
             Problem { at: 0, failure: Failure::of_code(code::NO_ROW) },
