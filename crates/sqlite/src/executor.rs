@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use marmota_model::{Error, ErrorKind, FieldSet, NoRows, Result, RowSink, Table, ValueRef};
 use marmota_store::Durability;
-use marmota_store::lent::LentTables;
+use marmota_store::borrowed_table::BorrowedTables;
 use marmota_store::operation::{BatchMachine, BatchParts, OnConflict, Operation, Outcome, Write};
 
 use crate::commit::commit_thread::CommitThread;
@@ -83,7 +83,7 @@ pub(crate) struct Executor {
     /// The number of rows that the last list or SQL has passed to the sink.
     pub(crate) lent: u64,
     /// The tables in memory of a statement that has used up its first budget.
-    pub(crate) kept: Option<Box<LentTables>>,
+    pub(crate) kept: Option<Box<BorrowedTables>>,
     /// The time limit of a read, in milliseconds; 0 if unlimited.
     pub(crate) read_deadline_ms: u32,
 }

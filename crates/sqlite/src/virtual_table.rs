@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use marmota_model::{Collation, Index, Kind, Table, ValueRef};
 use marmota_sql::quoted;
-use marmota_store::lent::{LentTable, RangeEnd, RowNumbers};
+use marmota_store::borrowed_table::{BorrowedTable, RangeEnd, RowNumbers};
 
 use crate::sql_words::{sql_collation, sql_type};
 
@@ -254,7 +254,7 @@ impl VirtualTableShape {
     /// `stop` becomes true meanwhile.
     pub(crate) fn find(
         &self,
-        table: &dyn LentTable,
+        table: &dyn BorrowedTable,
         found: &Found,
         arguments: &[ValueRef<'_>],
         stop: &dyn Fn() -> bool,

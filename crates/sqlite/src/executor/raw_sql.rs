@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use marmota_model::{Error, ErrorKind, Form, Kind, Result, RowSink, ValueRef};
-use marmota_store::lent::LentTables;
+use marmota_store::borrowed_table::BorrowedTables;
 use marmota_store::row_buffer::RowBuffer;
 use marmota_store::sql::text::{at_text, begins_with, first_word};
 use marmota_store::sql::{Lender, SqlCall, SqlColumn, SqlColumns, Wanted};
@@ -132,7 +132,7 @@ impl Executor {
     }
 
     #[cold]
-    fn keep(&mut self, tables: LentTables) {
+    fn keep(&mut self, tables: BorrowedTables) {
         tables.iter().for_each(|table| table.keep());
         self.kept = Some(Box::new(tables));
     }
@@ -288,9 +288,9 @@ fn used_up() -> Error {
 }
 
 /// Locks the tables in memory that a statement reads.
-fn lend_tables(text: &Text, lender: Option<&mut (dyn Lender + '_)>) -> Result<LentTables> {
+fn lend_tables(text: &Text, lender: Option<&mut (dyn Lender + '_)>) -> Result<BorrowedTables> {
     if text.lent.is_empty() {
-        return Ok(LentTables::new());
+        return Ok(BorrowedTables::new());
     }
     let lender = lender.ok_or_else(|| {
         let message = "the statement reads tables in memory, which are not available here";

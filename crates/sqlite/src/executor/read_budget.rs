@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use marmota_model::{Error, ErrorKind, Result, RowSink};
 use marmota_store::Durability;
+use marmota_store::borrowed_table::BorrowedTables;
 use marmota_store::engine::caller_blocks;
-use marmota_store::lent::LentTables;
 use marmota_store::operation::{Operation, Outcome};
 
 use crate::executor::Executor;
@@ -29,7 +29,7 @@ pub(crate) struct UsedUp {
     /// The number of rows passed to the sink before.
     pub(crate) lent: u64,
     /// The tables in memory that the statement reads.
-    pub(crate) tables: Option<Box<LentTables>>,
+    pub(crate) tables: Option<Box<BorrowedTables>>,
 }
 
 impl Executor {

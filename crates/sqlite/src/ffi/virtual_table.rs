@@ -12,7 +12,7 @@ use std::ptr;
 use std::sync::Arc;
 
 use marmota_model::ValueRef;
-use marmota_store::lent::{LentTable, LentTables, RowNumbers};
+use marmota_store::borrowed_table::{BorrowedTable, BorrowedTables, RowNumbers};
 
 use super::raw::{self, Db};
 use super::watch::Watch;
@@ -24,7 +24,7 @@ pub(crate) struct Stage {
     shapes: RefCell<Vec<Arc<VirtualTableShape>>>,
     /// The tables planned for since [`Connection::begin_use`].
     used: RefCell<Vec<usize>>,
-    lent: RefCell<Vec<Option<Arc<dyn LentTable>>>>,
+    lent: RefCell<Vec<Option<Arc<dyn BorrowedTable>>>>,
     /// Ends statements that take too long.
     watch: RefCell<Option<Arc<Watch>>>,
 }
@@ -41,7 +41,7 @@ pub(crate) struct Loan(Arc<Stage>);
 
 impl Loan {
     /// Takes the tables back, in the order of their numbers, from an interrupted statement.
-    pub(crate) fn take_back(self) -> LentTables {
+    pub(crate) fn take_back(self) -> BorrowedTables {
         let mut lent = self.0.lent.borrow_mut();
         lent.iter_mut().filter_map(Option::take).collect()
     }
@@ -122,7 +122,7 @@ impl Connection {
     /// Lends tables to the statements that run until the loan is dropped.
     pub(crate) fn lend(
         &self,
-        tables: impl Iterator<Item = (usize, Arc<dyn LentTable>)>,
+        tables: impl Iterator<Item = (usize, Arc<dyn BorrowedTable>)>,
     ) -> Option<Loan> {
         let stage = self.stage.as_ref()?;
         if stage.watch.borrow().is_none() {
@@ -148,7 +148,7 @@ struct Vtab {
 #[repr(C)]
 struct Cursor {
     base: raw::VtabCursor,
-    table: Option<Arc<dyn LentTable>>,
+    table: Option<Arc<dyn BorrowedTable>>,
     numbers: RowNumbers,
     row: Option<u32>,
 }

@@ -22,7 +22,7 @@ use std::time::Instant;
 
 use marmota_model::{Error, ErrorKind, FilterExpr, Query, Result, RowSink, Table, Value, ValueRef};
 use marmota_store::Durability;
-use marmota_store::lent::LentTables;
+use marmota_store::borrowed_table::BorrowedTables;
 use marmota_store::operation::{Operation, Outcome};
 use marmota_store::row_buffer::RowBuffer;
 use marmota_store::sql::{Lender, SqlCall, SqlColumns, Wanted};
@@ -49,7 +49,7 @@ pub(crate) struct OffloadedOperation {
     /// The number of rows that the sink already has.
     skip: u64,
     /// The tables in memory that it reads, from its first row to its end.
-    lent: Mutex<Option<Box<LentTables>>>,
+    lent: Mutex<Option<Box<BorrowedTables>>>,
     /// The durability of a write.
     durability: Option<Durability>,
     until: Option<Instant>,
@@ -458,10 +458,10 @@ impl OffloadedOperation {
 }
 
 /// Lends the tables that a scan keeps.
-struct KeptTables(Option<Box<LentTables>>);
+struct KeptTables(Option<Box<BorrowedTables>>);
 
 impl Lender for KeptTables {
-    fn lend(&mut self, _: &[Wanted]) -> Result<LentTables> {
+    fn lend(&mut self, _: &[Wanted]) -> Result<BorrowedTables> {
         let tables = self.0.take().ok_or_else(|| {
             Error::new(ErrorKind::Bug, "a long statement has lost the tables that it reads")
         })?;

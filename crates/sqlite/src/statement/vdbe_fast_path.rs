@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 use marmota_model::{Form, Result, RowSink, Value, ValueRef};
-use marmota_store::lent::{LentTable, RowNumbers};
+use marmota_store::borrowed_table::{BorrowedTable, RowNumbers};
 use marmota_store::sql::Wanted;
 
 use crate::ffi::{Connection, Failure, Stored};
@@ -90,7 +90,7 @@ impl VdbeFastPath {
     /// up.
     pub(crate) fn run<const N: usize>(
         &self,
-        table: &dyn LentTable,
+        table: &dyn BorrowedTable,
         values: &[Value],
         budget: Option<Duration>,
         sink: &mut dyn RowSink,
