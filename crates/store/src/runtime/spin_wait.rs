@@ -14,14 +14,14 @@ use std::time::{Duration, Instant};
 
 /// The maximum time of spinning. If other threads keep the core longer than that, they do not work
 /// on the answer.
-const LINGER_MAX: Duration = Duration::from_micros(100);
+const SPIN_MAX: Duration = Duration::from_micros(100);
 /// The weight of a new wait in the moving average is 1 / `FADES`.
 const FADES: u32 = 8;
 /// The time without spinning after other threads wanted the core: a turn takes some milliseconds.
 const BUSY: Duration = Duration::from_secs(1);
 
 /// True while a thread spins.
-static LINGERS: AtomicBool = AtomicBool::new(false);
+static SPINNING: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     /// The average length of this thread's recent waits.
@@ -31,19 +31,19 @@ thread_local! {
 }
 
 /// A wait for an answer, from its beginning until this value is dropped.
-pub(crate) struct Wait {
+pub(crate) struct SpinWait {
     begun: Instant,
 }
 
-impl Wait {
+impl SpinWait {
     pub(crate) fn begin() -> Self {
         Self { begun: Instant::now() }
     }
 
     /// Spins until the answer has come (then it returns true), or spinning makes no sense.
-    pub(crate) fn linger(&self, mut has_come: impl FnMut() -> bool) -> bool {
+    pub(crate) fn spin(&self, mut has_come: impl FnMut() -> bool) -> bool {
         let is_busy = BUSY_UNTIL.get().is_some_and(|until| self.begun < until);
-        if is_busy || TYPICAL.get() > LINGER_MAX || LINGERS.swap(true, Ordering::Relaxed) {
+        if is_busy || TYPICAL.get() > SPIN_MAX || SPINNING.swap(true, Ordering::Relaxed) {
             return false;
         }
         let mut now = self.begun;
@@ -53,24 +53,24 @@ impl Wait {
             }
             thread::yield_now();
             let back = Instant::now();
-            if back - now > LINGER_MAX {
+            if back - now > SPIN_MAX {
                 BUSY_UNTIL.set(Some(back + BUSY));
                 break false;
             }
-            if back - self.begun > LINGER_MAX {
+            if back - self.begun > SPIN_MAX {
                 break false;
             }
             now = back;
         };
-        LINGERS.store(false, Ordering::Relaxed);
+        SPINNING.store(false, Ordering::Relaxed);
         came
     }
 }
 
-impl Drop for Wait {
+impl Drop for SpinWait {
     fn drop(&mut self) {
         // One very long wait must not dominate the average.
-        let waited = self.begun.elapsed().min(LINGER_MAX * FADES);
+        let waited = self.begun.elapsed().min(SPIN_MAX * FADES);
         TYPICAL.set(TYPICAL.get() * (FADES - 1) / FADES + waited / FADES);
     }
 }
@@ -80,22 +80,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_waits_long_does_not_linger() {
+    fn who_waits_long_does_not_spin() {
         let looks = Cell::new(0);
         let look = |comes: bool| {
             looks.set(looks.get() + 1);
             comes
         };
-        assert!(Wait::begin().linger(|| look(true)) && looks.get() == 1);
+        assert!(SpinWait::begin().spin(|| look(true)) && looks.get() == 1);
         for _ in 0..20 {
-            let wait = Wait::begin();
-            let _ = wait.linger(|| false);
-            thread::sleep(10 * LINGER_MAX);
+            let wait = SpinWait::begin();
+            let _ = wait.spin(|| false);
+            thread::sleep(10 * SPIN_MAX);
         }
         looks.set(0);
-        assert!(!Wait::begin().linger(|| look(true)) && looks.get() == 0, "it sleeps at once");
+        assert!(!SpinWait::begin().spin(|| look(true)) && looks.get() == 0, "it sleeps at once");
         BUSY_UNTIL.set(None);
         TYPICAL.set(Duration::ZERO);
-        assert!(Wait::begin().linger(|| look(true)), "and lingers when answers come soon again");
+        assert!(SpinWait::begin().spin(|| look(true)), "and spins when answers come soon again");
     }
 }
