@@ -3,6 +3,9 @@
 //! The rows are written to the copy under the locks of their tables, between two transactions: they
 //! are a snapshot of one moment, and writers wait while they are written. Reads continue.
 
+#[cfg(feature = "encryption")]
+pub(crate) mod rekey;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -14,12 +17,12 @@ use super::data_file::FileFormat;
 use super::data_file::contents::Loaded;
 use super::data_file::replace::{failed, replace};
 use super::engine::Memory;
-use super::gate::Gate;
 use super::journal;
-use super::plain_file;
 use super::shared::Shared;
-use super::snapshot::Snapshot;
-use super::vault::Vault;
+use crate::data_file::snapshot::Snapshot;
+use crate::encryption::file_encryption::FileEncryption;
+use crate::journal::plain_file;
+use crate::lock::transaction_gate::TransactionGate;
 
 impl Shared {
     /// Writes all committed data to a new file and reads it back.
@@ -39,7 +42,7 @@ impl Shared {
         let tables = self.between_transactions(|| self.save(path, format))?;
         let rows = tables.values().sum();
         progress(rows / 2, rows);
-        let copy = plain_file::load(path, &self.vault)?;
+        let copy = plain_file::load(path, &self.encryption)?;
         if counted(&copy)? != tables {
             let message = format!("{}: it does not hold what was copied", path.display());
             return Err(Error::new(ErrorKind::Engine, message));
@@ -49,7 +52,7 @@ impl Shared {
             engine: "memory",
             engine_version: env!("CARGO_PKG_VERSION").to_owned(),
             schema_version: copy.schema,
-            encrypted: self.vault.has_key(),
+            encrypted: self.encryption.has_key(),
             tables,
         })
     }
@@ -96,28 +99,28 @@ impl Memory {
             return Err(Error::new(ErrorKind::Conflict, message));
         }
         marmota_store::private_file::have_folder(path, memory.shared.creates_folders)?;
-        let vault = &*memory.shared.vault;
-        let loaded = plain_file::load(from, vault)?;
+        let encryption = &*memory.shared.encryption;
+        let loaded = plain_file::load(from, encryption)?;
         if counted(&loaded)? != *tables {
             let message = format!("{}: its rows differ from its manifest", from.display());
             return Err(Error::new(ErrorKind::Engine, message));
         }
         if memory.shared.durability.is_some() {
-            return replace_alone(&journal::Alone::with(path)?, path, vault, &loaded);
+            return replace_alone(&journal::ExclusiveFile::with(path)?, path, encryption, &loaded);
         }
         plain_file::check_without_log(path)?;
         let bytes = std::fs::read(from).map_err(|error| failed("read", from, error))?;
         // If there is a key, the bytes are encrypted with it already.
-        replace(path, &Vault::none(), |out| Ok(out.write_all(&bytes)))
+        replace(path, &FileEncryption::none(), |out| Ok(out.write_all(&bytes)))
     }
 }
 
 /// Makes the loaded data the snapshot before a log that is still to begin: all existing logs are
 /// older than it.
 pub(super) fn replace_alone(
-    alone: &journal::Alone<'_>,
+    alone: &journal::ExclusiveFile<'_>,
     path: &Path,
-    vault: &Vault,
+    encryption: &FileEncryption,
     loaded: &Loaded,
 ) -> Result<()> {
     let snapshot = Snapshot {
@@ -126,10 +129,10 @@ pub(super) fn replace_alone(
         generation: alone.generation_after_all()?,
         catalog: &Catalog::default(),
         sections: &loaded.tables,
-        gate: &Gate::default(),
+        gate: &TransactionGate::default(),
         settle: None,
     };
-    replace(path, vault, |mut out| snapshot.write(&mut out))?;
+    replace(path, encryption, |mut out| snapshot.write(&mut out))?;
     alone.remove_logs_before(snapshot.generation);
     Ok(())
 }

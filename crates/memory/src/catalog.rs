@@ -1,6 +1,9 @@
 //! The catalog: the tables of an engine and the references between them. It is immutable; `prepare`
 //! replaces it as a whole.
 
+pub(crate) mod comparison;
+pub(crate) mod locked_tables;
+
 use std::sync::Arc;
 
 use hashbrown::HashMap;
@@ -9,9 +12,9 @@ use marmota_store::plan::Destructive;
 use parking_lot::RwLock;
 use smallvec::{SmallVec, smallvec};
 
-use super::comparison::{self, Shape};
-use super::long_reads::LongReads;
-use super::table_rows::{TableRows, Values};
+use crate::catalog::comparison::Shape;
+use crate::lock::long_reads::LongReads;
+use crate::table::table_rows::{TableRows, Values};
 
 /// The tables, by number.
 #[derive(Default)]

@@ -6,13 +6,15 @@ pub(crate) mod contents;
 mod json;
 mod json_section;
 pub(crate) mod replace;
+pub(crate) mod row_codec;
 mod sealed;
+pub(crate) mod snapshot;
 
 use std::path::Path;
 
 use marmota_model::{Error, ErrorKind, Result};
 
-use crate::vault::Vault;
+use crate::encryption::file_encryption::FileEncryption;
 use contents::{Contents, ReadFile};
 use replace::{failed, replace};
 
@@ -31,16 +33,16 @@ pub enum FileFormat {
 /// # Errors
 /// [`ErrorKind::Io`] if it cannot be read, [`ErrorKind::Invalid`] if it is damaged or not a file of
 /// the engine, [`ErrorKind::Denied`] without its key; all name it.
-pub(crate) fn read(path: &Path, vault: &Vault) -> Result<ReadFile> {
+pub(crate) fn read(path: &Path, encryption: &FileEncryption) -> Result<ReadFile> {
     let mut bytes = std::fs::read(path).map_err(|error| failed("read", path, error))?;
     let read = if bytes.trim_ascii_start().first() == Some(&b'{') {
-        vault.check_json(path)?;
+        encryption.check_json(path)?;
         json::load(&bytes)
     } else {
         if sealed::is_sealed(&bytes) {
-            bytes = sealed::open(bytes, path, vault)?;
+            bytes = sealed::open(bytes, path, encryption)?;
         } else {
-            vault.check_plain(path)?;
+            encryption.check_plain(path)?;
         }
         binary::load(&bytes)
     };
@@ -54,14 +56,14 @@ pub(crate) fn read(path: &Path, vault: &Vault) -> Result<ReadFile> {
 /// JSON with a key.
 pub(crate) fn save(
     path: &Path,
-    vault: &Vault,
+    encryption: &FileEncryption,
     format: FileFormat,
     contents: &Contents<'_>,
 ) -> Result<()> {
     if format == FileFormat::Json {
-        vault.check_json(path)?;
+        encryption.check_json(path)?;
     }
-    replace(path, vault, |mut out| match format {
+    replace(path, encryption, |mut out| match format {
         FileFormat::Json => json::write(&mut out, contents),
         FileFormat::Binary => binary::write(&mut out, contents),
     })

@@ -15,10 +15,10 @@ use marmota_store::{Durability, EngineStatistics};
 
 use crate::data_file::FileFormat;
 use crate::data_file::contents::Loaded;
-use crate::plain_file;
+use crate::encryption::file_encryption::FileEncryption;
+use crate::journal::plain_file;
 use crate::session::MemorySession;
 use crate::shared::{READ_DEADLINE_MS, Shared};
-use crate::vault::Vault;
 
 /// The memory engine.
 pub struct Memory {
@@ -36,16 +36,16 @@ impl Memory {
     /// Creates an empty engine.
     #[must_use]
     pub fn new() -> Self {
-        Self::with(None, (None, false), None, Vault::none())
+        Self::with(None, (None, false), None, FileEncryption::none())
     }
 
     fn with(
         file: Option<(PathBuf, FileFormat)>,
         (durability, creates_folders): (Option<Durability>, bool),
         loaded: Option<Loaded>,
-        vault: Vault,
+        encryption: FileEncryption,
     ) -> Self {
-        let shared = Shared::new(file, (durability, creates_folders), loaded, vault);
+        let shared = Shared::new(file, (durability, creates_folders), loaded, encryption);
         let capability = Capability::new("memory", durability.is_some())
             .with_reads_meanwhile(ReadsMeanwhile::WaitForTables)
             .with_reused_last_key();
@@ -130,9 +130,9 @@ impl Memory {
         if format == FileFormat::Json && durability.is_some() {
             return Err(refuse("a JSON file has no log"));
         }
-        let vault = Vault::from(source.or_else(KeySource::usual))?;
+        let encryption = FileEncryption::from(source.or_else(KeySource::usual))?;
         let kept = (durability, creates_folders);
-        Self::with(Some((path.into(), format)), kept, None, vault)
+        Self::with(Some((path.into(), format)), kept, None, encryption)
             .read_deadline_ms(read_deadline_ms)
     }
 
@@ -178,9 +178,9 @@ impl Memory {
         mut self,
         ask: impl Fn() -> Result<EncryptionKey> + Send + Sync + 'static,
     ) -> Result<Self> {
-        let vault = Vault::from(Some(KeySource::new(ask)))?;
+        let encryption = FileEncryption::from(Some(KeySource::new(ask)))?;
         match Arc::get_mut(&mut self.shared).filter(|shared| shared.journal.get().is_none()) {
-            Some(shared) => shared.vault = Arc::new(vault),
+            Some(shared) => shared.encryption = Arc::new(encryption),
             None => {
                 let message = "the engine was used already: give its key before all else";
                 return Err(Error::new(ErrorKind::Invalid, message));
@@ -197,9 +197,9 @@ impl Memory {
     /// [`ErrorKind::Io`] if the file cannot be read, [`ErrorKind::Invalid`] if it is damaged or not
     /// a file of this engine.
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
-        let vault = Vault::none();
-        let loaded = plain_file::load(path.as_ref(), &vault)?;
-        Ok(Self::with(None, (None, false), Some(loaded), vault))
+        let encryption = FileEncryption::none();
+        let loaded = plain_file::load(path.as_ref(), &encryption)?;
+        Ok(Self::with(None, (None, false), Some(loaded), encryption))
     }
 
     /// Saves all committed data, encrypted if the engine has a key. After a crash the file is

@@ -19,6 +19,7 @@
 
 mod changes;
 mod log_file;
+pub(crate) mod plain_file;
 mod record;
 mod recovery;
 
@@ -39,9 +40,9 @@ use parking_lot::{Condvar, Mutex};
 pub(super) use changes::{write_changes, write_tables};
 use log_file::{LogFile, fault};
 use record::{Identity, RECORD_BYTES};
-pub(super) use recovery::{Alone, first_log, open};
+pub(super) use recovery::{ExclusiveFile, first_log, open};
 
-use super::vault::Vault;
+use crate::encryption::file_encryption::FileEncryption;
 
 /// The maximum delay before a relaxed write is synced.
 const RELAXED_MAX: Duration = Duration::from_millis(800);
@@ -59,7 +60,7 @@ pub(super) struct Journal {
     path: PathBuf,
     durability: Durability,
     lineage: Uuid,
-    vault: Arc<Vault>,
+    encryption: Arc<FileEncryption>,
     tail: Mutex<Tail>,
     /// Held during a sync, so that only one caller gets its error.
     syncing: Mutex<()>,
@@ -446,7 +447,7 @@ impl Journal {
     }
 
     fn begin_log(&self, path: &Path, identity: Identity, tables: &[u8]) -> Result<LogFile> {
-        let mut log = LogFile::begin(path, identity, &self.vault)?;
+        let mut log = LogFile::begin(path, identity, &self.encryption)?;
         if !tables.is_empty() {
             let mut record = vec![0; RECORD_BYTES];
             record.extend_from_slice(tables);

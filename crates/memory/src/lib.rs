@@ -1,15 +1,18 @@
 //! The memory engine: typed rows in compact pages, indexes, transactions and
 //! files to save to and load from.
 //!
-//! ```text
-//! session ─ locked ─ write ─ table_rows ─ pages (the rows)
-//!    │         │       │         ├─ key_index   (by key, in its order)
-//!  gate     catalog   log        └─ row_index   (unique: hashed; all: ordered)
-//!                                plan ─ scan   (reads)
-//! file ─ snapshot ─ journal   (what is kept on the disk)
-//!        vault    ─ cipher    (encrypted, if there is a key)
-//! lent                        (what the SQL of another engine reads)
-//! ```
+//! The modules from the lowest:
+//!
+//! - `lock`: the transaction lock, and waiting for long reads
+//! - `table`: one table: rows in pages, the index of its key, other indexes
+//! - `catalog`: all tables, and locking those of an operation
+//! - `encryption`, `data_file`: files of rows, and their encryption
+//! - `read`, `write`: operations on locked tables; tables that the SQL of another engine reads
+//! - `journal`: the log of a file
+//! - `shared`, `prepare`, `session`, `engine`: the state of an engine, changes of its tables, its
+//!   sessions, its interface
+//! - `backup`: backup, restore, and another key for a file
+//!
 //! It is the reference engine of the conformance suite: its results define the meaning of
 //! operations.
 //!
@@ -25,45 +28,16 @@
 
 mod backup;
 mod catalog;
-#[cfg(feature = "encryption")]
-mod cipher;
-mod compare;
-mod comparison;
-mod conflict;
 mod data_file;
+mod encryption;
 mod engine;
-mod gate;
-mod hashed;
-mod install;
 mod journal;
-mod key_index;
-mod layout;
-mod lent;
-mod locked;
-mod log;
-mod long_delete;
-mod long_reads;
-mod long_scan;
-mod ordered;
-mod page;
-mod plain_file;
-mod plan;
-mod references;
-#[cfg(feature = "encryption")]
-mod rekey;
-mod row_codec;
-mod row_index;
-mod row_set;
-mod row_write;
-mod scan;
-mod scans;
-mod seal;
+mod lock;
+mod prepare;
+mod read;
 mod session;
 mod shared;
-mod snapshot;
-mod snapshots;
-mod table_rows;
-mod vault;
+mod table;
 mod write;
 
 pub use data_file::FileFormat;

@@ -11,9 +11,9 @@ use std::time::Instant;
 use arc_swap::{ArcSwap, Cache};
 use marmota_model::{Error, ErrorKind, FieldSet, Result, RowSink, Table, ValueRef};
 use marmota_store::Durability;
+use marmota_store::borrowed_table::BorrowedTables;
 use marmota_store::engine::{Session, Submitted, Ticket};
 use marmota_store::in_flight::InFlight;
-use marmota_store::lent::LentTables;
 use marmota_store::operation::{Operation, Outcome};
 use marmota_store::refusal::{self, table_kept};
 use marmota_store::wait::QueuePlace;
@@ -21,17 +21,17 @@ use parking_lot::RwLock;
 use smallvec::SmallVec;
 
 use super::catalog::Catalog;
-use super::gate::WAIT_MAX;
 use super::journal::{self, Journal, Record};
-use super::lent::LockedTable;
-use super::locked::{Locked, Needs, NotNow};
-use super::log::Log;
-use super::long_delete::LongDelete;
-use super::long_scan::LongScan;
-use super::scan::RowsFound;
 use super::shared::Shared;
-use super::table_rows::TableRows;
 use super::write::{delete_rows, execute};
+use crate::catalog::locked_tables::{LockedTables, Needs, NotNow};
+use crate::lock::transaction_gate::WAIT_MAX;
+use crate::read::borrowed_table::LockedTable;
+use crate::read::long_scan::LongScan;
+use crate::read::scan::RowsFound;
+use crate::table::table_rows::TableRows;
+use crate::write::long_delete::LongDelete;
+use crate::write::undo_log::UndoLog;
 
 /// A session.
 pub(super) struct MemorySession {
@@ -95,14 +95,14 @@ enum Attempt {
 
 /// An open transaction; its session holds the gate.
 struct Transaction {
-    log: Log,
+    log: UndoLog,
     /// The tables that it owns.
     owned: SmallVec<[u32; 8]>,
 }
 
 impl Transaction {
     /// Makes the transaction the owner of the tables that an operation needs.
-    fn own(&mut self, session: u64, needs: &Needs, locked: &mut Locked<'_>) -> Result<()> {
+    fn own(&mut self, session: u64, needs: &Needs, locked: &mut LockedTables<'_>) -> Result<()> {
         for &(number, write) in needs.tables() {
             let rows = locked.rows(number)?;
             if rows.owner.load(Ordering::Relaxed) == 0 {
@@ -212,7 +212,7 @@ impl MemorySession {
         loop {
             let catalog = self.catalog.load();
             let needs = Needs::new(catalog, operation)?;
-            let mut locked = match Locked::new(catalog, &needs, self.id) {
+            let mut locked = match LockedTables::new(catalog, &needs, self.id) {
                 Ok(locked) => locked,
                 Err(NotNow::Retired) => continue,
                 Err(NotNow::Owned) => return Ok(Attempt::Kept),
@@ -238,7 +238,7 @@ impl MemorySession {
                                 for &(number, _) in needs.tables() {
                                     locked.rows(number)?.owner.store(owner, Ordering::Relaxed);
                                 }
-                                (owner, Some(Log::of_transaction()))
+                                (owner, Some(UndoLog::of_transaction()))
                             }
                         };
                         drop(locked);
@@ -248,7 +248,7 @@ impl MemorySession {
                     }
                 }
             }
-            let mut run = |locked: &mut Locked<'_>, log: &mut Log| match found.take() {
+            let mut run = |locked: &mut LockedTables<'_>, log: &mut UndoLog| match found.take() {
                 Some(rows) => {
                     *outcome = delete_rows(locked, log, needs.table, rows)?;
                     Ok(None)
@@ -260,13 +260,13 @@ impl MemorySession {
                     if let Some(journal) = self.shared.journal.get()
                         && is_write
                     {
-                        let log = &mut Log::of_transaction();
+                        let log = &mut UndoLog::of_transaction();
                         run(&mut locked, log)?;
                         let position = keep(journal, &mut self.record, log, &mut locked)?;
                         drop(locked);
                         return Ok(self.written(position, durability));
                     }
-                    run(&mut locked, &mut Log::default())
+                    run(&mut locked, &mut UndoLog::default())
                 }
                 Some(transaction) => {
                     transaction.own(self.id, &needs, &mut locked)?;
@@ -293,7 +293,7 @@ impl MemorySession {
         }
         self.is_over = false;
         let owned = SmallVec::new();
-        self.transaction = Some(Transaction { log: Log::of_transaction(), owned });
+        self.transaction = Some(Transaction { log: UndoLog::of_transaction(), owned });
         Ok(true)
     }
 
@@ -303,7 +303,7 @@ impl MemorySession {
         self.transaction()?;
         let Some(mut transaction) = self.transaction.take() else { return Ok(None) };
         let catalog = self.catalog.load();
-        let mut locked = Locked::of_transaction(catalog, transaction.owned.iter().copied());
+        let mut locked = LockedTables::of_transaction(catalog, transaction.owned.iter().copied());
         let log = &mut transaction.log;
         let ended = match self.shared.journal.get() {
             _ if undo => log.undo_to(0, &mut locked).map(|()| None),
@@ -322,7 +322,7 @@ impl MemorySession {
         self.transaction()?;
         let Some(transaction) = &mut self.transaction else { return Ok(()) };
         let catalog = self.catalog.load();
-        let mut locked = Locked::of_transaction(catalog, transaction.owned.iter().copied());
+        let mut locked = LockedTables::of_transaction(catalog, transaction.owned.iter().copied());
         transaction.log.undo_to_savepoint(name, &mut locked)
     }
 }
@@ -332,8 +332,8 @@ impl MemorySession {
 fn keep(
     journal: &Journal,
     record: &mut Record,
-    log: &mut Log,
-    locked: &mut Locked<'_>,
+    log: &mut UndoLog,
+    locked: &mut LockedTables<'_>,
 ) -> Result<Option<u64>> {
     if log.steps().is_empty() {
         return Ok(None);
@@ -456,7 +456,7 @@ impl Session for MemorySession {
         Poll::Ready(polled)
     }
 
-    fn lend(&mut self, tables: &[&Table], waker: Option<&Waker>) -> Result<Option<LentTables>> {
+    fn lend(&mut self, tables: &[&Table], waker: Option<&Waker>) -> Result<Option<BorrowedTables>> {
         if let Some(waker) = waker {
             let until = Some(Instant::now() + WAIT_MAX);
             self.shared.gate.register(&mut self.lend_place, waker, until);

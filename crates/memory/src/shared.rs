@@ -1,5 +1,7 @@
 //! The state that the sessions of an engine share: its tables, its file and log, and its options.
 
+pub(crate) mod snapshots;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,11 +18,12 @@ use parking_lot::Mutex;
 use crate::catalog::Catalog;
 use crate::data_file::contents::{Contents, Loaded};
 use crate::data_file::{self, FileFormat};
-use crate::gate::{self, Gate};
+use crate::encryption::file_encryption::FileEncryption;
+use crate::journal::plain_file;
 use crate::journal::{self, Journal, Record};
-use crate::plain_file;
-use crate::table_rows::TableRows;
-use crate::vault::Vault;
+use crate::lock::transaction_gate as gate;
+use crate::lock::transaction_gate::TransactionGate;
+use crate::table::table_rows::TableRows;
 
 /// The default deadline of a read, in milliseconds.
 pub(crate) const READ_DEADLINE_MS: u32 = 30_000;
@@ -28,7 +31,7 @@ pub(crate) const READ_DEADLINE_MS: u32 = 30_000;
 /// The state that the engine's sessions share.
 pub(crate) struct Shared {
     pub(crate) catalog: Arc<ArcSwap<Catalog>>,
-    pub(crate) gate: Arc<Gate>,
+    pub(crate) gate: Arc<TransactionGate>,
     /// Also set by the log, once it has failed.
     pub(crate) closed: Arc<AtomicBool>,
     /// The number of sessions so far, which is the last session's number.
@@ -40,7 +43,7 @@ pub(crate) struct Shared {
     /// True if a missing folder of the file is created.
     pub(crate) creates_folders: bool,
     /// The encryption of its files.
-    pub(crate) vault: Arc<Vault>,
+    pub(crate) encryption: Arc<FileEncryption>,
     /// The log, once the file was read.
     pub(crate) journal: OnceLock<Arc<Journal>>,
     /// The content of the file, once it was read; tables are removed from it when models register
@@ -63,7 +66,7 @@ impl Shared {
         file: Option<(PathBuf, FileFormat)>,
         (durability, creates_folders): (Option<Durability>, bool),
         loaded: Option<Loaded>,
-        vault: Vault,
+        encryption: FileEncryption,
     ) -> Self {
         Self {
             catalog: Arc::default(),
@@ -73,7 +76,7 @@ impl Shared {
             file,
             durability,
             creates_folders,
-            vault: Arc::new(vault),
+            encryption: Arc::new(encryption),
             journal: OnceLock::new(),
             loaded: Mutex::new(loaded),
             read_deadline_ms: READ_DEADLINE_MS,
@@ -103,7 +106,7 @@ impl Shared {
 
     /// Holds the gate while `run` runs, so that no transaction is open.
     pub(crate) fn between_transactions<T>(&self, run: impl FnOnce() -> Result<T>) -> Result<T> {
-        struct Opened<'g>(&'g Gate);
+        struct Opened<'g>(&'g TransactionGate);
         impl Drop for Opened<'_> {
             fn drop(&mut self) {
                 self.0.open();
@@ -133,7 +136,7 @@ impl Shared {
         for (name, section) in sections {
             rows.insert(name.clone(), section.shape()?.rows);
         }
-        data_file::save(path, &self.vault, format, &Contents { schema, tables, sections })?;
+        data_file::save(path, &self.encryption, format, &Contents { schema, tables, sections })?;
         Ok(rows)
     }
 
@@ -144,7 +147,7 @@ impl Shared {
             return Ok(());
         }
         if let Some((path, FileFormat::Json)) = &self.file {
-            self.vault.check_json(path)?;
+            self.encryption.check_json(path)?;
         }
         if let Some((path, _)) = &self.file {
             // The folder is checked now, not when the file is saved, which may be at the close.
@@ -152,12 +155,12 @@ impl Shared {
         }
         *loaded = Some(match (&self.file, self.durability) {
             (Some((path, _)), Some(durability)) => {
-                let opened = journal::open(path, &self.vault, durability, &self.closed)?;
+                let opened = journal::open(path, &self.encryption, durability, &self.closed)?;
                 // It cannot be set yet: this happens once.
                 let _ = self.journal.set(opened.journal);
                 opened.loaded
             }
-            (Some((path, _)), None) if path.exists() => plain_file::load(path, &self.vault)?,
+            (Some((path, _)), None) if path.exists() => plain_file::load(path, &self.encryption)?,
             (Some((path, _)), None) => {
                 plain_file::check_without_log(path).map(|()| Loaded::default())?
             }

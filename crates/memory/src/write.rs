@@ -1,18 +1,23 @@
 //! Executes operations on locked tables: each is all or nothing.
 
+pub(crate) mod conflict;
+pub(crate) mod long_delete;
+pub(crate) mod references;
+pub(crate) mod row_write;
+pub(crate) mod undo_log;
+
 use marmota_model::rule::violation;
 use marmota_model::{Currency, Error, ErrorKind, KeyKind, Result, RowSink, RowSource, ValueRef};
 use marmota_store::operation::{BatchMachine, BatchParts, Keys, OnConflict, Operation, Outcome};
 use smallvec::smallvec;
 
-use super::conflict;
-use super::locked::Locked;
-use super::log::{Log, Statement};
-use super::long_scan::LongScan;
-use super::references::{check_references_of, check_referrers, refers_to_itself};
-use super::row_write::{insert_row, update_row, version_of};
-use super::scan::Read;
-use super::table_rows::{TableRows, Values};
+use crate::catalog::locked_tables::LockedTables;
+use crate::read::long_scan::LongScan;
+use crate::read::scan::Read;
+use crate::table::table_rows::{TableRows, Values};
+use crate::write::references::{check_references_of, check_referrers, refers_to_itself};
+use crate::write::row_write::{insert_row, update_row, version_of};
+use crate::write::undo_log::{Statement, UndoLog};
 
 /// Executes an operation on rows, of the table with this number unless it is a batch; returns a
 /// read that needs more turns.
@@ -20,8 +25,8 @@ pub(super) fn execute(
     operation: &mut Operation<'_>,
     table: u32,
     sink: &mut dyn RowSink,
-    locked: &mut Locked<'_>,
-    log: &mut Log,
+    locked: &mut LockedTables<'_>,
+    log: &mut UndoLog,
     outcome: &mut Outcome,
 ) -> Result<Option<Box<LongScan>>> {
     *outcome = match operation {
@@ -73,8 +78,8 @@ fn unexpected() -> Error {
 }
 
 fn insert(
-    locked: &mut Locked<'_>,
-    log: &mut Log,
+    locked: &mut LockedTables<'_>,
+    log: &mut UndoLog,
     table: u32,
     row: &[ValueRef<'_>],
     outcome: &mut Outcome,
@@ -90,8 +95,8 @@ fn insert(
 }
 
 fn insert_many<'a>(
-    locked: &mut Locked<'_>,
-    log: &mut Log,
+    locked: &mut LockedTables<'_>,
+    log: &mut UndoLog,
     table: u32,
     source: &mut dyn RowSource<'a>,
 ) -> Result<Outcome> {
@@ -122,8 +127,8 @@ fn insert_many<'a>(
 }
 
 fn update(
-    locked: &mut Locked<'_>,
-    log: &mut Log,
+    locked: &mut LockedTables<'_>,
+    log: &mut UndoLog,
     table: u32,
     key: ValueRef<'_>,
     row: &[ValueRef<'_>],
@@ -138,8 +143,8 @@ fn update(
 }
 
 fn update_many<'a>(
-    locked: &mut Locked<'_>,
-    log: &mut Log,
+    locked: &mut LockedTables<'_>,
+    log: &mut UndoLog,
     table: u32,
     source: &mut dyn RowSource<'a>,
 ) -> Result<Outcome> {
@@ -158,8 +163,8 @@ fn update_many<'a>(
 }
 
 fn increment(
-    locked: &mut Locked<'_>,
-    log: &mut Log,
+    locked: &mut LockedTables<'_>,
+    log: &mut UndoLog,
     table: u32,
     key: ValueRef<'_>,
     position: usize,
@@ -205,8 +210,8 @@ fn increment(
 }
 
 fn delete(
-    locked: &mut Locked<'_>,
-    log: &mut Log,
+    locked: &mut LockedTables<'_>,
+    log: &mut UndoLog,
     table: u32,
     key: ValueRef<'_>,
     expected: Option<i64>,
@@ -218,8 +223,8 @@ fn delete(
 
 /// Removes rows to which no remaining row refers.
 pub(super) fn delete_rows(
-    locked: &mut Locked<'_>,
-    log: &mut Log,
+    locked: &mut LockedTables<'_>,
+    log: &mut UndoLog,
     table: u32,
     mut numbers: Vec<u32>,
 ) -> Result<Outcome> {
@@ -236,7 +241,11 @@ pub(super) fn delete_rows(
     Ok(Outcome::rows(numbers.len() as u64))
 }
 
-fn batch(locked: &mut Locked<'_>, log: &mut Log, operation: &mut Operation<'_>) -> Result<Outcome> {
+fn batch(
+    locked: &mut LockedTables<'_>,
+    log: &mut UndoLog,
+    operation: &mut Operation<'_>,
+) -> Result<Outcome> {
     let parts = BatchParts::of(operation).ok_or_else(unexpected)?;
     let statement = Statement::new(locked, log);
     BatchMachine::run(parts, |step, sink| {
@@ -261,7 +270,7 @@ fn batch(locked: &mut Locked<'_>, log: &mut Log, operation: &mut Operation<'_>) 
     Ok(Outcome::rows(results.iter().flatten().map(|outcome| outcome.rows).sum()))
 }
 
-fn find_row(locked: &Locked<'_>, table: u32, key: ValueRef<'_>) -> Result<u32> {
+fn find_row(locked: &LockedTables<'_>, table: u32, key: ValueRef<'_>) -> Result<u32> {
     locked.find(table, key)?.ok_or_else(|| {
         let name = locked.slot(table).table.name();
         let key = marmota_model::text::excerpt_of(key);

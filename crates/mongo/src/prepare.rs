@@ -25,16 +25,16 @@ pub(crate) const KEYS: &str = "marmota_key";
 const VERSION: &str = "";
 
 /// The structure of one collection.
-struct There {
+struct ExistingTable {
     /// The name of the collection.
     name: String,
-    fields: Vec<FieldThere>,
+    fields: Vec<ExistingField>,
     key: String,
     rows: u64,
     indexes: Vec<String>,
 }
 
-struct FieldThere {
+struct ExistingField {
     name: String,
     form: String,
     nullable: bool,
@@ -43,11 +43,11 @@ struct FieldThere {
 /// A step of the plan, and the action for it.
 struct Planned {
     step: PlanStep,
-    act: Act,
+    action: StepAction,
 }
 
 /// The action for a step.
-enum Act {
+enum StepAction {
     Nothing,
     MakeCollection,
     RenameCollection(String),
@@ -109,8 +109,8 @@ pub(crate) async fn migrate(
         let mut kept = Vec::new();
         for one in planned {
             if to_do.contains(&&one.step) {
-                carry_out(database, shape, &one.act).await?;
-            } else if let Act::Drop(name) = &one.act {
+                carry_out(database, shape, &one.action).await?;
+            } else if let StepAction::Drop(name) = &one.action {
                 kept.push(name.clone());
             }
         }
@@ -153,7 +153,7 @@ async fn one(database: &Database, collection: &str, filter: Document) -> Result<
     }
 }
 
-impl There {
+impl ExistingTable {
     async fn of(database: &Database, name: &str) -> Result<Option<Self>> {
         let Some(known) = one(database, SCHEMAS, doc! { "_id": name }).await? else {
             return Self::of_others(database, name).await;
@@ -161,7 +161,7 @@ impl There {
         let text =
             |document: &Document, name: &str| document.get_str(name).unwrap_or_default().to_owned();
         let fields = known.get_array("fields").map_or(&[][..], Vec::as_slice);
-        let fields = fields.iter().filter_map(Bson::as_document).map(|field| FieldThere {
+        let fields = fields.iter().filter_map(Bson::as_document).map(|field| ExistingField {
             name: text(field, "name"),
             form: text(field, "form"),
             nullable: field.get_bool("nullable").unwrap_or(true),
@@ -192,7 +192,7 @@ impl There {
         }))
     }
 
-    fn field(&self, name: &str) -> Option<&FieldThere> {
+    fn field(&self, name: &str) -> Option<&ExistingField> {
         self.fields.iter().find(|field| field.name == name)
     }
 }
@@ -248,46 +248,47 @@ async fn compare(
 ) -> Result<Vec<Planned>> {
     let table = &shape.table;
     let mut planned = Planning { table, steps: Vec::new() };
-    let mut there = There::of(database, table.name()).await?;
+    let mut existing = ExistingTable::of(database, table.name()).await?;
     let is_model = |name: &str| tables.iter().any(|other| other.name() == name);
-    if let (None, Some(was)) = (&there, table.schema().was.as_deref().filter(|was| !is_model(was)))
+    if let (None, Some(was)) =
+        (&existing, table.schema().was.as_deref().filter(|was| !is_model(was)))
     {
-        there = There::of(database, was).await?;
+        existing = ExistingTable::of(database, was).await?;
     }
-    let Some(there) = there else {
-        planned.add(Change::AddTable, StepEffect::Safe, Act::MakeCollection);
+    let Some(existing) = existing else {
+        planned.add(Change::AddTable, StepEffect::Safe, StepAction::MakeCollection);
         for index in table.indexes() {
             planned.add_index(&index, StepEffect::Safe);
         }
         return Ok(planned.steps);
     };
-    if there.name != table.name() {
-        let from = there.name.clone();
-        let act = Act::RenameCollection(from.clone());
-        planned.add(Change::RenameTable { from }, StepEffect::Safe, act);
+    if existing.name != table.name() {
+        let from = existing.name.clone();
+        let action = StepAction::RenameCollection(from.clone());
+        planned.add(Change::RenameTable { from }, StepEffect::Safe, action);
     }
-    if there.fields.is_empty() {
-        planned.add_indexes(database, shape, &there).await?;
+    if existing.fields.is_empty() {
+        planned.add_indexes(database, shape, &existing).await?;
         return Ok(planned.steps);
     }
     let key = &table.fields()[table.key()];
-    let key_was = key.was.as_deref() == Some(&there.key);
-    if there.rows > 0 && there.key != key.name && !key_was {
+    let key_was = key.was.as_deref() == Some(&existing.key);
+    if existing.rows > 0 && existing.key != key.name && !key_was {
         let why = format!(
             "its rows have the key `{}` in the database, and `{}` in the model: keys cannot be \
              changed in place; give the model another name and copy the rows",
-            there.key, key.name
+            existing.key, key.name
         );
-        planned.add(Change::SchemaMismatch, StepEffect::Refused(why), Act::Nothing);
+        planned.add(Change::SchemaMismatch, StepEffect::Refused(why), StepAction::Nothing);
         return Ok(planned.steps);
     }
     for (at, field) in table.fields().iter().enumerate() {
-        planned.compare_field(database, shape, &there, at, field).await?;
+        planned.compare_field(database, shape, &existing, at, field).await?;
     }
-    for field in &there.fields {
-        planned.drop_field(&there, field);
+    for field in &existing.fields {
+        planned.drop_field(&existing, field);
     }
-    planned.add_indexes(database, shape, &there).await?;
+    planned.add_indexes(database, shape, &existing).await?;
     Ok(planned.steps)
 }
 
@@ -298,66 +299,66 @@ struct Planning<'t> {
 }
 
 impl Planning<'_> {
-    fn add(&mut self, change: Change, effect: StepEffect, act: Act) {
+    fn add(&mut self, change: Change, effect: StepEffect, action: StepAction) {
         let (table, statements) = (self.table.name().to_owned(), Vec::new());
-        self.steps.push(Planned { step: PlanStep { table, change, effect, statements }, act });
+        self.steps.push(Planned { step: PlanStep { table, change, effect, statements }, action });
     }
 
     fn add_index(&mut self, index: &Index, effect: StepEffect) {
         let names = index.fields.iter().map(|&field| self.table.fields()[field].name.to_string());
         let change = Change::AddIndex { columns: names.collect(), unique: index.unique };
-        self.add(change, effect, Act::AddIndex(index.clone()));
+        self.add(change, effect, StepAction::AddIndex(index.clone()));
     }
 
     async fn compare_field(
         &mut self,
         database: &Database,
         shape: &Shape,
-        there: &There,
+        existing: &ExistingTable,
         at: usize,
         field: &Field,
     ) -> Result<()> {
         let name = field.name.to_string();
-        let was = field.was.as_deref().and_then(|was| there.field(was));
-        let known = there.field(&name);
+        let was = field.was.as_deref().and_then(|was| existing.field(was));
+        let known = existing.field(&name);
         if let (None, Some(was)) = (known, was) {
             let change = Change::RenameColumn { from: was.name.clone(), to: name.clone() };
-            let act = match at == self.table.key() {
-                true => Act::Nothing,
-                false => Act::Rename(was.name.clone(), name.clone()),
+            let action = match at == self.table.key() {
+                true => StepAction::Nothing,
+                false => StepAction::Rename(was.name.clone(), name.clone()),
             };
-            self.add(change, StepEffect::Safe, act);
+            self.add(change, StepEffect::Safe, action);
         }
         let Some(known) = known.or(was) else {
-            self.add_field(there, at, field);
+            self.add_field(existing, at, field);
             return Ok(());
         };
         let form = form_name(field, shape, at);
-        if known.form != form && there.rows > 0 {
+        if known.form != form && existing.rows > 0 {
             let why = format!(
                 "it changes from {} to {form}; add a field of another name instead, or change it \
                  back",
                 known.form
             );
             let change = Change::ChangeColumn { column: name, from: known.form.clone(), to: form };
-            self.add(change, StepEffect::Refused(why), Act::Nothing);
+            self.add(change, StepEffect::Refused(why), StepAction::Nothing);
         } else if known.nullable && !field.nullable && at != self.table.key() {
             let missing = doc! { known.name.as_str(): Bson::Null };
-            let effect = match database.count(&there.name, missing).await? {
+            let effect = match database.count(&existing.name, missing).await? {
                 0 => StepEffect::Safe,
                 nulls => StepEffect::Refused(format!(
                     "it must have a value in the model, and {nulls} rows in the database have \
                      none; give them one, or make the field optional"
                 )),
             };
-            self.add(Change::RequireValue(name), effect, Act::Nothing);
+            self.add(Change::RequireValue(name), effect, StepAction::Nothing);
         } else if !known.nullable && field.nullable {
-            self.add(Change::AllowNull(name), StepEffect::Safe, Act::Nothing);
+            self.add(Change::AllowNull(name), StepEffect::Safe, StepAction::Nothing);
         }
         Ok(())
     }
 
-    fn add_field(&mut self, there: &There, at: usize, field: &Field) {
+    fn add_field(&mut self, existing: &ExistingTable, at: usize, field: &Field) {
         let default = self.table.default(at).filter(|default| !default.is_null());
         let value = match (field.role, default) {
             (_, Some(default)) => Some(default.to_value()),
@@ -366,22 +367,22 @@ impl Planning<'_> {
             (Role::CreatedAt | Role::UpdatedAt, None) => Some(Value::Timestamp(Timestamp::now())),
             _ => None,
         };
-        let (effect, act) = match value {
-            _ if there.rows == 0 => (StepEffect::Safe, Act::Nothing),
-            Some(value) => (StepEffect::Safe, Act::Fill(at, value)),
-            None if field.nullable => (StepEffect::Safe, Act::Nothing),
+        let (effect, action) = match value {
+            _ if existing.rows == 0 => (StepEffect::Safe, StepAction::Nothing),
+            Some(value) => (StepEffect::Safe, StepAction::Fill(at, value)),
+            None if field.nullable => (StepEffect::Safe, StepAction::Nothing),
             None => {
                 let why = "it is new and must have a value, but the table has rows: give it a \
                            default for those, or make it optional";
-                (StepEffect::Refused(why.to_owned()), Act::Nothing)
+                (StepEffect::Refused(why.to_owned()), StepAction::Nothing)
             }
         };
-        self.add(Change::AddColumn(field.name.to_string()), effect, act);
+        self.add(Change::AddColumn(field.name.to_string()), effect, action);
     }
 
     /// Adds the steps for a field that is not in the model: its values are kept unless they may be
     /// deleted.
-    fn drop_field(&mut self, there: &There, field: &FieldThere) {
+    fn drop_field(&mut self, existing: &ExistingTable, field: &ExistingField) {
         let is_kept =
             |other: &Field| other.name == *field.name || other.was.as_deref() == Some(&*field.name);
         if self.table.fields().iter().any(is_kept) {
@@ -391,34 +392,34 @@ impl Planning<'_> {
         let effect = StepEffect::Destructive {
             what: format!(
                 "the model has no such field; its values in up to {} rows would be lost",
-                there.rows
+                existing.rows
             ),
             way_out: format!("add the field, or drop it (`migrate --drop {table}.{name}`)"),
             needed: false,
         };
-        self.add(Change::DropColumn(name.clone()), effect, Act::Drop(name));
+        self.add(Change::DropColumn(name.clone()), effect, StepAction::Drop(name));
     }
 
     async fn add_indexes(
         &mut self,
         database: &Database,
         shape: &Arc<Shape>,
-        there: &There,
+        existing: &ExistingTable,
     ) -> Result<()> {
         let wanted = self.table.indexes();
         let names: Vec<String> = wanted.iter().map(|index| index_keys(shape, index).1).collect();
-        for name in &there.indexes {
+        for name in &existing.indexes {
             if name.starts_with("marmota_") && !names.contains(name) {
                 let change = Change::DropIndex(name.clone());
-                self.add(change, StepEffect::Safe, Act::DropIndex(name.clone()));
+                self.add(change, StepEffect::Safe, StepAction::DropIndex(name.clone()));
             }
         }
         for (index, name) in wanted.iter().zip(&names) {
-            if there.indexes.contains(name) {
+            if existing.indexes.contains(name) {
                 continue;
             }
-            let double = match index.unique && there.rows > 0 {
-                true => double(database, shape, there, index).await?,
+            let double = match index.unique && existing.rows > 0 {
+                true => double(database, shape, existing, index).await?,
                 false => None,
             };
             let effect = match double {
@@ -444,17 +445,17 @@ impl Planning<'_> {
 async fn double(
     database: &Database,
     shape: &Arc<Shape>,
-    there: &There,
+    existing: &ExistingTable,
     index: &Index,
 ) -> Result<Option<String>> {
     // Fields that are to be added or renamed are not checked; creating the index does that.
-    let is_there = |field: &usize| there.field(&shape.table.fields()[*field].name).is_some();
-    if !there.fields.is_empty() && !index.fields.iter().all(is_there) {
+    let is_there = |field: &usize| existing.field(&shape.table.fields()[*field].name).is_some();
+    if !existing.fields.is_empty() && !index.fields.iter().all(is_there) {
         return Ok(None);
     }
     let fields = index.fields.iter().fold(FieldSet::EMPTY, |set, &field| set.with(field));
     let find = Find {
-        collection: there.name.clone(),
+        collection: existing.name.clone(),
         projection: shape.projection(fields),
         ..Find::default()
     };
@@ -491,26 +492,26 @@ async fn double(
     Ok(None)
 }
 
-async fn carry_out(database: &Database, shape: &Shape, act: &Act) -> Result<()> {
+async fn carry_out(database: &Database, shape: &Shape, action: &StepAction) -> Result<()> {
     let name = shape.name();
     let all = |update: Document| {
         doc! { "update": name, "updates": [{ "q": {}, "u": update, "multi": true }] }
     };
-    let command = match act {
-        Act::Nothing => return Ok(()),
-        Act::MakeCollection => {
+    let command = match action {
+        StepAction::Nothing => return Ok(()),
+        StepAction::MakeCollection => {
             return match database.command(&doc! { "create": name }, true).await {
                 // It exists and is empty: code 48.
                 Err(error) if !error.message().contains("code 48") => Err(error),
                 _ => Ok(()),
             };
         }
-        Act::RenameCollection(from) => return rename_collection(database, from, name).await,
-        Act::Rename(from, to) => {
+        StepAction::RenameCollection(from) => return rename_collection(database, from, name).await,
+        StepAction::Rename(from, to) => {
             let (from_order, to_order) = (format!("_order.{from}"), format!("_order.{to}"));
             all(doc! { "$rename": { from: to, from_order: to_order } })
         }
-        Act::Fill(at, value) => {
+        StepAction::Fill(at, value) => {
             let mut row = vec![ValueRef::Absent; shape.columns.len()];
             row[*at] = value.as_ref();
             let set = shape.update(&row).set;
@@ -518,12 +519,12 @@ async fn carry_out(database: &Database, shape: &Shape, act: &Act) -> Result<()> 
             let statement = doc! { "q": missing, "u": { "$set": set }, "multi": true };
             doc! { "update": name, "updates": [statement] }
         }
-        Act::Drop(field) => {
+        StepAction::Drop(field) => {
             let order = format!("_order.{field}");
             all(doc! { "$unset": { field: "", order: "" } })
         }
-        Act::DropIndex(index) => doc! { "dropIndexes": name, "index": index },
-        Act::AddIndex(index) => return make_index(database, shape, index).await,
+        StepAction::DropIndex(index) => doc! { "dropIndexes": name, "index": index },
+        StepAction::AddIndex(index) => return make_index(database, shape, index).await,
     };
     database.command(&command, true).await.map(drop)
 }
@@ -576,14 +577,14 @@ async fn rename_collection(database: &Database, from: &str, to: &str) -> Result<
 
 /// Stores the new structure of a collection: the model's fields, and those that were kept.
 async fn write_down(database: &Database, shape: &Shape, kept: &[String]) -> Result<()> {
-    let before = There::of(database, shape.name()).await?;
+    let before = ExistingTable::of(database, shape.name()).await?;
     let mut fields: Vec<Document> = Vec::new();
     for (at, field) in shape.table.fields().iter().enumerate() {
         let form = form_name(field, shape, at);
         let name = &*field.name;
         fields.push(doc! { "name": name, "form": form, "nullable": field.nullable });
     }
-    for field in before.iter().flat_map(|there| &there.fields) {
+    for field in before.iter().flat_map(|existing| &existing.fields) {
         if kept.contains(&field.name) {
             let (name, form) = (&*field.name, &*field.form);
             fields.push(doc! { "name": name, "form": form, "nullable": field.nullable });

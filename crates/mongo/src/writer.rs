@@ -27,7 +27,7 @@ pub(crate) struct Writer {
     /// The database with the write's own durability or its transaction, if it has one.
     database: Option<Database>,
     /// True if the whole transaction is rolled back after any failure.
-    is_undone_whole: bool,
+    is_fully_undone: bool,
 }
 
 pub(crate) fn borrowed(row: &[Value]) -> Vec<ValueRef<'_>> {
@@ -37,7 +37,7 @@ pub(crate) fn borrowed(row: &[Value]) -> Vec<ValueRef<'_>> {
 impl Writer {
     pub(crate) fn new(shared: Arc<Shared>, number: u64, durability: Option<Durability>) -> Self {
         let database = durability.map(|durability| shared.database.asking_for(durability));
-        Self { shared, number, database, is_undone_whole: false }
+        Self { shared, number, database, is_fully_undone: false }
     }
 
     /// Returns a writer in a transaction. `is_whole` is true if the transaction has only this
@@ -49,19 +49,19 @@ impl Writer {
         is_whole: bool,
     ) -> Self {
         let database = Some(shared.database.inside(transaction));
-        Self { shared, number, database, is_undone_whole: is_whole }
+        Self { shared, number, database, is_fully_undone: is_whole }
     }
 
     /// Returns true in a transaction: then everything that the server would refuse is looked up
     /// first.
-    pub(crate) fn looks_first(&self) -> bool {
+    pub(crate) fn reads_before_write(&self) -> bool {
         self.database().transaction().is_some()
     }
 
     /// Returns the database in which automatic keys are counted: outside of the transaction, so
     /// that other inserts do not conflict with it.
     fn key_database(&self) -> &Database {
-        if self.looks_first() { &self.shared.database } else { self.database() }
+        if self.reads_before_write() { &self.shared.database } else { self.database() }
     }
 
     pub(crate) fn database(&self) -> &Database {
@@ -71,7 +71,7 @@ impl Writer {
     /// Waits until the write may start; one of several steps runs alone. In a transaction it does
     /// not wait.
     pub(crate) async fn turn(&self, in_steps: bool) -> Option<TurnGuard> {
-        if self.looks_first() {
+        if self.reads_before_write() {
             return None;
         }
         self.shared.turns.wait(self.number, in_steps || self.shared.database.is_ferret).await
@@ -108,7 +108,7 @@ impl Writer {
 
     /// Undoes all steps in reverse order. Does nothing if the whole transaction is rolled back.
     async fn undo(&self, undo: Undo, shape: &Shape) -> Result<()> {
-        match self.is_undone_whole {
+        match self.is_fully_undone {
             true => Ok(()),
             false => self.database().undo(shape.name(), undo.into_steps()).await,
         }

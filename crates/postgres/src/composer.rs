@@ -12,11 +12,11 @@ use marmota_model::{FieldSet, Kind, Result, Table};
 use marmota_store::tables::{KnownTables, Tables};
 use parking_lot::RwLock;
 
-use crate::column::{name, oid};
-use crate::sql::Described;
+use crate::commands::raw_sql::Described;
+use crate::prepare::table_facts::Facts;
+use crate::statement::column::{name, oid};
 use crate::statement::sql_writer::Sql;
 use crate::statement::{AllTexts, Text, Texts, Verb};
-use crate::table_facts::Facts;
 
 /// The known tables and statements, shared by all sessions of an engine.
 #[derive(Debug, Default)]

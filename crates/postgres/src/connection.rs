@@ -7,13 +7,13 @@
 //! up to a limit; beyond it nothing is read until they are taken. The answer of an abandoned
 //! exchange is read and dropped.
 
+pub(crate) mod cancel;
 pub(crate) mod connector;
-pub(crate) mod giving_up;
-pub(crate) mod lane;
 pub(crate) mod pool;
 pub(crate) mod query;
 mod routing;
 mod sending;
+pub(crate) mod slot;
 pub(crate) mod socket;
 mod transfer;
 
@@ -31,7 +31,7 @@ use routing::Routed;
 pub(crate) use sending::Sending;
 
 use self::socket::{Socket, Stream};
-use crate::own::{Counted, Own};
+use crate::options::own_connections::{Counted, OwnConnections};
 use crate::statement::Text;
 use crate::wire::backend::BackendMessage;
 use crate::wire::frontend;
@@ -175,7 +175,7 @@ impl Connection {
     }
 
     /// Creates a connection that was announced to the server with this number.
-    pub(crate) fn new(number: u64, socket: Socket, own: &Own) -> Self {
+    pub(crate) fn new(number: u64, socket: Socket, own: &OwnConnections) -> Self {
         Self {
             number,
             socket,

@@ -14,35 +14,29 @@
 
 // The modules from the lowest: each imports only from those above it in this list.
 //
-// - `wire`, `own`, `options`: the protocol, the names of the engine's connections, the URL
-// - `column`, `table_facts`: how fields are stored, and how a table differs from its model
+// - `wire`: the protocol
+// - `options`: the URL, and the names of the engine's connections
 // - `fault`: the server's errors
-// - `statement`, `shape`: the texts of statements, of filters and of orders
-// - `connection`: sockets, logins, lanes, the pool, cancel requests
+// - `statement`: how fields are stored; the texts of statements, of filters and of orders
+// - `connection`: sockets, logins, slots, the pool, cancel requests
 // - `prepare`, `listener`: migrations, and notifications of the writes of others
-// - `script`, `sql`, `reply`: the calls of an operation, raw SQL, the results
+// - `commands`: the calls of an operation, raw SQL, the results
 // - `composer`: operations as calls
-// - `running`: an operation in progress, from its calls to its outcome
+// - `in_flight`: an operation in progress, from its calls to its outcome
 // - `shared`, `session`, `engine`: the connections of an engine, its sessions, its interface
 
-mod column;
+mod commands;
 mod composer;
 mod connection;
 mod engine;
 mod fault;
+mod in_flight;
 mod listener;
 mod options;
-mod own;
 mod prepare;
-mod reply;
-mod running;
-mod script;
 mod session;
-mod shape;
 mod shared;
-mod sql;
 mod statement;
-mod table_facts;
 #[cfg(feature = "temporary-server")]
 mod temporary;
 pub mod wire;

@@ -4,7 +4,7 @@
 //! When the connection is lost or the server has been silent for too long, the feed is paused and
 //! the store caches no rows until the connection is established again.
 
-mod announcement;
+pub(crate) mod notify;
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -16,7 +16,7 @@ use marmota_store::InvalidationFeed;
 use marmota_store::backoff::Backoff;
 use parking_lot::{Condvar, Mutex};
 
-use self::announcement::CHANNEL;
+use self::notify::CHANNEL;
 use crate::connection::Connection;
 use crate::connection::connector::{self, Purpose};
 use crate::connection::query::Texts;
@@ -109,20 +109,20 @@ impl Inside {
         let mut connection = made.map_err(|refused| refused.error())?;
         self.state.lock().stream = Some(connection.stream());
         if makes {
-            announcement::prepare(&mut connection, &self.tables, &options.own, options)?;
+            notify::prepare(&mut connection, &self.tables, &options.own, options)?;
         }
         let (feed, own) = (Arc::clone(&self.feed), options.own.clone());
-        connection.hear(Box::new(move |payload| match announcement::read(payload) {
+        connection.hear(Box::new(move |payload| match notify::read(payload) {
             Some((writer, _)) if own.knows(writer) => {}
             Some((_, table)) => feed.invalidate(table),
             None => {}
         }));
         let mut silent = None;
-        let find = announcement::find_silent(&self.tables);
+        let find = notify::find_silent(&self.tables);
         let asked = connection.query(&find, |row| silent = Some(row.text(0).to_owned()));
         asked.map_err(|error| error.into_error(options))?;
         if let Some(table) = silent {
-            return Err(announcement::silent(&table));
+            return Err(notify::silent(&table));
         }
         let listens = connection.query(&format!("LISTEN {CHANNEL}"), |_| {});
         listens.map_err(|error| error.into_error(options))?;
@@ -133,7 +133,7 @@ impl Inside {
         loop {
             let silent = self.listen(&mut connection);
             let pause = self.feed.pause(&self.tables);
-            let told = silent.and_then(|table| warn_of(&announcement::silent(&table), None));
+            let told = silent.and_then(|table| warn_of(&notify::silent(&table), None));
             if let Some(loss) = connection.loss() {
                 log::debug!("no feed from PostgreSQL at {}: {}", self.options.place(), loss.0);
             }
@@ -150,7 +150,7 @@ impl Inside {
     /// whose writes are no longer announced.
     fn listen(&self, connection: &mut Connection) -> Option<String> {
         let (mut asked, mut answered) = (None, Instant::now());
-        let (find, mut silent) = (announcement::find_silent(&self.tables), None);
+        let (find, mut silent) = (notify::find_silent(&self.tables), None);
         while connection.loss().is_none() && !self.state.lock().has_ended {
             match asked {
                 None if answered.elapsed() < PULSE => connection.read_on(),

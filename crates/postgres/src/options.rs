@@ -1,5 +1,6 @@
 //! Connection options: the server, the user and the timeouts.
 
+pub(crate) mod own_connections;
 mod password_file;
 mod url;
 
@@ -9,7 +10,7 @@ use std::path::PathBuf;
 use marmota_model::{Error, ErrorKind, Result};
 use marmota_store::Durability;
 
-use crate::own::Own;
+use crate::options::own_connections::OwnConnections;
 
 /// The address of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,7 +111,7 @@ pub struct PostgresOptions {
     /// announcements, which a cache needs ([`PostgresOptions::parse`]: `direct_url`). Default: none.
     pub direct: Option<Box<Self>>,
     /// The connections made with these options.
-    pub(crate) own: Own,
+    pub(crate) own: OwnConnections,
     /// True if server connections change between transactions.
     pub(crate) is_pooled: bool,
 }
@@ -190,7 +191,7 @@ impl PostgresOptions {
                 Some(url) => Some(Box::new(Self::parse_in(&url, environment)?)),
                 None => None,
             },
-            own: Own::default(),
+            own: OwnConnections::default(),
             is_pooled: false,
         };
         if options.connections_max < CONNECTIONS_LEAST {
@@ -215,7 +216,7 @@ impl PostgresOptions {
     }
 
     /// Returns the number of connections for reads, which equals that for writes.
-    pub(crate) fn lanes_max(&self) -> usize {
+    pub(crate) fn slots_max(&self) -> usize {
         usize::from(self.connections_max / 4)
     }
 }

@@ -4,9 +4,11 @@
 //! `layout.rs` reads the structure of the database, `definition.rs` has the structure that a model
 //! needs, and `comparison.rs` makes the steps between the two.
 
+pub(crate) mod column_limit;
 mod comparison;
 mod definition;
 mod layout;
+pub(crate) mod table_facts;
 
 use std::sync::Arc;
 
@@ -14,15 +16,15 @@ use marmota_model::{Error, ErrorKind, KeyKind, Result, Table};
 use marmota_store::plan::{Change, Destructive, Plan, PlanStep};
 
 use self::layout::Layout;
-use crate::column::pg_type;
-use crate::column::sql_words::quoted;
 use crate::connection::Connection;
 use crate::connection::query::{QueryError, Texts};
 use crate::fault::{self, code};
 use crate::options::PostgresOptions;
-use crate::shape::search;
-use crate::table_facts::Facts;
-use crate::table_facts::column_limit::Limit;
+use crate::prepare::column_limit::Limit;
+use crate::prepare::table_facts::Facts;
+use crate::statement::column::pg_type;
+use crate::statement::search;
+use crate::statement::sql_words::quoted;
 
 /// The advisory lock that serializes programs that migrate at the same time.
 pub(crate) const LOCK: i64 = 0x6d61_726d_6f74_6100;

@@ -26,13 +26,13 @@ use marmota_store::wait::{OwnedPlace, WaitQueue};
 use open_transaction::Open;
 use spare::SpareOperations;
 
+use crate::commands::command_batch::{CommandBatch, Role};
 use crate::composer::Composer;
-use crate::connection::giving_up;
-use crate::connection::lane::Lane;
+use crate::connection::cancel;
+use crate::connection::slot::ConnectionSlot;
 use crate::fault;
-use crate::running::steps::{Steps, takes_steps};
-use crate::running::{Running, Stage, may_leave_reader};
-use crate::script::{Role, Script};
+use crate::in_flight::steps::{Steps, takes_steps};
+use crate::in_flight::{Access, InFlightOperation, SlotUse, Stage, Task, may_leave_reader};
 use crate::shared::Shared;
 use crate::statement::controls::CONTROLS;
 
@@ -40,8 +40,8 @@ use crate::statement::controls::CONTROLS;
 pub(crate) struct PostgresSession {
     shared: Arc<Shared>,
     composer: Composer,
-    reader: Arc<Lane>,
-    writer: Arc<Lane>,
+    reader: Arc<ConnectionSlot>,
+    writer: Arc<ConnectionSlot>,
     transaction: Option<Open>,
     /// The number of transactions that were begun here.
     begun: u64,
@@ -49,7 +49,7 @@ pub(crate) struct PostgresSession {
     stepping: Option<Ticket>,
     /// The time when a write last met a lock on the shared connection.
     met_lock: Option<Instant>,
-    operations: InFlight<Box<Running>>,
+    operations: InFlight<Box<InFlightOperation>>,
     spare: SpareOperations,
     /// Operations of its transactions that wait for their turn.
     waiting: Arc<WaitQueue>,
@@ -64,7 +64,7 @@ enum Step {
 
 impl PostgresSession {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        let (reader, writer) = shared.lanes();
+        let (reader, writer) = shared.slots();
         let composer = Composer::new(&shared.catalog);
         Self {
             shared,
@@ -94,56 +94,61 @@ impl PostgresSession {
     }
 
     /// Converts an operation to calls.
-    fn compose(&mut self, script: &mut Script, operation: &mut Operation<'_>) -> Result<()> {
+    fn compose(
+        &mut self,
+        commands: &mut CommandBatch,
+        operation: &mut Operation<'_>,
+    ) -> Result<()> {
         let (composer, main) = (&mut self.composer, Role::Main(0));
         match operation {
-            Operation::Get { table, key, fields } => composer.get(script, table, *key, *fields),
-            Operation::List { table, query } => composer.list(script, table, query),
-            Operation::Count { table, filter } => composer.count(script, table, *filter),
+            Operation::Get { table, key, fields } => composer.get(commands, table, *key, *fields),
+            Operation::List { table, query } => composer.list(commands, table, query),
+            Operation::Count { table, filter } => composer.count(commands, table, *filter),
             Operation::Insert { table, row, on_conflict } => {
-                composer.insert_over(script, main, table, row, *on_conflict)
+                composer.insert_over(commands, main, table, row, *on_conflict)
             }
             Operation::InsertMany { table, rows, on_conflict }
                 if *on_conflict != OnConflict::Refuse =>
             {
-                composer.insert_many_over(script, table, *rows, *on_conflict)
+                composer.insert_many_over(commands, table, *rows, *on_conflict)
             }
             Operation::InsertMany { table, rows, .. } => {
-                composer.take_rows(script, table, *rows)?;
-                composer.insert_rows(script, table)
+                composer.take_rows(commands, table, *rows)?;
+                composer.insert_rows(commands, table)
             }
             Operation::Update { table, key, row, version } => {
-                composer.update(script, main, table, (*key, *version), row, 0)
+                composer.update(commands, main, table, (*key, *version), row, 0)
             }
             Operation::UpdateMany { table, rows } => {
-                script.in_order = true;
-                composer.update_many(script, table, *rows)
+                commands.in_order = true;
+                composer.update_many(commands, table, *rows)
             }
             Operation::Increment { table, key, field, by, stamp } => {
-                composer.increment(script, main, table, (*key, *field, *by, *stamp), 0)
+                composer.increment(commands, main, table, (*key, *field, *by, *stamp), 0)
             }
             Operation::Delete { table, key, version } => {
-                composer.delete(script, main, table, *key, *version, 0)
+                composer.delete(commands, main, table, *key, *version, 0)
             }
             Operation::DeleteWhere { table, filter } => {
-                composer.delete_where(script, main, table, *filter)
+                composer.delete_where(commands, main, table, *filter)
             }
             Operation::Batch { writes, .. } => (0..)
                 .zip(writes.iter())
-                .try_for_each(|(at, write)| composer.write(script, Role::Main(at), write)),
+                .try_for_each(|(at, write)| composer.write(commands, Role::Main(at), write)),
             _ => Err(Error::new(ErrorKind::Unsupported, "PostgreSQL has no such operation here")),
         }
     }
 
-    /// Returns a new operation for the lane of the transaction or of writes.
-    fn running(&mut self, stage: Stage) -> Box<Running> {
-        let lane = match &self.transaction {
-            Some(open) => Arc::clone(&open.lane),
+    /// Returns a new operation for the slot of the transaction or of writes.
+    fn running(&mut self, stage: Stage) -> Box<InFlightOperation> {
+        let slot = match &self.transaction {
+            Some(open) => Arc::clone(&open.slot),
             None => Arc::clone(&self.writer),
         };
         let until = self.until();
-        let mut running = self.spare.take().unwrap_or_else(|| Box::new(Running::new(&lane)));
-        running.begin(&lane, stage, until, self.transaction.is_some());
+        let mut running =
+            self.spare.take().unwrap_or_else(|| Box::new(InFlightOperation::new(&slot)));
+        running.begin(&slot, stage, until, self.transaction.is_some());
         running.of_batch = self.stepping;
         running
     }
@@ -166,22 +171,30 @@ impl PostgresSession {
             running.steps = Some(Box::new(self.steps()));
             return Ok(Submitted::Waiting(self.operations.add(running)));
         }
-        let mut running = self.running(Running::first_stage(operation));
-        running.writes = operation.is_write();
+        let mut running = self.running(InFlightOperation::first_stage(operation));
+        if operation.is_write() {
+            running.access = Access::Write;
+        }
         let links = matches!(operation, Operation::Batch { links, .. } if !links.is_empty());
-        running.is_each = links || matches!(running.stage, Stage::Each);
-        // No operation of others may be executed between its parts.
-        running.wants_lane = running.is_each && self.transaction.is_none();
+        if links || matches!(running.stage, Stage::Each) {
+            running.task = Task::Separate { has_begun: false };
+            // No operation of others may be executed between its parts.
+            if self.transaction.is_none() {
+                running.slot_use = SlotUse::Wanted;
+            }
+        }
         if self.transaction.is_none() {
-            if !running.writes {
-                running.lane = Arc::clone(&self.reader);
+            if !running.writes() {
+                running.slot = Arc::clone(&self.reader);
                 running.shares_sync =
                     self.shared.options.group_reads && matches!(operation, Operation::Get { .. });
-                running.may_be_long = !matches!(operation, Operation::Get { .. });
+                if !matches!(operation, Operation::Get { .. }) {
+                    running.access = Access::LongRead;
+                }
                 if may_leave_reader(operation) && self.reader_is_held_up() {
                     self.leave_shared(&mut running);
                 }
-            } else if !running.wants_lane && self.writer_stalls() {
+            } else if running.slot_use == SlotUse::Shared && self.writer_stalls() {
                 self.leave_shared(&mut running);
             }
         }
@@ -190,9 +203,9 @@ impl PostgresSession {
             _ if links => Ok(()),
             Operation::Sql { statement, .. } => running.begin_sql(&mut self.composer, statement),
             _ => {
-                let mut script = std::mem::take(&mut running.script);
-                let composed = self.compose(&mut script, operation);
-                running.script = script;
+                let mut commands = std::mem::take(&mut running.commands);
+                let composed = self.compose(&mut commands, operation);
+                running.commands = commands;
                 composed
             }
         };
@@ -206,14 +219,14 @@ impl PostgresSession {
             self.discard(running);
             return Err(error);
         }
-        if running.may_be_long
-            && !running.has_lane
+        if running.access == Access::LongRead
+            && running.slot_use != SlotUse::Exclusive
             && may_leave_reader(operation)
-            && running.script.calls.first().is_some_and(|call| call.text.is_long())
+            && running.commands.calls.first().is_some_and(|call| call.text.is_long())
         {
             self.leave_shared(&mut running);
         }
-        let is_empty = running.script.calls.iter().all(|call| call.role == Role::Beside);
+        let is_empty = running.commands.calls.iter().all(|call| call.role == Role::Beside);
         if is_empty && !links && running.describes.is_none() {
             self.discard(running);
             match operation {
@@ -235,23 +248,23 @@ impl PostgresSession {
     }
 
     /// Drops an operation that was not sent, and gives back its exclusive connection.
-    fn discard(&mut self, mut running: Box<Running>) {
-        if std::mem::take(&mut running.has_lane) {
-            self.shared.pool.give_back(Arc::clone(&running.lane));
+    fn discard(&mut self, mut running: Box<InFlightOperation>) {
+        if running.gives_slot_back() {
+            self.shared.pool.give_back(Arc::clone(&running.slot));
         }
         self.spare.give_back(running);
     }
 
     /// Writes the messages to a connection's buffer, if the connection is available and the
     /// operation has its turn.
-    fn write_down(&mut self, ticket: Ticket, running: &mut Running) -> bool {
+    fn write_down(&mut self, ticket: Ticket, running: &mut InFlightOperation) -> bool {
         if let Some(open) = &mut self.transaction {
             if open.busy.is_some_and(|busy| busy != ticket)
                 || open.batch.is_some() && open.batch != running.of_batch
             {
                 return false;
             }
-            let mut inside = open.lane.lock();
+            let mut inside = open.slot.lock();
             match &mut inside.connection {
                 Some(connection) if connection.number() == open.connection => {
                     open.busy = Some(ticket);
@@ -262,11 +275,11 @@ impl PostgresSession {
             }
             return true;
         }
-        if running.wants_lane && !running.has_lane {
+        if running.slot_use == SlotUse::Wanted {
             return false;
         }
-        let lane = Arc::clone(&running.lane);
-        let mut inside = lane.lock();
+        let slot = Arc::clone(&running.slot);
+        let mut inside = slot.lock();
         let Some(connection) = inside.working() else { return false };
         running.send(connection);
         true
@@ -276,7 +289,7 @@ impl PostgresSession {
     fn drive(
         &mut self,
         ticket: Ticket,
-        running: &mut Running,
+        running: &mut InFlightOperation,
         operation: &mut Operation<'_>,
         sink: &mut dyn RowSink,
         outcome: &mut Outcome,
@@ -289,7 +302,7 @@ impl PostgresSession {
             return self.drive_steps(ticket, (steps, &mut running.place), operation, waker);
         }
         loop {
-            let step = if running.is_begin {
+            let step = if running.task == Task::Begin {
                 self.begin_step(running, waker)
             } else if running.exchange.is_none() {
                 self.send_step(ticket, running, waker)
@@ -334,7 +347,7 @@ impl PostgresSession {
     }
 
     /// Ends an operation, so that the next one of its transaction has its turn.
-    fn finish(&mut self, ticket: Ticket, running: Box<Running>, result: &Result<()>) {
+    fn finish(&mut self, ticket: Ticket, running: Box<InFlightOperation>, result: &Result<()>) {
         if let Some(open) = &mut self.transaction {
             if open.busy == Some(ticket) {
                 open.busy = None;
@@ -346,7 +359,7 @@ impl PostgresSession {
             if result.as_ref().is_err_and(Error::is_retryable) {
                 open.is_lost = true;
             }
-            if running.is_commit {
+            if running.task == Task::Commit {
                 self.end(false);
             }
         }
@@ -369,18 +382,19 @@ impl PostgresSession {
         }
         let mut left_open = false;
         if let Some((of, number)) = running.exchange.take() {
-            let mut inside = running.lane.lock();
+            let mut inside = running.slot.lock();
             if let Some(connection) = inside.connection.as_mut()
                 && connection.number() == of
             {
                 connection.flush();
                 connection.abandon(number);
                 // Cancelling a read would abort its transaction, which continues.
-                let goes_on = running.in_transaction && !running.writes && !running.is_commit;
+                let goes_on =
+                    running.in_transaction && !running.writes() && running.task != Task::Commit;
                 if connection.under_way() > 0 && !goes_on {
-                    giving_up::watch(&running.lane, &self.shared.options, (of, number));
+                    cancel::watch(&running.slot, &self.shared.options, (of, number));
                 }
-                if running.writes || running.is_commit {
+                if running.writes() || running.task == Task::Commit {
                     connection.is_news();
                 }
                 left_open =
@@ -400,12 +414,12 @@ impl PostgresSession {
         {
             open.busy = None;
             // Its effect on the transaction is unknown.
-            open.is_lost |= running.writes || left_open;
+            open.is_lost |= running.writes() || left_open;
             open.waiting.wake_all();
         }
         // After the rollback of the rest was submitted.
-        if std::mem::take(&mut running.has_lane) {
-            self.shared.pool.give_back(Arc::clone(&running.lane));
+        if running.gives_slot_back() {
+            self.shared.pool.give_back(Arc::clone(&running.slot));
         }
         self.spare.give_back(running);
     }
@@ -438,9 +452,8 @@ impl Session for PostgresSession {
             Poll::Pending => self.operations.put(ticket, running),
             Poll::Ready(result) => {
                 self.operations.remove(ticket);
-                if running.has_lane {
-                    running.has_lane = false;
-                    self.shared.pool.give_back(Arc::clone(&running.lane));
+                if running.gives_slot_back() {
+                    self.shared.pool.give_back(Arc::clone(&running.slot));
                 }
                 self.finish(ticket, running, result);
             }

@@ -12,12 +12,12 @@ use parking_lot::Mutex;
 use crate::composer::Catalog;
 use crate::connection::Connection;
 use crate::connection::connector::{self, Purpose};
-use crate::connection::lane::Lane;
 use crate::connection::pool::Pool;
+use crate::connection::slot::ConnectionSlot;
 use crate::fault::closed;
 use crate::listener::Listener;
 use crate::options::PostgresOptions;
-use crate::own::Own;
+use crate::options::own_connections::OwnConnections;
 
 /// The time for sent operations to end when the engine is closed.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -29,8 +29,8 @@ pub(crate) struct Shared {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) pool: Pool,
     /// The connections for reads, and those for writes.
-    readers: Vec<Arc<Lane>>,
-    writers: Vec<Arc<Lane>>,
+    readers: Vec<Arc<ConnectionSlot>>,
+    writers: Vec<Arc<ConnectionSlot>>,
     sessions: AtomicUsize,
     /// Receives the writes of others for a store's cache.
     listener: Mutex<Option<Listener>>,
@@ -43,17 +43,18 @@ impl Shared {
     /// Connects to a database.
     pub(crate) fn connect(mut options: PostgresOptions) -> Result<Self> {
         // Other engines may be opened with the same options.
-        options.own = Own::default();
+        options.own = OwnConnections::default();
         let first = connector::connect_first(&mut options).map_err(|refused| refused.error())?;
         if let Some(direct) = &mut options.direct {
             direct.own = options.own.clone();
         }
         let local_server =
             first.local_server().map(|at| format!("PostgreSQL on this machine ({at})"));
-        let lanes_max = options.lanes_max();
-        let transactions_max = usize::from(options.connections_max) - 2 * lanes_max;
-        let lanes =
-            |purpose| (0..lanes_max).map(|_| Arc::new(Lane::new(purpose))).collect::<Vec<_>>();
+        let slots_max = options.slots_max();
+        let transactions_max = usize::from(options.connections_max) - 2 * slots_max;
+        let slots = |purpose| {
+            (0..slots_max).map(|_| Arc::new(ConnectionSlot::new(purpose))).collect::<Vec<_>>()
+        };
         Ok(Self {
             options: Arc::new(options),
             capability: Capability::new("postgres", true)
@@ -62,9 +63,9 @@ impl Shared {
                 .with_key_gaps()
                 .with_local_server(local_server),
             catalog: Arc::default(),
-            pool: Pool::of(Lane::with(first), transactions_max),
-            readers: lanes(Purpose::Reads),
-            writers: lanes(Purpose::SharedWrites),
+            pool: Pool::of(ConnectionSlot::with(first), transactions_max),
+            readers: slots(Purpose::Reads),
+            writers: slots(Purpose::SharedWrites),
             sessions: AtomicUsize::new(0),
             listener: Mutex::default(),
             is_closed: AtomicBool::new(false),
@@ -95,8 +96,8 @@ impl Shared {
         if self.is_closed() { Err(closed()) } else { Ok(()) }
     }
 
-    /// Returns the lanes of the next session: one for reads, one for writes.
-    pub(crate) fn lanes(&self) -> (Arc<Lane>, Arc<Lane>) {
+    /// Returns the slots of the next session: one for reads, one for writes.
+    pub(crate) fn slots(&self) -> (Arc<ConnectionSlot>, Arc<ConnectionSlot>) {
         let at = self.sessions.fetch_add(1, Ordering::Relaxed) % self.readers.len();
         (Arc::clone(&self.readers[at]), Arc::clone(&self.writers[at]))
     }
@@ -109,21 +110,21 @@ impl Shared {
     ) -> Result<T> {
         self.check_open()?;
         let of_pool = self.pool.take_free();
-        let lane = of_pool.clone().unwrap_or_default();
-        let done = self.run_on(&lane, run);
+        let slot = of_pool.clone().unwrap_or_default();
+        let done = self.run_on(&slot, run);
         match of_pool {
-            Some(lane) => self.pool.give_back(lane),
-            None => lane.lock().connection.iter_mut().for_each(Connection::close),
+            Some(slot) => self.pool.give_back(slot),
+            None => slot.lock().connection.iter_mut().for_each(Connection::close),
         }
         done
     }
 
     fn run_on<T>(
         &self,
-        lane: &Lane,
+        slot: &ConnectionSlot,
         run: impl FnOnce(&mut Connection, &PostgresOptions) -> Result<T>,
     ) -> Result<T> {
-        let mut inside = lane.lock();
+        let mut inside = slot.lock();
         if inside.working().is_none() {
             let made = connector::connect(&self.options, Purpose::Exclusive);
             inside.connection = Some(made.map_err(|refused| refused.error())?);
@@ -199,8 +200,8 @@ impl Shared {
         self.is_closed.store(true, Ordering::SeqCst);
         drop(self.listener.lock().take());
         let until = Instant::now() + CLOSE_TIMEOUT;
-        for lane in self.readers.iter().chain(&self.writers) {
-            lane.close(until);
+        for slot in self.readers.iter().chain(&self.writers) {
+            slot.close(until);
         }
         Ok(())
     }

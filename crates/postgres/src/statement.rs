@@ -1,10 +1,15 @@
 //! Statements: text made once per structure, independent of values.
 //!
 //! A statement is found by its verb, its table, its fields and the shape of its filter
-//! (`shape.rs`): in the session's own map, else in the engine's, which all sessions share, so that
+//! (`filter_shape.rs`): in the session's own map, else in the engine's, which all sessions share, so that
 //! a connection prepares it once. Connections track what they have prepared.
 
+pub(crate) mod column;
 pub(crate) mod controls;
+pub(crate) mod filter_shape;
+pub(crate) mod json_path;
+pub(crate) mod search;
+pub(crate) mod sql_words;
 pub(crate) mod sql_writer;
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -15,7 +20,7 @@ use hashbrown::HashMap;
 use marmota_model::FieldSet;
 use parking_lot::Mutex;
 
-use crate::column::Column;
+use crate::statement::column::Column;
 
 /// The most statement texts that a session, and the engine, keep.
 const TEXTS_MAX: usize = 1_024;
@@ -36,7 +41,7 @@ pub(crate) enum Verb {
     Increment,
     Delete,
     DeleteWhere,
-    Look,
+    Diagnostic,
     MoveKeys,
     Targets,
     Referrers,

@@ -17,9 +17,9 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use marmota_sqlite::baseline::{Baseline, Cell};
 use marmota_sqlite::clients::{ClientStatistics, Clients, INSERT, schema};
 use marmota_sqlite::disk::Disk;
-use marmota_sqlite::floor::{ByHand, Cell};
 use marmota_sqlite::{Durability, Location, Sqlite, SqliteOptions};
 use marmota_store::Store;
 
@@ -42,7 +42,7 @@ fn floor(folder: &Path, time: Duration) -> f64 {
     let path = fresh(folder);
     drop(open(folder, Durability::Full));
     let pragmas = "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL";
-    let mut by_hand = ByHand::open(Some(&path), pragmas).unwrap();
+    let mut by_hand = Baseline::open(Some(&path), pragmas).unwrap();
     let insert = by_hand.prepare(INSERT).unwrap();
     let (started, mut rows) = (Instant::now(), 0);
     while started.elapsed() < time {

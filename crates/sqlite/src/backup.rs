@@ -5,6 +5,9 @@
 //! restart until the copy is done. `VACUUM INTO` would do the same by rebuilding every table and
 //! index (see `examples/backup.rs`), and does not report its progress.
 
+#[cfg(feature = "encryption")]
+pub(crate) mod rekey;
+
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
@@ -13,14 +16,16 @@ use marmota_model::{Error, ErrorKind, Result};
 use marmota_store::backup::Copied;
 use marmota_store::private_file::{self, have_folder};
 
-use crate::alone::{Beside, Content, check, content, have_alone, sync_folder_of, with_suffix};
 use crate::engine::Sqlite;
 use crate::fault;
 use crate::ffi::{Connection, Failure};
-use crate::options::{Location, SqliteOptions, parse};
-use crate::place::{place_of, text_of};
-use crate::shared::Shared;
-use crate::vault::{Vault, at_place};
+use crate::file::database_name::{place_of, text_of};
+use crate::file::encryption::{FileEncryption, at_place};
+use crate::file::exclusive_file::{
+    Beside, Content, check, content, lock_exclusively, sync_folder_of, with_suffix,
+};
+use crate::file::options::{Location, SqliteOptions, parse};
+use crate::session::shared::Shared;
 
 /// 1 MiB of pages of the default size; `progress` is called after each step.
 const PAGES_A_STEP: u32 = 256;
@@ -149,9 +154,9 @@ impl Sqlite {
             );
             return Err(Error::new(ErrorKind::Conflict, message));
         }
-        let vault = Vault::new(options);
+        let encryption = FileEncryption::new(options);
         // Locked first, so that a long copy is not made in vain.
-        let held = hold(&vault, path)?;
+        let held = hold(&encryption, path)?;
         let disk = |error: std::io::Error| {
             let message =
                 format!("{}: it was not restored ({error}): check the disk", place_of(path));
@@ -160,10 +165,10 @@ impl Sqlite {
         have_folder(path, options.create_folders)?;
         let new = Beside::of(path, NEW).map_err(disk)?;
         copy_file(from, &new.0).map_err(disk)?;
-        let mut connection = vault.open(&new.0)?;
+        let mut connection = encryption.open(&new.0)?;
         // This is the first read, which detects a wrong key.
         text_of(&mut connection, "PRAGMA encoding")
-            .map_err(|failure| vault.at(&failure, &new.0))?;
+            .map_err(|failure| encryption.at(&failure, &new.0))?;
         let held_by_it = check(&mut connection, &new.0)?.rows.into_iter().collect();
         drop(connection);
         if *tables != held_by_it {
@@ -184,22 +189,22 @@ fn copy_file(from: &Path, to: &Path) -> std::io::Result<()> {
 }
 
 /// Locks the database that is to be replaced. A damaged one cannot be locked.
-fn hold(vault: &Vault, path: &Path) -> Result<Option<Connection>> {
+fn hold(encryption: &FileEncryption, path: &Path) -> Result<Option<Connection>> {
     if !path.exists() {
         return Ok(None);
     }
-    let mut old = match vault.open(path) {
+    let mut old = match encryption.open(path) {
         Err(error) if error.kind() == ErrorKind::Engine => return Ok(None),
         opened => opened?,
     };
     match text_of(&mut old, "PRAGMA encoding") {
         Ok(_) => {}
         Err(failure) => {
-            let error = vault.at(&failure, path);
+            let error = encryption.at(&failure, path);
             return if error.kind() == ErrorKind::Engine { Ok(None) } else { Err(error) };
         }
     }
-    match have_alone(&mut old, path, "restore the backup") {
+    match lock_exclusively(&mut old, path, "restore the backup") {
         Err(error) if error.kind() == ErrorKind::Engine => Ok(None),
         done => done.map(|()| Some(old)),
     }

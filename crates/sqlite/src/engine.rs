@@ -14,20 +14,20 @@ use marmota_store::plan::{Destructive, Plan};
 use marmota_store::tables::{KnownTables, Tables};
 use parking_lot::Mutex;
 
-use crate::attachable_file::AttachableFile;
-use crate::budget::FIRST_BUDGET;
-use crate::clerk::Clerk;
-use crate::connect::{connect, file_of};
-use crate::counts::Counts;
+use crate::commit::commit_thread::CommitThread;
+use crate::commit::group_commit::closed;
+use crate::commit::write_lock::WriteLock;
+use crate::executor::Executor;
+use crate::executor::read_budget::FIRST_BUDGET;
+use crate::executor::statistics::Counts;
 use crate::fault;
-use crate::group::closed;
-use crate::lane::Lane;
-use crate::options::{Location, SqliteOptions, parse};
-use crate::place::place_name;
+use crate::file::attachable_file::AttachableFile;
+use crate::file::connect::{connect, file_of};
+use crate::file::database_name::place_name;
+use crate::file::encryption::FileEncryption;
+use crate::file::options::{Location, SqliteOptions, parse};
 use crate::session::SqliteSession;
-use crate::shared::Shared;
-use crate::vault::Vault;
-use crate::writer::Writer;
+use crate::session::shared::Shared;
 
 /// Models in an SQLite database.
 ///
@@ -62,20 +62,21 @@ impl Sqlite {
         let one_connection = options.exclusive || location == Location::Memory;
         let durable = matches!(location, Location::File(_));
         let tables = Arc::new(Tables::default());
-        let vault = Arc::new(Vault::new(&options));
-        let connection = connect(&location, &options, &vault)?;
-        let mut lane = Lane::new(connection, KnownTables::new(Arc::clone(&tables)))?;
-        lane.connection.watch(FIRST_BUDGET, options.read_deadline());
-        lane.read_deadline_ms = options.read_deadline_ms;
-        let (clerk, counts) = (Arc::new(Clerk::default()), Arc::new(Counts::default()));
-        lane.counts = Arc::clone(&counts);
-        lane.file = file_of(&location, &options);
+        let encryption = Arc::new(FileEncryption::new(&options));
+        let connection = connect(&location, &options, &encryption)?;
+        let mut executor = Executor::new(connection, KnownTables::new(Arc::clone(&tables)))?;
+        executor.connection.watch(FIRST_BUDGET, options.read_deadline());
+        executor.read_deadline_ms = options.read_deadline_ms;
+        let (commit_thread, counts) =
+            (Arc::new(CommitThread::default()), Arc::new(Counts::default()));
+        executor.counts = Arc::clone(&counts);
+        executor.file = file_of(&location, &options);
         if durable {
-            lane.keep_with(options.durability, &clerk);
-            lane.never_block();
+            executor.keep_with(options.durability, &commit_thread);
+            executor.never_block();
         }
-        let writer = Writer::new(lane, options.writes_waiting_max);
-        clerk.employ(Arc::<Writer<Lane>>::downgrade(&writer));
+        let writer = WriteLock::new(executor, options.writes_waiting_max);
+        commit_thread.employ(Arc::<WriteLock<Executor>>::downgrade(&writer));
         let capability = Capability::new("sqlite", durable).with_sql().with_reused_last_key();
         let capability = match one_connection {
             true => capability.with_reads_meanwhile(ReadsMeanwhile::Wait),
@@ -84,11 +85,11 @@ impl Sqlite {
         Ok(Self(Arc::new(Shared {
             location,
             options,
-            vault,
+            encryption,
             capability,
             one_connection,
             writer,
-            clerk,
+            commit_thread,
             counts,
             groups: AtomicBool::new(false),
             readers: Mutex::default(),
@@ -96,7 +97,7 @@ impl Sqlite {
             helpers: Arc::default(),
             scans: AtomicUsize::new(0),
             tables,
-            neighbours: Mutex::default(),
+            attached: Mutex::default(),
             closed: AtomicBool::new(false),
         })))
     }
@@ -130,12 +131,12 @@ impl Sqlite {
     /// The error of SQLite, with the same kinds as for operations. Statements before the failed one
     /// have taken effect.
     pub fn execute(&self, sql: &str) -> Result<()> {
-        self.0.with_lane(|lane| {
-            lane.check_stopped()?;
-            let done = lane.counted(|lane| lane.connection.execute(sql));
+        self.0.with_executor(|executor| {
+            executor.check_stopped()?;
+            let done = executor.counted(|executor| executor.connection.execute(sql));
             let done = done.map_err(|failure| fault::of(&failure));
-            lane.roll_back();
-            self.0.decide_on_groups(lane);
+            executor.roll_back();
+            self.0.decide_on_groups(executor);
             done
         })
     }
@@ -146,9 +147,9 @@ impl Sqlite {
     /// transaction is open.
     #[cfg(feature = "simulated-disk")]
     pub fn leave_groups_to_callers(&self) -> impl Fn() + Send + Sync + use<> {
-        self.0.clerk.stand_back();
-        let clerk = Arc::clone(&self.0.clerk);
-        move || clerk.sync(std::time::Duration::ZERO)
+        self.0.commit_thread.stand_back();
+        let commit_thread = Arc::clone(&self.0.commit_thread);
+        move || commit_thread.sync(std::time::Duration::ZERO)
     }
 
     /// Injects a fault into the engine, which a test or `marmota prove` has to detect.
@@ -158,9 +159,9 @@ impl Sqlite {
     ///
     /// [`ErrorKind::Busy`]: marmota_model::ErrorKind::Busy
     #[cfg(feature = "simulated-disk")]
-    pub fn plant(&self, fault: crate::disk::DiskFault) -> Result<()> {
-        self.0.with_lane(|lane| {
-            lane.planted = Some(fault);
+    pub fn plant(&self, fault: crate::file::disk::DiskFault) -> Result<()> {
+        self.0.with_executor(|executor| {
+            executor.planted = Some(fault);
             Ok(())
         })
     }
@@ -179,7 +180,7 @@ impl Engine for Sqlite {
 
     fn plan(&self, tables: &[Arc<Table>], version: u32) -> Result<Plan> {
         let place = place_name(&self.0.location);
-        self.0.with_lane(|lane| crate::prepare::plan(lane, tables, version, &place))
+        self.0.with_executor(|executor| crate::prepare::plan(executor, tables, version, &place))
     }
 
     fn migrate(
@@ -189,18 +190,19 @@ impl Engine for Sqlite {
         destructive: &Destructive,
     ) -> Result<Plan> {
         let place = place_name(&self.0.location);
-        let migrate =
-            |lane: &mut Lane| crate::prepare::migrate(lane, tables, version, destructive, &place);
-        self.0.with_lane(|lane| {
-            let plan = lane.counted(migrate)?;
+        let migrate = |executor: &mut Executor| {
+            crate::prepare::migrate(executor, tables, version, destructive, &place)
+        };
+        self.0.with_executor(|executor| {
+            let plan = executor.counted(migrate)?;
             self.0.tables.add(tables);
-            self.0.decide_on_groups(lane);
+            self.0.decide_on_groups(executor);
             Ok(plan)
         })
     }
 
     fn open_table(&self, table: &Arc<Table>) -> Result<bool> {
-        let is_there = self.0.with_lane(|lane| crate::prepare::has(lane, table))?;
+        let is_there = self.0.with_executor(|executor| crate::prepare::has(executor, table))?;
         if is_there {
             self.0.tables.add(std::slice::from_ref(table));
         }
@@ -240,15 +242,15 @@ impl Engine for Sqlite {
         AttachSource::Own(Arc::new(AttachableFile {
             location: self.0.location.clone(),
             is_exclusive: self.0.options.exclusive,
-            vault: Arc::clone(&self.0.vault),
+            encryption: Arc::clone(&self.0.encryption),
         }))
     }
 
     fn attach(&self, attached: AttachedDatabase) -> Result<()> {
-        self.0.with_lane(|lane| {
-            crate::neighbours::check_names(&mut lane.connection, &attached)?;
-            lane.neighbours.add(&mut lane.connection, &attached, false)?;
-            self.0.neighbours.lock().push(attached);
+        self.0.with_executor(|executor| {
+            crate::file::attached_databases::check_names(&mut executor.connection, &attached)?;
+            executor.attached.add(&mut executor.connection, &attached, false)?;
+            self.0.attached.lock().push(attached);
             Ok(())
         })
     }

@@ -16,58 +16,29 @@
 //! # Ok::<(), marmota_model::Error>(())
 //! ```
 
-mod alone;
-mod attachable_file;
 mod backup;
-mod budget;
-mod clerk;
 #[cfg(feature = "bench")]
-#[doc(hidden)]
-pub mod clients;
-mod column;
-mod conflict;
-mod connect;
-mod counts;
-#[cfg(feature = "simulated-disk")]
-pub mod disk;
+mod bench;
+mod commit;
 mod engine;
+mod executor;
 mod fault;
 #[allow(unsafe_code, reason = "SQLite is C; every block says why it is sound")]
 mod ffi;
-#[cfg(feature = "bench")]
-#[doc(hidden)]
-pub mod floor;
-mod group;
-mod holder;
-mod lane;
-mod lent;
-mod neighbours;
-mod options;
-mod place;
+mod file;
 mod prepare;
-mod read;
-#[cfg(feature = "encryption")]
-mod rekey;
-mod scan;
-mod search_index;
 mod session;
-mod shape;
-mod shared;
-mod sql;
 mod sql_words;
 mod statement;
-mod stopped;
-mod straight;
-mod sync;
-mod texts;
-mod vault;
-mod waiting;
-mod write;
-mod write_many;
-mod writer;
+mod virtual_table;
 
+#[cfg(feature = "bench")]
+#[doc(hidden)]
+pub use bench::{baseline, clients};
 pub use engine::Sqlite;
+#[cfg(feature = "simulated-disk")]
+pub use file::disk;
+pub use file::options::{Location, SqliteOptions};
 pub use marmota_store::Durability;
 #[cfg(feature = "encryption")]
 pub use marmota_store::key::{EncryptionKey, KeySource};
-pub use options::{Location, SqliteOptions};

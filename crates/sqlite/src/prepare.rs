@@ -16,46 +16,46 @@ use marmota_model::{Error, ErrorKind, Result, Table};
 use marmota_store::plan::{Change, Destructive, Plan, PlanStep};
 
 use self::layout::Layout;
+use crate::executor::Executor;
 use crate::fault;
 use crate::ffi::{Connection, Failure, code};
-use crate::lane::Lane;
-use crate::search_index;
+use crate::statement::search_index;
 
 /// Returns the plan for the tables without changing anything.
 pub(crate) fn plan(
-    lane: &mut Lane,
+    executor: &mut Executor,
     tables: &[Arc<Table>],
     version: u32,
     place: &str,
 ) -> Result<Plan> {
-    lane.begin()?;
-    let plan = make_plan(&mut lane.connection, tables, version, place, true);
-    lane.roll_back();
+    executor.begin()?;
+    let plan = make_plan(&mut executor.connection, tables, version, place, true);
+    executor.roll_back();
     plan
 }
 
 /// Returns true if a table with this name exists.
-pub(crate) fn has(lane: &mut Lane, table: &Table) -> Result<bool> {
-    let layout = Layout::of(&mut lane.connection, table.name());
+pub(crate) fn has(executor: &mut Executor, table: &Table) -> Result<bool> {
+    let layout = Layout::of(&mut executor.connection, table.name());
     layout.map(|layout| layout.is_some()).map_err(|failure| fault::of(&failure))
 }
 
 /// Executes the plan for the tables. `place` names the database in errors.
 pub(crate) fn migrate(
-    lane: &mut Lane,
+    executor: &mut Executor,
     tables: &[Arc<Table>],
     version: u32,
     destructive: &Destructive,
     place: &str,
 ) -> Result<Plan> {
-    match in_transaction(lane, tables, version, destructive, place, false)? {
+    match in_transaction(executor, tables, version, destructive, place, false)? {
         Some(plan) => Ok(plan),
         // Reference checks can be disabled only outside of a transaction, which is needed while a
         // table is replaced.
         None => {
-            set_checks(lane, false)?;
-            let done = in_transaction(lane, tables, version, destructive, place, true);
-            set_checks(lane, true)?;
+            set_checks(executor, false)?;
+            let done = in_transaction(executor, tables, version, destructive, place, true);
+            set_checks(executor, true)?;
             done.map(Option::unwrap_or_default)
         }
     }
@@ -64,43 +64,45 @@ pub(crate) fn migrate(
 /// Executes the plan. Returns `None` without changes if it replaces tables and `may_rebuild` is
 /// false.
 fn in_transaction(
-    lane: &mut Lane,
+    executor: &mut Executor,
     tables: &[Arc<Table>],
     version: u32,
     destructive: &Destructive,
     place: &str,
     may_rebuild: bool,
 ) -> Result<Option<Plan>> {
-    lane.begin()?;
-    let done = make_plan(&mut lane.connection, tables, version, place, false).and_then(|plan| {
-        plan.check(destructive)?;
-        let rebuilds = plan.to_do(destructive).any(|step| rebuild::is_one(&step.statements));
-        if rebuilds && !may_rebuild {
-            return Ok(None);
-        }
-        for step in plan.to_do(destructive) {
-            carry_out(&mut lane.connection, step)?;
-        }
-        for table in tables {
-            search_index::prepare(&mut lane.connection, table)
-                .map_err(|failure| fault::of(&failure))?;
-        }
-        if rebuilds {
-            check_references(&mut lane.connection)?;
-        }
-        raise_version(&mut lane.connection, version)?;
-        Ok(Some(plan))
-    });
+    executor.begin()?;
+    let done =
+        make_plan(&mut executor.connection, tables, version, place, false).and_then(|plan| {
+            plan.check(destructive)?;
+            let rebuilds = plan.to_do(destructive).any(|step| rebuild::is_one(&step.statements));
+            if rebuilds && !may_rebuild {
+                return Ok(None);
+            }
+            for step in plan.to_do(destructive) {
+                carry_out(&mut executor.connection, step)?;
+            }
+            for table in tables {
+                search_index::prepare(&mut executor.connection, table)
+                    .map_err(|failure| fault::of(&failure))?;
+            }
+            if rebuilds {
+                check_references(&mut executor.connection)?;
+            }
+            raise_version(&mut executor.connection, version)?;
+            Ok(Some(plan))
+        });
     match &done {
-        Ok(Some(_)) => lane.commit()?,
-        _ => lane.roll_back(),
+        Ok(Some(_)) => executor.commit()?,
+        _ => executor.roll_back(),
     }
     done
 }
 
-fn set_checks(lane: &mut Lane, on: bool) -> Result<()> {
+fn set_checks(executor: &mut Executor, on: bool) -> Result<()> {
     let (checks, legacy) = if on { ("ON", "OFF") } else { ("OFF", "ON") };
-    lane.connection
+    executor
+        .connection
         .execute(&format!("PRAGMA foreign_keys={checks}; PRAGMA legacy_alter_table={legacy}"))
         .map_err(|failure| fault::of(&failure))
 }

@@ -4,13 +4,16 @@
 //! the writing connection. In a transaction, and if the file has only one connection, reads use
 //! that as well.
 //!
-//! A write to a file joins a group (`group.rs`): in `submit` if the writer is free. It waits for
+//! A write to a file joins a group (`group_commit.rs`): in `submit` if the writer is free. It waits for
 //! the commit with a ticket: the first poll lets other writes join, the second leads. Without
 //! groups, a write is executed alone in its turn. Operations that exceed their budget are in
 //! `session/long.rs`.
 
 mod locked;
 mod long;
+pub(crate) mod offloaded;
+pub(crate) mod shared;
+pub(crate) mod wait;
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -24,25 +27,25 @@ use marmota_store::operation::{Operation, Outcome, Write};
 use marmota_store::refusal;
 use marmota_store::wait::QueuePlace;
 
-use crate::budget::Ended;
+use crate::commit::write_lock::OwnedWriteGuard;
+use crate::executor::Executor;
+use crate::executor::read_budget::Ended;
 use crate::fault::busy;
-use crate::lane::Lane;
-use crate::scan::{Place, Scan};
-use crate::shared::{Reader, Shared};
-use crate::waiting::{Member, Wait};
-use crate::writer::LongTurn;
+use crate::session::offloaded::{OffloadedOperation, Place};
+use crate::session::shared::{Reader, Shared};
+use crate::session::wait::{Member, Wait};
 use marmota_store::tables::KnownTables;
 
-use crate::group::closed;
+use crate::commit::group_commit::closed;
 
 /// A session on an SQLite database.
 pub(crate) struct SqliteSession {
     shared: Arc<Shared>,
     /// Its own connection, after its first read.
     reader: Option<Arc<Reader>>,
-    transaction: Option<LongTurn<Lane>>,
+    transaction: Option<OwnedWriteGuard<Executor>>,
     /// The scan that has the transaction's connection.
-    away: Option<Arc<Scan>>,
+    away: Option<Arc<OffloadedOperation>>,
     waiting: InFlight<Wait>,
     tables: KnownTables,
 }
@@ -55,7 +58,7 @@ enum Attempt {
     /// It must wait for its turn.
     Wait,
     /// It continues on a helper thread.
-    Scan(Arc<Scan>),
+    OffloadedOperation(Arc<OffloadedOperation>),
     /// It must wait for the transaction's connection.
     Away,
     /// A lock of others prevents reading the file.
@@ -106,8 +109,8 @@ impl SqliteSession {
             }
         }
         match operation {
-            Operation::Begin => match self.shared.writer.try_long_turn() {
-                Some(turn) => self.begin(turn),
+            Operation::Begin => match self.shared.writer.try_lock_owned() {
+                Some(guard) => self.begin(guard),
                 None => Attempt::Wait,
             },
             Operation::Commit
@@ -120,14 +123,16 @@ impl SqliteSession {
             }
             operation if self.shared.groups() => self.join(durability, operation, sink, outcome),
             operation => {
-                let Some(mut turn) = self.shared.writer.try_turn() else { return Attempt::Wait };
-                let Some(lane) = turn.lane() else { return Attempt::Done(Err(closed())) };
-                let done = lane.run_alone(durability, operation, sink, outcome);
-                if done.is_err() && lane.take_refused() {
-                    turn.refused();
+                let Some(mut guard) = self.shared.writer.try_lock_now() else {
+                    return Attempt::Wait;
+                };
+                let Some(executor) = guard.executor() else { return Attempt::Done(Err(closed())) };
+                let done = executor.run_alone(durability, operation, sink, outcome);
+                if done.is_err() && executor.take_refused() {
+                    guard.refused();
                     return Attempt::Wait;
                 }
-                turn.begun();
+                guard.begun();
                 Attempt::Done(done)
             }
         }
@@ -142,25 +147,25 @@ impl SqliteSession {
         outcome: &mut Outcome,
     ) -> Attempt {
         let durability = durability.unwrap_or(self.shared.options.durability);
-        let Some(mut turn) = self.shared.writer.try_turn() else {
+        let Some(mut guard) = self.shared.writer.try_lock_now() else {
             return self.enqueue(durability, operation);
         };
         if !operation.is_write() {
             // It shares the connection, and must not see changes that may be rolled back.
-            turn.settle();
-            return Attempt::Done(match turn.lane() {
-                Some(lane) => lane.run(operation, sink, outcome),
+            guard.settle();
+            return Attempt::Done(match guard.executor() {
+                Some(executor) => executor.run(operation, sink, outcome),
                 None => Err(closed()),
             });
         }
-        let joined = turn.join(durability, |lane| {
+        let joined = guard.join(durability, |executor| {
             let mut outcome = Outcome::default();
-            lane.run(operation, sink, &mut outcome).map(|()| outcome)
+            executor.run(operation, sink, &mut outcome).map(|()| outcome)
         });
         match joined {
             Ok(Some(member)) => Attempt::Member(member),
             Ok(None) => {
-                turn.refused();
+                guard.refused();
                 self.enqueue(durability, operation)
             }
             Err(error) => Attempt::Done(Err(error)),
@@ -198,12 +203,12 @@ impl SqliteSession {
             },
         };
         let (ended, is_locked) = match &mut *reader.lock() {
-            Some(lane) => {
+            Some(executor) => {
                 let ended = match operation {
-                    Operation::Get { .. } => Ended::Done(lane.run(operation, sink, outcome)),
-                    _ => lane.run_in_budget(operation, sink, outcome),
+                    Operation::Get { .. } => Ended::Done(executor.run(operation, sink, outcome)),
+                    _ => executor.run_in_budget(operation, sink, outcome),
                 };
-                (ended, lane.take_refused())
+                (ended, executor.take_refused())
             }
             None => (Ended::Done(Err(closed())), false),
         };
@@ -219,17 +224,17 @@ impl SqliteSession {
         }
     }
 
-    fn begin(&mut self, mut turn: LongTurn<Lane>) -> Attempt {
-        let Some(lane) = turn.lane() else { return Attempt::Done(Err(closed())) };
-        match lane.begin() {
-            Err(_) if lane.take_refused() => {
-                turn.refused();
+    fn begin(&mut self, mut guard: OwnedWriteGuard<Executor>) -> Attempt {
+        let Some(executor) = guard.executor() else { return Attempt::Done(Err(closed())) };
+        match executor.begin() {
+            Err(_) if executor.take_refused() => {
+                guard.refused();
                 Attempt::Wait
             }
             Err(error) => Attempt::Done(Err(error)),
             Ok(()) => {
-                turn.begun();
-                self.transaction = Some(turn);
+                guard.begun();
+                self.transaction = Some(guard);
                 Attempt::Done(Ok(()))
             }
         }
@@ -260,8 +265,8 @@ impl SqliteSession {
         match self.step_in_transaction(durability, operation, sink, outcome) {
             Ok(Ended::Done(result)) => Attempt::Done(result),
             Ok(Ended::Over(over)) => match self.transaction.take() {
-                Some(turn) => {
-                    self.start_scan(durability, operation, over, Place::Transaction(turn))
+                Some(guard) => {
+                    self.start_scan(durability, operation, over, Place::Transaction(guard))
                 }
                 None => Attempt::Done(Err(closed())),
             },
@@ -277,8 +282,8 @@ impl SqliteSession {
         sink: &mut dyn RowSink,
         outcome: &mut Outcome,
     ) -> Result<Ended> {
-        let lane = self.lane()?;
-        if !lane.connection.in_transaction() {
+        let executor = self.executor()?;
+        if !executor.connection.in_transaction() {
             if matches!(operation, Operation::Commit) {
                 self.end();
             }
@@ -289,32 +294,32 @@ impl SqliteSession {
             ));
         }
         if matches!(operation, Operation::Commit) {
-            let committed = lane.commit_alone(durability);
+            let committed = executor.commit_alone(durability);
             self.end();
             return Ok(Ended::Done(committed));
         }
         Ok(match operation {
-            Operation::DeleteWhere { .. } => lane.step_in_budget(operation, sink, outcome),
+            Operation::DeleteWhere { .. } => executor.step_in_budget(operation, sink, outcome),
             Operation::Sql { statement, .. } if statement.writes => {
-                lane.step_in_budget(operation, sink, outcome)
+                executor.step_in_budget(operation, sink, outcome)
             }
             Operation::List { .. } | Operation::Count { .. } | Operation::Sql { .. } => {
-                lane.run_in_budget(operation, sink, outcome)
+                executor.run_in_budget(operation, sink, outcome)
             }
-            operation => Ended::Done(lane.run(operation, sink, outcome)),
+            operation => Ended::Done(executor.run(operation, sink, outcome)),
         })
     }
 
-    fn lane(&mut self) -> Result<&mut Lane> {
-        self.transaction.as_mut().and_then(LongTurn::lane).ok_or_else(closed)
+    fn executor(&mut self) -> Result<&mut Executor> {
+        self.transaction.as_mut().and_then(OwnedWriteGuard::executor).ok_or_else(closed)
     }
 
     /// Ends the transaction and rolls back uncommitted changes.
     fn end(&mut self) {
         let left = self.away.take().and_then(|scan| scan.leave());
-        let Some(mut turn) = self.transaction.take().or(left) else { return };
-        if let Some(lane) = turn.lane() {
-            lane.roll_back();
+        let Some(mut guard) = self.transaction.take().or(left) else { return };
+        if let Some(executor) = guard.executor() {
+            executor.roll_back();
         }
     }
 
@@ -356,8 +361,8 @@ impl SqliteSession {
                 Poll::Ready(Err(self.late()))
             }
             Attempt::Wait => Poll::Pending,
-            Attempt::Scan(scan) => {
-                self.change(ticket, Wait::Scan(scan, 0));
+            Attempt::OffloadedOperation(scan) => {
+                self.change(ticket, Wait::OffloadedOperation(scan, 0));
                 self.poll_scan(ticket, operation, sink, outcome, waker)
             }
             // A transaction was begun on this session meanwhile.
@@ -396,8 +401,8 @@ impl SqliteSession {
             self.forget(ticket);
             return Poll::Ready(Err(self.late()));
         }
-        let clerk = &self.shared.clerk;
-        if clerk.is_better() && clerk.ask_to_lead() {
+        let commit_thread = &self.shared.commit_thread;
+        if commit_thread.is_better() && commit_thread.ask_to_lead() {
             return Poll::Pending;
         }
         self.shared.writer.lead(&member);
@@ -443,7 +448,7 @@ impl SqliteSession {
         match self.waiting.remove(ticket) {
             Some(Wait::Turn { mut place, .. }) => self.shared.writer.forget(&mut place),
             Some(Wait::Member { member, .. }) => self.abandon(&member),
-            Some(Wait::Scan(scan, _)) => scan.cancel(),
+            Some(Wait::OffloadedOperation(scan, _)) => scan.cancel(),
             _ => {}
         }
     }
@@ -463,7 +468,7 @@ impl SqliteSession {
         // lock, that one commits the group: it leads, has joined the group, or commits it before
         // its next operation.
         if self.shared.writer.lead_within(Duration::ZERO).is_none() {
-            self.shared.clerk.ask_to_lead();
+            self.shared.commit_thread.ask_to_lead();
         }
     }
 }
@@ -479,7 +484,7 @@ impl Session for SqliteSession {
         let wait = match self.attempt(durability, operation, sink, outcome) {
             Attempt::Done(result) => return result.map(|()| Submitted::Done),
             Attempt::Member(member) => Self::member(member),
-            Attempt::Scan(scan) => Wait::Scan(scan, 0),
+            Attempt::OffloadedOperation(scan) => Wait::OffloadedOperation(scan, 0),
             Attempt::Away => Wait::Away { durability },
             Attempt::Locked => self.locked(),
             Attempt::Wait => {
@@ -507,7 +512,7 @@ impl Session for SqliteSession {
                 self.poll_turn(ticket, operation, sink, outcome, context.waker())
             }
             Some(Wait::Member { .. }) => self.poll_member(ticket, outcome, context.waker()),
-            Some(Wait::Scan(..)) => {
+            Some(Wait::OffloadedOperation(..)) => {
                 self.poll_scan(ticket, operation, sink, outcome, context.waker())
             }
             Some(Wait::Away { .. }) => {
@@ -518,7 +523,7 @@ impl Session for SqliteSession {
     }
 
     fn cancel(&mut self, ticket: Ticket) {
-        if matches!(self.waiting.get_mut(ticket), Some(Wait::Scan(..))) {
+        if matches!(self.waiting.get_mut(ticket), Some(Wait::OffloadedOperation(..))) {
             self.shared.counts.read_cancelled();
         }
         self.forget(ticket);

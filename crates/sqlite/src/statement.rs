@@ -1,14 +1,20 @@
 //! The prepared statements of one connection, found by structure instead of text: the verb, the
-//! table, the fields, and for lists and filters their shape (see `shape.rs`). The number of kept
+//! table, the fields, and for lists and filters their shape (see `filter_shape.rs`). The number of kept
 //! statements is bounded.
+
+pub(crate) mod column;
+pub(crate) mod filter_shape;
+pub(crate) mod raw_sql_cache;
+pub(crate) mod search_index;
+pub(crate) mod vdbe_fast_path;
 
 use std::hash::BuildHasher;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 use marmota_model::FieldSet;
 
-use crate::column::Column;
 use crate::ffi::StatementId;
+use crate::statement::column::Column;
 
 /// The most statements kept per connection. Filters and sets of fields come from callers, so their
 /// number is otherwise unbounded.

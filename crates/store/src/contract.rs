@@ -2,11 +2,11 @@
 //! through it.
 
 pub(crate) mod audit;
+pub mod borrowed_table;
 pub(crate) mod capability;
 pub(crate) mod durability;
 pub mod engine;
 pub(crate) mod invalidation_feed;
-pub mod lent;
 pub(crate) mod operation;
 pub mod plan;
 pub(crate) mod sql;

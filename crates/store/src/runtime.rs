@@ -3,11 +3,11 @@
 pub mod backoff;
 pub mod in_flight;
 mod job_result;
-#[cfg(target_os = "linux")]
-pub(crate) mod linger;
 pub(crate) mod park;
 #[cfg(target_os = "linux")]
 pub(crate) mod poller;
+#[cfg(target_os = "linux")]
+pub(crate) mod spin_wait;
 pub mod thread_pool;
 #[cfg(target_os = "linux")]
 pub(crate) mod watch;

@@ -26,40 +26,23 @@ macro_rules! register {
     };
 }
 
-mod models;
-mod refusal;
-mod subject;
-mod waiting;
-
-pub mod background;
-pub mod batches;
-pub mod budgets;
-pub mod concurrency;
-pub mod conflicts;
+mod access;
+mod acid;
 pub mod differential;
-pub mod durability;
-pub mod event_loop;
-pub mod fields;
-pub mod filters;
-pub mod groups;
-pub mod history;
-pub mod idempotency;
-pub mod immutable;
-pub mod json_paths;
-pub mod keys;
-pub mod migrations;
-pub mod pages;
-pub mod references;
-pub mod rights;
-pub mod schema_change;
-pub mod schema_plan;
-pub mod search;
-pub mod transactions;
-pub mod unique;
-pub mod versions;
-pub mod writes;
+mod event_loops;
+mod harness;
+mod queries;
+mod rows;
+mod schemas;
 
-pub use subject::{AddModels, Declared, Served, Subject};
+pub use access::{history, rights};
+pub use acid::{background, batches, concurrency, durability, groups, idempotency, transactions};
+pub use event_loops::{budgets, event_loop};
+
+pub use harness::subject::{AddModels, Declared, Served, Subject};
+pub use queries::{filters, json_paths, pages, search};
+pub use rows::{conflicts, fields, immutable, keys, references, unique, versions, writes};
+pub use schemas::{migrations, schema_change, schema_plan};
 
 /// Checks that an engine without transactions refuses them; for [`crate::conformance!`].
 #[doc(hidden)]
@@ -152,13 +135,16 @@ mod tests {
     /// A promise that is written but not registered would never be tested.
     #[test]
     fn every_promise_is_registered() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/conformance");
-        let mut promises = 0;
-        for file in fs::read_dir(folder).unwrap() {
-            let path = file.unwrap().path();
-            if !path.is_file() {
-                continue;
+        let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src/conformance")];
+        let mut files = Vec::new();
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() { folders.push(path) } else { files.push(path) }
             }
+        }
+        let mut promises = 0;
+        for path in files {
             let text = fs::read_to_string(&path).unwrap();
             let is_promise = |rest: &&str| rest.contains("(subject: &Subject)");
             for promise in text.lines().filter_map(|line| line.strip_prefix("pub fn ")) {

@@ -6,7 +6,7 @@ use std::path::Path;
 use bench_orm_workload::Sum;
 use marmota::model::ValueRef;
 use marmota::prelude::*;
-use marmota::sqlite::floor::{ByHand, Cell, RowByHand, Statement};
+use marmota::sqlite::baseline::{Baseline, BaselineRow, Cell, Statement};
 use marmota::store::operation::Operation;
 
 use super::engine::Engine;
@@ -150,7 +150,7 @@ impl Contender for Marmota {
 
 /// The same statements in direct calls of SQLite.
 pub(super) struct Hand {
-    sqlite: ByHand,
+    sqlite: Baseline,
     begin: Statement,
     commit: Statement,
     insert: Statement,
@@ -179,7 +179,7 @@ struct Read {
 
 impl Read {
     #[inline]
-    fn of(row: &RowByHand<'_>) -> Self {
+    fn of(row: &BaselineRow<'_>) -> Self {
         Self {
             id: row.int(0),
             first_name: row.bytes(1).to_vec(),
@@ -199,7 +199,7 @@ impl Read {
 
 impl Hand {
     pub(super) fn open(pragmas: &str, path: Option<&Path>) -> Result<Self> {
-        let mut sqlite = ByHand::open(path, &format!("{pragmas};{TABLE}"))?;
+        let mut sqlite = Baseline::open(path, &format!("{pragmas};{TABLE}"))?;
         let many = INSERT.to_owned() + &",(?,?,?,?,?,?)".repeat(BATCH_ROWS - 1);
         Ok(Self {
             begin: sqlite.prepare("BEGIN IMMEDIATE")?,
@@ -270,6 +270,6 @@ impl Contender for Hand {
     }
 
     fn syncs(&self) -> u64 {
-        ByHand::thread_syncs()
+        Baseline::thread_syncs()
     }
 }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use marmota::prelude::*;
+use marmota::sqlite::baseline::{Baseline, Cell};
 use marmota::sqlite::clients::{ClientStatistics, Clients, INSERT, schema};
-use marmota::sqlite::floor::{ByHand, Cell};
 use marmota::sqlite::{Durability, Location, Sqlite, SqliteOptions};
 use serde::Serialize;
 
@@ -98,7 +98,7 @@ fn by_hand(folder: &Path, time: Duration) -> Result<f64> {
     drop(open(folder, Durability::Full)?);
     let path = folder.join("durable.db");
     let pragmas = "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL";
-    let mut sqlite = ByHand::open(Some(&path), pragmas)?;
+    let mut sqlite = Baseline::open(Some(&path), pragmas)?;
     let insert = sqlite.prepare(INSERT)?;
     let (started, mut rows) = (Instant::now(), 0);
     while started.elapsed() < time {

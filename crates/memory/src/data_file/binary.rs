@@ -9,7 +9,7 @@
 //! row      a bit a field for NULL, then the values that are not
 //! name     bytes u8, UTF-8
 //! ```
-//! All integers are little-endian; rows are encoded as in [`crate::row_codec`]. The fields have
+//! All integers are little-endian; rows are encoded as in [`crate::data_file::row_codec`]. The fields have
 //! their names and forms, so that a file is read by field name, and fields that do not fit the
 //! model are refused. No length is trusted: memory is allocated for bytes that exist, not for
 //! announced ones.
@@ -25,8 +25,8 @@ use marmota_model::{Error, ErrorKind, Result, Uuid};
 
 use super::binary_section::{BinarySection, Part};
 use super::contents::{Contents, Link, ReadFile, Section, other_format};
-use crate::row_codec::{Bytes, write_head, write_row};
-use crate::table_rows::TableRows;
+use crate::data_file::row_codec::{Bytes, write_head, write_row};
+use crate::table::table_rows::TableRows;
 
 const MAGIC: &[u8; 8] = b"MARMOTA\0";
 const VERSION: u32 = 1;

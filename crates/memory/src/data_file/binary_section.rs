@@ -7,9 +7,9 @@ use marmota_model::{Error, ErrorKind, Result, ValueForm, ValueRef};
 use marmota_store::plan::Destructive;
 use smallvec::smallvec;
 
-use crate::comparison::{Shape, place_of};
-use crate::row_codec::Bytes;
-use crate::table_rows::{TableRows, Values};
+use crate::catalog::comparison::{Shape, place_of};
+use crate::data_file::row_codec::Bytes;
+use crate::table::table_rows::{TableRows, Values};
 
 /// One table of a file that is not decoded yet: the rows of the file, and those of its log that
 /// replace them.

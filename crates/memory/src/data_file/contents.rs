@@ -9,8 +9,8 @@ use marmota_store::plan::Destructive;
 
 use super::binary_section::BinarySection;
 use super::json_section;
-use crate::comparison::Shape;
-use crate::table_rows::TableRows;
+use crate::catalog::comparison::Shape;
+use crate::table::table_rows::TableRows;
 
 /// The content of a file.
 #[derive(Default)]

@@ -21,7 +21,7 @@ use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::contents::{Contents, ReadFile, Section, other_format};
-use crate::table_rows::TableRows;
+use crate::table::table_rows::TableRows;
 
 const FORMAT: &str = "marmota-memory";
 const VERSION: u32 = 1;

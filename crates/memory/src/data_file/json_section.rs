@@ -10,8 +10,8 @@ use serde::de::{Deserializer, Error as _, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use smallvec::smallvec;
 
-use crate::comparison::{Shape, place_of};
-use crate::table_rows::{TableRows, Values};
+use crate::catalog::comparison::{Shape, place_of};
+use crate::table::table_rows::{TableRows, Values};
 
 /// Copies the rows of a list to an empty table.
 pub(crate) fn fill(list: &RawValue, rows: &mut TableRows, destructive: &Destructive) -> Result<()> {

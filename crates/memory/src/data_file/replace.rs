@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use marmota_model::{Error, ErrorKind, Result};
 
 use super::sealed;
-use crate::seal::Use;
-use crate::vault::Vault;
+use crate::encryption::file_encryption::FileEncryption;
+use crate::encryption::seal::Use;
 
 /// Writes a temporary file with `write`, encrypted if there is a key, and renames it to `path`.
 ///
@@ -16,10 +16,10 @@ use crate::vault::Vault;
 /// Those of [`save`] and of `write`.
 pub(crate) fn replace(
     path: &Path,
-    vault: &Vault,
+    encryption: &FileEncryption,
     write: impl FnOnce(&mut dyn Write) -> Result<io::Result<()>>,
 ) -> Result<()> {
-    let cipher = vault.begin(Use::Snapshot)?;
+    let cipher = encryption.begin(Use::Snapshot)?;
     let folder = folder_of(path);
     marmota_store::private_file::have_folder(path, false)?;
     let beside = Beside(folder.join(format!("{}{}.tmp", beside(path)?, std::process::id())));

@@ -1,7 +1,7 @@
 //! The sealed file of a memory engine: an encrypted binary file.
 //!
 //! ```text
-//! file    magic (8 bytes), version u32, seal (see `vault.rs`), { chunk }
+//! file    magic (8 bytes), version u32, seal (see `file_encryption.rs`), { chunk }
 //! chunk   65,536 bytes (the last one: fewer, or as many) sealed, tag (16 bytes)
 //! ```
 //! Chunks are numbered from 1, and each is marked if it is the last. So a chunk that is moved, left
@@ -12,8 +12,8 @@ use std::path::Path;
 
 use marmota_model::{Error, ErrorKind, Result};
 
-use crate::seal::{SEAL_BYTES, TAG_BYTES, Use};
-use crate::vault::{Cipher, Vault};
+use crate::encryption::file_encryption::{Cipher, FileEncryption};
+use crate::encryption::seal::{SEAL_BYTES, TAG_BYTES, Use};
 
 /// It differs from the others in so many bits that damage cannot convert one to the other.
 const MAGIC: &[u8; 8] = b"\x9ESEALEDM";
@@ -87,7 +87,7 @@ pub(crate) fn is_sealed(file: &[u8]) -> bool {
 /// # Errors
 /// [`ErrorKind::Denied`] without its key, [`ErrorKind::Invalid`] if it is damaged; both messages
 /// have its path.
-pub(crate) fn open(mut file: Vec<u8>, path: &Path, vault: &Vault) -> Result<Vec<u8>> {
+pub(crate) fn open(mut file: Vec<u8>, path: &Path, encryption: &FileEncryption) -> Result<Vec<u8>> {
     let refuse = |what: &str| {
         Error::new(ErrorKind::Invalid, format!("{} {what}: restore a copy", path.display()))
     };
@@ -95,7 +95,7 @@ pub(crate) fn open(mut file: Vec<u8>, path: &Path, vault: &Vault) -> Result<Vec<
     if head[8..START_BYTES] != VERSION.to_le_bytes() {
         return Err(refuse("is sealed in another version than this program reads, or damaged"));
     }
-    let cipher = vault.open(path, Use::Snapshot, head)?;
+    let cipher = encryption.open(path, Use::Snapshot, head)?;
     let (mut at, mut end, mut number) = (HEAD_BYTES, 0, 0);
     loop {
         number += 1;
@@ -120,13 +120,13 @@ mod tests {
     use super::*;
     use marmota_store::key::{EncryptionKey, KeySource};
 
-    fn vault(key: u8) -> Vault {
-        Vault::from(Some(KeySource::of(&EncryptionKey::raw([key; 32])))).unwrap()
+    fn encryption(key: u8) -> FileEncryption {
+        FileEncryption::from(Some(KeySource::of(&EncryptionKey::raw([key; 32])))).unwrap()
     }
 
-    fn sealed(content: &[u8], vault: &Vault) -> Vec<u8> {
+    fn sealed(content: &[u8], encryption: &FileEncryption) -> Vec<u8> {
         let mut file = Vec::new();
-        let cipher = vault.begin(Use::Snapshot).unwrap().unwrap();
+        let cipher = encryption.begin(Use::Snapshot).unwrap().unwrap();
         let mut writer = Writer::new(&mut file, cipher).unwrap();
         writer.write_all(content).unwrap();
         writer.finish().unwrap();
@@ -135,18 +135,21 @@ mod tests {
 
     #[test]
     fn content_of_any_length_comes_back() {
-        let (vault, path) = (vault(1), Path::new("x"));
+        let (encryption, path) = (encryption(1), Path::new("x"));
         for length in [0, 1, CHUNK_BYTES - 1, CHUNK_BYTES, CHUNK_BYTES + 1, 3 * CHUNK_BYTES] {
             let content: Vec<u8> = (0..length).map(|at| (at * 31 % 251) as u8).collect();
-            let file = sealed(&content, &vault);
-            assert!(is_sealed(&file) && open(file, path, &vault).unwrap() == content, "{length}");
+            let file = sealed(&content, &encryption);
+            assert!(
+                is_sealed(&file) && open(file, path, &encryption).unwrap() == content,
+                "{length}"
+            );
         }
     }
 
     #[test]
     fn what_was_moved_cut_or_repeated_is_refused() {
-        let (vault, path) = (vault(1), Path::new("x"));
-        let file = sealed(&vec![5; 3 * CHUNK_BYTES + 10], &vault);
+        let (encryption, path) = (encryption(1), Path::new("x"));
+        let file = sealed(&vec![5; 3 * CHUNK_BYTES + 10], &encryption);
         let whole = CHUNK_BYTES + TAG_BYTES;
         let (head, chunks) = file.split_at(HEAD_BYTES);
         let chunks: Vec<&[u8]> = chunks.chunks(whole).collect();
@@ -154,18 +157,18 @@ mod tests {
         {
             let mut other = head.to_vec();
             order.iter().for_each(|&chunk| other.extend_from_slice(chunks[chunk]));
-            let error = open(other, path, &vault).unwrap_err();
+            let error = open(other, path, &encryption).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Invalid, "{order:?}: {error}");
         }
-        assert_eq!(open(file, path, &self::vault(2)).unwrap_err().kind(), ErrorKind::Denied);
+        assert_eq!(open(file, path, &self::encryption(2)).unwrap_err().kind(), ErrorKind::Denied);
     }
 
     #[test]
     fn no_two_files_are_sealed_alike() {
-        let vault = vault(1);
+        let encryption = encryption(1);
         assert_ne!(
-            sealed(b"content", &vault)[START_BYTES..],
-            sealed(b"content", &vault)[START_BYTES..]
+            sealed(b"content", &encryption)[START_BYTES..],
+            sealed(b"content", &encryption)[START_BYTES..]
         );
     }
 }

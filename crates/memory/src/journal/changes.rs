@@ -5,7 +5,7 @@
 //! changes  2 u8, { table, deleted, { key }, put, { row } }
 //! ```
 //! Numbers of tables refer to the last list of tables before them. Integers without a size have
-//! variable length; rows and keys are encoded as in [`super::super::row_codec`]. A change is either
+//! variable length; rows and keys are encoded as in [`crate::data_file::row_codec`]. A change is either
 //! the key of a deleted row, or a complete row as it is after the commit; so changes can be
 //! replayed repeatedly.
 
@@ -17,10 +17,10 @@ use marmota_model::{Result, ValueForm, ValueRef};
 use smallvec::{SmallVec, smallvec};
 
 use super::super::catalog::Catalog;
-use super::super::locked::Locked;
-use super::super::log::{Log, Undo};
-use super::super::row_codec::{Bytes, write_head, write_row, write_unsigned, write_value};
-use super::super::table_rows::Values;
+use crate::catalog::locked_tables::LockedTables;
+use crate::data_file::row_codec::{Bytes, write_head, write_row, write_unsigned, write_value};
+use crate::table::table_rows::Values;
+use crate::write::undo_log::{Undo, UndoLog};
 
 const TABLES: u8 = 1;
 const CHANGES: u8 = 2;
@@ -63,8 +63,8 @@ struct Group {
 /// Only a defect of the engine.
 pub(in super::super) fn write_changes(
     out: &mut Vec<u8>,
-    log: &Log,
-    locked: &Locked<'_>,
+    log: &UndoLog,
+    locked: &LockedTables<'_>,
 ) -> Result<()> {
     out.push(CHANGES);
     let steps = log.steps();
@@ -109,7 +109,7 @@ pub(in super::super) fn write_changes(
     Ok(())
 }
 
-fn write_image(out: &mut Vec<u8>, locked: &Locked<'_>, table: u32, row: u32) -> Result<()> {
+fn write_image(out: &mut Vec<u8>, locked: &LockedTables<'_>, table: u32, row: u32) -> Result<()> {
     let rows = locked.rows(table)?;
     let (stored, columns) = (rows.pages.row(row), &rows.pages.layout.columns);
     let mut values: Values<'_> = smallvec![ValueRef::Null; columns.len()];

@@ -19,8 +19,8 @@ use marmota_model::{Error, ErrorKind, Result};
 
 use super::record::{self, Identity, RECORD_BYTES};
 use crate::data_file::replace::{folder_of, sync_folder};
-use crate::seal::{TAG_BYTES, Use};
-use crate::vault::{Cipher, Vault};
+use crate::encryption::file_encryption::{Cipher, FileEncryption};
+use crate::encryption::seal::{TAG_BYTES, Use};
 
 const NUMBER_BYTES: usize = 8;
 /// The difference in length between a sealed payload and a plain one.
@@ -47,8 +47,12 @@ impl LogFile {
     ///
     /// # Errors
     /// [`marmota_model::ErrorKind::Io`], or the error of the key's source.
-    pub(super) fn begin(path: &Path, identity: Identity, vault: &Vault) -> Result<Self> {
-        let cipher = vault.begin(Use::Log)?;
+    pub(super) fn begin(
+        path: &Path,
+        identity: Identity,
+        encryption: &FileEncryption,
+    ) -> Result<Self> {
+        let cipher = encryption.begin(Use::Log)?;
         let head = match &cipher {
             None => record::head(identity).to_vec(),
             Some(cipher) => record::sealed_head(identity, |start| cipher.seal_head(start)),
@@ -180,8 +184,8 @@ mod tests {
 
     const IDENTITY: Identity = Identity { lineage: Uuid::from_u128(7), generation: 3 };
 
-    fn vault() -> Vault {
-        Vault::from(Some(KeySource::of(&EncryptionKey::raw([1; 32])))).unwrap()
+    fn encryption() -> FileEncryption {
+        FileEncryption::from(Some(KeySource::of(&EncryptionKey::raw([1; 32])))).unwrap()
     }
 
     fn write(log: &mut LogFile, payload: &[u8]) {
@@ -196,12 +200,12 @@ mod tests {
     fn log(payloads: &[&[u8]]) -> (Vec<u8>, Cipher) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
-        let mut log = LogFile::begin(&path, IDENTITY, &vault()).unwrap();
+        let mut log = LogFile::begin(&path, IDENTITY, &encryption()).unwrap();
         payloads.iter().for_each(|payload| write(&mut log, payload));
         let bytes = std::fs::read(&path).unwrap();
         assert_eq!(bytes.len() as u64, log.bytes);
         let head = &bytes[..record::SEALED_HEAD_BYTES - 4];
-        let cipher = vault().open(&path, Use::Log, head).unwrap();
+        let cipher = encryption().open(&path, Use::Log, head).unwrap();
         (bytes, cipher)
     }
 
@@ -259,7 +263,7 @@ mod tests {
     fn no_number_is_used_twice() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
-        let mut log = LogFile::begin(&path, IDENTITY, &vault()).unwrap();
+        let mut log = LogFile::begin(&path, IDENTITY, &encryption()).unwrap();
         write(&mut log, b"one");
         let end = log.bytes;
         write(&mut log, b"two");
@@ -274,7 +278,7 @@ mod tests {
         assert_ne!(first[at..at + NUMBER_BYTES], second[at..at + NUMBER_BYTES]);
         assert_ne!(first[at + NUMBER_BYTES..], second[at + NUMBER_BYTES..]);
         // Nor do two logs share a key.
-        let other = LogFile::begin(&folder.path().join("other"), IDENTITY, &vault());
+        let other = LogFile::begin(&folder.path().join("other"), IDENTITY, &encryption());
         drop(other.unwrap());
         let other = std::fs::read(folder.path().join("other")).unwrap();
         assert_ne!(other[52..84], second[52..84]);

@@ -4,7 +4,7 @@
 //! head    magic (8 bytes), version u32, lineage (16 bytes), generation u64, crc32 u32
 //! record  mark u32, length u32, crc32 u32, settled u64, payload
 //! ```
-//! The head of an encrypted log has another magic, and a seal before its checksum (`vault.rs`); the
+//! The head of an encrypted log has another magic, and a seal before its checksum (`file_encryption.rs`); the
 //! payloads of its records are sealed (`log_file.rs`).
 //!
 //! All integers are little-endian. A record's checksum covers its length, its payload, its position
@@ -21,7 +21,7 @@ use std::ops::Range;
 
 use marmota_model::Uuid;
 
-use crate::seal::SEAL_BYTES;
+use crate::encryption::seal::SEAL_BYTES;
 
 const MAGIC: &[u8; 8] = b"MARMLOG\0";
 /// It differs from the other in so many bits that damage cannot convert one to the other.

@@ -28,10 +28,10 @@ use crate::data_file;
 use crate::data_file::binary_section::{BinarySection, Part};
 use crate::data_file::contents::{Link, Loaded, Section};
 use crate::data_file::replace::{failed, folder_of, remove_leftovers, replace};
-use crate::gate::Gate;
-use crate::seal::Use;
-use crate::snapshot::Snapshot;
-use crate::vault::Vault;
+use crate::data_file::snapshot::Snapshot;
+use crate::encryption::file_encryption::FileEncryption;
+use crate::encryption::seal::Use;
+use crate::lock::transaction_gate::TransactionGate;
 
 /// The number of logs, left by killed processes, from which on a snapshot is due.
 const LOGS_MAX: usize = 16;
@@ -127,12 +127,12 @@ fn lock(path: &Path) -> Result<Lock> {
 }
 
 /// A database that no process has open, to be replaced by another one.
-pub(in super::super) struct Alone<'p> {
+pub(in super::super) struct ExclusiveFile<'p> {
     path: &'p Path,
     _lock: Lock,
 }
 
-impl<'p> Alone<'p> {
+impl<'p> ExclusiveFile<'p> {
     /// Locks the database.
     ///
     /// # Errors
@@ -146,8 +146,8 @@ impl<'p> Alone<'p> {
     /// # Errors
     /// Those of [`open`].
     #[cfg(feature = "encryption")]
-    pub(in super::super) fn recover(&self, vault: &Vault) -> Result<Loaded> {
-        recover(self.path, vault).map(|found| found.loaded)
+    pub(in super::super) fn recover(&self, encryption: &FileEncryption) -> Result<Loaded> {
+        recover(self.path, encryption).map(|found| found.loaded)
     }
 
     /// Returns a generation after those of all existing logs.
@@ -179,7 +179,7 @@ struct Recovered {
 
 /// Reads the snapshot and its logs, and cuts off bytes that were never acknowledged as durable. The
 /// caller needs exclusive access to the database.
-fn recover(path: &Path, vault: &Vault) -> Result<Recovered> {
+fn recover(path: &Path, encryption: &FileEncryption) -> Result<Recovered> {
     remove_leftovers(path)?;
     let mut state = State::default();
     let mut link = None;
@@ -187,7 +187,7 @@ fn recover(path: &Path, vault: &Vault) -> Result<Recovered> {
     let is_there = path.exists();
     if is_there {
         snapshot_bytes = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
-        let read = data_file::read(path, vault)?;
+        let read = data_file::read(path, encryption)?;
         (state.schema, state.tables, link) = (read.schema, read.tables, read.link);
     }
     let schema = state.schema;
@@ -204,7 +204,7 @@ fn recover(path: &Path, vault: &Vault) -> Result<Recovered> {
         let position =
             link.filter(|link| link.generation == generation).map_or(0, |link| link.position);
         let is_last = at + 1 == logs.len();
-        let read = Reading { path: log_path(path, generation), is_last, position, vault };
+        let read = Reading { path: log_path(path, generation), is_last, position, encryption };
         let bytes = read.replay(&mut identity, is_known, &mut state)?;
         log_bytes += bytes;
         end = Some(bytes).filter(|&bytes| bytes > 0);
@@ -221,16 +221,16 @@ fn recover(path: &Path, vault: &Vault) -> Result<Recovered> {
 /// parts of it belong to another database; all messages have the position and an instruction.
 pub(in super::super) fn open(
     path: &Path,
-    vault: &Arc<Vault>,
+    encryption: &Arc<FileEncryption>,
     durability: Durability,
     closed: &Arc<AtomicBool>,
 ) -> Result<Opened> {
     let lock = lock(path)?;
-    let found = recover(path, vault)?;
+    let found = recover(path, encryption)?;
     if found.is_there && found.link.is_none() {
-        adopt(path, vault, &found.loaded, found.identity)?;
+        adopt(path, encryption, &found.loaded, found.identity)?;
     }
-    let log = found.log(path, vault)?;
+    let log = found.log(path, encryption)?;
     let bytes_max = bytes_max(found.snapshot_bytes);
     let tail = Tail {
         position: log.bytes,
@@ -248,7 +248,7 @@ pub(in super::super) fn open(
         path: path.to_owned(),
         durability,
         lineage: found.identity.lineage,
-        vault: Arc::clone(vault),
+        encryption: Arc::clone(encryption),
         synced: AtomicU64::new(tail.position),
         tail: Mutex::new(tail),
         syncing: Mutex::default(),
@@ -271,16 +271,16 @@ pub(in super::super) fn open(
 impl Recovered {
     /// Returns the log to write to. A sealed log is never continued: bytes that were cut off its
     /// end had numbers that would be used again.
-    fn log(&self, path: &Path, vault: &Vault) -> Result<LogFile> {
+    fn log(&self, path: &Path, encryption: &FileEncryption) -> Result<LogFile> {
         let Identity { lineage, generation } = self.identity;
         let own = log_path(path, generation);
-        let Some(bytes) = self.end else { return LogFile::begin(&own, self.identity, vault) };
+        let Some(bytes) = self.end else { return LogFile::begin(&own, self.identity, encryption) };
         let file = append_to(&own).map_err(fault)?;
-        if !vault.has_key() {
+        if !encryption.has_key() {
             return Ok(LogFile::go_on(file, self.identity, bytes));
         }
         let next = Identity { lineage, generation: generation + 1 };
-        LogFile::begin(&log_path(path, next.generation), next, vault)
+        LogFile::begin(&log_path(path, next.generation), next, encryption)
     }
 
     /// Returns the length of a log that was not among those read.
@@ -290,7 +290,12 @@ impl Recovered {
 }
 
 /// Makes a file without a log the snapshot before a log that is still to begin.
-fn adopt(path: &Path, vault: &Vault, loaded: &Loaded, identity: Identity) -> Result<()> {
+fn adopt(
+    path: &Path,
+    encryption: &FileEncryption,
+    loaded: &Loaded,
+    identity: Identity,
+) -> Result<()> {
     if loaded.tables.values().any(|section| matches!(section, Section::Json(_))) {
         let message = format!(
             "{} is JSON, which has no log: open it without a durability, or load it and save it as \
@@ -305,10 +310,10 @@ fn adopt(path: &Path, vault: &Vault, loaded: &Loaded, identity: Identity) -> Res
         generation: identity.generation,
         catalog: &Catalog::default(),
         sections: &loaded.tables,
-        gate: &Gate::default(),
+        gate: &TransactionGate::default(),
         settle: None,
     };
-    replace(path, vault, |mut out| snapshot.write(&mut out))
+    replace(path, encryption, |mut out| snapshot.write(&mut out))
 }
 
 /// Opens a log to continue it. The bytes that were read of it are then on the disk: a killed
@@ -367,7 +372,7 @@ fn consecutive(path: &Path, logs: Vec<u64>) -> Result<Vec<u64>> {
 
 /// A log that is being read.
 struct Reading<'v> {
-    vault: &'v Vault,
+    encryption: &'v FileEncryption,
     path: PathBuf,
     is_last: bool,
     /// The minimum length of the log.
@@ -400,8 +405,10 @@ impl Reading<'_> {
             }
         };
         let cipher = match head.is_sealed {
-            true => Some(self.vault.open(&self.path, Use::Log, &log[..head.sealed_bytes()])?),
-            false => self.vault.check_plain(&self.path).map(|()| None)?,
+            true => {
+                Some(self.encryption.open(&self.path, Use::Log, &log[..head.sealed_bytes()])?)
+            }
+            false => self.encryption.check_plain(&self.path).map(|()| None)?,
         };
         if !is_known {
             identity.lineage = head.identity.lineage;
@@ -539,7 +546,7 @@ impl State {
 }
 
 fn key_of(form: marmota_model::ValueForm, bytes: &[u8]) -> Key {
-    [&[crate::row_codec::form_number(form)], bytes].concat().into()
+    [&[crate::data_file::row_codec::form_number(form)], bytes].concat().into()
 }
 
 impl Changed {

@@ -11,9 +11,9 @@ use marmota_store::refusal;
 use smallvec::SmallVec;
 
 use super::{Attempt, Long, MemorySession, Waiting, Written, keep};
-use crate::locked::Locked;
-use crate::long_delete::{DeleteTurn, LongDelete};
-use crate::long_scan::Turn;
+use crate::catalog::locked_tables::LockedTables;
+use crate::read::long_scan::Turn;
+use crate::write::long_delete::{DeleteTurn, LongDelete};
 
 impl MemorySession {
     /// Executes one more turn of a long read.
@@ -135,7 +135,7 @@ impl MemorySession {
             self.shared.gate.wake();
             return Ok(None);
         }
-        let mut locked = Locked::of_transaction(self.catalog.load(), delete.tables());
+        let mut locked = LockedTables::of_transaction(self.catalog.load(), delete.tables());
         let ended = match (delete.own_log(), self.shared.journal.get()) {
             (Some(log), _) if undo => log.undo_to(0, &mut locked).map(|()| None),
             (Some(log), Some(journal)) => keep(journal, &mut self.record, log, &mut locked),

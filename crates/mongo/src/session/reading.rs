@@ -56,7 +56,7 @@ struct Sorting {
 /// Rows that a thread of the engine sorts or has sorted.
 enum SortedRows {
     Soon(JoinHandle<Vec<Vec<Value>>>),
-    There(std::vec::IntoIter<Vec<Value>>),
+    Loaded(std::vec::IntoIter<Vec<Value>>),
 }
 
 /// The parameters of a read.
@@ -196,9 +196,9 @@ impl Reading {
     ) -> Poll<Result<u64>> {
         if let Some(SortedRows::Soon(task)) = &mut self.sorted {
             let rows = ready!(Pin::new(task).poll(context)).map_err(|_| not_sorted())?;
-            self.sorted = Some(SortedRows::There(rows.into_iter()));
+            self.sorted = Some(SortedRows::Loaded(rows.into_iter()));
         }
-        let Some(SortedRows::There(rows)) = &mut self.sorted else {
+        let Some(SortedRows::Loaded(rows)) = &mut self.sorted else {
             return Poll::Ready(Ok(self.rows));
         };
         for values in rows {

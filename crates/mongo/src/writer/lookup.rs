@@ -204,7 +204,7 @@ impl Writer {
             let target = self.shared.named(to).map(|to| to.by_key(value));
             let is_there = match target {
                 // Other clients must not delete it before the transaction ends.
-                Some(filter) if !goes && self.looks_first() => {
+                Some(filter) if !goes && self.reads_before_write() => {
                     self.database().hold(to, filter).await?
                 }
                 Some(filter) if !goes => self.database().has(to, filter).await?,

@@ -98,7 +98,7 @@ impl Writer {
             let mut row = row.to_vec();
             row[at] = key.as_ref();
             // Another program may have inserted its own keys.
-            if self.looks_first() {
+            if self.reads_before_write() {
                 if given && again <= KEY_TRIES_MAX && self.has(shape, row[at]).await? {
                     again += 1;
                     self.raise_keys(shape).await?;
@@ -233,7 +233,7 @@ impl Writer {
             self.check_there(shape, key, expected).await?;
             return Ok(Outcome::rows(1));
         }
-        if self.looks_first() && is_unique_of(shape, row) {
+        if self.reads_before_write() && is_unique_of(shape, row) {
             self.check_there(shape, key, expected).await?;
             self.check_free(shape, row, Some(key)).await?;
         }
@@ -299,7 +299,7 @@ impl Writer {
             if let Some(updated_at) = table.updated_at() {
                 row[updated_at] = stamp;
             }
-            if self.looks_first() && is_unique_of(shape, &row) {
+            if self.reads_before_write() && is_unique_of(shape, &row) {
                 self.check_free(shape, &row, Some(key)).await?;
             }
             let mut update = shape.update(&row);

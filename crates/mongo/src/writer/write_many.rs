@@ -81,7 +81,7 @@ impl Writer {
     ) -> Result<Result<(), Refused>> {
         let lost = self.first_without_target(shape, rows, true).await?;
         let end = lost.as_ref().map_or(rows.len(), |(row, _)| *row);
-        if self.looks_first()
+        if self.reads_before_write()
             && let Some(refused) = self.first_taken(shape, &rows[..end]).await?
         {
             return Ok(Err(refused));
@@ -144,7 +144,7 @@ impl Writer {
             for keys in keys.chunks(LIST_MAX) {
                 let Some(target) = &target else { continue };
                 // Other clients must not delete them before the transaction ends.
-                if self.looks_first() {
+                if self.reads_before_write() {
                     self.database().hold_keys(target.name(), keys).await?;
                 }
                 let documents = self.with_keys(target, keys, true).await?;
@@ -305,7 +305,7 @@ impl Writer {
         let mut done = 0;
         // In a transaction, each row is checked before the next one is written.
         let looks =
-            self.looks_first() && rows.iter().any(|row| is_unique_of(shape, &borrowed(row)));
+            self.reads_before_write() && rows.iter().any(|row| is_unique_of(shape, &borrowed(row)));
         let most = if looks { 1 } else { self.database().updates_max() };
         for part in rows[..end].chunks(most) {
             if looks && let Some(row) = part.first() {

@@ -8,10 +8,10 @@ use marmota_model::{FieldSet, Result, RowSource, Table, Value, ValueRef};
 use marmota_store::operation::{Keys, OnConflict, Outcome, UpsertEffect, UpsertResult};
 
 use super::Composer;
-use crate::column::sql_words::quoted;
-use crate::column::{is_folded, name, oid, pg_type, put_present};
-use crate::reply::{Mark, Reply};
-use crate::script::{Part, Role, Script};
+use crate::commands::command_batch::{CommandBatch, Part, Role};
+use crate::commands::reply::{Mark, Reply};
+use crate::statement::column::{is_folded, name, oid, pg_type, put_present};
+use crate::statement::sql_words::quoted;
 use crate::statement::sql_writer::Sql;
 use crate::statement::{Text, Verb};
 use crate::wire::value;
@@ -20,7 +20,7 @@ impl Composer {
     /// Adds an insert of one row with a conflict action.
     pub(crate) fn insert_over(
         &mut self,
-        script: &mut Script,
+        commands: &mut CommandBatch,
         role: Role,
         table: &Table,
         row: &[ValueRef<'_>],
@@ -30,7 +30,7 @@ impl Composer {
         // The shape includes the keys without NULLs and the updated fields.
         let ways = ways(table, row);
         let (kind, updated) = match on_conflict {
-            OnConflict::Refuse => return self.insert(script, role, table, row),
+            OnConflict::Refuse => return self.insert(commands, role, table, row),
             OnConflict::Ignore => (1, FieldSet::EMPTY),
             OnConflict::Replace => (2, FieldSet::EMPTY),
             OnConflict::Update { fields: updated } => {
@@ -50,9 +50,9 @@ impl Composer {
             over_sql(&mut sql, table, fields, &ways, on_conflict, updated);
             Text::new(sql.text, sql.types, Box::default())
         });
-        script.call(role, text, |out| put_present(out, table, row))?;
+        commands.call(role, text, |out| put_present(out, table, row))?;
         match row[table.key()] {
-            ValueRef::Int(key) => self.move_keys(script, table, key),
+            ValueRef::Int(key) => self.move_keys(commands, table, key),
             _ => Ok(()),
         }
     }
@@ -60,18 +60,18 @@ impl Composer {
     /// Adds inserts of rows, one by one.
     pub(crate) fn insert_many_over<'a>(
         &mut self,
-        script: &mut Script,
+        commands: &mut CommandBatch,
         table: &'a Table,
         source: &mut dyn RowSource<'a>,
         on_conflict: OnConflict,
     ) -> Result<()> {
         let mut row = vec![ValueRef::Absent; table.fields().len()];
-        script.is_single = true;
+        commands.is_single = true;
         while source.next(&mut row)? {
-            let (at, call) = (script.rows.len(), script.calls.len());
-            self.insert_over(script, Role::Main(at as u32), table, &row, on_conflict)?;
-            script.rows.push(script.calls[call].parameters.clone());
-            script.parts.push(Part { fields: FieldSet::present(&row), rows: at..at + 1 });
+            let (at, call) = (commands.rows.len(), commands.calls.len());
+            self.insert_over(commands, Role::Main(at as u32), table, &row, on_conflict)?;
+            commands.rows.push(commands.calls[call].parameters.clone());
+            commands.parts.push(Part { fields: FieldSet::present(&row), rows: at..at + 1 });
             row.fill(ValueRef::Absent);
         }
         Ok(())
@@ -128,7 +128,7 @@ fn over_sql(
         true => {
             format!(
                 "NULL::{}",
-                crate::column::sql_words::sql_type(pg_type(&table.fields()[table.key()].kind))
+                crate::statement::sql_words::sql_type(pg_type(&table.fields()[table.key()].kind))
             )
         }
         false => format!("coalesce({})", keys.join(",")),

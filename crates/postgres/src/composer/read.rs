@@ -4,10 +4,10 @@ use marmota_model::{FieldSet, FilterExpr, Result, RowQuery, Table, ValueRef};
 use marmota_sql::{shape_order, where_sql};
 
 use super::{Composer, by_key};
-use crate::column::sql_words::quoted;
-use crate::column::{Column, name, put};
-use crate::script::{Role, Script};
-use crate::shape::{order_sql, put_filter, shape_filter};
+use crate::commands::command_batch::{CommandBatch, Role};
+use crate::statement::column::{Column, name, put};
+use crate::statement::filter_shape::{order_sql, put_filter, shape_filter};
+use crate::statement::sql_words::quoted;
 use crate::statement::sql_writer::Sql;
 use crate::statement::{Text, Verb};
 use crate::wire::value::{self, PgType};
@@ -15,7 +15,7 @@ use crate::wire::value::{self, PgType};
 impl Composer {
     pub(crate) fn get(
         &mut self,
-        script: &mut Script,
+        commands: &mut CommandBatch,
         table: &Table,
         key: ValueRef<'_>,
         fields: FieldSet,
@@ -26,12 +26,12 @@ impl Composer {
             by_key(&mut sql, table);
             Text::new(sql.text, sql.types, columns)
         });
-        script.call(Role::Main(0), text, |out| put(out, table, table.key(), key).map(|()| 1))
+        commands.call(Role::Main(0), text, |out| put(out, table, table.key(), key).map(|()| 1))
     }
 
     pub(crate) fn list(
         &mut self,
-        script: &mut Script,
+        commands: &mut CommandBatch,
         table: &Table,
         query: &RowQuery,
     ) -> Result<()> {
@@ -55,7 +55,7 @@ impl Composer {
             }
             Text::new(sql.text, sql.types, columns)
         });
-        script.call(Role::Main(0), text, |out| {
+        commands.call(Role::Main(0), text, |out| {
             let mut count = filter.map_or(Ok(0), |filter| put_filter(out, table, filter))?;
             if let Some(limit) = query.limit {
                 let limit = ValueRef::Int(i64::try_from(limit).unwrap_or(i64::MAX));
@@ -69,26 +69,26 @@ impl Composer {
 
     pub(crate) fn count(
         &mut self,
-        script: &mut Script,
+        commands: &mut CommandBatch,
         table: &Table,
         filter: Option<&FilterExpr>,
     ) -> Result<()> {
-        self.filtered(script, Role::Main(0), Verb::Count, table, filter)
+        self.filtered(commands, Role::Main(0), Verb::Count, table, filter)
     }
 
     pub(crate) fn delete_where(
         &mut self,
-        script: &mut Script,
+        commands: &mut CommandBatch,
         role: Role,
         table: &Table,
         filter: Option<&FilterExpr>,
     ) -> Result<()> {
-        self.filtered(script, role, Verb::DeleteWhere, table, filter)
+        self.filtered(commands, role, Verb::DeleteWhere, table, filter)
     }
 
     fn filtered(
         &mut self,
-        script: &mut Script,
+        commands: &mut CommandBatch,
         role: Role,
         verb: Verb,
         table: &Table,
@@ -106,7 +106,8 @@ impl Composer {
             where_sql(&mut sql, table, filter);
             Text::new(sql.text, sql.types, Box::default())
         });
-        script.call(role, text, |out| filter.map_or(Ok(0), |filter| put_filter(out, table, filter)))
+        commands
+            .call(role, text, |out| filter.map_or(Ok(0), |filter| put_filter(out, table, filter)))
     }
 }
 

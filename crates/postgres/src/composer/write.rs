@@ -12,9 +12,9 @@ use marmota_model::{
 use marmota_store::operation::Write;
 
 use super::{Composer, by_key};
-use crate::column::sql_words::quoted;
-use crate::column::{name, oid, put, put_present};
-use crate::script::{Role, Script};
+use crate::commands::command_batch::{CommandBatch, Role};
+use crate::statement::column::{name, oid, put, put_present};
+use crate::statement::sql_words::quoted;
 use crate::statement::sql_writer::Sql;
 use crate::statement::{Text, Verb};
 use crate::wire::value::{self, PgType};
@@ -33,16 +33,16 @@ impl Composer {
     /// Adds an insert of one row; returns its key if that is automatic.
     pub(crate) fn insert(
         &mut self,
-        script: &mut Script,
+        commands: &mut CommandBatch,
         role: Role,
         table: &Table,
         row: &[ValueRef<'_>],
     ) -> Result<()> {
         let fields = FieldSet::present(row);
         let text = self.insert_text(table, fields)?;
-        script.call(role, text, |out| put_present(out, table, row))?;
+        commands.call(role, text, |out| put_present(out, table, row))?;
         match row[table.key()] {
-            ValueRef::Int(key) => self.move_keys(script, table, key),
+            ValueRef::Int(key) => self.move_keys(commands, table, key),
             _ => Ok(()),
         }
     }
@@ -61,7 +61,12 @@ impl Composer {
     }
 
     /// Makes automatic keys continue after one that the caller chose.
-    pub(crate) fn move_keys(&mut self, script: &mut Script, table: &Table, key: i64) -> Result<()> {
+    pub(crate) fn move_keys(
+        &mut self,
+        commands: &mut CommandBatch,
+        table: &Table,
+        key: i64,
+    ) -> Result<()> {
         let number = self.tables.number(table)?;
         let Some(sequence) = self.facts(number).sequence.clone() else { return Ok(()) };
         let text = self.text(Verb::MoveKeys, table, FieldSet::EMPTY, 0, |sql, _| {
@@ -71,7 +76,7 @@ impl Composer {
                 ") FROM {sequence} WHERE last_value<$1 OR last_value=$1 AND NOT is_called"
             ));
         })?;
-        script.call(Role::Beside, text, |out| {
+        commands.call(Role::Beside, text, |out| {
             put(out, table, table.key(), ValueRef::Int(key)).map(|()| 1)
         })
     }
@@ -80,7 +85,7 @@ impl Composer {
     /// nothing is written, it looks for the row.
     pub(crate) fn update(
         &mut self,
-        script: &mut Script,
+        commands: &mut CommandBatch,
         role: Role,
         table: &Table,
         (key, version): (ValueRef<'_>, Option<i64>),
@@ -90,7 +95,7 @@ impl Composer {
         let written = written(table, row);
         let version = version.filter(|_| table.version().is_some());
         let text = self.update_text(table, written, version.is_some(), strict)?;
-        script.call(role, text, |out| {
+        commands.call(role, text, |out| {
             let mut count = 1;
             for position in written.iter() {
                 put(out, table, position, row[position])?;
@@ -110,7 +115,7 @@ impl Composer {
         strict: u32,
     ) -> Result<Arc<Text>> {
         if written.is_empty() && table.version().is_none() {
-            return self.look_text(table, None, strict);
+            return self.diagnostic_text(table, None, strict);
         }
         let how = match (table.version(), compares) {
             (None, _) => 0,
@@ -124,7 +129,7 @@ impl Composer {
 
     pub(crate) fn increment(
         &mut self,
-        script: &mut Script,
+        commands: &mut CommandBatch,
         role: Role,
         table: &Table,
         (key, position, by, stamp): (ValueRef<'_>, usize, ValueRef<'_>, ValueRef<'_>),
@@ -160,10 +165,11 @@ impl Composer {
             }
             _ => (PgType::Int8, ValueRef::Int),
         };
-        script.call(role, text, |out| {
+        commands.call(role, text, |out| {
             let put_number = |out: &mut Vec<u8>, value| {
-                value::put(out, pg_type, value)
-                    .map_err(|value::ValueMismatch| crate::column::misfit(table, position))
+                value::put(out, pg_type, value).map_err(|value::ValueMismatch| {
+                    crate::statement::column::misfit(table, position)
+                })
             };
             put_number(out, by)?;
             if let Some(updated_at) = table.updated_at() {
@@ -178,7 +184,7 @@ impl Composer {
 
     pub(crate) fn delete(
         &mut self,
-        script: &mut Script,
+        commands: &mut CommandBatch,
         role: Role,
         table: &Table,
         key: ValueRef<'_>,
@@ -195,7 +201,7 @@ impl Composer {
                 compare_version(sql, table, compares);
                 end(sql, strict, " RETURNING 1 AS v", "max(v)");
             })?;
-        script.call(role, text, |out| {
+        commands.call(role, text, |out| {
             put(out, table, table.key(), key)?;
             Ok(1 + put_version(out, version))
         })
@@ -203,22 +209,27 @@ impl Composer {
 
     /// Adds a query for a row: returns its version (0 if the table has no versions), and the value
     /// of a field, if one is named.
-    pub(crate) fn look(
+    pub(crate) fn diagnostic(
         &mut self,
-        script: &mut Script,
+        commands: &mut CommandBatch,
         role: Role,
         table: &Table,
         key: ValueRef<'_>,
         field: Option<usize>,
         strict: u32,
     ) -> Result<()> {
-        let text = self.look_text(table, field, strict)?;
-        script.call(role, text, |out| put(out, table, table.key(), key).map(|()| 1))
+        let text = self.diagnostic_text(table, field, strict)?;
+        commands.call(role, text, |out| put(out, table, table.key(), key).map(|()| 1))
     }
 
-    fn look_text(&mut self, table: &Table, field: Option<usize>, strict: u32) -> Result<Arc<Text>> {
+    fn diagnostic_text(
+        &mut self,
+        table: &Table,
+        field: Option<usize>,
+        strict: u32,
+    ) -> Result<Arc<Text>> {
         let fields = field.map_or(FieldSet::EMPTY, |field| FieldSet::EMPTY.with(field));
-        self.text(Verb::Look, table, fields, strict, |sql, table| {
+        self.text(Verb::Diagnostic, table, fields, strict, |sql, table| {
             if strict != 0 {
                 sql.push("SELECT max(v),1/count(*) FROM (");
             }
@@ -236,26 +247,31 @@ impl Composer {
     }
 
     /// Adds a write of a batch: it fails if it finds no row.
-    pub(crate) fn write(&mut self, script: &mut Script, role: Role, write: &Write) -> Result<()> {
+    pub(crate) fn write(
+        &mut self,
+        commands: &mut CommandBatch,
+        role: Role,
+        write: &Write,
+    ) -> Result<()> {
         let strict = variant::STRICT;
         match write {
             Write::Insert { table, row, on_conflict } => {
                 let row: Vec<ValueRef<'_>> = row.iter().map(marmota_model::Value::as_ref).collect();
-                self.insert_over(script, role, table, &row, *on_conflict)
+                self.insert_over(commands, role, table, &row, *on_conflict)
             }
             Write::Update { table, key, row, version } => {
                 let row: Vec<ValueRef<'_>> = row.iter().map(marmota_model::Value::as_ref).collect();
-                self.update(script, role, table, (key.as_ref(), *version), &row, strict)
+                self.update(commands, role, table, (key.as_ref(), *version), &row, strict)
             }
             Write::Increment { table, key, field, by, stamp } => {
                 let what = (key.as_ref(), *field, by.as_ref(), stamp.as_ref());
-                self.increment(script, role, table, what, strict)
+                self.increment(commands, role, table, what, strict)
             }
             Write::Delete { table, key, version } => {
-                self.delete(script, role, table, key.as_ref(), *version, strict)
+                self.delete(commands, role, table, key.as_ref(), *version, strict)
             }
             Write::DeleteWhere { table, filter } => {
-                self.delete_where(script, role, table, filter.as_ref())
+                self.delete_where(commands, role, table, filter.as_ref())
             }
             _ => Err(Error::new(ErrorKind::Unsupported, "PostgreSQL has no such write here")),
         }

@@ -11,10 +11,10 @@ use marmota_store::refusal::mixed_keys;
 
 use super::Composer;
 use super::write::{insert_sql, variant, written};
-use crate::column::sql_words::quoted;
-use crate::column::{name, pg_type, put, put_present};
-use crate::script::{Call, Part, Role, Script};
+use crate::commands::command_batch::{Call, CommandBatch, Part, Role};
 use crate::statement::Verb;
+use crate::statement::column::{name, pg_type, put, put_present};
+use crate::statement::sql_words::quoted;
 use crate::statement::sql_writer::Sql;
 use crate::wire::value::{self, PgType};
 
@@ -29,29 +29,29 @@ impl Composer {
     /// Stores the rows of an insert.
     pub(crate) fn take_rows<'a>(
         &mut self,
-        script: &mut Script,
+        commands: &mut CommandBatch,
         table: &'a Table,
         source: &mut dyn RowSource<'a>,
     ) -> Result<()> {
         let key = table.key();
         let mut row = vec![ValueRef::Absent; table.fields().len()];
-        script.rows.reserve(source.remaining());
+        commands.rows.reserve(source.remaining());
         while source.next(&mut row)? {
-            let (fields, at) = (FieldSet::present(&row), script.rows.len());
-            match script.parts.last_mut() {
+            let (fields, at) = (FieldSet::present(&row), commands.rows.len());
+            match commands.parts.last_mut() {
                 Some(part) if part.fields == fields => part.rows.end += 1,
                 Some(part) if part.fields.contains(key) != fields.contains(key) => {
                     return Err(mixed_keys(at));
                 }
-                _ => script.parts.push(Part { fields, rows: at..at + 1 }),
+                _ => commands.parts.push(Part { fields, rows: at..at + 1 }),
             }
-            let start = script.parameters.len();
-            put_present(&mut script.parameters, table, &row)?;
-            script.rows.push(start..script.parameters.len());
+            let start = commands.parameters.len();
+            put_present(&mut commands.parameters, table, &row)?;
+            commands.rows.push(start..commands.parameters.len());
             if let ValueRef::Int(key) = row[key] {
-                script.key_max = script.key_max.max(Some(key));
+                commands.key_max = commands.key_max.max(Some(key));
             }
-            if script.parameters.len() > BYTES_MAX {
+            if commands.parameters.len() > BYTES_MAX {
                 let message = format!("the rows of one insert take more than {BYTES_MAX} bytes");
                 return Err(Error::new(ErrorKind::Invalid, message));
             }
@@ -61,12 +61,12 @@ impl Composer {
     }
 
     /// Adds calls that insert the rows, many at once.
-    pub(crate) fn insert_rows(&mut self, script: &mut Script, table: &Table) -> Result<()> {
-        script.calls.clear();
-        for part in script.parts.clone() {
+    pub(crate) fn insert_rows(&mut self, commands: &mut CommandBatch, table: &Table) -> Result<()> {
+        commands.calls.clear();
+        for part in commands.parts.clone() {
             let has_key = part.fields.contains(table.key());
             if has_key && part.rows.len() >= COPY_ROWS_MIN && !self.converts(table)? {
-                self.copy_rows(script, table, &part)?;
+                self.copy_rows(commands, table, &part)?;
                 continue;
             }
             let mut at = part.rows.start;
@@ -77,39 +77,43 @@ impl Composer {
                     false => (part.rows.end - at).min(STATEMENT_ROWS_MAX),
                 };
                 match rows {
-                    1 => self.insert_one(script, table, part.fields, at)?,
-                    rows => self.insert_some(script, table, part.fields, at..at + rows)?,
+                    1 => self.insert_one(commands, table, part.fields, at)?,
+                    rows => self.insert_some(commands, table, part.fields, at..at + rows)?,
                 }
                 at += rows;
             }
         }
-        self.end_insert(script, table)
+        self.end_insert(commands, table)
     }
 
     /// Adds calls that insert them one by one.
-    pub(crate) fn insert_rows_singly(&mut self, script: &mut Script, table: &Table) -> Result<()> {
-        script.calls.clear();
-        for part in script.parts.clone() {
+    pub(crate) fn insert_rows_singly(
+        &mut self,
+        commands: &mut CommandBatch,
+        table: &Table,
+    ) -> Result<()> {
+        commands.calls.clear();
+        for part in commands.parts.clone() {
             for row in part.rows.clone() {
-                self.insert_one(script, table, part.fields, row)?;
+                self.insert_one(commands, table, part.fields, row)?;
             }
         }
-        self.end_insert(script, table)
+        self.end_insert(commands, table)
     }
 
     /// Adds a call that inserts this row.
     fn insert_one(
         &mut self,
-        script: &mut Script,
+        commands: &mut CommandBatch,
         table: &Table,
         fields: FieldSet,
         at: usize,
     ) -> Result<()> {
-        script.calls.push(Call {
+        commands.calls.push(Call {
             text: self.insert_text(table, fields)?,
             role: Role::Main(at as u32),
             count: fields.len() as u16,
-            parameters: script.rows[at].clone(),
+            parameters: commands.rows[at].clone(),
             copies: None,
         });
         Ok(())
@@ -119,7 +123,7 @@ impl Composer {
     /// parameter per value costs the server half as much again.
     fn insert_some(
         &mut self,
-        script: &mut Script,
+        commands: &mut CommandBatch,
         table: &Table,
         fields: FieldSet,
         rows: Range<usize>,
@@ -129,12 +133,13 @@ impl Composer {
                 sql.parameter(pg_type(&table.fields()[position].kind).array_oid());
             });
         })?;
-        let start = script.parameters.len();
-        let mut next: Vec<usize> = script.rows[rows.clone()].iter().map(|row| row.start).collect();
-        put_columns(script, table, fields.iter(), &mut next)?;
-        let parameters = start..script.parameters.len();
+        let start = commands.parameters.len();
+        let mut next: Vec<usize> =
+            commands.rows[rows.clone()].iter().map(|row| row.start).collect();
+        put_columns(commands, table, fields.iter(), &mut next)?;
+        let parameters = start..commands.parameters.len();
         let (role, count) = (Role::Main(rows.start as u32), fields.len() as u16);
-        script.calls.push(Call { text, role, count, parameters, copies: None });
+        commands.calls.push(Call { text, role, count, parameters, copies: None });
         Ok(())
     }
 
@@ -144,7 +149,7 @@ impl Composer {
         Ok(self.facts(number).converts)
     }
 
-    fn copy_rows(&mut self, script: &mut Script, table: &Table, part: &Part) -> Result<()> {
+    fn copy_rows(&mut self, commands: &mut CommandBatch, table: &Table, part: &Part) -> Result<()> {
         let fields = part.fields;
         let text = self.text(Verb::Copy, table, fields, 0, |sql, table| {
             let names: Vec<String> = fields.iter().map(|field| name(table, field)).collect();
@@ -152,13 +157,13 @@ impl Composer {
             sql.push(" (").push(&names.join(",")).push(") FROM STDIN (FORMAT binary)");
         })?;
         let (role, copies) = (Role::Main(part.rows.start as u32), Some(part.rows.clone()));
-        script.calls.push(Call { text, role, count: 0, parameters: 0..0, copies });
+        commands.calls.push(Call { text, role, count: 0, parameters: 0..0, copies });
         Ok(())
     }
 
-    fn end_insert(&mut self, script: &mut Script, table: &Table) -> Result<()> {
-        match script.key_max {
-            Some(key) => self.move_keys(script, table, key),
+    fn end_insert(&mut self, commands: &mut CommandBatch, table: &Table) -> Result<()> {
+        match commands.key_max {
+            Some(key) => self.move_keys(commands, table, key),
             None => Ok(()),
         }
     }
@@ -168,7 +173,7 @@ impl Composer {
     /// is updated repeatedly, by its last row last.
     pub(crate) fn update_many<'a>(
         &mut self,
-        script: &mut Script,
+        commands: &mut CommandBatch,
         table: &'a Table,
         source: &mut dyn RowSource<'a>,
     ) -> Result<()> {
@@ -177,25 +182,25 @@ impl Composer {
         let mut keys: Vec<usize> = Vec::new();
         while source.next(&mut row)? {
             let (fields, at, start) =
-                (written(table, &row), script.rows.len(), script.parameters.len());
+                (written(table, &row), commands.rows.len(), commands.parameters.len());
             for position in fields.iter() {
-                put(&mut script.parameters, table, position, row[position])?;
+                put(&mut commands.parameters, table, position, row[position])?;
             }
-            keys.push(script.parameters.len());
-            put(&mut script.parameters, table, table.key(), row[table.key()])?;
-            script.rows.push(start..script.parameters.len());
-            match script.parts.last_mut() {
+            keys.push(commands.parameters.len());
+            put(&mut commands.parameters, table, table.key(), row[table.key()])?;
+            commands.rows.push(start..commands.parameters.len());
+            match commands.parts.last_mut() {
                 Some(part) if part.fields == fields => part.rows.end += 1,
-                _ => script.parts.push(Part { fields, rows: at..at + 1 }),
+                _ => commands.parts.push(Part { fields, rows: at..at + 1 }),
             }
             row.fill(ValueRef::Absent);
         }
-        let key = |at: &usize| &script.parameters[keys[*at]..script.rows[*at].end];
+        let key = |at: &usize| &commands.parameters[keys[*at]..commands.rows[*at].end];
         let mut order: Vec<usize> = (0..keys.len()).collect();
         order.sort_by(|one, other| key(one).cmp(key(other)));
         let fields_of = |at: usize| {
-            let part = script.parts.partition_point(|part| part.rows.end <= at);
-            script.parts.get(part).map_or(FieldSet::EMPTY, |part| part.fields)
+            let part = commands.parts.partition_point(|part| part.rows.end <= at);
+            commands.parts.get(part).map_or(FieldSet::EMPTY, |part| part.fields)
         };
         let goes_on = |one: &usize, next: &usize| {
             key(one) != key(next) && fields_of(*one) == fields_of(*next)
@@ -205,11 +210,11 @@ impl Composer {
         for (fields, run) in runs {
             for rows in run.chunks(STATEMENT_ROWS_MAX) {
                 match rows {
-                    [at] => self.update_one(script, table, fields, *at)?,
+                    [at] => self.update_one(commands, table, fields, *at)?,
                     rows if fields.is_empty() => rows
                         .iter()
-                        .try_for_each(|at| self.update_one(script, table, fields, *at))?,
-                    rows => self.update_some(script, table, fields, rows)?,
+                        .try_for_each(|at| self.update_one(commands, table, fields, *at))?,
+                    rows => self.update_some(commands, table, fields, rows)?,
                 }
             }
         }
@@ -218,12 +223,16 @@ impl Composer {
 
     /// Adds calls that update them one by one, in their original order: the first failed one is
     /// reported.
-    pub(crate) fn update_rows_singly(&mut self, script: &mut Script, table: &Table) -> Result<()> {
-        script.calls.clear();
-        script.is_single = true;
-        for part in script.parts.clone() {
+    pub(crate) fn update_rows_singly(
+        &mut self,
+        commands: &mut CommandBatch,
+        table: &Table,
+    ) -> Result<()> {
+        commands.calls.clear();
+        commands.is_single = true;
+        for part in commands.parts.clone() {
             for at in part.rows {
-                self.update_one(script, table, part.fields, at)?;
+                self.update_one(commands, table, part.fields, at)?;
             }
         }
         Ok(())
@@ -232,16 +241,16 @@ impl Composer {
     /// Adds a call that updates this row.
     fn update_one(
         &mut self,
-        script: &mut Script,
+        commands: &mut CommandBatch,
         table: &Table,
         fields: FieldSet,
         at: usize,
     ) -> Result<()> {
-        script.calls.push(Call {
+        commands.calls.push(Call {
             text: self.update_text(table, fields, false, variant::STRICT)?,
             role: Role::Main(at as u32),
             count: fields.len() as u16 + 1,
-            parameters: script.rows[at].clone(),
+            parameters: commands.rows[at].clone(),
             copies: None,
         });
         Ok(())
@@ -250,7 +259,7 @@ impl Composer {
     /// Adds a call that updates these rows, with an array for each column.
     fn update_some(
         &mut self,
-        script: &mut Script,
+        commands: &mut CommandBatch,
         table: &Table,
         fields: FieldSet,
         rows: &[usize],
@@ -259,15 +268,15 @@ impl Composer {
             update_many_sql(sql, table, fields);
         })?;
         let positions: Vec<usize> = fields.iter().chain([table.key()]).collect();
-        let mut next: Vec<usize> = rows.iter().map(|&row| script.rows[row].start).collect();
-        let start = script.parameters.len();
-        put_columns(script, table, positions.iter().copied(), &mut next)?;
+        let mut next: Vec<usize> = rows.iter().map(|&row| commands.rows[row].start).collect();
+        let start = commands.parameters.len();
+        put_columns(commands, table, positions.iter().copied(), &mut next)?;
         // An integer always fits a bigint.
         let count = ValueRef::Int(rows.len() as i64);
-        let _ = value::put(&mut script.parameters, PgType::Int8, count);
-        let parameters = start..script.parameters.len();
+        let _ = value::put(&mut commands.parameters, PgType::Int8, count);
+        let parameters = start..commands.parameters.len();
         let (role, count) = (Role::Main(rows[0] as u32), positions.len() as u16 + 1);
-        script.calls.push(Call { text, role, count, parameters, copies: None });
+        commands.calls.push(Call { text, role, count, parameters, copies: None });
         Ok(())
     }
 }
@@ -275,7 +284,7 @@ impl Composer {
 /// Appends the columns of rows as arrays. `next` has the start of the next column of each row:
 /// values are stored like the elements of an array.
 fn put_columns(
-    script: &mut Script,
+    commands: &mut CommandBatch,
     table: &Table,
     positions: impl Iterator<Item = usize>,
     next: &mut [usize],
@@ -283,7 +292,7 @@ fn put_columns(
     for position in positions {
         let pg_type = pg_type(&table.fields()[position].kind);
         let count = next.len();
-        value::put_array(&mut script.parameters, pg_type, count, |out| {
+        value::put_array(&mut commands.parameters, pg_type, count, |out| {
             for next in &mut *next {
                 let length = out[*next..].first_chunk().map_or(-1, |b| i32::from_be_bytes(*b));
                 let end = *next + 4 + usize::try_from(length).unwrap_or(0);

@@ -1,5 +1,5 @@
 //! Establishes connections: reaching the server, TLS, authentication. It blocks, so it runs on its
-//! own thread (`lane.rs`).
+//! own thread (`slot.rs`).
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -12,8 +12,8 @@ use postgres_protocol::authentication::sasl::{ChannelBinding, SCRAM_SHA_256, Scr
 use super::socket::Socket;
 use super::{CancelKey, Connection};
 use crate::fault::Failure;
+use crate::options::own_connections as own;
 use crate::options::{Password, PostgresOptions};
-use crate::own;
 use crate::statement::Text;
 use crate::wire::backend::{self, BackendMessage};
 use crate::wire::frontend;

@@ -8,47 +8,47 @@ use marmota_model::{Error, ErrorKind, Result};
 use marmota_store::wait::{OwnedPlace, WaitQueue};
 use parking_lot::Mutex;
 
-use super::lane::Lane;
+use super::slot::ConnectionSlot;
 use crate::fault::closed;
 
 /// The connections of an engine for transactions.
 #[derive(Default)]
 pub(crate) struct Pool {
     inside: Mutex<Inside>,
-    /// The most lanes.
-    lanes_max: usize,
-    /// Operations that wait for a lane.
+    /// The most slots.
+    slots_max: usize,
+    /// Operations that wait for a slot.
     waiting: Arc<WaitQueue>,
-    /// Callers that close the pool and wait for the last lane.
+    /// Callers that close the pool and wait for the last slot.
     closing: WaitQueue,
 }
 
 #[derive(Default)]
 struct Inside {
-    free: Vec<Arc<Lane>>,
+    free: Vec<Arc<ConnectionSlot>>,
     taken: usize,
     is_closed: bool,
 }
 
 impl Inside {
-    /// Returns the place of a free lane without exchanges in progress: the last one is still
+    /// Returns the place of a free slot without exchanges in progress: the last one is still
     /// rolling back.
     fn idle(&self) -> Option<usize> {
-        self.free.iter().rposition(|lane| {
-            let inside = lane.lock();
+        self.free.iter().rposition(|slot| {
+            let inside = slot.lock();
             inside.connection.as_ref().is_none_or(|connection| connection.under_way() == 0)
         })
     }
 }
 
 impl Pool {
-    /// Creates a pool of at most `lanes_max` lanes, with one lane.
-    pub(crate) fn of(lane: Lane, lanes_max: usize) -> Self {
-        let inside = Inside { free: vec![Arc::new(lane)], ..Inside::default() };
-        Self { inside: Mutex::new(inside), lanes_max, ..Self::default() }
+    /// Creates a pool of at most `slots_max` slots, with one slot.
+    pub(crate) fn of(slot: ConnectionSlot, slots_max: usize) -> Self {
+        let inside = Inside { free: vec![Arc::new(slot)], ..Inside::default() };
+        Self { inside: Mutex::new(inside), slots_max, ..Self::default() }
     }
 
-    /// Takes a lane. If all are taken, returns `None`, and `waker` is woken when one is given back,
+    /// Takes a slot. If all are taken, returns `None`, and `waker` is woken when one is given back,
     /// or at `until`.
     ///
     /// # Errors
@@ -58,7 +58,7 @@ impl Pool {
         until: Instant,
         place: &mut OwnedPlace,
         waker: &Waker,
-    ) -> Result<Option<Arc<Lane>>> {
+    ) -> Result<Option<Arc<ConnectionSlot>>> {
         let mut taken = self.try_take()?;
         if taken.is_none() {
             place.wait_until(&self.waiting, waker, until);
@@ -71,55 +71,55 @@ impl Pool {
             let message = format!(
                 "all {} connections for transactions are taken, and none was given back in time; \
                  try again, or raise connections_max",
-                self.lanes_max
+                self.slots_max
             );
             return Err(Error::new(ErrorKind::Busy, message));
         }
         Ok(taken)
     }
 
-    fn try_take(&self) -> Result<Option<Arc<Lane>>> {
+    fn try_take(&self) -> Result<Option<Arc<ConnectionSlot>>> {
         let mut inside = self.inside.lock();
         if inside.is_closed {
             return Err(closed());
         }
         let total = inside.free.len() + inside.taken;
-        let lane = match inside.idle() {
+        let slot = match inside.idle() {
             Some(at) => inside.free.swap_remove(at),
-            None if total < self.lanes_max => Arc::default(),
+            None if total < self.slots_max => Arc::default(),
             None => match inside.free.pop() {
-                Some(lane) => lane,
+                Some(slot) => slot,
                 None => return Ok(None),
             },
         };
         inside.taken += 1;
-        Ok(Some(lane))
+        Ok(Some(slot))
     }
 
-    /// Takes a lane without exchanges in progress, or a new one. Returns `None` if neither is
+    /// Takes a slot without exchanges in progress, or a new one. Returns `None` if neither is
     /// available.
-    pub(crate) fn take_free(&self) -> Option<Arc<Lane>> {
+    pub(crate) fn take_free(&self) -> Option<Arc<ConnectionSlot>> {
         let mut inside = self.inside.lock();
         if inside.is_closed {
             return None;
         }
-        let lane = match inside.idle() {
+        let slot = match inside.idle() {
             Some(at) => inside.free.swap_remove(at),
-            None if inside.free.len() + inside.taken < self.lanes_max => Arc::default(),
+            None if inside.free.len() + inside.taken < self.slots_max => Arc::default(),
             None => return None,
         };
         inside.taken += 1;
-        Some(lane)
+        Some(slot)
     }
 
-    pub(crate) fn give_back(&self, lane: Arc<Lane>) {
+    pub(crate) fn give_back(&self, slot: Arc<ConnectionSlot>) {
         let mut inside = self.inside.lock();
         inside.taken -= 1;
         let is_last = inside.taken == 0;
         if inside.is_closed {
-            drop(lane);
+            drop(slot);
         } else {
-            inside.free.push(lane);
+            inside.free.push(slot);
         }
         drop(inside);
         self.waiting.wake_next();
@@ -128,10 +128,10 @@ impl Pool {
         }
     }
 
-    /// Closes the pool when no lane is taken. Returns false if that takes too long.
+    /// Closes the pool when no slot is taken. Returns false if that takes too long.
     pub(crate) fn close(&self, timeout: Duration) -> bool {
         let until = Instant::now() + timeout;
-        let lanes = self.closing.block_until(until, || {
+        let slots = self.closing.block_until(until, || {
             let mut inside = self.inside.lock();
             if inside.taken > 0 {
                 return None;
@@ -139,10 +139,10 @@ impl Pool {
             inside.is_closed = true;
             Some(std::mem::take(&mut inside.free))
         });
-        let Some(lanes) = lanes else { return false };
+        let Some(slots) = slots else { return false };
         self.waiting.wake_all();
-        for lane in lanes {
-            lane.close(until);
+        for slot in slots {
+            slot.close(until);
         }
         true
     }

@@ -12,8 +12,8 @@ use marmota_store::plan::{Change, PlanStep, StepEffect};
 use super::Preparing;
 use super::definition::{self, create_index, index_name};
 use super::layout::{Layout, LayoutColumn, LayoutIndex};
-use crate::column::sql_words::{sql_literal, sql_type};
-use crate::column::{compared, is_folded, pg_type};
+use crate::statement::column::{compared, is_folded, pg_type};
+use crate::statement::sql_words::{sql_literal, sql_type};
 use crate::wire::value::PgType;
 
 /// Makes the steps for one of the tables.

@@ -3,8 +3,8 @@
 
 use marmota_model::{FieldSet, Index, KeyKind, Kind, Table};
 
-use crate::column::sql_words::{bounded, quoted, sql_literal, sql_type};
-use crate::column::{compared, name, pg_type};
+use crate::statement::column::{compared, name, pg_type};
+use crate::statement::sql_words::{bounded, quoted, sql_literal, sql_type};
 use crate::wire::value::PgType;
 
 /// Returns the name of an index.

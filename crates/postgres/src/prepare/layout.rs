@@ -4,8 +4,8 @@
 use marmota_model::{Field, Result, Table};
 
 use super::Preparing;
-use crate::column::sql_words::{literal, quoted, sql_type};
-use crate::shape::search;
+use crate::statement::search;
+use crate::statement::sql_words::{literal, quoted, sql_type};
 use crate::wire::value::PgType;
 
 /// The structure of an existing table.

@@ -9,11 +9,11 @@ use marmota_model::RowSink;
 use marmota_store::operation::{Operation, Outcome};
 
 use super::{PostgresSession, Step};
-use crate::connection::lane::LONG;
+use crate::commands::reply::{Lending, Reply, Rows};
+use crate::connection::slot::LONG;
 use crate::connection::{Connection, Ending, Loss};
 use crate::fault;
-use crate::reply::{Lending, Reply, Rows};
-use crate::running::{Next, Running, Stage};
+use crate::in_flight::{InFlightOperation, Next, SlotUse, Stage, Task};
 
 /// The number of times that a read is retried after its connection was lost.
 const READ_TRIES_MAX: u32 = 3;
@@ -21,14 +21,14 @@ const READ_TRIES_MAX: u32 = 3;
 impl PostgresSession {
     pub(super) fn answer_step(
         &mut self,
-        running: &mut Running,
+        running: &mut InFlightOperation,
         operation: &mut Operation<'_>,
         sink: &mut dyn RowSink,
         outcome: &mut Outcome,
         waker: &Waker,
     ) -> Step {
-        let lane = Arc::clone(&running.lane);
-        let mut inside = lane.lock();
+        let slot = Arc::clone(&running.slot);
+        let mut inside = slot.lock();
         let (of, number) = running.exchange.unwrap_or_default();
         let connection = inside.connection.as_mut().filter(|connection| connection.number() == of);
         let is_first = !std::mem::replace(&mut running.has_yielded, true);
@@ -53,14 +53,14 @@ impl PostgresSession {
                     };
                 }
                 if let Some(took) = connection.take_took()
-                    && let Some(call) = running.script.calls.first()
+                    && let Some(call) = running.commands.calls.first()
                 {
                     call.text.note_long(took >= LONG);
                 }
                 if let Some((_, failure)) = running.reply.failures.first()
                     && failure.is_of_preparing()
                 {
-                    running.script.calls.iter().for_each(|call| connection.forget(&call.text));
+                    running.commands.calls.iter().for_each(|call| connection.forget(&call.text));
                 }
                 running.may_be_cancelled = connection.may_be_cancelled(number);
                 answered.map(|answered| answered.map(|ending| (ending, connection.state())))
@@ -78,7 +78,7 @@ impl PostgresSession {
                 match running.conclude(&mut self.composer, operation, outcome, state) {
                     Next::Done(result) => Step::Done(result),
                     Next::Send => {
-                        if running.wants_lane && !running.has_lane {
+                        if running.slot_use == SlotUse::Wanted {
                             self.met_lock = Some(Instant::now());
                         }
                         Step::GoOn
@@ -91,15 +91,15 @@ impl PostgresSession {
     }
 
     /// Handles the loss of the connection. A read that has returned nothing is retried.
-    fn lost(&mut self, running: &mut Running, loss: &Loss) -> Step {
-        let error = fault::lost(&loss.0, &self.shared.options, running.writes);
+    fn lost(&mut self, running: &mut InFlightOperation, loss: &Loss) -> Step {
+        let error = fault::lost(&loss.0, &self.shared.options, running.writes());
         if let Some(open) = &mut self.transaction {
             open.is_lost = true;
             // Nothing of it is done, unless it was being committed.
-            let undone = !running.is_commit;
+            let undone = running.task != Task::Commit;
             return Step::Done(Err(if undone { error.retryable() } else { error }));
         }
-        if !running.writes
+        if !running.writes()
             && running.reply.lent == 0
             && running.tries < READ_TRIES_MAX
             && !self.shared.is_closed()
@@ -116,13 +116,13 @@ impl PostgresSession {
 fn take_answer(
     connection: &mut Connection,
     number: u64,
-    running: &mut Running,
+    running: &mut InFlightOperation,
     operation: &Operation<'_>,
     sink: &mut dyn RowSink,
 ) -> Poll<Result<Ending, Loss>> {
-    let Running { reply, roles, script, stage, sql, .. } = running;
+    let InFlightOperation { reply, roles, commands, stage, sql, .. } = running;
     let reads = matches!(stage, Stage::Main | Stage::Again);
-    let rows = match (operation, script.calls.first(), &*sql) {
+    let rows = match (operation, commands.calls.first(), &*sql) {
         (Operation::Get { table, .. } | Operation::List { table, .. }, Some(call), _) => {
             Some(Rows::Table(table, &call.text.columns))
         }

@@ -27,9 +27,9 @@ use marmota_store::engine::{Ticket, wake_at};
 use marmota_store::operation::Operation;
 
 use super::{PostgresSession, Step};
-use crate::connection::lane::{Inside, Lane, STALL};
+use crate::connection::slot::{ConnectionSlot, STALL, SlotState};
 use crate::fault::closed;
-use crate::running::{Running, may_leave_reader};
+use crate::in_flight::{InFlightOperation, SlotUse, may_leave_reader};
 
 impl PostgresSession {
     /// Returns true if the server has executed a write on this thread's shared connection for so
@@ -52,9 +52,9 @@ impl PostgresSession {
 
     /// Moves an operation to an exclusive connection, if one is free.
     #[cold]
-    pub(super) fn leave_shared(&self, running: &mut Running) -> bool {
-        let Some(lane) = self.shared.pool.take_free() else { return false };
-        (running.lane, running.has_lane, running.wants_lane) = (lane, true, true);
+    pub(super) fn leave_shared(&self, running: &mut InFlightOperation) -> bool {
+        let Some(slot) = self.shared.pool.take_free() else { return false };
+        (running.slot, running.slot_use) = (slot, SlotUse::Exclusive);
         running.shares_sync = false;
         true
     }
@@ -63,16 +63,17 @@ impl PostgresSession {
     /// sets an alarm for the next try.
     pub(super) fn leave_held_up(
         &self,
-        running: &mut Running,
+        running: &mut InFlightOperation,
         operation: &Operation<'_>,
-        inside: &mut Inside,
+        inside: &mut SlotState,
     ) -> bool {
         let (_, number) = running.exchange.unwrap_or_default();
-        let is_shared = !running.writes && !running.in_transaction && !running.has_lane;
+        let is_shared =
+            !running.writes() && !running.in_transaction && running.slot_use != SlotUse::Exclusive;
         if !is_shared || running.reply.lent > 0 || !may_leave_reader(operation) {
             return false;
         }
-        let lane = Arc::clone(&running.lane);
+        let slot = Arc::clone(&running.slot);
         let Some(connection) = inside.connection.as_mut() else { return false };
         if !connection.waits_behind_long(number) {
             return false;
@@ -85,15 +86,15 @@ impl PostgresSession {
             running.exchange = None;
             return true;
         }
-        inside.look_again(&lane, STALL);
+        inside.look_again(&slot, STALL);
         false
     }
 
-    /// Takes an exclusive lane. Returns the step to do if none is free.
-    pub(super) fn take_lane(&self, running: &mut Running, waker: &Waker) -> Option<Step> {
-        if !running.has_lane {
+    /// Takes an exclusive slot. Returns the step to do if none is free.
+    pub(super) fn take_slot(&self, running: &mut InFlightOperation, waker: &Waker) -> Option<Step> {
+        if running.slot_use != SlotUse::Exclusive {
             match self.shared.pool.take(running.until, &mut running.place, waker) {
-                Ok(Some(lane)) => (running.lane, running.has_lane) = (lane, true),
+                Ok(Some(slot)) => (running.slot, running.slot_use) = (slot, SlotUse::Exclusive),
                 Ok(None) => return Some(Step::Wait),
                 Err(error) => return Some(Step::Done(Err(error))),
             }
@@ -104,7 +105,12 @@ impl PostgresSession {
     /// Waits until a connection has no abandoned operations and no pending cancel request:
     /// otherwise they could hit its next owner, undo a part of its transaction, and let the rest be
     /// executed outside of it.
-    pub(super) fn wait_for_quiet(&self, running: &Running, inside: &Inside, waker: &Waker) -> Step {
+    pub(super) fn wait_for_quiet(
+        &self,
+        running: &InFlightOperation,
+        inside: &SlotState,
+        waker: &Waker,
+    ) -> Step {
         if Instant::now() >= running.until {
             return Step::Done(Err(inside.too_long(&self.shared.options)));
         }
@@ -115,9 +121,9 @@ impl PostgresSession {
 
     pub(super) fn wait_for_connection(
         &self,
-        running: &mut Running,
-        lane: &Arc<Lane>,
-        inside: &mut Inside,
+        running: &mut InFlightOperation,
+        slot: &Arc<ConnectionSlot>,
+        inside: &mut SlotState,
         waker: &Waker,
     ) -> Result<()> {
         if inside.is_closed {
@@ -130,24 +136,24 @@ impl PostgresSession {
             return Err(inside.too_long(&self.shared.options));
         }
         let (until, place) = (running.until, &mut running.place);
-        inside.want(lane, &self.shared.options, until, place, waker);
+        inside.want(slot, &self.shared.options, until, place, waker);
         Ok(())
     }
 
     pub(super) fn send_step(
         &mut self,
         ticket: Ticket,
-        running: &mut Running,
+        running: &mut InFlightOperation,
         waker: &Waker,
     ) -> Step {
-        if running.wants_lane
-            && let Some(step) = self.take_lane(running, waker)
+        if running.slot_use == SlotUse::Wanted
+            && let Some(step) = self.take_slot(running, waker)
         {
             return step;
         }
-        if running.wants_lane {
-            let lane = Arc::clone(&running.lane);
-            let mut inside = lane.lock();
+        if running.slot_use == SlotUse::Exclusive {
+            let slot = Arc::clone(&running.slot);
+            let mut inside = slot.lock();
             if inside.working().is_some_and(|connection| !connection.is_quiet(waker)) {
                 return self.wait_for_quiet(running, &inside, waker);
             }
@@ -160,9 +166,9 @@ impl PostgresSession {
             running.place.wait(&open.waiting, waker);
             return Step::Wait;
         }
-        let lane = Arc::clone(&running.lane);
-        let mut inside = lane.lock();
-        match self.wait_for_connection(running, &lane, &mut inside, waker) {
+        let slot = Arc::clone(&running.slot);
+        let mut inside = slot.lock();
+        match self.wait_for_connection(running, &slot, &mut inside, waker) {
             Ok(()) => Step::Wait,
             Err(error) => Step::Done(Err(error)),
         }

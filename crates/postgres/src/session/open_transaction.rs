@@ -5,13 +5,13 @@ use std::sync::Arc;
 use marmota_store::engine::Ticket;
 use marmota_store::wait::WaitQueue;
 
-use crate::connection::lane::Lane;
+use crate::connection::slot::ConnectionSlot;
 
 /// An open transaction.
 pub(super) struct Open {
     /// Distinguishes it from previous ones.
     pub(super) number: u64,
-    pub(super) lane: Arc<Lane>,
+    pub(super) slot: Arc<ConnectionSlot>,
     pub(super) connection: u64,
     pub(super) savepoints: Vec<u32>,
     /// True if it conflicted with another transaction or lost its connection.

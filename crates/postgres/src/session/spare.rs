@@ -1,6 +1,6 @@
 //! [`SpareOperations`]: completed operations that a session reuses with their buffers.
 
-use crate::running::Running;
+use crate::in_flight::InFlightOperation;
 
 /// The most completed operations that are kept for reuse, with their buffers: a server thread has
 /// hundreds in progress at once.
@@ -14,17 +14,17 @@ const FIRST_SPARE: usize = 16;
 #[derive(Default)]
 pub(crate) struct SpareOperations(
     #[expect(clippy::vec_box, reason = "they are handed out and taken back as they are")]
-    Vec<Box<Running>>,
+    Vec<Box<InFlightOperation>>,
 );
 
 impl SpareOperations {
     /// Returns a completed operation, for its buffers.
-    pub(crate) fn take(&mut self) -> Option<Box<Running>> {
+    pub(crate) fn take(&mut self) -> Option<Box<InFlightOperation>> {
         self.0.pop()
     }
 
     /// Keeps a completed operation, unless its buffers are too large.
-    pub(crate) fn give_back(&mut self, mut running: Box<Running>) {
+    pub(crate) fn give_back(&mut self, mut running: Box<InFlightOperation>) {
         running.place.leave();
         let bytes_max = match self.0.len() {
             0..FIRST_SPARE => FIRST_SPARE_BYTES_MAX,

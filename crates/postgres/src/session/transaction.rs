@@ -10,11 +10,11 @@ use marmota_store::refusal;
 
 use super::open_transaction::Open;
 use super::{PostgresSession, Step};
+use crate::commands::command_batch::Role;
 use crate::connection::State;
-use crate::connection::giving_up;
+use crate::connection::cancel;
 use crate::fault;
-use crate::running::{Running, Stage};
-use crate::script::Role;
+use crate::in_flight::{Access, InFlightOperation, SlotUse, Stage, Task};
 use crate::statement::controls::CONTROLS;
 use crate::statement::{Text, Verb};
 
@@ -39,8 +39,8 @@ impl PostgresSession {
         }
         self.shared.check_open()?;
         let mut running = self.running(Stage::Control);
-        running.writes = true;
-        running.is_begin = true;
+        running.access = Access::Write;
+        running.task = Task::Begin;
         Ok(Submitted::Waiting(self.operations.add(running)))
     }
 
@@ -71,25 +71,27 @@ impl PostgresSession {
             _ => {}
         }
         let mut running = self.running(Stage::Control);
-        running.is_commit = matches!(operation, Operation::Commit);
+        if matches!(operation, Operation::Commit) {
+            running.task = Task::Commit;
+        }
         let shape = step.as_bytes();
         let text =
             self.composer
                 .texts
                 .find(Verb::Control, u32::MAX, FieldSet::EMPTY, 0, shape, || Text::plain(step));
-        running.script.call(Role::Main(0), text, |_| Ok(0))?;
+        running.commands.call(Role::Main(0), text, |_| Ok(0))?;
         Ok(Submitted::Waiting(self.operations.add(running)))
     }
 
     /// Takes a free connection, and begins a transaction on it.
-    pub(super) fn begin_step(&mut self, running: &mut Running, waker: &Waker) -> Step {
-        if let Some(step) = self.take_lane(running, waker) {
+    pub(super) fn begin_step(&mut self, running: &mut InFlightOperation, waker: &Waker) -> Step {
+        if let Some(step) = self.take_slot(running, waker) {
             return step;
         }
-        let lane = Arc::clone(&running.lane);
-        let mut inside = lane.lock();
+        let slot = Arc::clone(&running.slot);
+        let mut inside = slot.lock();
         let Some(connection) = inside.working() else {
-            return match self.wait_for_connection(running, &lane, &mut inside, waker) {
+            return match self.wait_for_connection(running, &slot, &mut inside, waker) {
                 Ok(()) => Step::Wait,
                 Err(error) => Step::Done(Err(error)),
             };
@@ -107,12 +109,12 @@ impl PostgresSession {
             sending.sync();
         });
         connection.abandon(number);
-        running.has_lane = false;
+        running.slot_use = SlotUse::Shared;
         self.begun += 1;
         self.transaction = Some(Open {
             number: self.begun,
             connection: connection.number(),
-            lane: Arc::clone(&lane),
+            slot: Arc::clone(&slot),
             savepoints: Vec::new(),
             is_lost: false,
             busy: None,
@@ -126,14 +128,14 @@ impl PostgresSession {
     /// the server.
     pub(super) fn end(&mut self, undoes: bool) {
         let Some(open) = self.transaction.take() else { return };
-        let mut inside = open.lane.lock();
+        let mut inside = open.slot.lock();
         if let Some(connection) = inside.connection.as_mut()
             && connection.number() == open.connection
             && (undoes || connection.state() != State::Idle)
         {
             if connection.under_way() > 0 {
                 let exchange = (connection.number(), connection.current());
-                giving_up::watch(&open.lane, &self.shared.options, exchange);
+                cancel::watch(&open.slot, &self.shared.options, exchange);
             }
             let number = connection.submit(|sending| {
                 sending.call(&CONTROLS.rollback, 0, &[]);
@@ -144,6 +146,6 @@ impl PostgresSession {
         }
         drop(inside);
         open.waiting.wake_all();
-        self.shared.pool.give_back(open.lane);
+        self.shared.pool.give_back(open.slot);
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use marmota_model::{FieldSet, Table};
 
-use crate::column::{compared, sorted};
+use crate::statement::column::{compared, sorted};
 
 /// The text of a statement being written.
 #[derive(Debug, Default)]

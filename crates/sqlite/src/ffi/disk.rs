@@ -9,7 +9,7 @@ use super::{Failure, code, initialize};
 
 /// An operation on a file, before or after it is done.
 #[derive(Debug)]
-pub(crate) enum Act<'a> {
+pub(crate) enum VfsCall<'a> {
     Write {
         offset: u64,
         bytes: &'a [u8],
@@ -25,7 +25,7 @@ pub(crate) enum Act<'a> {
 }
 
 /// Called for each operation. The operation fails if it returns false.
-pub(crate) type Observer = fn(&Path, &Act<'_>) -> bool;
+pub(crate) type Observer = fn(&Path, &VfsCall<'_>) -> bool;
 
 static OBSERVER: OnceLock<Observer> = OnceLock::new();
 
@@ -69,13 +69,13 @@ extern "C" fn hook(
             let count = usize::try_from(count).unwrap_or(0);
             // SAFETY: SQLite passes `count` bytes to write, which live for the call.
             let bytes = unsafe { std::slice::from_raw_parts(bytes.cast(), count) };
-            Act::Write { offset: at, bytes }
+            VfsCall::Write { offset: at, bytes }
         }
-        1 => Act::Truncate { bytes: at },
-        2 => Act::Sync,
-        3 => Act::Synced,
-        4 => Act::Delete,
-        5 => Act::SyncFolder,
+        1 => VfsCall::Truncate { bytes: at },
+        2 => VfsCall::Sync,
+        3 => VfsCall::Synced,
+        4 => VfsCall::Delete,
+        5 => VfsCall::SyncFolder,
         _ => return code::OK,
     };
     let goes_on = OBSERVER.get().is_none_or(|observer| observer(path, &act));

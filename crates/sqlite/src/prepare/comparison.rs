@@ -10,9 +10,9 @@ use marmota_store::plan::{Change, PlanStep, StepEffect};
 use super::definition::{self, create_index};
 use super::layout::{Layout, LayoutColumn};
 use super::rebuild::{self, Conversion};
-use crate::column::read;
 use crate::ffi::{Connection, Failure};
 use crate::sql_words::{sql_literal, sql_type};
+use crate::statement::column::read;
 
 /// Makes the steps for one table. `is_model` returns true for the names of models; `counts`
 /// requests the number of values that are kept.

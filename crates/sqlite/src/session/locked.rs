@@ -12,8 +12,8 @@ use marmota_store::refusal;
 use marmota_store::wait::QueuePlace;
 
 use super::{Attempt, SqliteSession};
-use crate::sync::wake_at;
-use crate::waiting::Wait;
+use crate::commit::sync::wake_at;
+use crate::session::wait::Wait;
 
 /// The first pause before the file is read again, and the longest.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -53,8 +53,8 @@ impl SqliteSession {
                 self.forget(ticket);
                 Poll::Ready(result)
             }
-            Attempt::Scan(scan) => {
-                self.waiting.put(ticket, Wait::Scan(scan, 0));
+            Attempt::OffloadedOperation(scan) => {
+                self.waiting.put(ticket, Wait::OffloadedOperation(scan, 0));
                 self.poll_scan(ticket, operation, sink, outcome, waker)
             }
             // A transaction was begun on this session meanwhile.

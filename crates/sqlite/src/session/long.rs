@@ -1,5 +1,5 @@
 //! Operations that use up their budget on the caller's thread: passing them to a helper thread
-//! ([`crate::scan`]), and returning their results.
+//! ([`crate::session::offloaded`]), and returning their results.
 
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -13,10 +13,10 @@ use marmota_store::refusal;
 use marmota_store::wait::QueuePlace;
 
 use super::{Attempt, SqliteSession};
-use crate::budget::{Ended, POLL_BUDGET, UsedUp, late};
-use crate::group::closed;
-use crate::scan::{Next, Place, Scan};
-use crate::waiting::Wait;
+use crate::commit::group_commit::closed;
+use crate::executor::read_budget::{Ended, POLL_BUDGET, UsedUp, late};
+use crate::session::offloaded::{Next, OffloadedOperation, Place};
+use crate::session::wait::Wait;
 
 impl SqliteSession {
     /// Continues a read of the session's own connection on a helper thread.
@@ -25,16 +25,16 @@ impl SqliteSession {
         let place = if over.lent > 0 {
             let Some(reader) = self.reader.take() else { return Attempt::Done(Err(closed())) };
             if self.shared.helpers.are_busy()
-                && let Some(lane) = &*reader.lock()
+                && let Some(executor) = &*reader.lock()
             {
-                lane.connection.release_memory();
+                executor.connection.release_memory();
             }
             Place::Reader(reader)
         } else {
-            if let Some(lane) = self.reader.as_ref().map(|reader| reader.lock()).as_deref_mut()
-                && let Some(lane) = lane
+            if let Some(executor) = self.reader.as_ref().map(|reader| reader.lock()).as_deref_mut()
+                && let Some(executor) = executor
             {
-                lane.end_hold();
+                executor.end_hold();
             }
             Place::Any
         };
@@ -48,11 +48,11 @@ impl SqliteSession {
         sink: &mut dyn RowSink,
         outcome: &mut Outcome,
     ) -> Attempt {
-        let Some(mut turn) = self.shared.writer.try_long_turn() else { return Attempt::Wait };
-        let Some(lane) = turn.lane() else { return Attempt::Done(Err(closed())) };
-        match lane.run_in_budget(operation, sink, outcome) {
+        let Some(mut guard) = self.shared.writer.try_lock_owned() else { return Attempt::Wait };
+        let Some(executor) = guard.executor() else { return Attempt::Done(Err(closed())) };
+        match executor.run_in_budget(operation, sink, outcome) {
             Ended::Done(result) => Attempt::Done(result),
-            Ended::Over(over) => self.start_scan(None, operation, over, Place::Writer(turn)),
+            Ended::Over(over) => self.start_scan(None, operation, over, Place::Writer(guard)),
             Ended::Late => Attempt::Done(Err(self.read_late())),
         }
     }
@@ -66,22 +66,22 @@ impl SqliteSession {
         sink: &mut dyn RowSink,
         outcome: &mut Outcome,
     ) -> Attempt {
-        let Some(mut turn) = self.shared.writer.try_long_turn() else { return Attempt::Wait };
+        let Some(mut guard) = self.shared.writer.try_lock_owned() else { return Attempt::Wait };
         if self.leaves_disk_to_helper(operation) {
             let over = UsedUp { lent: 0, tables: None };
-            return self.start_scan(durability, operation, over, Place::Writer(turn));
+            return self.start_scan(durability, operation, over, Place::Writer(guard));
         }
-        let Some(lane) = turn.lane() else { return Attempt::Done(Err(closed())) };
-        match lane.write_in_budget(durability, operation, sink, outcome) {
-            Ended::Done(Err(_)) if lane.take_refused() => {
-                turn.refused();
+        let Some(executor) = guard.executor() else { return Attempt::Done(Err(closed())) };
+        match executor.write_in_budget(durability, operation, sink, outcome) {
+            Ended::Done(Err(_)) if executor.take_refused() => {
+                guard.refused();
                 Attempt::Wait
             }
             Ended::Done(result) => {
-                turn.begun();
+                guard.begun();
                 Attempt::Done(result)
             }
-            Ended::Over(over) => self.start_scan(durability, operation, over, Place::Writer(turn)),
+            Ended::Over(over) => self.start_scan(durability, operation, over, Place::Writer(guard)),
             Ended::Late => Attempt::Done(Err(self.read_late())),
         }
     }
@@ -91,18 +91,18 @@ impl SqliteSession {
     fn leaves_disk_to_helper(&self, operation: &Operation<'_>) -> bool {
         // Tables of other databases are lent on the caller's thread.
         let reads_others = matches!(operation, Operation::Sql { lender: Some(_), .. });
-        self.shared.clerk.is_slow_alone() && !reads_others && !caller_blocks()
+        self.shared.commit_thread.is_slow_alone() && !reads_others && !caller_blocks()
     }
 
     /// Commits the transaction on a helper thread if the disk is slow.
     pub(super) fn commit_on_helper(&mut self, durability: Option<Durability>) -> Option<Attempt> {
-        let is_open = self.lane().is_ok_and(|lane| lane.connection.in_transaction());
+        let is_open = self.executor().is_ok_and(|executor| executor.connection.in_transaction());
         if !is_open || !self.leaves_disk_to_helper(&Operation::Commit) {
             return None;
         }
-        let turn = self.transaction.take()?;
+        let guard = self.transaction.take()?;
         let over = UsedUp { lent: 0, tables: None };
-        Some(self.start_scan(durability, &Operation::Commit, over, Place::Writer(turn)))
+        Some(self.start_scan(durability, &Operation::Commit, over, Place::Writer(guard)))
     }
 
     /// Returns the error of a read whose deadline has passed.
@@ -123,7 +123,7 @@ impl SqliteSession {
         let limit = self.shared.options.read_deadline();
         let limit = limit.filter(|_| !matches!(operation, Operation::Commit));
         let until = limit.map(|limit| Instant::now() + limit);
-        let scan = Scan::new(&mut self.tables, operation, over, durability, until);
+        let scan = OffloadedOperation::new(&mut self.tables, operation, over, durability, until);
         let scan = scan.and_then(|scan| self.shared.reserve_scan().map(|()| scan));
         let error = match (scan, place) {
             (Ok(scan), place) => {
@@ -131,15 +131,15 @@ impl SqliteSession {
                     self.away = Some(Arc::clone(&scan));
                 }
                 scan.start(&self.shared, place);
-                return Attempt::Scan(scan);
+                return Attempt::OffloadedOperation(scan);
             }
-            (Err(error), Place::Transaction(turn)) => {
-                self.transaction = Some(turn);
+            (Err(error), Place::Transaction(guard)) => {
+                self.transaction = Some(guard);
                 error
             }
-            (Err(error), Place::Writer(mut turn)) => {
-                if let Some(lane) = turn.lane() {
-                    lane.end_hold();
+            (Err(error), Place::Writer(mut guard)) => {
+                if let Some(executor) = guard.executor() {
+                    executor.end_hold();
                 }
                 error
             }
@@ -151,8 +151,10 @@ impl SqliteSession {
 
     /// Takes the transaction's connection back from a scan that has ended.
     pub(super) fn is_back(&mut self) -> bool {
-        let Some(turn) = self.away.as_ref().and_then(|scan| scan.take_turn()) else { return false };
-        self.transaction = Some(turn);
+        let Some(guard) = self.away.as_ref().and_then(|scan| scan.take_guard()) else {
+            return false;
+        };
+        self.transaction = Some(guard);
         self.away = None;
         true
     }
@@ -179,8 +181,8 @@ impl SqliteSession {
                 Poll::Ready(result)
             }
             Attempt::Away => Poll::Pending,
-            Attempt::Scan(scan) => {
-                self.waiting.put(ticket, Wait::Scan(scan, 0));
+            Attempt::OffloadedOperation(scan) => {
+                self.waiting.put(ticket, Wait::OffloadedOperation(scan, 0));
                 self.poll_scan(ticket, operation, sink, outcome, waker)
             }
             Attempt::Locked => {
@@ -212,7 +214,7 @@ impl SqliteSession {
         outcome: &mut Outcome,
         waker: &Waker,
     ) -> Poll<Result<()>> {
-        let Some(Wait::Scan(scan, so_far)) = self.waiting.get_mut(ticket) else {
+        let Some(Wait::OffloadedOperation(scan, so_far)) = self.waiting.get_mut(ticket) else {
             return Poll::Ready(Err(refusal::not_waiting()));
         };
         let began = Instant::now();

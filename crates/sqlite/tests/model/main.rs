@@ -1,30 +1,30 @@
 //! The writer's lock and the groups in all their interleavings (by loom, which
-//! also tries what weak memory allows), without SQLite: `group.rs`, `writer.rs`
+//! also tries what weak memory allows), without SQLite: `group_commit.rs`, `write_lock.rs`
 //! and the store's wait queue as they are, with loom's locks and a list of
 //! numbers in SQLite's place.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(dead_code, unreachable_pub, reason = "the files are included for a part of what they do")]
 
-#[path = "../../src/group.rs"]
-mod group;
+#[path = "../../src/commit/group_commit.rs"]
+mod group_commit;
 #[path = "../../../store/src/wait/queue.rs"]
 mod queue;
 mod sync;
-#[path = "../../src/writer.rs"]
-mod writer;
+#[path = "../../src/commit/write_lock.rs"]
+mod write_lock;
 
 use std::sync::Arc;
 use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
 
-use group::{Member, Work};
+use group_commit::{Member, Work};
 use loom::sync::{Condvar, Mutex};
 use loom::thread;
 use marmota_model::{Error, ErrorKind, Result, Value};
 use marmota_store::Durability;
 use marmota_store::operation::Outcome;
 use queue::QueuePlace;
-use writer::Writer;
+use write_lock::WriteLock;
 
 /// A transaction on a list of numbers. The number 13 fails; 99 ends the
 /// transaction.
@@ -114,18 +114,18 @@ impl Wake for Bell {
     }
 }
 
-type Shared = Arc<Writer<Numbers>>;
+type Shared = Arc<WriteLock<Numbers>>;
 
 /// A number, and what its writer was told.
 type Told = (i64, Result<Outcome>);
 
 /// Joins or leaves a write, as a session's `submit` does.
 fn submit(writer: &Shared, number: i64) -> Result<Arc<Member<i64>>> {
-    if let Some(mut turn) = writer.try_turn() {
-        if let Some(member) = turn.join(Durability::Full, |numbers| numbers.write(number))? {
+    if let Some(mut guard) = writer.try_lock_now() {
+        if let Some(member) = guard.join(Durability::Full, |numbers| numbers.write(number))? {
             return Ok(member);
         }
-        turn.refused();
+        guard.refused();
     }
     writer.enqueue(number, Durability::Full, far())
 }
@@ -169,7 +169,7 @@ fn check_refused(
         let committed = Arc::default();
         let committed_too = Arc::clone(&committed);
         let numbers = Numbers { open: None, committed: committed_too, fails_to_commit, refusals };
-        let writer: Shared = Writer::new(numbers, 8);
+        let writer: Shared = WriteLock::new(numbers, 8);
         let others: Vec<_> = threads[1..]
             .iter()
             .map(|own| {
@@ -236,7 +236,7 @@ fn an_operation_that_wants_the_lock_gets_it_beside_groups() {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(|| {
-        let writer: Shared = Writer::new(Numbers::default(), 8);
+        let writer: Shared = WriteLock::new(Numbers::default(), 8);
         let other = Arc::clone(&writer);
         let member = thread::spawn(move || write(&other, 1).unwrap());
         begin(&writer);
@@ -251,16 +251,16 @@ fn begin(writer: &Shared) {
     let mut place = QueuePlace::default();
     loop {
         writer.wait(&mut place, &waker, far());
-        if let Some(mut turn) = writer.try_turn() {
-            turn.settle();
-            let numbers = turn.lane().unwrap();
+        if let Some(mut guard) = writer.try_lock_now() {
+            guard.settle();
+            let numbers = guard.executor().unwrap();
             assert!(numbers.open.is_none());
             if numbers.begin().unwrap() {
                 numbers.roll_back();
-                drop(turn);
+                drop(guard);
                 return writer.forget(&mut place);
             }
-            turn.refused();
+            guard.refused();
         }
         bell.wait();
     }
@@ -279,7 +279,7 @@ fn an_operation_and_a_write_wait_for_another_process() {
     model.preemption_bound = Some(3);
     model.check(|| {
         let numbers = Numbers { refusals: 1, ..Numbers::default() };
-        let writer: Shared = Writer::new(numbers, 8);
+        let writer: Shared = WriteLock::new(numbers, 8);
         let other = Arc::clone(&writer);
         let member = thread::spawn(move || write(&other, 1).unwrap());
         begin(&writer);
@@ -295,10 +295,10 @@ fn operate(writer: &Shared) {
     let mut place = QueuePlace::default();
     loop {
         writer.wait(&mut place, &waker, far());
-        if let Some(turn) = writer.try_turn() {
+        if let Some(guard) = writer.try_lock_now() {
             // Without this the model lets nobody find the lock taken.
             thread::yield_now();
-            drop(turn);
+            drop(guard);
             return writer.forget(&mut place);
         }
         bell.wait();
@@ -310,7 +310,7 @@ fn operations_that_want_the_lock_get_it_one_after_the_other() {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(|| {
-        let writer: Shared = Writer::new(Numbers::default(), 8);
+        let writer: Shared = WriteLock::new(Numbers::default(), 8);
         let other = Arc::clone(&writer);
         let other = thread::spawn(move || operate(&other));
         operate(&writer);
@@ -323,7 +323,7 @@ fn one_that_is_left_does_not_keep_the_others_waiting() {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(|| {
-        let writer: Shared = Writer::new(Numbers::default(), 8);
+        let writer: Shared = WriteLock::new(Numbers::default(), 8);
         let other = Arc::clone(&writer);
         let member = thread::spawn(move || write(&other, 1).unwrap());
         // Polled once, then dropped, as a future may be; what a session does then.
@@ -345,10 +345,10 @@ fn one_that_is_left_does_not_keep_the_others_waiting() {
 #[test]
 fn a_full_queue_is_busy() {
     loom::model(|| {
-        let writer: Shared = Writer::new(Numbers::default(), 1);
-        let turn = writer.try_turn().unwrap();
+        let writer: Shared = WriteLock::new(Numbers::default(), 1);
+        let guard = writer.try_lock_now().unwrap();
         writer.enqueue(1, Durability::Full, far()).unwrap();
         assert_eq!(writer.enqueue(2, Durability::Full, far()).unwrap_err().kind(), ErrorKind::Busy);
-        drop(turn);
+        drop(guard);
     });
 }

@@ -1,4 +1,4 @@
-//! Loom's locks and atomics under the names of `src/sync.rs`.
+//! Loom's locks and atomics under the names of `src/commit/sync.rs`.
 
 use std::ops::{Deref, DerefMut};
 use std::task::Waker;

@@ -18,9 +18,9 @@ use std::task::{Context, Poll, Waker};
 
 use marmota_model::{Error, ErrorKind, Result, RowSink, Table};
 
+use crate::contract::borrowed_table::BorrowedTables;
 use crate::contract::durability::Durability;
 use crate::contract::invalidation_feed::InvalidationFeed;
-use crate::contract::lent::LentTables;
 use crate::contract::operation::{Operation, Outcome};
 use crate::contract::plan::{Destructive, Plan};
 use crate::contract::statistics::EngineStatistics;
@@ -266,7 +266,7 @@ pub trait Session: Send {
     ///
     /// # Errors
     /// [`marmota_model::ErrorKind::Unsupported`] if the engine lends no tables.
-    fn lend(&mut self, tables: &[&Table], waker: Option<&Waker>) -> Result<Option<LentTables>> {
+    fn lend(&mut self, tables: &[&Table], waker: Option<&Waker>) -> Result<Option<BorrowedTables>> {
         let _ = (tables, waker);
         Err(Error::new(ErrorKind::Unsupported, "this engine lends no tables"))
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use marmota_model::{Error, ErrorKind, FieldValue, Kind, Result, Table, Value, ValueRef, json};
 
-use crate::contract::lent::LentTables;
+use crate::contract::borrowed_table::BorrowedTables;
 
 /// A statement that is passed to an engine.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +33,7 @@ pub trait Lender {
     ///
     /// # Errors
     /// [`ErrorKind::Busy`] if a transaction holds one of them.
-    fn lend(&mut self, wanted: &[Wanted]) -> Result<LentTables>;
+    fn lend(&mut self, wanted: &[Wanted]) -> Result<BorrowedTables>;
 }
 
 /// A table of another database.

@@ -9,9 +9,9 @@ use marmota_model::{Error, ErrorKind, NoRows, Result, RowSink, Table};
 use smallvec::SmallVec;
 
 use super::{Database, Homes, hub};
+use crate::contract::borrowed_table::{BorrowedTable, BorrowedTables};
 use crate::contract::durability::Durability;
 use crate::contract::engine::{Session, Submitted, Ticket};
-use crate::contract::lent::{LentTable, LentTables};
 use crate::contract::operation::{Operation, Outcome};
 use crate::contract::sql::{Lender, SqlCall, Wanted};
 use crate::rows::refusal::{self, table_kept};
@@ -65,14 +65,14 @@ struct Others<'s> {
 }
 
 impl Lender for Others<'_> {
-    fn lend(&mut self, wanted: &[Wanted]) -> Result<LentTables> {
+    fn lend(&mut self, wanted: &[Wanted]) -> Result<BorrowedTables> {
         if let [first, rest @ ..] = wanted
             && rest.iter().all(|one| one.database == first.database)
         {
             let tables: SmallVec<[&Table; 4]> = wanted.iter().map(|one| &*one.table).collect();
             return self.lend_of(first.database, &tables);
         }
-        let mut lent: Vec<Option<Arc<dyn LentTable>>> = wanted.iter().map(|_| None).collect();
+        let mut lent: Vec<Option<Arc<dyn BorrowedTable>>> = wanted.iter().map(|_| None).collect();
         let mut places: SmallVec<[usize; 4]> = wanted.iter().map(|one| one.database).collect();
         // Always in the same order, so that no two statements wait for each other.
         places.sort_unstable();
@@ -91,8 +91,8 @@ impl Lender for Others<'_> {
 
 impl Others<'_> {
     /// Lends the tables of one database.
-    fn lend_of(&mut self, place: usize, tables: &[&Table]) -> Result<LentTables> {
-        let Some(session) = self.sessions.get_mut(place) else { return Ok(LentTables::new()) };
+    fn lend_of(&mut self, place: usize, tables: &[&Table]) -> Result<BorrowedTables> {
+        let Some(session) = self.sessions.get_mut(place) else { return Ok(BorrowedTables::new()) };
         let session = match session {
             Some(session) => session,
             none => none.insert(self.databases[place].engine.session()?),

@@ -118,7 +118,7 @@ mod bell {
     use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
     use super::{PARK_MAX, SLEEP, Sleep};
-    use crate::runtime::linger::Wait;
+    use crate::runtime::spin_wait::SpinWait;
 
     const AWAKE: u8 = 0;
     /// The thread sleeps on a socket and this bell.
@@ -147,10 +147,10 @@ mod bell {
                     PollFd::new(&on.source, PollFlags::IN | room),
                     PollFd::new(&self.event, PollFlags::IN),
                 ];
-                let wait = Wait::begin();
+                let wait = SpinWait::begin();
                 let at_once = Timespec::default();
                 // If the wait is interrupted or fails, the operation is polled again.
-                if !wait.linger(|| poll(&mut on, Some(&at_once)) != Ok(0)) {
+                if !wait.spin(|| poll(&mut on, Some(&at_once)) != Ok(0)) {
                     let timeout = Timespec::try_from(PARK_MAX).ok();
                     let _ = poll(&mut on, timeout.as_ref());
                 }

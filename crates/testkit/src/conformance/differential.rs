@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use proptest::collection::vec;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 
-use crate::conformance::subject::Subject;
+use crate::conformance::harness::subject::Subject;
 use marmota_memory::Memory;
 use step::{Step, steps};
 use world::World;

@@ -13,8 +13,8 @@ use marmota_store::{Savepoint, Scope, Transaction};
 
 use super::step::{Change, GO_ON, Step};
 use super::tables::{models, schemas};
-use crate::conformance::refusal::refusal;
-use crate::conformance::subject::{Stand, Subject};
+use crate::conformance::harness::refusal::refusal;
+use crate::conformance::harness::subject::{Stand, Subject};
 
 pub(super) struct World<'s> {
     // Before the store, so that it is dropped before.

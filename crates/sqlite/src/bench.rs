@@ -1,0 +1,4 @@
+//! Workloads for benchmarks (feature `bench`).
+
+pub mod baseline;
+pub mod clients;

@@ -1,0 +1,169 @@
+//! Inserts with a conflict action.
+//!
+//! They start with the same statement as any insert; more is done only if SQLite reports that the
+//! row's key or a unique value is taken. So a new row costs the same as without a conflict action.
+//! The conflicting rows are looked up in the order that [`OnConflict`] promises, which SQLite's ON
+//! CONFLICT does not keep.
+
+use std::ops::ControlFlow;
+
+use marmota_model::{Comparison, FieldSet, FilterExpr, Result, RowQuery, Table, Value, ValueRef};
+use marmota_store::operation::{Keys, OnConflict, Outcome, UpsertEffect, UpsertResult};
+
+use crate::executor::Executor;
+use crate::executor::write::insert_sql;
+use crate::fault;
+use crate::ffi::{Failure, code};
+use crate::statement::column::bind_present;
+use crate::statement::{Head, Verb};
+
+impl Executor {
+    /// Inserts a row with a conflict action. An error leaves no changes: each writing statement is
+    /// the only one.
+    pub(crate) fn insert_over(
+        &mut self,
+        table: &Table,
+        row: &[ValueRef<'_>],
+        on_conflict: OnConflict,
+    ) -> Result<Outcome> {
+        // Outside of a transaction, another program may write between two statements.
+        let (placed, version) = match self.connection.in_transaction() {
+            true => self.put(table, row, on_conflict)?,
+            false => self.atomically(|executor| executor.put(table, row, on_conflict))?,
+        };
+        let rows = u64::from(placed.effect != UpsertEffect::Ignored);
+        let (effect, keys) = (placed.effect, Keys::One(placed.key));
+        Ok(Outcome { rows, keys, version, effect, ..Outcome::default() })
+    }
+
+    /// Inserts a row or applies the conflict action. Also returns its version.
+    pub(crate) fn put(
+        &mut self,
+        table: &Table,
+        row: &[ValueRef<'_>],
+        on_conflict: OnConflict,
+    ) -> Result<(UpsertResult<Value>, Option<i64>)> {
+        let new = |key, effect| {
+            (
+                UpsertResult { key, effect },
+                table.version().and_then(|version| row[version].as_int()),
+            )
+        };
+        let failure = match self.write_row(table, row, Verb::Insert)? {
+            Ok(()) => return Ok(new(self.new_key(table, row), UpsertEffect::Inserted)),
+            Err(failure) => failure,
+        };
+        if !fault::is_taken(&failure) {
+            return Err(self.not_inserted(&failure, table, row));
+        }
+        let in_the_way = self.in_the_way(table, row)?;
+        // Empty if the violated index is not part of the schema.
+        let Some(there) = in_the_way.first() else {
+            return Err(self.not_inserted(&failure, table, row));
+        };
+        match on_conflict {
+            OnConflict::Refuse => Err(self.not_inserted(&failure, table, row)),
+            OnConflict::Ignore => {
+                Ok((UpsertResult { key: there.clone(), effect: UpsertEffect::Ignored }, None))
+            }
+            OnConflict::Replace => match self.write_row(table, row, Verb::Replace)? {
+                Ok(()) => Ok(new(self.new_key(table, row), UpsertEffect::Replaced)),
+                Err(failure) => {
+                    let error = self.not_put(&failure, table, row, &in_the_way);
+                    let is_referred = failure.code() == code::CONSTRAINT_FOREIGNKEY
+                        && error.violations().is_empty();
+                    Err(if is_referred {
+                        self.not_removed(&failure, table, &in_the_way)
+                    } else {
+                        error
+                    })
+                }
+            },
+            OnConflict::Update { fields } => {
+                let mut written = row.to_vec();
+                for field in (0..row.len()).filter(|&field| !fields.contains(field)) {
+                    written[field] = ValueRef::Absent;
+                }
+                let outcome = self.update(table, &there.as_ref(), &written, None)?;
+                let placed = UpsertResult { key: there.clone(), effect: UpsertEffect::Updated };
+                Ok((placed, outcome.version))
+            }
+        }
+    }
+
+    /// Writes a row with one statement.
+    fn write_row(
+        &mut self,
+        table: &Table,
+        row: &[ValueRef<'_>],
+        verb: Verb,
+    ) -> Result<Result<(), Failure>> {
+        let number = self.number(table)?;
+        let fields = FieldSet::present(row);
+        let head = Head { verb, table: number, fields, variant: 1 };
+        let place = self.statement(head, |_| {
+            let mut sql = insert_sql(table, row, 1);
+            if verb == Verb::Replace {
+                sql.insert_str("INSERT".len(), " OR REPLACE");
+            }
+            (sql, Box::default())
+        })?;
+        let mut run = self.connection.start(self.statements.at(place).id);
+        bind_present(&mut run, row);
+        Ok(run.finish().map(drop))
+    }
+
+    /// Returns the key of the row that was written last.
+    fn new_key(&self, table: &Table, row: &[ValueRef<'_>]) -> Value {
+        match row[table.key()] {
+            ValueRef::Absent => Value::Int(self.connection.last_insert_rowid()),
+            key => key.to_value(),
+        }
+    }
+
+    /// Returns the keys of the rows that conflict with a new one. The first one decides.
+    fn in_the_way(&mut self, table: &Table, row: &[ValueRef<'_>]) -> Result<Vec<Value>> {
+        let mut found = Vec::new();
+        let key = [table.key()];
+        let indexes = table.indexes();
+        let unique = indexes.iter().filter(|index| index.unique).map(|index| &*index.fields);
+        for fields in std::iter::once(&key[..]).chain(unique) {
+            if fields.iter().any(|&field| row[field].is_null() || row[field].is_absent()) {
+                continue;
+            }
+            let equal = |&field: &usize| FilterExpr::Compare {
+                field,
+                comparison: Comparison::Equal,
+                value: row[field].to_value(),
+            };
+            let query = RowQuery {
+                filter: Some(FilterExpr::And(fields.iter().map(equal).collect())),
+                fields: Some(FieldSet::EMPTY.with(table.key())),
+                limit: Some(1),
+                ..RowQuery::new()
+            };
+            let mut keep = |row: &[ValueRef<'_>]| {
+                let key = row[table.key()].to_value();
+                if !found.contains(&key) {
+                    found.push(key);
+                }
+                ControlFlow::Break(())
+            };
+            self.list(table, &query, &mut keep)?;
+        }
+        Ok(found)
+    }
+
+    /// Returns the error for a row that cannot be replaced because other rows refer to it.
+    #[cold]
+    fn not_removed(
+        &mut self,
+        failure: &Failure,
+        table: &Table,
+        going: &[Value],
+    ) -> marmota_model::Error {
+        let referred =
+            going.iter().find(|key| !self.referrers(table, Some(&key.as_ref())).is_empty());
+        self.kept(failure, table, referred.map(Value::as_ref).as_ref())
+    }
+}

@@ -1,0 +1,117 @@
+//! Exclusive access to a file that is to be replaced.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use marmota_model::{Error, ErrorKind, Result};
+
+use crate::ffi::{Connection, Failure, code};
+use crate::file::database_name::{place_of, text_of};
+use crate::file::encryption::at_place;
+
+/// Makes a file have no log, and locks it as long as the connection is open. `then` is the end of
+/// the error message: what to do after closing the file elsewhere.
+pub(crate) fn lock_exclusively(connection: &mut Connection, path: &Path, then: &str) -> Result<()> {
+    let busy = || {
+        let message = format!(
+            "{}: it is open elsewhere; close every engine and program that uses it, then {then}",
+            place_of(path)
+        );
+        Error::new(ErrorKind::Busy, message)
+    };
+    let at = |failure: Failure| {
+        if failure.code() & 0xff == code::BUSY {
+            return busy();
+        }
+        at_place(&failure, &place_of(path))
+    };
+    // A log belongs to the file by its name, so it must not outlive the file.
+    let mode = text_of(connection, "PRAGMA journal_mode=DELETE").map_err(at)?;
+    if mode != "delete" {
+        return Err(busy());
+    }
+    connection
+        .execute(
+            "PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode=MEMORY; BEGIN EXCLUSIVE; COMMIT",
+        )
+        .map_err(at)?;
+    // Another process may have opened the file in between.
+    match text_of(connection, "PRAGMA journal_mode").map_err(at)?.as_str() {
+        "memory" => Ok(()),
+        _ => Err(busy()),
+    }
+}
+
+/// The content of a database, for comparisons.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Content {
+    /// The statements that created it, one per line.
+    pub(crate) schema: String,
+    /// The number of rows of each table.
+    pub(crate) rows: Vec<(String, u64)>,
+}
+
+/// Reads the whole file and refuses it if it is damaged.
+pub(crate) fn check(connection: &mut Connection, path: &Path) -> Result<Content> {
+    let at = |failure: Failure| at_place(&failure, &place_of(path));
+    let verdict = text_of(connection, "PRAGMA integrity_check(1)").map_err(at)?;
+    if verdict != "ok" {
+        let message =
+            format!("{}: it is damaged ({verdict}); restore a backup first", place_of(path));
+        return Err(Error::new(ErrorKind::Engine, message));
+    }
+    content(connection).map_err(at)
+}
+
+/// Returns the schema of a database, and the number of rows of each table.
+pub(crate) fn content(connection: &mut Connection) -> Result<Content, Failure> {
+    let mut content = Content { schema: String::new(), rows: Vec::new() };
+    let schema = "SELECT type, name, coalesce(sql, ''), rootpage FROM sqlite_schema ORDER BY 1, 2";
+    connection.query(schema, |row| {
+        let text = |column| String::from_utf8_lossy(row.at(column).bytes()).into_owned();
+        let (kind, name) = (text(0), text(1));
+        content.schema.push_str(&format!("{kind} {name} {}\n", text(2)));
+        // A virtual table has no root page.
+        if kind == "table" && row.at(3).int() > 0 {
+            content.rows.push((name, 0));
+        }
+    })?;
+    for (name, rows) in &mut content.rows {
+        let sql = format!("SELECT count(*) FROM {}", marmota_sql::quoted(name));
+        connection.query(&sql, |row| *rows = u64::try_from(row.at(0).int()).unwrap_or(0))?;
+    }
+    Ok(content)
+}
+
+/// Returns a file's name with a suffix.
+pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+/// Syncs the folder of a file to the disk.
+pub(crate) fn sync_folder_of(path: &Path) -> std::io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+/// A temporary file that is removed on drop. After a rename nothing is left to remove.
+pub(crate) struct Beside(pub(crate) PathBuf);
+
+impl Beside {
+    /// Returns the file with this suffix. Removes one that a killed process has left.
+    pub(crate) fn of(path: &Path, suffix: &str) -> std::io::Result<Self> {
+        let beside = Self(with_suffix(path, suffix));
+        match std::fs::remove_file(&beside.0) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+            _ => Ok(beside),
+        }
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}

@@ -1,0 +1,273 @@
+//! Filters and orders as SQL: their shape (the key of a statement), their text (made once per
+//! shape) and their values (bound each time). All three walk the tree in the same order.
+
+use std::convert::Infallible;
+use std::fmt::Write as _;
+
+use marmota_model::{
+    Comparison, Error, ErrorKind, FilterExpr, KeyKind, Place, Result, RowQuery, SortKey, Table,
+};
+use marmota_sql::quoted;
+use marmota_sql::{SqlWriter, each_condition, shape_filter, shape_order, sign};
+
+use crate::ffi::{Bound, Run};
+use crate::statement::column::bound_value;
+use crate::statement::search_index::{index_name, keys_name, match_text};
+
+/// SQLite's own limit, which bounds the time of a pattern match.
+const PATTERN_BYTES_MAX: usize = 50_000;
+
+/// The shape of a filter as bytes, and its LIKE patterns.
+#[derive(Debug, Default)]
+pub(crate) struct FilterShape {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) patterns: Vec<String>,
+}
+
+impl FilterShape {
+    /// Clears it, keeping the memory.
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.patterns.clear();
+    }
+
+    /// Adds a filter.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for a pattern text that is too long.
+    pub(crate) fn filter(&mut self, table: &Table, filter: &FilterExpr) -> Result<()> {
+        shape_filter(self, filter, &mut |shape, condition| shape.condition(table, condition))
+    }
+
+    fn condition(&mut self, table: &Table, filter: &FilterExpr) -> Result<()> {
+        match filter {
+            FilterExpr::Compare { field, comparison, .. } => {
+                self.bytes.extend([1, *field as u8, *comparison as u8]);
+            }
+            FilterExpr::In { field, values } => {
+                self.bytes.extend([2, *field as u8]);
+                self.bytes.extend((values.len() as u32).to_le_bytes());
+            }
+            FilterExpr::Match { field, place, text } => {
+                self.bytes.extend([3, *field as u8]);
+                self.patterns.push(pattern(*place, text)?);
+            }
+            FilterExpr::IsNull { field } => self.bytes.extend([4, *field as u8]),
+            FilterExpr::Inside { field, .. } => self.bytes.extend([9, *field as u8]),
+            FilterExpr::Search { field, search } => {
+                self.bytes.extend([10, field.map_or(u8::MAX, |field| field as u8)]);
+                self.patterns.push(match_text(table, *field, search)?);
+            }
+            FilterExpr::Not(_) | FilterExpr::And(_) | FilterExpr::Or(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Adds an order.
+    pub(crate) fn order(&mut self, table: &Table, order: &[SortKey]) {
+        shape_order(self, with_key(table, order));
+    }
+}
+
+impl marmota_sql::ShapeBuffer for FilterShape {
+    fn bytes(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+}
+
+/// Returns the order followed by the key: [`RowQuery::order_with_key`] without a vector.
+pub(crate) fn with_key(table: &Table, order: &[SortKey]) -> impl Iterator<Item = SortKey> {
+    let key = table.key();
+    let given = order.iter().position(|by| by.field == key);
+    let descending = order.last().is_some_and(|by| by.descending);
+    let added = given.is_none().then_some(SortKey { field: key, descending });
+    order[..given.map_or(order.len(), |last| last + 1)].iter().copied().chain(added)
+}
+
+/// Returns a query's condition including the start of the page.
+///
+/// To [`RowQuery::filter_with_after`] it adds a bound on the first field of the order, which is
+/// redundant but lets SQLite start in the middle of an index.
+pub(crate) fn with_after(table: &Table, query: &RowQuery) -> Option<FilterExpr> {
+    let filter = query.filter_with_after(table);
+    let first = query.after.as_ref().and_then(|after| after.first());
+    let (Some(filter), Some(value), Some(by)) = (filter.clone(), first, query.order.first()) else {
+        return filter;
+    };
+    let nullable = table.fields()[by.field].nullable;
+    if by.field == table.key() || value.as_ref().is_null() || (by.descending && nullable) {
+        return Some(filter);
+    }
+    let comparison =
+        if by.descending { Comparison::LessOrEqual } else { Comparison::GreaterOrEqual };
+    Some(filter.and(FilterExpr::Compare { field: by.field, comparison, value: value.clone() }))
+}
+
+/// Returns the LIKE pattern for a text in a place, with `\` as the escape.
+fn pattern(place: Place, text: &str) -> Result<String> {
+    let mut pattern = String::with_capacity(text.len() + 2);
+    if place == Place::Anywhere {
+        pattern.push('%');
+    }
+    for character in text.chars() {
+        if matches!(character, '%' | '_' | '\\') {
+            pattern.push('\\');
+        }
+        pattern.push(character);
+    }
+    pattern.push('%');
+    if pattern.len() > PATTERN_BYTES_MAX {
+        let message = format!(
+            "the text to look for, {:?}, has {} bytes; SQLite takes {PATTERN_BYTES_MAX} at most",
+            marmota_model::text::excerpt(text),
+            text.len()
+        );
+        return Err(Error::new(ErrorKind::Invalid, message));
+    }
+    Ok(pattern)
+}
+
+/// A buffer for SQL text.
+#[derive(Debug, Default)]
+pub(crate) struct Sql(pub(crate) String);
+
+impl SqlWriter for Sql {
+    const TRUE: &'static str = "1";
+    const FALSE: &'static str = "0";
+
+    fn push(&mut self, text: &str) -> &mut Self {
+        self.0.push_str(text);
+        self
+    }
+
+    fn condition(&mut self, table: &Table, filter: &FilterExpr) {
+        let name = |field: &usize| quoted(&table.fields()[*field].name);
+        let out = &mut self.0;
+        let _ = match filter {
+            FilterExpr::Compare { field, comparison, .. } => {
+                write!(out, "{}{}?", name(field), sign(*comparison))
+            }
+            // No value is in an empty list, not even NULL.
+            FilterExpr::In { values, .. } if values.is_empty() => write!(out, "0"),
+            FilterExpr::In { field, values } => {
+                write!(out, "{} IN (?{})", name(field), ",?".repeat(values.len() - 1))
+            }
+            FilterExpr::Match { field, .. } => write!(out, "{} LIKE ? ESCAPE '\\'", name(field)),
+            FilterExpr::IsNull { field } => write!(out, "{} IS NULL", name(field)),
+            FilterExpr::Inside { field, .. } => write!(out, "marmota_json({},?)", name(field)),
+            FilterExpr::Search { .. } => {
+                let (key, index) = (name(&table.key()), quoted(&index_name(table)));
+                match table.key_kind() {
+                    KeyKind::Auto => {
+                        write!(out, "{key} IN (SELECT rowid FROM {index} WHERE {index} MATCH ?)")
+                    }
+                    KeyKind::Uuid | KeyKind::Text => write!(
+                        out,
+                        "{key} IN (SELECT key FROM {} WHERE number IN \
+                         (SELECT rowid FROM {index} WHERE {index} MATCH ?))",
+                        quoted(&keys_name(table))
+                    ),
+                }
+            }
+            FilterExpr::Not(_) | FilterExpr::And(_) | FilterExpr::Or(_) => Ok(()),
+        };
+    }
+}
+
+/// Writes an order as SQL.
+pub(crate) fn order_sql(out: &mut Sql, table: &Table, order: &[SortKey]) {
+    for (position, by) in with_key(table, order).enumerate() {
+        let before = if position == 0 { " ORDER BY " } else { "," };
+        let behind = if by.descending { " DESC" } else { "" };
+        let _ = write!(out.0, "{before}{}{behind}", quoted(&table.fields()[by.field].name));
+    }
+}
+
+/// Binds a filter's values.
+pub(crate) fn bind_filter<'v>(
+    run: &mut Run<'_, 'v>,
+    filter: &'v FilterExpr,
+    patterns: &mut std::slice::Iter<'v, String>,
+) {
+    let Ok(()) = each_condition(filter, &mut |condition| -> Result<(), Infallible> {
+        match condition {
+            FilterExpr::Compare { value, .. } => run.bind(bound_value(value)),
+            FilterExpr::In { values, .. } => {
+                values.iter().for_each(|value| run.bind(bound_value(value)));
+            }
+            FilterExpr::Match { .. } | FilterExpr::Search { .. } => match patterns.next() {
+                Some(pattern) => run.bind(Bound::text(pattern)),
+                None => run.bind(Bound::NULL),
+            },
+            FilterExpr::Inside { condition, .. } => run.bind(Bound::condition(condition)),
+            FilterExpr::IsNull { .. }
+            | FilterExpr::Not(_)
+            | FilterExpr::And(_)
+            | FilterExpr::Or(_) => {}
+        }
+        Ok(())
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use marmota_model::{Field, Kind, Role, Schema, Value};
+
+    fn table() -> Table {
+        let fields = vec![
+            Field::new("id", Kind::I64).role(Role::Key),
+            Field::new("name", Kind::TEXT).nullable(true),
+        ];
+        Table::new(Schema::new("t", fields)).unwrap()
+    }
+
+    #[test]
+    fn text_is_escaped_in_patterns() {
+        assert_eq!(pattern(Place::Anywhere, "50%_\\").unwrap(), "%50\\%\\_\\\\%");
+        assert_eq!(pattern(Place::Start, "a").unwrap(), "a%");
+        assert!(pattern(Place::Start, &"a".repeat(60_000)).is_err());
+    }
+
+    #[test]
+    fn values_are_no_part_of_a_shape() {
+        let shape = |filter: &FilterExpr| {
+            let mut shape = FilterShape::default();
+            shape.filter(&table(), filter).unwrap();
+            shape.bytes
+        };
+        let is = |field, value: i64| FilterExpr::Compare {
+            field,
+            comparison: Comparison::Equal,
+            value: Value::Int(value),
+        };
+        assert_eq!(shape(&is(0, 1)), shape(&is(0, 2)));
+        assert_ne!(shape(&is(0, 1)), shape(&is(1, 1)));
+        let both = FilterExpr::And(vec![is(0, 1), is(0, 2)]);
+        assert_ne!(shape(&both), shape(&FilterExpr::Or(vec![is(0, 1), is(0, 2)])));
+        assert_ne!(
+            shape(&FilterExpr::And(vec![both.clone(), is(0, 1)])),
+            shape(&FilterExpr::And(vec![is(0, 1), both]))
+        );
+    }
+
+    #[test]
+    fn the_order_is_the_querys() {
+        let table = table();
+        for order in [
+            vec![],
+            vec![SortKey { field: 1, descending: true }],
+            vec![SortKey { field: 0, descending: true }, SortKey { field: 1, descending: false }],
+        ] {
+            let query = RowQuery { order: order.clone(), ..RowQuery::new() };
+            assert!(with_key(&table, &order).eq(query.order_with_key(&table)));
+        }
+    }
+
+    #[test]
+    fn an_empty_list_has_a_meaning() {
+        let mut out = Sql::default();
+        marmota_sql::filter_sql(&mut out, &table(), &FilterExpr::In { field: 1, values: vec![] });
+        assert_eq!(out.0, "0");
+    }
+}

@@ -1,0 +1,4 @@
+//! Promises about callers: their rights, and the history of their writes.
+
+pub mod history;
+pub mod rights;

@@ -1,0 +1,202 @@
+//! Long reads: they leave their thread to others, are of one moment, and leave
+//! nothing when they are dropped.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+use crate::conformance::event_loops::event_loop::timed;
+use crate::conformance::harness::models;
+use crate::conformance::harness::models::{City, Note};
+use crate::conformance::harness::subject::{Stand, Subject};
+
+/// How many rows a long read has.
+const ROWS: i64 = 60_000;
+/// How long one call of a long read may keep its thread.
+const TURN_MAX: Duration = Duration::from_millis(20);
+/// How often a measurement is repeated on a busy machine.
+const TRIES: usize = 10;
+const LONG: Duration = Duration::from_secs(120);
+
+fn stand_of_many(subject: &Subject) -> Stand<'_> {
+    let mut stand = Stand::open(subject, models::all);
+    for first in (0..ROWS).step_by(10_000) {
+        let notes: Vec<Note> =
+            (first..first + 10_000).map(|n| Note::new(format!("note {n}"), 0)).collect();
+        stand.insert_many(&notes).run().unwrap();
+    }
+    stand.settle();
+    stand
+}
+
+struct Bell(Thread, AtomicBool);
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.1.store(true, Ordering::SeqCst);
+        self.0.unpark();
+    }
+}
+
+/// Polls a future to its end like an event loop, and calls `between` after each poll. Returns the
+/// duration of the longest poll, without the time in which other programs had the processor.
+fn drive<F: Future>(future: F, mut between: impl FnMut()) -> (F::Output, Duration) {
+    let bell = Arc::new(Bell(thread::current(), AtomicBool::new(true)));
+    let waker = Waker::from(Arc::clone(&bell));
+    let (mut future, mut longest) = (pin!(future), Duration::ZERO);
+    let until = Instant::now() + LONG;
+    loop {
+        if bell.1.swap(false, Ordering::SeqCst) {
+            let mut context = Context::from_waker(&waker);
+            let (polled, took) = timed(|| future.as_mut().poll(&mut context));
+            longest = longest.max(took);
+            if let Poll::Ready(output) = polled {
+                return (output, longest);
+            }
+            between();
+        }
+        assert!(Instant::now() < until, "the read was not woken");
+        thread::park_timeout(Duration::from_millis(5));
+    }
+}
+
+/// Measures until a turn was short enough: other programs use the machine.
+fn in_short_turns(what: &str, mut measure: impl FnMut() -> Duration) {
+    let mut turns = Vec::new();
+    for _ in 0..TRIES {
+        turns.push(measure());
+        if turns.last().is_some_and(|turn| *turn < TURN_MAX) {
+            return;
+        }
+    }
+    panic!("{what}: the longest turn of each read was {turns:?}, {TURN_MAX:?} are allowed");
+}
+
+/// Lists, sorts and counts of many rows do not keep their thread, on which
+/// other operations are carried out meanwhile.
+pub fn a_long_read_leaves_its_thread(subject: &Subject) {
+    let stand = stand_of_many(subject);
+    let first = stand.list::<Note>().limit(1).run().unwrap().remove(0);
+    let other = || {
+        assert_eq!(stand.get::<Note>(first.id).run().unwrap().text, first.text);
+    };
+    in_short_turns("a list", || {
+        let (rows, longest) = drive(stand.list::<Note>(), other);
+        assert_eq!(rows.unwrap().len() as i64, ROWS);
+        longest
+    });
+    in_short_turns("a list of few among many", || {
+        let list = stand.list::<Note>().filter(Note::TEXT.contains("777"));
+        let (rows, longest) = drive(list, other);
+        let wanted = (0..ROWS).filter(|n| n.to_string().contains("777")).count();
+        assert_eq!(rows.unwrap().len(), wanted);
+        longest
+    });
+    in_short_turns("a sorted list", || {
+        let (rows, longest) = drive(stand.list::<Note>().order(Note::TEXT.descending()), other);
+        let rows = rows.unwrap();
+        assert_eq!((rows.len() as i64, &*rows[0].text), (ROWS, "note 9999"));
+        assert!(rows.is_sorted_by(|a, b| a.text >= b.text));
+        longest
+    });
+    in_short_turns("a count", || {
+        let (count, longest) = drive(stand.count::<Note>().filter(Note::TEXT.contains("5")), other);
+        let wanted = (0..ROWS).filter(|n| n.to_string().contains('5')).count();
+        assert_eq!(count.unwrap(), wanted as u64);
+        longest
+    });
+}
+
+/// While rows change, in transactions that write the first and the last alike,
+/// remove one and add another, a list has each row once and as it was at one
+/// moment.
+pub fn a_long_read_is_of_one_moment(subject: &Subject) {
+    let stand = stand_of_many(subject);
+    let all = stand.list::<Note>().run().unwrap();
+    let (first, last) = (all[0].id, all[all.len() - 1].id);
+    let mut removed = 1;
+    let mut number = 0;
+    let mut change = || {
+        removed += 7;
+        number += 1;
+        let done = stand.transaction(|within| {
+            within.patch::<Note>(first).set(Note::NUMBER, number).run()?;
+            within.patch::<Note>(last).set(Note::NUMBER, number).run()?;
+            within.delete::<Note>(all[removed].id).run()?;
+            within.insert(&Note::new("new", 0)).run().map(drop)
+        });
+        done.unwrap();
+    };
+    for sorted in [false, true, false] {
+        let mut list = stand.list::<Note>();
+        if sorted {
+            list = list.order(Note::TEXT.ascending());
+        }
+        let (rows, _) = drive(list, &mut change);
+        let mut rows = rows.unwrap();
+        rows.sort_unstable_by_key(|row| row.id);
+        assert!(rows.is_sorted_by(|a, b| a.id < b.id), "a row came twice");
+        assert_eq!(rows.len() as i64, ROWS);
+        let number_of = |id| rows.iter().find(|row| row.id == id).and_then(|row| row.number);
+        assert_eq!(number_of(first), number_of(last));
+        // One row was added for each that was removed, and both by each number.
+        let at = number_of(first).unwrap_or_default();
+        let new = rows.iter().filter(|row| row.text == "new").count() as i64;
+        assert_eq!(new, at);
+    }
+}
+
+/// A read whose caller dropped it blocks no other operation.
+pub fn a_long_read_can_be_dropped(subject: &Subject) {
+    let stand = stand_of_many(subject);
+    for _ in 0..20 {
+        let mut list = Box::pin(stand.list::<Note>().order(Note::TEXT.descending()));
+        let _ = list.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        drop(list);
+    }
+    stand.insert(&Note::new("new", 0)).run().unwrap();
+    assert_eq!(stand.count::<Note>().run().unwrap() as i64, ROWS + 1);
+}
+
+/// A delete by a filter that looks at many rows and removes many does not keep
+/// its thread; a transaction that is undone undoes it.
+pub fn a_long_delete_leaves_its_thread(subject: &Subject) {
+    const GONE: usize = 10_000;
+    let stand = stand_of_many(subject);
+    let gone: Vec<Note> = (0..GONE).map(|n| Note::new(format!("gone {n}"), 0)).collect();
+    let is_gone = || Note::TEXT.contains("gone");
+    let count = || stand.count::<Note>().run().unwrap() as usize;
+    let measure = || {
+        stand.insert_many(&gone).run().unwrap();
+        let mut longest = Duration::ZERO;
+        if stand.capability().transactions {
+            let transaction = stand.begin_run().unwrap();
+            let (deleted, turn) = drive(transaction.delete_where::<Note>(is_gone()), || {});
+            assert_eq!(deleted.unwrap() as usize, GONE);
+            assert_eq!(transaction.count::<Note>().run().unwrap(), ROWS as u64);
+            transaction.rollback().run().unwrap();
+            assert_eq!(count(), ROWS as usize + GONE);
+            longest = turn;
+        }
+        let (deleted, turn) = drive(stand.delete_where::<Note>(is_gone()), || {
+            // Only operations that need the table wait for it.
+            stand.count::<City>().run().unwrap();
+        });
+        assert_eq!(deleted.unwrap() as usize, GONE);
+        assert_eq!(count(), ROWS as usize);
+        longest.max(turn)
+    };
+    in_short_turns("a delete", measure);
+}
+
+register!($ budgets_promises budgets:
+    a_long_delete_leaves_its_thread,
+    a_long_read_leaves_its_thread,
+    a_long_read_can_be_dropped,
+; by transactions:
+    a_long_read_is_of_one_moment,
+);

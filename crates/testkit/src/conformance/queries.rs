@@ -1,0 +1,6 @@
+//! Promises about reads: filters, pages, and search.
+
+pub mod filters;
+pub mod json_paths;
+pub mod pages;
+pub mod search;

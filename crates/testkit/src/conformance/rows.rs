@@ -1,0 +1,10 @@
+//! Promises about the rows of one table: fields, keys, and single writes.
+
+pub mod conflicts;
+pub mod fields;
+pub mod immutable;
+pub mod keys;
+pub mod references;
+pub mod unique;
+pub mod versions;
+pub mod writes;
