@@ -1,19 +1,17 @@
-//! Tests of stores and engines, for those who write applications or engines with Marmota.
+//! Tests of stores and engines, for applications and for new engines.
 //!
 //! - [`stress()`] runs random operations of many clients on the models of a store and checks every
 //!   answer.
-//! - `prove` (feature `prove`) writes rows of your models to a SQLite file, cuts the power at many
-//!   places, and checks that no acknowledged write is lost.
-//! - [`mod@conformance`] has the promises of every engine as tests.
+//! - [`prove()`] writes rows of your models to a SQLite file, cuts the power at many places, and
+//!   checks that no acknowledged write is lost.
+//! - [`mod@conformance`] is the suite of tests that every engine passes.
 #![forbid(unsafe_code)]
 
-#[allow(clippy::unwrap_used, reason = "a broken promise panics")]
+#[allow(clippy::unwrap_used, reason = "tests panic")]
 pub mod conformance;
-#[cfg(feature = "prove")]
 mod prove;
 mod random_row;
 mod stress;
 
-#[cfg(feature = "prove")]
 pub use prove::{Prove, ProveReport, prove};
 pub use stress::{Stress, StressReport, stress};
