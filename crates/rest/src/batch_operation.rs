@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use marmota_http::Status;
 use marmota_model::{Error, FieldSet, Scratch, Table, Value, ValueRef, Violation, json};
-use marmota_store::Scope;
+use marmota_store::Store;
 use marmota_store::operation::{Effect, Link, LinkAt, OnConflict, Outcome, Write, key_made};
 use marmota_store::prepare::{self, ValueSource, WriteTimestamp};
 use marmota_store::write::check_version;
@@ -46,7 +46,7 @@ struct Member<'a> {
 }
 
 /// Validates an operation and converts it to a write of the store, linked to earlier ones.
-pub(crate) fn write_of(store: &Scope, json: &[u8], linked: &Linked) -> Result<(Write, Vec<Link>)> {
+pub(crate) fn write_of(store: &Store, json: &[u8], linked: &Linked) -> Result<(Write, Vec<Link>)> {
     let none = |why: &dyn std::fmt::Display| {
         ApiError::bad_request(format!("the operation is not valid in a batch: {why}"))
     };
