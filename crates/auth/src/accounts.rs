@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use marmota_model::{Error, ErrorKind, Json, Ref, Result, Timestamp};
 use marmota_store::rights::Grant;
-use marmota_store::{Scope, Transaction};
+use marmota_store::{Store, Transaction};
 
 use crate::auth::{Auth, KEY_PREFIX, after, check_grant, new_user};
 use crate::event::SecurityEvent;
@@ -287,11 +287,11 @@ fn check_managers(tx: &Transaction, name: &str) -> Result<()> {
 }
 
 /// Returns an error if a group does not exist.
-fn check_groups(scope: &Scope, names: &[String]) -> Result<()> {
+fn check_groups(store: &Store, names: &[String]) -> Result<()> {
     if names.is_empty() {
         return Ok(());
     }
-    let known = scope.list::<Group>().column(Group::NAME).run()?;
+    let known = store.list::<Group>().column(Group::NAME).run()?;
     match names.iter().find(|name| !known.contains(name)) {
         None => Ok(()),
         Some(name) => {

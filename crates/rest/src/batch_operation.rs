@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use marmota_http::Status;
 use marmota_model::{Error, FieldSet, Scratch, Table, Value, ValueRef, Violation, json};
-use marmota_store::Scope;
+use marmota_store::Store;
 use marmota_store::operation::{Link, LinkAt, OnConflict, Outcome, UpsertEffect, Write, key_made};
 use marmota_store::prepare::{self, ValueSource, WriteTimestamp};
 use marmota_store::write::check_version;
@@ -47,7 +47,7 @@ struct Member<'a> {
 
 /// Validates an operation and converts it to a write of the store, linked to earlier ones.
 pub(crate) fn write_of(
-    store: &Scope,
+    store: &Store,
     json: &[u8],
     linked: &Linked,
 ) -> ApiResult<(Write, Vec<Link>)> {

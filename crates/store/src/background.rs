@@ -19,8 +19,7 @@ pub use accepted::Accepted;
 
 use crate::contract::durability::Durability;
 use crate::contract::operation::{BatchMode, Link, Operation, Outcome, Write};
-use crate::layers::scope::{Background, Scope};
-use crate::store::Store;
+use crate::store::{Background, Store};
 use crate::verbs::batch::Batch;
 use accepted::Answer;
 use queue::{Queue, Unit};
@@ -98,9 +97,11 @@ impl BackgroundBuilder {
     /// Starts the thread.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] if the system cannot start a thread.
+    /// [`ErrorKind::Io`] if the system cannot start a thread; [`ErrorKind::Invalid`] in a
+    /// transaction, which may end before the writes.
     pub fn start(self) -> Result<BackgroundBatch> {
         let Self { store, limits, durability, on_error } = self;
+        store.check_outside()?;
         let queue = Queue::new(limits);
         let shared = Arc::new(Shared { store, queue, durability, on_error });
         let worker = Arc::clone(&shared);
@@ -298,7 +299,7 @@ impl Shared {
 
 /// Executes writes, all or none.
 fn run(
-    scope: &Scope,
+    store: &Store,
     durability: Option<Durability>,
     writes: &[Write],
     links: &[Link],
@@ -306,7 +307,7 @@ fn run(
     let (mut results, mode) = (Vec::with_capacity(writes.len()), BatchMode::AllOrNothing);
     let mut outcome = Outcome::default();
     let mut operation = Operation::Batch { writes, links, mode, once: None, results: &mut results };
-    scope.run_into(durability, &mut operation, &mut NoRows, &mut outcome)?;
+    store.run_into(durability, &mut operation, &mut NoRows, &mut outcome)?;
     Ok(results)
 }
 

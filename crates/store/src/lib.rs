@@ -1,6 +1,6 @@
 //! Operations on models, over any engine.
 //!
-//! A verb ([`Scope::get`], [`Scope::insert`], …) makes an [`Action`](action::Action). When it is
+//! A verb ([`Store::get`], [`Store::insert`], …) makes an [`Action`](action::Action). When it is
 //! executed, it becomes an [`Operation`](operation::Operation), which a session of an
 //! [`Engine`](engine::Engine) answers with rows lent to a sink and an outcome. This crate makes
 //! rows ready ([`prepare`]), so that engines only store and find them.
@@ -11,6 +11,7 @@
 mod admin;
 pub mod background;
 mod batch_machine;
+mod builder;
 mod contract;
 mod databases;
 mod files;
@@ -64,18 +65,18 @@ pub mod sql {
 
 pub use admin::tenants::{TenantStatistics, Tenants};
 pub use admin::{backup, transfer};
+pub use builder::{DatabaseModels, StoreBuilder};
 pub use contract::durability::Durability;
 pub use contract::invalidation_feed::{FeedPause, InvalidationFeed};
 pub use contract::operation::Idempotency;
 pub use contract::statistics::EngineStatistics;
 pub use contract::{borrowed_table, engine, plan};
 pub use files::{key, private_file};
-pub use layers::cache::CacheStats;
-pub use layers::meter;
-pub use layers::scope::{Pending, Progress, Scope};
+pub use layers::cache::row_cache::CacheStats;
+pub use layers::metrics::meter;
 pub use rows::history::{History, HistoryAction};
 pub use rows::{history, predicate, prepare, refusal, registry, row_buffer, tables};
 pub use runtime::{backoff, in_flight, thread_pool};
-pub use store::{DatabaseModels, Statistics, Store, StoreBuilder};
+pub use store::{Pending, Progress, Statistics, Store};
 pub use verbs::transaction::{Savepoint, Transaction};
 pub use verbs::{aggregate, batch, read, write};

@@ -73,7 +73,7 @@ impl Migration {
         self
     }
 
-    /// Sets SQL statements that execute it, such as [`Scope::execute`](crate::Scope::execute)
+    /// Sets SQL statements that execute it, such as [`Store::execute`](crate::Store::execute)
     /// takes, for an engine with SQL.
     #[must_use]
     pub fn up_sql(self, statements: impl IntoIterator<Item = impl Into<String>>) -> Self {

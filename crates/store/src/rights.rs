@@ -1,4 +1,4 @@
-//! The rights of a caller, checked at the one point that all operations pass. A scope with rights
+//! The rights of a caller, checked at the one point that all operations pass. A store with rights
 //! ([`crate::Store::with_rights`]) refuses or narrows each operation, independent of its origin
 //! (verbs, batches, transactions, REST, reads from the cache). This module does not authenticate
 //! callers, nor does it store grants.
@@ -15,7 +15,7 @@
 //!
 //! Raw SQL is refused, because no rule applies to it.
 //!
-//! This folder has the rights as data. `layers/narrowing.rs` narrows operations to them, and
+//! This folder has the rights as data. `layers/rights.rs` narrows operations to them, and
 //! `batch_machine/checks.rs` checks writes that depend on the rows in the database.
 
 mod access;

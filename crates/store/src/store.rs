@@ -1,97 +1,162 @@
-//! A store: an engine with its models.
+//! A store: a handle to an engine with its models, through which operations run.
 
+mod core;
+mod exposure;
+mod operations;
+mod pending;
 mod statistics;
-mod transactions;
 
-use std::any::TypeId;
-use std::ops::Deref;
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hashbrown::HashMap;
-use marmota_model::{Error, ErrorKind, Model, Result, Schema, Table};
+use marmota_model::{Error, ErrorKind, Result, Table};
 
+pub(crate) use self::core::Background;
+use self::core::StoreCore;
+pub use self::pending::{Pending, Progress};
 pub use self::statistics::Statistics;
-use crate::batch_machine::answers_schema;
-use crate::contract::audit::Ledger;
 use crate::contract::engine::{Capability, Engine};
-use crate::contract::operation::{ANSWERS, Idempotency};
-use crate::contract::plan::{Destructive, Plan};
-use crate::databases::{Databases, MAIN};
-use crate::layers::cache::{Cache, CacheStats};
-use crate::layers::meter::{Activity, Meter, Metering};
-use crate::layers::scope::{Background, Scope, Shared};
-use crate::migration::sequence::Sequence;
-use crate::migration::{MIGRATIONS, Migration, MigrationStatus};
+use crate::contract::operation::{Answered, Idempotency, Once, OnceKey, Outcome};
+use crate::layers::cache::row_cache::CacheStats;
+use crate::layers::handle::{HandleContext, Place};
+use crate::layers::metrics::meter::Activity;
+use crate::layers::metrics::who;
+use crate::layers::stack::LayerSettings;
 use crate::rights::Rights;
-use crate::rows::history::{HISTORY_TABLE, History};
+use crate::rows::prepare::WriteTimestamp;
+use crate::rows::refusal::transaction_is_open;
 use crate::rows::registry::Registry;
 
-/// An engine with its models. It is cheap to clone and `Send + Sync`, and derefs to the [`Scope`]
-/// with the verbs.
-#[derive(Clone, Debug)]
-pub struct Store(Arc<Scope>);
-
-impl Deref for Store {
-    type Target = Scope;
-
-    fn deref(&self) -> &Scope {
-        &self.0
-    }
+/// A handle to an engine with its models, through which operations run. The verbs ([`get`], [`list`],
+/// [`insert`], …) are its methods.
+///
+/// It is cheap to clone and `Send + Sync`. A clone is another handle to the same store, and
+/// [`Store::with_actor`] and [`Store::with_rights`] return handles whose operations have an actor or
+/// limited rights. A [`Transaction`](crate::Transaction) derefs to a handle whose operations run in
+/// the transaction, so a function that takes `&Store` also takes a transaction.
+///
+/// [`get`]: Store::get
+/// [`list`]: Store::list
+/// [`insert`]: Store::insert
+#[derive(Clone)]
+pub struct Store {
+    // Dropped first: a transaction that outlives its store ends before the
+    // engine is closed.
+    handle: HandleContext,
+    pub(crate) core: Arc<StoreCore>,
+    /// True if operations go directly to a session: without rights, cache, history, counters and
+    /// spans.
+    is_plain: bool,
 }
 
 impl Store {
-    /// Returns a builder that opens a store on an engine.
+    pub(crate) fn new(
+        engine: Box<dyn Engine>,
+        registry: Registry,
+        answers: Option<(Arc<Table>, Idempotency)>,
+        settings: LayerSettings,
+    ) -> Self {
+        let core = StoreCore::new(engine, registry, answers, settings);
+        Self::of(Arc::new(core), HandleContext::of_store())
+    }
+
+    fn of(core: Arc<StoreCore>, handle: HandleContext) -> Self {
+        let is_plain = core.layers.is_plain(&handle);
+        Self { handle, core, is_plain }
+    }
+
+    /// Returns another handle to this store, with this context.
+    fn with_handle(&self, handle: HandleContext) -> Self {
+        Self::of(Arc::clone(&self.core), handle)
+    }
+
+    pub(crate) fn engine(&self) -> &dyn Engine {
+        &*self.core.layers.sessions().engine
+    }
+
+    /// Returns the rights; `None` if everything is allowed.
     #[must_use]
-    pub fn builder(engine: impl Into<Box<dyn Engine>>) -> StoreBuilder {
-        let engine = engine.into();
-        StoreBuilder {
-            engine,
-            tables: Vec::new(),
-            databases: Vec::new(),
-            version: 0,
-            cache_bytes_max: None,
-            idempotency: None,
-            metering: None,
-            traced: false,
-            destructive: Destructive::default(),
-            history_age_max: None,
-            migrations: Vec::new(),
-            left: Vec::new(),
-        }
+    pub const fn rights(&self) -> Option<&Arc<Rights>> {
+        self.handle.rights.as_ref()
+    }
+
+    /// Returns the tables.
+    #[must_use]
+    #[inline]
+    pub fn registry(&self) -> &Arc<Registry> {
+        &self.core.registry
+    }
+
+    /// Returns the table called `name`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] with the names of the existing tables.
+    pub fn table(&self, name: &str) -> Result<Arc<Table>> {
+        self.registry().table(name).cloned()
+    }
+
+    /// Returns the settings with which a batch is executed once. Its answer is made by `answer` and
+    /// stored, or is the stored one; it is written to `answered`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] if the store keeps no answers.
+    pub fn once<'a>(
+        &'a self,
+        key: &'a OnceKey,
+        answer: &'a mut dyn FnMut(&[Result<Outcome>]) -> Vec<u8>,
+        answered: &'a mut Option<Answered>,
+    ) -> Result<Once<'a>> {
+        let Some((table, limits)) = &self.core.answers else {
+            let message = "the store keeps no answers to requests with an idempotency key; start \
+                           the program with `serve --idempotency`, or open the store with \
+                           `StoreBuilder::idempotency`";
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        };
+        let key = Cow::Borrowed(key);
+        Ok(Once { table, limits: *limits, key, answer, answered })
+    }
+
+    /// Returns the timestamp of a write, if the table has a field for it: the current time, or in a
+    /// transaction that of its first write, as in SQL.
+    #[must_use]
+    pub fn stamp(&self, table: &Table) -> WriteTimestamp {
+        WriteTimestamp::by(table, || self.handle.time())
     }
 
     /// Returns the engine's features and guarantees.
     #[must_use]
     pub fn capability(&self) -> &Capability {
-        self.shared.engine.capability()
+        self.engine().capability()
     }
 
     /// Returns the counters of the cache; `None` for a store without one.
     #[must_use]
     pub fn cache_stats(&self) -> Option<CacheStats> {
-        self.shared.cache().map(Cache::stats)
+        self.core.layers.cache.as_ref().map(|cache| cache.stats())
     }
 
     /// Returns the counters since the store was opened: commits, groups, waits for the disk, hits
     /// of its cache.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
-        Statistics { engine: self.shared.engine.statistics(), cache: self.cache_stats() }
+        Statistics { engine: self.engine().statistics(), cache: self.cache_stats() }
     }
 
     /// Returns the operations by table, verb and session, and the slow ones; `None` unless the
     /// store was opened with [`StoreBuilder::metering`].
     #[must_use]
     pub fn activity(&self) -> Option<Activity> {
-        self.shared.meter.as_ref().map(Meter::activity)
+        self.core.layers.meter.as_ref().map(|meter| meter.activity())
     }
 
     /// Returns the same store, with operations that also count for a session of this name
     /// ([`Activity::sessions`]).
     #[must_use]
     pub fn in_session(&self, name: &str) -> Self {
-        Self(Arc::new(self.0.in_session(name)))
+        let Some(meter) = &self.core.layers.meter else { return self.clone() };
+        let session = Some(meter.session(name));
+        self.with_handle(HandleContext { session, ..self.handle.clone() })
     }
 
     /// Returns the version of a table: a number that changes with every write to it, and that no
@@ -102,27 +167,28 @@ impl Store {
     /// version.
     #[must_use]
     pub fn table_version(&self, table: &Table) -> Option<u64> {
-        Some(self.shared.cache()?.version(table)?.number())
+        self.core.layers.cache.as_ref()?.version(table)
     }
 
     /// Returns true until the store is closed.
     #[must_use]
     pub fn is_open(&self) -> bool {
-        self.shared.check_open().is_ok()
+        self.core.layers.sessions().check_open().is_ok()
     }
 
     /// Returns a number that no other store of this process has or had.
     #[must_use]
     pub fn number(&self) -> u64 {
-        self.shared.number
+        self.core.number
     }
 
     /// Returns the same store with `actor` as the author of its writes, also in its transactions.
-    /// The history of audited models ([`Scope::history`]) names the actor. The call is cheap enough
+    /// The history of audited models ([`Store::history`]) names the actor. The call is cheap enough
     /// for each request of a server.
     #[must_use]
     pub fn with_actor(&self, actor: impl Into<Arc<str>>) -> Self {
-        Self(Arc::new(self.0.with_actor(actor.into())))
+        let actor = Some(actor.into());
+        self.with_handle(HandleContext { actor, ..self.handle.clone() })
     }
 
     /// Returns the same store for a caller with limited rights. Every operation through it, also in
@@ -130,7 +196,9 @@ impl Store {
     /// the history under the caller's name.
     #[must_use]
     pub fn with_rights(&self, rights: Arc<Rights>) -> Self {
-        Self(Arc::new(self.0.with_rights(rights)))
+        let actor = rights.caller().map(|caller| Arc::from(&*caller.name));
+        let rights = Some(rights);
+        self.with_handle(HandleContext { actor, rights, ..self.handle.clone() })
     }
 
     /// Returns a number for the rows of a table that are visible here: two stores return the same
@@ -142,12 +210,12 @@ impl Store {
     }
 
     pub(crate) fn watch(&self, background: &Arc<dyn Background>) {
-        self.shared.watch(background);
+        self.core.watch(background);
     }
 
-    /// Returns true if no other clone of it and no transaction on it exists.
+    /// Returns true if no other handle to it exists.
     pub(crate) fn is_idle(&self) -> bool {
-        Arc::strong_count(&self.0) == 1 && Arc::strong_count(&self.0.shared) == 1
+        Arc::strong_count(&self.core) == 1
     }
 
     /// Makes everything durable and releases files. Writes that a background batch has accepted are
@@ -156,388 +224,57 @@ impl Store {
     /// # Errors
     /// An error if the data could not be made durable.
     pub fn close(&self) -> Result<()> {
-        self.shared.flush();
-        self.shared.close()
+        self.core.flush();
+        self.core.layers.sessions().close()
+    }
+
+    /// Records a call that took this long and is not an operation, such as a service's method. It
+    /// is for [`crate::meter::Activity::slow`].
+    pub fn note_call(&self, time: Duration, what: impl FnOnce() -> String) {
+        if let Some(meter) = &self.core.layers.meter {
+            meter.note_call(time, who(&self.handle), what);
+        }
+    }
+
+    /// Returns a handle whose operations run in a new transaction with a separate session. The
+    /// transaction has not begun yet.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] if this handle belongs to a transaction itself; an error if the
+    /// engine cannot open a session.
+    pub(crate) fn for_transaction(&self) -> Result<Self> {
+        self.check_outside()?;
+        let place = Place::Transaction(Arc::new(self.core.layers.sessions().transaction()?));
+        Ok(self.with_handle(HandleContext { place, ..self.handle.clone() }))
+    }
+
+    /// Checks that this handle does not belong to a transaction.
+    pub(crate) fn check_outside(&self) -> Result<()> {
+        match self.handle.place {
+            Place::Thread => Ok(()),
+            Place::Transaction(_) => Err(transaction_is_open()),
+        }
+    }
+
+    /// Ends the transaction of this handle, for all handles to it.
+    pub(crate) fn end_transaction(&self) {
+        if let Place::Transaction(transaction) = &self.handle.place {
+            self.core.layers.sessions().end(transaction);
+        }
+    }
+
+    /// Sets the actor of the following operations.
+    pub(crate) fn set_actor(&mut self, actor: Arc<str>) {
+        self.handle.actor = Some(actor);
     }
 }
 
-/// A collection of the models of one of a store's databases; see [`StoreBuilder::database`].
-#[derive(Default)]
-pub struct DatabaseModels(Vec<(Schema, Option<TypeId>)>);
-
-impl DatabaseModels {
-    /// Adds the model `M`.
-    #[must_use]
-    pub fn model<M: Model>(mut self) -> Self {
-        self.0.push((M::schema().clone(), Some(TypeId::of::<M>())));
-        self
-    }
-
-    /// Adds a model made at run time.
-    #[must_use]
-    pub fn schema(mut self, schema: Schema) -> Self {
-        self.0.push((schema, None));
-        self
-    }
-}
-
-/// A builder that opens a store; it has the engine, the models and the settings.
-pub struct StoreBuilder {
-    engine: Box<dyn Engine>,
-    tables: Vec<(Schema, Option<TypeId>)>,
-    /// Further databases, each with its name and models.
-    databases: Vec<(String, Box<dyn Engine>, DatabaseModels)>,
-    pub(crate) version: u32,
-    cache_bytes_max: Option<u64>,
-    idempotency: Option<Idempotency>,
-    metering: Option<Metering>,
-    traced: bool,
-    destructive: Destructive,
-    history_age_max: Option<Duration>,
-    migrations: Vec<Migration>,
-    /// Tables that a transfer does not move.
-    pub(crate) left: Vec<String>,
-}
-
-impl StoreBuilder {
-    /// Adds the model `M`.
-    #[must_use]
-    pub fn model<M: Model>(mut self) -> Self {
-        self.tables.push((M::schema().clone(), Some(TypeId::of::<M>())));
-        self
-    }
-
-    /// Adds a model made at run time.
-    #[must_use]
-    pub fn schema(mut self, schema: Schema) -> Self {
-        self.tables.push((schema, None));
-        self
-    }
-
-    /// Adds a separate database, with any engine, for further models. Verbs find the database of
-    /// each table. A batch or transaction writes to one database, and references cannot leave
-    /// theirs. Raw SQL can read all of them: see the guide's page on databases. The first database
-    /// is called `main`; a store has at most nine.
-    ///
-    /// ```
-    /// use marmota_store::Store;
-    /// use marmota_memory::Memory;
-    /// # use marmota_model::{Field, Kind, Role, Schema};
-    /// # let schema = |name| Schema::new(name, vec![Field::new("id", Kind::I64).role(Role::Key)]);
-    /// # let (person, order) = (schema("person"), schema("order"));
-    /// let store = Store::builder(Memory::new())
-    ///     .schema(person)
-    ///     .database("shop", Memory::new(), |shop| shop.schema(order))
-    ///     .open()?;
-    /// assert_eq!(store.registry().tables().len(), 2);
-    /// # Ok::<(), marmota_model::Error>(())
-    /// ```
-    #[must_use]
-    pub fn database(
-        mut self,
-        name: impl Into<String>,
-        engine: impl Into<Box<dyn Engine>>,
-        models: impl FnOnce(DatabaseModels) -> DatabaseModels,
-    ) -> Self {
-        self.databases.push((name.into(), engine.into(), models(DatabaseModels::default())));
-        self
-    }
-
-    /// Sets the version of the models as a whole: a database written by a program with a higher
-    /// version is refused. Default: 0.
-    #[must_use]
-    pub const fn schema_version(mut self, version: u32) -> Self {
-        self.version = version;
-        self
-    }
-
-    /// Caches rows that were read by key, up to this many bytes, and answers later reads from the
-    /// cache, some five times as fast as SQLite. A row is never older than the last write that this
-    /// store had acknowledged before the read.
-    ///
-    /// PostgreSQL notifies the cache of writes by others: a row may be older by the delay of the
-    /// notification, and is read again after it. With any other engine, enable the cache only for a
-    /// database to which no one else writes: the cache does not see writes of other processes, or
-    /// of other stores in this process. (SQLite's `exclusive=true` rules both out.)
-    #[must_use]
-    pub const fn cache(mut self, bytes_max: u64) -> Self {
-        self.cache_bytes_max = Some(bytes_max);
-        self
-    }
-
-    /// Counts operations by table, verb and session ([`Store::activity`]), and records slow ones.
-    /// An operation takes some 140 ns longer with it.
-    #[must_use]
-    pub const fn metering(mut self, metering: Metering) -> Self {
-        self.metering = Some(metering);
-        self
-    }
-
-    /// Creates a span of the crate `tracing` for each operation of a caller: target
-    /// `marmota_store`, level info. Its fields have the names of OpenTelemetry's conventions for
-    /// databases (`db.system.name`: the engine, `db.operation.name`: the verb,
-    /// `db.collection.name`: the table, `error.type`: the kind of an error), and `marmota.rows`,
-    /// read or written. The span lasts as long as the operation, is a child of the caller's current
-    /// span, and contains no value of a row. While no subscriber records it, an operation takes
-    /// some 180 instructions more; without this setting there is no cost.
-    ///
-    /// ```
-    /// # use marmota_model::{Field, Kind, Role, Schema};
-    /// # use marmota_memory::Memory;
-    /// # use marmota_store::Store;
-    /// let city = Schema::new("city", vec![Field::new("id", Kind::I64).role(Role::Key)]);
-    /// let store = Store::builder(Memory::new()).schema(city).traced().open()?;
-    /// # store.close()?;
-    /// # Ok::<(), marmota_model::Error>(())
-    /// ```
-    #[must_use]
-    pub const fn traced(mut self) -> Self {
-        self.traced = true;
-        self
-    }
-
-    /// Deletes entries in the history of audited models that are older than this, not at once, but
-    /// in the course of later writes. Default: they are kept forever.
-    #[must_use]
-    pub const fn history_age_max(mut self, age: Duration) -> Self {
-        self.history_age_max = Some(age);
-        self
-    }
-
-    /// Allows steps of the plan that lose data. Default: none.
-    #[must_use]
-    pub fn allow_destructive(mut self, destructive: Destructive) -> Self {
-        self.destructive = destructive;
-        self
-    }
-
-    /// Returns the changes that opening the store would make in the database, and those that it
-    /// would refuse. Changes nothing, and closes the engine.
-    ///
-    /// ```
-    /// use marmota_model::{Field, Kind, Role, Schema};
-    /// use marmota_memory::Memory;
-    /// use marmota_store::Store;
-    /// let city = Schema::new("city", vec![Field::new("id", Kind::I64).role(Role::Key)]);
-    /// let plan = Store::builder(Memory::new()).schema(city).plan()?;
-    /// assert_eq!(plan.steps[0].to_string(), "add table city");
-    /// # Ok::<(), marmota_model::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`marmota_model::ErrorKind::Invalid`] for an invalid schema, or a database of a newer
-    /// program.
-    pub fn plan(self) -> Result<Plan> {
-        let version = self.version;
-        let Assembled { engine, tables, migrations, .. } = self.assemble()?;
-        let done = migrations.read(&*engine);
-        let done = done.and_then(|done| migrations.check(&done, None));
-        let plan = done.and_then(|()| engine.plan(&tables, version));
-        let closed = engine.close();
-        let plan = plan?;
-        closed.map(|()| plan)
-    }
-
-    /// Adds a migration after those added before: a change of rows, executed once in every
-    /// database. [`StoreBuilder::open`] executes pending migrations, each in a transaction with its
-    /// record. The records are in the table `marmota_migration` of the first database, and a
-    /// migration can only write to that database.
-    ///
-    /// ```
-    /// # use marmota_model::{Field, Kind, Record, Role, Schema};
-    /// use marmota_memory::Memory;
-    /// use marmota_store::{Store, migration::Migration};
-    /// # let id = Field::new("id", Kind::I64).role(Role::Key);
-    /// # let city = Schema::new("city", vec![id, Field::new("name", Kind::TEXT)]);
-    /// let store = Store::builder(Memory::new())
-    ///     .schema(city)
-    ///     .migration(Migration::new(1, "first cities").up(|transaction| {
-    ///         let mut city = Record::new(transaction.table("city")?);
-    ///         city.set("name", "Bourges")?;
-    ///         transaction.insert_record(&city).run().map(drop)
-    ///     }))
-    ///     .open()?;
-    /// let city = store.table("city")?;
-    /// assert_eq!(store.get_record(&city, 1).run()?.value("name")?, &"Bourges".into());
-    /// # Ok::<(), marmota_model::Error>(())
-    /// ```
-    #[must_use]
-    pub fn migration(mut self, migration: Migration) -> Self {
-        self.migrations.push(migration);
-        self
-    }
-
-    /// Returns the migrations of the program, and which of them the database has. Changes nothing,
-    /// and closes the engine.
-    ///
-    /// # Errors
-    /// [`marmota_model::ErrorKind::Invalid`] for invalid migrations; not for a database of a newer
-    /// program.
-    pub fn migration_status(self) -> Result<Vec<MigrationStatus>> {
-        let Assembled { engine, migrations, .. } = self.assemble()?;
-        let status = migrations.read(&*engine).map(|done| migrations.status(&done));
-        let closed = engine.close();
-        let status = status?;
-        closed.map(|()| status)
-    }
-
-    /// Executes the plan, like [`StoreBuilder::open`], then executes or undoes migrations until the
-    /// one with this number is the last executed one (0: none is), and closes the store. This is
-    /// for a downgrade: the previous version of the program opens the database next.
-    ///
-    /// # Errors
-    /// [`marmota_model::ErrorKind::Unsupported`] for a migration that cannot be undone, before
-    /// anything is changed; otherwise those of [`StoreBuilder::open`].
-    pub fn migrate_to(self, number: u32) -> Result<()> {
-        self.open_at(Some(number))?.close()
-    }
-
-    /// The first database.
-    pub(crate) fn engine(&self) -> &dyn Engine {
-        &*self.engine
-    }
-
-    /// Returns true if a model of any of its databases has the table.
-    pub(crate) fn names_table(&self, table: &str) -> bool {
-        let of_others = self.databases.iter().flat_map(|(_, _, DatabaseModels(tables))| tables);
-        self.tables.iter().chain(of_others).any(|(schema, _)| schema.name == table)
-    }
-
-    /// Returns the engine, which combines the engines if there are several databases, and all
-    /// tables.
-    pub(crate) fn assemble(self) -> Result<Assembled> {
-        let mut registry = Registry::default();
-        let mut engines = vec![(MAIN.to_owned(), self.engine)];
-        let mut homes = HashMap::new();
-        let mut models: Vec<_> = self.tables.into_iter().map(|table| (0, table)).collect();
-        for (name, engine, DatabaseModels(tables)) in self.databases {
-            models.extend(tables.into_iter().map(|table| (engines.len(), table)));
-            engines.push((name, engine));
-        }
-        for (database, (schema, of)) in models {
-            homes.insert(schema.name.to_string(), database);
-            registry.add(Arc::new(Table::new(schema)?), of)?;
-        }
-        // Each of these is committed together with the writes that it belongs to.
-        if registry.is_audited() {
-            let home = home_of_history(&registry, &homes)?;
-            engines[home].1.capability().check_transactions("the history of audited models")?;
-            homes.insert(HISTORY_TABLE.to_owned(), home);
-            let table = Arc::new(Table::new(History::schema().clone())?);
-            registry.add(table, Some(TypeId::of::<History>()))?;
-        }
-        if self.idempotency.is_some() {
-            for (_, engine) in &engines {
-                let what = "keeping the answers to batches (idempotency)";
-                engine.capability().check_transactions(what)?;
-            }
-        }
-        if !self.migrations.is_empty() {
-            engines[0].1.capability().check_transactions("a migration")?;
-        }
-        let answers = match self.idempotency {
-            Some(limits) => Some((answers_table(&registry)?, limits)),
-            None => None,
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let place = match self.handle.place {
+            Place::Thread => "store",
+            Place::Transaction(_) => "transaction",
         };
-        let migrations = Sequence::new(self.migrations, &registry)?;
-        homes.insert(MIGRATIONS.to_owned(), 0);
-        let mut tables = registry.by_dependency()?;
-        tables.extend(answers.iter().map(|(table, _)| Arc::clone(table)));
-        tables.extend(migrations.table().cloned());
-        let engine: Box<dyn Engine> = match engines.len() {
-            1 => engines.remove(0).1,
-            _ => {
-                registry.set_databases(homes.iter().map(|(name, &home)| (name.clone(), home)));
-                Box::new(Databases::new(engines, homes)?)
-            }
-        };
-        Ok(Assembled { engine, registry, tables, answers, migrations })
-    }
-
-    /// Stores the answers to batches with an idempotency key
-    /// ([`crate::batch::Batch::idempotency_key`], `Idempotency-Key` in REST), so that a repeat
-    /// returns the same answer and writes nothing. They are in the table `marmota_answer`, which is
-    /// not a resource of REST. Each of several databases has its own table, so a key is known in
-    /// the database where it was used.
-    #[must_use]
-    pub const fn idempotency(mut self, idempotency: Idempotency) -> Self {
-        self.idempotency = Some(idempotency);
-        self
-    }
-
-    /// Opens the store. It executes the steps of the plan that lose no data (it creates missing
-    /// tables, columns and indexes), and the destructive ones that
-    /// [`StoreBuilder::allow_destructive`] allows; then it executes the pending migrations.
-    ///
-    /// # Errors
-    /// [`marmota_model::ErrorKind::Invalid`] for an invalid schema, a database that would lose
-    /// data, or one that does not belong to the program's migrations, with an alternative; those of
-    /// a migration.
-    pub fn open(self) -> Result<Store> {
-        self.open_at(None)
-    }
-
-    fn open_at(self, to: Option<u32>) -> Result<Store> {
-        let (version, cache, destructive) =
-            (self.version, self.cache_bytes_max, self.destructive.clone());
-        let (history_age_max, observed) = (self.history_age_max, (self.metering, self.traced));
-        let Assembled { engine, registry, tables, answers, migrations } = self.assemble()?;
-        let history = registry.table(HISTORY_TABLE).ok().cloned();
-        let ledger = history.filter(|_| registry.is_audited()).map(|table| {
-            let age_max_us =
-                history_age_max.map(|age| i64::try_from(age.as_micros()).unwrap_or(i64::MAX));
-            Ledger::new(table, age_max_us)
-        });
-        // The records are checked first: a refused database is not changed.
-        let done = migrations.read(&*engine)?;
-        migrations.check(&done, to)?;
-        engine
-            .migrate(&tables, version, &destructive)
-            .map_err(|refused| migrations.explain(refused, &done))?;
-        let shared = Arc::new(Shared::new(engine, registry, cache, answers, ledger, observed));
-        let store = Store(Arc::new(Scope::of_store(shared)));
-        migrations.carry_out(&store, &done, to)?;
-        // Rows that the migrations have read are not in the cache afterwards.
-        store.shared.hear()?;
-        Ok(store)
-    }
-}
-
-/// The result of a builder: its engine, tables and migrations.
-pub(crate) struct Assembled {
-    pub(crate) engine: Box<dyn Engine>,
-    registry: Registry,
-    /// All tables of the engine: those of the models and the store's internal ones.
-    pub(crate) tables: Vec<Arc<Table>>,
-    answers: Option<(Arc<Table>, Idempotency)>,
-    migrations: Sequence,
-}
-
-/// Returns the table of idempotent answers.
-fn answers_table(registry: &Registry) -> Result<Arc<Table>> {
-    if registry.table(ANSWERS).is_ok() {
-        let message = format!("the table `{ANSWERS}` is the store's; rename yours");
-        return Err(Error::new(ErrorKind::Conflict, message));
-    }
-    Ok(Arc::new(Table::new(answers_schema())?))
-}
-
-/// Returns the index of the database with the audited models. It has the history as well, since
-/// each entry is committed together with its write.
-fn home_of_history(registry: &Registry, homes: &HashMap<String, usize>) -> Result<usize> {
-    let mut audited = registry.tables().iter().filter(|table| table.schema().audit);
-    let home = |table: &Arc<Table>| homes.get(table.name()).copied().unwrap_or(0);
-    let first = audited.next().map_or(0, home);
-    match audited.find(|table| home(table) != first) {
-        None => Ok(first),
-        Some(other) => {
-            let message = format!(
-                "the model `{}` is audited in another database than the models before it, and a \
-                 store has one history: keep audited models in one database, or open a store on \
-                 each",
-                other.name()
-            );
-            Err(Error::new(ErrorKind::Invalid, message))
-        }
+        write!(f, "{place} on {}", self.engine().capability().name)
     }
 }

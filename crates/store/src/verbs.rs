@@ -1,4 +1,4 @@
-//! The verbs: methods of a scope that make operations, and results from their outcomes.
+//! The verbs: methods of a store that make operations, and results from their outcomes.
 
 pub(crate) mod action;
 pub mod aggregate;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use marmota::model::{NoRows, RowQuery, RowSink, RowSource, Table, ValueRef};
 use marmota::prelude::*;
-use marmota::store::Scope;
+use marmota::store::Store;
 use marmota::store::action::{Action, Verb, all};
 use marmota::store::operation::{Operation, Outcome};
 
@@ -95,7 +95,7 @@ struct Read<'t> {
 impl Verb for Read<'_> {
     type Output = World;
 
-    fn operate(&mut self, _: &Scope, call: &mut Call<'_>) -> Result<()> {
+    fn operate(&mut self, _: &Store, call: &mut Call<'_>) -> Result<()> {
         let Self { table, id, number } = self;
         let fields = table.read_by_default();
         let mut operation = Operation::Get { table, key: ValueRef::Int(*id), fields };
@@ -107,7 +107,7 @@ impl Verb for Read<'_> {
         })
     }
 
-    fn finish(&mut self, _: &Scope, _: &mut Outcome) -> Result<World> {
+    fn finish(&mut self, _: &Store, _: &mut Outcome) -> Result<World> {
         let id = self.id;
         let none = || Error::new(ErrorKind::NotFound, format!("there is no world {id}"));
         Ok(World { id, random_number: self.number.ok_or_else(none)? })
@@ -141,12 +141,12 @@ impl<'a> RowSource<'a> for Numbers<'_> {
 impl Verb for Write<'_> {
     type Output = ();
 
-    fn operate(&mut self, _: &Scope, call: &mut Call<'_>) -> Result<()> {
+    fn operate(&mut self, _: &Store, call: &mut Call<'_>) -> Result<()> {
         let mut rows = Numbers(self.worlds);
         call(&mut Operation::UpdateMany { table: self.table, rows: &mut rows }, &mut NoRows)
     }
 
-    fn finish(&mut self, _: &Scope, _: &mut Outcome) -> Result<()> {
+    fn finish(&mut self, _: &Store, _: &mut Outcome) -> Result<()> {
         Ok(())
     }
 }
@@ -161,7 +161,7 @@ struct Fortunes<'t> {
 impl Verb for Fortunes<'_> {
     type Output = (String, Vec<(i64, usize)>);
 
-    fn operate(&mut self, _: &Scope, call: &mut Call<'_>) -> Result<()> {
+    fn operate(&mut self, _: &Store, call: &mut Call<'_>) -> Result<()> {
         let (query, Self { table, texts, ends }) = (RowQuery::new(), self);
         call(&mut Operation::List { table, query: &query }, &mut |row: &[ValueRef<'_>]| {
             if let [ValueRef::Int(id), ValueRef::Text(message)] = row {
@@ -172,7 +172,7 @@ impl Verb for Fortunes<'_> {
         })
     }
 
-    fn finish(&mut self, _: &Scope, _: &mut Outcome) -> Result<Self::Output> {
+    fn finish(&mut self, _: &Store, _: &mut Outcome) -> Result<Self::Output> {
         Ok((std::mem::take(&mut self.texts), std::mem::take(&mut self.ends)))
     }
 }

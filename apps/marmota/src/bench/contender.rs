@@ -45,7 +45,7 @@ impl Marmota {
         Ok(Self { store, by_sql, transaction: None })
     }
 
-    fn scope(&self) -> &marmota::store::Scope {
+    fn scope(&self) -> &marmota::store::Store {
         match &self.transaction {
             Some(transaction) => transaction,
             None => &self.store,

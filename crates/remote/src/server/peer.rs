@@ -12,7 +12,7 @@ use marmota_model::{Error, ErrorKind, Result, Table};
 use marmota_store::engine::ReadsMeanwhile;
 use marmota_store::history::HISTORY_TABLE;
 use marmota_store::refusal;
-use marmota_store::{Scope, Store, Transaction};
+use marmota_store::{Store, Transaction};
 
 use super::settings::{Finding, Settings, StoreFor};
 use super::submission::{self, Begun, Ground, Submission, put_done, put_failure};
@@ -558,7 +558,7 @@ enum Admitted {
 }
 
 impl InTransaction {
-    fn scope<'s>(&'s self, store: &'s Store) -> &'s Scope {
+    fn scope<'s>(&'s self, store: &'s Store) -> &'s Store {
         match self {
             Self::Open { transaction, .. } => transaction,
             _ => store,

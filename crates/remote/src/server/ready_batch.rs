@@ -1,7 +1,7 @@
 //! A client's batch, validated like a batch of the program itself.
 
 use marmota_model::{KeyKind, Kind, Result, Table, Uuid, Value, ValueRef};
-use marmota_store::Scope;
+use marmota_store::Store;
 use marmota_store::operation::{
     Answered, BatchMode, Keys, Link, LinkAt, OnceKey, Operation, Outcome, Write,
 };
@@ -29,7 +29,7 @@ pub(super) struct ReadyBatch {
 }
 
 impl ReadyBatch {
-    pub(super) fn new(asked: AskedBatch, scope: &Scope) -> Result<Self> {
+    pub(super) fn new(asked: AskedBatch, scope: &Store) -> Result<Self> {
         let AskedBatch { mode, once, writes: asked, links, .. } = asked;
         let mut writes = Vec::with_capacity(asked.len());
         let mut rest = &links[..];
@@ -51,7 +51,7 @@ impl ReadyBatch {
 
     pub(super) fn operate<T>(
         &mut self,
-        scope: &Scope,
+        scope: &Store,
         run: impl FnOnce(&mut Operation<'_>) -> Result<T>,
     ) -> Result<T> {
         let Self { mode, writes, links, once, results, answered } = self;
@@ -126,7 +126,7 @@ fn placeholder(table: &Table, field: usize) -> Value {
     }
 }
 
-fn ready(asked: AskedWrite, links: &[Link], scope: &Scope) -> Result<Write> {
+fn ready(asked: AskedWrite, links: &[Link], scope: &Store) -> Result<Write> {
     let key_is_linked = links.iter().any(|link| link.at == LinkAt::Key);
     let fill = |table: &Table, row: &mut [Value]| {
         for link in links {

@@ -11,7 +11,7 @@ use marmota_store::operation::{Operation, Outcome};
 use marmota_store::prepare::{self, ValueSource, WriteTimestamp};
 use marmota_store::read::check_key;
 use marmota_store::write::{check_increment, check_version};
-use marmota_store::{Pending, Progress, Scope, Store};
+use marmota_store::{Pending, Progress, Store};
 
 use super::ready_batch::ReadyBatch;
 use super::settings::Settings;
@@ -26,7 +26,7 @@ use crate::codec::value::put_row;
 pub(super) struct Ground<'g> {
     pub(super) settings: &'g Settings,
     pub(super) tables: &'g [Arc<Table>],
-    pub(super) scope: &'g Scope,
+    pub(super) scope: &'g Store,
 }
 
 /// A waiting operation.
@@ -64,7 +64,7 @@ pub(super) fn begin(
 ) -> Begun {
     let start = frame::begin(out, number);
     let mut batch = None;
-    let scope = acting.as_deref().unwrap_or(ground.scope);
+    let scope = acting.as_ref().unwrap_or(ground.scope);
     let mut outcome = Outcome::default();
     let begun = match asked {
         Asked::Batch(asked) => ReadyBatch::new(*asked, scope).and_then(|ready| {
@@ -119,7 +119,7 @@ impl Submission {
         let start = frame::begin(out, self.number);
         let (mut outcome, mut polled) = (Outcome::default(), Poll::Pending);
         let Some(pending) = &mut self.pending else { return Poll::Ready(false) };
-        let scope = self.acting.as_deref().unwrap_or(ground.scope);
+        let scope = self.acting.as_ref().unwrap_or(ground.scope);
         let mut go_on = |operation: &mut Operation<'_>, sink: &mut dyn RowSink| {
             polled = scope.poll(pending, operation, sink, &mut outcome, context);
             Ok(())
@@ -175,7 +175,7 @@ impl Submission {
     }
 
     /// Cancels the operation, and appends the error.
-    pub(super) fn refuse(&mut self, scope: &Scope, error: Error, out: &mut Vec<u8>) {
+    pub(super) fn refuse(&mut self, scope: &Store, error: Error, out: &mut Vec<u8>) {
         self.give_up(scope);
         let start = frame::begin(out, self.number);
         answer(out, start, Err(error), &Outcome::default(), self.batch.as_deref());
@@ -190,9 +190,9 @@ impl Submission {
         Error::new(ErrorKind::Timeout, message)
     }
 
-    pub(super) fn give_up(&mut self, scope: &Scope) {
+    pub(super) fn give_up(&mut self, scope: &Store) {
         if let Some(pending) = self.pending.take() {
-            self.acting.as_deref().unwrap_or(scope).cancel(pending);
+            self.acting.as_ref().unwrap_or(scope).cancel(pending);
         }
     }
 }
@@ -308,7 +308,7 @@ impl RowSink for Rows<'_> {
 /// Validates an operation, and calls `run` with it.
 fn operate<T>(
     asked: Asked<'_, '_>,
-    scope: &Scope,
+    scope: &Store,
     run: impl FnOnce(&mut Operation<'_>) -> Result<T>,
 ) -> Result<T> {
     match asked {

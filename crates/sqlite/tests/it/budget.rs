@@ -13,10 +13,10 @@ use marmota_model::{
     Value, parse_filter, parse_order,
 };
 use marmota_sqlite::{Location, Sqlite, SqliteOptions};
+use marmota_store::Store;
 use marmota_store::action::{Action, Verb};
 use marmota_store::operation::{Operation, Outcome};
 use marmota_store::read::ListRecords;
-use marmota_store::{Scope, Store};
 
 const ROWS: i64 = 200_000;
 /// How long one call of a long read may keep its thread.
@@ -379,14 +379,14 @@ impl Verb for DeleteWhere {
 
     fn operate(
         &mut self,
-        _: &Scope,
+        _: &Store,
         call: &mut dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<()>,
     ) -> Result<()> {
         let Self(table, filter) = self;
         call(&mut Operation::DeleteWhere { table, filter: Some(filter) }, &mut NoRows)
     }
 
-    fn finish(&mut self, _: &Scope, outcome: &mut Outcome) -> Result<u64> {
+    fn finish(&mut self, _: &Store, outcome: &mut Outcome) -> Result<u64> {
         Ok(outcome.rows)
     }
 }

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use marmota_model::{ErrorKind, NoRows, RowQuery, Value, ValueRef};
 use marmota_sqlite::{Location, Sqlite, SqliteOptions};
+use marmota_store::Store;
 use marmota_store::engine::{Engine, Submitted};
 use marmota_store::operation::{Keys, Operation, Outcome};
-use marmota_store::{Scope, Store};
 
 use crate::database::{Calls, YEAR, city, file, memory, options, person, person_row};
 
@@ -328,7 +328,7 @@ fn a_store_that_waits_for_a_transaction_of_its_own_thread_says_so() {
         let store = Store::builder(engine).schema(city.schema().clone()).open().unwrap();
         let table = store.table("city").unwrap();
         let row = [ValueRef::Text("a"), ValueRef::Text("b")];
-        let insert = |scope: &Scope| scope.run(&mut Operation::insert(&table, &row), &mut NoRows);
+        let insert = |scope: &Store| scope.run(&mut Operation::insert(&table, &row), &mut NoRows);
         let own = store.begin_run().unwrap();
         let told = insert(&store).unwrap_err();
         assert_eq!(told.kind(), ErrorKind::Busy);

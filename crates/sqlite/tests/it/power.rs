@@ -147,7 +147,7 @@ fn no_acknowledged_row_is_lost_wherever_the_power_is_cut() {
     assert!(cuts > 200 && syncs > 30, "{cuts} cuts, {syncs} syncs");
 }
 
-fn insert_in(scope: &marmota_store::Scope, number: i64) {
+fn insert_in(scope: &marmota_store::Store, number: i64) {
     let table = scope.table("note").unwrap();
     let row = row(number);
     scope.run(&mut Operation::insert(&table, &row), &mut marmota_model::NoRows).unwrap();

@@ -18,9 +18,10 @@ use marmota_model::{Error, ErrorKind, Result, Timestamp};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::builder::StoreBuilder;
 pub use crate::contract::engine::Copied;
 use crate::contract::engine::Engine;
-use crate::store::{Store, StoreBuilder};
+use crate::store::Store;
 
 /// The name of the format in manifests.
 const FORMAT: &str = "marmota-backup";
@@ -128,8 +129,8 @@ impl Store {
         path: impl AsRef<Path>,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Manifest> {
-        self.shared.check_open()?;
-        make(&*self.shared.engine, path.as_ref(), progress)
+        self.core.layers.sessions().check_open()?;
+        make(self.engine(), path.as_ref(), progress)
     }
 }
 

@@ -13,10 +13,10 @@ use marmota_model::{
     Error, ErrorKind, FilterExpr, Kind, NoRows, Result, RowQuery, RowSource, Table, Value, ValueRef,
 };
 
+use crate::builder::{Assembled, StoreBuilder};
 use crate::contract::engine::{self, Engine, Session};
 use crate::contract::operation::{Fingerprint, Operation};
 use crate::contract::plan::Destructive;
-use crate::store::{Assembled, StoreBuilder};
 
 /// The maximum number of rows in a piece.
 const PIECE_ROWS: usize = 2_000;

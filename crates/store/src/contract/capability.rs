@@ -242,7 +242,7 @@ impl Capability {
 pub(crate) fn no_aggregation(engine: &str) -> Error {
     let message = format!(
         "the engine `{engine}` has no aggregation pipelines; use SQL where it has that \
-         (`Scope::sql`), or list and sum"
+         (`Store::sql`), or list and sum"
     );
     Error::new(ErrorKind::Unsupported, message)
 }

@@ -12,8 +12,8 @@ use marmota_model::{
 use super::{MIGRATIONS, Migration, MigrationStatus, Named, failed};
 use crate::contract::engine::{self, Engine};
 use crate::contract::operation::{Operation, Outcome};
-use crate::layers::scope::Scope;
 use crate::rows::registry::Registry;
+use crate::store::Store;
 use crate::verbs::transaction::Transaction;
 
 const KEY: usize = 0;
@@ -209,7 +209,7 @@ impl Sequence {
     ///
     /// # Errors
     /// That of a migration, with its name; those before it stay executed.
-    pub(crate) fn carry_out(&self, scope: &Scope, done: &[Done], to: Option<u32>) -> Result<()> {
+    pub(crate) fn carry_out(&self, store: &Store, done: &[Done], to: Option<u32>) -> Result<()> {
         let to = to.map_or(self.migrations.len(), |to| to as usize);
         if done.len() == to {
             return Ok(());
@@ -224,7 +224,7 @@ impl Sequence {
                 None => self.go_on(transaction, &self.migrations[done.len()..to]),
             }
         };
-        while Transaction::run_work(scope, step)? {}
+        while store.transaction(step)? {}
         Ok(())
     }
 

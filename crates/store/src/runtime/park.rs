@@ -59,6 +59,7 @@ pub fn caller_blocks() -> bool {
 }
 
 /// Calls `work` for a caller that blocks its thread until it is done.
+#[inline]
 pub(crate) fn blocking<T>(work: impl FnOnce() -> T) -> T {
     struct Before(bool);
     impl Drop for Before {

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::contract::statistics::EngineStatistics;
-use crate::layers::cache::CacheStats;
+use crate::layers::cache::row_cache::CacheStats;
 
 /// The counters of a store since it was opened.
 ///

@@ -9,11 +9,11 @@ use marmota_model::{Result, RowSink};
 
 use crate::contract::durability::Durability;
 use crate::contract::operation::{Operation, Outcome};
-use crate::layers::scope::{Pending, Progress, Scope};
+use crate::store::{Pending, Progress, Store};
 
 /// The implementation of a verb: it makes the operation and its sink, and the result from the
 /// outcome. The verbs of this crate are implemented with it. Implement it for a custom verb, such
-/// as one that does not read rows into structs, and execute that with [`Scope::action`].
+/// as one that does not read rows into structs, and execute that with [`Store::action`].
 pub trait Verb: Unpin {
     /// The type of the action's result.
     type Output;
@@ -25,7 +25,7 @@ pub trait Verb: Unpin {
     /// An error for invalid arguments, or the error that `call` returned.
     fn operate(
         &mut self,
-        scope: &Scope,
+        store: &Store,
         call: &mut dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<()>,
     ) -> Result<()>;
 
@@ -33,28 +33,28 @@ pub trait Verb: Unpin {
     ///
     /// # Errors
     /// An error that the outcome means for this verb, such as a missing row.
-    fn finish(&mut self, scope: &Scope, outcome: &mut Outcome) -> Result<Self::Output>;
+    fn finish(&mut self, store: &Store, outcome: &mut Outcome) -> Result<Self::Output>;
 }
 
 /// An operation that has not been executed yet. `.await` it, or call [`Action::run`]: nothing
 /// happens before that. An action that is dropped while it waits is cancelled.
 #[must_use = "an action does nothing until it is awaited or run"]
 pub struct Action<'s, V: Verb> {
-    pub(crate) scope: &'s Scope,
+    pub(crate) store: &'s Store,
     pub(crate) verb: V,
     pending: Option<Pending>,
     durability: Option<Durability>,
 }
 
 impl<'s, V: Verb> Action<'s, V> {
-    pub(crate) const fn new(scope: &'s Scope, verb: V) -> Self {
-        Self { scope, verb, pending: None, durability: None }
+    pub(crate) const fn new(store: &'s Store, verb: V) -> Self {
+        Self { store, verb, pending: None, durability: None }
     }
 
     /// The same action with another verb, before it is started.
     pub(crate) fn with_verb<W: Verb>(&self, change: impl FnOnce(&V) -> W) -> Action<'s, W> {
         let durability = self.durability;
-        Action { scope: self.scope, verb: change(&self.verb), pending: None, durability }
+        Action { store: self.store, verb: change(&self.verb), pending: None, durability }
     }
 
     /// Sets a durability other than the store's. If the engine does not support it, the write has
@@ -69,16 +69,16 @@ impl<'s, V: Verb> Action<'s, V> {
     /// # Errors
     /// Those of the verb.
     pub fn run(mut self) -> Result<V::Output> {
-        let Self { scope, verb, durability, .. } = &mut self;
+        let Self { store, verb, durability, .. } = &mut self;
         let mut outcome = Outcome::default();
-        verb.operate(scope, &mut |operation, sink| {
-            scope.run_into(*durability, operation, sink, &mut outcome)
+        verb.operate(store, &mut |operation, sink| {
+            store.run_into(*durability, operation, sink, &mut outcome)
         })?;
-        verb.finish(scope, &mut outcome)
+        verb.finish(store, &mut outcome)
     }
 }
 
-impl Scope {
+impl Store {
     /// Executes a custom verb.
     ///
     /// ```
@@ -88,7 +88,7 @@ impl Scope {
     /// use marmota_store::action::Verb;
     /// use marmota_memory::Memory;
     /// use marmota_store::operation::{Operation, Outcome};
-    /// use marmota_store::{Scope, Store};
+    /// use marmota_store::Store;
     ///
     /// /// How many bytes the texts of a field have, of all rows.
     /// struct TextBytes(Arc<Table>, usize);
@@ -98,7 +98,7 @@ impl Scope {
     ///
     ///     fn operate(
     ///         &mut self,
-    ///         _: &Scope,
+    ///         _: &Store,
     ///         call: &mut dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<()>,
     ///     ) -> Result<()> {
     ///         let (query, Self(table, bytes)) = (RowQuery::new(), self);
@@ -110,7 +110,7 @@ impl Scope {
     ///         })
     ///     }
     ///
-    ///     fn finish(&mut self, _: &Scope, _: &mut Outcome) -> Result<usize> {
+    ///     fn finish(&mut self, _: &Store, _: &mut Outcome) -> Result<usize> {
     ///         Ok(self.1)
     ///     }
     /// }
@@ -135,10 +135,10 @@ impl<V: Verb> Future for Action<'_, V> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
         let (mut done, mut outcome) = (false, Outcome::default());
-        let Self { scope, verb, pending, durability } = this;
-        let operated = verb.operate(scope, &mut |operation, sink| {
+        let Self { store, verb, pending, durability } = this;
+        let operated = verb.operate(store, &mut |operation, sink| {
             if pending.is_none() {
-                match scope.submit(*durability, operation, sink, &mut outcome)? {
+                match store.submit(*durability, operation, sink, &mut outcome)? {
                     Progress::Done => {
                         done = true;
                         return Ok(());
@@ -148,7 +148,7 @@ impl<V: Verb> Future for Action<'_, V> {
             }
             if let Some(waiting) = pending
                 && let Poll::Ready(result) =
-                    scope.poll(waiting, operation, sink, &mut outcome, context)
+                    store.poll(waiting, operation, sink, &mut outcome, context)
             {
                 *pending = None;
                 done = true;
@@ -158,7 +158,7 @@ impl<V: Verb> Future for Action<'_, V> {
         });
         match operated {
             Err(error) => Poll::Ready(Err(error)),
-            Ok(()) if done => Poll::Ready(this.verb.finish(this.scope, &mut outcome)),
+            Ok(()) if done => Poll::Ready(this.verb.finish(this.store, &mut outcome)),
             Ok(()) => Poll::Pending,
         }
     }
@@ -167,7 +167,7 @@ impl<V: Verb> Future for Action<'_, V> {
 impl<V: Verb> Drop for Action<'_, V> {
     fn drop(&mut self) {
         if let Some(pending) = self.pending.take() {
-            self.scope.cancel(pending);
+            self.store.cancel(pending);
         }
     }
 }

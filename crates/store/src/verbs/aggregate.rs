@@ -11,13 +11,13 @@ use serde::de::DeserializeOwned;
 
 use crate::contract::capability::no_aggregation;
 use crate::contract::operation::{Operation, Outcome};
-use crate::layers::scope::Scope;
+use crate::store::Store;
 use crate::verbs::action::{Action, Verb};
 
 /// The maximum size of a pipeline in bytes.
 const PIPELINE_BYTES_MAX: usize = 1 << 20;
 
-/// The verb of [`Scope::aggregate`].
+/// The verb of [`Store::aggregate`].
 #[derive(Debug)]
 pub struct Aggregate<M, T> {
     pipeline: String,
@@ -33,11 +33,11 @@ impl<M: Model, T: DeserializeOwned> Verb for Aggregate<M, T> {
 
     fn operate(
         &mut self,
-        scope: &Scope,
+        store: &Store,
         call: &mut dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<()>,
     ) -> Result<()> {
-        let table = scope.registry().of::<M>()?;
-        let capability = scope.shared.engine.capability();
+        let table = store.registry().of::<M>()?;
+        let capability = store.capability();
         if !capability.aggregation {
             return Err(no_aggregation(capability.name));
         }
@@ -70,7 +70,7 @@ impl<M: Model, T: DeserializeOwned> Verb for Aggregate<M, T> {
         call(&mut Operation::Aggregate { table, pipeline }, &mut sink)
     }
 
-    fn finish(&mut self, _: &Scope, _: &mut Outcome) -> Result<Vec<T>> {
+    fn finish(&mut self, _: &Store, _: &mut Outcome) -> Result<Vec<T>> {
         match self.error.take() {
             Some(error) => Err(error),
             None => Ok(std::mem::take(&mut self.read)),
@@ -78,7 +78,7 @@ impl<M: Model, T: DeserializeOwned> Verb for Aggregate<M, T> {
     }
 }
 
-impl Scope {
+impl Store {
     /// Runs an aggregation pipeline over the documents of a model, on an engine that supports it
     /// (MongoDB). The pipeline is a JSON array of stages, as text or as anything that implements
     /// `Display`. Each document of the result is read as a `T`.

@@ -16,19 +16,19 @@ pub use added::{Added, Patching, RefersTo, RowHandle};
 use crate::contract::operation::{
     Answered, BatchMode, Fingerprint, Keys, Link, LinkAt, OnceKey, Operation, Outcome, Write,
 };
-use crate::layers::scope::Scope;
 use crate::rows::prepare::{self, ValueSource};
+use crate::store::Store;
 use crate::verbs::action::{Action, Verb};
 use crate::verbs::read::check_key;
 use crate::verbs::write::{check_increment, check_version};
 
-/// A list of writes, made by [`Scope::batch`] and executed by [`Batch::all_or_nothing`] or
+/// A list of writes, made by [`Store::batch`] and executed by [`Batch::all_or_nothing`] or
 /// [`Batch::continue_on_error`].
 ///
 /// Rows are checked as they are added. The first error is reported when the batch is executed,
 /// before anything is written.
 pub struct Batch<'s> {
-    scope: &'s Scope,
+    store: &'s Store,
     /// Identifies this batch among others.
     number: u64,
     writes: Vec<Write>,
@@ -59,19 +59,19 @@ impl<'s> Batch<'s> {
     /// Adds an insert. The result sets what to do if the row exists, and can be used as the batch
     /// itself.
     pub fn insert<M: Model>(&mut self, model: &M) -> Added<'_, 's, M> {
-        let (scope, mut given, place) = (self.scope, FieldSet::EMPTY, self.writes.len());
+        let (store, mut given, place) = (self.store, FieldSet::EMPTY, self.writes.len());
         if M::KEY_KIND == KeyKind::Uuid && model.key().is_unset() {
             self.made_keys.push(place);
         }
         let made = self.row_of(model, |table, row| {
             given = FieldSet::present(row);
-            prepare::insert(table, row, ValueSource::Struct, scope.stamp(table))
+            prepare::insert(table, row, ValueSource::Struct, store.stamp(table))
         });
         self.add(made.map(|(table, row)| Write::insert(table, row)));
         Added::new(self, given)
     }
 
-    /// Adds an insert that updates the row if it exists, like [`Scope::upsert`].
+    /// Adds an insert that updates the row if it exists, like [`Store::upsert`].
     pub fn upsert<M: Model>(&mut self, model: &M) -> Added<'_, 's, M> {
         self.insert(model).or_update()
     }
@@ -79,10 +79,10 @@ impl<'s> Batch<'s> {
     /// Adds an update of every field.
     pub fn update<M: Model>(&mut self, model: &M) -> &mut Self {
         let key = model.key().borrow().to_value();
-        let (scope, mut version) = (self.scope, None);
+        let (store, mut version) = (self.store, None);
         let made = self.row_of(model, |table, row| {
             version = table.version().and_then(|field| row[field].as_int()).filter(|&v| v != 0);
-            prepare::update(table, row, ValueSource::Struct, scope.stamp(table))
+            prepare::update(table, row, ValueSource::Struct, store.stamp(table))
         });
         self.add(made.map(|(table, row)| Write::Update { table, key, row, version }))
     }
@@ -102,7 +102,7 @@ impl<'s> Batch<'s> {
 
     fn add_patch<M: Model>(&mut self, key: Value) {
         let place = self.writes.len();
-        let made = self.scope.registry().of::<M>().map(|table| {
+        let made = self.store.registry().of::<M>().map(|table| {
             let row = vec![Value::Absent; table.fields().len()];
             Write::Update { table: Arc::clone(table), key, row, version: None }
         });
@@ -112,7 +112,7 @@ impl<'s> Batch<'s> {
 
     /// Adds a delete of a row that an earlier insert of this batch makes.
     pub fn delete_made<M: Model>(&mut self, made: RowHandle<M>) -> &mut Self {
-        let table = self.scope.registry().of::<M>().cloned();
+        let table = self.store.registry().of::<M>().cloned();
         let key = Value::Absent;
         self.add(table.map(|table| Write::Delete { table, key, version: None }));
         self.link(LinkAt::Key, made);
@@ -133,7 +133,7 @@ impl<'s> Batch<'s> {
 
     /// Adds a delete.
     pub fn delete<M: Model>(&mut self, key: impl Into<M::Key>) -> &mut Self {
-        let table = self.scope.registry().of::<M>().cloned();
+        let table = self.store.registry().of::<M>().cloned();
         let key = key.into().borrow().to_value();
         self.add(table.map(|table| Write::Delete { table, key, version: None }))
     }
@@ -155,12 +155,12 @@ impl<'s> Batch<'s> {
         key: Value,
         by: Value,
     ) {
-        let scope = self.scope;
-        let table = scope.registry().of::<M>().cloned();
+        let store = self.store;
+        let table = store.registry().of::<M>().cloned();
         let field = column.position();
         self.add(table.and_then(|table| {
             check_increment(&table, field, by.as_ref())?;
-            let stamp = scope.stamp(&table).value().to_value();
+            let stamp = store.stamp(&table).value().to_value();
             Ok(Write::Increment { table, key, field, by, stamp })
         }));
     }
@@ -177,7 +177,7 @@ impl<'s> Batch<'s> {
         if table.key_kind() == KeyKind::Uuid && !given.contains(table.key()) {
             self.made_keys.push(self.writes.len());
         }
-        let made = prepare::insert(table, &mut row, ValueSource::Values, self.scope.stamp(table));
+        let made = prepare::insert(table, &mut row, ValueSource::Values, self.store.stamp(table));
         let row = row.iter().map(ValueRef::to_value).collect();
         self.add(made.map(|()| Write::insert(Arc::clone(table), row)));
         Added::new(self, given)
@@ -194,7 +194,7 @@ impl<'s> Batch<'s> {
         let mut row: Vec<ValueRef<'_>> = values.iter().map(Value::as_ref).collect();
         let made =
             check_key(table, key.as_ref()).and_then(|()| check_version(table, version)).and_then(
-                |()| prepare::update(table, &mut row, ValueSource::Values, self.scope.stamp(table)),
+                |()| prepare::update(table, &mut row, ValueSource::Values, self.store.stamp(table)),
             );
         let row = row.iter().map(ValueRef::to_value).collect();
         let table = Arc::clone(table);
@@ -222,7 +222,7 @@ impl<'s> Batch<'s> {
     ) -> &mut Self {
         let checked = check_key(&table, key.as_ref())
             .and_then(|()| check_increment(&table, field, by.as_ref()));
-        let stamp = self.scope.stamp(&table).value().to_value();
+        let stamp = self.store.stamp(&table).value().to_value();
         self.add(checked.map(|()| Write::Increment { table, key, field, by, stamp }))
     }
 
@@ -300,7 +300,7 @@ impl<'s> Batch<'s> {
     }
 
     fn action(self, mode: BatchMode) -> Action<'s, Writes> {
-        let scope = self.scope;
+        let store = self.store;
         let key = self.once.clone().map(|key| OnceKey::new(key, &self.fingerprint(mode)));
         let made = self.into_writes().and_then(|made| Ok((made, key.transpose()?)));
         let ((writes, links), once, refused) = match made {
@@ -308,7 +308,7 @@ impl<'s> Batch<'s> {
             Err(error) => ((Vec::new(), Vec::new()), None, Some(error)),
         };
         let (results, answered) = (Vec::new(), None);
-        Action::new(scope, Writes { writes, links, refused, mode, once, results, answered })
+        Action::new(store, Writes { writes, links, refused, mode, once, results, answered })
     }
 
     /// Returns the checked writes and the links between them.
@@ -330,7 +330,7 @@ impl<'s> Batch<'s> {
         };
         check_version(table, *version)?;
         let mut values: Vec<ValueRef<'_>> = row.iter().map(Value::as_ref).collect();
-        prepare::update(table, &mut values, ValueSource::Values, self.scope.stamp(table))?;
+        prepare::update(table, &mut values, ValueSource::Values, self.store.stamp(table))?;
         let ready = values.iter().map(ValueRef::to_value).collect();
         *row = ready;
         Ok(())
@@ -348,7 +348,7 @@ impl<'s> Batch<'s> {
         model: &M,
         prepare: impl for<'a> FnOnce(&'a Table, &mut [ValueRef<'a>]) -> Result<()>,
     ) -> Result<(Arc<Table>, Vec<Value>)> {
-        let table = self.scope.registry().of::<M>()?;
+        let table = self.store.registry().of::<M>()?;
         let scratch = Scratch::new();
         let mut row = vec![ValueRef::Absent; table.fields().len()];
         model.write(&mut row, &scratch);
@@ -390,7 +390,7 @@ impl Verb for Writes {
 
     fn operate(
         &mut self,
-        scope: &Scope,
+        store: &Store,
         call: &mut dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<()>,
     ) -> Result<()> {
         if let Some(refused) = self.refused.take() {
@@ -402,7 +402,7 @@ impl Verb for Writes {
         let Self { writes, links, mode, once, results, answered, .. } = self;
         let mut encode = |results: &[Result<Outcome>]| kept::encode(writes, results);
         let once = match once {
-            Some(key) => Some(scope.once(key, &mut encode, answered)?),
+            Some(key) => Some(store.once(key, &mut encode, answered)?),
             None => None,
         };
         let mut operation = Operation::Batch { writes, links, mode: *mode, once, results };
@@ -416,7 +416,7 @@ impl Verb for Writes {
         }
     }
 
-    fn finish(&mut self, _: &Scope, _: &mut Outcome) -> Result<Vec<Result<Outcome>>> {
+    fn finish(&mut self, _: &Store, _: &mut Outcome) -> Result<Vec<Result<Outcome>>> {
         if let Some(Answered { bytes, repeated: true }) = &self.answered {
             return kept::decode(bytes);
         }
@@ -437,13 +437,13 @@ impl Verb for Writes {
     }
 }
 
-impl Scope {
+impl Store {
     /// Returns an empty list of writes, for any tables, to be executed in one transaction.
     #[must_use]
     pub fn batch(&self) -> Batch<'_> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Batch {
-            scope: self,
+            store: self,
             number: NEXT.fetch_add(1, Ordering::Relaxed),
             writes: Vec::new(),
             links: Vec::new(),

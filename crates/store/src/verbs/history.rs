@@ -2,12 +2,12 @@
 
 use marmota_model::{Key, Model};
 
-use crate::layers::scope::Scope;
 use crate::rows::history::{History, of_row};
+use crate::store::Store;
 use crate::verbs::action::Action;
 use crate::verbs::read::ListModels;
 
-impl Scope {
+impl Store {
     /// Lists the history of the row with this key, from the first write to the last. The row of the
     /// audited model may have been deleted.
     ///

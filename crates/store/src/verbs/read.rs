@@ -10,8 +10,8 @@ use marmota_model::{
 };
 
 use crate::contract::operation::{Operation, Outcome};
-use crate::layers::scope::Scope;
 use crate::rows::refusal::no_row;
+use crate::store::Store;
 use crate::verbs::action::{Action, Verb};
 
 /// Checks that a value can be a key of the table.
@@ -45,7 +45,7 @@ impl<M: Model> RowSink for One<M> {
     }
 }
 
-/// The verb of [`Scope::get`].
+/// The verb of [`Store::get`].
 pub struct Get<M: Model> {
     key: M::Key,
     fields: Option<FieldSet>,
@@ -59,19 +59,19 @@ impl<M: Model> Verb for Get<M> {
 
     fn operate(
         &mut self,
-        scope: &Scope,
+        store: &Store,
         call: &mut dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<()>,
     ) -> Result<()> {
-        let table = scope.registry().of::<M>()?;
+        let table = store.registry().of::<M>()?;
         let fields = self.fields.unwrap_or(table.read_by_default());
         let mut operation = Operation::Get { table, key: self.key.borrow(), fields };
         call(&mut operation, &mut self.one)
     }
 
-    fn finish(&mut self, scope: &Scope, _: &mut Outcome) -> Result<M> {
+    fn finish(&mut self, store: &Store, _: &mut Outcome) -> Result<M> {
         match self.one.read.take() {
             Some(read) => read,
-            None => Err(no_row(scope.registry().of::<M>()?, self.key.borrow())),
+            None => Err(no_row(store.registry().of::<M>()?, self.key.borrow())),
         }
     }
 }
@@ -88,7 +88,7 @@ impl<'s, M: Model> Action<'s, Get<M>> {
         // Nothing was submitted yet, so nothing has to be cancelled.
         let verb =
             Get { key: self.verb.key.clone(), fields: self.verb.fields, one: One { read: None } };
-        Action::new(self.scope, Optional(verb))
+        Action::new(self.store, Optional(verb))
     }
 }
 
@@ -100,14 +100,14 @@ impl<V: Verb> Verb for Optional<V> {
 
     fn operate(
         &mut self,
-        scope: &Scope,
+        store: &Store,
         call: &mut dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<()>,
     ) -> Result<()> {
-        self.0.operate(scope, call)
+        self.0.operate(store, call)
     }
 
-    fn finish(&mut self, scope: &Scope, outcome: &mut Outcome) -> Result<Self::Output> {
-        match self.0.finish(scope, outcome) {
+    fn finish(&mut self, store: &Store, outcome: &mut Outcome) -> Result<Self::Output> {
+        match self.0.finish(store, outcome) {
             Ok(output) => Ok(Some(output)),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
@@ -136,7 +136,7 @@ impl<M: Model> RowSink for Many<M> {
     }
 }
 
-/// The verb of [`Scope::list`].
+/// The verb of [`Store::list`].
 pub struct ListModels<M> {
     query: RowQuery,
     many: Many<M>,
@@ -149,15 +149,15 @@ impl<M: Model> Verb for ListModels<M> {
 
     fn operate(
         &mut self,
-        scope: &Scope,
+        store: &Store,
         call: &mut dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<()>,
     ) -> Result<()> {
-        let table = scope.registry().of::<M>()?;
+        let table = store.registry().of::<M>()?;
         self.query.check(table)?;
         call(&mut Operation::List { table, query: &self.query }, &mut self.many)
     }
 
-    fn finish(&mut self, _: &Scope, _: &mut Outcome) -> Result<Vec<M>> {
+    fn finish(&mut self, _: &Store, _: &mut Outcome) -> Result<Vec<M>> {
         match self.many.error.take() {
             Some(error) => Err(error),
             None => Ok(std::mem::take(&mut self.many.rows)),
@@ -225,7 +225,7 @@ impl<'s, M: Model> Action<'s, ListModels<M>> {
     pub fn column<T: FieldValue>(self, column: Column<M, T>) -> Action<'s, Pluck<M, T>> {
         let mut query = self.verb.query.clone();
         query.fields = Some(FieldSet::EMPTY.with(column.position()));
-        Action::new(self.scope, Pluck { query, column, values: Vec::new(), error: None })
+        Action::new(self.store, Pluck { query, column, values: Vec::new(), error: None })
     }
 }
 
@@ -244,10 +244,10 @@ impl<M: Model, T: FieldValue> Verb for Pluck<M, T> {
 
     fn operate(
         &mut self,
-        scope: &Scope,
+        store: &Store,
         call: &mut dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<()>,
     ) -> Result<()> {
-        let table = scope.registry().of::<M>()?;
+        let table = store.registry().of::<M>()?;
         self.query.check(table)?;
         let Self { query, column, values, error } = self;
         let mut sink = |row: &[ValueRef<'_>]| match read_field(row, column.position(), M::schema())
@@ -264,7 +264,7 @@ impl<M: Model, T: FieldValue> Verb for Pluck<M, T> {
         call(&mut Operation::List { table, query }, &mut sink)
     }
 
-    fn finish(&mut self, _: &Scope, _: &mut Outcome) -> Result<Vec<T>> {
+    fn finish(&mut self, _: &Store, _: &mut Outcome) -> Result<Vec<T>> {
         match self.error.take() {
             Some(error) => Err(error),
             None => Ok(std::mem::take(&mut self.values)),
@@ -272,7 +272,7 @@ impl<M: Model, T: FieldValue> Verb for Pluck<M, T> {
     }
 }
 
-/// The verb of [`Scope::count`].
+/// The verb of [`Store::count`].
 pub struct Count<M> {
     filter: Option<FilterExpr>,
     model: PhantomData<fn() -> M>,
@@ -283,17 +283,17 @@ impl<M: Model> Verb for Count<M> {
 
     fn operate(
         &mut self,
-        scope: &Scope,
+        store: &Store,
         call: &mut dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<()>,
     ) -> Result<()> {
-        let table = scope.registry().of::<M>()?;
+        let table = store.registry().of::<M>()?;
         if let Some(filter) = &self.filter {
             filter.check(table)?;
         }
         call(&mut Operation::Count { table, filter: self.filter.as_ref() }, &mut NoRows)
     }
 
-    fn finish(&mut self, _: &Scope, outcome: &mut Outcome) -> Result<u64> {
+    fn finish(&mut self, _: &Store, outcome: &mut Outcome) -> Result<u64> {
         Ok(outcome.rows)
     }
 }
@@ -306,7 +306,7 @@ impl<M: Model> Action<'_, Count<M>> {
     }
 }
 
-/// The verb of [`Scope::get_record`].
+/// The verb of [`Store::get_record`].
 pub struct GetRecord {
     table: Arc<Table>,
     key: Value,
@@ -318,7 +318,7 @@ impl Verb for GetRecord {
 
     fn operate(
         &mut self,
-        _: &Scope,
+        _: &Store,
         call: &mut dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<()>,
     ) -> Result<()> {
         let Self { table, key, records } = self;
@@ -327,12 +327,12 @@ impl Verb for GetRecord {
         call(&mut Operation::Get { table, key: key.as_ref(), fields }, records)
     }
 
-    fn finish(&mut self, _: &Scope, _: &mut Outcome) -> Result<Record> {
+    fn finish(&mut self, _: &Store, _: &mut Outcome) -> Result<Record> {
         self.records.rows.pop().ok_or_else(|| no_row(&self.table, self.key.as_ref()))
     }
 }
 
-/// The verb of [`Scope::list_records`].
+/// The verb of [`Store::list_records`].
 pub struct ListRecords {
     table: Arc<Table>,
     query: RowQuery,
@@ -346,7 +346,7 @@ impl Verb for ListRecords {
 
     fn operate(
         &mut self,
-        _: &Scope,
+        _: &Store,
         call: &mut dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<()>,
     ) -> Result<()> {
         let Self { table, query, refused, records } = self;
@@ -357,7 +357,7 @@ impl Verb for ListRecords {
         call(&mut Operation::List { table, query }, records)
     }
 
-    fn finish(&mut self, _: &Scope, _: &mut Outcome) -> Result<Vec<Record>> {
+    fn finish(&mut self, _: &Store, _: &mut Outcome) -> Result<Vec<Record>> {
         Ok(std::mem::take(&mut self.records.rows))
     }
 }
@@ -438,7 +438,7 @@ impl Action<'_, ListRecords> {
     }
 }
 
-impl Scope {
+impl Store {
     /// Reads the row with this key.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! The verbs of SQL: [`Scope::sql`], the forms of its rows, and [`Scope::execute`].
+//! The verbs of SQL: [`Store::sql`], the forms of its rows, and [`Store::execute`].
 
 use std::cell::OnceCell;
 use std::ops::ControlFlow;
@@ -8,7 +8,7 @@ use marmota_model::{Error, ErrorKind, FieldValue, Model, Result, RowSink, Value,
 
 use crate::contract::operation::{Operation, Outcome};
 use crate::contract::sql::{SqlCall, SqlColumn, SqlColumns, SqlRow, SqlRows, no_sql};
-use crate::layers::scope::Scope;
+use crate::store::Store;
 use crate::verbs::action::{Action, Verb};
 
 /// The maximum size of a statement in bytes.
@@ -18,7 +18,7 @@ const TEXT_BYTES_MAX: usize = 1 << 20;
 #[must_use = "a query does nothing until its rows are asked for"]
 #[derive(Debug)]
 pub struct SqlQuery<'s> {
-    scope: &'s Scope,
+    store: &'s Store,
     statement: Statement,
 }
 
@@ -35,11 +35,11 @@ impl Statement {
     /// Has an engine run it: `call` receives the operation.
     fn operate(
         &self,
-        scope: &Scope,
+        store: &Store,
         sink: &mut dyn SqlSink,
         call: &mut dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<()>,
     ) -> Result<()> {
-        let capability = scope.shared.engine.capability();
+        let capability = store.capability();
         if !capability.sql {
             return Err(no_sql(capability.name));
         }
@@ -108,7 +108,7 @@ impl<'s> SqlQuery<'s> {
     /// Those of the engine: [`ErrorKind::Invalid`] for an error in the statement, with its
     /// position; [`ErrorKind::Denied`] for a statement that would write.
     pub fn rows(self) -> Action<'s, QueryRows> {
-        Action::new(self.scope, QueryRows { statement: self.statement, rows: SqlRows::default() })
+        Action::new(self.store, QueryRows { statement: self.statement, rows: SqlRows::default() })
     }
 
     /// Converts each row with `read`.
@@ -119,7 +119,7 @@ impl<'s> SqlQuery<'s> {
     where
         F: FnMut(&SqlRow<'_>) -> Result<T> + Unpin,
     {
-        Action::new(self.scope, QueryMap { statement: self.statement, read, rows: Vec::new() })
+        Action::new(self.store, QueryMap { statement: self.statement, read, rows: Vec::new() })
     }
 
     /// Returns the rows as structs of a model, whose fields are found by the names of the columns.
@@ -130,7 +130,7 @@ impl<'s> SqlQuery<'s> {
     pub fn models<M: Model>(self) -> Action<'s, QueryModels<M>> {
         let models =
             QueryModels { statement: self.statement, places: Places::Unknown, rows: Vec::new() };
-        Action::new(self.scope, models)
+        Action::new(self.store, models)
     }
 
     /// Returns the first column of the first row; `None` if there are no rows.
@@ -139,7 +139,7 @@ impl<'s> SqlQuery<'s> {
     /// Those of [`SqlQuery::rows`], and [`ErrorKind::Engine`] for a value that the type cannot
     /// hold.
     pub fn value<T: FieldValue>(self) -> Action<'s, QueryValue<T>> {
-        Action::new(self.scope, QueryValue { statement: self.statement, value: None })
+        Action::new(self.store, QueryValue { statement: self.statement, value: None })
     }
 
     /// Appends the rows to `out` as a JSON array of objects, without an intermediate form, and
@@ -150,7 +150,7 @@ impl<'s> SqlQuery<'s> {
     /// then `out` is unchanged.
     pub fn json(self, out: &'s mut Vec<u8>) -> Action<'s, QueryJson<'s>> {
         let start = out.len();
-        Action::new(self.scope, QueryJson { statement: self.statement, out, start, count: 0 })
+        Action::new(self.store, QueryJson { statement: self.statement, out, start, count: 0 })
     }
 }
 
@@ -176,13 +176,13 @@ impl Verb for QueryRows {
 
     fn operate(
         &mut self,
-        scope: &Scope,
+        store: &Store,
         call: &mut dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<()>,
     ) -> Result<()> {
-        self.statement.operate(scope, &mut self.rows, call)
+        self.statement.operate(store, &mut self.rows, call)
     }
 
-    fn finish(&mut self, _: &Scope, _: &mut Outcome) -> Result<SqlRows> {
+    fn finish(&mut self, _: &Store, _: &mut Outcome) -> Result<SqlRows> {
         Ok(std::mem::take(&mut self.rows))
     }
 }
@@ -210,14 +210,14 @@ impl<T, F: FnMut(&SqlRow<'_>) -> Result<T> + Unpin> Verb for QueryMap<T, F> {
 
     fn operate(
         &mut self,
-        scope: &Scope,
+        store: &Store,
         call: &mut dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<()>,
     ) -> Result<()> {
         let Self { statement, read, rows } = self;
-        statement.operate(scope, &mut Mapping(read, rows), call)
+        statement.operate(store, &mut Mapping(read, rows), call)
     }
 
-    fn finish(&mut self, _: &Scope, _: &mut Outcome) -> Result<Vec<T>> {
+    fn finish(&mut self, _: &Store, _: &mut Outcome) -> Result<Vec<T>> {
         Ok(std::mem::take(&mut self.rows))
     }
 }
@@ -294,14 +294,14 @@ impl<M: Model> Verb for QueryModels<M> {
 
     fn operate(
         &mut self,
-        scope: &Scope,
+        store: &Store,
         call: &mut dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<()>,
     ) -> Result<()> {
         let Self { statement, places, rows } = self;
-        statement.operate(scope, &mut Modelling { places, rows }, call)
+        statement.operate(store, &mut Modelling { places, rows }, call)
     }
 
-    fn finish(&mut self, _: &Scope, _: &mut Outcome) -> Result<Vec<M>> {
+    fn finish(&mut self, _: &Store, _: &mut Outcome) -> Result<Vec<M>> {
         Ok(std::mem::take(&mut self.rows))
     }
 }
@@ -328,13 +328,13 @@ impl<T: FieldValue> Verb for QueryValue<T> {
 
     fn operate(
         &mut self,
-        scope: &Scope,
+        store: &Store,
         call: &mut dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<()>,
     ) -> Result<()> {
-        self.statement.operate(scope, &mut First(&mut self.value), call)
+        self.statement.operate(store, &mut First(&mut self.value), call)
     }
 
-    fn finish(&mut self, _: &Scope, _: &mut Outcome) -> Result<Option<T>> {
+    fn finish(&mut self, _: &Store, _: &mut Outcome) -> Result<Option<T>> {
         Ok(self.value.take())
     }
 }
@@ -366,24 +366,24 @@ impl Verb for QueryJson<'_> {
 
     fn operate(
         &mut self,
-        scope: &Scope,
+        store: &Store,
         call: &mut dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<()>,
     ) -> Result<()> {
         let Self { statement, out, start, count } = self;
-        let done = statement.operate(scope, &mut Array(out, count), call);
+        let done = statement.operate(store, &mut Array(out, count), call);
         if done.is_err() {
             out.truncate(*start);
         }
         done
     }
 
-    fn finish(&mut self, _: &Scope, _: &mut Outcome) -> Result<u64> {
+    fn finish(&mut self, _: &Store, _: &mut Outcome) -> Result<u64> {
         self.out.extend_from_slice(if self.count == 0 { b"[]" } else { b"]" });
         Ok(self.count)
     }
 }
 
-/// The verb of [`Scope::execute`].
+/// The verb of [`Store::execute`].
 pub struct Execute {
     statement: Statement,
 }
@@ -401,13 +401,13 @@ impl Verb for Execute {
 
     fn operate(
         &mut self,
-        scope: &Scope,
+        store: &Store,
         call: &mut dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<()>,
     ) -> Result<()> {
-        self.statement.operate(scope, &mut NoRowsWanted, call)
+        self.statement.operate(store, &mut NoRowsWanted, call)
     }
 
-    fn finish(&mut self, _: &Scope, outcome: &mut Outcome) -> Result<u64> {
+    fn finish(&mut self, _: &Store, outcome: &mut Outcome) -> Result<u64> {
         Ok(outcome.rows)
     }
 }
@@ -433,7 +433,7 @@ impl Action<'_, Execute> {
     }
 }
 
-impl Scope {
+impl Store {
     /// Runs one SQL statement that reads, on an engine with SQL. Values are bound, never written
     /// into the text: `store.sql("SELECT … WHERE x > ?").bind(7)`.
     ///
@@ -442,7 +442,7 @@ impl Scope {
     /// microseconds since 1970, UUIDs 16 bytes. A bound [`Value`] is converted to that, and a
     /// column that was read from a field is returned as the field's kind.
     pub fn sql(&self, text: impl Into<String>) -> SqlQuery<'_> {
-        SqlQuery { scope: self, statement: Statement::new(text.into(), false) }
+        SqlQuery { store: self, statement: Statement::new(text.into(), false) }
     }
 
     /// Runs one SQL statement that changes rows (INSERT, UPDATE, DELETE), and returns their number.

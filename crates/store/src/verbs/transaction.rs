@@ -1,4 +1,4 @@
-//! Transactions and savepoints: a scope with a separate session.
+//! Transactions and savepoints.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -8,16 +8,22 @@ use marmota_model::{NoRows, Result, RowSink};
 use parking_lot::Mutex;
 
 use crate::contract::operation::{Operation, Outcome};
-use crate::layers::scope::Scope;
 use crate::runtime::backoff::Backoff;
+use crate::store::Store;
 use crate::verbs::action::{Action, Verb};
 
-/// A transaction. It derefs to a [`Scope`], so every verb works in it and sees its writes. It is
-/// rolled back unless [`Transaction::commit`] is executed.
+/// A transaction. It derefs to a [`Store`] whose operations run in the transaction, so every verb
+/// works in it and sees its writes, and a function that takes `&Store` also takes a transaction. It
+/// is rolled back unless [`Transaction::commit`] is executed.
+///
+/// A clone of that store, or one with another actor or rights, is a further handle to the same
+/// transaction. When the `Transaction` is dropped, it ends for all of them: their operations fail
+/// with [`marmota_model::ErrorKind::Invalid`]. [`Store::begin`] on a handle of a transaction fails
+/// as well; set a [savepoint](Transaction::savepoint) instead.
 #[must_use = "a transaction that is dropped is undone"]
 #[derive(Debug)]
 pub struct Transaction {
-    scope: Scope,
+    store: Store,
     savepoints: u32,
     hooks: Arc<Hooks>,
 }
@@ -50,10 +56,16 @@ impl std::fmt::Debug for Hooks {
 }
 
 impl Deref for Transaction {
-    type Target = Scope;
+    type Target = Store;
 
-    fn deref(&self) -> &Scope {
-        &self.scope
+    fn deref(&self) -> &Store {
+        &self.store
+    }
+}
+
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        self.store.end_transaction();
     }
 }
 
@@ -78,7 +90,7 @@ impl Verb for Control {
 
     fn operate(
         &mut self,
-        _: &Scope,
+        _: &Store,
         call: &mut dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<()>,
     ) -> Result<()> {
         let mut operation = match self.0 {
@@ -91,7 +103,7 @@ impl Verb for Control {
         call(&mut operation, &mut NoRows)
     }
 
-    fn finish(&mut self, _: &Scope, _: &mut Outcome) -> Result<()> {
+    fn finish(&mut self, _: &Store, _: &mut Outcome) -> Result<()> {
         self.1.step_succeeded(self.0);
         Ok(())
     }
@@ -105,47 +117,65 @@ impl Verb for Begin {
 
     fn operate(
         &mut self,
-        _: &Scope,
+        _: &Store,
         call: &mut dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<()>,
     ) -> Result<()> {
         call(&mut Operation::Begin, &mut NoRows)
     }
 
-    fn finish(&mut self, _: &Scope, _: &mut Outcome) -> Result<()> {
+    fn finish(&mut self, _: &Store, _: &mut Outcome) -> Result<()> {
         Ok(())
     }
 }
 
-impl Transaction {
-    /// Creates a transaction with a separate session of the store of this scope. It has not begun.
-    pub(crate) fn new(scope: &Scope) -> Result<Self> {
-        scope.shared.check_open()?;
-        let session = scope.shared.engine.session()?;
-        Ok(Self { scope: scope.of_session(session), savepoints: 0, hooks: Arc::default() })
-    }
-
-    /// Begins a transaction on the store of this scope.
-    pub(crate) async fn begin(scope: &Scope) -> Result<Self> {
-        let transaction = Self::new(scope)?;
-        Action::new(&transaction.scope, Begin).await?;
+impl Store {
+    /// Begins a transaction, and waits for its turn if another one is open.
+    ///
+    /// # Errors
+    /// [`marmota_model::ErrorKind::Busy`] if that took too long.
+    pub async fn begin(&self) -> Result<Transaction> {
+        let transaction = Transaction::detached(self)?;
+        Action::new(&transaction, Begin).await?;
         Ok(transaction)
     }
 
-    /// [`Transaction::begin`] for blocking callers.
-    pub(crate) fn begin_run(scope: &Scope) -> Result<Self> {
-        let transaction = Self::new(scope)?;
-        Action::new(&transaction.scope, Begin).run()?;
+    /// [`Store::begin`] for blocking callers.
+    ///
+    /// # Errors
+    /// Those of [`Store::begin`].
+    pub fn begin_run(&self) -> Result<Transaction> {
+        let transaction = Transaction::detached(self)?;
+        Action::new(&transaction, Begin).run()?;
         Ok(transaction)
     }
 
-    /// Runs `work` in a transaction, again if it conflicted with others.
-    pub(crate) fn run_work<T>(
-        scope: &Scope,
-        mut work: impl FnMut(&mut Self) -> Result<T>,
-    ) -> Result<T> {
+    /// Runs `work` in a transaction, which is committed if `work` returns `Ok`, and rolled back if
+    /// it returns an error or panics.
+    ///
+    /// **`work` may run more than once.** Some engines run transactions concurrently and refuse one
+    /// of two that conflict. Then nothing of it was done, and `work` runs again from its beginning,
+    /// after a pause. So it should only use the store, and discard data that it has read in an
+    /// earlier run.
+    ///
+    /// ```
+    /// # use marmota_model::{Kind, Field, Role, Schema, Record};
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # let fields = vec![Field::new("id", Kind::I64).role(Role::Key)];
+    /// # let store = Store::builder(Memory::new()).schema(Schema::new("t", fields)).open()?;
+    /// let table = store.table("t")?;
+    /// let key = store.transaction(|own| own.insert_record(&Record::new(table.clone())).run())?;
+    /// assert!(store.get_record(&table, key).run().is_ok());
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of `work` or the engine; [`marmota_model::ErrorKind::Conflict`] if it conflicted with
+    /// others too many times ([`is_retryable`](marmota_model::Error::is_retryable)).
+    pub fn transaction<T>(&self, mut work: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
         let mut pauses = Pauses::begin();
         loop {
-            let mut transaction = Self::begin_run(scope)?;
+            let mut transaction = self.begin_run()?;
             let done = work(&mut transaction)
                 .and_then(|result| transaction.commit().run().map(|()| result));
             drop(transaction);
@@ -155,14 +185,27 @@ impl Transaction {
             }
         }
     }
+}
 
-    /// Sets the actor of the following writes; see [`crate::Store::with_actor`].
+impl Transaction {
+    /// Creates a transaction with a separate session, in which no transaction has begun yet. It is
+    /// for layers that submit operations themselves ([`Store::submit`]), of which the first
+    /// is [`Operation::Begin`](crate::operation::Operation::Begin). Other callers use
+    /// [`Store::begin`].
+    ///
+    /// # Errors
+    /// An error if the engine cannot open a session.
+    pub fn detached(store: &Store) -> Result<Self> {
+        Ok(Self { store: store.for_transaction()?, savepoints: 0, hooks: Arc::default() })
+    }
+
+    /// Sets the actor of the following writes; see [`Store::with_actor`].
     pub fn act_as(&mut self, actor: impl Into<Arc<str>>) {
-        self.scope.actor = Some(actor.into());
+        self.store.set_actor(actor.into());
     }
 
     fn step(&self, step: Step) -> Action<'_, Control> {
-        Action::new(&self.scope, Control(step, Arc::clone(&self.hooks)))
+        Action::new(&self.store, Control(step, Arc::clone(&self.hooks)))
     }
 
     /// Calls `hook` once [`Transaction::commit`] has succeeded, on the thread that finishes it; not

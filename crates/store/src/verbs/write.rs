@@ -5,8 +5,8 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use crate::contract::operation::{Keys, Operation, Outcome};
-use crate::layers::scope::Scope;
 use crate::rows::prepare::{self, ValueSource, WriteTimestamp};
+use crate::store::Store;
 use crate::verbs::action::{Action, Verb};
 use crate::verbs::read::check_key;
 use marmota_model::{
@@ -71,7 +71,7 @@ fn lost_key(table: &Table) -> Error {
     Error::new(ErrorKind::Bug, message)
 }
 
-/// The verb of [`Scope::insert`].
+/// The verb of [`Store::insert`].
 pub struct Insert<'m, M: Model> {
     model: &'m M,
     /// The generated key, kept so that an action that waits uses the same key again.
@@ -83,8 +83,8 @@ impl<M: Model> Unpin for Insert<'_, M> {}
 impl<M: Model> Verb for Insert<'_, M> {
     type Output = M::Key;
 
-    fn operate(&mut self, scope: &Scope, call: &mut Call<'_>) -> Result<()> {
-        let table = scope.registry().of::<M>()?;
+    fn operate(&mut self, store: &Store, call: &mut Call<'_>) -> Result<()> {
+        let table = store.registry().of::<M>()?;
         let scratch = Scratch::new();
         let mut buffer = RowBuffer::new();
         let row = buffer.row(table);
@@ -92,20 +92,20 @@ impl<M: Model> Verb for Insert<'_, M> {
         if let Value::Uuid(key) = self.key {
             row[table.key()] = ValueRef::Uuid(key);
         }
-        prepare::insert(table, row, ValueSource::Struct, scope.stamp(table))?;
+        prepare::insert(table, row, ValueSource::Struct, store.stamp(table))?;
         if let ValueRef::Uuid(_) | ValueRef::Int(_) = row[table.key()] {
             self.key = row[table.key()].to_value();
         }
         call(&mut Operation::insert(table, row), &mut NoRows)
     }
 
-    fn finish(&mut self, scope: &Scope, outcome: &mut Outcome) -> Result<M::Key> {
+    fn finish(&mut self, store: &Store, outcome: &mut Outcome) -> Result<M::Key> {
         let given = match &outcome.keys {
             Keys::One(key) => M::Key::from_value(key),
             _ if self.key == Value::Absent => Some(self.model.key().clone()),
             _ => M::Key::from_value(&self.key),
         };
-        given.ok_or_else(|| match scope.registry().of::<M>() {
+        given.ok_or_else(|| match store.registry().of::<M>() {
             Ok(table) => lost_key(table),
             Err(error) => error,
         })
@@ -163,7 +163,7 @@ impl<M: Model> Structs<'_, M> {
     }
 }
 
-/// The verb of [`Scope::insert_many`].
+/// The verb of [`Store::insert_many`].
 pub struct InsertMany<'m, M: Model> {
     models: &'m [M],
     /// The keys that the store generated; empty if it generates none.
@@ -175,11 +175,11 @@ impl<M: Model> Unpin for InsertMany<'_, M> {}
 impl<M: Model> Verb for InsertMany<'_, M> {
     type Output = Vec<M::Key>;
 
-    fn operate(&mut self, scope: &Scope, call: &mut Call<'_>) -> Result<()> {
+    fn operate(&mut self, store: &Store, call: &mut Call<'_>) -> Result<()> {
         if self.models.is_empty() {
             return Ok(());
         }
-        let table = scope.registry().of::<M>()?;
+        let table = store.registry().of::<M>()?;
         let unset = |model: &&M| model.key().is_unset();
         if M::KEY_KIND == KeyKind::Auto
             && self.models.iter().any(|model| unset(&model))
@@ -196,7 +196,7 @@ impl<M: Model> Verb for InsertMany<'_, M> {
             table,
             models: self.models.iter(),
             scratch: &scratch,
-            stamp: scope.stamp(table),
+            stamp: store.stamp(table),
             updates: false,
             given: None,
             index: 0,
@@ -211,7 +211,7 @@ impl<M: Model> Verb for InsertMany<'_, M> {
         Ok(())
     }
 
-    fn finish(&mut self, scope: &Scope, outcome: &mut Outcome) -> Result<Vec<M::Key>> {
+    fn finish(&mut self, store: &Store, outcome: &mut Outcome) -> Result<Vec<M::Key>> {
         let keys: Option<Vec<M::Key>> = match &outcome.keys {
             Keys::Known if M::KEY_KIND == KeyKind::Uuid => Some(std::mem::take(&mut self.keys)),
             Keys::Known => Some(self.models.iter().map(|model| model.key().clone()).collect()),
@@ -224,12 +224,12 @@ impl<M: Model> Verb for InsertMany<'_, M> {
         };
         match keys {
             Some(keys) => Ok(keys),
-            None => Err(lost_key(scope.registry().of::<M>()?)),
+            None => Err(lost_key(store.registry().of::<M>()?)),
         }
     }
 }
 
-/// The verb of [`Scope::update_many`].
+/// The verb of [`Store::update_many`].
 pub struct UpdateMany<'m, M> {
     models: &'m [M],
 }
@@ -237,17 +237,17 @@ pub struct UpdateMany<'m, M> {
 impl<M: Model> Verb for UpdateMany<'_, M> {
     type Output = u64;
 
-    fn operate(&mut self, scope: &Scope, call: &mut Call<'_>) -> Result<()> {
+    fn operate(&mut self, store: &Store, call: &mut Call<'_>) -> Result<()> {
         if self.models.is_empty() {
             return Ok(());
         }
-        let table = scope.registry().of::<M>()?;
+        let table = store.registry().of::<M>()?;
         let scratch = Scratch::new();
         let mut rows = Structs {
             table,
             models: self.models.iter(),
             scratch: &scratch,
-            stamp: scope.stamp(table),
+            stamp: store.stamp(table),
             updates: true,
             given: None,
             index: 0,
@@ -256,12 +256,12 @@ impl<M: Model> Verb for UpdateMany<'_, M> {
         call(&mut Operation::UpdateMany { table, rows: &mut rows }, &mut NoRows)
     }
 
-    fn finish(&mut self, _: &Scope, outcome: &mut Outcome) -> Result<u64> {
+    fn finish(&mut self, _: &Store, outcome: &mut Outcome) -> Result<u64> {
         Ok(outcome.rows)
     }
 }
 
-/// The verb of [`Scope::update`].
+/// The verb of [`Store::update`].
 pub struct Update<'m, M> {
     model: &'m M,
 }
@@ -269,24 +269,24 @@ pub struct Update<'m, M> {
 impl<M: Model> Verb for Update<'_, M> {
     type Output = i64;
 
-    fn operate(&mut self, scope: &Scope, call: &mut Call<'_>) -> Result<()> {
-        let table = scope.registry().of::<M>()?;
+    fn operate(&mut self, store: &Store, call: &mut Call<'_>) -> Result<()> {
+        let table = store.registry().of::<M>()?;
         let scratch = Scratch::new();
         let mut buffer = RowBuffer::new();
         let row = buffer.row(table);
         self.model.write(row, &scratch);
         let version = version_of(table, row);
-        prepare::update(table, row, ValueSource::Struct, scope.stamp(table))?;
+        prepare::update(table, row, ValueSource::Struct, store.stamp(table))?;
         let key = self.model.key().borrow();
         call(&mut Operation::Update { table, key, row, version }, &mut NoRows)
     }
 
-    fn finish(&mut self, _: &Scope, outcome: &mut Outcome) -> Result<i64> {
+    fn finish(&mut self, _: &Store, outcome: &mut Outcome) -> Result<i64> {
         Ok(outcome.version.unwrap_or(0))
     }
 }
 
-/// The verb of [`Scope::patch`].
+/// The verb of [`Store::patch`].
 pub struct Patch<M: Model> {
     key: M::Key,
     values: Vec<(usize, Value)>,
@@ -298,20 +298,20 @@ impl<M: Model> Unpin for Patch<M> {}
 impl<M: Model> Verb for Patch<M> {
     type Output = i64;
 
-    fn operate(&mut self, scope: &Scope, call: &mut Call<'_>) -> Result<()> {
-        let table = scope.registry().of::<M>()?;
+    fn operate(&mut self, store: &Store, call: &mut Call<'_>) -> Result<()> {
+        let table = store.registry().of::<M>()?;
         let mut buffer = RowBuffer::new();
         let row = buffer.row(table);
         for (position, value) in &self.values {
             row[*position] = value.as_ref();
         }
-        prepare::update(table, row, ValueSource::Values, scope.stamp(table))?;
+        prepare::update(table, row, ValueSource::Values, store.stamp(table))?;
         let (key, version) = (self.key.borrow(), self.version);
         check_version(table, version)?;
         call(&mut Operation::Update { table, key, row, version }, &mut NoRows)
     }
 
-    fn finish(&mut self, _: &Scope, outcome: &mut Outcome) -> Result<i64> {
+    fn finish(&mut self, _: &Store, outcome: &mut Outcome) -> Result<i64> {
         Ok(outcome.version.unwrap_or(0))
     }
 }
@@ -330,7 +330,7 @@ impl<M: Model> Action<'_, Patch<M>> {
     }
 }
 
-/// The verb of [`Scope::increment`].
+/// The verb of [`Store::increment`].
 pub struct Increment<M: Model, T> {
     key: M::Key,
     column: Column<M, T>,
@@ -342,19 +342,19 @@ impl<M: Model, T> Unpin for Increment<M, T> {}
 impl<M: Model, T: FieldValue> Verb for Increment<M, T> {
     type Output = T;
 
-    fn operate(&mut self, scope: &Scope, call: &mut Call<'_>) -> Result<()> {
-        let table = scope.registry().of::<M>()?;
+    fn operate(&mut self, store: &Store, call: &mut Call<'_>) -> Result<()> {
+        let table = store.registry().of::<M>()?;
         let (key, by) = (self.key.borrow(), self.by.as_ref());
         let field = self.column.position();
-        let stamp = scope.stamp(table).value();
+        let stamp = store.stamp(table).value();
         check_increment(table, field, by)?;
         call(&mut Operation::Increment { table, key, field, by, stamp }, &mut NoRows)
     }
 
-    fn finish(&mut self, scope: &Scope, outcome: &mut Outcome) -> Result<T> {
+    fn finish(&mut self, store: &Store, outcome: &mut Outcome) -> Result<T> {
         match T::from_row(outcome.value.as_ref()) {
             Some(sum) => Ok(sum),
-            None => Err(lost_key(scope.registry().of::<M>()?)),
+            None => Err(lost_key(store.registry().of::<M>()?)),
         }
     }
 }
@@ -377,7 +377,7 @@ pub fn check_increment(table: &Table, field: usize, by: ValueRef<'_>) -> Result<
     Err(Error::invalid(vec![marmota_model::rule::violation(what, by, "type", message)]))
 }
 
-/// The verb of [`Scope::delete`].
+/// The verb of [`Store::delete`].
 pub struct Delete<M: Model> {
     key: M::Key,
     version: Option<i64>,
@@ -388,14 +388,14 @@ impl<M: Model> Unpin for Delete<M> {}
 impl<M: Model> Verb for Delete<M> {
     type Output = ();
 
-    fn operate(&mut self, scope: &Scope, call: &mut Call<'_>) -> Result<()> {
-        let table = scope.registry().of::<M>()?;
+    fn operate(&mut self, store: &Store, call: &mut Call<'_>) -> Result<()> {
+        let table = store.registry().of::<M>()?;
         let (key, version) = (self.key.borrow(), self.version);
         check_version(table, version)?;
         call(&mut Operation::Delete { table, key, version }, &mut NoRows)
     }
 
-    fn finish(&mut self, _: &Scope, _: &mut Outcome) -> Result<()> {
+    fn finish(&mut self, _: &Store, _: &mut Outcome) -> Result<()> {
         Ok(())
     }
 }
@@ -408,7 +408,7 @@ impl<M: Model> Action<'_, Delete<M>> {
     }
 }
 
-/// The verb of [`Scope::delete_where`].
+/// The verb of [`Store::delete_where`].
 pub struct DeleteWhere<M> {
     filter: FilterExpr,
     model: PhantomData<fn() -> M>,
@@ -417,18 +417,18 @@ pub struct DeleteWhere<M> {
 impl<M: Model> Verb for DeleteWhere<M> {
     type Output = u64;
 
-    fn operate(&mut self, scope: &Scope, call: &mut Call<'_>) -> Result<()> {
-        let table = scope.registry().of::<M>()?;
+    fn operate(&mut self, store: &Store, call: &mut Call<'_>) -> Result<()> {
+        let table = store.registry().of::<M>()?;
         self.filter.check(table)?;
         call(&mut Operation::DeleteWhere { table, filter: Some(&self.filter) }, &mut NoRows)
     }
 
-    fn finish(&mut self, _: &Scope, outcome: &mut Outcome) -> Result<u64> {
+    fn finish(&mut self, _: &Store, outcome: &mut Outcome) -> Result<u64> {
         Ok(outcome.rows)
     }
 }
 
-/// The verb of [`Scope::insert_record`].
+/// The verb of [`Store::insert_record`].
 pub struct InsertRecord<'r> {
     record: &'r Record,
     key: Value,
@@ -437,18 +437,18 @@ pub struct InsertRecord<'r> {
 impl Verb for InsertRecord<'_> {
     type Output = Value;
 
-    fn operate(&mut self, scope: &Scope, call: &mut Call<'_>) -> Result<()> {
+    fn operate(&mut self, store: &Store, call: &mut Call<'_>) -> Result<()> {
         let table = self.record.table();
         let mut row = self.record.as_row();
         if let Value::Uuid(key) = self.key {
             row[table.key()] = ValueRef::Uuid(key);
         }
-        prepare::insert(table, &mut row, ValueSource::Values, scope.stamp(table))?;
+        prepare::insert(table, &mut row, ValueSource::Values, store.stamp(table))?;
         self.key = row[table.key()].to_value();
         call(&mut Operation::insert(table, &row), &mut NoRows)
     }
 
-    fn finish(&mut self, _: &Scope, outcome: &mut Outcome) -> Result<Value> {
+    fn finish(&mut self, _: &Store, outcome: &mut Outcome) -> Result<Value> {
         match std::mem::take(&mut outcome.keys) {
             Keys::One(key) => Ok(key),
             _ => Ok(std::mem::take(&mut self.key)),
@@ -456,7 +456,7 @@ impl Verb for InsertRecord<'_> {
     }
 }
 
-/// The verb of [`Scope::update_record`].
+/// The verb of [`Store::update_record`].
 pub struct UpdateRecord<'r> {
     key: Value,
     record: &'r Record,
@@ -466,18 +466,18 @@ pub struct UpdateRecord<'r> {
 impl Verb for UpdateRecord<'_> {
     type Output = i64;
 
-    fn operate(&mut self, scope: &Scope, call: &mut Call<'_>) -> Result<()> {
+    fn operate(&mut self, store: &Store, call: &mut Call<'_>) -> Result<()> {
         let table = self.record.table();
         check_key(table, self.key.as_ref())?;
         let mut row = self.record.as_row();
         let version = self.version;
         check_version(table, version)?;
-        prepare::update(table, &mut row, ValueSource::Values, scope.stamp(table))?;
+        prepare::update(table, &mut row, ValueSource::Values, store.stamp(table))?;
         let key = self.key.as_ref();
         call(&mut Operation::Update { table, key, row: &row, version }, &mut NoRows)
     }
 
-    fn finish(&mut self, _: &Scope, outcome: &mut Outcome) -> Result<i64> {
+    fn finish(&mut self, _: &Store, outcome: &mut Outcome) -> Result<i64> {
         Ok(outcome.version.unwrap_or(0))
     }
 }
@@ -490,7 +490,7 @@ impl Action<'_, UpdateRecord<'_>> {
     }
 }
 
-/// The verb of [`Scope::delete_record`].
+/// The verb of [`Store::delete_record`].
 pub struct DeleteRecord {
     table: Arc<Table>,
     key: Value,
@@ -499,19 +499,19 @@ pub struct DeleteRecord {
 impl Verb for DeleteRecord {
     type Output = ();
 
-    fn operate(&mut self, _: &Scope, call: &mut Call<'_>) -> Result<()> {
+    fn operate(&mut self, _: &Store, call: &mut Call<'_>) -> Result<()> {
         let Self { table, key } = self;
         check_key(table, key.as_ref())?;
         let mut operation = Operation::Delete { table, key: key.as_ref(), version: None };
         call(&mut operation, &mut NoRows)
     }
 
-    fn finish(&mut self, _: &Scope, _: &mut Outcome) -> Result<()> {
+    fn finish(&mut self, _: &Store, _: &mut Outcome) -> Result<()> {
         Ok(())
     }
 }
 
-impl Scope {
+impl Store {
     /// Inserts a row and returns its key. The store generates a key that is unset (0, the nil
     /// UUID), and sets `created_at`, `updated_at` and `version`. [`Action::or_ignore`],
     /// [`Action::or_replace`] and [`Action::or_update`] set the action if the row exists.
@@ -526,7 +526,7 @@ impl Scope {
     /// Inserts rows, all or none, in one operation, and returns their keys.
     ///
     /// # Errors
-    /// Those of [`Scope::insert`], with the row's index in `models`.
+    /// Those of [`Store::insert`], with the row's index in `models`.
     pub fn insert_many<'s, 'm, M: Model>(
         &'s self,
         models: &'m [M],
@@ -547,7 +547,7 @@ impl Scope {
     /// Writes every field of stored rows, all or none, without comparing versions.
     ///
     /// # Errors
-    /// Those of [`Scope::update`].
+    /// Those of [`Store::update`].
     pub fn update_many<'s, 'm, M: Model>(
         &'s self,
         models: &'m [M],
@@ -558,7 +558,7 @@ impl Scope {
     /// Writes the fields set with [`Action::set`] and returns the new version.
     ///
     /// # Errors
-    /// Those of [`Scope::update`].
+    /// Those of [`Store::update`].
     pub fn patch<M: Model>(&self, key: impl Into<M::Key>) -> Action<'_, Patch<M>> {
         Action::new(self, Patch { key: key.into(), values: Vec::new(), version: None })
     }
@@ -595,7 +595,7 @@ impl Scope {
     /// Inserts a row of a run-time table and returns its key.
     ///
     /// # Errors
-    /// Those of [`Scope::insert`].
+    /// Those of [`Store::insert`].
     pub fn insert_record<'s, 'r>(&'s self, record: &'r Record) -> Action<'s, InsertRecord<'r>> {
         Action::new(self, InsertRecord { record, key: Value::Absent })
     }
@@ -603,7 +603,7 @@ impl Scope {
     /// Writes the fields that `record` has a value for to the row with this key.
     ///
     /// # Errors
-    /// Those of [`Scope::update`].
+    /// Those of [`Store::update`].
     pub fn update_record<'s, 'r>(
         &'s self,
         key: impl Into<Value>,
@@ -615,7 +615,7 @@ impl Scope {
     /// Deletes a row of a run-time table.
     ///
     /// # Errors
-    /// Those of [`Scope::delete`].
+    /// Those of [`Store::delete`].
     pub fn delete_record(
         &self,
         table: &Arc<Table>,

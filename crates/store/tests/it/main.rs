@@ -3,6 +3,7 @@
 
 mod after_commit;
 mod cache;
+mod handles;
 mod meter;
 mod rights;
 mod spans;

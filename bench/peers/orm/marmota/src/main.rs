@@ -155,7 +155,7 @@ impl Contender for Marmota {
 
 impl Marmota {
     /// The open transaction, or else the store.
-    fn scope(&self) -> &marmota::store::Scope {
+    fn scope(&self) -> &marmota::store::Store {
         match &self.transaction {
             Some(transaction) => transaction,
             None => &self.store,

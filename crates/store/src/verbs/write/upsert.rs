@@ -6,11 +6,11 @@ use marmota_model::{
 
 use super::{Call, Insert, InsertMany, InsertRecord, RowBuffer, Structs, lost_key};
 use crate::contract::operation::{Keys, OnConflict, Operation, Outcome, UpsertResult};
-use crate::layers::scope::Scope;
 use crate::rows::prepare::{self, ValueSource};
+use crate::store::Store;
 use crate::verbs::action::{Action, Verb};
 
-/// The verb of [`Scope::upsert`], and of an insert with one of
+/// The verb of [`Store::upsert`], and of an insert with one of
 /// [`Action::or_ignore`], [`Action::or_replace`] and [`Action::or_update`].
 pub struct InsertOver<'m, M: Model> {
     model: &'m M,
@@ -24,27 +24,27 @@ impl<M: Model> Unpin for InsertOver<'_, M> {}
 impl<M: Model> Verb for InsertOver<'_, M> {
     type Output = UpsertResult<M::Key>;
 
-    fn operate(&mut self, scope: &Scope, call: &mut Call<'_>) -> Result<()> {
-        let table = scope.registry().of::<M>()?;
+    fn operate(&mut self, store: &Store, call: &mut Call<'_>) -> Result<()> {
+        let table = store.registry().of::<M>()?;
         let scratch = Scratch::new();
         let mut buffer = RowBuffer::new();
         let row = buffer.row(table);
         self.model.write(row, &scratch);
         let on_conflict = self.on_conflict.with_given(table, FieldSet::present(row));
         keep_uuid(table, row, &mut self.key, |row| {
-            prepare::insert(table, row, ValueSource::Struct, scope.stamp(table))
+            prepare::insert(table, row, ValueSource::Struct, store.stamp(table))
         })?;
         call(&mut Operation::Insert { table, row, on_conflict }, &mut NoRows)
     }
 
-    fn finish(&mut self, scope: &Scope, outcome: &mut Outcome) -> Result<UpsertResult<M::Key>> {
+    fn finish(&mut self, store: &Store, outcome: &mut Outcome) -> Result<UpsertResult<M::Key>> {
         let key = match &outcome.keys {
             Keys::One(key) => M::Key::from_value(key),
             _ => None,
         };
         match key {
             Some(key) => Ok(UpsertResult { key, effect: outcome.effect }),
-            None => Err(lost_key(scope.registry().of::<M>()?)),
+            None => Err(lost_key(store.registry().of::<M>()?)),
         }
     }
 }
@@ -66,7 +66,7 @@ fn keep_uuid<'a>(
     Ok(())
 }
 
-/// The verb of [`Scope::upsert_many`], and of an insert of many with one of
+/// The verb of [`Store::upsert_many`], and of an insert of many with one of
 /// [`Action::or_ignore`], [`Action::or_replace`] and [`Action::or_update`].
 pub struct InsertManyOver<'m, M> {
     models: &'m [M],
@@ -76,9 +76,9 @@ pub struct InsertManyOver<'m, M> {
 impl<M: Model> Verb for InsertManyOver<'_, M> {
     type Output = Vec<UpsertResult<M::Key>>;
 
-    fn operate(&mut self, scope: &Scope, call: &mut Call<'_>) -> Result<()> {
+    fn operate(&mut self, store: &Store, call: &mut Call<'_>) -> Result<()> {
         let Some(first) = self.models.first() else { return Ok(()) };
-        let table = scope.registry().of::<M>()?;
+        let table = store.registry().of::<M>()?;
         let scratch = Scratch::new();
         let given = {
             let mut buffer = RowBuffer::new();
@@ -92,7 +92,7 @@ impl<M: Model> Verb for InsertManyOver<'_, M> {
             table,
             models: self.models.iter(),
             scratch: &scratch,
-            stamp: scope.stamp(table),
+            stamp: store.stamp(table),
             updates: false,
             given: updates.then_some(given),
             index: 0,
@@ -103,7 +103,7 @@ impl<M: Model> Verb for InsertManyOver<'_, M> {
 
     fn finish(
         &mut self,
-        scope: &Scope,
+        store: &Store,
         outcome: &mut Outcome,
     ) -> Result<Vec<UpsertResult<M::Key>>> {
         let rows = match std::mem::take(&mut outcome.keys) {
@@ -116,12 +116,12 @@ impl<M: Model> Verb for InsertManyOver<'_, M> {
         };
         match rows.iter().map(typed).collect::<Option<Vec<_>>>() {
             Some(placed) if placed.len() == self.models.len() => Ok(placed),
-            _ => Err(lost_key(scope.registry().of::<M>()?)),
+            _ => Err(lost_key(store.registry().of::<M>()?)),
         }
     }
 }
 
-/// The verb of [`Scope::upsert_record`], and of an insert of a record with one
+/// The verb of [`Store::upsert_record`], and of an insert of a record with one
 /// of [`Action::or_ignore`], [`Action::or_replace`] and [`Action::or_update`].
 pub struct InsertRecordOver<'r> {
     record: &'r Record,
@@ -132,17 +132,17 @@ pub struct InsertRecordOver<'r> {
 impl Verb for InsertRecordOver<'_> {
     type Output = UpsertResult<Value>;
 
-    fn operate(&mut self, scope: &Scope, call: &mut Call<'_>) -> Result<()> {
+    fn operate(&mut self, store: &Store, call: &mut Call<'_>) -> Result<()> {
         let table = self.record.table();
         let mut row = self.record.as_row();
         let on_conflict = self.on_conflict.with_given(table, FieldSet::present(&row));
         keep_uuid(table, &mut row, &mut self.key, |row| {
-            prepare::insert(table, row, ValueSource::Values, scope.stamp(table))
+            prepare::insert(table, row, ValueSource::Values, store.stamp(table))
         })?;
         call(&mut Operation::Insert { table, row: &row, on_conflict }, &mut NoRows)
     }
 
-    fn finish(&mut self, _: &Scope, outcome: &mut Outcome) -> Result<UpsertResult<Value>> {
+    fn finish(&mut self, _: &Store, outcome: &mut Outcome) -> Result<UpsertResult<Value>> {
         match std::mem::take(&mut outcome.keys) {
             Keys::One(key) => Ok(UpsertResult { key, effect: outcome.effect }),
             _ => Err(lost_key(self.record.table())),
@@ -188,23 +188,23 @@ ways!(InsertRecord<'r> => InsertRecordOver<'r>, |verb: &InsertRecord<'r>, on_con
     InsertRecordOver { record: verb.record, on_conflict, key: Value::Absent }
 }, ['r]);
 
-impl Scope {
+impl Store {
     /// Inserts a row, or updates the existing one: the row with its key, or otherwise with the same
     /// unique values. An existing row keeps its key and its created-at time, and one is added to
     /// its version, which is not compared; a blob that was not read is unchanged. It is short for
     /// an insert with [`Action::or_update`].
     ///
     /// # Errors
-    /// Those of [`Scope::insert`]; a conflict only if two rows conflict with this one.
+    /// Those of [`Store::insert`]; a conflict only if two rows conflict with this one.
     pub fn upsert<'s, 'm, M: Model>(&'s self, model: &'m M) -> Action<'s, InsertOver<'m, M>> {
         self.insert(model).or_update()
     }
 
-    /// Upserts rows like [`Scope::upsert`], all or none. A row may conflict with a later one. Rows
+    /// Upserts rows like [`Store::upsert`], all or none. A row may conflict with a later one. Rows
     /// may refer to earlier rows.
     ///
     /// # Errors
-    /// Those of [`Scope::upsert`], with the row's index in `models`.
+    /// Those of [`Store::upsert`], with the row's index in `models`.
     pub fn upsert_many<'s, 'm, M: Model>(
         &'s self,
         models: &'m [M],
@@ -212,11 +212,11 @@ impl Scope {
         self.insert_many(models).or_update()
     }
 
-    /// [`Scope::upsert`] of a row of a run-time table: the fields that the record has a value for
+    /// [`Store::upsert`] of a row of a run-time table: the fields that the record has a value for
     /// are written to the existing row, the others are unchanged.
     ///
     /// # Errors
-    /// Those of [`Scope::upsert`].
+    /// Those of [`Store::upsert`].
     pub fn upsert_record<'s, 'r>(&'s self, record: &'r Record) -> Action<'s, InsertRecordOver<'r>> {
         self.insert_record(record).or_update()
     }

@@ -15,7 +15,7 @@ use crate::conformance::harness::refusal::{refused, says};
 use crate::conformance::harness::subject::{Stand, Subject};
 use crate::conformance::harness::waiting::{after_first_poll, receive};
 
-fn texts(stand: &marmota_store::Scope) -> Vec<String> {
+fn texts(stand: &marmota_store::Store) -> Vec<String> {
     stand.list::<Note>().column(Note::TEXT).run().unwrap()
 }
 
@@ -67,7 +67,7 @@ pub fn what_is_not_committed_never_was(subject: &Subject) {
     let account = stand.insert(&Account::default()).run().unwrap();
     let before = stand.list::<Seat>().run().unwrap();
     for how in 0..4 {
-        let change = |scope: &marmota_store::Scope| {
+        let change = |scope: &marmota_store::Store| {
             scope.insert(&Seat::new(Some("new"), 9, Some("new"))).run().unwrap();
             scope.patch::<Seat>(keys[0]).set(Seat::HOLDER, "other").run().unwrap();
             scope.update(&Seat { id: keys[1], ..Seat::new(None, 0, None) }).run().unwrap();

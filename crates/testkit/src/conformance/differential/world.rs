@@ -9,7 +9,7 @@ use marmota_model::{
 };
 use marmota_store::operation::{OnConflict, Operation, Outcome};
 use marmota_store::prepare::{self, ValueSource, WriteTimestamp};
-use marmota_store::{Savepoint, Scope, Transaction};
+use marmota_store::{Savepoint, Store, Transaction};
 
 use super::step::{Change, GO_ON, Step};
 use super::tables::{models, schemas};
@@ -54,7 +54,7 @@ impl<'s> World<'s> {
         Self { transaction: None, savepoints: Vec::new(), stand, keeps, tables, next_key }
     }
 
-    fn scope(&self) -> &Scope {
+    fn scope(&self) -> &Store {
         match &self.transaction {
             Some(transaction) => transaction,
             None => &self.stand,
@@ -304,7 +304,7 @@ fn leave_out_own_references(table: &Table, row: &mut [ValueRef<'_>]) {
     }
 }
 
-fn tables(store: &Scope) -> Vec<Arc<Table>> {
+fn tables(store: &Store) -> Vec<Arc<Table>> {
     schemas().map(|schema| store.table(&schema.name).unwrap()).into()
 }
 

@@ -3,7 +3,7 @@
 
 use marmota_model::{Error, ErrorKind, Field, Kind, Record, Result, Role, Schema, Value};
 use marmota_store::migration::Migration;
-use marmota_store::{Scope, Store, StoreBuilder, Transaction};
+use marmota_store::{Store, StoreBuilder, Transaction};
 
 use crate::conformance::harness::refusal::{refused, says};
 use crate::conformance::harness::subject::Subject;
@@ -14,7 +14,7 @@ fn log(builder: StoreBuilder) -> StoreBuilder {
     builder.schema(Schema::new("log", fields))
 }
 
-fn write(scope: &Scope, line: &str) -> Result<()> {
+fn write(scope: &Store, line: &str) -> Result<()> {
     let mut record = Record::new(scope.table("log")?);
     record.set("line", line)?;
     scope.insert_record(&record).run().map(drop)

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use marmota_model::{Error, ErrorKind, Result, Table};
 
-use crate::layers::scope::Scope;
 use crate::rights::{Right, is_internal};
 use crate::rows::history::HISTORY_TABLE;
 use crate::rows::registry::Registry;
+use crate::store::Store;
 
 /// The table of users, in a program with accounts.
 const USERS: &str = "marmota_user";
@@ -40,7 +40,7 @@ impl Registry {
     }
 }
 
-impl Scope {
+impl Store {
     /// Returns the tables that a generic interface shows to the caller of this store: the program's
     /// own, if the caller has a right to their rows.
     pub fn exposed_tables(&self) -> impl Iterator<Item = &Arc<Table>> {
@@ -58,7 +58,7 @@ impl Scope {
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] for an internal table as for one that does not exist, with the names
-    /// of [`Scope::exposed_tables`]; [`ErrorKind::Denied`] (or [`ErrorKind::Unauthenticated`], for
+    /// of [`Store::exposed_tables`]; [`ErrorKind::Denied`] (or [`ErrorKind::Unauthenticated`], for
     /// an anonymous caller) for a table on which the caller has no rights.
     pub fn exposed_table(&self, name: &str) -> Result<&Arc<Table>> {
         match self.registry().find(name).filter(|table| !is_internal(table)) {
@@ -81,12 +81,12 @@ impl Scope {
         }
     }
 
-    /// Returns the table `name` as remote stores find it: like [`Scope::exposed_table`], and in
-    /// addition the table of the history, which they read like [`Scope::history`] (rights narrow
+    /// Returns the table `name` as remote stores find it: like [`Store::exposed_table`], and in
+    /// addition the table of the history, which they read like [`Store::history`] (rights narrow
     /// it, and only the store writes to it).
     ///
     /// # Errors
-    /// Those of [`Scope::exposed_table`]. A table to which the caller may only refer is found.
+    /// Those of [`Store::exposed_table`]. A table to which the caller may only refer is found.
     pub fn exposed_to_remote(&self, name: &str) -> Result<&Arc<Table>> {
         let table = self.registry().find(name);
         table

@@ -4,8 +4,6 @@ use std::cell::{Cell, RefCell};
 
 use marmota_model::{Error, ErrorKind, Result};
 
-use super::shared::Shared;
-
 thread_local! {
     /// The store whose engine lends rows to a sink on this thread; 0 for none.
     static LENDING: Cell<usize> = const { Cell::new(0) };
@@ -15,14 +13,14 @@ thread_local! {
 
 /// Refuses an operation from within a row callback of the same store: the engine is in the middle
 /// of a step, and the session's lock is held.
-pub(super) struct Lending {
+pub(in crate::layers) struct Lending {
     around: usize,
 }
 
 impl Lending {
+    /// Begins to lend rows of the store with this number, which is not 0.
     #[inline]
-    pub(super) fn begin(shared: &Shared) -> Result<Self> {
-        let store = std::ptr::from_ref(shared) as usize;
+    pub(super) fn begin(store: usize) -> Result<Self> {
         match LENDING.replace(store) {
             0 => Ok(Self { around: 0 }),
             around => Self::begin_within(store, around),
@@ -41,6 +39,11 @@ impl Lending {
         }
         LENDING_AROUND.with_borrow_mut(|outer| outer.push(around));
         Ok(Self { around })
+    }
+
+    /// Returns true within a row callback of this store on this thread.
+    pub(super) fn is_active(store: usize) -> bool {
+        LENDING.get() == store || LENDING_AROUND.with_borrow(|outer| outer.contains(&store))
     }
 }
 

@@ -7,10 +7,6 @@
 //! they share them. So no thread waits, and counting costs two reads of the clock and three
 //! additions.
 
-mod counts;
-mod slow;
-
-use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -23,9 +19,10 @@ use serde::Serialize;
 use crate::contract::operation::{Operation, Outcome, Write};
 use crate::rows::registry::Registry;
 
-pub use counts::{CLASS_ENDS_US, CallStatistics, Counts};
-pub use slow::SlowCall;
-use slow::SlowCalls;
+pub use crate::layers::metrics::counts::{CLASS_ENDS_US, CallStatistics, Counts};
+use crate::layers::metrics::session_counts::{SessionCounts, Who};
+pub use crate::layers::metrics::slow_calls::SlowCall;
+use crate::layers::metrics::slow_calls::SlowCalls;
 
 /// The settings of a store's counters, and how much of them is kept.
 ///
@@ -188,25 +185,10 @@ type Shard = Box<[OnceLock<Box<OfTable>>]>;
 
 /// An operation in progress.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Begun {
+pub(crate) struct MeteredOperation {
     at: Instant,
     table: u32,
     verb: u32,
-}
-
-/// The caller of an operation, as far as it is known.
-#[derive(Clone, Copy)]
-pub(crate) struct Who<'w> {
-    pub(crate) name: Option<&'w str>,
-    pub(crate) session: Option<&'w OfSession>,
-}
-
-/// The counts of one session.
-pub(crate) struct OfSession {
-    name: Arc<str>,
-    counts: Counts,
-    /// The number of its last use; the numbers ascend.
-    last: AtomicU64,
 }
 
 /// The counters of a store.
@@ -215,7 +197,7 @@ pub(crate) struct Meter {
     /// The number of each table, by its address.
     numbers: HashMap<usize, u32>,
     shards: Box<[Shard]>,
-    sessions: Mutex<HashMap<Arc<str>, Arc<OfSession>>>,
+    sessions: Mutex<HashMap<Arc<str>, Arc<SessionCounts>>>,
     sessions_max: usize,
     asked: AtomicU64,
     slow: Option<SlowCalls>,
@@ -248,15 +230,15 @@ impl Meter {
         self.shards[slot][table as usize].get_or_init(Box::default)
     }
 
-    pub(crate) fn begin(&self, operation: &Operation<'_>) -> Begun {
+    pub(crate) fn begin(&self, operation: &Operation<'_>) -> MeteredOperation {
         let (table, verb) = (self.number(operation.table()), verb_of(operation) as u32);
-        Begun { at: Instant::now(), table, verb }
+        MeteredOperation { at: Instant::now(), table, verb }
     }
 
     /// Records that an operation has ended.
     pub(crate) fn end(
         &self,
-        begun: Begun,
+        begun: MeteredOperation,
         slot: usize,
         who: Who<'_>,
         operation: &Operation<'_>,
@@ -291,11 +273,11 @@ impl Meter {
     }
 
     /// Records that an operation was cancelled by its caller: it counts as failed.
-    pub(crate) fn give_up(&self, begun: Begun, slot: usize) {
+    pub(crate) fn give_up(&self, begun: MeteredOperation, slot: usize) {
         self.of(begun, slot).note(begun.at.elapsed(), 0, true);
     }
 
-    fn of(&self, begun: Begun, slot: usize) -> &Counts {
+    fn of(&self, begun: MeteredOperation, slot: usize) -> &Counts {
         &self.counts(slot, begun.table).verbs[begun.verb as usize]
     }
 
@@ -309,7 +291,7 @@ impl Meter {
     }
 
     /// Returns the counts of a session.
-    pub(crate) fn session(&self, name: &str) -> Arc<OfSession> {
+    pub(crate) fn session(&self, name: &str) -> Arc<SessionCounts> {
         let last = AtomicU64::new(self.asked.fetch_add(1, Ordering::Relaxed));
         let mut sessions = self.sessions.lock();
         if let Some(session) = sessions.get(name) {
@@ -317,7 +299,7 @@ impl Meter {
             return Arc::clone(session);
         }
         if sessions.len() >= self.sessions_max {
-            let age = |session: &Arc<OfSession>| session.last.load(Ordering::Relaxed);
+            let age = |session: &Arc<SessionCounts>| session.last.load(Ordering::Relaxed);
             // The older half is removed, so that not every new session searches all of them.
             let mut ages: Vec<u64> = sessions.values().map(age).collect();
             let middle = ages.len() / 2;
@@ -326,7 +308,7 @@ impl Meter {
         }
         let name: Arc<str> = name.into();
         let counts = Counts::default();
-        let session = Arc::new(OfSession { name: Arc::clone(&name), counts, last });
+        let session = Arc::new(SessionCounts { name: Arc::clone(&name), counts, last });
         sessions.insert(name, Arc::clone(&session));
         session
     }
@@ -348,7 +330,7 @@ impl Meter {
                 }
             }
         }
-        let read = |session: &Arc<OfSession>| {
+        let read = |session: &Arc<SessionCounts>| {
             let mut done = CallStatistics::default();
             session.counts.add_to(&mut done);
             SessionActivity { session: session.name.to_string(), done }
@@ -357,17 +339,5 @@ impl Meter {
         sessions.sort_unstable_by(|one, two| one.session.cmp(&two.session));
         let slow = self.slow.as_ref().map_or_else(Vec::new, SlowCalls::kept);
         Activity { verbs, sessions, slow }
-    }
-}
-
-impl OfSession {
-    pub(crate) fn name(&self) -> &str {
-        &self.name
-    }
-}
-
-impl fmt::Debug for OfSession {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.name)
     }
 }

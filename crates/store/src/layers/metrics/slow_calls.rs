@@ -10,7 +10,7 @@ use marmota_model::{FilterExpr, Table, Timestamp};
 use parking_lot::Mutex;
 use serde::Serialize;
 
-use super::Who;
+use super::session_counts::Who;
 use crate::contract::operation::Operation;
 
 /// The number of calls that are kept.

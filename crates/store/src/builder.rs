@@ -1,0 +1,407 @@
+//! The builder of a store: an engine with its models and settings.
+
+mod database_models;
+
+use std::any::TypeId;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hashbrown::HashMap;
+use marmota_model::{Error, ErrorKind, Model, Result, Schema, Table};
+
+pub use self::database_models::DatabaseModels;
+use crate::batch_machine::answers_schema;
+use crate::contract::audit::Ledger;
+use crate::contract::engine::Engine;
+use crate::contract::operation::{ANSWERS, Idempotency};
+use crate::contract::plan::{Destructive, Plan};
+use crate::databases::{Databases, MAIN};
+use crate::layers::metrics::meter::Metering;
+use crate::layers::stack::LayerSettings;
+use crate::migration::sequence::Sequence;
+use crate::migration::{MIGRATIONS, Migration, MigrationStatus};
+use crate::rows::history::{HISTORY_TABLE, History};
+use crate::rows::registry::Registry;
+use crate::store::Store;
+
+impl Store {
+    /// Returns a builder that opens a store on an engine.
+    #[must_use]
+    pub fn builder(engine: impl Into<Box<dyn Engine>>) -> StoreBuilder {
+        let engine = engine.into();
+        StoreBuilder {
+            engine,
+            tables: Vec::new(),
+            databases: Vec::new(),
+            version: 0,
+            cache_bytes_max: None,
+            idempotency: None,
+            metering: None,
+            traced: false,
+            destructive: Destructive::default(),
+            history_age_max: None,
+            migrations: Vec::new(),
+            left: Vec::new(),
+        }
+    }
+}
+
+/// A builder that opens a store; it has the engine, the models and the settings.
+pub struct StoreBuilder {
+    engine: Box<dyn Engine>,
+    tables: Vec<(Schema, Option<TypeId>)>,
+    /// Further databases, each with its name and models.
+    databases: Vec<(String, Box<dyn Engine>, DatabaseModels)>,
+    pub(crate) version: u32,
+    cache_bytes_max: Option<u64>,
+    idempotency: Option<Idempotency>,
+    metering: Option<Metering>,
+    traced: bool,
+    destructive: Destructive,
+    history_age_max: Option<Duration>,
+    migrations: Vec<Migration>,
+    /// Tables that a transfer does not move.
+    pub(crate) left: Vec<String>,
+}
+
+impl StoreBuilder {
+    /// Adds the model `M`.
+    #[must_use]
+    pub fn model<M: Model>(mut self) -> Self {
+        self.tables.push((M::schema().clone(), Some(TypeId::of::<M>())));
+        self
+    }
+
+    /// Adds a model made at run time.
+    #[must_use]
+    pub fn schema(mut self, schema: Schema) -> Self {
+        self.tables.push((schema, None));
+        self
+    }
+
+    /// Adds a separate database, with any engine, for further models. Verbs find the database of
+    /// each table. A batch or transaction writes to one database, and references cannot leave
+    /// theirs. Raw SQL can read all of them: see the guide's page on databases. The first database
+    /// is called `main`; a store has at most nine.
+    ///
+    /// ```
+    /// use marmota_store::Store;
+    /// use marmota_memory::Memory;
+    /// # use marmota_model::{Field, Kind, Role, Schema};
+    /// # let schema = |name| Schema::new(name, vec![Field::new("id", Kind::I64).role(Role::Key)]);
+    /// # let (person, order) = (schema("person"), schema("order"));
+    /// let store = Store::builder(Memory::new())
+    ///     .schema(person)
+    ///     .database("shop", Memory::new(), |shop| shop.schema(order))
+    ///     .open()?;
+    /// assert_eq!(store.registry().tables().len(), 2);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    #[must_use]
+    pub fn database(
+        mut self,
+        name: impl Into<String>,
+        engine: impl Into<Box<dyn Engine>>,
+        models: impl FnOnce(DatabaseModels) -> DatabaseModels,
+    ) -> Self {
+        self.databases.push((name.into(), engine.into(), models(DatabaseModels::default())));
+        self
+    }
+
+    /// Sets the version of the models as a whole: a database written by a program with a higher
+    /// version is refused. Default: 0.
+    #[must_use]
+    pub const fn schema_version(mut self, version: u32) -> Self {
+        self.version = version;
+        self
+    }
+
+    /// Caches rows that were read by key, up to this many bytes, and answers later reads from the
+    /// cache, some five times as fast as SQLite. A row is never older than the last write that this
+    /// store had acknowledged before the read.
+    ///
+    /// PostgreSQL notifies the cache of writes by others: a row may be older by the delay of the
+    /// notification, and is read again after it. With any other engine, enable the cache only for a
+    /// database to which no one else writes: the cache does not see writes of other processes, or
+    /// of other stores in this process. (SQLite's `exclusive=true` rules both out.)
+    #[must_use]
+    pub const fn cache(mut self, bytes_max: u64) -> Self {
+        self.cache_bytes_max = Some(bytes_max);
+        self
+    }
+
+    /// Counts operations by table, verb and session ([`Store::activity`]), and records slow ones.
+    /// An operation takes some 140 ns longer with it.
+    #[must_use]
+    pub const fn metering(mut self, metering: Metering) -> Self {
+        self.metering = Some(metering);
+        self
+    }
+
+    /// Creates a span of the crate `tracing` for each operation of a caller: target
+    /// `marmota_store`, level info. Its fields have the names of OpenTelemetry's conventions for
+    /// databases (`db.system.name`: the engine, `db.operation.name`: the verb,
+    /// `db.collection.name`: the table, `error.type`: the kind of an error), and `marmota.rows`,
+    /// read or written. The span lasts as long as the operation, is a child of the caller's current
+    /// span, and contains no value of a row. While no subscriber records it, an operation takes
+    /// some 180 instructions more; without this setting there is no cost.
+    ///
+    /// ```
+    /// # use marmota_model::{Field, Kind, Role, Schema};
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// let city = Schema::new("city", vec![Field::new("id", Kind::I64).role(Role::Key)]);
+    /// let store = Store::builder(Memory::new()).schema(city).traced().open()?;
+    /// # store.close()?;
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    #[must_use]
+    pub const fn traced(mut self) -> Self {
+        self.traced = true;
+        self
+    }
+
+    /// Deletes entries in the history of audited models that are older than this, not at once, but
+    /// in the course of later writes. Default: they are kept forever.
+    #[must_use]
+    pub const fn history_age_max(mut self, age: Duration) -> Self {
+        self.history_age_max = Some(age);
+        self
+    }
+
+    /// Allows steps of the plan that lose data. Default: none.
+    #[must_use]
+    pub fn allow_destructive(mut self, destructive: Destructive) -> Self {
+        self.destructive = destructive;
+        self
+    }
+
+    /// Returns the changes that opening the store would make in the database, and those that it
+    /// would refuse. Changes nothing, and closes the engine.
+    ///
+    /// ```
+    /// use marmota_model::{Field, Kind, Role, Schema};
+    /// use marmota_memory::Memory;
+    /// use marmota_store::Store;
+    /// let city = Schema::new("city", vec![Field::new("id", Kind::I64).role(Role::Key)]);
+    /// let plan = Store::builder(Memory::new()).schema(city).plan()?;
+    /// assert_eq!(plan.steps[0].to_string(), "add table city");
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`marmota_model::ErrorKind::Invalid`] for an invalid schema, or a database of a newer
+    /// program.
+    pub fn plan(self) -> Result<Plan> {
+        let version = self.version;
+        let Assembled { engine, tables, migrations, .. } = self.assemble()?;
+        let done = migrations.read(&*engine);
+        let done = done.and_then(|done| migrations.check(&done, None));
+        let plan = done.and_then(|()| engine.plan(&tables, version));
+        let closed = engine.close();
+        let plan = plan?;
+        closed.map(|()| plan)
+    }
+
+    /// Adds a migration after those added before: a change of rows, executed once in every
+    /// database. [`StoreBuilder::open`] executes pending migrations, each in a transaction with its
+    /// record. The records are in the table `marmota_migration` of the first database, and a
+    /// migration can only write to that database.
+    ///
+    /// ```
+    /// # use marmota_model::{Field, Kind, Record, Role, Schema};
+    /// use marmota_memory::Memory;
+    /// use marmota_store::{Store, migration::Migration};
+    /// # let id = Field::new("id", Kind::I64).role(Role::Key);
+    /// # let city = Schema::new("city", vec![id, Field::new("name", Kind::TEXT)]);
+    /// let store = Store::builder(Memory::new())
+    ///     .schema(city)
+    ///     .migration(Migration::new(1, "first cities").up(|transaction| {
+    ///         let mut city = Record::new(transaction.table("city")?);
+    ///         city.set("name", "Bourges")?;
+    ///         transaction.insert_record(&city).run().map(drop)
+    ///     }))
+    ///     .open()?;
+    /// let city = store.table("city")?;
+    /// assert_eq!(store.get_record(&city, 1).run()?.value("name")?, &"Bourges".into());
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    #[must_use]
+    pub fn migration(mut self, migration: Migration) -> Self {
+        self.migrations.push(migration);
+        self
+    }
+
+    /// Returns the migrations of the program, and which of them the database has. Changes nothing,
+    /// and closes the engine.
+    ///
+    /// # Errors
+    /// [`marmota_model::ErrorKind::Invalid`] for invalid migrations; not for a database of a newer
+    /// program.
+    pub fn migration_status(self) -> Result<Vec<MigrationStatus>> {
+        let Assembled { engine, migrations, .. } = self.assemble()?;
+        let status = migrations.read(&*engine).map(|done| migrations.status(&done));
+        let closed = engine.close();
+        let status = status?;
+        closed.map(|()| status)
+    }
+
+    /// Executes the plan, like [`StoreBuilder::open`], then executes or undoes migrations until the
+    /// one with this number is the last executed one (0: none is), and closes the store. This is
+    /// for a downgrade: the previous version of the program opens the database next.
+    ///
+    /// # Errors
+    /// [`marmota_model::ErrorKind::Unsupported`] for a migration that cannot be undone, before
+    /// anything is changed; otherwise those of [`StoreBuilder::open`].
+    pub fn migrate_to(self, number: u32) -> Result<()> {
+        self.open_at(Some(number))?.close()
+    }
+
+    /// The first database.
+    pub(crate) fn engine(&self) -> &dyn Engine {
+        &*self.engine
+    }
+
+    /// Returns true if a model of any of its databases has the table.
+    pub(crate) fn names_table(&self, table: &str) -> bool {
+        let of_others = self.databases.iter().flat_map(|(_, _, DatabaseModels(tables))| tables);
+        self.tables.iter().chain(of_others).any(|(schema, _)| schema.name == table)
+    }
+
+    /// Returns the engine, which combines the engines if there are several databases, and all
+    /// tables.
+    pub(crate) fn assemble(self) -> Result<Assembled> {
+        let mut registry = Registry::default();
+        let mut engines = vec![(MAIN.to_owned(), self.engine)];
+        let mut homes = HashMap::new();
+        let mut models: Vec<_> = self.tables.into_iter().map(|table| (0, table)).collect();
+        for (name, engine, DatabaseModels(tables)) in self.databases {
+            models.extend(tables.into_iter().map(|table| (engines.len(), table)));
+            engines.push((name, engine));
+        }
+        for (database, (schema, of)) in models {
+            homes.insert(schema.name.to_string(), database);
+            registry.add(Arc::new(Table::new(schema)?), of)?;
+        }
+        // Each of these is committed together with the writes that it belongs to.
+        if registry.is_audited() {
+            let home = home_of_history(&registry, &homes)?;
+            engines[home].1.capability().check_transactions("the history of audited models")?;
+            homes.insert(HISTORY_TABLE.to_owned(), home);
+            let table = Arc::new(Table::new(History::schema().clone())?);
+            registry.add(table, Some(TypeId::of::<History>()))?;
+        }
+        if self.idempotency.is_some() {
+            for (_, engine) in &engines {
+                let what = "keeping the answers to batches (idempotency)";
+                engine.capability().check_transactions(what)?;
+            }
+        }
+        if !self.migrations.is_empty() {
+            engines[0].1.capability().check_transactions("a migration")?;
+        }
+        let answers = match self.idempotency {
+            Some(limits) => Some((answers_table(&registry)?, limits)),
+            None => None,
+        };
+        let migrations = Sequence::new(self.migrations, &registry)?;
+        homes.insert(MIGRATIONS.to_owned(), 0);
+        let mut tables = registry.by_dependency()?;
+        tables.extend(answers.iter().map(|(table, _)| Arc::clone(table)));
+        tables.extend(migrations.table().cloned());
+        let engine: Box<dyn Engine> = match engines.len() {
+            1 => engines.remove(0).1,
+            _ => {
+                registry.set_databases(homes.iter().map(|(name, &home)| (name.clone(), home)));
+                Box::new(Databases::new(engines, homes)?)
+            }
+        };
+        Ok(Assembled { engine, registry, tables, answers, migrations })
+    }
+
+    /// Stores the answers to batches with an idempotency key
+    /// ([`crate::batch::Batch::idempotency_key`], `Idempotency-Key` in REST), so that a repeat
+    /// returns the same answer and writes nothing. They are in the table `marmota_answer`, which is
+    /// not a resource of REST. Each of several databases has its own table, so a key is known in
+    /// the database where it was used.
+    #[must_use]
+    pub const fn idempotency(mut self, idempotency: Idempotency) -> Self {
+        self.idempotency = Some(idempotency);
+        self
+    }
+
+    /// Opens the store. It executes the steps of the plan that lose no data (it creates missing
+    /// tables, columns and indexes), and the destructive ones that
+    /// [`StoreBuilder::allow_destructive`] allows; then it executes the pending migrations.
+    ///
+    /// # Errors
+    /// [`marmota_model::ErrorKind::Invalid`] for an invalid schema, a database that would lose
+    /// data, or one that does not belong to the program's migrations, with an alternative; those of
+    /// a migration.
+    pub fn open(self) -> Result<Store> {
+        self.open_at(None)
+    }
+
+    fn open_at(self, to: Option<u32>) -> Result<Store> {
+        let (version, destructive) = (self.version, self.destructive.clone());
+        let Self { history_age_max, metering, traced, cache_bytes_max, .. } = self;
+        let Assembled { engine, registry, tables, answers, migrations } = self.assemble()?;
+        let history = registry.table(HISTORY_TABLE).ok().cloned();
+        let ledger = history.filter(|_| registry.is_audited()).map(|table| {
+            let age_max_us =
+                history_age_max.map(|age| i64::try_from(age.as_micros()).unwrap_or(i64::MAX));
+            Ledger::new(table, age_max_us)
+        });
+        // The records are checked first: a refused database is not changed.
+        let done = migrations.read(&*engine)?;
+        migrations.check(&done, to)?;
+        engine
+            .migrate(&tables, version, &destructive)
+            .map_err(|refused| migrations.explain(refused, &done))?;
+        let settings = LayerSettings { is_traced: traced, metering, ledger, cache_bytes_max };
+        let store = Store::new(engine, registry, answers, settings);
+        migrations.carry_out(&store, &done, to)?;
+        // Rows that the migrations have read are not in the cache afterwards.
+        store.core.layers.subscribe_cache(store.registry())?;
+        Ok(store)
+    }
+}
+
+/// The result of a builder: its engine, tables and migrations.
+pub(crate) struct Assembled {
+    pub(crate) engine: Box<dyn Engine>,
+    registry: Registry,
+    /// All tables of the engine: those of the models and the store's internal ones.
+    pub(crate) tables: Vec<Arc<Table>>,
+    answers: Option<(Arc<Table>, Idempotency)>,
+    migrations: Sequence,
+}
+
+/// Returns the table of idempotent answers.
+fn answers_table(registry: &Registry) -> Result<Arc<Table>> {
+    if registry.table(ANSWERS).is_ok() {
+        let message = format!("the table `{ANSWERS}` is the store's; rename yours");
+        return Err(Error::new(ErrorKind::Conflict, message));
+    }
+    Ok(Arc::new(Table::new(answers_schema())?))
+}
+
+/// Returns the index of the database with the audited models. It has the history as well, since
+/// each entry is committed together with its write.
+fn home_of_history(registry: &Registry, homes: &HashMap<String, usize>) -> Result<usize> {
+    let mut audited = registry.tables().iter().filter(|table| table.schema().audit);
+    let home = |table: &Arc<Table>| homes.get(table.name()).copied().unwrap_or(0);
+    let first = audited.next().map_or(0, home);
+    match audited.find(|table| home(table) != first) {
+        None => Ok(first),
+        Some(other) => {
+            let message = format!(
+                "the model `{}` is audited in another database than the models before it, and a \
+                 store has one history: keep audited models in one database, or open a store on \
+                 each",
+                other.name()
+            );
+            Err(Error::new(ErrorKind::Invalid, message))
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! The layer of writes that take additional steps in the same transaction: a history entry, if their
+//! table is audited, a check of rows for the caller's rights, or a read of rows whose immutable
+//! fields are written. Such a write is executed as a batch, and its result is taken from the batch.
+
+mod steps;
+mod write_as_batch;
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use marmota_model::{NoRows, Result, RowSink};
+
+use self::steps::Steps;
+use self::write_as_batch::WriteAsBatch;
+use crate::contract::audit::Ledger;
+use crate::contract::durability::Durability;
+use crate::contract::operation::{Operation, Outcome};
+use crate::layers::handle::HandleContext;
+use crate::layers::layer::Layer;
+use crate::layers::session::pool::Sessions;
+use crate::rows::registry::Registry;
+
+/// The layer of writes with additional steps.
+pub(crate) struct AuditLayer<L> {
+    /// The history, if a table is audited.
+    ledger: Option<Arc<Ledger>>,
+    /// True if a table has immutable fields.
+    has_immutable: bool,
+    registry: Arc<Registry>,
+    next: L,
+}
+
+/// An operation that waits below this layer.
+#[derive(Debug, Default)]
+pub(crate) struct AuditState<S> {
+    /// The batch as which it is executed, if it is.
+    batch: Option<Box<WriteAsBatch>>,
+    next: S,
+}
+
+impl<L: Layer> AuditLayer<L> {
+    pub(crate) fn new(ledger: Option<Ledger>, registry: &Arc<Registry>, next: L) -> Self {
+        let has_immutable = registry.tables().iter().any(|table| !table.immutable().is_empty());
+        let (ledger, registry) = (ledger.map(Arc::new), Arc::clone(registry));
+        Self { ledger, has_immutable, registry, next }
+    }
+
+    /// Returns true if only the caller's rights can be a reason for additional steps.
+    pub(crate) const fn is_idle(&self) -> bool {
+        self.ledger.is_none() && !self.has_immutable
+    }
+
+    /// Returns the batch that replaces an operation, if it takes additional steps.
+    #[inline]
+    fn batch(
+        &self,
+        handle: &HandleContext,
+        operation: &mut Operation<'_>,
+    ) -> Result<Option<WriteAsBatch>> {
+        match Steps::of(self.ledger.as_ref(), handle, operation)? {
+            Some(steps) => WriteAsBatch::of(operation, &self.registry, &steps),
+            None => Ok(None),
+        }
+    }
+
+    /// Submits an operation, as a batch if it takes additional steps.
+    fn submit_with_steps(
+        &self,
+        handle: &HandleContext,
+        state: &mut AuditState<L::State>,
+        durability: Option<Durability>,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+    ) -> Poll<Result<()>> {
+        let AuditState { batch: slot, next } = state;
+        let Some(mut batch) = self.batch(handle, operation)? else {
+            return self.next.submit(handle, next, durability, operation, sink, outcome);
+        };
+        let submitted = batch.with(operation, |batch| {
+            let outcome = &mut Outcome::default();
+            self.next.submit(handle, next, durability, batch, &mut NoRows, outcome)
+        });
+        match submitted {
+            Poll::Ready(done) => Poll::Ready(batch.finish(done, operation, outcome)),
+            Poll::Pending => {
+                *slot = Some(Box::new(batch));
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl<L: Layer> Layer for AuditLayer<L> {
+    type State = AuditState<L::State>;
+
+    #[inline(always)]
+    fn submit(
+        &self,
+        handle: &HandleContext,
+        state: &mut Self::State,
+        durability: Option<Durability>,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+    ) -> Poll<Result<()>> {
+        if self.is_idle() && handle.rights.is_none() {
+            let next = &mut state.next;
+            return self.next.submit(handle, next, durability, operation, sink, outcome);
+        }
+        self.submit_with_steps(handle, state, durability, operation, sink, outcome)
+    }
+
+    #[inline]
+    fn poll(
+        &self,
+        handle: &HandleContext,
+        state: &mut Self::State,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<()>> {
+        let AuditState { batch: slot, next } = state;
+        let Some(mut batch) = slot.take() else {
+            return self.next.poll(handle, next, operation, sink, outcome, context);
+        };
+        let polled = batch.with(operation, |batch| {
+            self.next.poll(handle, next, batch, &mut NoRows, &mut Outcome::default(), context)
+        });
+        match polled {
+            Poll::Ready(done) => Poll::Ready(batch.finish(done, operation, outcome)),
+            Poll::Pending => {
+                *slot = Some(batch);
+                Poll::Pending
+            }
+        }
+    }
+
+    fn cancel(&self, handle: &HandleContext, state: Self::State) {
+        self.next.cancel(handle, state.next);
+    }
+
+    #[inline]
+    fn sessions(&self) -> &Sessions {
+        self.next.sessions()
+    }
+}

@@ -1,0 +1,112 @@
+//! The additional steps of a write, by its table, its fields and its caller's rights.
+
+use std::sync::Arc;
+
+use marmota_model::{Error, ErrorKind, FilterExpr, Result, Table};
+
+use crate::batch_machine::before;
+use crate::contract::audit::{Audit, Ledger};
+use crate::contract::operation::{Operation, Write};
+use crate::layers::handle::HandleContext;
+use crate::rights::Rights;
+use crate::rows::history::HISTORY_TABLE;
+
+/// The additional steps of the writes of one operation.
+pub(super) struct Steps<'s> {
+    /// The data of history entries, if the store has a history.
+    audit: Option<Audit>,
+    /// The rights of the caller, if they are limited.
+    rights: Option<&'s Arc<Rights>>,
+}
+
+impl<'s> Steps<'s> {
+    /// Returns the steps of an operation; `None` if it takes no additional ones.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`] for a write to the history itself.
+    #[inline]
+    pub(super) fn of(
+        ledger: Option<&Arc<Ledger>>,
+        handle: &'s HandleContext,
+        operation: &Operation<'_>,
+    ) -> Result<Option<Self>> {
+        let rights = handle.rights.as_ref();
+        let takes_steps = is_audited(ledger, operation)?
+            || is_compared(operation)
+            || rights.is_some_and(|rights| is_guarded(rights, operation));
+        Ok(takes_steps.then(|| {
+            let audit = ledger.map(|ledger| Audit {
+                ledger: Arc::clone(ledger),
+                actor: handle.actor.clone(),
+                at: handle.time(),
+            });
+            Self { audit, rights }
+        }))
+    }
+
+    /// Returns a write with its steps.
+    pub(super) fn wrap(&self, write: Write) -> Write {
+        let guard = self.rights.filter(|rights| rights.guard(&write));
+        let write = match before::compares(&write) {
+            true => Write::Compared { write: Box::new(write) },
+            false => write,
+        };
+        let write = match &self.audit {
+            Some(audit) if write.table().schema().audit => {
+                Write::Audited { write: Box::new(write), audit: audit.clone() }
+            }
+            _ => write,
+        };
+        match guard {
+            Some(rights) => Write::Guarded { write: Box::new(write), rights: Arc::clone(rights) },
+            None => write,
+        }
+    }
+
+    /// Returns a write of a batch with its steps. A delete by filter only deletes what the caller
+    /// may delete; outside of a batch, it was narrowed before.
+    pub(super) fn wrap_in_batch(&self, write: &Write) -> Write {
+        self.wrap(match (write, self.rights) {
+            (Write::DeleteWhere { table, filter }, Some(rights)) => {
+                let filter: Option<FilterExpr> = rights.narrow_delete(table, filter.clone());
+                Write::DeleteWhere { filter, table: Arc::clone(table) }
+            }
+            (write, _) => write.clone(),
+        })
+    }
+}
+
+/// Returns true if an operation writes to an audited table.
+fn is_audited(ledger: Option<&Arc<Ledger>>, operation: &Operation<'_>) -> Result<bool> {
+    let (mut is_audited, mut is_history) = (false, false);
+    if let Some(ledger) = ledger {
+        operation.each_table_written(|table: &Table| {
+            is_audited |= table.schema().audit;
+            is_history |= table.name() == ledger.table.name();
+        });
+    }
+    if is_history {
+        let message = format!("`{HISTORY_TABLE}` is written by the store alone");
+        return Err(Error::new(ErrorKind::Denied, message));
+    }
+    Ok(is_audited)
+}
+
+/// Returns true if an operation may change immutable fields.
+fn is_compared(operation: &Operation<'_>) -> bool {
+    match operation {
+        Operation::Batch { writes, .. } => writes.iter().any(before::compares),
+        operation => before::operation_compares(operation),
+    }
+}
+
+/// Returns true if rows have to be checked for the caller's rights, or a delete by filter of a
+/// batch has to be narrowed.
+fn is_guarded(rights: &Rights, operation: &Operation<'_>) -> bool {
+    match operation {
+        Operation::Batch { writes, .. } => writes
+            .iter()
+            .any(|write| rights.guard(write) || matches!(write, Write::DeleteWhere { .. })),
+        operation => rights.guards(operation),
+    }
+}

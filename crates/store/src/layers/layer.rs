@@ -1,0 +1,53 @@
+//! The interface of a layer.
+
+use std::task::{Context, Poll};
+
+use marmota_model::{Result, RowSink};
+
+use crate::contract::durability::Durability;
+use crate::contract::operation::{Operation, Outcome};
+use crate::layers::handle::HandleContext;
+use crate::layers::session::pool::Sessions;
+
+/// A layer of the path from a verb to a session. It passes an operation to the layer below it, as
+/// it is or changed, or answers it itself.
+///
+/// The methods are those of a [`Session`](crate::engine::Session), with a state instead of a ticket:
+/// each layer keeps its part of an operation that waits there. The states are nested like the
+/// layers, so a layer knows only its own part. They are written in place: a state that is returned
+/// through the layers is copied by each of them, even if the operation is done.
+pub(crate) trait Layer {
+    /// The state of an operation in this layer and those below it. It is equal to its default
+    /// unless the operation waits, so it can be used for another one afterwards.
+    type State: Default;
+
+    /// Begins an operation, and ends it if it need not wait. Its result is written to `outcome`,
+    /// which has to be equal to [`Outcome::default`].
+    fn submit(
+        &self,
+        handle: &HandleContext,
+        state: &mut Self::State,
+        durability: Option<Durability>,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+    ) -> Poll<Result<()>>;
+
+    /// Continues an operation that waits. The operation and sink have the same meaning as at
+    /// [`Layer::submit`].
+    fn poll(
+        &self,
+        handle: &HandleContext,
+        state: &mut Self::State,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<()>>;
+
+    /// Cancels an operation that waits; it may still be executed.
+    fn cancel(&self, handle: &HandleContext, state: Self::State);
+
+    /// Returns the lowest layer.
+    fn sessions(&self) -> &Sessions;
+}

@@ -1,0 +1,148 @@
+//! The layer of the rights: it refuses operations, and narrows them to the rows that the caller may
+//! access; see [`crate::rights`]. Writes that depend on the rows in the database are checked in
+//! their transaction: the layer of the [audit](crate::layers::audit) makes batches of them.
+//!
+//! The history of a row is visible to callers who may read the row. If a rule determines these
+//! rows, the row is checked first, and the entries are read afterwards. (So the entry of a write
+//! between the two is visible.)
+
+mod history_access;
+mod narrowing;
+
+use std::task::{Context, Poll, ready};
+
+use marmota_model::{FilterExpr, NoRows, Result, RowSink, Table};
+
+use self::history_access::HistoryOf;
+use crate::contract::durability::Durability;
+use crate::contract::operation::{Operation, Outcome};
+use crate::layers::handle::HandleContext;
+use crate::layers::layer::Layer;
+use crate::layers::session::pool::Sessions;
+use crate::rights::Rights;
+
+/// The layer of the rights.
+pub(crate) struct RightsLayer<L> {
+    next: L,
+}
+
+/// An operation that waits below the rights.
+#[derive(Debug, Default)]
+pub(crate) struct RightsState<S> {
+    /// True while the row whose history was requested is checked.
+    checks_row: bool,
+    next: S,
+}
+
+/// Returns the check of a row: a count of the row, if the caller may see its history.
+fn row_check<'l>(table: &'l Table, filter: &'l FilterExpr) -> Operation<'l> {
+    Operation::Count { table, filter: Some(filter) }
+}
+
+impl<L: Layer> RightsLayer<L> {
+    pub(crate) const fn new(next: L) -> Self {
+        Self { next }
+    }
+
+    /// Submits an operation, narrowed to what the caller may access.
+    #[expect(clippy::too_many_arguments, reason = "those of an operation, and the rights")]
+    fn submit_guarded(
+        &self,
+        rights: &Rights,
+        handle: &HandleContext,
+        state: &mut RightsState<L::State>,
+        durability: Option<Durability>,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+    ) -> Poll<Result<()>> {
+        let next = &mut state.next;
+        match rights.history_of(operation)? {
+            HistoryOf::Any => rights.narrowed(operation, sink, outcome, |op, sink, outcome| {
+                self.next.submit(handle, next, durability, op, sink, outcome)
+            })?,
+            HistoryOf::Open => self.next.submit(handle, next, durability, operation, sink, outcome),
+            HistoryOf::If(table, filter) => {
+                let (check, mut seen) = (&mut row_check(table, &filter), Outcome::default());
+                let checked = self.next.submit(handle, next, None, check, &mut NoRows, &mut seen);
+                state.checks_row = checked.is_pending();
+                ready!(checked)?;
+                if seen.rows == 0 {
+                    return Poll::Ready(Ok(()));
+                }
+                self.next.submit(handle, next, durability, operation, sink, outcome)
+            }
+        }
+    }
+}
+
+impl<L: Layer> Layer for RightsLayer<L> {
+    type State = RightsState<L::State>;
+
+    #[inline(always)]
+    fn submit(
+        &self,
+        handle: &HandleContext,
+        state: &mut Self::State,
+        durability: Option<Durability>,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+    ) -> Poll<Result<()>> {
+        match &handle.rights {
+            Some(rights) => {
+                self.submit_guarded(rights, handle, state, durability, operation, sink, outcome)
+            }
+            None => self.next.submit(handle, &mut state.next, durability, operation, sink, outcome),
+        }
+    }
+
+    #[inline]
+    fn poll(
+        &self,
+        handle: &HandleContext,
+        state: &mut Self::State,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<()>> {
+        let next = &mut state.next;
+        let Some(rights) = &handle.rights else {
+            return self.next.poll(handle, next, operation, sink, outcome, context);
+        };
+        match rights.history_of(operation)? {
+            HistoryOf::Any => rights.narrowed(operation, sink, outcome, |op, sink, outcome| {
+                self.next.poll(handle, next, op, sink, outcome, context)
+            })?,
+            HistoryOf::If(table, filter) if state.checks_row => {
+                let (check, mut seen) = (&mut row_check(table, &filter), Outcome::default());
+                let checked = self.next.poll(handle, next, check, &mut NoRows, &mut seen, context);
+                state.checks_row = checked.is_pending();
+                ready!(checked)?;
+                if seen.rows == 0 {
+                    return Poll::Ready(Ok(()));
+                }
+                match self.next.submit(handle, next, None, operation, sink, outcome) {
+                    // Only a poll registers the waker.
+                    Poll::Pending => {
+                        self.next.poll(handle, next, operation, sink, outcome, context)
+                    }
+                    done => done,
+                }
+            }
+            HistoryOf::Open | HistoryOf::If(..) => {
+                self.next.poll(handle, next, operation, sink, outcome, context)
+            }
+        }
+    }
+
+    fn cancel(&self, handle: &HandleContext, state: Self::State) {
+        self.next.cancel(handle, state.next);
+    }
+
+    #[inline]
+    fn sessions(&self) -> &Sessions {
+        self.next.sessions()
+    }
+}

@@ -1,0 +1,182 @@
+//! The sessions of an engine.
+//!
+//! The store keeps one session for each thread that uses it (a slot; if there are more threads than
+//! slots, they share them), made at first use. So a session is found by a thread-local number and
+//! an uncontended lock, and a store is `Send + Sync`: it works on any thread and with any executor.
+//! A transaction has a separate session.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use marmota_model::{Error, ErrorKind, Result, RowSink};
+use parking_lot::Mutex;
+
+use super::lending::Lending;
+use super::open_transactions::OpenTransactions;
+use crate::contract::durability::Durability;
+use crate::contract::engine::{Engine, Session, Submitted};
+use crate::contract::operation::{Operation, Outcome};
+use crate::layers::handle::{Place, TransactionState};
+use crate::layers::thread_slot::{SLOTS, slot_number, thread_mark};
+
+/// A thread's session, opened at its first operation.
+type Slot = Mutex<Option<Box<dyn Session>>>;
+
+/// An engine with its open sessions.
+pub(crate) struct Sessions {
+    pub(crate) engine: Box<dyn Engine>,
+    slots: Box<[Slot]>,
+    closed: AtomicBool,
+    open_transactions: OpenTransactions,
+}
+
+impl Sessions {
+    pub(crate) fn new(engine: Box<dyn Engine>) -> Self {
+        Self {
+            engine,
+            slots: (0..SLOTS).map(|_| Mutex::new(None)).collect(),
+            closed: AtomicBool::new(false),
+            open_transactions: OpenTransactions::default(),
+        }
+    }
+
+    /// Identifies the store among those that are open.
+    #[inline]
+    fn number(&self) -> usize {
+        std::ptr::from_ref(self) as usize
+    }
+
+    #[inline]
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.closed.load(Ordering::Relaxed) {
+            return Err(Error::new(ErrorKind::Closed, "the store is closed"));
+        }
+        Ok(())
+    }
+
+    /// Closes the engine. The sessions stay, so that operations that wait in them still get a
+    /// result.
+    pub(crate) fn close(&self) -> Result<()> {
+        if self.closed.swap(true, Ordering::SeqCst) {
+            return Ok(());
+        }
+        let closed = self.engine.close();
+        if closed.as_ref().is_err_and(|error| error.kind() == ErrorKind::Busy) {
+            // A transaction is still open; the store can be closed after it has ended.
+            self.closed.store(false, Ordering::SeqCst);
+        }
+        closed
+    }
+
+    /// Opens a session for a transaction, which has not begun yet.
+    pub(crate) fn transaction(&self) -> Result<TransactionState> {
+        self.check_open()?;
+        Ok(TransactionState::new(self.engine.session()?, self.open_transactions.add()))
+    }
+
+    /// Ends a transaction whose owner was dropped: its session rolls back what was not committed.
+    pub(crate) fn end(&self, transaction: &TransactionState) {
+        transaction.ended.store(true, Ordering::Relaxed);
+        transaction.user.store(0, Ordering::Relaxed);
+        // Another handle of the transaction may be executing an operation. If this thread is within
+        // a row callback of it, the session is dropped with the last handle.
+        let session = match transaction.session.try_lock() {
+            Some(mut session) => session.take(),
+            None if Lending::is_active(self.number()) => None,
+            None => transaction.session.lock().take(),
+        };
+        drop(session);
+    }
+
+    /// Begins to lend rows on this thread, for a layer that answers an operation itself.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] within a row callback of this store, [`ErrorKind::Closed`] after
+    /// it was closed.
+    #[inline]
+    pub(in crate::layers) fn begin_lending(&self) -> Result<Lending> {
+        let lending = Lending::begin(self.number())?;
+        self.check_open()?;
+        Ok(lending)
+    }
+
+    #[inline]
+    pub(super) fn with_session<T>(
+        &self,
+        place: &Place,
+        slot: usize,
+        begins: bool,
+        run: impl FnOnce(&mut dyn Session) -> Result<T>,
+    ) -> Result<T> {
+        let _lending = Lending::begin(self.number())?;
+        match place {
+            // A transaction continues while the store is being closed: the engine waits for its
+            // end.
+            Place::Transaction(transaction) => match &mut *transaction.session.lock() {
+                Some(session) if !transaction.ended.load(Ordering::Relaxed) => run(&mut **session),
+                _ => {
+                    Err(Error::new(ErrorKind::Invalid, "the transaction has ended; begin another"))
+                }
+            },
+            Place::Thread => {
+                if begins {
+                    self.check_open()?;
+                }
+                match &mut *self.slots[slot].lock() {
+                    Some(session) => run(&mut **session),
+                    none => run(&mut **none.insert(self.engine.session()?)),
+                }
+            }
+        }
+    }
+
+    /// Submits an operation to the session of a place. A store without other layers calls this
+    /// directly.
+    #[inline]
+    pub(crate) fn submit_to(
+        &self,
+        place: &Place,
+        durability: Option<Durability>,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+    ) -> Result<Submitted> {
+        self.with_session(place, slot_number(), true, |session| {
+            let submitted = session.submit(durability, operation, sink, outcome);
+            if !matches!(submitted, Ok(Submitted::Waiting(_))) {
+                note_end(place, operation, submitted.is_ok());
+            }
+            submitted
+        })
+    }
+
+    /// Returns the error of an operation that waited too long, with an explanation if it waited for
+    /// its own thread.
+    #[cold]
+    pub(super) fn explained(&self, place: &Place, error: Error) -> Error {
+        let waited = error.kind() == ErrorKind::Busy && matches!(place, Place::Thread);
+        if !waited || !self.open_transactions.has_one_here() {
+            return error;
+        }
+        let message = format!(
+            "{}. This thread has a transaction of this store open: inside of it, call the verbs \
+             on the transaction (`transaction.insert(…)`), not on the store",
+            error.message()
+        );
+        Error::new(ErrorKind::Busy, message).with_source(error)
+    }
+}
+
+/// Records the end of an operation for its transaction. A commit that fails has rolled back the
+/// transaction, which ends as well.
+#[inline]
+pub(super) fn note_end(place: &Place, operation: &Operation<'_>, succeeded: bool) {
+    let Place::Transaction(transaction) = place else { return };
+    match operation {
+        Operation::Commit | Operation::Rollback => {
+            transaction.ended.store(true, Ordering::Relaxed);
+            transaction.user.store(0, Ordering::Relaxed);
+        }
+        _ if succeeded => transaction.user.store(thread_mark(), Ordering::Relaxed),
+        _ => {}
+    }
+}

@@ -1,0 +1,91 @@
+//! The layers of a store, in the order in which an operation passes them.
+//!
+//! To add a layer, write a file with a type that implements [`Layer`], and add it in two places
+//! here: to [`Stack`], and to [`Layers::stack`].
+
+use std::sync::Arc;
+
+use marmota_model::Result;
+
+use crate::contract::audit::Ledger;
+use crate::contract::engine::Engine;
+use crate::contract::invalidation_feed::InvalidationFeed;
+use crate::layers::audit::AuditLayer;
+use crate::layers::cache::CacheLayer;
+use crate::layers::cache::row_cache::Cache;
+use crate::layers::handle::HandleContext;
+use crate::layers::layer::Layer;
+use crate::layers::metrics::MetricsLayer;
+use crate::layers::metrics::meter::{Meter, Metering};
+use crate::layers::rights::RightsLayer;
+use crate::layers::session::Sessions;
+use crate::layers::thread_slot::SLOTS;
+use crate::layers::trace::TraceLayer;
+use crate::rows::registry::Registry;
+
+/// The layers, from the first to the last.
+type Stack = TraceLayer<MetricsLayer<RightsLayer<AuditLayer<CacheLayer<Sessions>>>>>;
+
+/// The state of an operation that waits, with a part of each layer.
+pub(crate) type StackState = <Stack as Layer>::State;
+
+/// The settings of the layers of a store.
+#[derive(Default)]
+pub(crate) struct LayerSettings {
+    pub(crate) is_traced: bool,
+    pub(crate) metering: Option<Metering>,
+    pub(crate) ledger: Option<Ledger>,
+    pub(crate) cache_bytes_max: Option<u64>,
+}
+
+/// The layers of a store, and the parts of them that the store shows.
+pub(crate) struct Layers {
+    pub(crate) stack: Stack,
+    pub(crate) meter: Option<Arc<Meter>>,
+    pub(crate) cache: Option<Arc<Cache>>,
+    /// True if an operation without limits on its rights can go directly to a session.
+    is_plain: bool,
+}
+
+impl Layers {
+    /// Assembles the layers on an engine. A layer that the settings do not enable passes operations
+    /// on.
+    pub(crate) fn new(
+        engine: Box<dyn Engine>,
+        registry: &Arc<Registry>,
+        settings: LayerSettings,
+    ) -> Self {
+        let LayerSettings { is_traced, metering, ledger, cache_bytes_max } = settings;
+        let meter = metering.map(|metering| Arc::new(Meter::new(metering, registry, SLOTS)));
+        let cache =
+            cache_bytes_max.map(|bytes_max| Arc::new(Cache::new(registry, bytes_max, SLOTS)));
+
+        let layer = Sessions::new(engine);
+        let layer = CacheLayer::new(cache.clone(), layer);
+        let layer = AuditLayer::new(ledger, registry, layer);
+        let is_plain = !is_traced && meter.is_none() && layer.is_idle() && cache.is_none();
+        let layer = RightsLayer::new(layer);
+        let layer = MetricsLayer::new(meter.clone(), layer);
+        let stack = TraceLayer::new(is_traced, layer);
+        Self { stack, meter, cache, is_plain }
+    }
+
+    /// Returns true if no layer above the sessions changes, counts or traces the operations of a
+    /// handle. They go directly to [`Layers::sessions`].
+    pub(crate) const fn is_plain(&self, handle: &HandleContext) -> bool {
+        self.is_plain && handle.rights.is_none()
+    }
+
+    /// Returns the lowest layer.
+    #[inline]
+    pub(crate) fn sessions(&self) -> &Sessions {
+        self.stack.sessions()
+    }
+
+    /// Subscribes the cache to the writes of others.
+    pub(crate) fn subscribe_cache(&self, registry: &Registry) -> Result<()> {
+        let Some(cache) = &self.cache else { return Ok(()) };
+        let feed = Arc::new(InvalidationFeed::new(Arc::<Cache>::clone(cache)));
+        self.sessions().engine.subscribe_changes(registry.tables(), &feed)
+    }
+}

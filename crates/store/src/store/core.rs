@@ -1,0 +1,70 @@
+//! The state that all handles to a store share.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use marmota_model::Table;
+use parking_lot::Mutex;
+
+use crate::contract::engine::Engine;
+use crate::contract::operation::Idempotency;
+use crate::layers::stack::{LayerSettings, Layers};
+use crate::rows::registry::Registry;
+
+/// The state that all handles to a store share. Dropping it closes the store.
+pub(crate) struct StoreCore {
+    /// Identifies this store among others.
+    pub(super) number: u64,
+    pub(super) registry: Arc<Registry>,
+    /// The layers of operations; the last has the engine.
+    pub(crate) layers: Layers,
+    /// The table of idempotent answers, if they are stored.
+    pub(super) answers: Option<(Arc<Table>, Idempotency)>,
+    /// The background batches to flush before the store is closed.
+    background: Mutex<Vec<Weak<dyn Background>>>,
+}
+
+/// A queue of accepted writes.
+pub(crate) trait Background: Send + Sync {
+    /// Executes the accepted writes, and waits for them.
+    fn flush(&self);
+}
+
+impl StoreCore {
+    pub(super) fn new(
+        engine: Box<dyn Engine>,
+        registry: Registry,
+        answers: Option<(Arc<Table>, Idempotency)>,
+        settings: LayerSettings,
+    ) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let registry = Arc::new(registry);
+        Self {
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
+            layers: Layers::new(engine, &registry, settings),
+            registry,
+            answers,
+            background: Mutex::default(),
+        }
+    }
+
+    /// Registers a queue that is flushed before the store is closed.
+    pub(super) fn watch(&self, background: &Arc<dyn Background>) {
+        let mut watched = self.background.lock();
+        watched.retain(|known| known.strong_count() > 0);
+        watched.push(Arc::downgrade(background));
+    }
+
+    /// Executes accepted writes while the store is still open.
+    pub(super) fn flush(&self) {
+        let watched = std::mem::take(&mut *self.background.lock());
+        watched.iter().filter_map(Weak::upgrade).for_each(|background| background.flush());
+    }
+}
+
+impl Drop for StoreCore {
+    fn drop(&mut self) {
+        // An error cannot be reported here; a caller who needs it calls `close`.
+        let _ = self.layers.sessions().close();
+    }
+}
