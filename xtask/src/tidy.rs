@@ -17,7 +17,7 @@ mod prose;
 use crate::step::{Failure, root};
 
 /// The project's crates that each may depend on: every arrow points down.
-const ARROWS: [(&str, &[&str]); 17] = [
+const ARROWS: [(&str, &[&str]); 18] = [
     ("model", &[]),
     ("derive", &[]),
     ("store", &["marmota-model"]),
@@ -31,7 +31,8 @@ const ARROWS: [(&str, &[&str]); 17] = [
     ("mongo", &["marmota-model", "marmota-store"]),
     ("auth", &["marmota-model", "marmota-derive", "marmota-store"]),
     ("rest", &["marmota-model", "marmota-store", "marmota-http", "marmota-auth"]),
-    ("remote", &["marmota-model", "marmota-store", "marmota-http"]),
+    ("rpc", &["marmota-model", "marmota-store", "marmota-http"]),
+    ("remote", &["marmota-model", "marmota-store", "marmota-http", "marmota-rpc"]),
     (
         "service",
         &[
@@ -40,7 +41,7 @@ const ARROWS: [(&str, &[&str]); 17] = [
             "marmota-http",
             "marmota-auth",
             "marmota-rest",
-            "marmota-remote",
+            "marmota-rpc",
         ],
     ),
     (

@@ -12,7 +12,7 @@ use super::phrases::Phrases;
 use crate::step::{Failure, root};
 
 /// How many phrases a crate has in doc comments, and in texts such as errors.
-const KNOWN: [(&str, usize, usize); 18] = [
+const KNOWN: [(&str, usize, usize); 19] = [
     ("apps/marmota", 0, 0),
     ("crates/auth", 0, 0),
     ("crates/collections", 0, 0),
@@ -26,6 +26,7 @@ const KNOWN: [(&str, usize, usize); 18] = [
     ("crates/postgres", 0, 0),
     ("crates/remote", 0, 0),
     ("crates/rest", 0, 0),
+    ("crates/rpc", 0, 0),
     ("crates/service", 0, 0),
     ("crates/sql", 0, 0),
     ("crates/sqlite", 0, 0),
