@@ -17,7 +17,7 @@ mod prose;
 use crate::step::{Failure, root};
 
 /// The project's crates that each crate may depend on.
-const ARROWS: [(&str, &[&str]); 18] = [
+const ARROWS: [(&str, &[&str]); 19] = [
     ("model", &[]),
     ("derive", &[]),
     ("store", &["marmota-model"]),
@@ -32,7 +32,8 @@ const ARROWS: [(&str, &[&str]); 18] = [
     ("auth", &["marmota-model", "marmota-derive", "marmota-store"]),
     ("web", &["marmota-model", "marmota-http", "marmota-auth"]),
     ("rest", &["marmota-model", "marmota-store", "marmota-http", "marmota-auth", "marmota-web"]),
-    ("remote", &["marmota-model", "marmota-store", "marmota-http"]),
+    ("rpc", &["marmota-model", "marmota-store", "marmota-http"]),
+    ("remote", &["marmota-model", "marmota-store", "marmota-http", "marmota-rpc"]),
     (
         "service",
         &[
@@ -41,7 +42,7 @@ const ARROWS: [(&str, &[&str]); 18] = [
             "marmota-http",
             "marmota-auth",
             "marmota-web",
-            "marmota-remote",
+            "marmota-rpc",
         ],
     ),
     (

@@ -3,6 +3,7 @@
 //! `talk.rs`; another protocol within a WebSocket in `tunnel.rs`.
 
 mod broadcast;
+pub mod client;
 mod decoder;
 #[cfg(feature = "compression")]
 mod deflate;

@@ -1,21 +1,12 @@
 //! The client: an engine whose database is a store in another process.
 
-mod channel;
-mod connecting;
-mod connector;
 mod departure;
 mod departures;
 mod engine;
-mod in_process;
-mod line;
-mod reach;
+mod engine_state;
+mod greeted_connection;
 mod reply;
 mod session;
-mod socket;
-#[cfg(feature = "tls")]
-mod tls;
-mod web_socket;
-mod wire;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -23,14 +14,13 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use marmota_model::{Error, ErrorKind, Result};
+use marmota_model::Result;
+use marmota_rpc::{Connector, Credential, ServerAddress};
 use marmota_store::engine::Capability;
 use parking_lot::{Condvar, Mutex, RwLock};
 
 use crate::Service;
-pub use channel::Channel;
-use connector::{Connector, Target};
-use reach::{Address, Host};
+use engine_state::{EngineState, Target};
 
 /// An engine for a store in another process. A store opened on it has the same verbs as the served
 /// store, with the same results.
@@ -53,7 +43,7 @@ use reach::{Address, Host};
 pub struct Remote {
     /// The assumed capability until the server has declared its guarantees.
     pub(crate) opening: Capability,
-    pub(crate) connector: Arc<Connector>,
+    pub(crate) state: Arc<EngineState>,
 }
 
 impl Remote {
@@ -67,9 +57,8 @@ impl Remote {
     /// [`ErrorKind::Invalid`] if the URL has an unknown scheme; the message lists the supported
     /// ones.
     pub fn from_url(url: &str) -> Result<Self> {
-        let (name, address, prefix) = parse(url)?;
-        let path = format!("{}/-/operations", prefix.trim_end_matches('/'));
-        Ok(Self::new(name, Target::Socket { address, path }))
+        let address = ServerAddress::parse(url)?;
+        Ok(Self::new(address.transport_name(), Target::server(address)))
     }
 
     /// Creates an engine for a service of the same process, through the same protocol.
@@ -80,13 +69,12 @@ impl Remote {
     fn new(name: &'static str, target: Target) -> Self {
         Self {
             opening: Capability::new(name, true).of_client(name),
-            connector: Arc::new(Connector {
+            state: Arc::new(EngineState {
                 name,
                 declared: OnceLock::new(),
                 target,
-                local: None,
-                ca_file: None,
-                credential: Vec::new(),
+                local_address: None,
+                credential: Credential::default(),
                 deadline: Duration::from_secs(30),
                 reconnect_timeout: Duration::from_secs(2),
                 tables: RwLock::default(),
@@ -95,24 +83,34 @@ impl Remote {
                 transactions: Mutex::new(0),
                 ended: Condvar::new(),
                 departures: departures::Departures::default(),
-                connecting: Arc::default(),
+                connect_threads: Arc::default(),
             }),
         }
     }
 
-    fn with(mut self, change: impl FnOnce(&mut Connector)) -> Self {
+    fn with(mut self, change: impl FnOnce(&mut EngineState)) -> Self {
         // There is no other reference before a store is opened.
-        if let Some(connector) = Arc::get_mut(&mut self.connector) {
-            change(connector);
+        if let Some(state) = Arc::get_mut(&mut self.state) {
+            change(state);
         }
         self
+    }
+
+    fn with_connector(self, change: impl FnOnce(&mut Connector)) -> Self {
+        self.with(|state| {
+            if let Target::Server(connector) = &mut state.target {
+                change(connector);
+            }
+        })
     }
 
     /// Sets the credential that authenticates the client ([`Service::admit`]): a token of up to 8
     /// KiB.
     pub fn credential(self, credential: impl Into<Vec<u8>>) -> Self {
-        let credential = credential.into();
-        self.with(|connector| connector.credential = credential)
+        let credential = Credential::new(credential);
+        let sent = credential.clone();
+        self.with(|state| state.credential = credential)
+            .with_connector(|connector| connector.credential = sent)
     }
 
     /// Sets the local address of connections. Default: chosen by the system. Between two addresses
@@ -128,7 +126,8 @@ impl Remote {
     /// Only URLs with a host support this: with others, opening the store fails with
     /// [`ErrorKind::Invalid`].
     pub fn local_address(self, local: IpAddr) -> Self {
-        self.with(|connector| connector.local = Some(local))
+        self.with(|state| state.local_address = Some(local))
+            .with_connector(|connector| connector.local_address = Some(local))
     }
 
     /// Sets a PEM file with the CA certificates to trust, instead of the system's CA store. It is
@@ -141,71 +140,23 @@ impl Remote {
     /// ```
     pub fn ca_file(self, file: impl Into<PathBuf>) -> Self {
         let file = file.into();
-        self.with(|connector| connector.ca_file = Some(file))
+        self.with_connector(|connector| connector.ca_file = Some(file))
     }
 
     /// Sets the time limit of an operation, after which the server cancels it, too. Default: 30 s.
     pub fn deadline(self, deadline: Duration) -> Self {
-        self.with(|connector| connector.deadline = deadline)
+        self.with(|state| state.deadline = deadline)
     }
 
     /// Sets how long a client tries to reconnect, with growing pauses. Default: 2 s. The first
     /// connection is not retried.
     pub fn reconnect_timeout(self, reconnect_timeout: Duration) -> Self {
-        self.with(|connector| connector.reconnect_timeout = reconnect_timeout)
+        self.with(|state| state.reconnect_timeout = reconnect_timeout)
     }
-}
-
-/// Returns the transport, address and prefix of a URL.
-fn parse(url: &str) -> Result<(&'static str, Address, &str)> {
-    let refused = |rest: &str| {
-        let message = format!(
-            "{:?} is the URL of no server{rest}; use unix:PATH, http://HOST:PORT/api, \
-             ws://HOST:PORT/api, or https: and wss: with the same",
-            marmota_model::text::excerpt(url)
-        );
-        Error::new(ErrorKind::Invalid, message)
-    };
-    let (scheme, rest) = url.split_once(':').ok_or_else(|| refused(""))?;
-    let (name, address, prefix) = match (scheme, rest.strip_prefix("//")) {
-        ("unix", _) => {
-            let (path, prefix) = rest.split_once('#').unwrap_or((rest, "/api"));
-            ("unix", Address::Unix(path.to_owned()), prefix)
-        }
-        ("https" | "wss", _) if cfg!(not(feature = "tls")) => {
-            return Err(refused(": this build has no TLS (the feature `tls`)"));
-        }
-        ("http" | "https", Some(rest)) => {
-            let (host, prefix) = host_of(rest, scheme == "https");
-            ("http", Address::Net(host), prefix)
-        }
-        ("ws" | "wss", Some(rest)) => {
-            let (host, prefix) = host_of(rest, scheme == "wss");
-            ("websocket", Address::WebSocket(host), prefix)
-        }
-        _ => return Err(refused("")),
-    };
-    let is_path = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
-    let (Address::Unix(place)
-    | Address::Net(Host { name: place, .. })
-    | Address::WebSocket(Host { name: place, .. })) = &address;
-    if place.is_empty() || place.starts_with(':') || !is_path(prefix) {
-        return Err(refused(""));
-    }
-    Ok((name, address, prefix))
-}
-
-/// Splits the part of a URL after `//` into the host, with a port, and the prefix.
-fn host_of(rest: &str, is_secure: bool) -> (Host, &str) {
-    let (host, prefix) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-    let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-    let port = if is_secure { 443 } else { 80 };
-    let name = if has_port { host.to_owned() } else { format!("{host}:{port}") };
-    (Host { name, is_secure }, if prefix.is_empty() { "/api" } else { prefix })
 }
 
 impl std::fmt::Debug for Remote {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Remote({:?})", self.connector.target)
+        write!(f, "Remote({:?})", self.state.target)
     }
 }

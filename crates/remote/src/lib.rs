@@ -4,14 +4,12 @@
 //! and for records, awaited or blocking. The server ([`Service`]) passes operations to the store
 //! that it serves, and validates them as untrusted input: rules, kinds, keys, write timestamps.
 //!
-//! The protocol is in `codec`, which uses no sockets; both ends of a connection (`server::peer`,
-//! `client::line`) work on bytes only.
+//! Connections are those of [`marmota_rpc`]. The protocol is in `codec`, which uses no sockets; the
+//! server's end of a connection (`server::peer`) works on bytes only.
 
 mod client;
 mod codec;
 mod server;
 
-pub use client::{Channel, Remote};
-pub use codec::packet;
+pub use client::Remote;
 pub use server::Service;
-pub use server::carried;

@@ -13,9 +13,9 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use marmota_model::{Error, ErrorKind, Result};
+use marmota_rpc::ServerProtocol;
 use marmota_store::Store;
 
-pub use route::carried;
 use settings::{Settings, StoreFor};
 use transactions::TransactionLimits;
 
@@ -207,8 +207,7 @@ impl Service {
     pub fn answer(&self, bytes: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
         let mut peer = peer::Peer::of_known(Arc::clone(&self.0));
-        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-        peer.go_on(bytes, &mut out, &mut context);
+        peer.run(bytes, &mut out, &mut Context::from_waker(Waker::noop()));
         out
     }
 }

@@ -35,7 +35,7 @@
 
 mod call;
 mod client;
-mod connection;
+mod client_builder;
 mod contract;
 mod failure;
 mod hosted;
@@ -49,7 +49,7 @@ mod transfer;
 
 pub use call::Call;
 pub use client::{Client, Stubbed};
-pub use connection::Connection;
+pub use client_builder::ClientBuilder;
 pub use contract::{Contract, MethodContract, Parameter};
 pub use hosted::{Execution, Hosted, Lifetime};
 pub use mock::{Mock, When};

@@ -1,7 +1,7 @@
 //! From bytes to messages: frames put together, masks taken off, texts checked. It owns no
 //! socket, and gives the same in whatever pieces the bytes come.
 
-use super::frame::{Header, Opcode, unmask};
+use super::frame::{Header, Opcode, Sender, unmask};
 use super::message::Message;
 
 /// Why a connection cannot go on: the code and reason of the Close that says so.
@@ -41,6 +41,7 @@ pub enum Incoming {
 /// Puts a client's frames together.
 #[derive(Debug)]
 pub struct Decoder {
+    sender: Sender,
     message_bytes_max: usize,
     /// Whether messages may be compressed.
     compression: bool,
@@ -70,7 +71,27 @@ impl Decoder {
     /// A decoder of messages up to this length, when they are not compressed; `compression` says
     /// whether permessage-deflate was agreed on, without contexts that outlive a message.
     pub fn new(message_bytes_max: usize, compression: bool) -> Self {
-        Self { message_bytes_max, compression, frame: None, message: None, control: Vec::new() }
+        Self {
+            sender: Sender::Client,
+            message_bytes_max,
+            compression,
+            frame: None,
+            message: None,
+            control: Vec::new(),
+        }
+    }
+
+    /// Creates a decoder for a client: of a server's frames, which are not masked. Messages up to
+    /// this length are taken, without compression.
+    ///
+    /// ```
+    /// use marmota_http::websocket::{Decoder, Incoming};
+    /// let mut decoder = Decoder::of_server(1024);
+    /// let (used, incoming) = decoder.decode(b"\x81\x02hi\x81").unwrap();
+    /// assert_eq!((used, incoming), (4, Some(Incoming::Message("hi".into()))));
+    /// ```
+    pub fn of_server(message_bytes_max: usize) -> Self {
+        Self { sender: Sender::Server, ..Self::new(message_bytes_max, false) }
     }
 
     /// Takes bytes from the front of `input` until something has come whole, and says how many.
@@ -82,14 +103,16 @@ impl Decoder {
         loop {
             let mut frame = match self.frame.take() {
                 Some(frame) => frame,
-                None => match Header::parse(&input[used..]).map_err(Fault::protocol)? {
-                    Some((header, length)) => {
-                        used += length;
-                        self.begin(&header)?;
-                        Frame { header, taken: 0 }
+                None => {
+                    match Header::parse(&input[used..], self.sender).map_err(Fault::protocol)? {
+                        Some((header, length)) => {
+                            used += length;
+                            self.begin(&header)?;
+                            Frame { header, taken: 0 }
+                        }
+                        None => return Ok((used, None)),
                     }
-                    None => return Ok((used, None)),
-                },
+                }
             };
             let left = frame.header.payload_bytes - frame.taken;
             let count = usize::try_from(left).unwrap_or(usize::MAX).min(input.len() - used);
@@ -150,7 +173,9 @@ impl Decoder {
         let start = bytes.len();
         bytes.reserve((header.payload_bytes - frame.taken).min(READY_BYTES_MAX) as usize);
         bytes.extend_from_slice(piece);
-        unmask(&mut bytes[start..], header.mask, frame.taken);
+        if let Some(mask) = header.mask {
+            unmask(&mut bytes[start..], mask, frame.taken);
+        }
         let whole = header.is_last && frame.taken + piece.len() as u64 == header.payload_bytes;
         match &mut self.message {
             // A text that will not be whole soon is refused as soon as it is none.

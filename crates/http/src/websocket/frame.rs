@@ -43,14 +43,22 @@ impl Opcode {
     }
 }
 
-/// The head of a client's frame.
+/// The sender of a frame: a client masks its frames, a server does not (RFC 6455, 5.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sender {
+    Client,
+    Server,
+}
+
+/// The head of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     /// The last frame of its message.
     pub(super) is_last: bool,
     pub(super) compressed: bool,
     pub(super) opcode: Opcode,
-    pub(super) mask: [u8; 4],
+    /// The mask of a client's frame.
+    pub(super) mask: Option<[u8; 4]>,
     pub(super) payload_bytes: u64,
 }
 
@@ -59,7 +67,10 @@ impl Header {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub(super) fn parse(input: &[u8]) -> Result<Option<(Self, usize)>, &'static str> {
+    pub(super) fn parse(
+        input: &[u8],
+        sender: Sender,
+    ) -> Result<Option<(Self, usize)>, &'static str> {
         let &[first, second, ref rest @ ..] = input else { return Ok(None) };
         if first & 0x30 != 0 {
             return Err("a reserved bit is set");
@@ -68,8 +79,10 @@ impl Header {
             return Err("the opcode is unknown");
         };
         let is_last = first & 0x80 != 0;
-        if second & 0x80 == 0 {
-            return Err("the frame is not masked");
+        match (sender, second & 0x80 != 0) {
+            (Sender::Client, false) => return Err("the frame is not masked"),
+            (Sender::Server, true) => return Err("the frame is masked"),
+            _ => {}
         }
         let (payload_bytes, rest) = match second & 0x7f {
             126 => match rest.split_first_chunk::<2>() {
@@ -88,7 +101,11 @@ impl Header {
         if opcode.is_control() && (!is_last || payload_bytes > CONTROL_BYTES_MAX as u64) {
             return Err("a control frame is fragmented or too long");
         }
-        let Some((&mask, rest)) = rest.split_first_chunk::<4>() else { return Ok(None) };
+        let (mask, rest) = match (sender, rest.split_first_chunk::<4>()) {
+            (Sender::Server, _) => (None, rest),
+            (Sender::Client, Some((&mask, rest))) => (Some(mask), rest),
+            (Sender::Client, None) => return Ok(None),
+        };
         let compressed = first & 0x40 != 0;
         let header = Self { is_last, compressed, opcode, mask, payload_bytes };
         Ok(Some((header, input.len() - rest.len())))
@@ -157,10 +174,19 @@ mod tests {
             (&[0x89, 0xfe, 0, 126], Err("a control frame is fragmented or too long")),
             (&[0x82, 0xff, 0x80, 0, 0, 0, 0, 0, 0, 0], Err("the length has its highest bit set")),
         ] {
-            let parsed = Header::parse(bytes);
+            let parsed = Header::parse(bytes, Sender::Client);
             let short = parsed.map(|some| some.map(|(header, len)| (header.payload_bytes, len)));
             assert_eq!(short, expected, "{bytes:x?}");
         }
+    }
+
+    #[test]
+    fn a_server_does_not_mask() {
+        let parsed = Header::parse(&[0x82, 0x7e, 1, 0, 9], Sender::Server).unwrap();
+        let (header, bytes) = parsed.unwrap();
+        assert_eq!((header.mask, header.payload_bytes, bytes), (None, 256, 4));
+        let masked = Header::parse(&[0x81, 0x80, 1, 2, 3, 4], Sender::Server);
+        assert_eq!(masked, Err("the frame is masked"));
     }
 
     proptest::proptest! {

@@ -14,13 +14,13 @@ use marmota_model::Result;
 use marmota_store::engine::{Watch, Watched};
 use parking_lot::Mutex;
 
-use super::connector::Connector;
 use super::departures::DEPARTURE_MAX;
-use super::line::Line;
+use super::engine_state::EngineState;
+use super::greeted_connection::GreetedConnection;
 
 /// A connection without a session, and the packets that are awaited.
 pub(super) struct Departing {
-    connector: Arc<Connector>,
+    state: Arc<EngineState>,
     /// `None` once it has ended.
     leaving: Mutex<Option<Leaving>>,
     /// True if it was woken and has not read yet.
@@ -28,7 +28,7 @@ pub(super) struct Departing {
 }
 
 struct Leaving {
-    line: Line,
+    connection: GreetedConnection,
     /// The numbers of the awaited packets, and of the departures that they end.
     numbers: Vec<(u32, u64)>,
     until: Instant,
@@ -38,11 +38,15 @@ struct Leaving {
 
 impl Departing {
     /// Takes over a connection on which these packets are awaited.
-    pub(super) fn start(connector: &Arc<Connector>, line: Line, numbers: Vec<(u32, u64)>) {
+    pub(super) fn start(
+        state: &Arc<EngineState>,
+        connection: GreetedConnection,
+        numbers: Vec<(u32, u64)>,
+    ) {
         let until = Instant::now() + DEPARTURE_MAX;
-        let leaving = Leaving { line, numbers, until, watch: Arc::default(), watched: None };
+        let leaving = Leaving { connection, numbers, until, watch: Arc::default(), watched: None };
         let departing = Self {
-            connector: Arc::clone(connector),
+            state: Arc::clone(state),
             leaving: Mutex::new(Some(leaving)),
             is_woken: AtomicBool::new(false),
         };
@@ -52,18 +56,18 @@ impl Departing {
     fn look(self: &Arc<Self>, slot: &mut Option<Leaving>) {
         let Some(leaving) = slot else { return };
         let waker = Waker::from(Arc::clone(self));
-        match leaving.look(&self.connector, &waker) {
+        match leaving.look(&self.state, &waker) {
             Ok(true) => {
                 if let Some(leaving) = slot.take() {
-                    self.connector.give_back(leaving.line);
+                    self.state.give_back(leaving.connection);
                 }
             }
             Ok(false) if Instant::now() < leaving.until => {}
             // The server cancels running operations when the connection closes.
             _ => {
                 if let Some(leaving) = slot.take() {
-                    drop(leaving.line);
-                    end_all(&self.connector, leaving.numbers);
+                    drop(leaving.connection);
+                    end_all(&self.state, leaving.numbers);
                 }
             }
         }
@@ -71,30 +75,31 @@ impl Departing {
 }
 
 /// Ends departures whose answers can no longer arrive.
-pub(super) fn end_all(connector: &Connector, numbers: Vec<(u32, u64)>) {
-    numbers.into_iter().for_each(|(_, departure)| connector.departures.end(departure));
+pub(super) fn end_all(state: &EngineState, numbers: Vec<(u32, u64)>) {
+    numbers.into_iter().for_each(|(_, departure)| state.departures.end(departure));
 }
 
 impl Leaving {
     /// Reads available packets; returns true once all awaited ones have arrived.
-    fn look(&mut self, connector: &Connector, waker: &Waker) -> Result<bool> {
+    fn look(&mut self, state: &EngineState, waker: &Waker) -> Result<bool> {
         self.watch.look();
-        self.line.flush()?;
+        self.connection.inner.flush()?;
         loop {
-            while let Some((number, _)) = self.line.next()? {
+            while let Some(packet) = self.connection.inner.next_packet()? {
+                let number = packet.number;
                 if let Some(at) = self.numbers.iter().position(|(awaited, _)| *awaited == number) {
                     let (_, departure) = self.numbers.swap_remove(at);
-                    connector.departures.end(departure);
+                    state.departures.end(departure);
                 }
             }
             if self.numbers.is_empty() {
                 return Ok(true);
             }
-            if !self.line.receive(&mut Context::from_waker(Waker::noop()))? {
+            if !self.connection.inner.receive(&mut Context::from_waker(Waker::noop()))? {
                 break;
             }
         }
-        match self.line.source() {
+        match self.connection.inner.source() {
             Some(source) => {
                 let is_new = self.watch.keep(source, &mut self.watched);
                 if is_new && self.watched.is_some() {

@@ -19,7 +19,7 @@ const CLOSE_WAIT_MAX: Duration = Duration::from_secs(2);
 
 impl Engine for Remote {
     fn capability(&self) -> &Capability {
-        match self.connector.declared.get() {
+        match self.state.declared.get() {
             Some((_, capability)) => capability,
             None => &self.opening,
         }
@@ -32,9 +32,9 @@ impl Engine for Remote {
                            its builder, not to that of a client";
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
-        self.connector.know(tables);
-        let line = self.connector.connect()?;
-        self.connector.give_back(line);
+        self.state.know(tables);
+        let connection = self.state.connect()?;
+        self.state.give_back(connection);
         if tables.iter().any(|table| table.name() == ANSWERS) {
             let what = "keeping the answers to batches (idempotency)";
             self.capability().check_transactions(what)?;
@@ -54,30 +54,30 @@ impl Engine for Remote {
     /// Returns the tables that the server has for this client, without internal tables such as
     /// accounts.
     fn existing_tables(&self) -> Result<Option<Vec<String>>> {
-        let mut names = self.connector.served_tables()?;
+        let mut names = self.state.served_tables()?;
         names.sort_unstable();
         Ok(Some(names))
     }
 
     fn session(&self) -> Result<Box<dyn Session>> {
-        Ok(Box::new(RemoteSession::new(Arc::clone(&self.connector))))
+        Ok(Box::new(RemoteSession::new(Arc::clone(&self.state))))
     }
 
     /// Waits for open transactions, and closes the connections; the server keeps running.
     fn close(&self) -> Result<()> {
-        self.connector.closed.store(true, Ordering::SeqCst);
-        let mut open = self.connector.transactions.lock();
+        self.state.closed.store(true, Ordering::SeqCst);
+        let mut open = self.state.transactions.lock();
         let until = Instant::now() + CLOSE_WAIT_MAX;
-        while *open > 0 && !self.connector.ended.wait_until(&mut open, until).timed_out() {}
+        while *open > 0 && !self.state.ended.wait_until(&mut open, until).timed_out() {}
         if *open > 0 {
-            self.connector.closed.store(false, Ordering::SeqCst);
+            self.state.closed.store(false, Ordering::SeqCst);
             let message = format!("{} transactions are still open; end them first", *open);
             return Err(Error::new(ErrorKind::Busy, message));
         }
         drop(open);
-        self.connector.departures.wait_for_all();
-        self.connector.connecting.dismiss();
-        self.connector.spare.lock().clear();
+        self.state.departures.wait_for_all();
+        self.state.connect_threads.dismiss();
+        self.state.spare.lock().clear();
         Ok(())
     }
 }

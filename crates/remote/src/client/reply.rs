@@ -5,9 +5,9 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use marmota_model::{Result, RowSink, Table, ValueRef};
+use marmota_rpc::PacketBody;
 use marmota_store::operation::{Answered, Operation, Outcome};
 
-use super::line::PacketBody;
 use crate::codec::bytes::{Bytes, broken};
 use crate::codec::outcome::{DONE, FAILED};
 use crate::server::ready_batch::read_results;

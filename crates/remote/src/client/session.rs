@@ -5,26 +5,24 @@
 //! (the reader) is woken by the thread that watches the socket; when it ends, another takes its
 //! place.
 
-mod seek;
+mod reconnect;
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use marmota_model::{Error, ErrorKind, Result, RowSink};
+use marmota_rpc::{ConnectAttempt, Packet, PacketBody, Reconnect, packet};
 use marmota_store::Durability;
 use marmota_store::engine::{Session, Sleep, Submitted, Ticket, Watch, Watched, sleep_on};
 use marmota_store::operation::{Operation, Outcome};
 use marmota_store::wait::QueuePlace;
 
-use super::connecting::Attempt;
-use super::connector::Connector;
 use super::departure::{Departing, end_all};
-use super::line::{Line, PacketBody};
+use super::engine_state::EngineState;
+use super::greeted_connection::GreetedConnection;
 use super::reply::{self, Lending, TURN};
-use crate::codec::frame;
 use crate::codec::operation::{Numbers, Terms, put_cancel, put_operation};
-use seek::Seeking;
 
 /// How often an operation is resent after its connection broke.
 const REPEATS_MAX: u32 = 5;
@@ -40,16 +38,17 @@ const RECEIVES_BETWEEN_LOOKS: u32 = 8;
 
 /// A session on a server.
 pub(super) struct RemoteSession {
-    connector: Arc<Connector>,
-    line: Option<Line>,
+    state: Arc<EngineState>,
+    connection: Option<GreetedConnection>,
     waiting: Vec<Waiting>,
     /// The numbers of canceled operations that are not answered yet, and of their departures.
     given_up: Vec<(u32, u64)>,
     last: u32,
     transaction: InTransaction,
-    seeking: Option<Seeking>,
+    /// The pauses between attempts, while the server is gone.
+    reconnect: Option<Reconnect>,
     /// The connection that a helper thread makes.
-    connecting: Option<Arc<Attempt>>,
+    attempt: Option<Arc<ConnectAttempt<GreetedConnection>>>,
     watch: Arc<Watch>,
     watched: Option<Watched>,
     /// The number of the future that is woken when data arrives.
@@ -97,9 +96,9 @@ enum Kind {
     Ends,
 }
 
-struct LineNumbers<'l>(&'l [Arc<marmota_model::Table>]);
+struct TableNumbers<'l>(&'l [Arc<marmota_model::Table>]);
 
-impl Numbers for LineNumbers<'_> {
+impl Numbers for TableNumbers<'_> {
     fn number(&self, table: &marmota_model::Table) -> Result<u32> {
         let place = self.0.iter().position(|known| std::ptr::eq(&**known, table));
         let place = place.or_else(|| self.0.iter().position(|known| known.name() == table.name()));
@@ -111,16 +110,16 @@ impl Numbers for LineNumbers<'_> {
 }
 
 impl RemoteSession {
-    pub(super) fn new(connector: Arc<Connector>) -> Self {
+    pub(super) fn new(state: Arc<EngineState>) -> Self {
         Self {
-            connector,
-            line: None,
+            state,
+            connection: None,
             waiting: Vec::new(),
             given_up: Vec::new(),
             last: 0,
             transaction: InTransaction::No,
-            seeking: None,
-            connecting: None,
+            reconnect: None,
+            attempt: None,
             watch: Arc::default(),
             watched: None,
             reader: None,
@@ -142,11 +141,11 @@ impl RemoteSession {
         self.last = self.last.wrapping_add(1).max(1);
         let mut packet = self.spare.pop().unwrap_or_default();
         packet.clear();
-        let start = frame::begin(&mut packet, self.last);
-        let tables = Arc::clone(&self.connector.tables.read());
+        let start = packet::begin(&mut packet, self.last);
+        let tables = Arc::clone(&self.state.tables.read());
         let terms = Terms { durability, within: Some(within) };
-        put_operation(&mut packet, terms, &LineNumbers(&tables), operation)?;
-        frame::end(&mut packet, start);
+        put_operation(&mut packet, terms, &TableNumbers(&tables), operation)?;
+        packet::end(&mut packet, start);
         Ok(packet)
     }
 
@@ -159,10 +158,10 @@ impl RemoteSession {
                 Err(Error::new(ErrorKind::Lost, message))
             }
             (InTransaction::No, Operation::Begin) => {
-                self.connector.check_open()?;
+                self.state.check_open()?;
                 Ok(Kind::Begins)
             }
-            (InTransaction::No, _) => self.connector.check_open().map(|()| Kind::Plain),
+            (InTransaction::No, _) => self.state.check_open().map(|()| Kind::Plain),
             (InTransaction::Open, Operation::Commit | Operation::Rollback) => Ok(Kind::Ends),
             (InTransaction::Open, _) => Ok(Kind::Plain),
         }
@@ -170,14 +169,14 @@ impl RemoteSession {
 
     /// Connects if necessary, and sends the unsent operations.
     fn go_on(&mut self) {
-        if self.line.is_none() {
-            self.seek();
+        if self.connection.is_none() {
+            self.reconnect();
         }
-        let Some(line) = &mut self.line else { return };
-        let mut failed = line.flush().is_err();
+        let Some(connection) = &mut self.connection else { return };
+        let mut failed = connection.inner.flush().is_err();
         for one in self.waiting.iter_mut().filter(|one| !one.is_sent && one.reply.is_none()) {
             if let Some(last) = one.after {
-                if self.connector.departures.until(last).is_some() {
+                if self.state.departures.until(last).is_some() {
                     // In a transaction, operations are executed in their order.
                     if self.transaction == InTransaction::Open {
                         break;
@@ -186,16 +185,16 @@ impl RemoteSession {
                 }
                 one.after = None;
             }
-            if one.packet.len() as u64 > line.welcome.packet_bytes_max {
+            if one.packet.len() as u64 > connection.welcome.packet_bytes_max {
                 let message = format!(
                     "the operation has {} bytes, and the server takes {}: send less at once",
                     one.packet.len(),
-                    line.welcome.packet_bytes_max
+                    connection.welcome.packet_bytes_max
                 );
                 one.reply = Some(Err(Error::new(ErrorKind::Invalid, message)));
                 continue;
             }
-            failed = failed || line.send(&one.packet).is_err();
+            failed = failed || connection.send(&one.packet).is_err();
             if failed {
                 break;
             }
@@ -215,16 +214,16 @@ impl RemoteSession {
     /// The connection is broken: resends the operations that may be resent, and fails the others.
     #[cold]
     fn break_off(&mut self) {
-        self.line = None;
-        end_all(&self.connector, std::mem::take(&mut self.given_up));
+        self.connection = None;
+        end_all(&self.state, std::mem::take(&mut self.given_up));
         // Idle connections to the same server are broken, too.
-        self.connector.spare.lock().clear();
+        self.state.spare.lock().clear();
         let in_transaction = self.transaction == InTransaction::Open;
         for one in self.waiting.iter_mut().filter(|one| one.reply.is_none()) {
             if one.is_sent && one.is_retryable && one.sent_times < REPEATS_MAX {
                 one.is_sent = false;
             } else if one.is_sent || in_transaction {
-                one.reply = Some(Err(self.connector.lost(one.is_write)));
+                one.reply = Some(Err(self.state.lost(one.is_write)));
             }
             one.waker.take().into_iter().for_each(Waker::wake);
         }
@@ -237,10 +236,10 @@ impl RemoteSession {
         let was_open = self.transaction == InTransaction::Open;
         let is_open = state == InTransaction::Open;
         match (was_open, is_open) {
-            (false, true) => *self.connector.transactions.lock() += 1,
+            (false, true) => *self.state.transactions.lock() += 1,
             (true, false) => {
-                *self.connector.transactions.lock() -= 1;
-                self.connector.ended.notify_all();
+                *self.state.transactions.lock() -= 1;
+                self.state.ended.notify_all();
             }
             _ => {}
         }
@@ -257,9 +256,9 @@ impl RemoteSession {
         context: &mut Context<'_>,
     ) -> Poll<Result<()>> {
         let (mut found, mut receives, mut until) = (None, 0_u32, None);
-        while let Some(line) = &mut self.line {
+        while let Some(connection) = &mut self.connection {
             loop {
-                let (number, body) = match line.next() {
+                let Packet { number, body } = match connection.inner.next_packet() {
                     Ok(Some(packet)) => packet,
                     Ok(None) => break,
                     Err(error) => {
@@ -272,7 +271,7 @@ impl RemoteSession {
                 } else if let Some(one) = self.waiting.iter_mut().find(|one| one.number == number) {
                     let body = match body.len() {
                         0..=COPIED_BYTES_MAX => PacketBody::copy(body),
-                        length => line.take_last(length),
+                        length => connection.inner.take_last(length),
                     };
                     one.reply = Some(Ok(body));
                     if number == wanted {
@@ -283,7 +282,7 @@ impl RemoteSession {
                     self.given_up.iter().position(|(given_up, _)| *given_up == number)
                 {
                     let (_, departure) = self.given_up.swap_remove(at);
-                    self.connector.departures.end(departure);
+                    self.state.departures.end(departure);
                 } else if number == 0
                     && let Err(error) =
                         reply::take(body, &mut Operation::Begin, sink, &mut Outcome::default())
@@ -303,11 +302,11 @@ impl RemoteSession {
                     return Poll::Pending;
                 }
             }
-            if line.source().is_none() && !context.waker().will_wake(Waker::noop()) {
+            if connection.inner.source().is_none() && !context.waker().will_wake(Waker::noop()) {
                 // The wire wakes this future from now on, and no other.
                 self.reader = Some(wanted);
             }
-            match line.receive(context) {
+            match connection.inner.receive(context) {
                 Ok(true) => {}
                 Ok(false) => return Poll::Pending,
                 Err(_) => {
@@ -335,7 +334,7 @@ impl RemoteSession {
 
     fn remove(&mut self, place: usize) -> Kind {
         let mut one = self.waiting.swap_remove(place);
-        self.connector.departures.leave(&mut one.queue_place);
+        self.state.departures.leave(&mut one.queue_place);
         if self.spare.len() < SPARE_MAX && one.packet.capacity() <= SPARE_BYTES_MAX {
             self.spare.push(one.packet);
         }
@@ -349,10 +348,10 @@ impl RemoteSession {
     #[cold]
     fn depart(&mut self) {
         let given_up = std::mem::take(&mut self.given_up);
-        match self.line.take() {
-            Some(line) if given_up.is_empty() => self.connector.give_back(line),
-            Some(line) => Departing::start(&self.connector, line, given_up),
-            None => end_all(&self.connector, given_up),
+        match self.connection.take() {
+            Some(connection) if given_up.is_empty() => self.state.give_back(connection),
+            Some(connection) => Departing::start(&self.state, connection, given_up),
+            None => end_all(&self.state, given_up),
         }
     }
 
@@ -369,7 +368,7 @@ impl RemoteSession {
         }
     }
 
-    fn attempt(
+    fn proceed(
         &mut self,
         place: usize,
         operation: &mut Operation<'_>,
@@ -405,7 +404,7 @@ impl RemoteSession {
                 let rest = if is_write { "; a write may have taken place" } else { "" };
                 let message = format!(
                     "the server did not answer within {} ms{rest}",
-                    self.connector.deadline.as_millis()
+                    self.state.deadline.as_millis()
                 );
                 Poll::Ready(Err(Error::new(ErrorKind::Timeout, message)))
             }
@@ -436,29 +435,29 @@ impl RemoteSession {
     }
 
     fn tell_of_cancel(&mut self, number: u32) {
-        let Some(line) = &mut self.line else { return };
+        let Some(connection) = &mut self.connection else { return };
         let mut packet = Vec::new();
-        let start = frame::begin(&mut packet, 0);
+        let start = packet::begin(&mut packet, 0);
         put_cancel(&mut packet, number);
-        frame::end(&mut packet, start);
-        if line.send(&packet).is_err() {
+        packet::end(&mut packet, start);
+        if connection.send(&packet).is_err() {
             self.break_off();
         }
     }
 
     /// Makes the server roll back the transaction; later writes wait for that.
     fn tell_of_rollback(&mut self) {
-        let Some(line) = &mut self.line else { return };
+        let Some(connection) = &mut self.connection else { return };
         self.last = self.last.wrapping_add(1).max(1);
         let mut packet = Vec::new();
-        let start = frame::begin(&mut packet, self.last);
-        let (terms, numbers) = (Terms::default(), LineNumbers(&[]));
+        let start = packet::begin(&mut packet, self.last);
+        let (terms, numbers) = (Terms::default(), TableNumbers(&[]));
         let put = put_operation(&mut packet, terms, &numbers, &mut Operation::Rollback);
-        frame::end(&mut packet, start);
-        if put.is_err() || line.send(&packet).is_err() {
+        packet::end(&mut packet, start);
+        if put.is_err() || connection.send(&packet).is_err() {
             return self.break_off();
         }
-        self.given_up.push((self.last, self.connector.departures.begin()));
+        self.given_up.push((self.last, self.state.departures.begin()));
     }
 
     /// Registers for the next poll.
@@ -470,15 +469,15 @@ impl RemoteSession {
         }
         let mut until = one.until;
         if let Some(last) = one.after {
-            let departures = &self.connector.departures;
+            let departures = &self.state.departures;
             departures.wait(&mut one.queue_place, context.waker());
             match departures.until(last) {
                 Some(at) => until = until.min(at),
                 None => context.waker().wake_by_ref(),
             }
         }
-        let (source, writes) = match &self.line {
-            Some(line) => (line.source(), line.waits_for_room()),
+        let (source, writes) = match &self.connection {
+            Some(connection) => (connection.inner.source(), connection.inner.waits_for_room()),
             None => (None, false),
         };
         if let Some(source) = source
@@ -499,7 +498,7 @@ impl RemoteSession {
             }
             None => {
                 self.watched = None;
-                until = self.seeking.as_ref().map_or(until, |seeking| seeking.next.min(until));
+                until = self.reconnect.as_ref().map_or(until, |one| one.next_attempt().min(until));
             }
         }
         self.watch.wake(context.waker());
@@ -520,13 +519,13 @@ impl Session for RemoteSession {
             self.set_transaction(InTransaction::No);
             return Ok(Submitted::Done);
         }
-        let packet = self.encode(durability, operation, self.connector.deadline)?;
+        let packet = self.encode(durability, operation, self.state.deadline)?;
         let is_write = operation.is_write() && kind != Kind::Begins;
         let is_once = matches!(operation, Operation::Batch { once: Some(_), .. });
         let is_retryable = self.transaction == InTransaction::No && (!is_write || is_once);
         let number = self.last;
         let waits = is_write || kind == Kind::Begins;
-        let after = if waits { self.connector.departures.last() } else { None };
+        let after = if waits { self.state.departures.last() } else { None };
         self.waiting.push(Waiting {
             number,
             packet,
@@ -538,20 +537,22 @@ impl Session for RemoteSession {
             reply: None,
             lending: None,
             waker: None,
-            until: self.connector.until(),
+            until: self.state.until(),
             after,
             queue_place: QueuePlace::default(),
         });
         let place = self.waiting.len() - 1;
-        let is_idle = self.line.as_ref().is_some_and(|line| line.used.elapsed() > IDLE);
+        let is_idle =
+            self.connection.as_ref().is_some_and(|connection| connection.used.elapsed() > IDLE);
         if is_idle && !is_retryable {
-            self.look_at_line();
+            self.check_connection();
         }
         self.go_on();
-        let is_direct = self.line.as_ref().is_some_and(|line| line.source().is_none());
+        let is_direct =
+            self.connection.as_ref().is_some_and(|connection| connection.inner.source().is_none());
         if is_direct || self.waiting[place].reply.is_some() {
             let mut context = Context::from_waker(Waker::noop());
-            if let Poll::Ready(result) = self.attempt(place, operation, sink, outcome, &mut context)
+            if let Poll::Ready(result) = self.proceed(place, operation, sink, outcome, &mut context)
             {
                 return self.end(place, result).map(|()| Submitted::Done);
             }
@@ -571,7 +572,7 @@ impl Session for RemoteSession {
             let message = "an operation was polled after it had been given up or was done";
             return Poll::Ready(Err(Error::new(ErrorKind::Bug, message)));
         };
-        match self.attempt(place, operation, sink, outcome, context) {
+        match self.proceed(place, operation, sink, outcome, context) {
             Poll::Ready(result) => Poll::Ready(self.end(place, result)),
             Poll::Pending if self.has_more => {
                 context.waker().wake_by_ref();
@@ -600,10 +601,10 @@ impl Session for RemoteSession {
             self.tell_of_rollback();
         } else if is_under_way
             && (is_write || kind == Kind::Ends)
-            && self.line.is_some()
+            && self.connection.is_some()
             && (kind == Kind::Ends || !is_open)
         {
-            self.given_up.push((number, self.connector.departures.begin()));
+            self.given_up.push((number, self.state.departures.begin()));
         }
         if kind == Kind::Ends {
             self.set_transaction(InTransaction::No);
@@ -623,12 +624,12 @@ impl Session for RemoteSession {
 impl RemoteSession {
     /// Checks whether the server has closed an idle connection, before a write is sent that could
     /// not be resent.
-    fn look_at_line(&mut self) {
+    fn check_connection(&mut self) {
         let mut context = Context::from_waker(Waker::noop());
         let is_alone = self.waiting.len() == 1;
-        if let Some(line) = &mut self.line
+        if let Some(connection) = &mut self.connection
             && is_alone
-            && line.receive(&mut context).is_err()
+            && connection.inner.receive(&mut context).is_err()
         {
             self.break_off();
         }
@@ -639,10 +640,10 @@ impl Drop for RemoteSession {
     fn drop(&mut self) {
         let is_open = self.transaction == InTransaction::Open;
         for mut one in self.waiting.drain(..) {
-            self.connector.departures.leave(&mut one.queue_place);
+            self.state.departures.leave(&mut one.queue_place);
             if one.is_sent && one.reply.is_none() {
                 // The server cancels running operations when the connection closes.
-                self.line = None;
+                self.connection = None;
             }
         }
         if is_open {

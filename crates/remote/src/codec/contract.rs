@@ -15,6 +15,8 @@ use super::bytes::{Bytes, broken, put_bytes, put_unsigned};
 pub(crate) const VERSION: u64 = 2;
 /// The value of the `Upgrade` header.
 pub(crate) const UPGRADE: &str = "marmota";
+/// The route of the endpoint, after the prefix.
+pub(crate) const PATH: &str = "/-/operations";
 /// The maximum size of a credential in bytes.
 pub(crate) const CREDENTIAL_BYTES_MAX: usize = 8 * 1_024;
 /// The maximum number of tables that a client may name.

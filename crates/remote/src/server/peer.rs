@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use marmota_model::{Error, ErrorKind, Result, Table};
+use marmota_rpc::{ConnectionEnd, Credential, Packet, ServerProtocol, packet};
 use marmota_store::engine::ReadsMeanwhile;
 use marmota_store::history::HISTORY_TABLE;
 use marmota_store::refusal;
@@ -21,7 +22,6 @@ use crate::codec::bytes::{Bytes, broken};
 use crate::codec::contract::{
     Guarantees, Hello, Welcome, hash, put_differences, put_names, put_welcome,
 };
-use crate::codec::frame::{self, Frame};
 use crate::codec::operation::{Asked, CANCEL, HELLO, Terms};
 use crate::codec::outcome::{FAILED, put_error};
 
@@ -34,7 +34,7 @@ const HELLO_BYTES_MAX: usize = 1 << 20;
 pub(crate) struct Peer {
     settings: Arc<Settings>,
     /// The client's credential: from the hello, or earlier, for example from an HTTP header.
-    credential: Vec<u8>,
+    credential: Credential,
     greeted: Option<Greeted>,
     /// Received bytes that were not processed yet.
     input: Vec<u8>,
@@ -42,6 +42,7 @@ pub(crate) struct Peer {
     /// The packet whose client is being looked up; later packets wait.
     held: Option<Box<Held>>,
     transaction: InTransaction,
+    /// True if the connection ends after the current output.
     is_closing: bool,
     /// Complete packets wait in the input.
     waits_to_read: bool,
@@ -85,7 +86,7 @@ enum InTransaction {
 }
 
 impl Peer {
-    pub(crate) fn new(settings: Arc<Settings>, credential: Vec<u8>) -> Self {
+    pub(crate) fn new(settings: Arc<Settings>, credential: Credential) -> Self {
         Self {
             settings,
             credential,
@@ -104,74 +105,9 @@ impl Peer {
     pub(crate) fn of_known(settings: Arc<Settings>) -> Self {
         let store = settings.store.clone();
         let tables = store.registry().tables().to_vec();
-        let mut peer = Self::new(settings, Vec::new());
+        let mut peer = Self::new(settings, Credential::default());
         peer.greeted = Some(Greeted { store, tables });
         peer
-    }
-
-    /// Returns true if it accepts more bytes now.
-    pub(crate) fn is_hungry(&self) -> bool {
-        !self.is_closing && !self.waits_to_read
-    }
-
-    /// Returns true if it must be called again once its output is sent.
-    pub(crate) const fn has_more(&self) -> bool {
-        self.is_full
-    }
-
-    /// Returns true if the connection ends after the current output.
-    pub(crate) const fn is_closing(&self) -> bool {
-        self.is_closing
-    }
-
-    /// Returns true if no operation is running and no transaction is open.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.held.is_none()
-            && self.running.is_empty()
-            && !matches!(self.transaction, InTransaction::Open { .. })
-    }
-
-    /// Returns the time at which it must be called even without new input.
-    pub(crate) fn deadline(&self) -> Option<Instant> {
-        let late = self.running.iter().filter_map(|one| one.until()).min();
-        let open = match &self.transaction {
-            // A commit is awaited: the client must learn its result.
-            InTransaction::Open { step: Step::Ends, .. } => None,
-            InTransaction::Open { clock, .. } => {
-                clock.deadline(&self.settings.limits, self.running.is_empty())
-            }
-            _ => None,
-        };
-        [late, open].into_iter().flatten().min()
-    }
-
-    /// Processes received bytes as far as possible.
-    pub(crate) fn go_on(&mut self, bytes: &[u8], out: &mut Vec<u8>, context: &mut Context<'_>) {
-        self.go_on_running(out, context);
-        if self.is_closing {
-            return;
-        }
-        self.is_full = false;
-        if let Err(error) = self.go_on_held(out, context) {
-            put_failure(out, 0, &error);
-            self.is_closing = true;
-            return;
-        }
-        let mut kept = std::mem::take(&mut self.input);
-        // Usually all bytes are processed at once and none are kept.
-        if !kept.is_empty() {
-            kept.extend_from_slice(bytes);
-        }
-        let all = if kept.is_empty() { bytes } else { &kept[..] };
-        match self.read(all, out, context) {
-            Ok(read) if kept.is_empty() => kept.extend_from_slice(&bytes[read..]),
-            Ok(read) => drop(kept.drain(..read)),
-            Err(error) => {
-                put_failure(out, 0, &error);
-                self.is_closing = true;
-            }
-        }
-        self.input = kept;
     }
 
     fn go_on_running(&mut self, out: &mut Vec<u8>, context: &mut Context<'_>) {
@@ -228,16 +164,16 @@ impl Peer {
                 Some(_) => self.settings.packet_bytes_max,
                 None => HELLO_BYTES_MAX,
             };
-            let Some(frame) = Frame::first(&all[read..], bytes_max)? else { return Ok(read) };
-            let is_cancel = frame.body.first() == Some(&CANCEL);
+            let Some(packet) = packet::first(&all[read..], bytes_max)? else { return Ok(read) };
+            let is_cancel = packet.body.first() == Some(&CANCEL);
             self.is_full = out.len() - start > AHEAD_BYTES;
             let waits = self.is_full || self.is_busy();
             self.waits_to_read = self.held.is_some() || !is_cancel && waits;
             if self.waits_to_read {
                 return Ok(read);
             }
-            self.take(frame, out, context)?;
-            read += frame.bytes();
+            self.take(packet, out, context)?;
+            read += packet.bytes();
         }
     }
 
@@ -251,23 +187,23 @@ impl Peer {
 
     fn take(
         &mut self,
-        frame: Frame<'_>,
+        packet: Packet<'_>,
         out: &mut Vec<u8>,
         context: &mut Context<'_>,
     ) -> Result<()> {
-        let mut read = Bytes::new(frame.body);
+        let mut read = Bytes::new(packet.body);
         match (&self.greeted, read.u8()?) {
             (None, HELLO) => {
                 let found = match Hello::read(read.rest()) {
                     Ok(hello) => {
                         if !hello.credential.is_empty() {
-                            self.credential = hello.credential.to_vec();
+                            self.credential = Credential::new(hello.credential);
                         }
-                        self.settings.store_for(&self.credential)
+                        self.settings.store_for(self.credential.as_bytes())
                     }
                     Err(error) => StoreFor::Now(Err(error)),
                 };
-                self.find(found, frame, out, context)
+                self.find(found, packet, out, context)
             }
             (None, _) => Err(broken("comes before a hello")),
             (Some(_), CANCEL) => {
@@ -275,13 +211,13 @@ impl Peer {
                 Ok(())
             }
             (Some(_), _) if self.settings.admit.is_none() || self.waits_for_itself() => {
-                self.proceed(None, frame.number, frame.body, out, context)
+                self.proceed(None, packet.number, packet.body, out, context)
             }
             // Checked as for each HTTP request: the rights granted at the hello may have been
             // revoked or have expired.
             (Some(_), _) => {
-                let found = self.settings.store_for(&self.credential);
-                self.find(found, frame, out, context)
+                let found = self.settings.store_for(self.credential.as_bytes());
+                self.find(found, packet, out, context)
             }
         }
     }
@@ -298,16 +234,16 @@ impl Peer {
     fn find(
         &mut self,
         found: StoreFor,
-        frame: Frame<'_>,
+        packet: Packet<'_>,
         out: &mut Vec<u8>,
         context: &mut Context<'_>,
     ) -> Result<()> {
         match found {
             StoreFor::Now(store) => {
-                self.proceed(Some(store), frame.number, frame.body, out, context)
+                self.proceed(Some(store), packet.number, packet.body, out, context)
             }
             StoreFor::Later(finding) => {
-                let (number, body) = (frame.number, frame.body.into());
+                let (number, body) = (packet.number, packet.body.into());
                 self.held = Some(Box::new(Held { finding, number, body }));
                 self.go_on_held(out, context)
             }
@@ -456,7 +392,7 @@ impl Peer {
 
     fn open(&self, store: &Store) -> Result<InTransaction> {
         check_right(store)?;
-        let credential = self.settings.admit.is_some().then_some(&*self.credential);
+        let credential = self.settings.admit.is_some().then_some(self.credential.as_bytes());
         let caller = caller_key(store, credential);
         let counted = self.settings.transactions.count(caller, &self.settings.limits)?;
         Ok(InTransaction::Open {
@@ -480,15 +416,15 @@ impl Peer {
     }
 
     fn greet(&mut self, store: Option<Result<Store>>, number: u32, body: &[u8], out: &mut Vec<u8>) {
-        let start = frame::begin(out, number);
+        let start = packet::begin(out, number);
         let store = store.unwrap_or_else(|| Ok(self.settings.store.clone()));
         if let Err(error) = store.and_then(|store| self.welcome(store, body, out)) {
-            out.truncate(start + frame::HEAD_BYTES);
+            out.truncate(start + packet::HEAD_BYTES);
             out.push(FAILED);
             put_error(out, &error);
             self.is_closing = true;
         }
-        frame::end(out, start);
+        packet::end(out, start);
     }
 
     fn welcome(&mut self, store: Store, body: &[u8], out: &mut Vec<u8>) -> Result<()> {
@@ -496,7 +432,7 @@ impl Peer {
         read.u8()?;
         let hello = Hello::read(read.rest())?;
         if self.settings.admit.is_none() {
-            self.credential = Vec::new();
+            self.credential = Credential::default();
         }
         let mut tables = Vec::with_capacity(hello.tables.len());
         let mut other = Vec::new();
@@ -539,6 +475,69 @@ fn no_history() -> Error {
     let message = "the client has audited models, and the store that is served keeps no history: \
                    declare the models alike on both sides (`#[model(audit)]`)";
     Error::new(ErrorKind::Unsupported, message)
+}
+
+impl ServerProtocol for Peer {
+    /// Keeps the bytes that it cannot process yet.
+    fn run(&mut self, bytes: &[u8], out: &mut Vec<u8>, context: &mut Context<'_>) -> usize {
+        self.go_on_running(out, context);
+        if self.is_closing {
+            return bytes.len();
+        }
+        self.is_full = false;
+        if let Err(error) = self.go_on_held(out, context) {
+            put_failure(out, 0, &error);
+            self.is_closing = true;
+            return bytes.len();
+        }
+        let mut kept = std::mem::take(&mut self.input);
+        // Usually all bytes are processed at once and none are kept.
+        if !kept.is_empty() {
+            kept.extend_from_slice(bytes);
+        }
+        let all = if kept.is_empty() { bytes } else { &kept[..] };
+        match self.read(all, out, context) {
+            Ok(read) if kept.is_empty() => kept.extend_from_slice(&bytes[read..]),
+            Ok(read) => drop(kept.drain(..read)),
+            Err(error) => {
+                put_failure(out, 0, &error);
+                self.is_closing = true;
+            }
+        }
+        self.input = kept;
+        bytes.len()
+    }
+
+    fn end(&self) -> Option<ConnectionEnd> {
+        self.is_closing.then_some(ConnectionEnd::Refused)
+    }
+
+    fn is_hungry(&self) -> bool {
+        !self.is_closing && !self.waits_to_read
+    }
+
+    fn is_idle(&self) -> bool {
+        self.held.is_none()
+            && self.running.is_empty()
+            && !matches!(self.transaction, InTransaction::Open { .. })
+    }
+
+    fn has_more(&self) -> bool {
+        self.is_full
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let late = self.running.iter().filter_map(|one| one.until()).min();
+        let open = match &self.transaction {
+            // A commit is awaited: the client must learn its result.
+            InTransaction::Open { step: Step::Ends, .. } => None,
+            InTransaction::Open { clock, .. } => {
+                clock.deadline(&self.settings.limits, self.running.is_empty())
+            }
+            _ => None,
+        };
+        [late, open].into_iter().flatten().min()
+    }
 }
 
 impl Drop for Peer {

@@ -2,19 +2,16 @@
 //! follow. So it uses the server's sockets, backends, limits and back-pressure.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use marmota_http::{
-    Endpoint, Flow, IntoResponse, Method, Protocol, ProtocolStep, Request, Response,
-    ResponseWriter, Router, Status, Turn, WebSocketOptions,
+    Endpoint, Flow, IntoResponse, Method, Request, Response, ResponseWriter, Router, Status,
 };
+use marmota_rpc::{Credential, upgraded};
 
+use super::Service;
+use super::peer::Peer;
 use super::settings::Settings;
-use super::{Service, peer};
-use crate::codec::contract::UPGRADE;
-
-/// The path of the endpoint.
-pub(crate) const PATH: &str = "/-/operations";
+use crate::codec::contract::{PATH, UPGRADE};
 
 impl Service {
     /// Returns the routes for clients, under `/api`: see [`Service::router_at`].
@@ -55,69 +52,10 @@ fn answer(settings: &Arc<Settings>, request: &Request, out: &mut ResponseWriter<
         out.respond(refused.into_response());
         return Flow::Done;
     }
-    let bearer = request.header_text("authorization").and_then(|text| {
-        let (scheme, token) = text.split_once(' ')?;
-        scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
-    });
-    let credential = bearer.unwrap_or_default().as_bytes().to_vec();
-    let peer = Carried(peer::Peer::new(Arc::clone(settings), credential));
-    out.respond(carried(request, UPGRADE, peer).unwrap_or_else(|_| {
+    let peer = Peer::new(Arc::clone(settings), Credential::of_request(request));
+    out.respond(upgraded(request, UPGRADE, peer).unwrap_or_else(|_| {
         let text = "Clients of Marmota ask for an upgrade to `marmota` here; others use REST.\n";
         Response::text(text).with_status(Status::UPGRADE_REQUIRED)
     }));
     Flow::Done
-}
-
-/// Returns the response to a request for a packet protocol: an upgrade of the connection to `name`,
-/// or a WebSocket with that subprotocol.
-///
-/// # Errors
-/// Returns the protocol, if the request requires neither.
-pub fn carried<P: Protocol>(
-    request: &Request,
-    name: &'static str,
-    protocol: P,
-) -> Result<Response, P> {
-    let upgrades = request.header_text("upgrade").unwrap_or_default();
-    if upgrades.eq_ignore_ascii_case(name) {
-        return Ok(Response::upgraded(name, protocol));
-    }
-    let offered = request.header_text("sec-websocket-protocol").unwrap_or_default();
-    let offers = offered.split(',').any(|word| word.trim().eq_ignore_ascii_case(name));
-    if !upgrades.eq_ignore_ascii_case("websocket") || !offers {
-        return Err(protocol);
-    }
-    let mut options = WebSocketOptions::default();
-    options.subprotocols = vec![name.to_owned()];
-    // Otherwise a page in a browser could send requests to any server that the browser's machine
-    // can reach.
-    options.origins = Some(Vec::new());
-    Ok(Response::websocket_tunnel(request, &options, protocol))
-}
-
-/// A peer on a connection of the HTTP server.
-struct Carried(peer::Peer);
-
-impl Protocol for Carried {
-    fn advance(&mut self, turn: &mut Turn<'_>) -> ProtocolStep {
-        let hungry = self.0.is_hungry();
-        let come = if hungry { turn.input } else { &[] };
-        self.0.go_on(come, turn.output, &mut turn.context);
-        turn.used = come.len();
-        if self.0.is_closing() {
-            return ProtocolStep::Close { linger: true };
-        }
-        // As for an idle HTTP connection: the server does not wait for a silent client.
-        if turn.ended || turn.is_draining() && self.0.is_idle() {
-            return ProtocolStep::Close { linger: false };
-        }
-        if self.0.has_more() {
-            return ProtocolStep::More;
-        }
-        let deadline_ms = self.0.deadline().map_or(u64::MAX, |at| {
-            let left = at.saturating_duration_since(Instant::now()).as_millis();
-            turn.now_ms().saturating_add(u64::try_from(left).unwrap_or(u64::MAX).max(1))
-        });
-        ProtocolStep::Wait { hungry: self.0.is_hungry(), deadline_ms }
-    }
 }

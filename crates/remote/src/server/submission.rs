@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use marmota_model::{Error, ErrorKind, NoRows, Result, RowSink, RowSource, Table, ValueRef};
+use marmota_rpc::packet;
 use marmota_store::operation::{Operation, Outcome};
 use marmota_store::prepare::{self, ValueSource, WriteTimestamp};
 use marmota_store::read::check_key;
@@ -16,7 +17,6 @@ use marmota_store::{Pending, Progress, Store};
 use super::ready_batch::ReadyBatch;
 use super::settings::Settings;
 use crate::codec::bytes::Bytes;
-use crate::codec::frame;
 use crate::codec::operation::{Asked, AskedRows, Terms};
 use crate::codec::outcome::{DONE, FAILED, put_error, put_outcome};
 use crate::codec::value::put_row;
@@ -62,7 +62,7 @@ pub(super) fn begin(
     terms: Terms,
     out: &mut Vec<u8>,
 ) -> Begun {
-    let start = frame::begin(out, number);
+    let start = packet::begin(out, number);
     let mut batch = None;
     let scope = acting.as_ref().unwrap_or(ground.scope);
     let mut outcome = Outcome::default();
@@ -116,7 +116,7 @@ impl Submission {
         out: &mut Vec<u8>,
         context: &mut Context<'_>,
     ) -> Poll<bool> {
-        let start = frame::begin(out, self.number);
+        let start = packet::begin(out, self.number);
         let (mut outcome, mut polled) = (Outcome::default(), Poll::Pending);
         let Some(pending) = &mut self.pending else { return Poll::Ready(false) };
         let scope = self.acting.as_ref().unwrap_or(ground.scope);
@@ -177,7 +177,7 @@ impl Submission {
     /// Cancels the operation, and appends the error.
     pub(super) fn refuse(&mut self, scope: &Store, error: Error, out: &mut Vec<u8>) {
         self.give_up(scope);
-        let start = frame::begin(out, self.number);
+        let start = packet::begin(out, self.number);
         answer(out, start, Err(error), &Outcome::default(), self.batch.as_deref());
     }
 
@@ -207,19 +207,19 @@ fn answer(
 ) {
     match (result, batch) {
         (Ok(()), None) => {
-            let (first, end) = (start + frame::HEAD_BYTES + ROWS_HEAD_BYTES, out.len());
+            let (first, end) = (start + packet::HEAD_BYTES + ROWS_HEAD_BYTES, out.len());
             // The settings limit the size.
             let bytes = (end - first) as u32;
             out[first - 4..first].copy_from_slice(&bytes.to_le_bytes());
             put_outcome(out, outcome);
         }
         (Err(error), None) => {
-            out.truncate(start + frame::HEAD_BYTES);
+            out.truncate(start + packet::HEAD_BYTES);
             out.push(FAILED);
             put_error(out, &error);
         }
         (result, Some(batch)) => {
-            out.truncate(start + frame::HEAD_BYTES);
+            out.truncate(start + packet::HEAD_BYTES);
             match result {
                 Ok(()) => out.push(DONE),
                 Err(error) => {
@@ -231,24 +231,24 @@ fn answer(
             batch.put(out);
         }
     }
-    frame::end(out, start);
+    packet::end(out, start);
 }
 
 /// Appends a packet with only an error.
 pub(super) fn put_failure(out: &mut Vec<u8>, number: u32, error: &Error) {
-    let start = frame::begin(out, number);
+    let start = packet::begin(out, number);
     out.push(FAILED);
     put_error(out, error);
-    frame::end(out, start);
+    packet::end(out, start);
 }
 
 /// Appends a packet that reports success.
 pub(super) fn put_done(out: &mut Vec<u8>, number: u32) {
-    let start = frame::begin(out, number);
+    let start = packet::begin(out, number);
     out.push(DONE);
     out.extend_from_slice(&[0; 4]);
     put_outcome(out, &Outcome::default());
-    frame::end(out, start);
+    packet::end(out, start);
 }
 
 fn read_again<'p, 't>(body: &'p [u8], tables: &'t [Arc<Table>]) -> Result<Asked<'p, 't>> {
@@ -270,7 +270,7 @@ fn put_rows_head(out: &mut Vec<u8>) -> usize {
 
 /// Returns the rows of an answer so far; a batch has none.
 fn rows_from(out: &[u8], start: usize, is_batch: bool) -> &[u8] {
-    let first = start + frame::HEAD_BYTES + ROWS_HEAD_BYTES;
+    let first = start + packet::HEAD_BYTES + ROWS_HEAD_BYTES;
     if is_batch { &[] } else { out.get(first..).unwrap_or_default() }
 }
 

@@ -9,11 +9,11 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use marmota_http::{
-    BoxError, Endpoint, Flow, IntoResponse, Message, Protocol, ProtocolStep, Request, Response,
-    ResponseWriter, Status, Turn, WebSocket, WebSocketOptions,
+    BoxError, Endpoint, Flow, IntoResponse, Message, Request, Response, ResponseWriter, Status,
+    WebSocket, WebSocketOptions,
 };
 use marmota_model::Result;
-use marmota_remote::packet;
+use marmota_rpc::{ConnectionEnd, ServerProtocol, packet, upgraded};
 
 use crate::call::CallOrigin;
 use crate::client::{Client, Subscriber};
@@ -55,9 +55,10 @@ fn accept(settings: &Arc<Settings>, request: &Request, mut origin: CallOrigin) -
     origin.back = Some(Client::of_link(&link));
     origin.subscriber = Some(Arc::new(Subscriber::of_link(&link)));
     let carrier = Carrier::new(link, Arc::clone(settings), origin);
-    let Carried { carrier } = match marmota_remote::carried(request, UPGRADE, Carried { carrier }) {
+    let packets = PacketPeer { carrier, is_refused: false };
+    let carrier = match upgraded(request, UPGRADE, packets) {
         Ok(response) => return response,
-        Err(carried) => carried,
+        Err(packets) => packets.carrier,
     };
     let upgrades = request.header_text("upgrade").unwrap_or_default();
     if upgrades.eq_ignore_ascii_case("websocket") {
@@ -69,51 +70,62 @@ fn accept(settings: &Arc<Settings>, request: &Request, mut origin: CallOrigin) -
     Response::text(text).with_status(Status::UPGRADE_REQUIRED)
 }
 
-/// A link on a connection that was upgraded from HTTP.
-struct Carried {
+/// A link on a connection that carries packets.
+struct PacketPeer {
     carrier: Carrier,
+    /// The peer has sent something invalid.
+    is_refused: bool,
 }
 
-impl Protocol for Carried {
-    fn advance(&mut self, turn: &mut Turn<'_>) -> ProtocolStep {
+impl ServerProtocol for PacketPeer {
+    fn run(&mut self, input: &[u8], output: &mut Vec<u8>, context: &mut Context<'_>) -> usize {
+        let mut used = 0;
         loop {
-            if let Err(error) = self.take(turn) {
+            if let Err(error) = self.take(input, &mut used) {
                 log::info!("a client of services is cut off: {error}");
-                return ProtocolStep::Close { linger: true };
+                self.is_refused = true;
+                return used;
             }
             let was_full = !self.carrier.is_hungry();
-            for message in self.carrier.go_on(&mut turn.context) {
-                packet::put(turn.output, &message);
+            for message in self.carrier.go_on(context) {
+                packet::put(output, &message);
             }
             // Ended calls free room for messages already received.
             if !was_full || !self.carrier.is_hungry() {
-                break;
+                return used;
             }
         }
-        if self.carrier.has_left() {
-            return ProtocolStep::Close { linger: false };
+    }
+
+    fn end(&self) -> Option<ConnectionEnd> {
+        match self.is_refused {
+            true => Some(ConnectionEnd::Refused),
+            false => self.carrier.has_left().then_some(ConnectionEnd::Left),
         }
-        // As for an idle HTTP connection: the server does not wait for a silent client.
-        if turn.ended || turn.is_draining() && self.carrier.is_idle() {
-            return ProtocolStep::Close { linger: false };
-        }
-        let deadline_ms = self.carrier.link.deadline().map_or(u64::MAX, |at| {
-            let left = at.saturating_duration_since(Instant::now()).as_millis();
-            turn.now_ms().saturating_add(u64::try_from(left).unwrap_or(u64::MAX).max(1))
-        });
-        ProtocolStep::Wait { hungry: self.carrier.is_hungry(), deadline_ms }
+    }
+
+    fn is_hungry(&self) -> bool {
+        self.carrier.is_hungry()
+    }
+
+    fn is_idle(&self) -> bool {
+        self.carrier.is_idle()
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.carrier.link.deadline()
     }
 }
 
-impl Carried {
+impl PacketPeer {
     /// Takes all complete packets, as far as there is room.
-    fn take(&mut self, turn: &mut Turn<'_>) -> Result<()> {
+    fn take(&mut self, input: &[u8], used: &mut usize) -> Result<()> {
         let bytes_max = self.carrier.bytes_max();
         while self.carrier.is_hungry()
-            && let Some((body, length)) = packet::first(&turn.input[turn.used..], bytes_max)?
+            && let Some(packet) = packet::first(&input[*used..], bytes_max)?
         {
-            self.carrier.take(body)?;
-            turn.used += length;
+            self.carrier.take(packet.body)?;
+            *used += packet.bytes();
         }
         Ok(())
     }

@@ -41,7 +41,7 @@ impl Stranger {
 
     fn say(&mut self, body: &[u8]) {
         let mut packet = Vec::new();
-        marmota_remote::packet::put(&mut packet, body);
+        marmota_rpc::packet::put(&mut packet, body);
         // One that was cut off is found out when it hears.
         let _ = self.0.write_all(&packet);
     }
@@ -63,8 +63,8 @@ impl Stranger {
     fn hear(&mut self) -> Option<Vec<u8>> {
         let mut come = Vec::new();
         loop {
-            if let Some((body, _)) = marmota_remote::packet::first(&come, 1 << 20).unwrap() {
-                return Some(body.to_vec());
+            if let Some(packet) = marmota_rpc::packet::first(&come, 1 << 20).unwrap() {
+                return Some(packet.body.to_vec());
             }
             let mut byte = [0];
             match self.0.read(&mut byte) {

@@ -3,27 +3,24 @@
 
 use std::fmt;
 use std::net::IpAddr;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
 use marmota_model::{Error, ErrorKind, Result, Table};
+use marmota_rpc::{
+    ConnectAttempt, ConnectThreads, Connection, Connector, Credential, InProcess, ServerAddress,
+    Transport, no_local_address, packet,
+};
 use marmota_store::engine::{Capability, Watch};
 use marmota_store::operation::ANSWERS;
 use parking_lot::{Condvar, Mutex, RwLock};
 
-use super::connecting::{Attempt, Connecting};
 use super::departures::Departures;
-use super::in_process::InProcess;
-use super::line::Line;
-use super::reach::{Address, Route, Upgrade, reach};
-use super::wire::Wire;
+use super::greeted_connection::GreetedConnection;
 use crate::codec::contract::{
-    CREDENTIAL_BYTES_MAX, Guarantees, UPGRADE, hash, put_hello, read_welcome,
+    CREDENTIAL_BYTES_MAX, Guarantees, PATH, UPGRADE, hash, put_hello, read_welcome,
 };
-use crate::codec::frame;
 use crate::codec::operation::HELLO;
 use crate::server::peer::Peer;
 use crate::server::settings::Settings;
@@ -32,49 +29,56 @@ use crate::server::settings::Settings;
 const SPARE_MAX: usize = 16;
 /// The time limit of a greeting.
 const GREETING_MAX: Duration = Duration::from_secs(5);
+/// The maximum size of an answer: the largest limit a server can be set to.
+const PACKET_BYTES_MAX: usize = (1 << 30) + (1 << 20);
 
 /// The location of a server.
 pub(crate) enum Target {
-    Socket { address: Address, path: String },
+    Server(Connector),
     Service(Arc<Settings>),
+}
+
+impl Target {
+    /// Returns the server at an address.
+    pub(super) fn server(address: ServerAddress) -> Self {
+        Self::Server(Connector::new(address, PATH, UPGRADE, "no store is served"))
+    }
 }
 
 impl fmt::Debug for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Socket { address, .. } => address.fmt(f),
+            Self::Server(connector) => connector.address().fmt(f),
             Self::Service(_) => f.write_str("the same process"),
         }
     }
 }
 
 /// The state shared by all sessions of a remote engine.
-pub(crate) struct Connector {
+pub(crate) struct EngineState {
     pub(super) target: Target,
     /// The name of the transport.
     pub(super) name: &'static str,
     /// The server's guarantees when the store was opened.
     pub(super) declared: OnceLock<(Guarantees, Capability)>,
     /// The local address of connections, if it is set.
-    pub(super) local: Option<IpAddr>,
-    /// The CA certificates for the server, as a PEM file.
-    pub(super) ca_file: Option<PathBuf>,
-    pub(super) credential: Vec<u8>,
+    pub(super) local_address: Option<IpAddr>,
+    pub(super) credential: Credential,
     pub(super) deadline: Duration,
     pub(super) reconnect_timeout: Duration,
     /// In the order of the hello.
     pub(super) tables: RwLock<Arc<[Arc<Table>]>>,
-    pub(super) spare: Mutex<Vec<Line>>,
+    pub(super) spare: Mutex<Vec<GreetedConnection>>,
     pub(super) closed: AtomicBool,
     /// The number of open transactions.
     pub(super) transactions: Mutex<usize>,
     /// Notified when a transaction ends.
     pub(super) ended: Condvar,
     pub(super) departures: Departures,
-    pub(super) connecting: Arc<Connecting>,
+    pub(super) connect_threads: Arc<ConnectThreads<GreetedConnection>>,
 }
 
-impl Connector {
+impl EngineState {
     pub(super) fn check_open(&self) -> Result<()> {
         if self.closed.load(Ordering::Relaxed) {
             return Err(Error::new(ErrorKind::Closed, "the store is closed"));
@@ -90,19 +94,22 @@ impl Connector {
     }
 
     /// Returns a connection after its greeting; blocks while it is made.
-    pub(super) fn line(&self) -> Result<Line> {
-        self.spare_line().map_or_else(|| self.connect(), Ok)
+    fn connection(&self) -> Result<GreetedConnection> {
+        self.spare_connection().map_or_else(|| self.connect(), Ok)
     }
 
     /// Takes an idle connection.
-    pub(super) fn spare_line(&self) -> Option<Line> {
+    pub(super) fn spare_connection(&self) -> Option<GreetedConnection> {
         self.spare.lock().pop()
     }
 
     /// Starts to connect on a helper thread; `watch` is woken when the attempt has ended.
-    pub(super) fn start(self: &Arc<Self>, watch: &Arc<Watch>) -> Arc<Attempt> {
+    pub(super) fn start(
+        self: &Arc<Self>,
+        watch: &Arc<Watch>,
+    ) -> Arc<ConnectAttempt<GreetedConnection>> {
         let this = Arc::clone(self);
-        self.connecting.start(watch, move || this.line())
+        self.connect_threads.start(watch, move || this.connection())
     }
 
     /// Returns true if connecting does not block.
@@ -110,8 +117,8 @@ impl Connector {
         matches!(self.target, Target::Service(_))
     }
 
-    pub(super) fn connect(&self) -> Result<Line> {
-        self.greet(false).map(|(line, _)| line)
+    pub(super) fn connect(&self) -> Result<GreetedConnection> {
+        self.greet(false).map(|(connection, _)| connection)
     }
 
     /// Returns the names of the tables that the server has for this client.
@@ -119,26 +126,26 @@ impl Connector {
         self.greet(true).map(|(_, names)| names)
     }
 
-    fn greet(&self, lists_tables: bool) -> Result<(Line, Vec<String>)> {
+    fn greet(&self, lists_tables: bool) -> Result<(GreetedConnection, Vec<String>)> {
         let tables = Arc::clone(&self.tables.read());
-        if self.credential.len() > CREDENTIAL_BYTES_MAX {
+        let credential = self.credential.as_bytes();
+        if credential.len() > CREDENTIAL_BYTES_MAX {
             let message = format!("a credential has at most {CREDENTIAL_BYTES_MAX} bytes");
             return Err(Error::new(ErrorKind::Invalid, message));
         }
         let mut hello = Vec::new();
-        let start = frame::begin(&mut hello, 0);
+        let start = packet::begin(&mut hello, 0);
         hello.push(HELLO);
         let named = tables.iter().map(|table| (table.name(), hash(table)));
-        put_hello(&mut hello, &self.credential, named, lists_tables);
-        frame::end(&mut hello, start);
-        let (wire, come) = self.reach(&hello)?;
-        let mut line = Line::new(wire, come, Arc::clone(&tables));
-        let answer = line.wait_for_first(GREETING_MAX)?;
+        put_hello(&mut hello, credential, named, lists_tables);
+        packet::end(&mut hello, start);
+        let mut inner = self.connect_with(&hello)?;
+        inner.set_packet_bytes_max(PACKET_BYTES_MAX);
+        let answer = inner.wait_for(GREETING_MAX, |packet| Some(packet.body.to_vec()))?;
         let find =
             |name: &str| tables.iter().find(|table| table.name() == name).map(|table| &**table);
         let (welcome, names) = read_welcome(&answer, find)?;
-        line.welcome = welcome;
-        let guarantees = line.welcome.guarantees;
+        let guarantees = welcome.guarantees;
         let (first, _) =
             self.declared.get_or_init(|| (guarantees, guarantees.of_client(self.name)));
         if let Some(lost) = guarantees.lost(*first) {
@@ -149,44 +156,31 @@ impl Connector {
             );
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
-        Ok((line, names))
+        Ok((GreetedConnection { inner, tables, welcome, used: Instant::now() }, names))
     }
 
-    fn reach(&self, hello: &[u8]) -> Result<(Box<dyn Wire>, Vec<u8>)> {
+    /// Connects, and sends the hello.
+    fn connect_with(&self, hello: &[u8]) -> Result<Connection> {
         match &self.target {
-            Target::Service(_) | Target::Socket { address: Address::Unix(_), .. }
-                if self.local.is_some() =>
-            {
-                let message = format!(
-                    "a local address was set, and {:?} is reached without one; leave it out, or \
-                     use http://HOST:PORT/api or ws://HOST:PORT/api",
-                    self.target
-                );
-                Err(Error::new(ErrorKind::Invalid, message))
+            Target::Service(_) if self.local_address.is_some() => {
+                Err(no_local_address(&self.target))
             }
-            Target::Socket { address, path } => {
-                let (served, credential) = ("no store is served", &self.credential[..]);
-                let to = Upgrade { protocol: UPGRADE, path, served, credential };
-                let ca_file = self.ca_file.as_deref();
-                let route = Route { address, local: self.local, ca_file };
-                reach(route, to, hello, GREETING_MAX)
-            }
+            Target::Server(connector) => connector.connect(hello, GREETING_MAX),
             Target::Service(settings) => {
-                let mut wire = InProcess::new(Peer::new(Arc::clone(settings), Vec::new()));
-                let mut come = Vec::new();
-                wire.send(hello)?;
-                wire.receive(&mut come, &mut Context::from_waker(Waker::noop()))?;
-                Ok((Box::new(wire), come))
+                let peer = Peer::new(Arc::clone(settings), Credential::default());
+                let mut transport = InProcess::new(peer);
+                transport.send(hello)?;
+                Ok(Connection::new(Box::new(transport), Vec::new()))
             }
         }
     }
 
     /// Returns a connection without running operations to the idle ones.
-    pub(super) fn give_back(&self, line: Line) {
+    pub(super) fn give_back(&self, connection: GreetedConnection) {
         let mut spare = self.spare.lock();
-        let is_known = Arc::ptr_eq(&line.tables, &self.tables.read());
+        let is_known = Arc::ptr_eq(&connection.tables, &self.tables.read());
         if is_known && spare.len() < SPARE_MAX && !self.closed.load(Ordering::Relaxed) {
-            spare.push(line);
+            spare.push(connection);
         }
     }
 

@@ -5,15 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use marmota_model::{Error, ErrorKind, Result};
+use marmota_rpc::{Connector, Credential, ServerAddress};
 
 use crate::client::Client;
-use crate::link::Link;
+use crate::link::{Link, PATH, UPGRADE};
 use crate::services::Services;
 use crate::services::carrier::Carrier;
 
-mod line;
+mod connections;
 
-use line::Line;
+use connections::Connections;
 
 /// A builder for a connection to remote services.
 ///
@@ -36,7 +37,7 @@ use line::Line;
 /// ```
 #[derive(Clone)]
 #[must_use]
-pub struct Connection {
+pub struct ClientBuilder {
     url: String,
     token: String,
     offered: Services,
@@ -48,12 +49,12 @@ impl Client {
     /// Returns a builder for a connection to services at a URL: `unix:/run/app.sock` (`unix:@name`
     /// in the abstract namespace; a prefix follows a `#`), `http://host:port/api`,
     /// `ws://host:port/api`, and over TLS `https://host:port/api`, `wss://host:port/api`.
-    pub fn builder(url: &str) -> Connection {
-        Connection::to(url)
+    pub fn builder(url: &str) -> ClientBuilder {
+        ClientBuilder::to(url)
     }
 
     /// Connects to services at a URL as for [`Client::builder`]. The connection carries many
-    /// concurrent calls, reconnects automatically when it breaks ([`Connection`]), and ends when
+    /// concurrent calls, reconnects automatically when it breaks ([`ClientBuilder`]), and ends when
     /// its last stub and client are dropped.
     ///
     /// # Errors
@@ -73,7 +74,7 @@ impl Client {
     }
 }
 
-impl Connection {
+impl ClientBuilder {
     fn to(url: &str) -> Self {
         Self {
             url: url.to_owned(),
@@ -132,20 +133,20 @@ impl Connection {
             origin.owned = Some(Arc::default());
             Carrier::new(link.clone(), Arc::clone(&settings), origin)
         };
-        let line = Line {
-            url: self.url,
-            credential: self.token.into_bytes(),
-            ca_file: self.ca_file,
-            hello: hello.into_bytes(),
-            reconnect_for: self.reconnect_for,
-        };
-        line::keep(line, &link, carrier)?;
+        let address = ServerAddress::parse(&self.url)?;
+        let mut connector =
+            Connector::new(address, PATH, UPGRADE, "nothing of that kind is served");
+        connector.credential = Credential::new(self.token);
+        connector.ca_file = self.ca_file;
+        let hello = hello.into_bytes();
+        let connections = Connections { connector, hello, reconnect_for: self.reconnect_for };
+        connections.keep(&link, carrier)?;
         Ok(Client::holding(link))
     }
 }
 
-impl std::fmt::Debug for Connection {
+impl std::fmt::Debug for ClientBuilder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Connection({})", self.url)
+        write!(f, "ClientBuilder({})", self.url)
     }
 }

@@ -9,10 +9,11 @@ use rustix::buffer::spare_capacity;
 use rustix::io::{Errno, read};
 use rustix::net::{SendFlags, send};
 
-use super::wire::{Source, Wire};
+use super::{Source, Transport};
 
 const READ_BYTES: usize = 64 * 1024;
 
+/// A non-blocking socket.
 pub(crate) struct Socket {
     source: Source,
 }
@@ -23,7 +24,7 @@ impl Socket {
     }
 }
 
-impl Wire for Socket {
+impl Transport for Socket {
     fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match send(self.source.as_fd(), bytes, SendFlags::NOSIGNAL) {
             Err(Errno::AGAIN | Errno::INTR) => Ok(0),
