@@ -4,8 +4,8 @@
 //! the writing connection. In a transaction, and if the file has only one connection, reads use
 //! that as well.
 //!
-//! A write to a file joins a group (`group_commit.rs`): in `submit` if the writer is free. It waits for
-//! the commit with a ticket: the first poll lets other writes join, the second leads. Without
+//! A write to a file joins a group (`group_commit.rs`): in `submit` if the writer is free. It waits
+//! for the commit with a ticket: the first poll lets other writes join, the second leads. Without
 //! groups, a write is executed alone in its turn. Operations that exceed their budget are in
 //! `session/long.rs`.
 

@@ -39,8 +39,8 @@ use crate::session::shared::{Reader, Shared};
 const BUFFER_BYTES: usize = 256 << 10;
 /// The size of waiting rows at which the helper waits.
 const READY_BYTES_MAX: usize = 2 << 20;
-/// The same for an operation with the only connection or a transaction's: a caller that blocks its thread
-/// for that connection does not take rows meanwhile.
+/// The same for an operation with the only connection or a transaction's: a caller that blocks its
+/// thread for that connection does not take rows meanwhile.
 const READY_BYTES_MAX_ALONE: usize = 64 << 20;
 
 /// A read or write on a helper thread, and its rows for the caller.
@@ -113,7 +113,8 @@ pub(crate) enum Next {
 }
 
 impl OffloadedOperation {
-    /// Creates an offloaded operation from one that has used up its budget, with copies of its parts.
+    /// Creates an offloaded operation from one that has used up its budget, with copies of its
+    /// parts.
     pub(crate) fn new(
         tables: &mut KnownTables,
         operation: &Operation<'_>,
@@ -252,8 +253,8 @@ impl OffloadedOperation {
         }
     }
 
-    /// Called when the transaction has ended: its connection is rolled back when the operation ends.
-    /// Returned at once if it has ended.
+    /// Called when the transaction has ended: its connection is rolled back when the operation
+    /// ends. Returned at once if it has ended.
     pub(crate) fn leave(&self) -> Option<OwnedWriteGuard<Executor>> {
         self.cancel();
         let mut flow = self.flow.lock();
