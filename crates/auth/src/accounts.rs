@@ -8,10 +8,10 @@ use marmota_store::rights::Grant;
 use marmota_store::{Store, Transaction};
 
 use crate::auth::{Auth, KEY_PREFIX, after, check_grant, new_user};
-use crate::event::SecurityEvent;
 use crate::ids;
 use crate::known::{Identity, Proof};
 use crate::models::{ApiKey, Group, LoginSession, User, managers};
+use crate::security_event::SecurityEvent;
 use crate::token::{self, TokenHash};
 
 /// A key as shown to its user.

@@ -13,12 +13,12 @@ use marmota_store::{Durability, Store, Transaction};
 use subtle::ConstantTimeEq;
 
 use crate::attempts::Attempts;
-use crate::event::SecurityEvent;
 use crate::ids;
 use crate::jwt::Jwts;
 use crate::known::{Found, Identity, Knowledge, Proof};
 use crate::models::{ApiKey, Group, LoginSession, User, managers};
 use crate::password::Passwords;
+use crate::security_event::SecurityEvent;
 use crate::settings::Settings;
 use crate::token::{self, TokenHash};
 
@@ -331,7 +331,7 @@ impl Inner {
     pub(crate) fn tell(&self, event: &SecurityEvent) {
         match event {
             SecurityEvent::LoginFailed { .. } | SecurityEvent::LoginLimited { .. } => {
-                log::warn!("{event:?}")
+                log::warn!("{event:?}");
             }
             _ => log::info!("{event:?}"),
         }

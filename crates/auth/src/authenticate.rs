@@ -12,9 +12,9 @@ use marmota_model::{Error, Result};
 use marmota_store::Store;
 
 use crate::auth::{Auth, Inner, KEY_PREFIX, unauthenticated};
-use crate::event::SecurityEvent;
 use crate::ids;
 use crate::known::{Identity, Proof};
+use crate::security_event::SecurityEvent;
 use crate::token::{TOKEN_BYTES_MAX, TokenHash};
 
 type Reading = Pin<Box<dyn Future<Output = Result<Arc<Identity>>> + Send>>;

@@ -7,7 +7,7 @@ use marmota_model::Timestamp;
 use marmota_store::rights::Grant;
 use zeroize::Zeroizing;
 
-use crate::event::Listener;
+use crate::security_event::Listener;
 
 /// Settings of [`crate::Auth`]; each has a default.
 #[must_use]

@@ -204,7 +204,7 @@ impl InFlightOperation {
                     exchange.sync();
                 }
                 Stage::Diagnostic(problem) => {
-                    diagnostic(&mut exchange, commands, problem, guarded, failed)
+                    diagnostic(&mut exchange, commands, problem, guarded, failed);
                 }
                 Stage::Recover(_) => {
                     if guarded && matches!(task, Task::Separate { .. }) {

@@ -108,7 +108,8 @@ pub struct PostgresOptions {
     /// because of another read's error are sent again. Default: true.
     pub group_reads: bool,
     /// The server itself, if these options name a connection pooler: a pooler does not forward
-    /// announcements, which a cache needs ([`PostgresOptions::parse`]: `direct_url`). Default: none.
+    /// announcements, which a cache needs ([`PostgresOptions::parse`]: `direct_url`). Default:
+    /// none.
     pub direct: Option<Box<Self>>,
     /// The connections made with these options.
     pub(crate) own: OwnConnections,

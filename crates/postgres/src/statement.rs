@@ -1,8 +1,8 @@
 //! Statements: text made once per structure, independent of values.
 //!
 //! A statement is found by its verb, its table, its fields and the shape of its filter
-//! (`filter_shape.rs`): in the session's own map, else in the engine's, which all sessions share, so that
-//! a connection prepares it once. Connections track what they have prepared.
+//! (`filter_shape.rs`): in the session's own map, else in the engine's, which all sessions share,
+//! so that a connection prepares it once. Connections track what they have prepared.
 
 pub(crate) mod column;
 pub(crate) mod controls;

@@ -19,8 +19,8 @@ use marmota_store::private_file::{self, have_folder};
 use crate::engine::Sqlite;
 use crate::fault;
 use crate::ffi::{Connection, Failure};
-use crate::file::database_name::{place_of, text_of};
-use crate::file::encryption::{FileEncryption, at_place};
+use crate::file::database_name::{database_name, pragma_text};
+use crate::file::encryption::{FileEncryption, error_at};
 use crate::file::exclusive_file::{
     Beside, Content, check, content, lock_exclusively, sync_folder_of, with_suffix,
 };
@@ -48,11 +48,11 @@ impl Shared {
             let mut source = self.open_source()?;
             copy(&mut source, &mut to, path, progress)?
         };
-        let at = |failure: Failure| at_place(&failure, &place_of(path));
+        let at = |failure: Failure| error_at(&failure, &database_name(path));
         // The header was copied from a file in WAL mode.
         to.execute("PRAGMA journal_mode=DELETE").map_err(at)?;
         if check(&mut to, path)? != content {
-            let message = format!("{}: it does not hold what was copied", place_of(path));
+            let message = format!("{}: it does not hold what was copied", database_name(path));
             return Err(Error::new(ErrorKind::Engine, message));
         }
         check_references(&mut to, path)?;
@@ -80,7 +80,7 @@ fn copy(
     source.execute("BEGIN; SELECT count(*) FROM sqlite_schema").map_err(failed)?;
     let copied = to
         .copy_from(source, PAGES_A_STEP, progress)
-        .map_err(|failure| at_place(&failure, &place_of(path)))
+        .map_err(|failure| error_at(&failure, &database_name(path)))
         .and_then(|()| content(source).map_err(failed));
     let ended = source.execute("ROLLBACK").map_err(failed);
     copied.and_then(|content| ended.map(|()| content))
@@ -92,14 +92,14 @@ fn check_references(connection: &mut Connection, path: &Path) -> Result<()> {
         .query("SELECT \"table\" FROM pragma_foreign_key_check LIMIT 1", |row| {
             torn = Some(String::from_utf8_lossy(row.at(0).bytes()).into_owned());
         })
-        .map_err(|failure| at_place(&failure, &place_of(path)))?;
+        .map_err(|failure| error_at(&failure, &database_name(path)))?;
     match torn {
         None => Ok(()),
         Some(table) => {
             let message = format!(
                 "{}: rows of `{table}` refer to rows that are not there, as they do in the \
                  database: correct them there",
-                place_of(path)
+                database_name(path)
             );
             Err(Error::new(ErrorKind::Engine, message))
         }
@@ -150,7 +150,7 @@ impl Sqlite {
         if path.exists() && !replaces {
             let message = format!(
                 "{} is there: name another file, or have it replaced (`--replace`)",
-                place_of(path)
+                database_name(path)
             );
             return Err(Error::new(ErrorKind::Conflict, message));
         }
@@ -159,7 +159,7 @@ impl Sqlite {
         let held = hold(&encryption, path)?;
         let disk = |error: std::io::Error| {
             let message =
-                format!("{}: it was not restored ({error}): check the disk", place_of(path));
+                format!("{}: it was not restored ({error}): check the disk", database_name(path));
             Error::new(ErrorKind::Io, message).with_source(error)
         };
         have_folder(path, options.create_folders)?;
@@ -167,7 +167,7 @@ impl Sqlite {
         copy_file(from, &new.0).map_err(disk)?;
         let mut connection = encryption.open(&new.0)?;
         // This is the first read, which detects a wrong key.
-        text_of(&mut connection, "PRAGMA encoding")
+        pragma_text(&mut connection, "PRAGMA encoding")
             .map_err(|failure| encryption.at(&failure, &new.0))?;
         let held_by_it = check(&mut connection, &new.0)?.rows.into_iter().collect();
         drop(connection);
@@ -197,7 +197,7 @@ fn hold(encryption: &FileEncryption, path: &Path) -> Result<Option<Connection>> 
         Err(error) if error.kind() == ErrorKind::Engine => return Ok(None),
         opened => opened?,
     };
-    match text_of(&mut old, "PRAGMA encoding") {
+    match pragma_text(&mut old, "PRAGMA encoding") {
         Ok(_) => {}
         Err(failure) => {
             let error = encryption.at(&failure, path);

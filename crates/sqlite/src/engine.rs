@@ -23,7 +23,7 @@ use crate::executor::statistics::Counts;
 use crate::fault;
 use crate::file::attachable_file::AttachableFile;
 use crate::file::connect::{connect, file_of};
-use crate::file::database_name::place_name;
+use crate::file::database_name::location_name;
 use crate::file::encryption::FileEncryption;
 use crate::file::options::{Location, SqliteOptions, parse};
 use crate::session::SqliteSession;
@@ -95,7 +95,7 @@ impl Sqlite {
             readers: Mutex::default(),
             spare_readers: Mutex::default(),
             helpers: Arc::default(),
-            scans: AtomicUsize::new(0),
+            offloaded: AtomicUsize::new(0),
             tables,
             attached: Mutex::default(),
             closed: AtomicBool::new(false),
@@ -179,7 +179,7 @@ impl Engine for Sqlite {
     }
 
     fn plan(&self, tables: &[Arc<Table>], version: u32) -> Result<Plan> {
-        let place = place_name(&self.0.location);
+        let place = location_name(&self.0.location);
         self.0.with_executor(|executor| crate::prepare::plan(executor, tables, version, &place))
     }
 
@@ -189,7 +189,7 @@ impl Engine for Sqlite {
         version: u32,
         destructive: &Destructive,
     ) -> Result<Plan> {
-        let place = place_name(&self.0.location);
+        let place = location_name(&self.0.location);
         let migrate = |executor: &mut Executor| {
             crate::prepare::migrate(executor, tables, version, destructive, &place)
         };

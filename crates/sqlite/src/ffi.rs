@@ -2,7 +2,7 @@
 //! `unsafe` code.
 //!
 //! A [`Connection`] owns its statements and is used by one thread at a time. A [`Run`] borrows it
-//! for one execution of a statement, so that no two statements step at once. RawSqlCache and bytes are
+//! for one execution of a statement, so that no two statements step at once. Texts and bytes are
 //! bound in place: their lifetime is a parameter of the `Run`. The values of a row are read in
 //! place: they are borrowed from the `Run` until the next step. When a `Run` is dropped, for any
 //! reason, the statement is reset, so that it does not hold a snapshot open. It may still point to
@@ -564,7 +564,7 @@ impl<'v> Run<'_, 'v> {
         let cells = &self.connection.cells[..self.waiting];
         // SAFETY: the statement is alive as long as `self`, and the function returns an error code
         // for parameters that do not exist. Each cell has the union member that its `storage`
-        // denotes. RawSqlCache and bytes live for `'v`, and are read only by steps of this `Run`, which
+        // denotes. Texts and bytes live for `'v`, and are read only by steps of this `Run`, which
         // is gone when `'v` ends: the next one binds all parameters before it steps.
         let code = unsafe {
             raw::marmota_bind(self.statement, self.bound, cells.as_ptr(), cells.len() as c_int)

@@ -4,8 +4,8 @@
 //! the writing connection. In a transaction, and if the file has only one connection, reads use
 //! that as well.
 //!
-//! A write to a file joins a group (`group_commit.rs`): in `submit` if the writer is free. It waits for
-//! the commit with a ticket: the first poll lets other writes join, the second leads. Without
+//! A write to a file joins a group (`group_commit.rs`): in `submit` if the writer is free. It waits
+//! for the commit with a ticket: the first poll lets other writes join, the second leads. Without
 //! groups, a write is executed alone in its turn. Operations that exceed their budget are in
 //! `session/long.rs`.
 
@@ -31,7 +31,7 @@ use crate::commit::write_lock::OwnedWriteGuard;
 use crate::executor::Executor;
 use crate::executor::read_budget::Ended;
 use crate::fault::busy;
-use crate::session::offloaded::{OffloadedOperation, Place};
+use crate::session::offloaded::{OffloadedOperation, OnConnection};
 use crate::session::shared::{Reader, Shared};
 use crate::session::wait::{Member, Wait};
 use marmota_store::tables::KnownTables;
@@ -44,7 +44,7 @@ pub(crate) struct SqliteSession {
     /// Its own connection, after its first read.
     reader: Option<Arc<Reader>>,
     transaction: Option<OwnedWriteGuard<Executor>>,
-    /// The scan that has the transaction's connection.
+    /// The offloaded operation that has the transaction's connection.
     away: Option<Arc<OffloadedOperation>>,
     waiting: InFlight<Wait>,
     tables: KnownTables,
@@ -58,7 +58,7 @@ enum Attempt {
     /// It must wait for its turn.
     Wait,
     /// It continues on a helper thread.
-    OffloadedOperation(Arc<OffloadedOperation>),
+    Offloaded(Arc<OffloadedOperation>),
     /// It must wait for the transaction's connection.
     Away,
     /// A lock of others prevents reading the file.
@@ -266,7 +266,7 @@ impl SqliteSession {
             Ok(Ended::Done(result)) => Attempt::Done(result),
             Ok(Ended::Over(over)) => match self.transaction.take() {
                 Some(guard) => {
-                    self.start_scan(durability, operation, over, Place::Transaction(guard))
+                    self.offload(durability, operation, over, OnConnection::Transaction(guard))
                 }
                 None => Attempt::Done(Err(closed())),
             },
@@ -316,7 +316,7 @@ impl SqliteSession {
 
     /// Ends the transaction and rolls back uncommitted changes.
     fn end(&mut self) {
-        let left = self.away.take().and_then(|scan| scan.leave());
+        let left = self.away.take().and_then(|offloaded| offloaded.leave());
         let Some(mut guard) = self.transaction.take().or(left) else { return };
         if let Some(executor) = guard.executor() {
             executor.roll_back();
@@ -361,9 +361,9 @@ impl SqliteSession {
                 Poll::Ready(Err(self.late()))
             }
             Attempt::Wait => Poll::Pending,
-            Attempt::OffloadedOperation(scan) => {
-                self.change(ticket, Wait::OffloadedOperation(scan, 0));
-                self.poll_scan(ticket, operation, sink, outcome, waker)
+            Attempt::Offloaded(offloaded) => {
+                self.change(ticket, Wait::Offloaded(offloaded, 0));
+                self.poll_offloaded(ticket, operation, sink, outcome, waker)
             }
             // A transaction was begun on this session meanwhile.
             Attempt::Away => {
@@ -448,7 +448,7 @@ impl SqliteSession {
         match self.waiting.remove(ticket) {
             Some(Wait::Turn { mut place, .. }) => self.shared.writer.forget(&mut place),
             Some(Wait::Member { member, .. }) => self.abandon(&member),
-            Some(Wait::OffloadedOperation(scan, _)) => scan.cancel(),
+            Some(Wait::Offloaded(offloaded, _)) => offloaded.cancel(),
             _ => {}
         }
     }
@@ -484,7 +484,7 @@ impl Session for SqliteSession {
         let wait = match self.attempt(durability, operation, sink, outcome) {
             Attempt::Done(result) => return result.map(|()| Submitted::Done),
             Attempt::Member(member) => Self::member(member),
-            Attempt::OffloadedOperation(scan) => Wait::OffloadedOperation(scan, 0),
+            Attempt::Offloaded(offloaded) => Wait::Offloaded(offloaded, 0),
             Attempt::Away => Wait::Away { durability },
             Attempt::Locked => self.locked(),
             Attempt::Wait => {
@@ -512,8 +512,8 @@ impl Session for SqliteSession {
                 self.poll_turn(ticket, operation, sink, outcome, context.waker())
             }
             Some(Wait::Member { .. }) => self.poll_member(ticket, outcome, context.waker()),
-            Some(Wait::OffloadedOperation(..)) => {
-                self.poll_scan(ticket, operation, sink, outcome, context.waker())
+            Some(Wait::Offloaded(..)) => {
+                self.poll_offloaded(ticket, operation, sink, outcome, context.waker())
             }
             Some(Wait::Away { .. }) => {
                 self.poll_away(ticket, operation, sink, outcome, context.waker())
@@ -523,7 +523,7 @@ impl Session for SqliteSession {
     }
 
     fn cancel(&mut self, ticket: Ticket) {
-        if matches!(self.waiting.get_mut(ticket), Some(Wait::OffloadedOperation(..))) {
+        if matches!(self.waiting.get_mut(ticket), Some(Wait::Offloaded(..))) {
             self.shared.counts.read_cancelled();
         }
         self.forget(ticket);

@@ -1,6 +1,6 @@
 //! The prepared statements of one connection, found by structure instead of text: the verb, the
-//! table, the fields, and for lists and filters their shape (see `filter_shape.rs`). The number of kept
-//! statements is bounded.
+//! table, the fields, and for lists and filters their shape (see `filter_shape.rs`). The number of
+//! kept statements is bounded.
 
 pub(crate) mod column;
 pub(crate) mod filter_shape;

@@ -1,5 +1,6 @@
 //! Tables in memory as virtual tables for SQL: their declaration, the choice of a key or index for
-//! a statement, and the rows for its arguments. The calls from SQLite are in `ffi/virtual_table.rs`.
+//! a statement, and the rows for its arguments. The calls from SQLite are in
+//! `ffi/virtual_table.rs`.
 //!
 //! A search may return too many rows, never too few: SQLite checks every condition again. An
 //! argument of another kind than its field (a text for a number) restricts nothing, because only

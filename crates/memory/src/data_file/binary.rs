@@ -9,10 +9,10 @@
 //! row      a bit a field for NULL, then the values that are not
 //! name     bytes u8, UTF-8
 //! ```
-//! All integers are little-endian; rows are encoded as in [`crate::data_file::row_codec`]. The fields have
-//! their names and forms, so that a file is read by field name, and fields that do not fit the
-//! model are refused. No length is trusted: memory is allocated for bytes that exist, not for
-//! announced ones.
+//! All integers are little-endian; rows are encoded as in [`crate::data_file::row_codec`]. The
+//! fields have their names and forms, so that a file is read by field name, and fields that do not
+//! fit the model are refused. No length is trusted: memory is allocated for bytes that exist, not
+//! for announced ones.
 //!
 //! Version 2 is a snapshot with a log (see [`crate::journal`]); its position is written at the end
 //! of the content, once it is known.

@@ -1,6 +1,6 @@
 //! The encryption of the memory engine's files: ChaCha20-Poly1305 with a separate key for each
-//! file, and the numbers of its messages as nonces. `file_encryption.rs` determines the encrypted files and
-//! their keys.
+//! file, and the numbers of its messages as nonces. `file_encryption.rs` determines the encrypted
+//! files and their keys.
 
 use argon2::Argon2;
 use chacha20poly1305::aead::AeadInOut;

@@ -5,8 +5,8 @@
 //! changes  2 u8, { table, deleted, { key }, put, { row } }
 //! ```
 //! Numbers of tables refer to the last list of tables before them. Integers without a size have
-//! variable length; rows and keys are encoded as in [`crate::data_file::row_codec`]. A change is either
-//! the key of a deleted row, or a complete row as it is after the commit; so changes can be
+//! variable length; rows and keys are encoded as in [`crate::data_file::row_codec`]. A change is
+//! either the key of a deleted row, or a complete row as it is after the commit; so changes can be
 //! replayed repeatedly.
 
 use std::ops::Range;

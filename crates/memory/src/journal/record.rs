@@ -4,8 +4,8 @@
 //! head    magic (8 bytes), version u32, lineage (16 bytes), generation u64, crc32 u32
 //! record  mark u32, length u32, crc32 u32, settled u64, payload
 //! ```
-//! The head of an encrypted log has another magic, and a seal before its checksum (`file_encryption.rs`); the
-//! payloads of its records are sealed (`log_file.rs`).
+//! The head of an encrypted log has another magic, and a seal before its checksum
+//! (`file_encryption.rs`); the payloads of its records are sealed (`log_file.rs`).
 //!
 //! All integers are little-endian. A record's checksum covers its length, its payload, its position
 //! and the identity of its log. So bytes that only look like a record (of an older log, or of a log

@@ -1,10 +1,10 @@
 //! The transaction lock of an engine, and the queue of those who wait for the end of a transaction.
 //!
 //! One transaction at a time is open in an engine. It owns the tables that it has used until it
-//! ends ([`crate::table::table_rows::TableRows::owner`]). Writes of other sessions to them wait, so that
-//! the data it has read stays unchanged. Reads of tables that it has changed wait as well, so that
-//! no session sees changes that may still be undone. A waiting operation holds no locks, so there
-//! is no deadlock.
+//! ends ([`crate::table::table_rows::TableRows::owner`]). Writes of other sessions to them wait, so
+//! that the data it has read stays unchanged. Reads of tables that it has changed wait as well, so
+//! that no session sees changes that may still be undone. A waiting operation holds no locks, so
+//! there is no deadlock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -67,8 +67,8 @@ impl TransactionGate {
         self.waiters.leave(place);
     }
 
-    /// [`TransactionGate::wait`], during which no other transaction begins: `attempt` gets its turn even if
-    /// the sessions are busy.
+    /// [`TransactionGate::wait`], during which no other transaction begins: `attempt` gets its turn
+    /// even if the sessions are busy.
     ///
     /// # Errors
     /// Those of [`TransactionGate::wait`].

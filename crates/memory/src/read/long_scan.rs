@@ -3,8 +3,8 @@
 //!
 //! It sees the table at the moment at which its first turn ended. It keeps the numbers of the
 //! remaining rows, in the order of the walk. Each row that is changed or removed meanwhile is
-//! copied before, once ([`crate::table::scan_copies::Scans::keep`]). So writers only have this cost while a scan
-//! is open, and unchanged rows are read in place.
+//! copied before, once ([`crate::table::scan_copies::Scans::keep`]). So writers only have this cost
+//! while a scan is open, and unchanged rows are read in place.
 //!
 //! A sort collects the rows first, then sorts short runs of them, then merges the runs: each part
 //! can stop at any row.

@@ -179,8 +179,8 @@ impl OrderedIndex {
         })
     }
 
-    /// Returns the rows that [`OrderedIndex::walk`] lends after the first `skip`, copied by the chunk,
-    /// which is faster than a call for each row.
+    /// Returns the rows that [`OrderedIndex::walk`] lends after the first `skip`, copied by the
+    /// chunk, which is faster than a call for each row.
     pub(crate) fn rows_behind(
         &self,
         from: Position,

@@ -130,7 +130,7 @@ impl Connection {
                 skips = exchange.shares_sync && exchange.groups_left == 0;
             }
             BackendMessage::CommandComplete(_) => {
-                exchange.calls_left = exchange.calls_left.saturating_sub(1)
+                exchange.calls_left = exchange.calls_left.saturating_sub(1);
             }
             BackendMessage::ReadyForQuery(state) => {
                 self.state = match state {

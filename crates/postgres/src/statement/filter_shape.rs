@@ -51,7 +51,7 @@ impl SqlWriter for Sql {
                 self.push(&quoted(&field(*position).name)).push(" IS NULL");
             }
             FilterExpr::Inside { field, condition } => {
-                json_path::sql(self, table, *field, condition)
+                json_path::sql(self, table, *field, condition);
             }
             FilterExpr::Search { field, search } => search::sql(self, table, *field, search),
             FilterExpr::Not(_) | FilterExpr::And(_) | FilterExpr::Or(_) => {

@@ -13,7 +13,7 @@ use marmota_store::key::{EncryptionKey, KeySource};
 use crate::engine::Sqlite;
 use crate::ffi::cipher::new_salt;
 use crate::ffi::{Connection, Failure};
-use crate::file::database_name::{place_of, text_of};
+use crate::file::database_name::{database_name, pragma_text};
 use crate::file::encryption::{FileEncryption, bytes_of};
 use crate::file::exclusive_file::{Beside, check, lock_exclusively, sync_folder_of};
 use crate::file::options::SqliteOptions;
@@ -55,21 +55,22 @@ impl Sqlite {
         new: Option<&EncryptionKey>,
     ) -> Result<()> {
         if !path.is_file() {
-            let message = format!("{}: there is no such file", place_of(path));
+            let message = format!("{}: there is no such file", database_name(path));
             return Err(Error::new(ErrorKind::NotFound, message));
         }
         let mut before = open(path, old)?;
         lock_exclusively(&mut before, path, "change its key")?;
         let content = check(&mut before, path)?;
         let copy = Beside::of(path, COPY).map_err(|error| disk(path, error))?;
-        let at = |failure: Failure| crate::file::encryption::at_place(&failure, &place_of(&copy.0));
+        let at =
+            |failure: Failure| crate::file::encryption::error_at(&failure, &database_name(&copy.0));
         before.execute(&format!("VACUUM INTO {}", quoted(&copy.0)?)).map_err(at)?;
         write_anew(&copy.0, old, new)?;
         let mut after = open(&copy.0, new)?;
         if check(&mut after, &copy.0)? != content {
             let message = format!(
                 "{}: the copy under the new key does not hold the same; the file was left as it is",
-                place_of(path)
+                database_name(path)
             );
             return Err(Error::new(ErrorKind::Bug, message));
         }
@@ -87,13 +88,14 @@ fn open(path: &Path, key: Option<&EncryptionKey>) -> Result<Connection> {
         .execute("PRAGMA trusted_schema=OFF")
         .map_err(|failure| encryption.at(&failure, path))?;
     // The first read of the file, which detects a wrong key.
-    text_of(&mut connection, "PRAGMA encoding").map_err(|failure| encryption.at(&failure, path))?;
+    pragma_text(&mut connection, "PRAGMA encoding")
+        .map_err(|failure| encryption.at(&failure, path))?;
     Ok(connection)
 }
 
 /// Changes the key of the copy, which is not used elsewhere yet.
 fn write_anew(copy: &Path, old: Option<&EncryptionKey>, new: Option<&EncryptionKey>) -> Result<()> {
-    let at = |failure: Failure| crate::file::encryption::at_place(&failure, &place_of(copy));
+    let at = |failure: Failure| crate::file::encryption::error_at(&failure, &database_name(copy));
     let mut connection = open(copy, old)?;
     connection.execute("PRAGMA journal_mode=MEMORY; PRAGMA synchronous=OFF").map_err(at)?;
     match new {
@@ -118,14 +120,15 @@ fn put_in_place(copy: &Path, path: &Path) -> Result<()> {
 }
 
 fn disk(path: &Path, error: std::io::Error) -> Error {
-    let message = format!("{}: its key was not changed ({error}): check the disk", place_of(path));
+    let message =
+        format!("{}: its key was not changed ({error}): check the disk", database_name(path));
     Error::new(ErrorKind::Io, message).with_source(error)
 }
 
 /// Returns a path as an SQL text.
 fn quoted(path: &Path) -> Result<String> {
     let text = path.to_str().ok_or_else(|| {
-        let message = format!("{}: its path must be UTF-8 to change its key", place_of(path));
+        let message = format!("{}: its path must be UTF-8 to change its key", database_name(path));
         Error::new(ErrorKind::Unsupported, message)
     })?;
     Ok(format!("'{}'", text.replace('\'', "''")))

@@ -2,11 +2,11 @@
 //! separate result for each.
 //!
 //! A session that finds the writer free executes its write at once in the group's transaction, as a
-//! member ([`GroupCommit::join`]). Otherwise it leaves a copy in the queue. The leader, one of the members
-//! that is polled, executes the queue, commits everything together and notifies each member
-//! ([`GroupCommit::lead`]). The members' writes are invisible until that commit is on the disk, and no
-//! member receives its result before, success or error: an error may depend on the write of another
-//! member.
+//! member ([`GroupCommit::join`]). Otherwise it leaves a copy in the queue. The leader, one of the
+//! members that is polled, executes the queue, commits everything together and notifies each member
+//! ([`GroupCommit::lead`]). The members' writes are invisible until that commit is on the disk, and
+//! no member receives its result before, success or error: an error may depend on the write of
+//! another member.
 //!
 //! An error of one member undoes only that member: SQLite itself undoes a single failed statement,
 //! and operations of several statements have a savepoint. So members need no savepoint each. An

@@ -1,5 +1,5 @@
-//! The locks, atomics and alarms of `group_commit.rs` and `write_lock.rs`, under one name: the model check
-//! (`tests/model`) includes those files with replacements.
+//! The locks, atomics and alarms of `group_commit.rs` and `write_lock.rs`, under one name: the
+//! model check (`tests/model`) includes those files with replacements.
 
 use std::task::Waker;
 use std::time::Instant;

@@ -1,9 +1,9 @@
 //! The writing connection and the queue for it.
 //!
 //! SQLite has one writer per file. The holder of this lock is the writer: for one operation
-//! ([`WriteGuard`]), or for a transaction ([`OwnedWriteGuard`]). Threads wait for it blocked, futures with a
-//! waker. A write that can be copied waits in a queue instead, for the leader of the next group
-//! (`group_commit.rs`).
+//! ([`WriteGuard`]), or for a transaction ([`OwnedWriteGuard`]). Threads wait for it blocked,
+//! futures with a waker. A write that can be copied waits in a queue instead, for the leader of the
+//! next group (`group_commit.rs`).
 //!
 //! No write waits forever: each member tries to lead ([`WriteLock::lead`]) until it is done. If the
 //! lock is taken then, the member is among those that are woken when it is free, one at a time;

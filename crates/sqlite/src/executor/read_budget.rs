@@ -33,8 +33,8 @@ pub(crate) struct UsedUp {
 }
 
 impl Executor {
-    /// Like [`Executor::run`] for a list, a count or SQL that reads: until its budget is used up or,
-    /// for a caller that blocks its thread, to its end or deadline.
+    /// Like [`Executor::run`] for a list, a count or SQL that reads: until its budget is used up
+    /// or, for a caller that blocks its thread, to its end or deadline.
     #[inline]
     pub(crate) fn run_in_budget(
         &mut self,
@@ -94,8 +94,8 @@ impl Executor {
         }
     }
 
-    /// Like [`Executor::run`] for a step of a session's transaction that may read many rows before it
-    /// writes. If its budget is used up, nothing was written.
+    /// Like [`Executor::run`] for a step of a session's transaction that may read many rows before
+    /// it writes. If its budget is used up, nothing was written.
     pub(crate) fn step_in_budget(
         &mut self,
         operation: &mut Operation<'_>,

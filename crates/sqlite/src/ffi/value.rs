@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 
 use super::raw::{self, Cell, CellValue};
 
-/// A value to bind. RawSqlCache and bytes are bound in place.
+/// A value to bind. Texts and bytes are bound in place.
 #[derive(Clone, Copy)]
 pub(crate) struct Bound<'v> {
     pub(super) cell: Cell,

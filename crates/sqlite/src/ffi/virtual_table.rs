@@ -1,5 +1,6 @@
 //! Tables in memory as virtual tables of a connection: the calls that SQLite makes to find and read
-//! their rows. `crate::virtual_table` implements the search; this file converts arguments and values.
+//! their rows. `crate::virtual_table` implements the search; this file converts arguments and
+//! values.
 //!
 //! The virtual tables of a connection are on its [`Stage`]: the tables it declares and, while a
 //! statement runs, the tables lent to it. A cursor shares the lent table, so that it stays locked

@@ -8,8 +8,8 @@ use marmota_store::Durability;
 use marmota_store::private_file::have_folder;
 
 use crate::ffi::{Connection, Failure, code};
-use crate::file::database_name::{place_name, place_of, text_of};
-use crate::file::encryption::{FileEncryption, at_place};
+use crate::file::database_name::{database_name, location_name, pragma_text};
+use crate::file::encryption::{FileEncryption, error_at};
 use crate::file::failed_sync::write_log_anew;
 use crate::file::lock_owner;
 use crate::file::options::{Location, SqliteOptions};
@@ -37,7 +37,7 @@ pub(crate) fn connect(
                 done => done,
             };
             if is_new && connected.is_ok() {
-                log::info!("created {}", place_of(path));
+                log::info!("created {}", database_name(path));
             }
             connected
         }
@@ -46,7 +46,7 @@ pub(crate) fn connect(
 
 fn connect_to_memory(options: &SqliteOptions) -> Result<Connection> {
     options.refuse_key_of_memory()?;
-    let at = |failure: Failure| at_place(&failure, &place_name(&Location::Memory));
+    let at = |failure: Failure| error_at(&failure, &location_name(&Location::Memory));
     let mut connection = Connection::open_memory().map_err(at)?;
     connection.busy_timeout_ms(options.busy_timeout_ms);
     connection.execute("PRAGMA trusted_schema=OFF").map_err(at)?;
@@ -90,7 +90,7 @@ fn connect_to_file(
     options: &SqliteOptions,
     encryption: &FileEncryption,
 ) -> Result<Connection> {
-    let place = place_of(path);
+    let place = database_name(path);
     let at = |failure: Failure| encryption.at(&failure, path);
     let mut connection = encryption.open(path)?;
     connection.busy_timeout_ms(options.busy_timeout_ms);
@@ -102,7 +102,7 @@ fn connect_to_file(
     connection.execute("PRAGMA trusted_schema=OFF").map_err(at)?;
     connection.execute(&cache_sql(options)).map_err(at)?;
     // The first read of the file, which detects files that are not databases.
-    let encoding = text_of(&mut connection, "PRAGMA encoding").map_err(at)?;
+    let encoding = pragma_text(&mut connection, "PRAGMA encoding").map_err(at)?;
     if encoding != "UTF-8" {
         let message = format!(
             "{place}: its texts are {encoding}; copy it into a new one that is UTF-8 \
@@ -112,9 +112,9 @@ fn connect_to_file(
     }
     if connection.is_readonly() {
         let failure = Failure::new(code::READONLY, "attempt to open for writing");
-        return Err(at_place(&failure, &place));
+        return Err(error_at(&failure, &place));
     }
-    let mode = text_of(&mut connection, "PRAGMA journal_mode=WAL").map_err(at)?;
+    let mode = pragma_text(&mut connection, "PRAGMA journal_mode=WAL").map_err(at)?;
     if mode != "wal" {
         let message = format!(
             "{place}: its folder does not allow a write-ahead log (the journal stays `{mode}`); \

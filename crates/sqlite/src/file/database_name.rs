@@ -6,7 +6,7 @@ use crate::ffi::{Connection, Failure};
 use crate::file::options::Location;
 
 /// Returns the text of the only row of a PRAGMA.
-pub(crate) fn text_of(connection: &mut Connection, sql: &str) -> Result<String, Failure> {
+pub(crate) fn pragma_text(connection: &mut Connection, sql: &str) -> Result<String, Failure> {
     let mut text = String::new();
     connection.query(sql, |row| {
         text = String::from_utf8_lossy(row.at(0).bytes()).into_owned();
@@ -15,14 +15,14 @@ pub(crate) fn text_of(connection: &mut Connection, sql: &str) -> Result<String, 
 }
 
 /// Returns a database's name for error messages.
-pub(crate) fn place_name(location: &Location) -> String {
+pub(crate) fn location_name(location: &Location) -> String {
     match location {
-        Location::File(path) => place_of(path),
+        Location::File(path) => database_name(path),
         Location::Memory => "the database in memory".to_owned(),
     }
 }
 
 /// Returns a file's name for error messages.
-pub(crate) fn place_of(path: &Path) -> String {
+pub(crate) fn database_name(path: &Path) -> String {
     format!("the database {}", path.display())
 }

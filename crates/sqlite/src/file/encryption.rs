@@ -10,7 +10,7 @@ use marmota_model::{Error, Result};
 
 use crate::fault;
 use crate::ffi::{Connection, Failure};
-use crate::file::database_name::place_of;
+use crate::file::database_name::database_name;
 use crate::file::options::SqliteOptions;
 
 #[cfg(feature = "encryption")]
@@ -19,7 +19,7 @@ pub(crate) use keyed::FileEncryption;
 pub(crate) use plain::FileEncryption;
 
 /// Returns the error for a code while opening, with the name of the file.
-pub(crate) fn at_place(failure: &Failure, place: &str) -> Error {
+pub(crate) fn error_at(failure: &Failure, place: &str) -> Error {
     let error = fault::of(failure);
     Error::new(error.kind(), format!("{place}: {}", error.message())).with_source(error)
 }
@@ -65,7 +65,7 @@ mod plain {
         /// Returns the error for a code while opening, with the name of the file.
         #[allow(clippy::unused_self, reason = "with keys it is used")]
         pub(crate) fn at(&self, failure: &Failure, path: &Path) -> Error {
-            at_place(failure, &place_of(path))
+            error_at(failure, &database_name(path))
         }
     }
 }
@@ -168,7 +168,7 @@ mod keyed {
             }
             drop(known);
             let key = source.ask().map_err(|error| {
-                let message = format!("{}: {}", place_of(path), error.message());
+                let message = format!("{}: {}", database_name(path), error.message());
                 Error::new(error.kind(), message).with_source(error)
             })?;
             Ok(Some(match key.secret() {
@@ -186,7 +186,7 @@ mod keyed {
             if self.source.is_some() && failure.code() & 0xff == code::NOTADB {
                 return wrong_key(path);
             }
-            at_place(failure, &place_of(path))
+            error_at(failure, &database_name(path))
         }
     }
 
@@ -210,7 +210,7 @@ mod keyed {
             "{}: the key does not open it: it is not the one the file was written with, the \
              file's first page is damaged, or it is no database; give the right key, or restore \
              a backup",
-            place_of(path)
+            database_name(path)
         );
         Error::new(ErrorKind::Denied, message)
     }
@@ -220,7 +220,7 @@ mod keyed {
         let message = format!(
             "{}: it is not encrypted, but a key was given: encrypt it once with `Sqlite::rekey`, \
              or open it without a key",
-            place_of(path)
+            database_name(path)
         );
         Error::new(ErrorKind::Invalid, message)
     }
@@ -231,7 +231,7 @@ mod keyed {
             "{}: the file is encrypted, or no SQLite database: give its key (`SqliteOptions::key`, \
              `?key_env=NAME` or the environment variable MARMOTA_KEY), name another file, or move \
              this one away",
-            place_of(path)
+            database_name(path)
         );
         Error::new(ErrorKind::Engine, message)
     }

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use marmota_model::{Error, ErrorKind, Result};
 
 use crate::ffi::{Connection, Failure, code};
-use crate::file::database_name::{place_of, text_of};
-use crate::file::encryption::at_place;
+use crate::file::database_name::{database_name, pragma_text};
+use crate::file::encryption::error_at;
 
 /// Makes a file have no log, and locks it as long as the connection is open. `then` is the end of
 /// the error message: what to do after closing the file elsewhere.
@@ -15,7 +15,7 @@ pub(crate) fn lock_exclusively(connection: &mut Connection, path: &Path, then: &
     let busy = || {
         let message = format!(
             "{}: it is open elsewhere; close every engine and program that uses it, then {then}",
-            place_of(path)
+            database_name(path)
         );
         Error::new(ErrorKind::Busy, message)
     };
@@ -23,10 +23,10 @@ pub(crate) fn lock_exclusively(connection: &mut Connection, path: &Path, then: &
         if failure.code() & 0xff == code::BUSY {
             return busy();
         }
-        at_place(&failure, &place_of(path))
+        error_at(&failure, &database_name(path))
     };
     // A log belongs to the file by its name, so it must not outlive the file.
-    let mode = text_of(connection, "PRAGMA journal_mode=DELETE").map_err(at)?;
+    let mode = pragma_text(connection, "PRAGMA journal_mode=DELETE").map_err(at)?;
     if mode != "delete" {
         return Err(busy());
     }
@@ -36,7 +36,7 @@ pub(crate) fn lock_exclusively(connection: &mut Connection, path: &Path, then: &
         )
         .map_err(at)?;
     // Another process may have opened the file in between.
-    match text_of(connection, "PRAGMA journal_mode").map_err(at)?.as_str() {
+    match pragma_text(connection, "PRAGMA journal_mode").map_err(at)?.as_str() {
         "memory" => Ok(()),
         _ => Err(busy()),
     }
@@ -53,11 +53,11 @@ pub(crate) struct Content {
 
 /// Reads the whole file and refuses it if it is damaged.
 pub(crate) fn check(connection: &mut Connection, path: &Path) -> Result<Content> {
-    let at = |failure: Failure| at_place(&failure, &place_of(path));
-    let verdict = text_of(connection, "PRAGMA integrity_check(1)").map_err(at)?;
+    let at = |failure: Failure| error_at(&failure, &database_name(path));
+    let verdict = pragma_text(connection, "PRAGMA integrity_check(1)").map_err(at)?;
     if verdict != "ok" {
         let message =
-            format!("{}: it is damaged ({verdict}); restore a backup first", place_of(path));
+            format!("{}: it is damaged ({verdict}); restore a backup first", database_name(path));
         return Err(Error::new(ErrorKind::Engine, message));
     }
     content(connection).map_err(at)

@@ -14,7 +14,7 @@ use std::path::Path;
 use marmota_model::{Error, ErrorKind, Result};
 
 use crate::ffi::{Connection, Failure, code};
-use crate::file::database_name::place_of;
+use crate::file::database_name::database_name;
 use crate::file::exclusive_file::{sync_folder_of, with_suffix};
 
 /// The number of bytes of a log that are copied at once.
@@ -31,7 +31,7 @@ impl Stopped {
     /// Creates the reason from this thread's last failed sync, and logs it.
     #[cold]
     pub(crate) fn by_failed_sync(path: Option<&Path>) -> Self {
-        let place = path.map_or_else(|| "the database".to_owned(), place_of);
+        let place = path.map_or_else(|| "the database".to_owned(), database_name);
         let error = io::Error::from_raw_os_error(crate::ffi::thread_sync_errno());
         let message = format!(
             "{place} takes no more writes, because waiting for the disk failed (fsync: {error}): \
@@ -78,7 +78,7 @@ pub(crate) fn write_log_anew(connection: &mut Connection, path: &Path, busy_ms: 
     if std::fs::metadata(&log).map_or(0, |file| file.len()) <= LOG_HEADER_BYTES {
         return Ok(());
     }
-    let at = |failure: Failure| crate::file::encryption::at_place(&failure, &place_of(path));
+    let at = |failure: Failure| crate::file::encryption::error_at(&failure, &database_name(path));
     connection.busy_timeout_ms(0);
     // While this connection may write, no other process extends or restarts the log.
     let begun = connection.execute("BEGIN IMMEDIATE");
@@ -105,7 +105,7 @@ fn page_bytes(connection: &mut Connection) -> std::result::Result<u64, Failure> 
 fn failed(path: &Path, error: io::Error) -> Error {
     let message = format!(
         "{}: its log cannot be written to the disk ({error}): check the disk",
-        place_of(path)
+        database_name(path)
     );
     Error::new(ErrorKind::Io, message).with_source(error)
 }

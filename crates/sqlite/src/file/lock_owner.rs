@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use marmota_model::{Error, ErrorKind};
 
-use crate::file::database_name::place_of;
+use crate::file::database_name::database_name;
 
 /// The bytes of the file that SQLite locks: pending, reserved, then those of readers.
 const PENDING: u64 = 0x4000_0000;
@@ -54,8 +54,11 @@ pub(crate) fn busy(path: &Path, waited: Duration) -> Error {
         Some(lock_owner) => lock_owner.to_string(),
         None => "another program or transaction has it locked".to_owned(),
     };
-    let message =
-        format!("{}: {who}; waited {} ms for it, try again", place_of(path), waited.as_millis());
+    let message = format!(
+        "{}: {who}; waited {} ms for it, try again",
+        database_name(path),
+        waited.as_millis()
+    );
     Error::new(ErrorKind::Busy, message)
 }
 

@@ -51,8 +51,8 @@ pub struct SqliteOptions {
     /// The most reads that continue on helper threads or wait for one; further ones fail with
     /// [`ErrorKind::Busy`]. Default: 256.
     pub scans_max: usize,
-    /// The source of an encrypted file's key; [`SqliteOptions::key`] sets it. If `None`, the file is not
-    /// encrypted.
+    /// The source of an encrypted file's key; [`SqliteOptions::key`] sets it. If `None`, the file
+    /// is not encrypted.
     #[cfg(feature = "encryption")]
     pub key: Option<KeySource>,
 }

@@ -53,9 +53,9 @@ impl SqliteSession {
                 self.forget(ticket);
                 Poll::Ready(result)
             }
-            Attempt::OffloadedOperation(scan) => {
-                self.waiting.put(ticket, Wait::OffloadedOperation(scan, 0));
-                self.poll_scan(ticket, operation, sink, outcome, waker)
+            Attempt::Offloaded(offloaded) => {
+                self.waiting.put(ticket, Wait::Offloaded(offloaded, 0));
+                self.poll_offloaded(ticket, operation, sink, outcome, waker)
             }
             // A transaction was begun on this session meanwhile.
             Attempt::Away => {

@@ -15,7 +15,7 @@ use marmota_store::wait::QueuePlace;
 use super::{Attempt, SqliteSession};
 use crate::commit::group_commit::closed;
 use crate::executor::read_budget::{Ended, POLL_BUDGET, UsedUp, late};
-use crate::session::offloaded::{Next, OffloadedOperation, Place};
+use crate::session::offloaded::{Next, OffloadedOperation, OnConnection};
 use crate::session::wait::Wait;
 
 impl SqliteSession {
@@ -29,16 +29,16 @@ impl SqliteSession {
             {
                 executor.connection.release_memory();
             }
-            Place::Reader(reader)
+            OnConnection::Reader(reader)
         } else {
             if let Some(executor) = self.reader.as_ref().map(|reader| reader.lock()).as_deref_mut()
                 && let Some(executor) = executor
             {
                 executor.end_hold();
             }
-            Place::Any
+            OnConnection::Any
         };
-        self.start_scan(None, operation, over, place)
+        self.offload(None, operation, over, place)
     }
 
     /// Executes a list, count or SQL if the engine has only one connection.
@@ -52,7 +52,7 @@ impl SqliteSession {
         let Some(executor) = guard.executor() else { return Attempt::Done(Err(closed())) };
         match executor.run_in_budget(operation, sink, outcome) {
             Ended::Done(result) => Attempt::Done(result),
-            Ended::Over(over) => self.start_scan(None, operation, over, Place::Writer(guard)),
+            Ended::Over(over) => self.offload(None, operation, over, OnConnection::Writer(guard)),
             Ended::Late => Attempt::Done(Err(self.read_late())),
         }
     }
@@ -69,7 +69,7 @@ impl SqliteSession {
         let Some(mut guard) = self.shared.writer.try_lock_owned() else { return Attempt::Wait };
         if self.leaves_disk_to_helper(operation) {
             let over = UsedUp { lent: 0, tables: None };
-            return self.start_scan(durability, operation, over, Place::Writer(guard));
+            return self.offload(durability, operation, over, OnConnection::Writer(guard));
         }
         let Some(executor) = guard.executor() else { return Attempt::Done(Err(closed())) };
         match executor.write_in_budget(durability, operation, sink, outcome) {
@@ -81,7 +81,9 @@ impl SqliteSession {
                 guard.begun();
                 Attempt::Done(result)
             }
-            Ended::Over(over) => self.start_scan(durability, operation, over, Place::Writer(guard)),
+            Ended::Over(over) => {
+                self.offload(durability, operation, over, OnConnection::Writer(guard))
+            }
             Ended::Late => Attempt::Done(Err(self.read_late())),
         }
     }
@@ -102,7 +104,7 @@ impl SqliteSession {
         }
         let guard = self.transaction.take()?;
         let over = UsedUp { lent: 0, tables: None };
-        Some(self.start_scan(durability, &Operation::Commit, over, Place::Writer(guard)))
+        Some(self.offload(durability, &Operation::Commit, over, OnConnection::Writer(guard)))
     }
 
     /// Returns the error of a read whose deadline has passed.
@@ -113,45 +115,47 @@ impl SqliteSession {
     }
 
     /// Continues an operation that has used up its budget on a helper thread.
-    pub(super) fn start_scan(
+    pub(super) fn offload(
         &mut self,
         durability: Option<Durability>,
         operation: &Operation<'_>,
         over: UsedUp,
-        place: Place,
+        place: OnConnection,
     ) -> Attempt {
         let limit = self.shared.options.read_deadline();
         let limit = limit.filter(|_| !matches!(operation, Operation::Commit));
         let until = limit.map(|limit| Instant::now() + limit);
-        let scan = OffloadedOperation::new(&mut self.tables, operation, over, durability, until);
-        let scan = scan.and_then(|scan| self.shared.reserve_scan().map(|()| scan));
-        let error = match (scan, place) {
-            (Ok(scan), place) => {
-                if matches!(place, Place::Transaction(_)) {
-                    self.away = Some(Arc::clone(&scan));
+        let offloaded =
+            OffloadedOperation::new(&mut self.tables, operation, over, durability, until);
+        let offloaded =
+            offloaded.and_then(|offloaded| self.shared.reserve_offloaded().map(|()| offloaded));
+        let error = match (offloaded, place) {
+            (Ok(offloaded), place) => {
+                if matches!(place, OnConnection::Transaction(_)) {
+                    self.away = Some(Arc::clone(&offloaded));
                 }
-                scan.start(&self.shared, place);
-                return Attempt::OffloadedOperation(scan);
+                offloaded.start(&self.shared, place);
+                return Attempt::Offloaded(offloaded);
             }
-            (Err(error), Place::Transaction(guard)) => {
+            (Err(error), OnConnection::Transaction(guard)) => {
                 self.transaction = Some(guard);
                 error
             }
-            (Err(error), Place::Writer(mut guard)) => {
+            (Err(error), OnConnection::Writer(mut guard)) => {
                 if let Some(executor) = guard.executor() {
                     executor.end_hold();
                 }
                 error
             }
             // The connection is closed with its snapshot.
-            (Err(error), Place::Reader(_) | Place::Any) => error,
+            (Err(error), OnConnection::Reader(_) | OnConnection::Any) => error,
         };
         Attempt::Done(Err(error))
     }
 
-    /// Takes the transaction's connection back from a scan that has ended.
+    /// Takes the transaction's connection back from an offloaded operation that has ended.
     pub(super) fn is_back(&mut self) -> bool {
-        let Some(guard) = self.away.as_ref().and_then(|scan| scan.take_guard()) else {
+        let Some(guard) = self.away.as_ref().and_then(|offloaded| offloaded.take_guard()) else {
             return false;
         };
         self.transaction = Some(guard);
@@ -159,7 +163,7 @@ impl SqliteSession {
         true
     }
 
-    /// Polls an operation of a transaction whose connection a scan has.
+    /// Polls an operation of a transaction whose connection an offloaded operation has.
     pub(super) fn poll_away(
         &mut self,
         ticket: Ticket,
@@ -172,8 +176,8 @@ impl SqliteSession {
             return Poll::Ready(Err(refusal::not_waiting()));
         };
         let durability = *durability;
-        if let Some(scan) = &self.away {
-            scan.wait_for_turn(waker);
+        if let Some(offloaded) = &self.away {
+            offloaded.wait_for_turn(waker);
         }
         match self.attempt(durability, operation, sink, outcome) {
             Attempt::Done(result) => {
@@ -181,9 +185,9 @@ impl SqliteSession {
                 Poll::Ready(result)
             }
             Attempt::Away => Poll::Pending,
-            Attempt::OffloadedOperation(scan) => {
-                self.waiting.put(ticket, Wait::OffloadedOperation(scan, 0));
-                self.poll_scan(ticket, operation, sink, outcome, waker)
+            Attempt::Offloaded(offloaded) => {
+                self.waiting.put(ticket, Wait::Offloaded(offloaded, 0));
+                self.poll_offloaded(ticket, operation, sink, outcome, waker)
             }
             Attempt::Locked => {
                 let wait = self.locked();
@@ -206,7 +210,7 @@ impl SqliteSession {
     }
 
     /// Polls a read on a helper thread: passes the available rows to the sink.
-    pub(super) fn poll_scan(
+    pub(super) fn poll_offloaded(
         &mut self,
         ticket: Ticket,
         operation: &Operation<'_>,
@@ -214,19 +218,19 @@ impl SqliteSession {
         outcome: &mut Outcome,
         waker: &Waker,
     ) -> Poll<Result<()>> {
-        let Some(Wait::OffloadedOperation(scan, so_far)) = self.waiting.get_mut(ticket) else {
+        let Some(Wait::Offloaded(offloaded, so_far)) = self.waiting.get_mut(ticket) else {
             return Poll::Ready(Err(refusal::not_waiting()));
         };
         let began = Instant::now();
-        scan.name_columns(operation);
+        offloaded.name_columns(operation);
         loop {
-            match scan.next(waker) {
+            match offloaded.next(waker) {
                 Next::Rows(rows) => {
                     let (lent, flow) = rows.lend(sink);
                     *so_far += lent;
-                    scan.give_back(rows);
+                    offloaded.give_back(rows);
                     if flow.is_break() {
-                        outcome.rows = scan.skipped() + *so_far;
+                        outcome.rows = offloaded.skipped() + *so_far;
                         self.forget(ticket);
                         return Poll::Ready(Ok(()));
                     }
@@ -241,7 +245,7 @@ impl SqliteSession {
                     return Poll::Ready(ended.map(|rows| outcome.rows = rows));
                 }
                 Next::Later { is_queued } => {
-                    let Some(until) = scan.until().filter(|_| is_queued) else {
+                    let Some(until) = offloaded.until().filter(|_| is_queued) else {
                         return Poll::Pending;
                     };
                     if began < until {

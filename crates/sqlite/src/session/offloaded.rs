@@ -41,8 +41,8 @@ use crate::session::shared::{Reader, Shared};
 const BUFFER_BYTES: usize = 256 << 10;
 /// The size of waiting rows at which the helper waits.
 const READY_BYTES_MAX: usize = 2 << 20;
-/// The same for a scan with the only connection or a transaction's: a caller that blocks its thread
-/// for that connection does not take rows meanwhile.
+/// The same for an operation with the only connection or a transaction's: a caller that blocks its
+/// thread for that connection does not take rows meanwhile.
 const READY_BYTES_MAX_ALONE: usize = 64 << 20;
 
 /// A read or write on a helper thread, and its rows for the caller.
@@ -59,7 +59,7 @@ pub(crate) struct OffloadedOperation {
     ready_bytes_max: AtomicUsize,
     cancelled: Arc<AtomicBool>,
     flow: Mutex<Flow>,
-    /// Notified when rows have room, or the scan is cancelled.
+    /// Notified when rows have room, or the operation is cancelled.
     room: Condvar,
 }
 
@@ -75,8 +75,8 @@ enum Read {
     Commit,
 }
 
-/// The connection on which a scan runs.
-pub(crate) enum Place {
+/// The connection on which an offloaded operation runs.
+pub(crate) enum OnConnection {
     /// Any reading connection.
     Any,
     /// The connection that has returned rows before, which keeps its snapshot.
@@ -103,7 +103,7 @@ struct Flow {
     is_left: bool,
 }
 
-/// The next result of a scan for its caller.
+/// The next result for the caller.
 pub(crate) enum Next {
     Rows(RowBuffer),
     Ended(Result<u64>),
@@ -115,7 +115,8 @@ pub(crate) enum Next {
 }
 
 impl OffloadedOperation {
-    /// Creates a scan for an operation that has used up its budget, with copies of its parts.
+    /// Creates an offloaded operation from one that has used up its budget, with copies of its
+    /// parts.
     pub(crate) fn new(
         tables: &mut KnownTables,
         operation: &Operation<'_>,
@@ -221,7 +222,7 @@ impl OffloadedOperation {
         }
     }
 
-    /// Cancels the scan.
+    /// Cancels it.
     pub(crate) fn cancel(&self) {
         self.cancelled.store(true, Ordering::Relaxed);
         // While locked; otherwise a helper that is about to wait would miss it.
@@ -254,8 +255,8 @@ impl OffloadedOperation {
         }
     }
 
-    /// Called when the transaction has ended: its connection is rolled back when the scan ends.
-    /// Returned at once if the scan has ended.
+    /// Called when the transaction has ended: its connection is rolled back when the operation
+    /// ends. Returned at once if it has ended.
     pub(crate) fn leave(&self) -> Option<OwnedWriteGuard<Executor>> {
         self.cancel();
         let mut flow = self.flow.lock();
@@ -264,33 +265,35 @@ impl OffloadedOperation {
     }
 
     /// Continues a counted read on a helper thread.
-    pub(crate) fn start(self: &Arc<Self>, shared: &Arc<Shared>, place: Place) {
+    pub(crate) fn start(self: &Arc<Self>, shared: &Arc<Shared>, place: OnConnection) {
         shared.counts.read_handover();
-        let (scan, for_scan) = (Arc::clone(self), Arc::clone(shared));
-        shared.helpers.run(move || scan.carry_out(&for_scan, place));
+        let (scan, for_helper) = (Arc::clone(self), Arc::clone(shared));
+        shared.helpers.run(move || scan.carry_out(&for_helper, place));
     }
 
     /// Executes it on a helper thread.
-    pub(crate) fn carry_out(&self, shared: &Shared, place: Place) {
-        if matches!(place, Place::Writer(_) | Place::Transaction(_)) {
+    pub(crate) fn carry_out(&self, shared: &Shared, place: OnConnection) {
+        if matches!(place, OnConnection::Writer(_) | OnConnection::Transaction(_)) {
             self.ready_bytes_max.store(READY_BYTES_MAX_ALONE, Ordering::Relaxed);
         }
         self.flow.lock().has_begun = true;
         let ended = match place {
-            Place::Any => match shared.take_reader(true) {
+            OnConnection::Any => match shared.take_reader(true) {
                 Ok(reader) => self.run_on_reader(shared, reader),
                 Err(error) => Err(error),
             },
-            Place::Reader(reader) => self.run_on_reader(shared, reader),
-            Place::Writer(mut guard) => guard.executor().ok_or_else(closed).and_then(|executor| {
-                let ended = self.run_on(shared, executor);
-                if matches!(self.read, Read::Commit) {
-                    // A commit that failed, or was cancelled before it began.
-                    executor.roll_back();
-                }
-                ended
-            }),
-            Place::Transaction(mut guard) => {
+            OnConnection::Reader(reader) => self.run_on_reader(shared, reader),
+            OnConnection::Writer(mut guard) => {
+                guard.executor().ok_or_else(closed).and_then(|executor| {
+                    let ended = self.run_on(shared, executor);
+                    if matches!(self.read, Read::Commit) {
+                        // A commit that failed, or was cancelled before it began.
+                        executor.roll_back();
+                    }
+                    ended
+                })
+            }
+            OnConnection::Transaction(mut guard) => {
                 let ended = guard
                     .executor()
                     .ok_or_else(closed)
@@ -448,7 +451,7 @@ impl OffloadedOperation {
     }
 
     fn end(&self, shared: &Shared, ended: Result<u64>) {
-        shared.scan_ended();
+        shared.offloaded_ended();
         let mut flow = self.flow.lock();
         flow.ended = Some(ended);
         let waker = flow.waker.take();
@@ -459,7 +462,7 @@ impl OffloadedOperation {
     }
 }
 
-/// Lends the tables that a scan keeps.
+/// Lends the tables that an offloaded operation keeps.
 struct KeptTables(Option<Box<BorrowedTables>>);
 
 impl Lender for KeptTables {

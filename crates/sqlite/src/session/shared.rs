@@ -22,8 +22,8 @@ use crate::fault::busy;
 use crate::ffi::{Connection, Failure, code};
 use crate::file::attached_databases::AttachedDatabases;
 use crate::file::connect::{cache_sql, file_of};
-use crate::file::database_name::place_name;
-use crate::file::encryption::{FileEncryption, at_place};
+use crate::file::database_name::location_name;
+use crate::file::encryption::{FileEncryption, error_at};
 use crate::file::lock_owner;
 use crate::file::options::{Location, SqliteOptions};
 
@@ -54,7 +54,7 @@ pub(crate) struct Shared {
     pub(crate) spare_readers: Mutex<Vec<Arc<Reader>>>,
     pub(crate) helpers: Arc<ThreadPool>,
     /// The number of reads that run on helper threads or wait for one.
-    pub(crate) scans: AtomicUsize,
+    pub(crate) offloaded: AtomicUsize,
     pub(crate) tables: Arc<Tables>,
     /// The other databases of the store, visible to SQL.
     pub(crate) attached: Mutex<Vec<AttachedDatabase>>,
@@ -211,7 +211,7 @@ impl Shared {
         Ok(reader)
     }
 
-    /// Returns a reading connection for one session or scan ([`Self::open_reader`]).
+    /// Returns a reading connection for one session or offloaded read ([`Self::open_reader`]).
     pub(crate) fn take_reader(&self, blocks: bool) -> Result<Arc<Reader>> {
         let spare = self.spare_readers.lock().pop();
         spare.map_or_else(|| self.open_reader(blocks), Ok)
@@ -230,12 +230,12 @@ impl Shared {
     /// # Errors
     /// [`ErrorKind::Busy`] if too many reads do.
     #[cold]
-    pub(crate) fn reserve_scan(&self) -> Result<()> {
+    pub(crate) fn reserve_offloaded(&self) -> Result<()> {
         let scans_max = self.options.scans_max;
-        if self.scans.fetch_add(1, Ordering::Relaxed) < scans_max {
+        if self.offloaded.fetch_add(1, Ordering::Relaxed) < scans_max {
             return Ok(());
         }
-        self.scan_ended();
+        self.offloaded_ended();
         let message = format!(
             "{scans_max} long reads are under way already (`scans_max`); try again later, or \
              select fewer rows"
@@ -243,8 +243,8 @@ impl Shared {
         Err(Error::new(ErrorKind::Busy, message))
     }
 
-    pub(crate) fn scan_ended(&self) {
-        self.scans.fetch_sub(1, Ordering::Relaxed);
+    pub(crate) fn offloaded_ended(&self) {
+        self.offloaded.fetch_sub(1, Ordering::Relaxed);
     }
 
     pub(crate) fn close(&self) -> Result<()> {
@@ -280,7 +280,7 @@ impl Shared {
         match executor.blocking(|executor| executor.counted(checkpoint)) {
             Err(failure) if failure.code() & 0xff != code::BUSY => {
                 executor.connection.keep_log_at_close();
-                Err(at_place(&failure, &place_name(&self.location)))
+                Err(error_at(&failure, &location_name(&self.location)))
             }
             _ => Ok(()),
         }

@@ -29,7 +29,7 @@ pub(crate) enum Wait {
     /// The commit of its group.
     Member { member: Member, has_yielded: bool },
     /// Rows from a helper thread, and the number of rows already passed to the sink.
-    OffloadedOperation(Arc<OffloadedOperation>, u64),
-    /// The end of a scan that has the transaction's connection.
+    Offloaded(Arc<OffloadedOperation>, u64),
+    /// The end of an offloaded operation that has the transaction's connection.
     Away { durability: Option<Durability> },
 }

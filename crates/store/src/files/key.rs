@@ -69,8 +69,8 @@ impl EncryptionKey {
         }
     }
 
-    /// Parses the text of an environment variable: 64 hex digits are the bytes of [`EncryptionKey::raw`],
-    /// anything else is a passphrase.
+    /// Parses the text of an environment variable: 64 hex digits are the bytes of
+    /// [`EncryptionKey::raw`], anything else is a passphrase.
     ///
     /// # Errors
     /// As [`EncryptionKey::passphrase`].

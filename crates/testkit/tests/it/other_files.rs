@@ -60,10 +60,13 @@ fn check(store: &Store) {
 #[test]
 fn files_with_keys_of_their_own_are_joined() {
     use marmota_sqlite::EncryptionKey;
+
+    type MakeOptions = fn() -> SqliteOptions;
+
     let raw = || SqliteOptions::default().key(|| Ok(EncryptionKey::raw([7; 32])));
     let passphrase =
         || SqliteOptions::default().key(|| EncryptionKey::passphrase("open sesame".to_owned()));
-    let pairs: [(fn() -> SqliteOptions, fn() -> SqliteOptions); 5] = [
+    let pairs: [(MakeOptions, MakeOptions); 5] = [
         (raw, passphrase),
         (passphrase, passphrase),
         (raw, SqliteOptions::default),

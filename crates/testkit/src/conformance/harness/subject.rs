@@ -15,12 +15,14 @@ pub type AddModels = fn(StoreBuilder) -> StoreBuilder;
 
 type Open = dyn Fn(Option<AddModels>) -> StoreBuilder + Send + Sync;
 
-/// The server of a store that clients reach from elsewhere, as the promises of [`crate::conformance::event_loops::event_loop`]
-/// see it. It keeps accounts if its engine has transactions.
+/// The server of a store that clients reach from elsewhere, as the promises of
+/// [`crate::conformance::event_loops::event_loop`] see it. It keeps accounts if its engine has
+/// transactions.
 pub trait Served: Send + Sync {
-    /// Sends a request that needs no database to the thread that serves the store, and waits for the
-    /// answer: how long that thread has waited for a processor so far
-    /// ([`crate::conformance::event_loops::event_loop::unscheduled`]). Zero where it is the thread that calls.
+    /// Sends a request that needs no database to the thread that serves the store, and waits for
+    /// the answer: how long that thread has waited for a processor so far
+    /// ([`crate::conformance::event_loops::event_loop::unscheduled`]). Zero where it is the thread
+    /// that calls.
     ///
     /// # Errors
     /// What kept it from being answered.
@@ -74,8 +76,8 @@ impl Subject {
         self
     }
 
-    /// Has the promises of [`crate::conformance::event_loops::event_loop`] keep their rows in the memory engine, as another
-    /// database of the store, so that the SQL of this one reads them.
+    /// Has the promises of [`crate::conformance::event_loops::event_loop`] keep their rows in the
+    /// memory engine, as another database of the store, so that the SQL of this one reads them.
     #[must_use]
     pub fn with_rows_in_memory(mut self) -> Self {
         self.rows_in_memory = true;
