@@ -33,6 +33,7 @@
 
 #[cfg(feature = "extract")]
 pub mod extract;
+#[cfg(feature = "multipart")]
 pub mod multipart;
 pub mod websocket;
 
@@ -79,6 +80,7 @@ pub use middleware::request_id::RequestId;
 pub use middleware::security_headers::SecurityHeaders;
 #[cfg(feature = "tracing")]
 pub use middleware::traces::Traces;
+#[cfg(feature = "multipart")]
 pub use multipart::{Multipart, MultipartError, MultipartLimits};
 pub use proto::head::Version;
 pub use proto::header::HeaderError;
