@@ -6,18 +6,17 @@
 //! answers every whole request in the buffer, sends all answers at once and reads again. It never
 //! blocks or spins: whenever it returns, an event, a wake-up or a deadline will continue it.
 
-mod admitting;
 mod answer;
-mod conversation;
-mod flow;
-mod linger;
-mod outflow;
-mod passage;
-mod record;
-pub(crate) mod signpost;
+mod byte_transport;
+mod early_decision;
+mod lingering_close;
+pub(crate) mod redirect_responder;
+mod ring_io;
 pub(crate) mod slab;
 mod state;
+mod streamed_body;
 mod streaming;
+mod taken_over;
 mod takeover;
 mod upload;
 mod uploading;
@@ -35,9 +34,9 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg};
 
 use state::{BodyProgress, Intake, Outgoing, Phase, READ_BYTES, Served, Timing, make_room, own};
-pub(crate) use state::{Connection, Fate, Wish};
+pub(crate) use state::{Connection, Fate, RingRequest};
 
-use crate::connection::signpost::RedirectResponder;
+use crate::connection::redirect_responder::RedirectResponder;
 use crate::message::local::ThreadLocals;
 use crate::message::response::Response;
 use crate::proto::head::{BodyLength, Span};
@@ -112,7 +111,7 @@ impl Connection {
         let sealed = self.link.as_ref().map_or(0, |link| link.outgoing.capacity());
         let taken = match &self.phase {
             Phase::Taken(takeover) => takeover.unread().map_or(0, |(bytes, _)| bytes),
-            Phase::Streaming(outflow) => outflow.held_bytes(),
+            Phase::Streaming(body_stream) => body_stream.held_bytes(),
             _ => 0,
         };
         self.output.capacity() + tail + sealed + taken + self.handed_bytes
@@ -147,8 +146,8 @@ impl Connection {
 
     /// Polls the waiting handler, if any, and continues.
     pub(crate) fn wake(&mut self, local: &mut ThreadLocals) -> Fate {
-        if let Phase::Streaming(outflow) = &mut self.phase {
-            outflow.note_woken();
+        if let Phase::Streaming(body_stream) = &mut self.phase {
+            body_stream.note_woken();
         }
         if matches!(self.phase, Phase::Admitting { .. }) {
             match self.poll_decision(local) {
@@ -203,7 +202,7 @@ impl Connection {
                 _ => {}
             }
             if self.upload.is_some() {
-                match self.go_on_uploading(local) {
+                match self.continue_upload(local) {
                     ControlFlow::Continue(true) => continue,
                     ControlFlow::Continue(false) => {}
                     ControlFlow::Break(fate) => return fate,
@@ -222,10 +221,12 @@ impl Connection {
                     self.timing = Timing::None;
                     return Fate::Keep;
                 }
-                Phase::Streaming(outflow) if outflow.is_stalled() => {
-                    return self.stand_still(local);
+                Phase::Streaming(body_stream) if body_stream.is_stalled() => {
+                    return self.wait_for_producer(local);
                 }
-                Phase::Taken(takeover) if takeover.is_sated() => return self.stand_by(local),
+                Phase::Taken(takeover) if takeover.is_sated() => {
+                    return self.wait_for_protocol(local);
+                }
                 Phase::Lingering { .. } => return self.discard(local),
                 _ => {}
             }
@@ -253,7 +254,7 @@ impl Connection {
                     }
                     return Served::Stop;
                 }
-                Phase::Taken(_) => return self.converse(local),
+                Phase::Taken(_) => return self.run_protocol(local),
                 _ => return Served::Stop,
             };
             if !whole {
@@ -282,7 +283,7 @@ impl Connection {
                 return false;
             }
             Err(error) => {
-                if !self.hears_http2(local) {
+                if !self.detect_http2(local) {
                     self.refuse(Response::problem(error.status(), error.text()), local);
                 }
                 return false;
@@ -362,7 +363,7 @@ impl Connection {
             return if local.draining { Fate::Drop } else { Fate::Keep };
         }
         if matches!(self.phase, Phase::Taken(_)) {
-            return self.stand_by(local);
+            return self.wait_for_protocol(local);
         }
         if self.output.capacity() > 0 {
             local.give_output(std::mem::take(&mut self.output));
@@ -374,7 +375,7 @@ impl Connection {
                 local.give_exchange(request);
             }
             if local.draining {
-                self.take_leave();
+                self.send_close_notify();
                 return Fate::Drop;
             }
             self.set_deadline(Timing::Idle, local.now_ms + local.limits.idle_timeout_ms);
@@ -461,10 +462,10 @@ impl Connection {
         }
         match self.timing {
             Timing::Body if self.upload.is_some() => {
-                self.give_up_upload();
+                self.fail_upload();
                 Fate::Keep
             }
-            Timing::Heartbeat => self.beat(local),
+            Timing::Heartbeat => self.send_heartbeat(local),
             Timing::Protocol => self.drive(local),
             Timing::Handler => {
                 let late =
@@ -480,7 +481,7 @@ impl Connection {
                 self.drive(local)
             }
             Timing::Idle => {
-                self.take_leave();
+                self.send_close_notify();
                 Fate::Drop
             }
             _ => Fate::Drop,

@@ -1,14 +1,19 @@
 //! HTTP/2 on a connection. Frames, header compression and flow control are done by the crate `h2`,
-//! which reads and writes memory ([`wire`]). Requests and answers are converted to and from
+//! which reads and writes memory ([`socket`]). Requests and answers are converted to and from
 //! HTTP/1.1 ([`message`]), so that handlers see no difference. What cannot be done at once is a
 //! separate future ([`stream`]); a WebSocket uses its stream like a connection ([`tunnel`]).
 
+mod clock;
 mod control;
+mod memory_socket;
 mod message;
-mod outlet;
+mod sending;
 mod stream;
+mod stream_sender;
 mod tunnel;
-mod wire;
+mod unread;
+mod upload;
+mod waiting;
 
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;
@@ -21,11 +26,16 @@ use futures_util::stream::{FuturesUnordered, Stream};
 use h2::server::{Builder, Connection, Handshake, SendResponse};
 use h2::{Reason, RecvStream};
 
+use clock::{Clock, Patience, Rest};
 use control::ControlFrames;
-use outlet::Outlet;
-use stream::{Begun, Clock, Counted, Held, Outcome, Patience, Rest, Room, Unread, Upload};
+use memory_socket::MemorySocket;
+use sending::Sending;
+use stream::{Begun, Outcome};
+use stream_sender::StreamSender;
 use tunnel::{Tunnel, Turns};
-use wire::Wire;
+use unread::{Held, Unread};
+use upload::{Counted, Upload};
+use waiting::Room;
 
 use crate::body::budget::{Gathering, Lease};
 use crate::message::limits::Limits;
@@ -72,11 +82,11 @@ const ANSWERS_WAITING: u32 = 6;
 const AHEAD_BYTES: usize = 32 * 1024;
 /// Streams that the client reset while their handlers were running. Beyond this number there must
 /// be as many others: a client that alternates requests and resets is disconnected.
-const GIVEN_UP_MAX: u32 = 64;
+const RESETS_MAX: u32 = 64;
 
 enum State {
-    Opening(Handshake<Wire, Bytes>),
-    Open(Connection<Wire, Bytes>),
+    Opening(Handshake<MemorySocket, Bytes>),
+    Open(Connection<MemorySocket, Bytes>),
     /// The client has gone, and the handlers of WebSockets have some time to end.
     Gone,
 }
@@ -84,7 +94,7 @@ enum State {
 /// An HTTP/2 connection.
 pub(crate) struct Http2 {
     state: State,
-    wire: Wire,
+    socket: MemorySocket,
     streams: FuturesUnordered<Pin<Box<dyn Future<Output = Outcome>>>>,
     clocks: Vec<Rc<Clock>>,
     now_ms: Rc<Cell<u64>>,
@@ -110,11 +120,11 @@ pub(crate) struct Http2 {
     secured: Option<Rc<Secured>>,
     token: Token,
     requests: u32,
-    given_up: u32,
+    resets: u32,
     /// When something was last done for the client, in ms.
     active_ms: u64,
     /// The client was notified to send no more requests here.
-    parting: bool,
+    goaway_sent: bool,
     /// The client is a flood and gets ENHANCE_YOUR_CALM.
     is_flood: bool,
 }
@@ -127,7 +137,7 @@ impl Http2 {
         token: Token,
         local: &ThreadLocals,
     ) -> Self {
-        let wire = Wire::default();
+        let socket = MemorySocket::default();
         let limits = &local.limits;
         let handshake = Builder::new()
             .max_concurrent_streams(limits.streams_max)
@@ -138,10 +148,10 @@ impl Http2 {
             .max_pending_accept_reset_streams(RESET_MAX)
             .max_local_error_reset_streams(Some(RESET_MAX))
             .enable_connect_protocol()
-            .handshake(wire.clone());
+            .handshake(socket.clone());
         Self {
             state: State::Opening(handshake),
-            wire,
+            socket,
             streams: FuturesUnordered::new(),
             clocks: Vec::new(),
             now_ms: Rc::new(Cell::new(local.now_ms)),
@@ -159,9 +169,9 @@ impl Http2 {
             secured,
             token,
             requests: 0,
-            given_up: 0,
+            resets: 0,
             active_ms: local.now_ms,
-            parting: false,
+            goaway_sent: false,
             is_flood: false,
         }
     }
@@ -174,7 +184,7 @@ impl Http2 {
             let context = &mut turn.context;
             while let Poll::Ready(Some(outcome)) = Pin::new(&mut self.streams).poll_next(context) {
                 self.active_ms = turn.local.now_ms;
-                self.follow(outcome, turn.local);
+                self.handle_outcome(outcome, turn.local);
             }
             // Such a turn wakes other futures, and its own; their output is written below.
             for (tunnel, waker) in self.turns.take() {
@@ -247,7 +257,7 @@ impl Http2 {
         let worn_out =
             local.limits.requests_per_connection_max.is_some_and(|max| self.requests >= max);
         if worn_out {
-            self.part();
+            self.send_goaway();
         }
         let (head, body) = head.into_parts();
         let mut request = local.take_exchange(self.peer, &self.secured);
@@ -285,7 +295,7 @@ impl Http2 {
             Admission::Refused(answer) => self.write(begun, answer, local),
             Admission::Later(decision) => {
                 let held = Counted::new(&self.uploads);
-                self.streams.push(Box::pin(stream::admit(begun, found, body, decision, held)));
+                self.streams.push(Box::pin(waiting::admit(begun, found, body, decision, held)));
             }
         }
     }
@@ -319,12 +329,12 @@ impl Http2 {
         };
         let (clock, rest) = (self.clock(), Rest::of(&local.limits));
         let held = Counted::new(&self.uploads);
-        let collected = stream::collect(begun, found, body, room, clock, rest, held);
+        let collected = waiting::collect(begun, found, body, room, clock, rest, held);
         self.streams.push(Box::pin(collected));
     }
 
     /// Continues with the outcome of a stream's future.
-    fn follow(&mut self, outcome: Outcome, local: &mut ThreadLocals) {
+    fn handle_outcome(&mut self, outcome: Outcome, local: &mut ThreadLocals) {
         match outcome {
             Outcome::Whole(begun, found) => self.run(begun, found, local),
             Outcome::Admitted(begun, found, body) => self.gather(begun, found, body, local),
@@ -338,26 +348,26 @@ impl Http2 {
             }
             Outcome::Panicked(begun) => self.write(begun, failure(), local),
             Outcome::Done => {}
-            Outcome::GivenUp => self.note_given_up(local),
-            Outcome::TunnelOver { given_up } => {
+            Outcome::Reset => self.note_reset(local),
+            Outcome::TunnelOver { was_reset } => {
                 self.tunnels -= 1;
-                if given_up {
-                    self.note_given_up(local);
+                if was_reset {
+                    self.note_reset(local);
                 }
             }
         }
     }
 
-    fn note_given_up(&mut self, local: &ThreadLocals) {
-        self.given_up += 1;
-        if self.given_up > GIVEN_UP_MAX.max(self.requests / 2) {
-            self.calm(local);
+    fn note_reset(&mut self, local: &ThreadLocals) {
+        self.resets += 1;
+        if self.resets > RESETS_MAX.max(self.requests / 2) {
+            self.end_flood(local);
         }
     }
 
     /// Ends the connection of a flood.
     #[cold]
-    fn calm(&mut self, local: &ThreadLocals) {
+    fn end_flood(&mut self, local: &ThreadLocals) {
         if let State::Open(connection) = &mut self.state {
             connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
         }
@@ -381,7 +391,7 @@ impl Http2 {
             Ran::Later(answer, _) => {
                 let timeout_ms =
                     timeout_ms(&self.routes, &begun).map(|timeout_ms| (self.clock(), timeout_ms));
-                self.streams.push(Box::pin(stream::wait(begun, answer, timeout_ms)));
+                self.streams.push(Box::pin(waiting::wait(begun, answer, timeout_ms)));
             }
             Ran::Failed => self.write(begun, failure(), local),
         }
@@ -446,16 +456,16 @@ impl Http2 {
                     && message::opens(text) =>
             {
                 *head.status_mut() = http::StatusCode::OK;
-                let Ok(sender) = respond.send_response(head, false) else { return };
+                let Ok(stream) = respond.send_response(head, false) else { return };
                 local.give_exchange(request);
-                let outlet = Outlet::new(sender, self.clock(), Rest::of(&local.limits));
-                return self.open_tunnel(Tunnel::new(successor.0, body, outlet));
+                let sender = StreamSender::new(stream, self.clock(), Rest::of(&local.limits));
+                return self.open_tunnel(Tunnel::new(successor.0, body, sender));
             }
             // The protocol that the handler switches to needs a separate connection.
             Some(_) => return respond.send_reset(Reason::HTTP_1_1_REQUIRED),
         };
         let ends = body.is_empty() && !is_streamed;
-        let Ok(mut sender) = respond.send_response(head, ends) else { return };
+        let Ok(mut stream) = respond.send_response(head, ends) else { return };
         if upload.is_none() {
             local.give_exchange(request);
         }
@@ -463,25 +473,25 @@ impl Http2 {
             return;
         }
         if source.is_none() && body.len() <= STREAM_BYTES_MAX {
-            sender.reserve_capacity(body.len());
-            if sender.capacity() >= body.len() {
+            stream.reserve_capacity(body.len());
+            if stream.capacity() >= body.len() {
                 self.handed_bytes += body.len();
                 // If the stream was reset in the meantime, nothing is left to do.
-                let _ = sender.send_data(body, true);
+                let _ = stream.send_data(body, true);
                 return;
             }
         }
         local.blocked_bytes += held_bytes;
         let held = Held::new(&self.unread, held_bytes, local.now_ms);
-        let outlet = Outlet::new(sender, self.clock(), Rest::of(&local.limits));
-        let sending = stream::Sending::new(outlet, body, source, upload, held);
+        let sender = StreamSender::new(stream, self.clock(), Rest::of(&local.limits));
+        let sending = Sending::new(sender, body, source, upload, held);
         self.streams.push(Box::pin(sending.run(self.peer)));
     }
 
     fn open_tunnel(&mut self, tunnel: Tunnel) {
         self.tunnels += 1;
         let tunnel = Rc::new(RefCell::new(tunnel));
-        self.streams.push(Box::pin(tunnel::stand_for(tunnel, Rc::clone(&self.turns))));
+        self.streams.push(Box::pin(tunnel::represent(tunnel, Rc::clone(&self.turns))));
     }
 
     fn clock(&mut self) -> Rc<Clock> {
@@ -491,9 +501,9 @@ impl Http2 {
     }
 
     /// Notifies the client to send no more requests here; earlier requests are answered.
-    fn part(&mut self) {
+    fn send_goaway(&mut self) {
         if let State::Open(connection) = &mut self.state
-            && !std::mem::replace(&mut self.parting, true)
+            && !std::mem::replace(&mut self.goaway_sent, true)
         {
             match self.streams.is_empty() && !connection.has_streams() {
                 true => connection.abrupt_shutdown(Reason::NO_ERROR),
@@ -541,38 +551,38 @@ impl Protocol for Http2 {
         self.now_ms.set(now_ms);
         if matches!(self.state, State::Gone) {
             turn.used = turn.input.len();
-        } else if self.wire.waiting() < INPUT_BYTES_MAX {
+        } else if self.socket.waiting() < INPUT_BYTES_MAX {
             turn.used = turn.input.len();
-            self.wire.put(turn.input, turn.ended);
+            self.socket.put(turn.input, turn.ended);
             if !self.control.admit(turn.input, now_ms) {
-                self.calm(turn.local);
+                self.end_flood(turn.local);
             }
         }
         if turn.local.draining {
-            self.part();
+            self.send_goaway();
             if !std::mem::replace(&mut self.drained, true) {
                 self.clocks.iter().for_each(|clock| clock.ring());
             }
         }
         let before_ms = self.deadline_ms(&turn.local.limits);
         if self.streams.is_empty() && before_ms <= now_ms {
-            if self.parting || matches!(self.state, State::Opening(_)) {
+            if self.goaway_sent || matches!(self.state, State::Opening(_)) {
                 return Step::Close { linger: false };
             }
             // Requests in progress still get their answers.
             self.active_ms = now_ms;
-            self.part();
+            self.send_goaway();
         }
         loop {
             let over = self.advance(turn);
             let was_full = self.is_full(&turn.local.limits);
             let before = turn.output.len();
-            let blocked = self.wire.take_output(turn.output);
+            let blocked = self.socket.take_output(turn.output);
             let written = turn.output.len() - before;
             self.control.note_sent(written);
             self.handed_bytes = if blocked { self.handed_bytes.saturating_sub(written) } else { 0 };
             if over {
-                return Step::Close { linger: !self.parting };
+                return Step::Close { linger: !self.goaway_sent };
             }
             if blocked || (was_full && turn.output.len() >= AHEAD_BYTES) {
                 return Step::More;
@@ -584,7 +594,7 @@ impl Protocol for Http2 {
         }
         let deadline_ms = self.deadline_ms(&turn.local.limits);
         let is_gone = matches!(self.state, State::Gone);
-        let hungry = !is_gone && self.wire.waiting() < INPUT_BYTES_MAX;
+        let hungry = !is_gone && self.socket.waiting() < INPUT_BYTES_MAX;
         Step::Wait { hungry, deadline_ms }
     }
 }

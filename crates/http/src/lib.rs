@@ -39,11 +39,9 @@ pub mod websocket;
 
 mod body;
 mod connection;
-mod files;
 #[cfg(feature = "http2")]
 mod http2;
 mod in_process;
-mod log_limit;
 mod message;
 mod middleware;
 mod proto;
@@ -56,7 +54,6 @@ pub use body::Body;
 pub use body::body_sender::{BodySender, Gone};
 pub use body::inlet::BodyError;
 pub use body::producer::{BodyStream, BoxError, Producer};
-pub use files::{Files, Symlinks};
 pub use in_process::error::CallError;
 pub use in_process::request::TestRequest;
 pub use in_process::response::TestResponse;
@@ -74,6 +71,7 @@ pub use middleware::access_log::AccessLog;
 pub use middleware::background_writer::BackgroundWriter;
 pub use middleware::compression::Compression;
 pub use middleware::cors::Cors;
+pub use middleware::files::{Files, Symlinks};
 pub use middleware::metrics::Metrics;
 pub use middleware::rate_limit::RateLimit;
 pub use middleware::request_id::RequestId;

@@ -5,6 +5,7 @@ pub(crate) mod access_log;
 pub(crate) mod background_writer;
 pub(crate) mod compression;
 pub(crate) mod cors;
+pub(crate) mod files;
 pub(crate) mod health;
 pub(crate) mod metrics;
 #[cfg(feature = "tower")]

@@ -7,6 +7,7 @@ pub(crate) mod batch_scheduling;
 pub(crate) mod descriptors;
 pub(crate) mod epoll;
 pub(crate) mod event;
+pub(crate) mod log_limit;
 #[allow(unsafe_code, reason = "the kernel reads and writes memory by its address")]
 pub(crate) mod ring;
 #[allow(unsafe_code, reason = "a call of the allocator")]

@@ -2,9 +2,9 @@
 
 pub(crate) mod error;
 pub(crate) mod running;
-pub(crate) mod seat;
 pub(crate) mod settings;
 pub(crate) mod worker;
+pub(crate) mod worker_config;
 
 use std::fmt;
 use std::io;
@@ -26,8 +26,8 @@ use crate::reactor::task::Inbox;
 use crate::routing::router::Router;
 use crate::server::error::ServerError;
 use crate::server::running::{RunningServer, ShutdownHandle, ending_signals};
-use crate::server::seat::{Runtime, WorkerConfig};
 use crate::server::worker::Common;
+use crate::server::worker_config::{Runtime, WorkerConfig};
 use crate::socket::address::{Address, ToAddresses};
 use crate::socket::bound::{Bound, deal, first_net};
 use crate::socket::link::Entry;
@@ -269,7 +269,7 @@ impl Server {
         running.handle.inboxes = Arc::clone(&inboxes);
         let (ready, readiness) = mpsc::channel();
         for (index, inbox) in inboxes.iter().enumerate() {
-            let seat = WorkerConfig {
+            let config = WorkerConfig {
                 listeners: listeners[index % servers].clone(),
                 core: self.pin.then(|| cores.get(index % cores.len().max(1)).copied()).flatten(),
                 is_batch,
@@ -285,7 +285,7 @@ impl Server {
             let ready = ready.clone();
             let thread = std::thread::Builder::new()
                 .name(format!("marmota-http-{index}"))
-                .spawn(move || seat.serve(ready))
+                .spawn(move || config.serve(ready))
                 .map_err(ServerError::Thread)?;
             running.threads.push(thread);
         }

@@ -21,12 +21,13 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use sha1::{Digest, Sha1};
 
 pub use broadcast::Broadcast;
-pub use decoder::{Decoder, Fault, Incoming};
+pub use decoder::{Decoder, Incoming};
+pub use frame::FrameError;
 pub use message::{Close, Message};
 pub use socket::WebSocket;
 
 use socket::State;
-use talk::Talk;
+use talk::WebSocketProtocol;
 use tunnel::Tunnel;
 
 use crate::body::producer::BoxError;
@@ -140,9 +141,14 @@ impl Response {
         let state = Rc::new(RefCell::new(State::new(window_bits, subprotocol.clone())));
         let run = Box::pin(handler(WebSocket { state: Rc::clone(&state) }));
         let decoder = Decoder::new(options.message_bytes_max, window_bits.is_some());
-        let talk = Talk::new(decoder, state, run, (options.ping_after_ms, options.pong_timeout_ms));
+        let protocol = WebSocketProtocol::new(
+            decoder,
+            state,
+            run,
+            (options.ping_after_ms, options.pong_timeout_ms),
+        );
         let agreed = agreed.map(|(_, answer)| ("Sec-WebSocket-Extensions", answer));
-        opened(key, subprotocol, agreed, Successor(Box::new(talk)))
+        opened(key, subprotocol, agreed, Successor(Box::new(protocol)))
     }
 
     /// Opens a WebSocket as [`Response::websocket`] does, in whose binary messages another

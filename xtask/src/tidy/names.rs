@@ -11,7 +11,6 @@ const KNOWN: [&str; 28] = [
     "Columns",
     "Effect",
     "Event",
-    "Fault",
     "Form",
     "Format",
     "Happened",

@@ -1,7 +1,7 @@
 //! Bodies that are produced piece by piece as the client takes them, and their producers. Nothing
 //! here owns a socket or requires tokio.
 
-use crate::log_limit::LogLimit;
+use crate::reactor::log_limit::LogLimit;
 use crate::socket::address::Peer;
 use std::error::Error;
 use std::fmt;

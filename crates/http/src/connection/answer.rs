@@ -188,6 +188,17 @@ impl Connection {
         self.use_up_request();
     }
 
+    /// Reports the answer that begins at `start` in the output.
+    #[inline]
+    pub(super) fn record(&mut self, start: usize, tail: Option<&Tail>, local: &mut ThreadLocals) {
+        if let Some(observer) = &mut local.observer {
+            let request = self.request.as_ref().filter(|_| self.is_known);
+            let answer = self.output.get(start..).unwrap_or_default();
+            let rest = tail.map_or(0, Tail::body_bytes);
+            observer.note_written(request, self.peer, answer, rest);
+        }
+    }
+
     #[inline]
     fn use_up_request(&mut self) {
         self.is_known = false;

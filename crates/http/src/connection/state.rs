@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustix::fd::OwnedFd;
 
 use crate::body::Body;
-use crate::connection::outflow::Outflow;
+use crate::connection::streamed_body::StreamedBody;
 use crate::connection::takeover::Takeover;
 use crate::connection::upload::Upload;
 use crate::message::request::{Exchange, Request};
@@ -41,7 +41,7 @@ pub(super) enum Phase {
     /// The handler's answer is pending.
     Waiting { answer: LaterResponse, task: Task, deadline_ms: u64 },
     /// The answer's body is produced as fast as the client takes it.
-    Streaming(Box<Outflow>),
+    Streaming(Box<StreamedBody>),
     /// Another protocol has the connection.
     Taken(Box<Takeover>),
     /// The last answer is written: send it, then close. If input may be unread, linger for up to
@@ -100,7 +100,7 @@ pub(super) enum Intake {
 
 /// A connection's request to the ring.
 #[derive(Debug)]
-pub(crate) enum Wish {
+pub(crate) enum RingRequest {
     /// Send these bytes from this offset on.
     Send(Vec<u8>, usize),
     /// Report when the socket accepts bytes.

@@ -4,8 +4,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use crate::body::producer::{BodyStream, note_cut_off};
-use crate::connection::outflow::{AHEAD_BYTES, Outflow, SIZE_ROOM, end_chunk};
 use crate::connection::state::{Connection, Fate, Outgoing, Phase, Timing};
+use crate::connection::streamed_body::{AHEAD_BYTES, SIZE_ROOM, StreamedBody, end_chunk};
 use crate::message::local::ThreadLocals;
 use crate::message::observe::Seen;
 use crate::message::protocol::LINGER_BYTES_MAX;
@@ -30,24 +30,25 @@ impl Connection {
             _ => persistence,
         };
         let keep_alive = self.request.as_ref().is_none_or(|request| request.0.head.keep_alive);
-        let outflow = Outflow { body, task, framing, persistence, keep_alive, stalled: false };
-        self.phase = Phase::Streaming(Box::new(outflow));
+        let body_stream =
+            StreamedBody { body, task, framing, persistence, keep_alive, stalled: false };
+        self.phase = Phase::Streaming(Box::new(body_stream));
     }
 
     /// Produces more of the body once all earlier output is sent. Returns true at its end.
     pub(super) fn stream(&mut self, local: &mut ThreadLocals) -> bool {
-        let Phase::Streaming(outflow) = &mut self.phase else { return false };
-        if outflow.stalled || self.sent > 0 || self.output.len() >= AHEAD_BYTES {
+        let Phase::Streaming(body_stream) = &mut self.phase else { return false };
+        if body_stream.stalled || self.sent > 0 || self.output.len() >= AHEAD_BYTES {
             return false;
         }
         if self.output.capacity() == 0 {
             self.output = local.take_output();
         }
         self.timing = Timing::None;
-        match outflow.make(&mut self.output) {
+        match body_stream.make(&mut self.output) {
             Poll::Pending => false,
             Poll::Ready(Ok(())) => {
-                let (persistence, keep_alive) = (outflow.persistence, outflow.keep_alive);
+                let (persistence, keep_alive) = (body_stream.persistence, body_stream.keep_alive);
                 let more = self.request.as_ref().is_some_and(|request| request.0.unread() > 0);
                 self.phase = match persistence {
                     Persistence::Close if keep_alive || more => {
@@ -75,8 +76,8 @@ impl Connection {
         if let Some(link) = &mut self.link {
             link.cut_off();
         }
-        if let Phase::Streaming(outflow) = &self.phase
-            && outflow.framing == Framing::Close
+        if let Phase::Streaming(body_stream) = &self.phase
+            && body_stream.framing == Framing::Close
         {
             // Only a reset shows this to a client of HTTP/1.0. If setting it fails, the client has
             // gone already.
@@ -87,7 +88,7 @@ impl Connection {
 
     /// Returns unneeded buffers while the producer waits and all output is sent, and sets the
     /// deadline for a half-closed client or a heartbeat.
-    pub(super) fn stand_still(&mut self, local: &mut ThreadLocals) -> Fate {
+    pub(super) fn wait_for_producer(&mut self, local: &mut ThreadLocals) -> Fate {
         local.give_output(std::mem::take(&mut self.output));
         if self.upload.is_none()
             && self.request.as_ref().is_some_and(|request| request.0.unread() == 0)
@@ -96,7 +97,7 @@ impl Connection {
             local.give_exchange(request);
         }
         let heartbeat = match &self.phase {
-            Phase::Streaming(outflow) => outflow.body.heartbeat(),
+            Phase::Streaming(body_stream) => body_stream.body.heartbeat(),
             _ => None,
         };
         match heartbeat {
@@ -116,10 +117,10 @@ impl Connection {
     }
 
     /// Sends the heartbeat of a stalled answer.
-    pub(super) fn beat(&mut self, local: &mut ThreadLocals) -> Fate {
+    pub(super) fn send_heartbeat(&mut self, local: &mut ThreadLocals) -> Fate {
         self.timing = Timing::None;
-        if let Phase::Streaming(outflow) = &self.phase
-            && let Some(heartbeat) = outflow.body.heartbeat()
+        if let Phase::Streaming(body_stream) = &self.phase
+            && let Some(heartbeat) = body_stream.body.heartbeat()
             && self.output.is_empty()
             && self.outgoing == Outgoing::Nothing
         {
@@ -127,12 +128,12 @@ impl Connection {
                 self.output = local.take_output();
             }
             let size_at = self.output.len();
-            if outflow.framing == Framing::Chunked {
+            if body_stream.framing == Framing::Chunked {
                 self.output.extend_from_slice(SIZE_ROOM);
             }
             let start = self.output.len();
             self.output.extend_from_slice(heartbeat.bytes);
-            if outflow.framing == Framing::Chunked {
+            if body_stream.framing == Framing::Chunked {
                 end_chunk(&mut self.output, size_at, start);
             }
         }

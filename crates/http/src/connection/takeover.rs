@@ -17,12 +17,12 @@ pub(super) struct Takeover {
     pub(super) task: Task,
     pub(super) step: Step,
     /// The protocol was already called with the latest bytes.
-    pub(super) has_heard: bool,
+    pub(super) was_called: bool,
 }
 
 impl Takeover {
     /// Calls the protocol, and returns how many of the bytes it used.
-    pub(super) fn go_on(
+    pub(super) fn call(
         &mut self,
         input: &[u8],
         ended: bool,

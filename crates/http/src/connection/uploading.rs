@@ -62,7 +62,7 @@ impl Connection {
     /// Serves the handler that reads the body. Returns `Continue(true)` if there is more to do at
     /// once, and `Break` if nothing can be done until the next event.
     #[inline(never)]
-    pub(super) fn go_on_uploading(&mut self, local: &mut ThreadLocals) -> ControlFlow<Fate, bool> {
+    pub(super) fn continue_upload(&mut self, local: &mut ThreadLocals) -> ControlFlow<Fate, bool> {
         match self.feed(local) {
             Need::Sending => ControlFlow::Continue(true),
             Need::Bytes if self.readable => match self.read(local) {
@@ -72,7 +72,7 @@ impl Connection {
             Need::Bytes => {
                 self.hungry = true;
                 match &self.phase {
-                    Phase::Streaming(outflow) if !outflow.is_stalled() => {
+                    Phase::Streaming(body_stream) if !body_stream.is_stalled() => {
                         ControlFlow::Continue(true)
                     }
                     _ => ControlFlow::Break(Fate::Keep),
@@ -124,7 +124,7 @@ impl Connection {
     }
 
     /// Fails the upload: the body did not arrive in time.
-    pub(super) fn give_up_upload(&mut self) {
+    pub(super) fn fail_upload(&mut self) {
         self.timing = Timing::None;
         if let Some(upload) = &self.upload {
             upload.inlet.fail(BodyError::TimedOut);

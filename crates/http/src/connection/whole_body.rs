@@ -95,14 +95,14 @@ impl Connection {
                 true
             }
             None => {
-                self.go_on_gathering(received, local);
+                self.continue_gathering(received, local);
                 false
             }
         }
     }
 
     /// Reserves budget for the received part of a body, and extends its deadline.
-    fn go_on_gathering(&mut self, received: usize, local: &mut ThreadLocals) {
+    fn continue_gathering(&mut self, received: usize, local: &mut ThreadLocals) {
         let Some(request) = &mut self.request else { return };
         let budget = &local.bodies;
         let lease = own(request).lease.get_or_insert_with(|| Box::new(Lease::new(budget)));

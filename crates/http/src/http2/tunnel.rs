@@ -13,8 +13,8 @@ use std::task::{Context, Poll, Waker, ready};
 use bytes::{Buf, Bytes};
 use h2::RecvStream;
 
-use super::outlet::Outlet;
 use super::stream::Outcome;
+use super::stream_sender::StreamSender;
 use crate::body::Body;
 use crate::message::local::ThreadLocals;
 use crate::message::protocol::{LINGER_BYTES_MAX, LINGER_MS, Protocol, Step, Turn};
@@ -35,17 +35,17 @@ pub(super) struct Tunnel {
     input: Vec<u8>,
     /// The client sends no more than that.
     ended: bool,
-    outlet: Outlet,
+    sender: StreamSender,
     output: Vec<u8>,
     tail: Option<(Body, usize)>,
     /// The part of them that is being sent.
     piece: Bytes,
     /// The client has sent something.
-    heard: bool,
+    received: bool,
     /// The connection has ended: nothing reaches the client.
     lost: bool,
     /// Our side has ended; `discarded` counts the bytes thrown away since then.
-    parted: bool,
+    end_sent: bool,
     discarded: usize,
     /// The outcome, until the future that represents the tunnel has returned it.
     over: Option<Outcome>,
@@ -53,7 +53,7 @@ pub(super) struct Tunnel {
 
 /// Represents a tunnel among the streams' futures. When it is woken, the tunnel gets a turn from
 /// the connection, which alone has what a protocol needs.
-pub(super) async fn stand_for(tunnel: Rc<RefCell<Tunnel>>, turns: Turns) -> Outcome {
+pub(super) async fn represent(tunnel: Rc<RefCell<Tunnel>>, turns: Turns) -> Outcome {
     poll_fn(|context| {
         if let Some(outcome) = tunnel.borrow_mut().over.take() {
             return Poll::Ready(outcome);
@@ -65,20 +65,20 @@ pub(super) async fn stand_for(tunnel: Rc<RefCell<Tunnel>>, turns: Turns) -> Outc
 }
 
 impl Tunnel {
-    pub(super) fn new(protocol: Box<dyn Protocol>, body: RecvStream, outlet: Outlet) -> Self {
+    pub(super) fn new(protocol: Box<dyn Protocol>, body: RecvStream, sender: StreamSender) -> Self {
         Self {
             protocol: Some(protocol),
             step: Step::More,
             body,
             input: Vec::new(),
             ended: false,
-            outlet,
+            sender,
             output: Vec::new(),
             tail: None,
             piece: Bytes::new(),
-            heard: false,
+            received: false,
             lost: false,
-            parted: false,
+            end_sent: false,
             discarded: 0,
             over: None,
         }
@@ -108,13 +108,13 @@ impl Tunnel {
         context: &mut Context<'_>,
         local: &mut ThreadLocals,
     ) -> Poll<Option<Outcome>> {
-        match self.outlet.sender.poll_reset(context) {
-            Poll::Ready(Ok(_)) => return self.end(!self.heard),
+        match self.sender.stream.poll_reset(context) {
+            Poll::Ready(Ok(_)) => return self.end(!self.received),
             Poll::Ready(Err(_)) => self.lost = true,
             Poll::Pending => {}
         }
         while self.take_piece() {
-            if ready!(self.outlet.send(&mut self.piece, false, context)).is_some() {
+            if ready!(self.sender.send(&mut self.piece, false, context)).is_some() {
                 return self.end(false);
             }
         }
@@ -125,7 +125,7 @@ impl Tunnel {
         if was_hungry {
             self.fill(context);
         }
-        self.converse(context, local);
+        self.run_protocol(context, local);
         match self.step {
             Step::Close { linger } => {
                 self.protocol = None;
@@ -139,15 +139,15 @@ impl Tunnel {
                     // Idle sockets hold no memory.
                     self.input = Vec::new();
                 }
-                self.outlet.clock.set(deadline_ms, context.waker());
+                self.sender.clock.set(deadline_ms, context.waker());
                 Poll::Pending
             }
             _ => Poll::Ready(None),
         }
     }
 
-    fn end(&self, given_up: bool) -> Poll<Option<Outcome>> {
-        Poll::Ready(Some(Outcome::TunnelOver { given_up }))
+    fn end(&self, was_reset: bool) -> Poll<Option<Outcome>> {
+        Poll::Ready(Some(Outcome::TunnelOver { was_reset }))
     }
 
     /// Prepares the next piece to send. Returns false if there is nothing to send.
@@ -175,7 +175,7 @@ impl Tunnel {
         while !self.ended {
             match self.body.poll_data(context) {
                 Poll::Ready(Some(Ok(bytes))) => {
-                    self.heard = true;
+                    self.received = true;
                     self.input.extend_from_slice(&bytes);
                 }
                 Poll::Ready(Some(Err(_))) | Poll::Ready(None) => self.ended = true,
@@ -185,9 +185,9 @@ impl Tunnel {
     }
 
     /// Calls the protocol.
-    fn converse(&mut self, context: &Context<'_>, local: &mut ThreadLocals) {
+    fn run_protocol(&mut self, context: &Context<'_>, local: &mut ThreadLocals) {
         let Some(protocol) = &mut self.protocol else { return };
-        self.outlet.clock.stop();
+        self.sender.clock.stop();
         let mut turn = Turn {
             input: &self.input,
             used: 0,
@@ -214,10 +214,10 @@ impl Tunnel {
     /// Ends our side, and discards input until the client ends its own, for a limited time.
     /// Otherwise the client might read the reset that ends the stream before the last output.
     fn linger(&mut self, context: &mut Context<'_>) -> Poll<Option<Outcome>> {
-        if !std::mem::replace(&mut self.parted, true) {
-            self.outlet.clock.stop();
+        if !std::mem::replace(&mut self.end_sent, true) {
+            self.sender.clock.stop();
             // If the stream was reset in the meantime, nothing is left to do.
-            let _ = self.outlet.sender.send_data(Bytes::new(), true);
+            let _ = self.sender.stream.send_data(Bytes::new(), true);
             self.release(self.input.len());
             self.input = Vec::new();
         }
@@ -228,7 +228,7 @@ impl Tunnel {
                     self.release(bytes.len());
                 }
                 Poll::Ready(_) => break,
-                Poll::Pending if self.outlet.clock.is_over(LINGER_MS, context) => break,
+                Poll::Pending if self.sender.clock.is_over(LINGER_MS, context) => break,
                 Poll::Pending => return Poll::Pending,
             }
         }

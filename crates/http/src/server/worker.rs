@@ -12,7 +12,7 @@ use rustix::net::{SendFlags, send};
 
 use crate::body::budget::Budget;
 use crate::connection::slab::Slab;
-use crate::connection::{Connection, Fate, Wish};
+use crate::connection::{Connection, Fate, RingRequest};
 use crate::message::limits::Limits;
 use crate::message::local::ThreadLocals;
 use crate::message::observe::Seen;
@@ -237,15 +237,15 @@ impl Worker {
             return self.remove(token);
         }
         if let Some(ring) = self.reactor.ring() {
-            while let Some(wish) = connection.wish() {
-                match wish {
-                    Wish::Send(output, from) => {
+            while let Some(request) = connection.next_ring_request() {
+                match request {
+                    RingRequest::Send(output, from) => {
                         let number = ring.send(connection.socket(), token, output, from);
                         connection.note_sending(number);
                     }
-                    Wish::Room => ring.await_room(connection.socket(), token),
-                    Wish::Stop => ring.stop_receiving(token),
-                    Wish::Resume => ring.receive(connection.socket(), token),
+                    RingRequest::Room => ring.await_room(connection.socket(), token),
+                    RingRequest::Stop => ring.stop_receiving(token),
+                    RingRequest::Resume => ring.receive(connection.socket(), token),
                 }
             }
         }

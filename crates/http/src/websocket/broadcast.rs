@@ -18,18 +18,18 @@ const BYTES_MAX: usize = 4 << 20;
 
 /// Says the same to many WebSockets ([`super::WebSocket::join`]), from any thread.
 ///
-/// What was said last, 1,024 messages or 4 MiB, is kept for sockets that are behind; one that is
+/// What was encoded last, 1,024 messages or 4 MiB, is kept for sockets that are behind; one that is
 /// further behind is closed with 1008, so that a slow client costs nobody else anything.
 ///
 /// ```
 /// use marmota_http::{Broadcast, Router};
-/// let room = Broadcast::new();
-/// let router = Router::new().websocket("/room", move |socket| {
-///     let room = room.clone();
+/// let shared = Broadcast::new();
+/// let router = Router::new().websocket("/shared", move |socket| {
+///     let shared = shared.clone();
 ///     async move {
-///         socket.join(&room);
+///         socket.join(&shared);
 ///         while let Some(message) = socket.receive().await {
-///             room.send(message);
+///             shared.send(message);
 ///         }
 ///         Ok(())
 ///     }
@@ -37,36 +37,36 @@ const BYTES_MAX: usize = 4 << 20;
 /// ```
 #[derive(Clone, Default)]
 pub struct Broadcast {
-    room: Arc<Mutex<Room>>,
+    shared: Arc<Mutex<BroadcastLog>>,
 }
 
 #[derive(Default)]
-struct Room {
-    log: VecDeque<Arc<Said>>,
+struct BroadcastLog {
+    log: VecDeque<Arc<EncodedMessage>>,
     bytes: usize,
     /// The number of the message after the last.
     next: u64,
-    members: Vec<Option<Member>>,
+    members: Vec<Option<MemberWaker>>,
     free: Vec<usize>,
     count: usize,
     /// Members that take compressed messages.
-    inflating: usize,
+    compressing_members: usize,
 }
 
 #[derive(Default)]
-struct Member {
+struct MemberWaker {
     waker: Option<Waker>,
 }
 
 /// A message as it goes over the wire.
-pub(super) struct Said {
+pub(super) struct EncodedMessage {
     plain: Arc<[u8]>,
     /// For those with the usual window; none where that is no shorter.
     #[cfg(feature = "compression")]
     deflated: Option<Arc<[u8]>>,
 }
 
-impl Said {
+impl EncodedMessage {
     fn new(message: &Message, wanted: bool) -> Self {
         let opcode = match message {
             Message::Text(_) => Opcode::Text,
@@ -110,26 +110,27 @@ impl Broadcast {
 
     /// Says something to all that have joined; it does not wait for any of them.
     pub fn send(&self, message: impl Into<Message>) {
-        let (count, inflating) = {
-            let room = lock(&self.room);
-            (room.count, room.inflating)
+        let (count, compressing_members) = {
+            let shared = lock(&self.shared);
+            (shared.count, shared.compressing_members)
         };
         if count == 0 {
             return;
         }
-        let said = Arc::new(Said::new(&message.into(), inflating > 0));
-        let bytes = said.plain.len();
-        let mut room = lock(&self.room);
-        room.next += 1;
-        room.bytes += bytes;
-        room.log.push_back(said);
-        while room.log.len() > MESSAGES_MAX || (room.bytes > BYTES_MAX && room.log.len() > 1) {
-            if let Some(old) = room.log.pop_front() {
-                room.bytes -= old.plain.len();
+        let encoded = Arc::new(EncodedMessage::new(&message.into(), compressing_members > 0));
+        let bytes = encoded.plain.len();
+        let mut shared = lock(&self.shared);
+        shared.next += 1;
+        shared.bytes += bytes;
+        shared.log.push_back(encoded);
+        while shared.log.len() > MESSAGES_MAX || (shared.bytes > BYTES_MAX && shared.log.len() > 1)
+        {
+            if let Some(old) = shared.log.pop_front() {
+                shared.bytes -= old.plain.len();
             }
         }
         // These wakers are connections': they take no lock of ours.
-        for member in room.members.iter().flatten() {
+        for member in shared.members.iter().flatten() {
             if let Some(waker) = &member.waker {
                 waker.wake_by_ref();
             }
@@ -138,23 +139,29 @@ impl Broadcast {
 
     /// How many sockets have joined.
     pub fn members(&self) -> usize {
-        lock(&self.room).count
+        lock(&self.shared).count
     }
 
-    pub(super) fn enter(&self, inflates: bool) -> Membership {
-        let mut room = lock(&self.room);
-        let place = match room.free.pop() {
+    pub(super) fn enter(&self, takes_compressed: bool) -> Membership {
+        let mut shared = lock(&self.shared);
+        let place = match shared.free.pop() {
             Some(place) => place,
             None => {
-                room.members.push(None);
-                room.members.len() - 1
+                shared.members.push(None);
+                shared.members.len() - 1
             }
         };
-        room.members[place] = Some(Member::default());
-        room.count += 1;
-        room.inflating += usize::from(inflates);
-        let cursor = room.next;
-        Membership { room: Arc::clone(&self.room), place, cursor, inflates, settled: false }
+        shared.members[place] = Some(MemberWaker::default());
+        shared.count += 1;
+        shared.compressing_members += usize::from(takes_compressed);
+        let cursor = shared.next;
+        Membership {
+            shared: Arc::clone(&self.shared),
+            place,
+            cursor,
+            takes_compressed,
+            settled: false,
+        }
     }
 }
 
@@ -166,50 +173,50 @@ impl fmt::Debug for Broadcast {
 
 /// A socket's place in a broadcast, and how far it has read.
 pub(super) struct Membership {
-    room: Arc<Mutex<Room>>,
+    shared: Arc<Mutex<BroadcastLog>>,
     place: usize,
     cursor: u64,
-    inflates: bool,
-    /// The room knows whom to wake.
+    takes_compressed: bool,
+    /// The shared knows whom to wake.
     settled: bool,
 }
 
 impl Membership {
     pub(super) fn is_of(&self, broadcast: &Broadcast) -> bool {
-        Arc::ptr_eq(&self.room, &broadcast.room)
+        Arc::ptr_eq(&self.shared, &broadcast.shared)
     }
 
     /// The next message that was not read yet. `Err` if it is not kept any more.
-    pub(super) fn next(&mut self, waker: &Waker) -> Result<Option<Arc<Said>>, ()> {
-        let mut room = lock(&self.room);
+    pub(super) fn next(&mut self, waker: &Waker) -> Result<Option<Arc<EncodedMessage>>, ()> {
+        let mut shared = lock(&self.shared);
         if !self.settled {
             self.settled = true;
-            if let Some(Some(member)) = room.members.get_mut(self.place) {
+            if let Some(Some(member)) = shared.members.get_mut(self.place) {
                 member.waker = Some(waker.clone());
             }
         }
-        let first = room.next - room.log.len() as u64;
+        let first = shared.next - shared.log.len() as u64;
         let Some(at) = self.cursor.checked_sub(first) else { return Err(()) };
-        let said = room.log.get(at as usize).cloned();
-        self.cursor += u64::from(said.is_some());
-        Ok(said)
+        let encoded = shared.log.get(at as usize).cloned();
+        self.cursor += u64::from(encoded.is_some());
+        Ok(encoded)
     }
 }
 
 impl Drop for Membership {
     fn drop(&mut self) {
-        let mut room = lock(&self.room);
-        room.members[self.place] = None;
-        room.free.push(self.place);
-        room.count -= 1;
-        room.inflating -= usize::from(self.inflates);
-        if room.count == 0 {
-            room.log.clear();
-            room.bytes = 0;
+        let mut shared = lock(&self.shared);
+        shared.members[self.place] = None;
+        shared.free.push(self.place);
+        shared.count -= 1;
+        shared.compressing_members -= usize::from(self.takes_compressed);
+        if shared.count == 0 {
+            shared.log.clear();
+            shared.bytes = 0;
         }
     }
 }
 
-fn lock(room: &Mutex<Room>) -> MutexGuard<'_, Room> {
-    room.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(shared: &Mutex<BroadcastLog>) -> MutexGuard<'_, BroadcastLog> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,26 +1,8 @@
 //! From bytes to messages: frames put together, masks taken off, texts checked. It owns no
 //! socket, and gives the same in whatever pieces the bytes come.
 
-use super::frame::{Header, Opcode, unmask};
+use super::frame::{FrameError, Header, Opcode, unmask};
 use super::message::Message;
-
-/// Why a connection cannot go on: the code and reason of the Close that says so.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fault {
-    /// 1002, 1007 or 1009 of RFC 6455, 7.4.1.
-    pub code: u16,
-    /// What was wrong.
-    pub reason: &'static str,
-}
-
-impl Fault {
-    pub(super) const fn protocol(reason: &'static str) -> Self {
-        Self { code: 1002, reason }
-    }
-
-    pub(super) const TOO_LARGE: Self = Self { code: 1009, reason: "the message is too large" };
-    const TEXT: Self = Self { code: 1007, reason: "a text is not UTF-8" };
-}
 
 /// Bytes that are made ready for a frame when its head has come: what is announced need not come.
 const READY_BYTES_MAX: u64 = 32 * 1024;
@@ -76,13 +58,13 @@ impl Decoder {
     /// Takes bytes from the front of `input` until something has come whole, and says how many.
     ///
     /// # Errors
-    /// A [`Fault`] after which nothing more can be understood.
-    pub fn decode(&mut self, input: &[u8]) -> Result<(usize, Option<Incoming>), Fault> {
+    /// A [`FrameError`] after which nothing more can be understood.
+    pub fn decode(&mut self, input: &[u8]) -> Result<(usize, Option<Incoming>), FrameError> {
         let mut used = 0;
         loop {
             let mut frame = match self.frame.take() {
                 Some(frame) => frame,
-                None => match Header::parse(&input[used..]).map_err(Fault::protocol)? {
+                None => match Header::parse(&input[used..]).map_err(FrameError::protocol)? {
                     Some((header, length)) => {
                         used += length;
                         self.begin(&header)?;
@@ -107,11 +89,11 @@ impl Decoder {
     }
 
     /// Checks a frame's head against what came before.
-    fn begin(&mut self, header: &Header) -> Result<(), Fault> {
+    fn begin(&mut self, header: &Header) -> Result<(), FrameError> {
         if header.compressed
             && (!self.compression || !matches!(header.opcode, Opcode::Text | Opcode::Binary))
         {
-            return Err(Fault::protocol("a reserved bit is set"));
+            return Err(FrameError::protocol("a reserved bit is set"));
         }
         if header.opcode.is_control() {
             self.control.clear();
@@ -119,10 +101,10 @@ impl Decoder {
         }
         match (header.opcode, &self.message) {
             (Opcode::Continuation, None) => {
-                return Err(Fault::protocol("a continuation of no message"));
+                return Err(FrameError::protocol("a continuation of no message"));
             }
             (Opcode::Continuation, Some(_)) => {}
-            (_, Some(_)) => return Err(Fault::protocol("a message inside of another")),
+            (_, Some(_)) => return Err(FrameError::protocol("a message inside of another")),
             (opcode, None) => {
                 self.message = Some(Partial {
                     is_text: opcode == Opcode::Text,
@@ -135,13 +117,13 @@ impl Decoder {
         let before = self.message.as_ref().map_or(0, |message| message.bytes.len());
         // What is announced is refused before it comes.
         if header.payload_bytes > self.message_bytes_max.saturating_sub(before) as u64 {
-            return Err(Fault::TOO_LARGE);
+            return Err(FrameError::TOO_LARGE);
         }
         Ok(())
     }
 
     /// Takes a piece of a frame's payload.
-    fn take(&mut self, frame: &Frame, piece: &[u8]) -> Result<(), Fault> {
+    fn take(&mut self, frame: &Frame, piece: &[u8]) -> Result<(), FrameError> {
         let header = &frame.header;
         let bytes = match &mut self.message {
             Some(message) if !header.opcode.is_control() => &mut message.bytes,
@@ -160,7 +142,7 @@ impl Decoder {
     }
 
     /// What a frame that has come whole completes.
-    fn end(&mut self, header: &Header) -> Result<Option<Incoming>, Fault> {
+    fn end(&mut self, header: &Header) -> Result<Option<Incoming>, FrameError> {
         Ok(Some(match header.opcode {
             Opcode::Ping => Incoming::Ping(std::mem::take(&mut self.control)),
             Opcode::Pong => Incoming::Pong,
@@ -176,52 +158,52 @@ impl Decoder {
 
 impl Partial {
     /// Checks the text that has come so far.
-    fn check(&mut self) -> Result<(), Fault> {
+    fn check(&mut self) -> Result<(), FrameError> {
         if !self.is_text || self.compressed {
             return Ok(());
         }
         match std::str::from_utf8(&self.bytes[self.checked..]) {
             Ok(_) => self.checked = self.bytes.len(),
             Err(error) if error.error_len().is_none() => self.checked += error.valid_up_to(),
-            Err(_) => return Err(Fault::TEXT),
+            Err(_) => return Err(FrameError::TEXT),
         }
         Ok(())
     }
 
-    fn finish(self, message_bytes_max: usize) -> Result<Message, Fault> {
+    fn finish(self, message_bytes_max: usize) -> Result<Message, FrameError> {
         let bytes = match self.compressed {
             true => inflate(&self.bytes, message_bytes_max)?,
             false => self.bytes,
         };
         match self.is_text {
-            true => String::from_utf8(bytes).map(Message::Text).map_err(|_| Fault::TEXT),
+            true => String::from_utf8(bytes).map(Message::Text).map_err(|_| FrameError::TEXT),
             false => Ok(Message::Binary(bytes)),
         }
     }
 }
 
 #[cfg(feature = "compression")]
-fn inflate(coded: &[u8], bytes_max: usize) -> Result<Vec<u8>, Fault> {
+fn inflate(coded: &[u8], bytes_max: usize) -> Result<Vec<u8>, FrameError> {
     super::deflate::inflate(coded, bytes_max)
 }
 
 /// Never called: without the feature no compression is agreed on.
 #[cfg(not(feature = "compression"))]
-fn inflate(_: &[u8], _: usize) -> Result<Vec<u8>, Fault> {
-    Err(Fault::protocol("a message is compressed"))
+fn inflate(_: &[u8], _: usize) -> Result<Vec<u8>, FrameError> {
+    Err(FrameError::protocol("a message is compressed"))
 }
 
 /// The code and reason in the payload of a Close.
-fn close_of(payload: &[u8]) -> Result<Option<(u16, String)>, Fault> {
+fn close_of(payload: &[u8]) -> Result<Option<(u16, String)>, FrameError> {
     match payload.split_first_chunk::<2>() {
         None if payload.is_empty() => Ok(None),
-        None => Err(Fault::protocol("half a close code")),
+        None => Err(FrameError::protocol("half a close code")),
         Some((code, reason)) => {
             let code = u16::from_be_bytes(*code);
             if !matches!(code, 1000..=1003 | 1007..=1014 | 3000..=4999) {
-                return Err(Fault::protocol("the close code is none"));
+                return Err(FrameError::protocol("the close code is none"));
             }
-            let reason = std::str::from_utf8(reason).map_err(|_| Fault::TEXT)?;
+            let reason = std::str::from_utf8(reason).map_err(|_| FrameError::TEXT)?;
             Ok(Some((code, reason.to_owned())))
         }
     }
@@ -247,7 +229,7 @@ mod tests {
         bytes
     }
 
-    fn all(frames: &[u8], step: usize) -> Result<Vec<Incoming>, Fault> {
+    fn all(frames: &[u8], step: usize) -> Result<Vec<Incoming>, FrameError> {
         let mut decoder = Decoder::new(200, false);
         let (mut buffer, mut found) = (Vec::new(), Vec::new());
         for piece in frames.chunks(step) {

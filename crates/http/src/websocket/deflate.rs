@@ -6,7 +6,7 @@ use std::cell::RefCell;
 
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 
-use super::decoder::Fault;
+use super::frame::FrameError;
 
 /// The end of every coded message, which is left out on the way.
 const TAIL: [u8; 4] = [0, 0, 0xff, 0xff];
@@ -92,8 +92,9 @@ pub(super) fn deflate(message: &[u8], window_bits: u8) -> Option<Vec<u8>> {
 }
 
 /// The message that was coded, if it is no longer than `bytes_max`.
-pub(super) fn inflate(coded: &[u8], bytes_max: usize) -> Result<Vec<u8>, Fault> {
-    const BROKEN: Fault = Fault { code: 1007, reason: "a compressed message is malformed" };
+pub(super) fn inflate(coded: &[u8], bytes_max: usize) -> Result<Vec<u8>, FrameError> {
+    const BROKEN: FrameError =
+        FrameError { code: 1007, reason: "a compressed message is malformed" };
     DECOMPRESS.with_borrow_mut(|decoder| {
         let decoder = decoder.get_or_insert_with(|| Decompress::new(false));
         decoder.reset(false);
@@ -110,7 +111,7 @@ pub(super) fn inflate(coded: &[u8], bytes_max: usize) -> Result<Vec<u8>, Fault> 
                     .decompress_vec(&part[used..], &mut message, FlushDecompress::Sync)
                     .map_err(|_| BROKEN)?;
                 if message.len() > bytes_max {
-                    return Err(Fault::TOO_LARGE);
+                    return Err(FrameError::TOO_LARGE);
                 }
                 match status {
                     Status::StreamEnd => return Ok(message),
@@ -160,7 +161,7 @@ mod tests {
             if let Some(coded) = deflate(&bytes, bits) {
                 proptest::prop_assert!(coded.len() < bytes.len());
                 proptest::prop_assert_eq!(inflate(&coded, bytes.len()), Ok(bytes.clone()));
-                proptest::prop_assert_eq!(inflate(&coded, bytes.len() - 1), Err(Fault::TOO_LARGE));
+                proptest::prop_assert_eq!(inflate(&coded, bytes.len() - 1), Err(FrameError::TOO_LARGE));
             }
         }
 
@@ -194,6 +195,6 @@ mod tests {
     fn a_bomb_is_refused_early() {
         let coded = deflate(&vec![0; 64 << 20], WINDOW_BITS).unwrap();
         assert!(coded.len() < 1 << 20);
-        assert_eq!(inflate(&coded, 1 << 20), Err(Fault::TOO_LARGE));
+        assert_eq!(inflate(&coded, 1 << 20), Err(FrameError::TOO_LARGE));
     }
 }

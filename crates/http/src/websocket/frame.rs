@@ -3,6 +3,27 @@
 /// The longest payload of a control frame.
 pub(super) const CONTROL_BYTES_MAX: usize = 125;
 
+/// The reason why a connection ends: the code and reason of the Close frame that reports it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameError {
+    /// 1002, 1007 or 1009 of RFC 6455, 7.4.1.
+    pub code: u16,
+    /// The violation, in English.
+    pub reason: &'static str,
+}
+
+impl FrameError {
+    /// A message is longer than allowed.
+    pub(super) const TOO_LARGE: Self = Self { code: 1009, reason: "the message is too large" };
+    /// A text is not UTF-8.
+    pub(super) const TEXT: Self = Self { code: 1007, reason: "a text is not UTF-8" };
+
+    /// Returns the error for a violation of the protocol.
+    pub(super) const fn protocol(reason: &'static str) -> Self {
+        Self { code: 1002, reason }
+    }
+}
+
 /// What a frame is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Opcode {

@@ -7,16 +7,16 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
 
-use super::decoder::{Decoder, Fault, Incoming};
-use super::frame::{CONTROL_BYTES_MAX, Opcode, put_frame};
+use super::decoder::{Decoder, Incoming};
+use super::frame::{CONTROL_BYTES_MAX, FrameError, Opcode, put_frame};
 use super::message::Close;
 use super::socket::State;
 use crate::body::Body;
 use crate::body::body_sender::Gone;
 use crate::body::producer::BoxError;
-use crate::log_limit::LogLimit;
 use crate::message::observe::Seen;
 use crate::message::protocol::{Protocol, Step, Turn};
+use crate::reactor::log_limit::LogLimit;
 
 /// A handler at work.
 pub(super) type Run = Pin<Box<dyn Future<Output = Result<(), BoxError>>>>;
@@ -30,7 +30,7 @@ const COPY_BYTES_MAX: usize = 16 * 1024;
 /// Turns of the handler before other connections get theirs.
 const ROUNDS_MAX: usize = 16;
 
-pub(super) struct Talk {
+pub(super) struct WebSocketProtocol {
     decoder: Decoder,
     state: Rc<RefCell<State>>,
     /// None once the handler has ended.
@@ -38,16 +38,16 @@ pub(super) struct Talk {
     ping_after_ms: u64,
     pong_timeout_ms: u64,
     /// When the client last said something; 0 before the first turn.
-    heard_ms: u64,
-    pinged: bool,
+    received_ms: u64,
+    ping_sent: bool,
     /// The handler's time has run out, or the client's, at this moment.
-    ends_ms: Option<u64>,
+    handler_deadline_ms: Option<u64>,
     close_sent: bool,
     /// The client has said its last.
-    close_heard: bool,
+    close_received: bool,
 }
 
-impl Talk {
+impl WebSocketProtocol {
     pub(super) fn new(
         decoder: Decoder,
         state: Rc<RefCell<State>>,
@@ -60,18 +60,18 @@ impl Talk {
             run: Some(run),
             ping_after_ms,
             pong_timeout_ms,
-            heard_ms: 0,
-            pinged: false,
-            ends_ms: None,
+            received_ms: 0,
+            ping_sent: false,
+            handler_deadline_ms: None,
             close_sent: false,
-            close_heard: false,
+            close_received: false,
         }
     }
 
     /// Takes what has come, as far as there is room for it.
-    fn listen(&mut self, turn: &mut Turn<'_>) {
+    fn receive_frames(&mut self, turn: &mut Turn<'_>) {
         let before = turn.used;
-        while !self.close_heard && turn.output.len() < AHEAD_BYTES && self.has_room() {
+        while !self.close_received && turn.output.len() < AHEAD_BYTES && self.has_room() {
             let (used, incoming) = match self.decoder.decode(&turn.input[turn.used..]) {
                 Ok(taken) => taken,
                 Err(fault) => {
@@ -89,7 +89,7 @@ impl Talk {
                 Incoming::Ping(bytes) => put_frame(turn.output, Opcode::Pong, false, &bytes),
                 Incoming::Pong => {}
                 Incoming::Close(said) => {
-                    self.close_heard = true;
+                    self.close_received = true;
                     let close = match said {
                         Some((code, reason)) => Close { code, reason },
                         None => Close { code: Close::NO_CODE, reason: String::new() },
@@ -100,8 +100,8 @@ impl Talk {
         }
         // A client whose messages wait for the handler cannot be heard.
         if turn.used > before || !self.has_room() {
-            self.heard_ms = turn.local.now_ms;
-            self.pinged = false;
+            self.received_ms = turn.local.now_ms;
+            self.ping_sent = false;
         }
     }
 
@@ -110,14 +110,14 @@ impl Talk {
     }
 
     /// What the client sends cannot be understood any more.
-    fn give_up(&mut self, fault: Fault, turn: &mut Turn<'_>) {
+    fn give_up(&mut self, fault: FrameError, turn: &mut Turn<'_>) {
         let close = Close { code: fault.code, reason: fault.reason.to_owned() };
         turn.used = turn.input.len();
-        self.close_heard = true;
+        self.close_received = true;
         self.end(close, turn);
     }
 
-    fn say_close(&mut self, close: &Close, turn: &mut Turn<'_>) {
+    fn send_close(&mut self, close: &Close, turn: &mut Turn<'_>) {
         if std::mem::replace(&mut self.close_sent, true) || close.code == Close::GONE {
             return;
         }
@@ -141,7 +141,7 @@ impl Talk {
             }
         }
         state.rooms.clear();
-        self.ends_ms.get_or_insert(turn.local.now_ms + CLOSE_MS);
+        self.handler_deadline_ms.get_or_insert(turn.local.now_ms + CLOSE_MS);
     }
 
     /// Gives the handler its turn.
@@ -171,7 +171,7 @@ impl Talk {
     }
 
     /// Moves what was said to what is sent. True if it was anything.
-    fn speak(&mut self, turn: &mut Turn<'_>) -> bool {
+    fn send_frames(&mut self, turn: &mut Turn<'_>) -> bool {
         if self.close_sent || turn.tail.is_some() || turn.output.len() >= AHEAD_BYTES {
             return false;
         }
@@ -179,14 +179,14 @@ impl Talk {
         if turn.tail.is_some() {
             return some;
         }
-        if let Err(close) = self.forward(turn) {
-            self.say_close(&close, turn);
+        if let Err(close) = self.send_broadcasts(turn) {
+            self.send_close(&close, turn);
             self.end(close, turn);
             return true;
         }
         let closing = {
             let mut state = self.state.borrow_mut();
-            let answered = state.closed.clone().filter(|_| self.close_heard);
+            let answered = state.closed.clone().filter(|_| self.close_received);
             answered.or_else(|| state.closing.take())
         };
         if let Some(close) = closing {
@@ -195,7 +195,7 @@ impl Talk {
                 self.state.borrow_mut().closing = Some(close);
                 return some;
             }
-            self.say_close(&close, turn);
+            self.send_close(&close, turn);
             self.end(close, turn);
             return true;
         }
@@ -203,7 +203,7 @@ impl Talk {
     }
 
     /// Sends what was said in the rooms.
-    fn forward(&mut self, turn: &mut Turn<'_>) -> Result<(), Close> {
+    fn send_broadcasts(&mut self, turn: &mut Turn<'_>) -> Result<(), Close> {
         let mut state = self.state.borrow_mut();
         let State { rooms, window_bits, .. } = &mut *state;
         for room in rooms {
@@ -225,70 +225,71 @@ impl Talk {
     }
 
     /// Looks at the clock. False when nobody is waited for any longer.
-    fn watch(&mut self, turn: &mut Turn<'_>) -> bool {
+    fn check_silence(&mut self, turn: &mut Turn<'_>) -> bool {
         let now_ms = turn.local.now_ms;
-        if self.ends_ms.is_some_and(|ends_ms| now_ms >= ends_ms) {
+        if self.handler_deadline_ms.is_some_and(|handler_deadline_ms| now_ms >= handler_deadline_ms)
+        {
             return false;
         }
         if self.close_sent {
             return true;
         }
-        let silent_ms = now_ms - self.heard_ms;
+        let silent_ms = now_ms - self.received_ms;
         if silent_ms >= self.ping_after_ms.saturating_add(self.pong_timeout_ms) {
-            self.close_heard = true;
+            self.close_received = true;
             self.end(gone(), turn);
-        } else if silent_ms >= self.ping_after_ms && !self.pinged {
-            self.pinged = true;
+        } else if silent_ms >= self.ping_after_ms && !self.ping_sent {
+            self.ping_sent = true;
             put_frame(turn.output, Opcode::Ping, false, b"");
         }
         true
     }
 
     fn deadline_ms(&self) -> u64 {
-        let patience_ms = match self.pinged {
+        let patience_ms = match self.ping_sent {
             true => self.ping_after_ms.saturating_add(self.pong_timeout_ms),
             false => self.ping_after_ms,
         };
-        self.ends_ms.unwrap_or_else(|| self.heard_ms.saturating_add(patience_ms))
+        self.handler_deadline_ms.unwrap_or_else(|| self.received_ms.saturating_add(patience_ms))
     }
 }
 
-impl Protocol for Talk {
+impl Protocol for WebSocketProtocol {
     fn go_on(&mut self, turn: &mut Turn<'_>) -> Step {
-        if self.heard_ms == 0 {
-            self.heard_ms = turn.local.now_ms;
+        if self.received_ms == 0 {
+            self.received_ms = turn.local.now_ms;
         }
         if turn.local.draining && !self.close_sent {
             let close =
                 Close { code: Close::GOING_AWAY, reason: "the server is going down".into() };
-            self.say_close(&close, turn);
+            self.send_close(&close, turn);
             self.end(close, turn);
         }
         let mut busy = true;
         for round in 0..ROUNDS_MAX {
-            self.listen(turn);
-            if round == 0 && !self.watch(turn) {
+            self.receive_frames(turn);
+            if round == 0 && !self.check_silence(turn) {
                 return Step::Close { linger: !turn.ended };
             }
             let was_full = !self.has_room();
-            if turn.ended && !self.close_heard && self.has_room() {
-                self.close_heard = true;
+            if turn.ended && !self.close_received && self.has_room() {
+                self.close_received = true;
                 self.end(gone(), turn);
             }
             self.run(turn);
             let full = turn.tail.is_some() || turn.output.len() >= AHEAD_BYTES;
-            busy = self.speak(turn) || full || (was_full && self.has_room());
+            busy = self.send_frames(turn) || full || (was_full && self.has_room());
             if !busy || full {
                 break;
             }
         }
-        if self.close_heard && self.run.is_none() {
+        if self.close_received && self.run.is_none() {
             return Step::Close { linger: !turn.ended };
         }
         if busy {
             return Step::More;
         }
-        let hungry = !self.close_heard && self.has_room();
+        let hungry = !self.close_received && self.has_room();
         Step::Wait { hungry, deadline_ms: self.deadline_ms() }
     }
 }

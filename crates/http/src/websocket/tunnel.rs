@@ -26,10 +26,10 @@ pub(super) struct Tunnel {
     ping_after_ms: u64,
     pong_timeout_ms: u64,
     /// When the client last said something; 0 before the first turn.
-    heard_ms: u64,
-    pinged: bool,
+    received_ms: u64,
+    ping_sent: bool,
     /// The client has said its last.
-    close_heard: bool,
+    close_received: bool,
     hungry: bool,
 }
 
@@ -42,9 +42,9 @@ impl Tunnel {
             output: Vec::new(),
             ping_after_ms: options.ping_after_ms,
             pong_timeout_ms: options.pong_timeout_ms,
-            heard_ms: 0,
-            pinged: false,
-            close_heard: false,
+            received_ms: 0,
+            ping_sent: false,
+            close_received: false,
             hungry: true,
         }
     }
@@ -53,11 +53,11 @@ impl Tunnel {
     ///
     /// # Errors
     /// The code and reason with which the connection ends.
-    fn listen(&mut self, turn: &mut Turn<'_>) -> Result<(), (u16, &'static str)> {
+    fn receive_frames(&mut self, turn: &mut Turn<'_>) -> Result<(), (u16, &'static str)> {
         let before = turn.used;
         let come = self.input.len();
         while self.hungry
-            && !self.close_heard
+            && !self.close_received
             && self.input.len() - come < GIVEN_BYTES
             && turn.output.len() < AHEAD_BYTES
         {
@@ -76,20 +76,20 @@ impl Tunnel {
                     put_frame(turn.output, Opcode::Pong, false, &bytes);
                 }
                 Some(Incoming::Pong) => {}
-                Some(Incoming::Close(_)) => self.close_heard = true,
+                Some(Incoming::Close(_)) => self.close_received = true,
             }
         }
         // A client that is not listened to cannot be heard.
         if turn.used > before || !self.hungry {
-            self.heard_ms = turn.local.now_ms;
-            self.pinged = false;
+            self.received_ms = turn.local.now_ms;
+            self.ping_sent = false;
         }
         Ok(())
     }
 
     /// Gives the protocol its turn; also tells whether it takes more at once.
     fn run(&mut self, turn: &mut Turn<'_>) -> (Step, bool) {
-        let ended = self.close_heard || turn.ended;
+        let ended = self.close_received || turn.ended;
         let mut within = turn.within(&self.input, ended, &mut self.output);
         let step = self.inner.go_on(&mut within);
         let used = within.used;
@@ -109,40 +109,40 @@ impl Tunnel {
     }
 
     /// Asks a silent client whether it is there; false if it is not.
-    fn watch(&mut self, turn: &mut Turn<'_>) -> bool {
-        let silent_ms = turn.local.now_ms - self.heard_ms;
+    fn check_silence(&mut self, turn: &mut Turn<'_>) -> bool {
+        let silent_ms = turn.local.now_ms - self.received_ms;
         if silent_ms >= self.ping_after_ms.saturating_add(self.pong_timeout_ms) {
             return false;
         }
-        if silent_ms >= self.ping_after_ms && !self.pinged {
-            self.pinged = true;
+        if silent_ms >= self.ping_after_ms && !self.ping_sent {
+            self.ping_sent = true;
             put_frame(turn.output, Opcode::Ping, false, b"");
         }
         true
     }
 
     fn deadline_ms(&self) -> u64 {
-        let patience_ms = match self.pinged {
+        let patience_ms = match self.ping_sent {
             true => self.ping_after_ms.saturating_add(self.pong_timeout_ms),
             false => self.ping_after_ms,
         };
-        self.heard_ms.saturating_add(patience_ms)
+        self.received_ms.saturating_add(patience_ms)
     }
 }
 
 impl Protocol for Tunnel {
     fn go_on(&mut self, turn: &mut Turn<'_>) -> Step {
-        if self.heard_ms == 0 {
-            self.heard_ms = turn.local.now_ms;
+        if self.received_ms == 0 {
+            self.received_ms = turn.local.now_ms;
         }
         loop {
             let before = turn.used;
-            if let Err((code, reason)) = self.listen(turn) {
+            if let Err((code, reason)) = self.receive_frames(turn) {
                 turn.used = turn.input.len();
                 put_close(turn.output, code, reason);
                 return Step::Close { linger: true };
             }
-            if !self.watch(turn) {
+            if !self.check_silence(turn) {
                 return Step::Close { linger: false };
             }
             let (step, takes_more) = self.run(turn);
@@ -151,7 +151,7 @@ impl Protocol for Tunnel {
                 Step::Wait { deadline_ms, .. } => (deadline_ms, false),
                 Step::Close { linger } => (0, linger),
             };
-            if self.close_heard || matches!(step, Step::Close { .. }) {
+            if self.close_received || matches!(step, Step::Close { .. }) {
                 let code = if turn.is_draining() { Close::GOING_AWAY } else { Close::NORMAL };
                 put_close(turn.output, code, "");
                 return Step::Close { linger };

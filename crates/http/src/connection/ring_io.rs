@@ -9,7 +9,7 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 
 use crate::connection::state::{
-    Connection, Fate, Intake, Outgoing, Phase, Timing, Wish, make_room, own,
+    Connection, Fate, Intake, Outgoing, Phase, RingRequest, Timing, make_room, own,
 };
 use crate::message::local::ThreadLocals;
 use crate::reactor::ring::Operations;
@@ -36,7 +36,7 @@ impl Connection {
             return self.take_copied(bytes, local);
         }
         let used = match self.phase {
-            Phase::Taken(_) => self.hear(bytes, local),
+            Phase::Taken(_) => self.pass_to_protocol(bytes, local),
             _ => 0,
         };
         if used < bytes.len() {
@@ -111,21 +111,21 @@ impl Connection {
 
     /// Returns the next request to the ring; called until it returns `None`.
     #[inline]
-    pub(crate) fn wish(&mut self) -> Option<Wish> {
+    pub(crate) fn next_ring_request(&mut self) -> Option<RingRequest> {
         match self.outgoing {
             Outgoing::Ready => {
                 if let Some(link) = &mut self.link {
                     let from = std::mem::take(&mut link.sent);
                     self.handed_bytes = link.outgoing.capacity();
-                    return Some(Wish::Send(std::mem::take(&mut link.outgoing), from));
+                    return Some(RingRequest::Send(std::mem::take(&mut link.outgoing), from));
                 }
                 self.handed_bytes = self.output.capacity();
                 let from = std::mem::take(&mut self.sent);
-                return Some(Wish::Send(std::mem::take(&mut self.output), from));
+                return Some(RingRequest::Send(std::mem::take(&mut self.output), from));
             }
             Outgoing::Full => {
                 self.outgoing = Outgoing::Awaiting;
-                return Some(Wish::Room);
+                return Some(RingRequest::Room);
             }
             _ => {}
         }
@@ -133,11 +133,11 @@ impl Connection {
         match self.intake {
             Intake::Flowing if !self.hungry && !lingers && self.is_full() => {
                 self.intake = Intake::Stopping;
-                Some(Wish::Stop)
+                Some(RingRequest::Stop)
             }
             Intake::Stopped if !self.ended && (self.hungry || lingers || !self.is_full()) => {
                 self.intake = Intake::Flowing;
-                Some(Wish::Resume)
+                Some(RingRequest::Resume)
             }
             _ => None,
         }

@@ -6,18 +6,22 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use h2::{Reason, SendStream};
 
-use super::stream::{AHEAD_BYTES, Clock, Outcome, Rest};
+use super::clock::{Clock, Rest};
+use super::stream::Outcome;
+
+/// Bytes of an answer produced before they are sent.
+pub(super) const AHEAD_BYTES: usize = 32 * 1024;
 
 /// A stream whose answer's head was sent.
-pub(super) struct Outlet {
-    pub(super) sender: SendStream<Bytes>,
+pub(super) struct StreamSender {
+    pub(super) stream: SendStream<Bytes>,
     pub(super) clock: Rc<Clock>,
     rest: Rest,
 }
 
-impl Outlet {
-    pub(super) fn new(sender: SendStream<Bytes>, clock: Rc<Clock>, rest: Rest) -> Self {
-        Self { sender, clock, rest }
+impl StreamSender {
+    pub(super) fn new(stream: SendStream<Bytes>, clock: Rc<Clock>, rest: Rest) -> Self {
+        Self { stream, clock, rest }
     }
 
     /// Sends as much as the client has room for; the rest stays in `piece`, which must not be
@@ -29,13 +33,13 @@ impl Outlet {
         is_last: bool,
         context: &mut Context<'_>,
     ) -> Poll<Option<Outcome>> {
-        self.sender.reserve_capacity(piece.len().min(AHEAD_BYTES));
-        let room = match self.sender.capacity() {
-            0 => match self.sender.poll_capacity(context) {
+        self.stream.reserve_capacity(piece.len().min(AHEAD_BYTES));
+        let room = match self.stream.capacity() {
+            0 => match self.stream.poll_capacity(context) {
                 Poll::Ready(Some(Ok(room))) => room,
-                Poll::Ready(_) => return Poll::Ready(Some(Outcome::GivenUp)),
+                Poll::Ready(_) => return Poll::Ready(Some(Outcome::Reset)),
                 Poll::Pending if self.clock.is_over(self.rest.write_ms, context) => {
-                    self.sender.send_reset(Reason::CANCEL);
+                    self.stream.send_reset(Reason::CANCEL);
                     return Poll::Ready(Some(Outcome::Done));
                 }
                 Poll::Pending => return Poll::Pending,
@@ -48,10 +52,10 @@ impl Outlet {
         self.clock.stop();
         let bytes = piece.split_to(room.min(piece.len()));
         let ends = piece.is_empty() && is_last;
-        Poll::Ready(match self.sender.send_data(bytes, ends) {
+        Poll::Ready(match self.stream.send_data(bytes, ends) {
             Ok(()) if ends => Some(Outcome::Done),
             Ok(()) => None,
-            Err(_) => Some(Outcome::GivenUp),
+            Err(_) => Some(Outcome::Reset),
         })
     }
 }

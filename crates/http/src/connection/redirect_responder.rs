@@ -19,14 +19,14 @@ pub(crate) enum RedirectResponder {
 }
 
 /// A responder that waits for a head, with its deadline.
-pub(crate) struct Waiting {
-    signpost: RedirectResponder,
+pub(crate) struct PendingRedirect {
+    responder: RedirectResponder,
     deadline_ms: Option<u64>,
 }
 
 impl RedirectResponder {
-    pub(crate) fn wait(self) -> Box<Waiting> {
-        Box::new(Waiting { signpost: self, deadline_ms: None })
+    pub(crate) fn wait(self) -> Box<PendingRedirect> {
+        Box::new(PendingRedirect { responder: self, deadline_ms: None })
     }
 
     fn answer(self, input: &[u8], head: &Head, out: &mut Vec<u8>, local: &ThreadLocals) {
@@ -77,7 +77,7 @@ fn location(input: &[u8], head: &Head, port: u16) -> Option<String> {
     (!name.is_empty()).then(|| format!("https://{name}{port}{path}{mark}{query}"))
 }
 
-impl Protocol for Waiting {
+impl Protocol for PendingRedirect {
     fn go_on(&mut self, turn: &mut Turn<'_>) -> Step {
         let local = &turn.local;
         let deadline_ms =
@@ -93,7 +93,7 @@ impl Protocol for Waiting {
                 if read.is_err() {
                     head = Head::default();
                 }
-                self.signpost.answer(turn.input, &head, turn.output, turn.local);
+                self.responder.answer(turn.input, &head, turn.output, turn.local);
                 turn.used = turn.input.len();
                 Step::Close { linger: true }
             }

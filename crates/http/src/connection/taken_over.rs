@@ -15,15 +15,19 @@ impl Connection {
         let task = local.take_task();
         task.aim(self.token);
         self.timing = Timing::None;
-        self.phase =
-            Phase::Taken(Box::new(Takeover { protocol, task, step: Step::More, has_heard: false }));
+        self.phase = Phase::Taken(Box::new(Takeover {
+            protocol,
+            task,
+            step: Step::More,
+            was_called: false,
+        }));
     }
 
     /// Returns true if input that is not an HTTP/1.1 head begins like the HTTP/2 preface. HTTP/2
     /// takes over the connection once the whole preface has arrived.
     #[cfg(feature = "http2")]
     #[cold]
-    pub(super) fn hears_http2(&mut self, local: &mut ThreadLocals) -> bool {
+    pub(super) fn detect_http2(&mut self, local: &mut ThreadLocals) -> bool {
         let Some(request) = &self.request else { return false };
         let come = &request.0.buffer[request.0.consumed..];
         let compared = come.len().min(PREFACE.len());
@@ -39,7 +43,7 @@ impl Connection {
     }
 
     #[cfg(not(feature = "http2"))]
-    pub(super) fn hears_http2(&mut self, _: &mut ThreadLocals) -> bool {
+    pub(super) fn detect_http2(&mut self, _: &mut ThreadLocals) -> bool {
         false
     }
 
@@ -52,7 +56,7 @@ impl Connection {
     /// Passes bytes to the protocol in place, if no other bytes wait before them, and returns how
     /// many it took. What it puts into messages need not be copied into the request's buffer.
     #[inline]
-    pub(super) fn hear(&mut self, bytes: &[u8], local: &mut ThreadLocals) -> usize {
+    pub(super) fn pass_to_protocol(&mut self, bytes: &[u8], local: &mut ThreadLocals) -> usize {
         let waits = self.request.as_ref().is_some_and(|request| request.0.unread() > 0);
         if waits || self.outgoing != Outgoing::Nothing || !self.output.is_empty() {
             return 0;
@@ -61,14 +65,14 @@ impl Connection {
             self.output = local.take_output();
         }
         let (Phase::Taken(takeover), None) = (&mut self.phase, &self.tail) else { return 0 };
-        takeover.has_heard = true;
-        takeover.go_on(bytes, self.ended, &mut self.output, &mut self.tail, local)
+        takeover.was_called = true;
+        takeover.call(bytes, self.ended, &mut self.output, &mut self.tail, local)
     }
 
     /// Calls the protocol, unless too much of its output waits for the client.
-    pub(super) fn converse(&mut self, local: &mut ThreadLocals) -> Served {
+    pub(super) fn run_protocol(&mut self, local: &mut ThreadLocals) -> Served {
         let Phase::Taken(takeover) = &mut self.phase else { return Served::Stop };
-        if !std::mem::take(&mut takeover.has_heard) {
+        if !std::mem::take(&mut takeover.was_called) {
             if self.sent > 0 || self.tail.is_some() || self.output.len() >= AHEAD_BYTES {
                 return Served::Stop;
             }
@@ -79,7 +83,7 @@ impl Connection {
                 let exchange = &request.0;
                 &exchange.buffer[exchange.consumed..]
             });
-            let used = takeover.go_on(input, self.ended, &mut self.output, &mut self.tail, local);
+            let used = takeover.call(input, self.ended, &mut self.output, &mut self.tail, local);
             if used > 0
                 && let Some(request) = &mut self.request
             {
@@ -100,7 +104,7 @@ impl Connection {
     }
 
     /// Returns unneeded buffers: all output is sent and the protocol waits.
-    pub(super) fn stand_by(&mut self, local: &mut ThreadLocals) -> Fate {
+    pub(super) fn wait_for_protocol(&mut self, local: &mut ThreadLocals) -> Fate {
         local.give_output(std::mem::take(&mut self.output));
         if self.request.as_ref().is_some_and(|request| request.0.unread() == 0)
             && let Some(request) = self.request.take()

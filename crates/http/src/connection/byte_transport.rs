@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 #[cfg(feature = "tls")]
-use crate::connection::signpost::RedirectResponder;
+use crate::connection::redirect_responder::RedirectResponder;
 use crate::connection::state::{Connection, Fate, Phase, READ_BYTES, Timing, own};
 use crate::connection::state::{Intake, Outgoing};
 use crate::message::local::ThreadLocals;
@@ -195,7 +195,7 @@ impl Connection {
     }
 
     /// Ends a connection between requests: sends the link's closing message, if it can at once.
-    pub(super) fn take_leave(&mut self) {
+    pub(super) fn send_close_notify(&mut self) {
         if let Some(link) = &mut self.link
             && self.outgoing == Outgoing::Nothing
             && !link.has_unsent()

@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 const OUTPUT_BYTES_MAX: usize = 32 * 1024;
 
 #[derive(Clone, Default)]
-pub(super) struct Wire(Rc<RefCell<Buffers>>);
+pub(super) struct MemorySocket(Rc<RefCell<Buffers>>);
 
 #[derive(Default)]
 struct Buffers {
@@ -24,7 +24,7 @@ struct Buffers {
     blocked: bool,
 }
 
-impl Wire {
+impl MemorySocket {
     /// Returns the number of bytes that `h2` has not read.
     pub(super) fn waiting(&self) -> usize {
         let buffers = self.0.borrow();
@@ -63,7 +63,7 @@ impl Wire {
     }
 }
 
-impl AsyncRead for Wire {
+impl AsyncRead for MemorySocket {
     fn poll_read(
         self: Pin<&mut Self>,
         _: &mut Context<'_>,
@@ -81,7 +81,7 @@ impl AsyncRead for Wire {
     }
 }
 
-impl AsyncWrite for Wire {
+impl AsyncWrite for MemorySocket {
     fn poll_write(
         self: Pin<&mut Self>,
         _: &mut Context<'_>,

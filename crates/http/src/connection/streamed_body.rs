@@ -16,7 +16,7 @@ pub(super) const SIZE_ROOM: &[u8; 10] = b"00000000\r\n";
 const MOVE_BYTES_MAX: usize = 4 * 1024;
 
 /// A response body in progress.
-pub(super) struct Outflow {
+pub(super) struct StreamedBody {
     pub(super) body: BodyStream,
     pub(super) task: Task,
     pub(super) framing: Framing,
@@ -27,7 +27,7 @@ pub(super) struct Outflow {
     pub(super) stalled: bool,
 }
 
-impl Outflow {
+impl StreamedBody {
     pub(super) fn note_woken(&mut self) {
         self.stalled = false;
     }

@@ -1,0 +1,110 @@
+//! The timers of streams.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::task::{Context, Waker};
+
+use crate::message::limits::{Limits, Pace};
+
+/// The time limits for clients that neither send nor read.
+#[derive(Clone, Copy)]
+pub(super) struct Rest {
+    pace: Pace,
+    tight: Pace,
+    pub(super) write_ms: u64,
+}
+
+impl Rest {
+    pub(super) fn of(limits: &Limits) -> Self {
+        Self {
+            pace: Pace::of(limits, false),
+            tight: Pace::of(limits, true),
+            write_ms: limits.write_timeout_ms,
+        }
+    }
+}
+
+/// A stream's timer, which the connection checks.
+pub(super) struct Clock {
+    now_ms: Rc<Cell<u64>>,
+    deadline_ms: Cell<u64>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl Clock {
+    pub(super) fn new(now_ms: &Rc<Cell<u64>>) -> Self {
+        let (deadline_ms, waker) = (Cell::new(u64::MAX), RefCell::default());
+        Self { now_ms: Rc::clone(now_ms), deadline_ms, waker }
+    }
+
+    /// Returns the time of the connection's latest turn.
+    pub(super) fn now_ms(&self) -> u64 {
+        self.now_ms.get()
+    }
+
+    pub(super) fn deadline_ms(&self) -> u64 {
+        self.deadline_ms.get()
+    }
+
+    /// Wakes the future whose time is up.
+    pub(super) fn ring(&self) {
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+
+    /// Returns true once `after_ms` have passed since the first of these calls; `stop` resets it.
+    pub(super) fn is_over(&self, after_ms: u64, context: &Context<'_>) -> bool {
+        if self.deadline_ms.get() == u64::MAX {
+            self.deadline_ms.set(self.now_ms.get().saturating_add(after_ms));
+        }
+        if self.now_ms.get() >= self.deadline_ms.get() {
+            return true;
+        }
+        *self.waker.borrow_mut() = Some(context.waker().clone());
+        false
+    }
+
+    /// Has the future polled at this time; replaces an earlier deadline.
+    pub(super) fn set(&self, deadline_ms: u64, waker: &Waker) {
+        self.deadline_ms.set(deadline_ms);
+        *self.waker.borrow_mut() = Some(waker.clone());
+    }
+
+    /// Stops the timer, and returns the remaining time, or `None` if it was not running.
+    pub(super) fn stop(&self) -> Option<u64> {
+        match self.deadline_ms.replace(u64::MAX) {
+            u64::MAX => None,
+            deadline_ms => Some(deadline_ms.saturating_sub(self.now_ms.get())),
+        }
+    }
+}
+
+/// How long a body's client may still keep the server waiting.
+pub(super) struct Patience {
+    clock: Rc<Clock>,
+    rest: Rest,
+    left_ms: u64,
+}
+
+impl Patience {
+    pub(super) fn new(clock: Rc<Clock>, rest: Rest) -> Self {
+        Self { clock, left_ms: rest.pace.rest_ms, rest }
+    }
+
+    pub(super) fn is_over(&self, context: &Context<'_>) -> bool {
+        self.clock.is_over(self.left_ms, context)
+    }
+
+    pub(super) fn note(&mut self, bytes: usize) {
+        let left_ms = self.clock.stop().unwrap_or(self.left_ms);
+        self.left_ms = self.rest.pace.after(left_ms, bytes);
+    }
+
+    /// Like [`Patience::note`], at a faster pace if the bodies' budget is `tight`.
+    pub(super) fn note_held(&mut self, bytes: usize, tight: bool) {
+        let left_ms = self.clock.stop().unwrap_or(self.left_ms);
+        let pace = if tight { self.rest.tight } else { self.rest.pace };
+        self.left_ms = pace.after(left_ms, bytes);
+    }
+}

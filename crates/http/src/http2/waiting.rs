@@ -1,0 +1,175 @@
+//! Futures of requests whose handler cannot run yet, or waits.
+
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use h2::RecvStream;
+
+use super::clock::{Clock, Patience, Rest};
+use super::stream::{Begun, Outcome};
+use super::upload::{self, Counted};
+use crate::body::budget::{Gathering, Lease};
+use crate::body::inlet::BodyError;
+use crate::message::response::{LaterResponse, Response};
+use crate::proto::paths::Found;
+use crate::proto::status::Status;
+use crate::routing::admission::LaterAdmission;
+use crate::routing::dispatch;
+
+/// Waits for the early decision on a request.
+pub(super) async fn admit(
+    mut begun: Begun,
+    found: Found,
+    body: RecvStream,
+    mut decision: LaterAdmission,
+    _held: Counted,
+) -> Outcome {
+    let decided = poll_fn(|context| {
+        if begun.respond.poll_reset(context).is_ready() {
+            return Poll::Ready(None);
+        }
+        let polled = catch_unwind(AssertUnwindSafe(|| decision.as_mut().poll(context)));
+        match polled {
+            Ok(decided) => decided.map(|decided| Some(Ok(decided))),
+            Err(panic) => Poll::Ready(Some(Err(panic))),
+        }
+    });
+    match decided.await {
+        None => Outcome::Reset,
+        Some(Ok(Ok(()))) => Outcome::Admitted(begun, found, body),
+        Some(Ok(Err(answer))) => {
+            let answer = dispatch::refused(&begun.request, answer);
+            Outcome::Answer(begun, answer)
+        }
+        Some(Err(panic)) => {
+            dispatch::log_panic(&begun.request, &*panic);
+            Outcome::Panicked(begun)
+        }
+    }
+}
+
+/// The memory that a body may take of its server and its connection.
+pub(super) struct Room {
+    pub(super) lease: Lease,
+    pub(super) gathering: Rc<Gathering>,
+    pub(super) connection_bytes_max: usize,
+    pub(super) bytes_max: usize,
+    /// The length that the client declares.
+    pub(super) length: Option<usize>,
+}
+
+/// Gathers a whole body, after the head in the request's buffer.
+pub(super) async fn collect(
+    mut begun: Begun,
+    found: Found,
+    mut body: RecvStream,
+    room: Room,
+    clock: Rc<Clock>,
+    rest: Rest,
+    held: Counted,
+) -> Outcome {
+    let Room { mut lease, gathering, connection_bytes_max, bytes_max, length } = room;
+    if length.is_some_and(|length| length > bytes_max) {
+        return Outcome::Refused(begun, BodyError::TooLarge);
+    }
+    let bytes = length.unwrap_or(bytes_max);
+    {
+        let mut claim = pin!(gathering.claim(bytes, connection_bytes_max));
+        let claimed = poll_fn(|context| match begun.respond.poll_reset(context) {
+            Poll::Ready(_) => Poll::Ready(None),
+            Poll::Pending => claim.as_mut().poll(context).map(Some),
+        });
+        match claimed.await {
+            None => return Outcome::Reset,
+            Some(claim) => lease.claim = Some(claim),
+        }
+    }
+    drop(held);
+    Rc::make_mut(&mut begun.request.0).lease = Some(Box::new(lease));
+    let mut patience = Patience::new(clock, rest);
+    let start = begun.request.0.buffer.len();
+    loop {
+        let polled = poll_fn(|context| match body.poll_data(context) {
+            Poll::Pending if patience.is_over(context) => Poll::Ready(Err(BodyError::TimedOut)),
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(data) => Poll::Ready(Ok(data)),
+        });
+        let exchange = match polled.await {
+            Ok(Some(Ok(data))) => {
+                let _ = body.flow_control().release_capacity(data.len());
+                let exchange = Rc::make_mut(&mut begun.request.0);
+                exchange.buffer.extend_from_slice(&data);
+                if let Some(lease) = &mut exchange.lease {
+                    if !lease.grow_to(exchange.buffer.len() - start) {
+                        return Outcome::Refused(begun, BodyError::NoRoom);
+                    }
+                    patience.note_held(data.len(), lease.is_tight());
+                }
+                exchange
+            }
+            Ok(Some(Err(_))) => return Outcome::Reset,
+            Ok(None) => {
+                let exchange = Rc::make_mut(&mut begun.request.0);
+                let bytes = exchange.buffer.len() - start;
+                if let Some(claim) = exchange.lease.as_mut().and_then(|lease| lease.claim.as_mut())
+                {
+                    claim.shrink_to(bytes);
+                }
+                return Outcome::Whole(begun, found);
+            }
+            Err(error) => return Outcome::Refused(begun, error),
+        };
+        let end = exchange.buffer.len();
+        if end - start > bytes_max {
+            return Outcome::Refused(begun, BodyError::TooLarge);
+        }
+        exchange.body = crate::proto::head::Span::new(start, end);
+        exchange.consumed = end;
+    }
+}
+
+/// Waits for a handler as long as its endpoint allows, and feeds it the body if it reads one.
+pub(super) async fn wait(
+    begun: Begun,
+    mut answer: LaterResponse,
+    timeout_ms: Option<(Rc<Clock>, u64)>,
+) -> Outcome {
+    let mut begun = Some(begun);
+    poll_fn(move |context| {
+        let Some(stream) = &mut begun else { return Poll::Pending };
+        if stream.respond.poll_reset(context).is_ready() {
+            return Poll::Ready(Outcome::Reset);
+        }
+        upload::feed(&mut stream.upload, context);
+        let polled = catch_unwind(AssertUnwindSafe(|| answer.as_mut().poll(context)));
+        match (polled, begun.take()) {
+            (Ok(Poll::Ready(response)), Some(stream)) => {
+                Poll::Ready(Outcome::Answer(stream, response))
+            }
+            (Err(panic), Some(stream)) => {
+                dispatch::log_panic(&stream.request, &*panic);
+                Poll::Ready(Outcome::Panicked(stream))
+            }
+            (_, Some(stream)) if is_over(timeout_ms.as_ref(), context) => {
+                let response =
+                    Response::problem(Status::SERVICE_UNAVAILABLE, "the answer took too long");
+                Poll::Ready(Outcome::Answer(stream, response))
+            }
+            (_, stream) => {
+                begun = stream;
+                if let Some(stream) = &mut begun {
+                    upload::feed(&mut stream.upload, context);
+                }
+                Poll::Pending
+            }
+        }
+    })
+    .await
+}
+
+fn is_over(timeout_ms: Option<&(Rc<Clock>, u64)>, context: &Context<'_>) -> bool {
+    timeout_ms.is_some_and(|(clock, after_ms)| clock.is_over(*after_ms, context))
+}
