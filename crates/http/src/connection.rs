@@ -1,10 +1,25 @@
-//! A connection: it parses requests from the read buffer in order and writes answers into the
-//! output buffer. The thread lends it both buffers only while they are not empty.
+//! A connection of HTTP/1.1: it parses requests from the read buffer in order, and writes answers
+//! into the output buffer. The thread lends it both buffers only while they are not empty.
 //!
-//! [`Connection::drive`] is called when something may have changed (bytes arrived, the socket has
-//! room, a handler was woken). It works until nothing more can be done: it sends waiting output,
-//! answers every whole request in the buffer, sends all answers at once and reads again. It never
-//! blocks or spins: whenever it returns, an event, a wake-up or a deadline will continue it.
+//! [`Connection::drive`] is called when something may have changed (bytes have arrived, the socket
+//! has room, a handler was woken). It works until nothing more can be done: it sends waiting
+//! output, answers every whole request in the buffer, sends all answers at once and reads again. It
+//! never blocks or spins: whenever it returns, an event, a wake-up or a deadline will continue it.
+//!
+//! The folder has one file for each subject:
+//!
+//! - `state.rs`: the fields, and the [`Phase`]s that a connection passes through.
+//! - `answer.rs`: running the handler, and writing its answer or that of the server.
+//! - `early_decision.rs`, `whole_body.rs`, `upload.rs`, `uploading.rs`: requests with a body.
+//! - `streamed_body.rs`, `streaming.rs`: answers that are produced while they are sent.
+//! - `takeover.rs`, `taken_over.rs`: another protocol on the connection.
+//! - `byte_transport.rs`: TLS and PROXY headers; `ring_io.rs`: reading and writing by io_uring.
+//! - `lingering_close.rs`, `redirect_responder.rs`: two ways in which connections end.
+//! - `slab.rs`: the connections of a thread.
+//!
+//! Two backends drive it. With epoll the connection reads and writes its socket itself
+//! ([`Intake::Own`]). With io_uring the ring delivers bytes and sends output; small differences
+//! apart, the same functions run.
 
 mod answer;
 mod byte_transport;
@@ -48,9 +63,11 @@ use crate::routing::router::Routes;
 use crate::socket::address::Peer;
 use crate::socket::link::{Entry, Link};
 
-/// Reads per call of `drive` before other connections get their turn.
+/// Maximum reads in one call of `drive`, before other connections are served.
 const READS_MAX: usize = 16;
 impl Connection {
+    /// Returns a connection that has just been accepted. Its first deadline is that of the
+    /// handshake, if there is one, and the idle timeout otherwise.
     pub(crate) fn new(
         socket: OwnedFd,
         peer: Peer,
@@ -117,7 +134,9 @@ impl Connection {
         self.output.capacity() + tail + sealed + taken + self.handed_bytes
     }
 
-    /// Returns when the client last took some of them, in ms on the thread's clock.
+    /// Returns when the client last accepted some of the unread bytes, in ms on the thread's clock.
+    ///
+    /// The write deadline is extended at every progress, so the time is computed from it.
     pub(crate) fn progress_ms(&self, local: &ThreadLocals) -> u64 {
         match &self.phase {
             _ if self.timing == Timing::Write => {
@@ -128,12 +147,14 @@ impl Connection {
         }
     }
 
-    /// Counts the unread bytes; called when a socket that accepted bytes before accepts no more.
+    /// Adds the unread bytes to the thread's account; called when a socket that accepted bytes
+    /// before accepts no more.
     #[cold]
     fn note_blocked(&self, local: &mut ThreadLocals) {
         local.blocked_bytes += self.unread_bytes();
     }
 
+    /// Returns the socket, for the reactor.
     pub(crate) fn socket(&self) -> &OwnedFd {
         &self.socket
     }
@@ -144,7 +165,8 @@ impl Connection {
         self.half_closed |= half_closed;
     }
 
-    /// Polls the waiting handler, if any, and continues.
+    /// Polls the waiting handler, if there is one, and continues. Called when the connection's task
+    /// was woken, and after a call of `drive` that has yielded.
     pub(crate) fn wake(&mut self, local: &mut ThreadLocals) -> Fate {
         if let Phase::Streaming(body_stream) = &mut self.phase {
             body_stream.note_woken();
@@ -171,7 +193,11 @@ impl Connection {
         self.drive(local)
     }
 
-    /// Does everything that can be done now.
+    /// Does everything that can be done now: serves, sends, reads, up to [`READS_MAX`] times. Then
+    /// it yields to other connections, with its task queued.
+    ///
+    /// The order matters: answers are sent before more is read, so a client that does not read its
+    /// answers is not read from either.
     pub(crate) fn drive(&mut self, local: &mut ThreadLocals) -> Fate {
         self.hungry = false;
         if self.outgoing != Outgoing::Nothing {
@@ -235,7 +261,8 @@ impl Connection {
         Fate::Keep
     }
 
-    /// Answers the complete requests in the buffer.
+    /// Answers the complete requests in the buffer, up to the limit for pipelined requests, until
+    /// the output exceeds its limit or a request needs more time or bytes.
     fn serve(&mut self, local: &mut ThreadLocals) -> Served {
         if self.has_link_unsent() {
             return Served::Stop;
@@ -267,7 +294,8 @@ impl Connection {
         Served::Stop
     }
 
-    /// Parses the next head. Returns true when a request with its whole body is in the buffer.
+    /// Parses the next head and finds its endpoint. Returns true if the request, with its whole
+    /// body, is in the buffer.
     fn take_head(&mut self, local: &mut ThreadLocals) -> bool {
         let Some(request) = &mut self.request else { return false };
         if request.0.unread() == 0 {
@@ -350,7 +378,8 @@ impl Connection {
         Fate::Keep
     }
 
-    /// Returns empty buffers to the thread, because nothing more can be done until bytes arrive.
+    /// Returns empty buffers to the thread, because nothing more can be done until bytes arrive,
+    /// and sets the deadline for them.
     fn rest(&mut self, local: &mut ThreadLocals) -> Fate {
         if self.ended {
             return Fate::Drop;
@@ -383,7 +412,8 @@ impl Connection {
         Fate::Keep
     }
 
-    /// Sends the waiting output. Returns `Pending` when the socket accepts no more for now.
+    /// Sends the waiting output. Returns `Pending` when the socket accepts no more for now, or the
+    /// ring sends. Output and a large body after it go out in one system call.
     fn flush(&mut self, local: &mut ThreadLocals) -> Poll<Fate> {
         if self.link.is_some() {
             return self.flush_through(local);
@@ -438,6 +468,8 @@ impl Connection {
         Poll::Ready(Fate::Keep)
     }
 
+    /// Moves the positions in the output and in the body after it by the number of bytes that were
+    /// sent.
     fn note_sent(&mut self, count: usize) {
         let from_output = count.min(self.output.len() - self.sent);
         self.sent += from_output;
@@ -450,12 +482,13 @@ impl Connection {
         }
     }
 
+    /// Sets the only deadline of the connection, replacing the previous one.
     fn set_deadline(&mut self, timing: Timing, deadline_ms: u64) {
         self.timing = timing;
         self.deadline_ms = deadline_ms;
     }
 
-    /// Checks the deadline; called by the thread's sweep.
+    /// Acts on the deadline, if it has passed; called by the thread's sweep.
     pub(crate) fn sweep(&mut self, local: &mut ThreadLocals) -> Fate {
         if self.timing == Timing::None || local.now_ms < self.deadline_ms {
             return Fate::Keep;
@@ -488,7 +521,7 @@ impl Connection {
         }
     }
 
-    /// Handles a requested shutdown: answers what has arrived, and ends if nothing is in flight.
+    /// Handles a shutdown: answers the requests that have arrived, and ends if none is in flight.
     pub(crate) fn drain(&mut self, local: &mut ThreadLocals) -> Fate {
         self.readable = self.intake == Intake::Own;
         self.drive(local)

@@ -1,6 +1,12 @@
-//! Transfer of bytes for a connection with a [`Link`] between its socket and its buffers. Bytes
-//! from the socket pass through the link into the request's buffer; output passes through it into
-//! the link's own buffer.
+//! Transfer of bytes for a connection with a [`Link`] (TLS, or a PROXY header) between its socket
+//! and its buffers. Bytes from the socket pass through the link into the request's buffer; output
+//! passes through it into the link's own buffer.
+//!
+//! The functions mirror [`Connection::read`] and [`Connection::flush`], and are kept apart from
+//! them: connections without a link do not pay for it. They are not inlined for the same reason.
+//!
+//! A link that has done its work is dropped: after a PROXY header without TLS the connection is a
+//! plain one.
 
 #[cfg(feature = "tls")]
 use std::rc::Rc;
@@ -91,7 +97,8 @@ impl Connection {
         }
     }
 
-    /// Stores what the link has learned about the client.
+    /// Stores the client's address and the TLS session, once the link knows them. Starts HTTP/2 if
+    /// ALPN has selected it.
     fn note_link(&mut self, link: &mut Link, local: &mut ThreadLocals) {
         if let Some(peer) = link.announced.take() {
             self.peer = peer;
@@ -116,7 +123,9 @@ impl Connection {
         let _ = local;
     }
 
-    /// Sends the waiting output, like [`Connection::flush`].
+    /// Sends the waiting output, like [`Connection::flush`]: encrypts up to [`SEALED_BYTES`] of it,
+    /// sends them, and repeats. At the end of the connection it sends the link's closing message
+    /// too.
     #[inline(never)]
     pub(super) fn flush_through(&mut self, local: &mut ThreadLocals) -> Poll<Fate> {
         let mut progressed = false;
@@ -166,7 +175,7 @@ impl Connection {
         Poll::Ready(Fate::Keep)
     }
 
-    /// Encrypts the next waiting bytes. Returns false on failure.
+    /// Encrypts the next waiting bytes into the link's buffer. Returns false on failure.
     fn seal(&mut self, local: &mut ThreadLocals) -> bool {
         let Some(link) = &mut self.link else { return false };
         if link.outgoing.capacity() == 0 {
@@ -194,7 +203,8 @@ impl Connection {
         self.link.as_ref().is_some_and(|link| link.has_unsent())
     }
 
-    /// Ends a connection between requests: sends the link's closing message, if it can at once.
+    /// Ends a connection between requests: sends the link's closing message (`close_notify`, RFC
+    /// 8446, 6.1), if it can be sent at once.
     pub(super) fn send_close_notify(&mut self) {
         if let Some(link) = &mut self.link
             && self.outgoing == Outgoing::Nothing

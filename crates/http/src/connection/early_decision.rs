@@ -1,5 +1,9 @@
 //! The early decision on a request with a body: the layers and the check of its endpoint decide by
-//! the head, before the body is read.
+//! the head, before the body is read. So a client without rights cannot make the server receive a
+//! large body.
+//!
+//! The decision may be a future. It is kept in [`Phase::Admitting`], and polled when its task is
+//! woken.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context, Poll};

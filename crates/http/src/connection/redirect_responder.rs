@@ -1,5 +1,8 @@
 //! One answer that redirects or refuses a client, and the end of the connection: for plain HTTP on
-//! a TLS port, and for plain HTTP on a port that only redirects to HTTPS.
+//! a port with TLS, and for plain HTTP on a port that only redirects to HTTPS.
+//!
+//! It takes over a connection like any [`Protocol`], before the first request: routes and layers
+//! are not involved.
 
 use crate::message::forwarded::authority;
 use crate::message::local::ThreadLocals;
@@ -21,14 +24,17 @@ pub(crate) enum RedirectResponder {
 /// A responder that waits for a head, with its deadline.
 pub(crate) struct PendingRedirect {
     responder: RedirectResponder,
+    /// Set at the first turn.
     deadline_ms: Option<u64>,
 }
 
 impl RedirectResponder {
+    /// Returns the protocol that sends this answer.
     pub(crate) fn wait(self) -> Box<PendingRedirect> {
         Box::new(PendingRedirect { responder: self, deadline_ms: None })
     }
 
+    /// Writes the answer to a head. An invalid head is passed as an empty one.
     fn answer(self, input: &[u8], head: &Head, out: &mut Vec<u8>, local: &ThreadLocals) {
         let refused = |detail| {
             let body = problem::document(Status::BAD_REQUEST, Some(detail));
@@ -55,6 +61,8 @@ impl RedirectResponder {
     }
 }
 
+/// Returns the HTTPS URL of a request: host and path of the target, or the `Host` header, with this
+/// port. `None` if the request does not name its host. The port is omitted if it is 443.
 fn location(input: &[u8], head: &Head, port: u16) -> Option<String> {
     let target = std::str::from_utf8(head.target.of(input)).ok()?;
     let by_header = || {

@@ -1,9 +1,15 @@
 //! The io_uring side of a connection. The ring reads and writes by itself; the connection takes
 //! received bytes and returns its requests to the ring.
 //!
-//! The ring delivers bytes until more than [`WAITING_BYTES_MAX`] wait after a request that is not
-//! answered yet. Then the connection stops it, and resumes it when enough of them are used up.
-//! While the ring sends, the connection waits.
+//! Receiving is one operation that delivers bytes until it is stopped (multishot). The ring
+//! delivers bytes until more than [`WAITING_BYTES_MAX`] wait after a request that is not answered
+//! yet. Then the connection stops it, and resumes it when enough of them are used. [`Intake`] is
+//! the state of this.
+//!
+//! For sending, the connection gives its output buffer to the ring ([`RingRequest::Send`]) and gets
+//! it back when the operation is complete. It waits in the meantime, so there is one send operation
+//! at a time. [`Outgoing`] is the state of this. A large body after the output is sent by the
+//! connection itself, from the memory where it is.
 
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -17,11 +23,13 @@ use crate::reactor::ring::Operations;
 /// Maximum number of bytes that wait after an unanswered request before the ring is stopped.
 const WAITING_BYTES_MAX: usize = 64 * 1024;
 
-/// With more bytes than this, the ring may have to wait for room in the socket.
+/// With more bytes of output than this, the ring may have to wait for room in the socket, so they
+/// count as unread.
 const BLOCKING_BYTES_MIN: usize = 16 * 1024;
 
 impl Connection {
-    /// Takes bytes that the ring received. Without `more` the ring has stopped receiving.
+    /// Takes bytes that the ring received: for discarding, for the link, for the protocol that has
+    /// taken over, or for the request's buffer. Without `more` the ring has stopped receiving.
     #[inline]
     pub(crate) fn take(&mut self, bytes: &[u8], more: bool, local: &mut ThreadLocals) {
         local.note_received(bytes.len());
@@ -44,7 +52,7 @@ impl Connection {
         }
     }
 
-    /// Appends bytes to those that are not used yet.
+    /// Appends bytes to those that are not used yet, in a buffer of the thread if there is none.
     #[inline]
     pub(super) fn put(&mut self, bytes: &[u8], local: &mut ThreadLocals) {
         let (peer, secured) = (self.peer, &self.secured);
@@ -72,11 +80,13 @@ impl Connection {
         Fate::Keep
     }
 
+    /// Notes that the socket has room for a large body.
     pub(crate) fn note_room(&mut self) {
         self.outgoing = Outgoing::Nothing;
     }
 
-    /// Takes back output of which the ring has sent this many bytes from `from` on.
+    /// Takes back output of which the ring has sent this many bytes from `from` on. The rest is
+    /// sent again.
     #[inline]
     pub(crate) fn take_back(
         &mut self,
@@ -143,6 +153,7 @@ impl Connection {
         }
     }
 
+    /// Returns true if so many bytes wait that no more are wanted.
     fn is_full(&self) -> bool {
         self.request.as_ref().is_some_and(|request| request.0.unread() > WAITING_BYTES_MAX)
     }
@@ -165,7 +176,7 @@ impl Connection {
         (self.socket, operations)
     }
 
-    /// Lets the ring send the output, and returns unneeded buffers.
+    /// Marks the output as ready for the ring, and returns unneeded buffers.
     pub(super) fn hand_over(&mut self, local: &mut ThreadLocals) {
         if self.output.len() > BLOCKING_BYTES_MIN || self.tail.is_some() {
             self.note_blocked(local);

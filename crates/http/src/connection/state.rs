@@ -1,4 +1,6 @@
-//! The fields of a connection, and its phases.
+//! The fields of a connection, and its phases. A request passes through [`Phase::Head`], `Body` if
+//! it has one, `Waiting` if its handler waits, and `Streaming` if its answer does; then `Head`
+//! follows, or `Closing` and `Lingering`.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -31,6 +33,7 @@ pub(crate) enum Fate {
     Drop,
 }
 
+/// The phase of a connection.
 pub(super) enum Phase {
     /// Between requests or inside a head.
     Head,
@@ -51,6 +54,7 @@ pub(super) enum Phase {
     Lingering { left: usize },
 }
 
+/// The progress of a body that is gathered: where it ends in the buffer, or its decoder.
 pub(super) enum BodyProgress {
     Exact { end: usize },
     Chunked(Chunked),
@@ -125,19 +129,23 @@ pub(super) enum Outgoing {
     Awaiting,
 }
 
+/// A connection of HTTP/1.1, or of the protocol that has taken it over. It belongs to one thread.
 pub(crate) struct Connection {
     pub(super) socket: OwnedFd,
     pub(super) routes: Arc<Routes>,
     pub(super) peer: Peer,
     /// The link between the socket and the buffers, if any.
     pub(super) link: Option<Box<Link>>,
+    /// The properties of the TLS session, once the handshake is complete.
     pub(super) secured: Option<Rc<Secured>>,
     pub(super) token: Token,
     pub(super) phase: Phase,
+    /// The current request with the read buffer; `None` while the connection is idle.
     pub(super) request: Option<Request>,
     pub(super) found: Found,
     /// The start of the next request in the buffer, once the body of this one is complete.
     pub(super) next_at: usize,
+    /// Answers, or other output, of which `sent` bytes are sent.
     pub(super) output: Vec<u8>,
     pub(super) sent: usize,
     /// A large body that follows the output, and how much of it is sent.
@@ -153,6 +161,7 @@ pub(crate) struct Connection {
     pub(super) hungry: bool,
     /// The client has shut down its side: a read of zero bytes follows.
     pub(super) half_closed: bool,
+    /// The client sends no more bytes.
     pub(super) ended: bool,
     pub(super) requests: u32,
     pub(super) timing: Timing,

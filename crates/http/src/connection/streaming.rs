@@ -1,4 +1,8 @@
-//! Sending of a response whose body is produced while it is sent.
+//! Sending of a response whose body is produced while it is sent: when its producer is polled, and
+//! what happens at its end, at an error, and while it waits.
+//!
+//! A body that fails is cut off, so that the client detects it: chunks lack the last one, a length
+//! is not reached, TLS has no closing message. An error after the head cannot be a status.
 
 use std::task::Poll;
 use std::time::Duration;
@@ -11,11 +15,12 @@ use crate::message::observe::Seen;
 use crate::message::protocol::LINGER_BYTES_MAX;
 use crate::message::writer::{Framing, Persistence};
 
-/// How long a client that has closed its side is assumed to wait for a stalled body. A client that
-/// is gone looks the same until something is sent to it.
+/// How long a client that has closed its side is assumed to wait for a stalled body, in ms. A
+/// client that is gone looks the same until something is sent to it.
 const QUIET_MS: u64 = 1_000;
 
 impl Connection {
+    /// Begins a body after the head of its answer is written.
     pub(super) fn start_stream(
         &mut self,
         body: BodyStream,
@@ -35,7 +40,8 @@ impl Connection {
         self.phase = Phase::Streaming(Box::new(body_stream));
     }
 
-    /// Produces more of the body once all earlier output is sent. Returns true at its end.
+    /// Produces more of the body once all earlier output is sent. Returns true at its end, also
+    /// after an error.
     pub(super) fn stream(&mut self, local: &mut ThreadLocals) -> bool {
         let Phase::Streaming(body_stream) = &mut self.phase else { return false };
         if body_stream.stalled || self.sent > 0 || self.output.len() >= AHEAD_BYTES {
@@ -116,7 +122,7 @@ impl Connection {
         Fate::Keep
     }
 
-    /// Sends the heartbeat of a stalled answer.
+    /// Sends the heartbeat of a stalled answer, so that proxies and clients do not time out.
     pub(super) fn send_heartbeat(&mut self, local: &mut ThreadLocals) -> Fate {
         self.timing = Timing::None;
         if let Phase::Streaming(body_stream) = &self.phase

@@ -1,4 +1,5 @@
-//! A protocol that has taken over a connection.
+//! A protocol that has taken over a connection, with its task: [`Takeover::call`] gives it a
+//! [`Turn`]. A protocol that panics ends its connection, and no other.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Context;
@@ -15,13 +16,15 @@ pub(super) const AHEAD_BYTES: usize = 32 * 1024;
 pub(super) struct Takeover {
     pub(super) protocol: Box<dyn Protocol>,
     pub(super) task: Task,
+    /// What the protocol has answered to the latest call.
     pub(super) step: Step,
     /// The protocol was already called with the latest bytes.
     pub(super) was_called: bool,
 }
 
 impl Takeover {
-    /// Calls the protocol, and returns how many of the bytes it used.
+    /// Calls the protocol, and returns how many bytes of `input` it used. `ended` means that no
+    /// bytes follow.
     pub(super) fn call(
         &mut self,
         input: &[u8],

@@ -1,4 +1,5 @@
-//! A request's body that its handler reads piece by piece.
+//! A request's body that its handler reads piece by piece: the decoder between the connection's
+//! buffer and the handler's [`BodyBuffer`].
 
 use std::rc::Rc;
 
@@ -7,7 +8,9 @@ use crate::proto::chunked::Chunked;
 
 /// A body that is being received.
 pub(super) struct Upload {
+    /// The buffer that the handler reads from. It has a limit, which holds the client back.
     pub(super) inlet: Rc<BodyBuffer>,
+    /// The decoder, or the number of bytes to come.
     pub(super) rest: Rest,
     /// The last byte of the body has arrived and is decoded.
     pub(super) complete: bool,
@@ -20,6 +23,7 @@ pub(super) struct Upload {
 
 /// The part of the body that is not decoded yet.
 pub(super) enum Rest {
+    /// Bytes that follow, by `Content-Length`.
     Exact(u64),
     Chunked(Chunked),
 }

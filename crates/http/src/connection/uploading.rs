@@ -1,6 +1,10 @@
 //! Passing of a body to a handler that reads it piece by piece. The connection decodes received
-//! bytes into the handler's [`BodyBuffer`] as far as there is room, and reads on only when the
+//! bytes into the handler's [`BodyBuffer`] as far as there is room, and reads more only when the
 //! handler waits for more.
+//!
+//! The time limit counts only while the handler waits for bytes, and is extended by the bytes that
+//! arrive ([`Limits::body_rate_min`](crate::Limits::body_rate_min)): a slow handler does not make
+//! its client time out.
 
 use std::ops::ControlFlow;
 use std::rc::Rc;
@@ -14,12 +18,13 @@ use crate::message::response::IntoResponse;
 use crate::proto::chunked::Chunked;
 use crate::proto::head::BodyLength;
 
-/// The next requirement of an upload.
+/// What is needed to continue an upload.
 enum Need {
     /// Bytes: the handler waits for them.
     Bytes,
     /// The output must be sent.
     Sending,
+    /// Nothing can be done until the handler reads.
     Nothing,
 }
 
@@ -30,7 +35,8 @@ impl Connection {
         self.upload.as_ref().is_some_and(|upload| !upload.complete)
     }
 
-    /// Begins to receive the body of the parsed request. Returns true if its handler can run.
+    /// Begins to receive the body of the parsed request, which may have `bytes_max` bytes. Returns
+    /// true if its handler can run.
     pub(super) fn start_upload(&mut self, bytes_max: u64, local: &mut ThreadLocals) -> bool {
         let Some(request) = &mut self.request else { return false };
         let exchange = own(request);
@@ -82,7 +88,8 @@ impl Connection {
         }
     }
 
-    /// Passes received bytes to the handler, and returns what is needed to continue.
+    /// Passes received bytes to the handler, sends `100 Continue` when it first waits for bytes,
+    /// and returns what is needed to continue.
     fn feed(&mut self, local: &mut ThreadLocals) -> Need {
         let (Some(upload), Some(request)) = (&mut self.upload, &mut self.request) else {
             return Need::Nothing;
@@ -123,7 +130,8 @@ impl Connection {
         Need::Bytes
     }
 
-    /// Fails the upload: the body did not arrive in time.
+    /// Fails the upload: the body did not arrive in time. The handler gets [`BodyError::TimedOut`],
+    /// and may still answer.
     pub(super) fn fail_upload(&mut self) {
         self.timing = Timing::None;
         if let Some(upload) = &self.upload {
@@ -131,7 +139,8 @@ impl Connection {
         }
     }
 
-    /// Ends the upload after the answer. If the body is incomplete, no request can follow.
+    /// Ends the upload after the answer. If the body is incomplete, no request can follow, and the
+    /// connection closes.
     pub(super) fn end_upload(&mut self) {
         let Some(upload) = self.upload.take() else { return };
         if !upload.complete {

@@ -1,4 +1,9 @@
 //! A request's body that is gathered before its handler runs, after its head in the buffer.
+//!
+//! The server's budget for bodies
+//! ([`Limits::held_body_bytes_max`](crate::Limits::held_body_bytes_max)) is charged for bytes that
+//! have arrived, not for announced ones. The deadline is extended by arriving bytes, so a large
+//! body on a slow line is received, and a client that trickles bytes is not.
 
 use super::{BodyProgress, Connection, Phase, Timing, own};
 use crate::body::budget::Lease;
@@ -10,7 +15,8 @@ use crate::proto::chunked::{Chunked, ChunkedError};
 use crate::proto::head::{BodyLength, HeadError, Span};
 
 impl Connection {
-    /// Decides whether the body is wanted, and sends `100 Continue` if the client waits for it.
+    /// Decides whether the body is wanted, by the endpoint and its early decision. Returns true if
+    /// the whole request is in the buffer.
     pub(super) fn start_body(&mut self, local: &mut ThreadLocals) -> bool {
         let Some(request) = &mut self.request else { return false };
         let exchange = &request.0;
@@ -27,8 +33,8 @@ impl Connection {
         }
     }
 
-    /// Begins to receive the body of a request that may have one. Returns true if the handler can
-    /// run.
+    /// Begins to receive the body of a request that may have one, and sends `100 Continue` if the
+    /// client waits for it (RFC 9110, 10.1.1). Returns true if the handler can run.
     pub(super) fn gather(&mut self, local: &mut ThreadLocals) -> bool {
         let Some(request) = &mut self.request else { return false };
         let head = &request.0.head;
@@ -59,7 +65,8 @@ impl Connection {
         self.take_body(local)
     }
 
-    /// Takes the received part of the body. Returns true if the body is complete.
+    /// Takes the received part of the body. Chunks are decoded in place. Returns true if the body
+    /// is complete.
     pub(super) fn take_body(&mut self, local: &mut ThreadLocals) -> bool {
         let (Some(request), Phase::Body(progress)) = (&mut self.request, &mut self.phase) else {
             return false;
@@ -101,7 +108,8 @@ impl Connection {
         }
     }
 
-    /// Reserves budget for the received part of a body, and extends its deadline.
+    /// Reserves budget for the received part of a body, and extends its deadline. Without budget
+    /// the request is refused (503).
     fn continue_gathering(&mut self, received: usize, local: &mut ThreadLocals) {
         let Some(request) = &mut self.request else { return };
         let budget = &local.bodies;
@@ -122,6 +130,7 @@ impl Connection {
     }
 }
 
+/// Returns the answer to a malformed or too large chunked body.
 #[cold]
 fn chunked_refusal(error: ChunkedError) -> Response {
     match error {

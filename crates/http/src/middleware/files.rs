@@ -1,5 +1,12 @@
 //! Files of a folder as answers: whole or in part, with conditions, and in the content codings
 //! stored next to them. Small files are kept in memory, large ones are read while they are sent.
+//!
+//! A request passes these steps: the thread's cache (`held.rs`), else the path is resolved to an
+//! open file (`place.rs`) and its data is read or kept open ([`Held`]); then the coding, the
+//! conditions (RFC 9110, 13) and the range (`range.rs`, `parts.rs`) are chosen, and the answer is
+//! written. A folder without an index may be listed (`listing.rs`).
+//!
+//! Nothing is written: uploads are handlers' work; see [`Multipart`](crate::Multipart).
 
 mod held;
 mod listing;
@@ -31,44 +38,62 @@ use crate::proto::status::Status;
 use crate::routing::handler::Flow;
 use crate::routing::router::Router;
 
-/// Content codings, by name and file extension, whose files may be stored next to the plain one. Of
-/// those that a client prefers equally, the first is sent.
+/// Content codings, by name and file extension, whose files may be stored next to the plain one. If
+/// a client prefers several equally, the first one is sent.
 const CODINGS: [(&str, &str); 3] = [("br", ".br"), ("zstd", ".zst"), ("gzip", ".gz")];
 /// Bytes of a large file per read.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// The symbolic links that are followed.
+/// The symbolic links that are followed. The kernel enforces it while it resolves a path
+/// (`openat2`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Symlinks {
-    /// Links that stay within the folder (on kernels before 5.6: none).
+    /// Links that stay within the folder. On kernels before 5.6 no link is followed.
     #[default]
     Within,
-    /// None.
+    /// No links: a path with one is answered with 404.
     Refused,
-    /// All links, wherever they lead: for folders that no one else can write to.
+    /// All links, also those that leave the folder. Only for folders that no one else can write to.
     Followed,
 }
 
-/// A folder whose files are served.
+/// A folder whose files are served, for GET and HEAD; see [`Router::files`].
 ///
-/// Names that begin with a dot are not served, except `.well-known`. A folder's path without its
-/// slash is redirected. If `name.br`, `name.zst` or `name.gz` is next to a file and not older, it
-/// is sent to clients that accept that coding.
+/// - Names that begin with a dot are not served, except `.well-known`.
+/// - The path of a folder without its slash is redirected (301).
+/// - `ETag` and `Last-Modified` are set, and conditional requests and ranges are answered (RFC
+///   9110, 13 and 14). Up to 16 ranges are sent as `multipart/byteranges`.
+/// - If `name.br`, `name.zst` or `name.gz` is next to a file and not older, it is sent to clients
+///   that accept that coding.
+/// - Files up to 64 KiB are kept in memory, up to 16 MiB for each thread. A change is noticed
+///   within a second.
 ///
-/// ```no_run
-/// use marmota_http::{Files, Router};
-/// let router = Router::new()
-///     .files("/assets", Files::new("dist/assets").cache_control("public, max-age=31536000, immutable"))
-///     .files("/", Files::new("dist").fallback("index.html"));
+/// ```
+/// use marmota_http::{Files, Router, Status, TestRequest};
+/// # let folder = std::env::temp_dir().join(format!("marmota-files-{}", std::process::id()));
+/// # std::fs::create_dir_all(folder.join("assets"))?;
+/// # std::fs::write(folder.join("index.html"), "<h1>Marmots</h1>")?;
+/// # std::fs::write(folder.join("assets/app.js"), "start()")?;
+/// // folder: index.html, assets/app.js
+/// let router = Router::new().files("/", Files::new(&folder).fallback("index.html"));
+///
+/// let script = router.call(TestRequest::get("/assets/app.js"))?;
+/// assert_eq!(script.header("Content-Type"), Some("text/javascript; charset=utf-8"));
+/// let page = router.call(TestRequest::get("/a/page/of/the/app"))?;
+/// assert_eq!((page.status(), page.text()), (Status::OK, "<h1>Marmots</h1>"));
+/// # std::fs::remove_dir_all(&folder)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Files {
     folder: PathBuf,
+    /// The number of this folder in the threads' caches.
     number: usize,
     index: Option<String>,
     fallback: Option<String>,
     listed: bool,
     symlinks: Symlinks,
+    /// Header lines that each answer has.
     more: Vec<u8>,
 }
 
@@ -85,7 +110,8 @@ impl From<PathBuf> for Files {
 }
 
 impl Files {
-    /// Serves the files of this folder and its subfolders. Default index: `index.html`.
+    /// Serves the files of this folder and its subfolders. A folder that cannot be read fails the
+    /// start of the server.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         Self {
@@ -99,37 +125,61 @@ impl Files {
         }
     }
 
-    /// Sets the file that is served for a folder; `None` disables it.
+    /// Sets the name of the file that is served for a folder; `None` disables it. Default:
+    /// `index.html`.
     #[must_use]
     pub fn index(mut self, name: Option<&str>) -> Self {
         self.index = name.map(str::to_owned);
         self
     }
 
-    /// Answers paths without a file with this file, as single-page applications need it. Default:
-    /// 404.
+    /// Answers paths without a file with this file, relative to the folder, and status 200, as
+    /// single-page applications need it. Default: such paths are answered with 404.
     #[must_use]
     pub fn fallback(mut self, path: &str) -> Self {
         self.fallback = Some(path.trim_start_matches('/').to_owned());
         self
     }
 
-    /// Lists folders that have no index.
+    /// Lists the names in a folder without an index as an HTML page, up to 10,000 of them. Default:
+    /// such a folder is answered with 404.
+    ///
+    /// ```
+    /// use marmota_http::{Files, Router, TestRequest};
+    /// # let folder = std::env::temp_dir().join(format!("marmota-listed-{}", std::process::id()));
+    /// # std::fs::create_dir_all(&folder)?;
+    /// # std::fs::write(folder.join("report.pdf"), "")?;
+    /// let router = Router::new().files("/reports", Files::new(&folder).listed());
+    /// assert!(router.call(TestRequest::get("/reports/"))?.text().contains("report.pdf"));
+    /// # std::fs::remove_dir_all(&folder)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn listed(mut self) -> Self {
         self.listed = true;
         self
     }
 
-    /// Sets which symbolic links are followed.
+    /// Sets which symbolic links are followed. Default: [`Symlinks::Within`].
+    ///
+    /// ```
+    /// use marmota_http::{Files, Symlinks};
+    /// let files = Files::new("public").symlinks(Symlinks::Refused);
+    /// ```
     #[must_use]
     pub fn symlinks(mut self, symlinks: Symlinks) -> Self {
         self.symlinks = symlinks;
         self
     }
 
-    /// Sets the value of `Cache-Control`. Without it, clients check again whether a file has
-    /// changed.
+    /// Sets the value of `Cache-Control` (RFC 9111). Default: no such header; clients then check
+    /// again whether a file has changed.
+    ///
+    /// ```
+    /// use marmota_http::Files;
+    /// // For files whose names change with their content.
+    /// let assets = Files::new("dist/assets").cache_control("public, max-age=31536000, immutable");
+    /// ```
     ///
     /// # Panics
     /// If the value has a control character.
@@ -140,6 +190,7 @@ impl Files {
         self
     }
 
+    /// Answers a path, by the thread's cache if its entry is fresh.
     fn answer(&self, request: &Request, path: &str, out: &mut ResponseWriter<'_>) {
         let now_ms = out.local().now_ms;
         let kept = held::kept(self.number, path.as_bytes()).filter(|held| held.is_fresh(now_ms));
@@ -165,7 +216,7 @@ impl Files {
         }
     }
 
-    /// Finds the answer for a path.
+    /// Finds the answer for a path; `None` for 404.
     fn find(&self, path: &str, now_ms: u64) -> Option<Found> {
         let relative = place::relative(path)?;
         let is_folder = path.is_empty() || path.ends_with('/');
@@ -190,11 +241,12 @@ impl Files {
         }
     }
 
+    /// Opens a file or folder below this folder.
     fn open(&self, relative: &str) -> Option<Place> {
         place::open(&self.folder, relative, self.symlinks)
     }
 
-    /// Returns the data of a file and of its coded versions.
+    /// Reads or keeps open a file and its coded versions.
     fn hold(&self, relative: &str, file: OwnedFd, stat: &Stat, now_ms: u64) -> Option<Held> {
         let mut coded = [None, None, None];
         for (place, (name, end)) in coded.iter_mut().zip(CODINGS) {
@@ -264,7 +316,8 @@ fn is_known(request: &Request, version: &Version) -> bool {
     }
 }
 
-/// Returns the part that the client wants.
+/// Returns the part that the client wants: all of it, unless `Range` is understood and `If-Range`,
+/// if it is set, names this version.
 fn part(request: &Request, version: &Version) -> Wanted {
     let Some(range) = request.header_text("range") else { return Wanted::Whole };
     let same = request
@@ -276,6 +329,7 @@ fn part(request: &Request, version: &Version) -> Wanted {
     range::wanted(range, version.length)
 }
 
+/// Writes the answer for a file: 304, 206, 416 or the whole file.
 fn send(request: &Request, held: &Held, out: &mut ResponseWriter<'_>) {
     let version = version(request, held);
     if is_known(request, version) {
@@ -346,11 +400,14 @@ fn read_piece(bytes: &Bytes, at: u64, end: u64, out: &mut Vec<u8>) -> std::io::R
 }
 
 impl Router {
-    /// Serves the files of a folder under a prefix; see [`Files`].
+    /// Serves the files of a folder under a prefix; see [`Files`]. A path to the folder is enough
+    /// for the default settings.
     ///
     /// ```no_run
-    /// use marmota_http::Router;
-    /// let router = Router::new().files("/static", "public");
+    /// use marmota_http::{Files, Router};
+    /// let router = Router::new()
+    ///     .files("/static", "public")
+    ///     .files("/assets", Files::new("dist/assets").cache_control("public, max-age=31536000"));
     /// ```
     #[must_use]
     pub fn files(self, prefix: &str, files: impl Into<Files>) -> Self {

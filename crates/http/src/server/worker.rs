@@ -1,5 +1,13 @@
-//! One server thread: waits for events, takes connections, drives those that something has
-//! happened to, looks at the deadlines now and then.
+//! One server thread: an event loop over its connections.
+//!
+//! A turn of the loop waits for events, passes each to its connection, polls the handlers that were
+//! woken, and sometimes sweeps: it checks all deadlines, returns memory and reports to the budgets
+//! that threads share. The [`Reactor`] waits; a [`Connection`] reads, parses, answers and writes;
+//! the worker owns both and passes between them what they ask of each other (see
+//! [`Connection::next_ring_request`]).
+//!
+//! Nothing here blocks except the reactor's wait. Threads share only [`Common`]: counters and
+//! budgets.
 
 use std::cmp::Reverse;
 use std::io;
@@ -27,14 +35,16 @@ use crate::reactor::watch::Sources;
 use crate::routing::router::Routes;
 use crate::socket::listener::Listener;
 
-/// Connections taken in one turn.
+/// Connections accepted from a listener in one turn, before others are served.
 const ACCEPTS_MAX: usize = 64;
-/// How long clients that do not read are left after those before them were ended.
+/// Minimum time between two rounds of ending connections with unread answers, in ms.
 const SHED_EVERY_MS: u64 = 10;
-/// How long no connection is taken after the process ran out of file descriptors or memory.
+/// How long no connection is accepted after the process ran out of file descriptors or memory, in
+/// ms.
 const PAUSE_MS: u64 = 100;
 
-/// What a connection above the limit is answered.
+/// Returns the answer to a connection beyond [`Limits::connections_max`]: 503 with a problem
+/// document.
 fn busy() -> Vec<u8> {
     let detail = "the server has as many connections as it may; try again later";
     let body = problem::document(Status::SERVICE_UNAVAILABLE, Some(detail));
@@ -46,16 +56,19 @@ fn busy() -> Vec<u8> {
     [head.as_bytes(), &body].concat()
 }
 
-/// What all threads of a server share.
+/// The state that all threads of a server share.
 #[derive(Debug)]
 pub(crate) struct Common {
+    /// The shutdown has begun.
     pub(crate) stop: AtomicBool,
     descriptors: Descriptors,
+    /// Open connections of all threads.
     connections: AtomicUsize,
+    /// The number of threads, at least 1.
     threads: usize,
-    /// For bodies that are gathered.
+    /// The budget for request bodies that are gathered.
     pub(crate) bodies: Arc<Budget>,
-    /// For answers that clients do not read.
+    /// The budget for answers that clients have not read.
     pub(crate) unread: Arc<Budget>,
 }
 
@@ -71,7 +84,8 @@ impl Common {
         }
     }
 
-    /// Whether a connection that was taken may stay; it is counted then.
+    /// Returns true if an accepted connection may stay: the process has descriptors and the server
+    /// connections left. It is counted then, and [`Worker::remove`] uncounts it.
     fn admits(&self, socket: &OwnedFd, connections_max: usize) -> bool {
         if !self.descriptors.admits(socket.as_fd()) {
             return false;
@@ -84,30 +98,35 @@ impl Common {
     }
 }
 
+/// The event loop of a server thread.
 pub(crate) struct Worker {
     reactor: Reactor,
-    /// None once the service ends.
+    /// Empty once the shutdown has begun.
     listeners: Vec<Arc<Listener>>,
     routes: Arc<Routes>,
-    /// When listeners that were put aside are taken up again.
+    /// When listeners that are paused accept connections again.
     paused_until_ms: Option<u64>,
     slab: Slab,
-    /// What handlers wait for by themselves.
+    /// The descriptors that handlers watch.
     sources: Arc<Sources>,
     local: ThreadLocals,
     common: Arc<Common>,
+    /// The time between two sweeps, by the shortest time limit.
     sweep_ms: u64,
     next_sweep_ms: u64,
     last_sweep_ms: u64,
-    /// Bytes of unread answers that are reported to the server's budget.
+    /// Bytes of unread answers that this thread has reported to the budget.
     unread_bytes: usize,
+    /// When the shutdown ends the remaining connections.
     drain_until_ms: u64,
+    /// A buffer for the tokens of woken handlers, reused in each turn.
     woken: Vec<Token>,
-    /// What a connection above the limit is answered.
+    /// The answer to connections beyond the limit.
     busy: Vec<u8>,
 }
 
 impl Worker {
+    /// Registers the listeners, the inbox and the watched descriptors with the reactor.
     pub(crate) fn new(
         listeners: Vec<Arc<Listener>>,
         routes: Arc<Routes>,
@@ -141,7 +160,10 @@ impl Worker {
         })
     }
 
-    /// Serves until shutdown.
+    /// Serves until the shutdown is complete.
+    ///
+    /// # Errors
+    /// The reactor's error, which ends the thread and so the server.
     pub(crate) fn run(mut self) -> io::Result<()> {
         self.local.inbox.settle_here();
         self.sources.settle_here();
@@ -161,7 +183,7 @@ impl Worker {
         }
     }
 
-    /// Waits for events and handles them.
+    /// Waits for events, for up to `patience_ms`, and handles them.
     fn turn(&mut self, patience_ms: Option<u64>) -> io::Result<()> {
         self.reactor.wait(patience_ms)?;
         self.local.tick();
@@ -173,8 +195,9 @@ impl Worker {
         Ok(())
     }
 
-    /// How long nothing has to be done if nothing happens; `None` is without end, so an idle
-    /// server uses no processor time at all.
+    /// Returns how long the reactor may wait, in ms: 0 if a handler was woken, until the next sweep
+    /// if there are connections, and without limit (`None`) otherwise. An idle server therefore
+    /// uses no processor time.
     fn patience_ms(&mut self) -> Option<u64> {
         task::woken(&mut self.woken);
         if !self.woken.is_empty() {
@@ -187,6 +210,7 @@ impl Worker {
         (!quiet).then(|| self.next_sweep_ms.saturating_sub(self.local.now_ms).max(1))
     }
 
+    /// Passes an event to the connection, listener or inbox that it concerns.
     #[inline]
     fn handle(&mut self, event: Event) {
         match event {
@@ -229,7 +253,9 @@ impl Worker {
         }
     }
 
-    /// Has something done to a connection, and sees to what follows from it.
+    /// Calls `act` with a connection, then removes the connection if it is over, or passes its
+    /// requests to the ring. An unknown token is ignored: its connection has ended since the event
+    /// was reported.
     #[inline]
     fn with(&mut self, token: Token, act: impl FnOnce(&mut Connection, &mut ThreadLocals) -> Fate) {
         let Some(connection) = self.slab.get_mut(token) else { return };
@@ -251,17 +277,18 @@ impl Worker {
         }
     }
 
-    /// Polls the handlers that were woken, and drives the connections that gave up their turn.
+    /// Polls the handlers that were woken, and drives the connections that have yielded.
     fn wake(&mut self) {
         task::woken(&mut self.woken);
         let mut woken = std::mem::take(&mut self.woken);
         for token in woken.drain(..) {
             self.with(token, Connection::wake);
         }
-        // What is woken meanwhile has its turn after the next look at the events.
+        // Handlers that are woken meanwhile are polled after the next wait.
         self.woken = woken;
     }
 
+    /// Accepts the connections that wait at a listener.
     fn accept(&mut self, listener: usize) {
         for _ in 0..ACCEPTS_MAX {
             let Some(listener) = self.listeners.get(listener) else { return };
@@ -271,9 +298,9 @@ impl Worker {
                         if let Some(observer) = &self.local.observer {
                             observer.note(Seen::Refused);
                         }
-                        // Not left in the queue, where it would wait without end and could not go
-                        // to another server. Best effort: the client learns why, or sees the
-                        // connection close.
+                        // In the queue it would wait without end, and could not go to another
+                        // server. If the reason cannot be sent, the client sees the connection
+                        // close.
                         if listener.entry.speaks_plainly() {
                             let _ = send(&socket, &self.busy, SendFlags::NOSIGNAL);
                         }
@@ -312,7 +339,8 @@ impl Worker {
         }
     }
 
-    /// Puts the listeners aside: their events would come again at once and find nothing better.
+    /// Stops accepting for [`PAUSE_MS`]: the listeners would report the same connections at once,
+    /// with the same error.
     fn pause(&mut self) {
         for (index, listener) in self.listeners.iter().enumerate() {
             self.reactor.remove_listener(index, &listener.socket);
@@ -322,6 +350,7 @@ impl Worker {
         self.next_sweep_ms = self.next_sweep_ms.min(until);
     }
 
+    /// Accepts connections again after a pause.
     fn resume(&mut self) {
         if self.paused_until_ms.is_some_and(|until| self.local.now_ms >= until) {
             self.paused_until_ms = None;
@@ -334,6 +363,8 @@ impl Worker {
         }
     }
 
+    /// Removes a connection, and uncounts it. On a ring its socket is closed once the ring has
+    /// ended the operations on it.
     fn remove(&mut self, token: Token) {
         let Some(connection) = self.slab.remove(token) else { return };
         if let Some(observer) = &self.local.observer {
@@ -347,7 +378,8 @@ impl Worker {
         }
     }
 
-    /// Whether more answers may be unread than there may be, which a look at all connections tells.
+    /// Returns true if the bytes of unread answers may exceed their budget. Only a sweep knows the
+    /// exact number: this adds the bytes of clients that have stopped reading since the last one.
     fn has_to_shed(&self) -> bool {
         let unread = &self.common.unread;
         self.local.blocked_bytes > 0
@@ -355,8 +387,10 @@ impl Worker {
             && unread.held().saturating_add(self.local.blocked_bytes) > unread.max()
     }
 
-    /// Ends the connections that have made no progress for longest, where this thread has more than
-    /// its share of what may be unread, with an eighth to spare: another thread has the others.
+    /// Ends the connections that have made no progress for longest, if this thread holds more than
+    /// its share of the budget for unread answers. Ends so many that an eighth of the budget is
+    /// free: otherwise the next answer would exceed it again. A thread below its share ends none,
+    /// because other threads hold the excess.
     #[cold]
     fn shed(&mut self) {
         let unread = Arc::clone(&self.common.unread);
@@ -395,8 +429,8 @@ impl Worker {
         log::debug!("{shed} bytes of unread answers were given up: {held} of {max} were held");
     }
 
-    /// Looks at every connection's deadline. A list by deadline would have to be kept at every
-    /// request; walking 16,384 connections once a second takes some 100 µs.
+    /// Checks the deadline of every connection. A list ordered by deadline would have to be updated
+    /// at every request; walking 16,384 connections once a second takes some 100 µs.
     fn sweep(&mut self) {
         self.next_sweep_ms = self.local.now_ms + self.sweep_ms;
         self.common.descriptors.look(self.local.now_ms);
@@ -427,14 +461,15 @@ impl Worker {
         }
     }
 
-    /// Ends the service step by step; true when all is done.
+    /// Continues the shutdown. Returns true when no connection is left, or the drain timeout has
+    /// passed.
     fn stop(&mut self) -> io::Result<bool> {
         if !self.local.draining {
             self.drain_until_ms = self.local.now_ms + self.local.limits.drain_timeout_ms;
-            // Those in the queue have connected to a server that was there: they get answers.
+            // Clients in the queue have connected before the shutdown: they get answers.
             (0..self.listeners.len()).for_each(|listener| self.accept(listener));
             if self.reactor.ring().is_some() {
-                // What they have sent is in their sockets yet.
+                // Their requests are still in their sockets.
                 self.turn(Some(0))?;
             }
             for (index, listener) in self.listeners.drain(..).enumerate() {
