@@ -1,7 +1,18 @@
-//! HTTP/2 on a connection. Frames, header compression and flow control are done by the crate `h2`,
-//! which reads and writes memory ([`socket`]). Requests and answers are converted to and from
-//! HTTP/1.1 ([`message`]), so that handlers see no difference. What cannot be done at once is a
-//! separate future ([`stream`]); a WebSocket uses its stream like a connection ([`tunnel`]).
+//! HTTP/2 on a connection (RFC 9113). Frames, header compression and flow control are done by the
+//! crate `h2`, which reads and writes memory instead of a socket ([`memory_socket`]). Requests and
+//! answers are converted to and from HTTP/1.1 ([`message`]), so that handlers see no difference,
+//! and there is one parser and one router.
+//!
+//! [`Http2`] is the [`Protocol`] that takes over a connection. A stream that can be answered at
+//! once never becomes a future: its request is parsed, its handler runs and its answer is passed to
+//! `h2` in one call. Otherwise it continues as a future in `streams`: while it waits for an early
+//! decision, a body or a handler ([`waiting`]), or while its answer is sent ([`sending`]). A future
+//! returns an [`Outcome`], with which the connection continues: only the connection has the
+//! thread's data that a handler needs. A WebSocket uses its stream like a connection ([`tunnel`]).
+//!
+//! Three accounts bound the memory that a client can use: answers that it does not read
+//! ([`unread`]), bodies that are gathered ([`Gathering`]), and frames that carry neither
+//! ([`control`]).
 
 mod clock;
 mod control;
@@ -58,17 +69,19 @@ use crate::socket::link::Secured;
 /// The connection preface, which a client of HTTP/2 sends first.
 pub(crate) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Bytes that may wait for `h2` before no more are taken: it stops reading while it cannot answer.
+/// Bytes that may wait for `h2` before no more are taken from the socket: it stops reading while it
+/// cannot answer.
 const INPUT_BYTES_MAX: usize = 64 * 1024;
-/// Bytes of answers that `h2` accepts for a stream, and bytes of bodies that may be in flight on a
-/// connection beyond what their handlers have read.
+/// Bytes of answers that `h2` accepts for a stream.
 const STREAM_BYTES_MAX: usize = 64 * 1024;
+/// The connection's window: bytes of bodies that may be in flight beyond those that their handlers
+/// have read.
 const WINDOW_BYTES: u32 = 256 * 1024;
-/// Bytes by which each WebSocket and each body that its handler reads as it arrives widens the
-/// connection's window. So the part of the window that an unread one keeps (a stream's window, the
-/// default of RFC 9113) is not missing for the others.
+/// Bytes by which each WebSocket, and each body that its handler reads as it arrives, widens the
+/// connection's window. So the part of the window that an unread one keeps (a stream's window, by
+/// default that of RFC 9113, 6.9.2) is not missing for the others.
 const HELD_BYTES: u32 = 65_535;
-/// The maximum size of a window.
+/// The maximum size of a window (RFC 9113, 6.9.1).
 const WINDOW_BYTES_MAX: u32 = (1 << 31) - 1;
 /// Reset streams for which frames may still arrive.
 const RESET_MAX: usize = 32;
@@ -84,8 +97,11 @@ const AHEAD_BYTES: usize = 32 * 1024;
 /// be as many others: a client that alternates requests and resets is disconnected.
 const RESETS_MAX: u32 = 64;
 
+/// The state of the connection.
 enum State {
+    /// The preface and the settings are being exchanged.
     Opening(Handshake<MemorySocket, Bytes>),
+    /// Streams are accepted.
     Open(Connection<MemorySocket, Bytes>),
     /// The client has gone, and the handlers of WebSockets have some time to end.
     Gone,
@@ -94,12 +110,17 @@ enum State {
 /// An HTTP/2 connection.
 pub(crate) struct Http2 {
     state: State,
+    /// The other end of the socket that `h2` uses.
     socket: MemorySocket,
+    /// The futures of streams that could not be answered at once.
     streams: FuturesUnordered<Pin<Box<dyn Future<Output = Outcome>>>>,
+    /// The timers of these futures.
     clocks: Vec<Rc<Clock>>,
+    /// The time of the latest turn, for the timers.
     now_ms: Rc<Cell<u64>>,
-    /// Streams that other protocols have taken over, and those of them that wait for a turn.
+    /// Streams that other protocols have taken over.
     tunnels: u32,
+    /// The tunnels that wait for a turn.
     turns: Turns,
     /// Bodies that their handlers read as they arrive, and those that wait to be received.
     uploads: Rc<Cell<u32>>,
@@ -111,7 +132,7 @@ pub(crate) struct Http2 {
     handed_bytes: usize,
     /// The memory of bodies that are gathered whole.
     gathering: Rc<Gathering>,
-    /// The number of both by which the connection's window is widened.
+    /// The number of tunnels and uploads by which the connection's window is widened.
     widened: u32,
     /// The streams were notified of the shutdown.
     drained: bool,
@@ -119,17 +140,21 @@ pub(crate) struct Http2 {
     peer: Peer,
     secured: Option<Rc<Secured>>,
     token: Token,
+    /// Requests so far.
     requests: u32,
+    /// Streams so far that the client has reset before they were answered.
     resets: u32,
     /// When something was last done for the client, in ms.
     active_ms: u64,
-    /// The client was notified to send no more requests here.
+    /// The client was notified to send no more requests here (GOAWAY).
     goaway_sent: bool,
     /// The client is a flood and gets ENHANCE_YOUR_CALM.
     is_flood: bool,
 }
 
 impl Http2 {
+    /// Returns a connection that waits for the preface, with the limits of the server as its
+    /// settings.
     pub(crate) fn new(
         routes: &Arc<Routes>,
         peer: Peer,
@@ -176,7 +201,9 @@ impl Http2 {
         }
     }
 
-    /// Does everything that can be done now. Returns true when the connection is over.
+    /// Does everything that can be done now: continues with the streams' outcomes, gives tunnels
+    /// their turns, and lets `h2` read, accept streams and write. Returns true when the connection
+    /// is over.
     fn advance(&mut self, turn: &mut Turn<'_>) -> bool {
         // The state of `h2` changes only in calls from here, so it need not wake a task.
         let quiet = &mut Context::from_waker(Waker::noop());
@@ -239,14 +266,14 @@ impl Http2 {
         }
     }
 
-    /// Returns true if the client must take some of the waiting answers before more are produced.
+    /// Returns true if the client must read some of the waiting answers before more are produced.
     fn is_full(&self, limits: &Limits) -> bool {
         let (bytes, answers) = (self.unread.bytes.get(), self.unread.answers.get());
         self.handed_bytes > limits.unsent_bytes_max
             || (answers > ANSWERS_WAITING && bytes > limits.unsent_bytes_max)
     }
 
-    /// Accepts a stream.
+    /// Accepts a stream: parses its head, and runs its handler or waits for its body.
     fn accept(
         &mut self,
         head: http::Request<RecvStream>,
@@ -282,7 +309,7 @@ impl Http2 {
         self.run(begun, found, local);
     }
 
-    /// Starts a stream whose request has a body.
+    /// Starts a stream whose request has a body, with the early decision on it.
     fn take_body(
         &mut self,
         begun: Begun,
@@ -300,7 +327,8 @@ impl Http2 {
         }
     }
 
-    /// Receives the body of a stream whose request may have one.
+    /// Receives the body of a stream whose request may have one: for a handler that reads it as it
+    /// arrives, or all of it before the handler runs.
     fn gather(
         &mut self,
         mut begun: Begun,
@@ -358,6 +386,8 @@ impl Http2 {
         }
     }
 
+    /// Counts a stream that the client has reset. A client that opens and resets streams in a loop
+    /// (CVE-2023-44487, "rapid reset") is disconnected.
     fn note_reset(&mut self, local: &ThreadLocals) {
         self.resets += 1;
         if self.resets > RESETS_MAX.max(self.requests / 2) {
@@ -365,7 +395,7 @@ impl Http2 {
         }
     }
 
-    /// Ends the connection of a flood.
+    /// Ends the connection of a flood, with ENHANCE_YOUR_CALM.
     #[cold]
     fn end_flood(&mut self, local: &ThreadLocals) {
         if let State::Open(connection) = &mut self.state {
@@ -378,7 +408,7 @@ impl Http2 {
         }
     }
 
-    /// Runs the handler.
+    /// Runs the handler, whose answer is sent at once, or waits.
     fn run(&mut self, begun: Begun, found: Found, local: &mut ThreadLocals) {
         let Found::Endpoint(endpoint) = found else {
             let response = dispatch::unrouted(&begun.request, found);
@@ -398,6 +428,7 @@ impl Http2 {
         local.give_output(text);
     }
 
+    /// Writes and sends an answer of the server, or of a handler that has waited.
     fn write(&mut self, begun: Begun, response: Response, local: &mut ThreadLocals) {
         let mut text = local.take_output();
         let mut out = ResponseWriter::new(&mut text, local, self.reply_to(&begun.request));
@@ -407,6 +438,7 @@ impl Http2 {
         local.give_output(text);
     }
 
+    /// Returns the properties of the request that the writer of its answer needs.
     fn reply_to(&self, request: &Request) -> ReplyTo {
         ReplyTo {
             persistence: Persistence::Implied,
@@ -416,7 +448,8 @@ impl Http2 {
         }
     }
 
-    /// Sends an answer of HTTP/1.1 with what follows its head.
+    /// Converts an answer of HTTP/1.1, and sends it with the body that follows its head. A small
+    /// body goes to `h2` at once, if the client's windows have room for it; others become futures.
     fn send(
         &mut self,
         mut begun: Begun,
@@ -488,19 +521,22 @@ impl Http2 {
         self.streams.push(Box::pin(sending.run(self.peer)));
     }
 
+    /// Hands a stream to another protocol.
     fn open_tunnel(&mut self, tunnel: Tunnel) {
         self.tunnels += 1;
         let tunnel = Rc::new(RefCell::new(tunnel));
         self.streams.push(Box::pin(tunnel::represent(tunnel, Rc::clone(&self.turns))));
     }
 
+    /// Returns a new timer, which the connection checks.
     fn clock(&mut self) -> Rc<Clock> {
         let clock = Rc::new(Clock::new(&self.now_ms));
         self.clocks.push(Rc::clone(&clock));
         clock
     }
 
-    /// Notifies the client to send no more requests here; earlier requests are answered.
+    /// Notifies the client to send no more requests here (RFC 9113, 6.8); earlier requests are
+    /// answered.
     fn send_goaway(&mut self) {
         if let State::Open(connection) = &mut self.state
             && !std::mem::replace(&mut self.goaway_sent, true)
@@ -600,12 +636,13 @@ impl Protocol for Http2 {
 }
 
 /// Returns the time limit of a handler. If it reads its body as it arrives, the client's limits
-/// apply.
+/// apply instead.
 fn timeout_ms(routes: &Routes, begun: &Begun) -> Option<u64> {
     let endpoint = routes.endpoint(begun.request.0.endpoint?)?;
     endpoint.timeout_ms.filter(|_| begun.upload.is_none())
 }
 
+/// Returns the answer in place of a handler that has panicked.
 fn failure() -> Response {
     Response::from_status(Status::INTERNAL_SERVER_ERROR)
 }

@@ -103,7 +103,7 @@ impl Connection {
     }
 
     /// Answers a request that matches no endpoint (404, 405, 501). With `close`, the client may
-    /// send a body that nobody reads, so the connection ends after the answer.
+    /// send a body that is not read, so the connection ends after the answer.
     pub(super) fn answer_unrouted(&mut self, local: &mut ThreadLocals, close: bool) {
         let Some(request) = &self.request else { return };
         let response = dispatch::unrouted(request, self.found);

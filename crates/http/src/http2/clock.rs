@@ -1,4 +1,7 @@
-//! The timers of streams.
+//! Timers of streams. A stream's future has no access to the thread's clock: it sets a deadline in
+//! its [`Clock`], and the connection, which has the time, wakes it when the deadline has passed.
+//!
+//! [`Patience`] is the time limit of a body. It is extended by arriving bytes, as on HTTP/1.1.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -9,12 +12,16 @@ use crate::message::limits::{Limits, Pace};
 /// The time limits for clients that neither send nor read.
 #[derive(Clone, Copy)]
 pub(super) struct Rest {
+    /// For a body, in normal operation.
     pace: Pace,
+    /// For a body, while the server's budget for bodies is nearly used up.
     tight: Pace,
+    /// For an answer that the client does not read, in ms.
     pub(super) write_ms: u64,
 }
 
 impl Rest {
+    /// Returns the time limits of a server.
     pub(super) fn of(limits: &Limits) -> Self {
         Self {
             pace: Pace::of(limits, false),
@@ -26,12 +33,15 @@ impl Rest {
 
 /// A stream's timer, which the connection checks.
 pub(super) struct Clock {
+    /// The time of the connection's latest turn.
     now_ms: Rc<Cell<u64>>,
+    /// `u64::MAX` if the timer is stopped.
     deadline_ms: Cell<u64>,
     waker: RefCell<Option<Waker>>,
 }
 
 impl Clock {
+    /// Returns a timer that is stopped.
     pub(super) fn new(now_ms: &Rc<Cell<u64>>) -> Self {
         let (deadline_ms, waker) = (Cell::new(u64::MAX), RefCell::default());
         Self { now_ms: Rc::clone(now_ms), deadline_ms, waker }
@@ -42,11 +52,12 @@ impl Clock {
         self.now_ms.get()
     }
 
+    /// Returns the deadline, in ms; `u64::MAX` if the timer is stopped.
     pub(super) fn deadline_ms(&self) -> u64 {
         self.deadline_ms.get()
     }
 
-    /// Wakes the future whose time is up.
+    /// Wakes the future whose deadline has passed.
     pub(super) fn ring(&self) {
         if let Some(waker) = self.waker.take() {
             waker.wake();
@@ -65,7 +76,7 @@ impl Clock {
         false
     }
 
-    /// Has the future polled at this time; replaces an earlier deadline.
+    /// Wakes the future at this time; replaces an earlier deadline.
     pub(super) fn set(&self, deadline_ms: u64, waker: &Waker) {
         self.deadline_ms.set(deadline_ms);
         *self.waker.borrow_mut() = Some(waker.clone());
@@ -88,14 +99,18 @@ pub(super) struct Patience {
 }
 
 impl Patience {
+    /// Returns the initial time limit of a body.
     pub(super) fn new(clock: Rc<Clock>, rest: Rest) -> Self {
         Self { clock, left_ms: rest.pace.rest_ms, rest }
     }
 
+    /// Returns true if the client has not sent bytes in time. Otherwise the future is woken at the
+    /// deadline.
     pub(super) fn is_over(&self, context: &Context<'_>) -> bool {
         self.clock.is_over(self.left_ms, context)
     }
 
+    /// Extends the deadline by bytes that have arrived.
     pub(super) fn note(&mut self, bytes: usize) {
         let left_ms = self.clock.stop().unwrap_or(self.left_ms);
         self.left_ms = self.rest.pace.after(left_ms, bytes);

@@ -1,4 +1,8 @@
 //! The socket that `h2` uses: two buffers in memory, whose other ends belong to the connection.
+//!
+//! `h2` expects a socket of tokio. The connection has one of its own, which a ring or epoll drives,
+//! so it copies received bytes into the input buffer, calls `h2`, and takes the output. No waker is
+//! needed: `h2` is polled after each change.
 
 use std::cell::RefCell;
 use std::io;
@@ -11,14 +15,19 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 /// Bytes that may wait for the client before `h2` has to wait.
 const OUTPUT_BYTES_MAX: usize = 32 * 1024;
 
+/// A socket in memory. Clones share the buffers: one is `h2`'s.
 #[derive(Clone, Default)]
 pub(super) struct MemorySocket(Rc<RefCell<Buffers>>);
 
+/// The buffers in both directions.
 #[derive(Default)]
 struct Buffers {
+    /// Bytes for `h2`, of which `read` are read.
     input: Vec<u8>,
     read: usize,
+    /// No more bytes follow.
     ended: bool,
+    /// Bytes of `h2` for the client.
     output: Vec<u8>,
     /// `h2` has more to write.
     blocked: bool,
@@ -31,7 +40,7 @@ impl MemorySocket {
         buffers.input.len() - buffers.read
     }
 
-    /// Gives `h2` bytes to read.
+    /// Appends bytes for `h2`; `ended` if no more follow.
     pub(super) fn put(&self, bytes: &[u8], ended: bool) {
         let mut buffers = self.0.borrow_mut();
         if buffers.read == buffers.input.len() {
@@ -45,7 +54,7 @@ impl MemorySocket {
         buffers.ended = ended;
     }
 
-    /// Appends the output of `h2` to `out`. Returns true if it has more, for which there was no
+    /// Appends the output of `h2` to `out`. Returns true if `h2` has more, for which there was no
     /// room.
     pub(super) fn take_output(&self, out: &mut Vec<u8>) -> bool {
         let mut buffers = self.0.borrow_mut();

@@ -1,5 +1,8 @@
 //! The sending of an answer's body that does not fit into the client's windows, or is produced
-//! while it is sent.
+//! while it is sent: a future, which ends with the body or when the client resets the stream.
+//!
+//! A producer is polled only when all its earlier bytes were passed to `h2`, which accepts only
+//! what the windows allow. So a client that does not read costs one piece.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};
@@ -17,15 +20,20 @@ use crate::socket::address::Peer;
 /// An answer's body that is being sent.
 pub(super) struct Sending {
     sender: StreamSender,
+    /// Bytes that are not sent yet.
     piece: Bytes,
+    /// The producer of further bytes; `None` at the end.
     source: Option<BodyStream>,
     /// Bytes that the source still has to produce, if its length is known.
     left: Option<u64>,
+    /// The request's body, if the answer's producer reads it.
     upload: Option<Upload>,
+    /// The memory of this answer, in the connection's account.
     held: Held,
 }
 
 impl Sending {
+    /// Returns the future's state. The body is `piece`, or what `source` produces.
     pub(super) fn new(
         sender: StreamSender,
         piece: Bytes,
@@ -37,10 +45,12 @@ impl Sending {
         Self { sender, piece, source, left, upload, held }
     }
 
+    /// Sends the body. `peer` is for the log.
     pub(super) async fn run(mut self, peer: Peer) -> Outcome {
         poll_fn(|context| self.poll(context, peer)).await
     }
 
+    /// Sends and produces as much as possible.
     fn poll(&mut self, context: &mut Context<'_>, peer: Peer) -> Poll<Outcome> {
         if self.sender.stream.poll_reset(context).is_ready() {
             return Poll::Ready(Outcome::Reset);

@@ -1,4 +1,5 @@
-//! A stream of HTTP/2 whose answer has not begun, and the outcomes of its futures.
+//! A stream of HTTP/2 whose answer has not begun, and the outcomes of its futures. The connection
+//! moves a [`Begun`] into a future, and gets it back in the [`Outcome`].
 
 use bytes::Bytes;
 use h2::RecvStream;
@@ -12,8 +13,10 @@ use crate::proto::paths::Found;
 
 /// A stream whose answer has not begun.
 pub(super) struct Begun {
+    /// The sending half of the stream in `h2`.
     pub(super) respond: SendResponse<Bytes>,
     pub(super) request: Request,
+    /// The body, if the handler reads it as it arrives.
     pub(super) upload: Option<Upload>,
     /// The client's data, if a WebSocket takes over the stream.
     pub(super) tunnel: Option<RecvStream>,
@@ -25,16 +28,17 @@ pub(super) enum Outcome {
     Whole(Begun, Found),
     /// The body may be received.
     Admitted(Begun, Found, RecvStream),
+    /// The body cannot be received.
     Refused(Begun, BodyError),
+    /// The answer is ready.
     Answer(Begun, Response),
     /// The handler has panicked.
     Panicked(Begun),
+    /// The answer is sent, or cannot be sent.
     Done,
     /// The client has reset the stream.
     Reset,
     /// A stream of another protocol has ended; `was_reset` if it was reset before the client sent
     /// data.
-    TunnelOver {
-        was_reset: bool,
-    },
+    TunnelOver { was_reset: bool },
 }

@@ -1,4 +1,4 @@
-//! Sending of a stream's bytes to its client, as far as the client's windows allow.
+//! Sending of a stream's bytes to its client, as far as the client's windows allow (RFC 9113, 5.2).
 
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -14,19 +14,24 @@ pub(super) const AHEAD_BYTES: usize = 32 * 1024;
 
 /// A stream whose answer's head was sent.
 pub(super) struct StreamSender {
+    /// The sending half of the stream in `h2`.
     pub(super) stream: SendStream<Bytes>,
+    /// The timer for a client that does not read.
     pub(super) clock: Rc<Clock>,
     rest: Rest,
 }
 
 impl StreamSender {
+    /// Returns a sender with the time limits of `rest`.
     pub(super) fn new(stream: SendStream<Bytes>, clock: Rc<Clock>, rest: Rest) -> Self {
         Self { stream, clock, rest }
     }
 
     /// Sends as much as the client has room for; the rest stays in `piece`, which must not be
-    /// empty. Returns the outcome of the stream if it has ended, also because the piece was the
-    /// last.
+    /// empty. With `is_last` the stream ends after the piece.
+    ///
+    /// Returns the outcome of the stream if it has ended: after the last piece, on a reset, or
+    /// because the client did not read in time.
     pub(super) fn send(
         &mut self,
         piece: &mut Bytes,

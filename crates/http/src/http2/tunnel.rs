@@ -1,8 +1,12 @@
 //! A stream that another protocol has taken over (RFC 8441): a WebSocket uses two buffers, as on a
 //! separate connection. END_STREAM is the end of what a side sends, and a reset of the stream is a
-//! reset of that connection. Received bytes occupy the client's window until the protocol has used
-//! them. The protocol is called for more only when all its output has found room in the other
-//! window.
+//! reset of that connection.
+//!
+//! Received bytes occupy the client's window until the protocol has used them. The protocol is
+//! called for more only when all its output has found room in the other window.
+//!
+//! A protocol needs the thread's data, which only the connection has. So the future of a tunnel
+//! does nothing itself: when it is woken, it queues the tunnel for a turn ([`represent`]).
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -29,23 +33,27 @@ pub(super) type Turns = Rc<RefCell<Vec<(Rc<RefCell<Tunnel>>, Waker)>>>;
 pub(super) struct Tunnel {
     /// `None` once it has ended.
     protocol: Option<Box<dyn Protocol>>,
+    /// What the protocol has answered to the latest call.
     step: Step,
+    /// The receiving half of the stream in `h2`.
     body: RecvStream,
     /// Received bytes that are not used yet: at most the stream's window.
     input: Vec<u8>,
-    /// The client sends no more than that.
+    /// The client sends no more bytes.
     ended: bool,
     sender: StreamSender,
+    /// Output of the protocol, before `tail`.
     output: Vec<u8>,
     tail: Option<(Body, usize)>,
-    /// The part of them that is being sent.
+    /// The part of the output that is being sent.
     piece: Bytes,
-    /// The client has sent something.
+    /// The client has sent bytes.
     received: bool,
     /// The connection has ended: nothing reaches the client.
     lost: bool,
-    /// Our side has ended; `discarded` counts the bytes thrown away since then.
+    /// The server has ended its side.
     end_sent: bool,
+    /// Bytes that were discarded since then.
     discarded: usize,
     /// The outcome, until the future that represents the tunnel has returned it.
     over: Option<Outcome>,
@@ -65,6 +73,7 @@ pub(super) async fn represent(tunnel: Rc<RefCell<Tunnel>>, turns: Turns) -> Outc
 }
 
 impl Tunnel {
+    /// Returns a tunnel before the first call of its protocol.
     pub(super) fn new(protocol: Box<dyn Protocol>, body: RecvStream, sender: StreamSender) -> Self {
         Self {
             protocol: Some(protocol),
@@ -84,7 +93,8 @@ impl Tunnel {
         }
     }
 
-    /// Does everything that can be done now.
+    /// Does everything that can be done now, in up to [`ROUNDS_MAX`] rounds; then it yields to
+    /// other streams.
     pub(super) fn go_on(&mut self, waker: &Waker, local: &mut ThreadLocals) {
         if self.over.is_some() {
             return;
@@ -103,6 +113,8 @@ impl Tunnel {
         waker.wake_by_ref();
     }
 
+    /// Sends the output, reads, and calls the protocol once. Returns `Pending` if it has to wait,
+    /// and the outcome at the end.
     fn round(
         &mut self,
         context: &mut Context<'_>,
@@ -146,6 +158,7 @@ impl Tunnel {
         }
     }
 
+    /// Returns the outcome of the tunnel.
     fn end(&self, was_reset: bool) -> Poll<Option<Outcome>> {
         Poll::Ready(Some(Outcome::TunnelOver { was_reset }))
     }
@@ -204,6 +217,7 @@ impl Tunnel {
         self.step = asked.unwrap_or(Step::Close { linger: false });
     }
 
+    /// Gives the client's window back the bytes that were used.
     fn release(&mut self, bytes: usize) {
         if bytes > 0 {
             // Fails only if no more bytes arrive.

@@ -1,4 +1,5 @@
-//! The account of answers that wait for their client.
+//! The account of answers that wait for their client, of one connection. The connection compares it
+//! with its limits, and reports it to the server's budget for unread answers.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -23,6 +24,7 @@ pub(super) struct Held {
 }
 
 impl Held {
+    /// Adds an answer with this number of bytes to the account.
     pub(super) fn new(unread: &Rc<Unread>, bytes: usize, now_ms: u64) -> Self {
         if unread.answers.replace(unread.answers.get() + 1) == 0 {
             unread.progress_ms.set(now_ms);

@@ -1,4 +1,8 @@
 //! Request bodies that their handlers read as they arrive.
+//!
+//! Bytes are released to the client's window when they are passed to the handler's buffer, so the
+//! window and that buffer bound the memory. [`Counted`] widens the connection's window while such a
+//! body is open.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -15,6 +19,7 @@ use crate::message::request::Request;
 pub(super) struct Counted(Rc<Cell<u32>>);
 
 impl Counted {
+    /// Counts an item.
     pub(super) fn new(count: &Rc<Cell<u32>>) -> Self {
         count.set(count.get() + 1);
         Self(Rc::clone(count))
@@ -29,9 +34,12 @@ impl Drop for Counted {
 
 /// A body that its handler reads as it arrives.
 pub(super) struct Upload {
+    /// The buffer that the handler reads from.
     inlet: Rc<BodyBuffer>,
     body: RecvStream,
+    /// Received bytes for which the buffer had no room.
     piece: Bytes,
+    /// Bytes that the route still allows.
     left: u64,
     patience: Patience,
     _count: Counted,
@@ -92,6 +100,7 @@ impl Upload {
     }
 }
 
+/// Passes received bytes to the handler, if there is an upload.
 pub(super) fn feed(upload: &mut Option<Upload>, context: &mut Context<'_>) {
     if let Some(upload) = upload {
         upload.feed(context);

@@ -1,4 +1,8 @@
-//! Futures of requests whose handler cannot run yet, or waits.
+//! Futures of requests that wait: for an early decision, for their body, or for their handler.
+//!
+//! They run on the connection's own thread. Each ends early when the client resets the stream, and
+//! is dropped when the client disconnects: then the handler's future is dropped too, at its next
+//! `await`. A panic of a handler is caught here, so that other streams continue.
 
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,7 +23,8 @@ use crate::proto::status::Status;
 use crate::routing::admission::LaterAdmission;
 use crate::routing::dispatch;
 
-/// Waits for the early decision on a request.
+/// Waits for the early decision on a request. `_held` keeps the connection's window wide enough for
+/// the unread body.
 pub(super) async fn admit(
     mut begun: Begun,
     found: Found,
@@ -53,15 +58,20 @@ pub(super) async fn admit(
 
 /// The memory that a body may take of its server and its connection.
 pub(super) struct Room {
+    /// The part of the server's budget.
     pub(super) lease: Lease,
+    /// The budget of the connection, which is `connection_bytes_max`.
     pub(super) gathering: Rc<Gathering>,
     pub(super) connection_bytes_max: usize,
+    /// The limit of the route.
     pub(super) bytes_max: usize,
     /// The length that the client declares.
     pub(super) length: Option<usize>,
 }
 
-/// Gathers a whole body, after the head in the request's buffer.
+/// Gathers a whole body, after the head in the request's buffer. Waits until the connection has
+/// room for its declared length, or for the maximum if it declares none: a body that has begun can
+/// so always be completed.
 pub(super) async fn collect(
     mut begun: Begun,
     found: Found,
@@ -170,6 +180,7 @@ pub(super) async fn wait(
     .await
 }
 
+/// Returns true if the handler's time limit has passed.
 fn is_over(timeout_ms: Option<&(Rc<Clock>, u64)>, context: &Context<'_>) -> bool {
     timeout_ms.is_some_and(|(clock, after_ms)| clock.is_over(*after_ms, context))
 }

@@ -165,6 +165,7 @@ fn name(out: &mut String, request: Option<&Request>, peer: Peer) {
     };
 }
 
+/// Writes a line in the combined log format.
 fn combined(out: &mut String, answered: &Answered<'_>, now: SystemTime) {
     let Answered { request, peer, status, bytes, .. } = *answered;
     name(out, request, peer);
@@ -190,6 +191,7 @@ fn combined(out: &mut String, answered: &Answered<'_>, now: SystemTime) {
     out.push_str("\"\n");
 }
 
+/// Writes a line of JSON.
 fn json(out: &mut String, answered: &Answered<'_>, now: SystemTime) {
     let Answered { request, peer, status, bytes, took_us } = *answered;
     let time = now.duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -1,5 +1,9 @@
-//! One message to many WebSockets: made a frame once, and read by each socket from a common log,
-//! so that what a slow one has not taken is nobody's copy.
+//! One message to many WebSockets. It is encoded once, and each socket reads it from a common log
+//! at its own pace: a slow client holds a position in the log, not a copy of the messages.
+//!
+//! The log is shared by all threads under a mutex, which is held for short times only. A message is
+//! encoded outside of it. Sending wakes all members; each connection then copies what it has room
+//! for.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -11,62 +15,76 @@ use super::deflate;
 use super::frame::{Opcode, put_frame};
 use super::message::Message;
 
-/// Messages kept for those that are behind.
+/// Maximum number of messages in the log.
 const MESSAGES_MAX: usize = 1_024;
-/// Bytes of them.
+/// Maximum bytes in the log, in frames without compression.
 const BYTES_MAX: usize = 4 << 20;
 
-/// Says the same to many WebSockets ([`super::WebSocket::join`]), from any thread.
+/// Sends messages to many WebSockets, from any thread; see [`super::WebSocket::join`]. Clones have
+/// the same members.
 ///
-/// What was encoded last, 1,024 messages or 4 MiB, is kept for sockets that are behind; one that is
-/// further behind is closed with 1008, so that a slow client costs nobody else anything.
+/// The latest messages, up to 1,024 and up to 4 MiB, are kept for sockets that are slow. A socket
+/// that has not received older ones is closed (1008), so a slow client delays no other and takes no
+/// memory.
 ///
 /// ```
 /// use marmota_http::{Broadcast, Router};
-/// let shared = Broadcast::new();
-/// let router = Router::new().websocket("/shared", move |socket| {
-///     let shared = shared.clone();
-///     async move {
-///         socket.join(&shared);
-///         while let Some(message) = socket.receive().await {
-///             shared.send(message);
+///
+/// let room = Broadcast::new();
+/// let router = Router::new().websocket("/room", {
+///     let room = room.clone();
+///     move |socket| {
+///         let room = room.clone();
+///         async move {
+///             socket.join(&room);
+///             while let Some(message) = socket.receive().await {
+///                 room.send(message);
+///             }
+///             Ok(())
 ///         }
-///         Ok(())
 ///     }
 /// });
+/// // From anywhere:
+/// room.send("The server restarts at noon.");
 /// ```
 #[derive(Clone, Default)]
 pub struct Broadcast {
     shared: Arc<Mutex<BroadcastLog>>,
 }
 
+/// The log, and the sockets that read it.
 #[derive(Default)]
 struct BroadcastLog {
+    /// The latest messages; the last one has the number `next - 1`.
     log: VecDeque<Arc<EncodedMessage>>,
     bytes: usize,
-    /// The number of the message after the last.
+    /// The number of the next message.
     next: u64,
+    /// By the place of a [`Membership`]; `None` is a free place.
     members: Vec<Option<MemberWaker>>,
     free: Vec<usize>,
+    /// The number of members.
     count: usize,
-    /// Members that take compressed messages.
+    /// Members that accept compressed messages. Without any, messages are not compressed.
     compressing_members: usize,
 }
 
+/// The waker of a member's connection, once it has read for the first time.
 #[derive(Default)]
 struct MemberWaker {
     waker: Option<Waker>,
 }
 
-/// A message as it goes over the wire.
+/// A message as it is sent: a frame, and one with compression.
 pub(super) struct EncodedMessage {
     plain: Arc<[u8]>,
-    /// For those with the usual window; none where that is no shorter.
+    /// For members with the usual window; `None` if that is not shorter.
     #[cfg(feature = "compression")]
     deflated: Option<Arc<[u8]>>,
 }
 
 impl EncodedMessage {
+    /// Encodes a message, also compressed if `wanted`.
     fn new(message: &Message, wanted: bool) -> Self {
         let opcode = match message {
             Message::Text(_) => Opcode::Text,
@@ -89,7 +107,7 @@ impl EncodedMessage {
         }
     }
 
-    /// The bytes for a client that agreed on this window, or on none.
+    /// Returns the frame for a client that agreed on this window, or on no compression.
     pub(super) fn frame(&self, window_bits: Option<u8>) -> &Arc<[u8]> {
         #[cfg(feature = "compression")]
         if window_bits == Some(deflate::WINDOW_BITS)
@@ -103,12 +121,13 @@ impl EncodedMessage {
 }
 
 impl Broadcast {
-    /// A broadcast that nobody listens to yet.
+    /// Returns a broadcast without members.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Says something to all that have joined; it does not wait for any of them.
+    /// Sends a message to all sockets that have joined, and returns at once: it does not wait until
+    /// they have received it. Without members it does nothing.
     pub fn send(&self, message: impl Into<Message>) {
         let (count, compressing_members) = {
             let shared = lock(&self.shared);
@@ -129,7 +148,7 @@ impl Broadcast {
                 shared.bytes -= old.plain.len();
             }
         }
-        // These wakers are connections': they take no lock of ours.
+        // The wakers belong to connections, and do not take this lock.
         for member in shared.members.iter().flatten() {
             if let Some(waker) = &member.waker {
                 waker.wake_by_ref();
@@ -137,11 +156,17 @@ impl Broadcast {
         }
     }
 
-    /// How many sockets have joined.
+    /// Returns the number of sockets that have joined.
+    ///
+    /// ```
+    /// use marmota_http::Broadcast;
+    /// assert_eq!(Broadcast::new().members(), 0);
+    /// ```
     pub fn members(&self) -> usize {
         lock(&self.shared).count
     }
 
+    /// Adds a member, which reads from the next message on.
     pub(super) fn enter(&self, takes_compressed: bool) -> Membership {
         let mut shared = lock(&self.shared);
         let place = match shared.free.pop() {
@@ -171,22 +196,27 @@ impl fmt::Debug for Broadcast {
     }
 }
 
-/// A socket's place in a broadcast, and how far it has read.
+/// A socket's place in a broadcast, and its position in the log.
 pub(super) struct Membership {
     shared: Arc<Mutex<BroadcastLog>>,
     place: usize,
+    /// The number of the next message to read.
     cursor: u64,
     takes_compressed: bool,
-    /// The shared knows whom to wake.
+    /// The log has the waker of the connection.
     settled: bool,
 }
 
 impl Membership {
+    /// Returns true if this is a place in that broadcast.
     pub(super) fn is_of(&self, broadcast: &Broadcast) -> bool {
         Arc::ptr_eq(&self.shared, &broadcast.shared)
     }
 
-    /// The next message that was not read yet. `Err` if it is not kept any more.
+    /// Returns the next unread message, if there is one.
+    ///
+    /// # Errors
+    /// The message is not kept any more: the socket is too slow.
     pub(super) fn next(&mut self, waker: &Waker) -> Result<Option<Arc<EncodedMessage>>, ()> {
         let mut shared = lock(&self.shared);
         if !self.settled {
@@ -217,6 +247,7 @@ impl Drop for Membership {
     }
 }
 
+/// Locks the log. A panic of another thread leaves it usable.
 fn lock(shared: &Mutex<BroadcastLog>) -> MutexGuard<'_, BroadcastLog> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,9 +1,18 @@
-//! The frames of RFC 6455: headers, and masks. No state, no socket.
+//! The frames of RFC 6455, 5.2: headers and masks. It has no state and no socket.
 
-/// The longest payload of a control frame.
+/// Maximum bytes of a control frame's payload (RFC 6455, 5.5).
 pub(super) const CONTROL_BYTES_MAX: usize = 125;
 
-/// The reason why a connection ends: the code and reason of the Close frame that reports it.
+/// A violation of the protocol or of a limit by the client, with the code and reason of the Close
+/// frame that reports it. The connection ends.
+///
+/// ```
+/// use marmota_http::websocket::{Decoder, FrameError};
+///
+/// let unmasked = [0x81, 0x02, b'h', b'i'];
+/// let error: FrameError = Decoder::new(1024, false).decode(&unmasked).expect_err("no mask");
+/// assert_eq!((error.code, error.to_string()), (1002, "the frame is not masked (1002)".to_owned()));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameError {
     /// 1002, 1007 or 1009 of RFC 6455, 7.4.1.
@@ -24,7 +33,15 @@ impl FrameError {
     }
 }
 
-/// What a frame is.
+impl std::fmt::Display for FrameError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} ({})", self.reason, self.code)
+    }
+}
+
+impl std::error::Error for FrameError {}
+
+/// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Opcode {
     Continuation,
@@ -36,6 +53,7 @@ pub(super) enum Opcode {
 }
 
 impl Opcode {
+    /// Returns the kind with this number; `None` for a reserved one.
     fn of(number: u8) -> Option<Self> {
         Some(match number {
             0 => Self::Continuation,
@@ -48,6 +66,7 @@ impl Opcode {
         })
     }
 
+    /// Returns the number of the kind.
     const fn number(self) -> u8 {
         match self {
             Self::Continuation => 0,
@@ -59,27 +78,31 @@ impl Opcode {
         }
     }
 
+    /// Returns true for Close, Ping and Pong, which may come within a message.
     pub(super) const fn is_control(self) -> bool {
         self.number() & 8 != 0
     }
 }
 
-/// The head of a client's frame.
+/// The header of a client's frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
-    /// The last frame of its message.
+    /// This is the last frame of its message (FIN).
     pub(super) is_last: bool,
+    /// The message is compressed (RSV1, RFC 7692, 6).
     pub(super) compressed: bool,
     pub(super) opcode: Opcode,
+    /// The masking key; each frame of a client has one.
     pub(super) mask: [u8; 4],
     pub(super) payload_bytes: u64,
 }
 
 impl Header {
-    /// The header at the front of `input` and its length, `None` while it has not come whole.
+    /// Parses the header at the front of `input`, and returns it with its length; `None` while it
+    /// is incomplete.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The violation of the protocol.
     pub(super) fn parse(input: &[u8]) -> Result<Option<(Self, usize)>, &'static str> {
         let &[first, second, ref rest @ ..] = input else { return Ok(None) };
         if first & 0x30 != 0 {
@@ -116,7 +139,7 @@ impl Header {
     }
 }
 
-/// Appends the head of a frame that is a whole message.
+/// Appends the header of a frame that is a whole message. Frames of a server have no mask.
 pub(super) fn put_header(
     out: &mut Vec<u8>,
     opcode: Opcode,
@@ -143,7 +166,8 @@ pub(super) fn put_frame(out: &mut Vec<u8>, opcode: Opcode, compressed: bool, pay
     out.extend_from_slice(payload);
 }
 
-/// Takes the mask off bytes of which the first is number `at` of its frame, eight at a time.
+/// Removes the mask from bytes of which the first is number `at` of its frame; eight at a time,
+/// which compilers turn into vector instructions.
 pub(super) fn unmask(bytes: &mut [u8], mask: [u8; 4], at: u64) {
     let mut mask = mask;
     mask.rotate_left((at % 4) as usize);

@@ -1,5 +1,10 @@
-//! A WebSocket as the connection's protocol: frames in, the handler's turn, frames out, and the
-//! time that silence may take.
+//! A WebSocket as the protocol of a connection: it decodes frames into the inbox, polls the
+//! handler, sends frames from the outbox and from broadcasts, answers pings, and watches silence.
+//!
+//! The closing handshake (RFC 6455, 7) has three parts, which may come in any order:
+//! `close_received`, `close_sent`, and the end of the handler. The connection closes when the
+//! client's Close was received (or the client has gone) and the handler has ended, or after
+//! [`CLOSE_MS`].
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -18,18 +23,20 @@ use crate::message::observe::Seen;
 use crate::message::protocol::{Protocol, Step, Turn};
 use crate::reactor::log_limit::LogLimit;
 
-/// A handler at work.
+/// The future of the handler.
 pub(super) type Run = Pin<Box<dyn Future<Output = Result<(), BoxError>>>>;
 
-/// How long the client may take to answer a Close, and a handler to end when its client has gone.
+/// How long the client may take to answer a Close, and the handler to end after its client has
+/// gone, in ms.
 const CLOSE_MS: u64 = 5_000;
-/// Bytes that wait for the client before no more are written: what it sends waits then too.
+/// Bytes that wait for the client before no more are written, and no more are received either.
 const AHEAD_BYTES: usize = 32 * 1024;
-/// A frame of a broadcast beyond this is sent from where it lies.
+/// A longer frame of a broadcast is sent without being copied into the output.
 const COPY_BYTES_MAX: usize = 16 * 1024;
-/// Turns of the handler before other connections get theirs.
+/// Maximum polls of the handler before other connections are served.
 const ROUNDS_MAX: usize = 16;
 
+/// The protocol of a WebSocket with a handler.
 pub(super) struct WebSocketProtocol {
     decoder: Decoder,
     state: Rc<RefCell<State>>,
@@ -37,17 +44,22 @@ pub(super) struct WebSocketProtocol {
     run: Option<Run>,
     ping_after_ms: u64,
     pong_timeout_ms: u64,
-    /// When the client last said something; 0 before the first turn.
+    /// When bytes of the client last arrived, in ms; 0 before the first turn.
     received_ms: u64,
+    /// A Ping was sent since then.
     ping_sent: bool,
-    /// The handler's time has run out, or the client's, at this moment.
+    /// When the connection is ended, even if the handler has not ended; set when it begins to
+    /// close.
     handler_deadline_ms: Option<u64>,
+    /// The server has sent its last frame.
     close_sent: bool,
-    /// The client has said its last.
+    /// The client has sent its last frame, or has gone.
     close_received: bool,
 }
 
 impl WebSocketProtocol {
+    /// Returns the protocol before the first poll of its handler `run`. The last argument has the
+    /// times of [`WebSocketOptions`](crate::WebSocketOptions).
     pub(super) fn new(
         decoder: Decoder,
         state: Rc<RefCell<State>>,
@@ -68,7 +80,7 @@ impl WebSocketProtocol {
         }
     }
 
-    /// Takes what has come, as far as there is room for it.
+    /// Decodes what has arrived, as far as there is room for it.
     fn receive_frames(&mut self, turn: &mut Turn<'_>) {
         let before = turn.used;
         while !self.close_received && turn.output.len() < AHEAD_BYTES && self.has_room() {
@@ -82,7 +94,7 @@ impl WebSocketProtocol {
             turn.used += used;
             let Some(incoming) = incoming else { break };
             match incoming {
-                // Said when it was over.
+                // Too late: the handler has closed.
                 Incoming::Message(_) if self.close_sent => {}
                 Incoming::Message(message) => self.state.borrow_mut().receive(message),
                 Incoming::Ping(_) if self.close_sent => {}
@@ -98,18 +110,20 @@ impl WebSocketProtocol {
                 }
             }
         }
-        // A client whose messages wait for the handler cannot be heard.
+        // A client whose messages wait for the handler is not read from, so it is not silent.
         if turn.used > before || !self.has_room() {
             self.received_ms = turn.local.now_ms;
             self.ping_sent = false;
         }
     }
 
+    /// Returns true if more messages may be received. After the end they are discarded, so there is
+    /// room.
     fn has_room(&self) -> bool {
         self.close_sent || self.state.borrow().has_room()
     }
 
-    /// What the client sends cannot be understood any more.
+    /// Ends the connection after an error of the decoder.
     fn give_up(&mut self, fault: FrameError, turn: &mut Turn<'_>) {
         let close = Close { code: fault.code, reason: fault.reason.to_owned() };
         turn.used = turn.input.len();
@@ -117,6 +131,7 @@ impl WebSocketProtocol {
         self.end(close, turn);
     }
 
+    /// Sends a Close, unless one was sent; the code for a client that has gone cannot be sent.
     fn send_close(&mut self, close: &Close, turn: &mut Turn<'_>) {
         if std::mem::replace(&mut self.close_sent, true) || close.code == Close::GONE {
             return;
@@ -130,8 +145,8 @@ impl WebSocketProtocol {
         put_frame(turn.output, Opcode::Close, false, &payload);
     }
 
-    /// No more messages come: the handler is told behind those that wait for it, and has a while
-    /// to end.
+    /// Notes that no more messages come. The handler learns it after the messages in its inbox, and
+    /// then has [`CLOSE_MS`] to end.
     fn end(&mut self, close: Close, turn: &Turn<'_>) {
         let mut state = self.state.borrow_mut();
         if state.closed.is_none() && state.last.is_none() {
@@ -144,7 +159,7 @@ impl WebSocketProtocol {
         self.handler_deadline_ms.get_or_insert(turn.local.now_ms + CLOSE_MS);
     }
 
-    /// Gives the handler its turn.
+    /// Polls the handler. If it has ended, its result is the Close to send.
     fn run(&mut self, turn: &mut Turn<'_>) {
         let Some(run) = &mut self.run else { return };
         let Poll::Ready(ended) = run.as_mut().poll(&mut turn.context) else { return };
@@ -170,7 +185,8 @@ impl WebSocketProtocol {
         self.state.borrow_mut().closing.get_or_insert(close);
     }
 
-    /// Moves what was said to what is sent. True if it was anything.
+    /// Moves frames to the output: the handler's, those of broadcasts, then a Close. Returns true
+    /// if there were any.
     fn send_frames(&mut self, turn: &mut Turn<'_>) -> bool {
         if self.close_sent || turn.tail.is_some() || turn.output.len() >= AHEAD_BYTES {
             return false;
@@ -191,7 +207,7 @@ impl WebSocketProtocol {
         };
         if let Some(close) = closing {
             if turn.tail.is_some() || turn.output.len() >= AHEAD_BYTES {
-                // What a room has said comes first.
+                // Messages of broadcasts come first.
                 self.state.borrow_mut().closing = Some(close);
                 return some;
             }
@@ -202,7 +218,10 @@ impl WebSocketProtocol {
         some
     }
 
-    /// Sends what was said in the rooms.
+    /// Sends the unread messages of the broadcasts that the socket has joined.
+    ///
+    /// # Errors
+    /// The Close for a client that is too slow.
     fn send_broadcasts(&mut self, turn: &mut Turn<'_>) -> Result<(), Close> {
         let mut state = self.state.borrow_mut();
         let State { rooms, window_bits, .. } = &mut *state;
@@ -224,7 +243,8 @@ impl WebSocketProtocol {
         Ok(())
     }
 
-    /// Looks at the clock. False when nobody is waited for any longer.
+    /// Sends a Ping to a silent client, and ends the connection of one that does not answer.
+    /// Returns false if the deadline of the closing has passed.
     fn check_silence(&mut self, turn: &mut Turn<'_>) -> bool {
         let now_ms = turn.local.now_ms;
         if self.handler_deadline_ms.is_some_and(|handler_deadline_ms| now_ms >= handler_deadline_ms)
@@ -245,6 +265,7 @@ impl WebSocketProtocol {
         true
     }
 
+    /// Returns when [`WebSocketProtocol::check_silence`] has something to do.
     fn deadline_ms(&self) -> u64 {
         let patience_ms = match self.ping_sent {
             true => self.ping_after_ms.saturating_add(self.pong_timeout_ms),
@@ -294,7 +315,7 @@ impl Protocol for WebSocketProtocol {
     }
 }
 
-/// The client has gone without a word.
+/// Returns the reason for a client that has gone without a Close.
 fn gone() -> Close {
     Close { code: Close::GONE, reason: String::new() }
 }

@@ -1,5 +1,8 @@
-//! Another protocol within a WebSocket: what comes in binary messages is its input, what it writes
-//! goes out in binary messages. Where a message begins or ends means nothing to it.
+//! Another protocol within a WebSocket: the payloads of binary messages are its input, and its
+//! output is sent in binary messages. Where a message begins or ends has no meaning.
+//!
+//! The inner protocol gets the same [`Turn`] as on a connection, with the tunnel's buffers in place
+//! of the connection's. Remote stores use this to pass through proxies that only know HTTP.
 
 use super::WebSocketOptions;
 use super::decoder::{Decoder, Incoming};
@@ -7,33 +10,36 @@ use super::frame::{Opcode, put_frame};
 use super::message::{Close, Message};
 use crate::message::protocol::{Protocol, Step, Turn};
 
-/// Bytes of a message that is sent, at most: what a client takes without being asked to.
+/// Maximum bytes of a sent message: what clients accept by default.
 const PIECE_BYTES_MAX: usize = 1 << 20;
-/// Bytes that have come and are given to the protocol at once.
+/// Received bytes that are passed to the protocol at once.
 const GIVEN_BYTES: usize = 64 * 1024;
 /// Bytes that wait for the client before no more are read.
 const AHEAD_BYTES: usize = 32 * 1024;
 /// Buffers larger than this are not kept.
 const KEPT_BYTES_MAX: usize = 64 * 1024;
 
-/// See the module.
+/// The protocol of a WebSocket that carries another protocol.
 pub(super) struct Tunnel {
     inner: Box<dyn Protocol>,
     decoder: Decoder,
-    /// What has come for the protocol, and was not used up.
+    /// Received bytes that the protocol has not used yet.
     input: Vec<u8>,
+    /// The output of one call of the protocol, before it is put into messages.
     output: Vec<u8>,
     ping_after_ms: u64,
     pong_timeout_ms: u64,
-    /// When the client last said something; 0 before the first turn.
+    /// When bytes of the client last arrived, in ms; 0 before the first turn.
     received_ms: u64,
     ping_sent: bool,
-    /// The client has said its last.
+    /// The client has sent its last frame.
     close_received: bool,
+    /// The protocol wants more bytes.
     hungry: bool,
 }
 
 impl Tunnel {
+    /// Returns a tunnel before the first call of its protocol.
     pub(super) fn new(inner: Box<dyn Protocol>, options: &WebSocketOptions) -> Self {
         Self {
             inner,
@@ -49,7 +55,7 @@ impl Tunnel {
         }
     }
 
-    /// Takes what has come, as far as the protocol is to have it.
+    /// Decodes what has arrived, as far as the protocol wants it.
     ///
     /// # Errors
     /// The code and reason with which the connection ends.
@@ -79,7 +85,7 @@ impl Tunnel {
                 Some(Incoming::Close(_)) => self.close_received = true,
             }
         }
-        // A client that is not listened to cannot be heard.
+        // A client that is not read from is not silent.
         if turn.used > before || !self.hungry {
             self.received_ms = turn.local.now_ms;
             self.ping_sent = false;
@@ -87,7 +93,8 @@ impl Tunnel {
         Ok(())
     }
 
-    /// Gives the protocol its turn; also tells whether it takes more at once.
+    /// Calls the protocol, and sends its output. Returns its step, and whether it takes more bytes
+    /// at once.
     fn run(&mut self, turn: &mut Turn<'_>) -> (Step, bool) {
         let ended = self.close_received || turn.ended;
         let mut within = turn.within(&self.input, ended, &mut self.output);
@@ -108,7 +115,7 @@ impl Tunnel {
         (step, self.hungry && (used > 0 || !was_hungry))
     }
 
-    /// Asks a silent client whether it is there; false if it is not.
+    /// Sends a Ping to a silent client. Returns false if it has not answered one in time.
     fn check_silence(&mut self, turn: &mut Turn<'_>) -> bool {
         let silent_ms = turn.local.now_ms - self.received_ms;
         if silent_ms >= self.ping_after_ms.saturating_add(self.pong_timeout_ms) {
@@ -121,6 +128,7 @@ impl Tunnel {
         true
     }
 
+    /// Returns when [`Tunnel::check_silence`] has something to do.
     fn deadline_ms(&self) -> u64 {
         let patience_ms = match self.ping_sent {
             true => self.ping_after_ms.saturating_add(self.pong_timeout_ms),
@@ -168,6 +176,7 @@ impl Protocol for Tunnel {
     }
 }
 
+/// Appends a Close with this code and reason.
 fn put_close(out: &mut Vec<u8>, code: u16, reason: &str) {
     let payload = [&code.to_be_bytes()[..], reason.as_bytes()].concat();
     put_frame(out, Opcode::Close, false, &payload);
