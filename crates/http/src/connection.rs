@@ -63,11 +63,15 @@ use crate::routing::router::Routes;
 use crate::socket::address::Peer;
 use crate::socket::link::{Entry, Link};
 
-/// Maximum reads in one call of `drive`, before other connections are served.
+/// Maximum reads in one call of `drive`, before other connections are served. A client that sends
+/// without pause would otherwise have the thread for itself.
 const READS_MAX: usize = 16;
 impl Connection {
-    /// Returns a connection that has just been accepted. Its first deadline is that of the
-    /// handshake, if there is one, and the idle timeout otherwise.
+    /// Returns a connection that has just been accepted.
+    ///
+    /// `on_ring` selects the backend. `entry` has the settings of the listener: TLS, PROXY headers,
+    /// or a redirect to HTTPS, which takes over the connection at once. The first deadline is that
+    /// of the handshake, if there is one, and the idle timeout otherwise.
     pub(crate) fn new(
         socket: OwnedFd,
         peer: Peer,
@@ -117,12 +121,14 @@ impl Connection {
     }
 
     /// Returns the memory of the connection in bytes, except that of other protocols and handlers.
+    /// Used when it ends, to estimate how much memory the thread could return to the system.
     pub(crate) fn held_bytes(&self) -> usize {
         let received = self.request.as_ref().map_or(0, |request| request.0.buffer.capacity());
         size_of::<Self>() + received + self.unread_bytes()
     }
 
-    /// Returns the number of bytes that wait for the client.
+    /// Returns the number of bytes that wait for the client: capacities of buffers, because that is
+    /// the memory that a client which does not read takes. Called by each sweep.
     pub(crate) fn unread_bytes(&self) -> usize {
         let tail = self.tail.as_ref().map_or(0, |(body, _)| body.held_bytes());
         let sealed = self.link.as_ref().map_or(0, |link| link.outgoing.capacity());
@@ -159,7 +165,8 @@ impl Connection {
         &self.socket
     }
 
-    /// Notes that bytes may have arrived; `half_closed` means that no more will follow.
+    /// Notes that bytes may have arrived; `half_closed` means that no more will follow. Only epoll
+    /// reports this; the ring delivers the bytes themselves.
     pub(crate) fn note_readable(&mut self, half_closed: bool) {
         self.readable = true;
         self.half_closed |= half_closed;
@@ -167,6 +174,10 @@ impl Connection {
 
     /// Polls the waiting handler, if there is one, and continues. Called when the connection's task
     /// was woken, and after a call of `drive` that has yielded.
+    ///
+    /// A decision and a handler are polled here, and nowhere else after their first poll; a
+    /// producer and a protocol are polled by `drive`. A panic of a handler is caught and answered
+    /// with 500.
     pub(crate) fn wake(&mut self, local: &mut ThreadLocals) -> Fate {
         if let Phase::Streaming(body_stream) = &mut self.phase {
             body_stream.note_woken();
@@ -193,11 +204,14 @@ impl Connection {
         self.drive(local)
     }
 
-    /// Does everything that can be done now: serves, sends, reads, up to [`READS_MAX`] times. Then
-    /// it yields to other connections, with its task queued.
+    /// Does everything that can be done now, in up to [`READS_MAX`] rounds. Then it yields to other
+    /// connections, with its task queued.
     ///
-    /// The order matters: answers are sent before more is read, so a client that does not read its
-    /// answers is not read from either.
+    /// A round serves requests ([`Connection::serve`]), sends all output ([`Connection::flush`])
+    /// and acts on the phase. It reads only if no answer waits to be sent: so a client that does
+    /// not read its answers is not read from either, and TCP holds it back.
+    ///
+    /// While the ring sends the output, nothing is done. The operation's end calls `drive` again.
     pub(crate) fn drive(&mut self, local: &mut ThreadLocals) -> Fate {
         self.hungry = false;
         if self.outgoing != Outgoing::Nothing {
@@ -261,8 +275,9 @@ impl Connection {
         Fate::Keep
     }
 
-    /// Answers the complete requests in the buffer, up to the limit for pipelined requests, until
-    /// the output exceeds its limit or a request needs more time or bytes.
+    /// Answers the complete requests in the buffer. Stops at the limit for pipelined requests, when
+    /// the output exceeds [`Limits::unsent_bytes_max`](crate::Limits::unsent_bytes_max), and when a
+    /// request needs more time or bytes.
     fn serve(&mut self, local: &mut ThreadLocals) -> Served {
         if self.has_link_unsent() {
             return Served::Stop;
@@ -296,6 +311,10 @@ impl Connection {
 
     /// Parses the next head and finds its endpoint. Returns true if the request, with its whole
     /// body, is in the buffer.
+    ///
+    /// The parser continues at the position of its last call, so a head that arrives byte by byte
+    /// is not scanned again. An invalid head is answered, and ends the connection; so does the
+    /// preface of HTTP/2, unless that is supported.
     fn take_head(&mut self, local: &mut ThreadLocals) -> bool {
         let Some(request) = &mut self.request else { return false };
         if request.0.unread() == 0 {
@@ -340,7 +359,11 @@ impl Connection {
         self.start_body(local)
     }
 
-    /// Reads once. Always inlined, because the path of a plain request calls it only once.
+    /// Reads once into the request's buffer. Always inlined, because the path of a plain request
+    /// calls it only once.
+    ///
+    /// Room is made for the rest of a body of known length, or for [`READ_BYTES`]. A read that
+    /// fills all room is followed by another one; otherwise epoll reports the next bytes.
     #[inline(always)]
     fn read(&mut self, local: &mut ThreadLocals) -> Fate {
         if self.link.is_some() {
@@ -379,7 +402,9 @@ impl Connection {
     }
 
     /// Returns empty buffers to the thread, because nothing more can be done until bytes arrive,
-    /// and sets the deadline for them.
+    /// and sets the deadline for them. An idle connection therefore takes only its own struct. Ends
+    /// the connection if the client has ended it, or if the server shuts down and no request has
+    /// begun.
     fn rest(&mut self, local: &mut ThreadLocals) -> Fate {
         if self.ended {
             return Fate::Drop;
@@ -413,7 +438,11 @@ impl Connection {
     }
 
     /// Sends the waiting output. Returns `Pending` when the socket accepts no more for now, or the
-    /// ring sends. Output and a large body after it go out in one system call.
+    /// ring sends.
+    ///
+    /// Output and a large body after it go out in one system call. The write deadline is extended
+    /// only by bytes that the client accepts: a client that sends requests and reads nothing is
+    /// ended.
     fn flush(&mut self, local: &mut ThreadLocals) -> Poll<Fate> {
         if self.link.is_some() {
             return self.flush_through(local);
@@ -488,7 +517,9 @@ impl Connection {
         self.deadline_ms = deadline_ms;
     }
 
-    /// Acts on the deadline, if it has passed; called by the thread's sweep.
+    /// Acts on the deadline, if it has passed; called by the thread's sweep. The action depends on
+    /// what the connection waits for: a late request is answered with 408, a late handler with 503,
+    /// an idle connection is closed, an upload fails, a heartbeat is sent, a protocol gets a turn.
     pub(crate) fn sweep(&mut self, local: &mut ThreadLocals) -> Fate {
         if self.timing == Timing::None || local.now_ms < self.deadline_ms {
             return Fate::Keep;

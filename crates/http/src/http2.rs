@@ -204,6 +204,10 @@ impl Http2 {
     /// Does everything that can be done now: continues with the streams' outcomes, gives tunnels
     /// their turns, and lets `h2` read, accept streams and write. Returns true when the connection
     /// is over.
+    ///
+    /// The order matters. Futures run first, because `h2` then writes their output in the same
+    /// call. `poll_accept` also drives all streams that are accepted already; when too many answers
+    /// wait, `poll_closed` does that without accepting more.
     fn advance(&mut self, turn: &mut Turn<'_>) -> bool {
         // The state of `h2` changes only in calls from here, so it need not wake a task.
         let quiet = &mut Context::from_waker(Waker::noop());
@@ -273,7 +277,8 @@ impl Http2 {
             || (answers > ANSWERS_WAITING && bytes > limits.unsent_bytes_max)
     }
 
-    /// Accepts a stream: parses its head, and runs its handler or waits for its body.
+    /// Accepts a stream: parses its head, and runs its handler or waits for its body. An invalid
+    /// head is answered with 400, as on HTTP/1.1, and not with a reset: the client sees the reason.
     fn accept(
         &mut self,
         head: http::Request<RecvStream>,
@@ -448,8 +453,12 @@ impl Http2 {
         }
     }
 
-    /// Converts an answer of HTTP/1.1, and sends it with the body that follows its head. A small
-    /// body goes to `h2` at once, if the client's windows have room for it; others become futures.
+    /// Converts an answer of HTTP/1.1, and sends it with the body that follows its head.
+    ///
+    /// A small body goes to `h2` at once, if the client's windows have room for it. Others become
+    /// futures ([`Sending`]). An answer that hands the connection to a WebSocket opens a tunnel;
+    /// other protocols cannot be reached over HTTP/2, and the stream is reset with
+    /// HTTP_1_1_REQUIRED.
     fn send(
         &mut self,
         mut begun: Begun,
@@ -548,7 +557,8 @@ impl Http2 {
         }
     }
 
-    /// Wakes the streams whose deadline has passed, and returns the next deadline.
+    /// Wakes the streams whose deadline has passed, and returns the next deadline. Without streams,
+    /// that is the idle timeout, or the one for the preface.
     fn deadline_ms(&mut self, limits: &Limits) -> u64 {
         let now_ms = self.now_ms.get();
         self.clocks.retain(|clock| Rc::strong_count(clock) > 1);
@@ -577,11 +587,16 @@ impl Protocol for Http2 {
         LINGER_BYTES_MAX
     }
 
+    /// Returns the bytes of answers that wait for the client, and when it last read some.
     fn unread(&self) -> Option<(usize, u64)> {
         let bytes = self.unread.bytes.get() + self.handed_bytes;
         (bytes > 0).then(|| (bytes, self.unread.progress_ms.get()))
     }
 
+    /// Passes received bytes to `h2`, advances the streams, and takes the output.
+    ///
+    /// Input is not taken while `h2` has enough: the socket's buffer fills, and TCP holds the
+    /// client back. Output beyond [`AHEAD_BYTES`] makes the connection send before it continues.
     fn go_on(&mut self, turn: &mut Turn<'_>) -> Step {
         let now_ms = turn.local.now_ms;
         self.now_ms.set(now_ms);

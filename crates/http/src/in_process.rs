@@ -101,7 +101,7 @@ impl<S: Clone + Send + Sync + 'static> StateRouter<S> {
     ///     format!("{word}, {name}!")
     /// }
     ///
-    /// let router = Router::new().with_state("Hello").get("/greet/{name}", greet);
+    /// let router = Router::with_state("Hello").get("/greet/{name}", greet);
     /// assert_eq!(router.call(TestRequest::get("/greet/Ada"))?.text(), "Hello, Ada!");
     /// # Ok::<(), marmota_http::CallError>(())
     /// ```
@@ -159,15 +159,17 @@ struct InProcessCall<'r> {
     upload: Option<Upload>,
 }
 
-/// The rest of a request's body, which arrives when the handler waits for it.
+/// The rest of a request's body, which arrives when the handler waits for it. Without this a
+/// handler would never wait for bytes, and a test could not show what happens then.
 struct Upload {
     inlet: Rc<BodyBuffer>,
     rest: Vec<u8>,
+    /// Bytes that are delivered at a time.
     piece_bytes: usize,
 }
 
 impl Upload {
-    /// Delivers the next piece. Returns false if the body is complete.
+    /// Delivers the next piece to the handler's buffer. Returns false if the body is complete.
     fn deliver(&mut self) -> bool {
         let Self { inlet, rest, piece_bytes } = self;
         if rest.is_empty() {
@@ -227,8 +229,9 @@ impl<'r> InProcessCall<'r> {
         Ok(response)
     }
 
-    /// Decides on a request with a body by its head, and gives it the body. Returns an answer if
-    /// the request is refused.
+    /// Decides on a request with a body by its head, and gives it the body: in the buffer after the
+    /// head, or in pieces to a handler that reads it as it arrives. Returns an answer if the
+    /// request is refused.
     fn admit(
         &mut self,
         request: &mut Request,
@@ -334,8 +337,8 @@ enum Waited<T> {
     TimedOut,
 }
 
-/// Runs a future in this thread. When it waits, it gets the next piece of the upload; if there is
-/// none, the thread sleeps until the future is woken.
+/// Runs a future in this thread. When it waits, it gets the next piece of the upload; at the end of
+/// the upload the thread sleeps until the future is woken.
 fn wait<T>(
     future: impl Future<Output = T>,
     timeout: Option<Duration>,

@@ -83,6 +83,24 @@ pub struct Multipart {
 impl Multipart {
     /// Returns the form in a request's body, with the default [`MultipartLimits`].
     ///
+    /// ```
+    /// use marmota_http::{Endpoint, Method, Multipart, MultipartError, Request, Router, TestRequest};
+    ///
+    /// async fn count(request: Request) -> Result<String, MultipartError> {
+    ///     let mut form = Multipart::of(&request)?;
+    ///     let mut parts = 0;
+    ///     while form.next().await?.is_some() {
+    ///         parts += 1;
+    ///     }
+    ///     Ok(parts.to_string())
+    /// }
+    ///
+    /// let router = Router::new().post("/", count);
+    /// // Without a form, the error is the answer.
+    /// assert_eq!(router.call(TestRequest::post("/").body("x"))?.status().code(), 415);
+    /// # Ok::<(), marmota_http::CallError>(())
+    /// ```
+    ///
     /// # Errors
     /// - [`MultipartError::NoForm`] if `Content-Type` is not `multipart/form-data` with a boundary.
     /// - [`MultipartError::Malformed`] if the boundary is empty or longer than 70 bytes.

@@ -237,6 +237,13 @@ impl Server {
 
     /// Returns the first network address, with its real port; `0.0.0.0:0` if the server listens on
     /// Unix sockets only.
+    ///
+    /// ```
+    /// use marmota_http::Server;
+    /// let server = Server::bind("127.0.0.1:0")?; // any free port
+    /// println!("listening on port {}", server.local_addr().port());
+    /// # Ok::<(), marmota_http::ServerError>(())
+    /// ```
     pub fn local_addr(&self) -> SocketAddr {
         first_net(self.bound.iter().map(|bound| &bound.address))
     }
@@ -372,6 +379,15 @@ impl Server {
     ///
     /// SIGHUP reads the certificates again ([`RunningServer::reload`]); SIGUSR1 and SIGUSR2 are
     /// ignored.
+    ///
+    /// ```no_run
+    /// use marmota_http::{Router, Server};
+    ///
+    /// fn main() -> Result<(), marmota_http::ServerError> {
+    ///     let router = Router::new().get("/", |_| async { "hello" });
+    ///     Server::bind("0.0.0.0:8080")?.run(router)
+    /// }
+    /// ```
     ///
     /// # Errors
     /// Those of [`Server::start`], and [`ServerError::Thread`] if a thread has failed.

@@ -138,8 +138,8 @@ impl Router {
 }
 
 impl Response {
-    /// Opens a WebSocket, if the request asks for one; otherwise returns an answer with the reason
-    /// (400, 403, 426).
+    /// Opens a WebSocket, if the request is a handshake; otherwise returns an answer with the
+    /// reason (400, 403, 426).
     ///
     /// The handler runs on the connection's own thread, so it need not be `Send` and must not
     /// block. It is dropped some seconds after its client has gone, if it has not returned.

@@ -24,8 +24,12 @@ use crate::reactor::task::{Task, Token};
 use crate::routing::dispatch::{self, Ran};
 
 impl Connection {
-    /// Runs the handler of the buffered request. Its answer is written at once, or it waits: then
-    /// the first poll takes place here, because most asynchronous handlers are ready at once.
+    /// Runs the handler of the buffered request, whose whole body is in the buffer unless the
+    /// handler reads it as it arrives.
+    ///
+    /// An answer that is written at once goes to the output, without an allocation. A handler that
+    /// answers later returns a future. It is polled once here, since most are ready at once, and
+    /// then belongs to [`Phase::Waiting`].
     pub(super) fn run(&mut self, local: &mut ThreadLocals) {
         let Found::Endpoint(endpoint) = self.found else {
             return self.answer_unrouted(local, false);
@@ -48,8 +52,8 @@ impl Connection {
         }
     }
 
-    /// Polls an answer for the first time. The task of a handler that is ready at once goes back to
-    /// the thread.
+    /// Polls an answer for the first time, with a task of the thread. The task of a handler that is
+    /// ready at once goes back to the thread.
     fn first_poll(&mut self, mut answer: LaterResponse, local: &mut ThreadLocals) {
         let task = local.take_task();
         task.aim(self.token);
@@ -80,7 +84,7 @@ impl Connection {
         self.phase = Phase::Waiting { answer, task, deadline_ms };
     }
 
-    /// Writes an answer that became ready after its handler had returned.
+    /// Writes an answer that became ready after its handler had returned, and ends the wait.
     pub(super) fn answer_later(&mut self, response: Response, local: &mut ThreadLocals) {
         self.phase = Phase::Head;
         let Some(request) = &self.request else { return };
@@ -162,6 +166,9 @@ impl Connection {
 
     /// Finishes a request whose answer is written: keeps the part of the answer that is not in the
     /// output, and discards the bytes of the request.
+    ///
+    /// The next phase is `Streaming` for a body that is produced while it is sent, `Taken` for
+    /// another protocol, `Closing` if the connection does not stay open, and `Head` otherwise.
     #[inline]
     fn finish_request(
         &mut self,
@@ -200,7 +207,8 @@ impl Connection {
         self.use_up_request();
     }
 
-    /// Reports the answer that begins at `start` in the output.
+    /// Reports the answer that begins at `start` in the output to the server's observer. `tail` is
+    /// the part of it that is not in the output.
     #[inline]
     pub(super) fn record(&mut self, start: usize, tail: Option<&Tail>, local: &mut ThreadLocals) {
         if let Some(observer) = &mut local.observer {

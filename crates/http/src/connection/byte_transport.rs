@@ -25,11 +25,14 @@ use crate::message::observe::Seen;
 use crate::message::protocol::LINGER_BYTES_MAX;
 use crate::socket::link::{Link, News};
 
-/// Bytes of an answer that are encrypted at once: four records.
+/// Bytes of an answer that are encrypted at once: four records. More would be encrypted for clients
+/// that may not read it.
 const SEALED_BYTES: usize = 64 * 1024;
 
 impl Connection {
-    /// Reads once, like [`Connection::read`].
+    /// Reads once, like [`Connection::read`]: into a buffer of the thread, which the link decrypts
+    /// in place and passes on. The thread has one such buffer, so connections with TLS hold no
+    /// ciphertext while they are idle.
     #[inline(never)]
     pub(super) fn read_through(&mut self, local: &mut ThreadLocals) -> Fate {
         let mut sealed = std::mem::take(&mut local.sealed);
@@ -71,7 +74,9 @@ impl Connection {
         local.sealed = sealed;
     }
 
-    /// Passes bytes of the socket through the link, which overwrites them.
+    /// Passes bytes of the socket through the link, which overwrites them, and acts on what the
+    /// link reports: the end of its work, the end of the connection, an error, or plain HTTP on a
+    /// port with TLS.
     fn take_through(&mut self, bytes: &mut [u8], local: &mut ThreadLocals) {
         let Some(mut link) = self.link.take() else { return };
         let news = link.open(bytes, &mut |plain| self.put(plain, local));
@@ -175,7 +180,8 @@ impl Connection {
         Poll::Ready(Fate::Keep)
     }
 
-    /// Encrypts the next waiting bytes into the link's buffer. Returns false on failure.
+    /// Encrypts the next waiting bytes into the link's buffer: the output, then the large body
+    /// after it. Returns false on failure, which ends the connection.
     fn seal(&mut self, local: &mut ThreadLocals) -> bool {
         let Some(link) = &mut self.link else { return false };
         if link.outgoing.capacity() == 0 {

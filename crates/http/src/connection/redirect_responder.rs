@@ -11,7 +11,8 @@ use crate::message::protocol::{Protocol, Step, Turn};
 use crate::proto::head::{Head, HeadLimits};
 use crate::proto::status::Status;
 
-/// The kind of answer.
+/// The kind of answer. Both end the connection, so that the client connects anew, to the right port
+/// or with TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RedirectResponder {
     /// The request must be encrypted (400).
@@ -34,7 +35,8 @@ impl RedirectResponder {
         Box::new(PendingRedirect { responder: self, deadline_ms: None })
     }
 
-    /// Writes the answer to a head. An invalid head is passed as an empty one.
+    /// Writes the answer to a head. An invalid head is passed as an empty one; it is refused, since
+    /// it has no host.
     fn answer(self, input: &[u8], head: &Head, out: &mut Vec<u8>, local: &ThreadLocals) {
         let refused = |detail| {
             let body = problem::document(Status::BAD_REQUEST, Some(detail));

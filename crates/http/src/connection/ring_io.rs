@@ -52,7 +52,12 @@ impl Connection {
         }
     }
 
-    /// Appends bytes to those that are not used yet, in a buffer of the thread if there is none.
+    /// Appends bytes to those that are not used yet. If the connection has no buffer, it takes one
+    /// from the thread.
+    ///
+    /// Between requests, used bytes are removed first. During an upload that happens when half of
+    /// the buffer is used, because moving the rest for every piece would cost more than the memory
+    /// is worth.
     #[inline]
     pub(super) fn put(&mut self, bytes: &[u8], local: &mut ThreadLocals) {
         let (peer, secured) = (self.peer, &self.secured);
@@ -68,7 +73,8 @@ impl Connection {
         exchange.buffer.extend_from_slice(bytes);
     }
 
-    /// Notes that the ring receives no more bytes: they have ended, or there is an error.
+    /// Notes that the ring receives no more bytes: they have ended, the ring was stopped or had no
+    /// buffer left, or there is an error, which ends the connection.
     pub(crate) fn note_dry(&mut self, error: Option<Errno>) -> Fate {
         self.intake = Intake::Stopped;
         match error {
@@ -120,6 +126,10 @@ impl Connection {
     }
 
     /// Returns the next request to the ring; called until it returns `None`.
+    ///
+    /// At most one send operation and one receive operation are active at a time. A receive is
+    /// stopped when too many bytes wait, and resumed when they are used, or when the connection
+    /// lingers: discarded bytes need no room.
     #[inline]
     pub(crate) fn next_ring_request(&mut self) -> Option<RingRequest> {
         match self.outgoing {
@@ -153,7 +163,8 @@ impl Connection {
         }
     }
 
-    /// Returns true if so many bytes wait that no more are wanted.
+    /// Returns true if so many bytes wait that no more are wanted. The current request may be
+    /// longer: while it is incomplete the connection is `hungry`, and the ring is not stopped.
     fn is_full(&self) -> bool {
         self.request.as_ref().is_some_and(|request| request.0.unread() > WAITING_BYTES_MAX)
     }
@@ -163,7 +174,8 @@ impl Connection {
         self.outgoing = Outgoing::Sending(number);
     }
 
-    /// Returns the socket and the operations that the ring executes on it.
+    /// Returns the socket and the operations that the ring executes on it. The ring cancels them,
+    /// and closes the socket when the last one has ended: its number must not be reused before.
     pub(crate) fn into_operations(self) -> (OwnedFd, Operations) {
         let operations = Operations {
             receives: matches!(self.intake, Intake::Flowing | Intake::Stopping),
@@ -176,7 +188,8 @@ impl Connection {
         (self.socket, operations)
     }
 
-    /// Marks the output as ready for the ring, and returns unneeded buffers.
+    /// Marks the output as ready for the ring, and returns unneeded buffers. The output stays in
+    /// the connection until the worker collects it with [`Connection::next_ring_request`].
     pub(super) fn hand_over(&mut self, local: &mut ThreadLocals) {
         if self.output.len() > BLOCKING_BYTES_MIN || self.tail.is_some() {
             self.note_blocked(local);

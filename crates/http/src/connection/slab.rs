@@ -12,7 +12,7 @@ pub(crate) struct Slab {
     slots: Vec<Slot>,
     /// Indexes of slots without a connection; the last freed one is used first.
     free: Vec<u32>,
-    /// The generation of new slots: no removed slot had a later one.
+    /// The generation of new slots: no removed slot had a later one, so its tokens stay invalid.
     first_generation: u32,
 }
 
@@ -28,7 +28,8 @@ impl Slab {
         self.slots.len() - self.free.len()
     }
 
-    /// Inserts the connection that `make` returns for its token.
+    /// Inserts the connection that `make` returns for its token, in the slot that was freed last,
+    /// or in a new one.
     pub(crate) fn insert(&mut self, make: impl FnOnce(Token) -> Connection) -> Token {
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot { generation: self.first_generation, connection: None });

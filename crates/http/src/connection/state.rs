@@ -132,28 +132,36 @@ pub(super) enum Outgoing {
 /// A connection of HTTP/1.1, or of the protocol that has taken it over. It belongs to one thread.
 pub(crate) struct Connection {
     pub(super) socket: OwnedFd,
+    /// The routes of the server.
     pub(super) routes: Arc<Routes>,
+    /// The client's address: of the socket, or by a PROXY header.
     pub(super) peer: Peer,
     /// The link between the socket and the buffers, if any.
     pub(super) link: Option<Box<Link>>,
     /// The properties of the TLS session, once the handshake is complete.
     pub(super) secured: Option<Rc<Secured>>,
+    /// The connection's name in events and wake-ups.
     pub(super) token: Token,
     pub(super) phase: Phase,
     /// The current request with the read buffer; `None` while the connection is idle.
     pub(super) request: Option<Request>,
+    /// What answers the current request: an endpoint, or the reason why there is no endpoint.
     pub(super) found: Found,
     /// The start of the next request in the buffer, once the body of this one is complete.
     pub(super) next_at: usize,
     /// Answers, or other output, of which `sent` bytes are sent.
     pub(super) output: Vec<u8>,
+    /// Bytes of the output that are sent.
     pub(super) sent: usize,
     /// A large body that follows the output, and how much of it is sent.
     pub(super) tail: Option<(Body, usize)>,
     /// The request's body that the handler reads as it arrives.
     pub(super) upload: Option<Box<Upload>>,
+    /// epoll has reported bytes that are not read yet.
     pub(super) readable: bool,
+    /// Who reads the socket, and whether the ring receives.
     pub(super) intake: Intake,
+    /// Whether the ring sends.
     pub(super) outgoing: Outgoing,
     /// Bytes of output that the ring holds.
     pub(super) handed_bytes: usize,
@@ -163,8 +171,13 @@ pub(crate) struct Connection {
     pub(super) half_closed: bool,
     /// The client sends no more bytes.
     pub(super) ended: bool,
+    /// Requests so far, for
+    /// [`Limits::requests_per_connection_max`](crate::Limits::requests_per_connection_max).
     pub(super) requests: u32,
+    /// What the deadline is for.
     pub(super) timing: Timing,
+    /// When the connection has to be acted on, in ms on the thread's clock; checked by sweeps, so
+    /// up to a second late.
     pub(super) deadline_ms: u64,
     /// Bytes of the gathered body when its deadline was last extended.
     pub(super) body_received: usize,

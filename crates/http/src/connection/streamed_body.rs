@@ -21,9 +21,11 @@ const MOVE_BYTES_MAX: usize = 4 * 1024;
 
 /// A response body in progress.
 pub(super) struct StreamedBody {
+    /// The producer.
     pub(super) body: BodyStream,
     /// The producer's waker.
     pub(super) task: Task,
+    /// How the client finds the end of the body.
     pub(super) framing: Framing,
     /// Whether the connection stays open after the body.
     pub(super) persistence: Persistence,

@@ -20,7 +20,8 @@ use crate::message::writer::{Framing, Persistence};
 const QUIET_MS: u64 = 1_000;
 
 impl Connection {
-    /// Begins a body after the head of its answer is written.
+    /// Begins a body after the head of its answer is written. A body without framing ends with the
+    /// connection.
     pub(super) fn start_stream(
         &mut self,
         body: BodyStream,
@@ -42,6 +43,9 @@ impl Connection {
 
     /// Produces more of the body once all earlier output is sent. Returns true at its end, also
     /// after an error.
+    ///
+    /// At the end the connection continues with the next request, or closes; it lingers if the
+    /// client may have sent more.
     pub(super) fn stream(&mut self, local: &mut ThreadLocals) -> bool {
         let Phase::Streaming(body_stream) = &mut self.phase else { return false };
         if body_stream.stalled || self.sent > 0 || self.output.len() >= AHEAD_BYTES {
@@ -77,7 +81,9 @@ impl Connection {
         }
     }
 
-    /// Cuts off an answer whose body cannot be completed, so that the client detects it.
+    /// Cuts off an answer whose body cannot be completed, so that the client detects it: with TLS
+    /// the closing message is not sent, and an HTTP/1.0 client gets a reset, since its body ends
+    /// with the connection.
     fn cut_off(&mut self) {
         if let Some(link) = &mut self.link {
             link.cut_off();
@@ -92,8 +98,12 @@ impl Connection {
         self.phase = Phase::Closing { linger_bytes: 0 };
     }
 
-    /// Returns unneeded buffers while the producer waits and all output is sent, and sets the
-    /// deadline for a half-closed client or a heartbeat.
+    /// Returns unneeded buffers while the producer waits and all output is sent, and sets a
+    /// deadline.
+    ///
+    /// A client that has closed its side may have gone; only sending shows it. It is given up after
+    /// [`QUIET_MS`]. Otherwise the deadline is that of the next heartbeat, or none: events may be
+    /// hours apart.
     pub(super) fn wait_for_producer(&mut self, local: &mut ThreadLocals) -> Fate {
         local.give_output(std::mem::take(&mut self.output));
         if self.upload.is_none()

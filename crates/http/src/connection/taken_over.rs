@@ -13,7 +13,8 @@ use crate::message::protocol::{Protocol, Step};
 
 impl Connection {
     /// Hands the connection to another protocol: with the first bytes, or after the answer that
-    /// announces it was written. Received bytes that are not used up are its first input.
+    /// announces it was written. Received bytes that are not used up are its first input. The
+    /// protocol gets a task, whose waker calls it again.
     pub(super) fn take_over(&mut self, protocol: Box<dyn Protocol>, local: &mut ThreadLocals) {
         let task = local.take_task();
         task.aim(self.token);
@@ -76,7 +77,8 @@ impl Connection {
     }
 
     /// Calls the protocol with the buffered bytes, unless too much of its output waits for the
-    /// client.
+    /// client. Returns whether the protocol wants bytes, and begins the end of the connection if it
+    /// has ended.
     pub(super) fn run_protocol(&mut self, local: &mut ThreadLocals) -> Served {
         let Phase::Taken(takeover) = &mut self.phase else { return Served::Stop };
         if !std::mem::take(&mut takeover.was_called) {

@@ -14,7 +14,9 @@ pub(super) const AHEAD_BYTES: usize = 32 * 1024;
 
 /// A protocol with its task and its last step.
 pub(super) struct Takeover {
+    /// HTTP/2, a WebSocket, or a protocol of the program.
     pub(super) protocol: Box<dyn Protocol>,
+    /// The waker with which the protocol has itself called again.
     pub(super) task: Task,
     /// What the protocol has answered to the latest call.
     pub(super) step: Step,

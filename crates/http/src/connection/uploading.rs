@@ -29,7 +29,8 @@ enum Need {
 }
 
 impl Connection {
-    /// Returns true if a body is being received and is not complete.
+    /// Returns true if a body is being received and is not complete. Then the answer closes the
+    /// connection: the rest of the body would have to be read before the next request.
     #[inline]
     pub(super) fn is_uploading(&self) -> bool {
         self.upload.as_ref().is_some_and(|upload| !upload.complete)
@@ -37,6 +38,10 @@ impl Connection {
 
     /// Begins to receive the body of the parsed request, which may have `bytes_max` bytes. Returns
     /// true if its handler can run.
+    ///
+    /// From here on, received bytes pass through the connection's buffer into the handler's, and
+    /// the head stays at the front of the connection's. A declared length beyond `bytes_max` is
+    /// refused at once (413); a chunked body that becomes longer fails in the handler.
     pub(super) fn start_upload(&mut self, bytes_max: u64, local: &mut ThreadLocals) -> bool {
         let Some(request) = &mut self.request else { return false };
         let exchange = own(request);

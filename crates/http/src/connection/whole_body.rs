@@ -34,7 +34,10 @@ impl Connection {
     }
 
     /// Begins to receive the body of a request that may have one, and sends `100 Continue` if the
-    /// client waits for it (RFC 9110, 10.1.1). Returns true if the handler can run.
+    /// client waits for it (RFC 9110, 10.1.1). Returns true if the handler can run: the body is
+    /// complete, or the handler reads it as it arrives.
+    ///
+    /// A declared length beyond the limit is refused at once (413), before any of the body is read.
     pub(super) fn gather(&mut self, local: &mut ThreadLocals) -> bool {
         let Some(request) = &mut self.request else { return false };
         let head = &request.0.head;
@@ -65,8 +68,10 @@ impl Connection {
         self.take_body(local)
     }
 
-    /// Takes the received part of the body. Chunks are decoded in place. Returns true if the body
-    /// is complete.
+    /// Takes the received part of the body. Returns true if the body is complete.
+    ///
+    /// Chunks are decoded in place: decoded bytes move to the front, so the buffer has the head,
+    /// the decoded body, and the undecoded rest.
     pub(super) fn take_body(&mut self, local: &mut ThreadLocals) -> bool {
         let (Some(request), Phase::Body(progress)) = (&mut self.request, &mut self.phase) else {
             return false;

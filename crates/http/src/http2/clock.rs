@@ -65,6 +65,7 @@ impl Clock {
     }
 
     /// Returns true once `after_ms` have passed since the first of these calls; `stop` resets it.
+    /// Until then, the future of `context` is woken at the deadline.
     pub(super) fn is_over(&self, after_ms: u64, context: &Context<'_>) -> bool {
         if self.deadline_ms.get() == u64::MAX {
             self.deadline_ms.set(self.now_ms.get().saturating_add(after_ms));
@@ -116,7 +117,8 @@ impl Patience {
         self.left_ms = self.rest.pace.after(left_ms, bytes);
     }
 
-    /// Like [`Patience::note`], at a faster pace if the bodies' budget is `tight`.
+    /// Like [`Patience::note`], with less time for each byte if the bodies' budget is nearly used
+    /// up (`tight`).
     pub(super) fn note_held(&mut self, bytes: usize, tight: bool) {
         let left_ms = self.clock.stop().unwrap_or(self.left_ms);
         let pace = if tight { self.rest.tight } else { self.rest.pace };

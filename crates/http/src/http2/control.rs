@@ -9,9 +9,13 @@
 const PREFACE_BYTES: usize = super::PREFACE.len();
 /// The length of a frame's head (RFC 9113, 4.1).
 const FRAME_HEAD_BYTES: usize = 9;
+/// Types and flags of frames (RFC 9113, 6): a body's data.
 const DATA: u8 = 0;
+/// The head of a request, or trailers.
 const HEADERS: u8 = 1;
+/// The rest of a head that does not fit into one frame.
 const CONTINUATION: u8 = 9;
+/// The flag of a stream's last frame.
 const END_STREAM: u8 = 1;
 /// Frames that a request may cause: its priority, windows, reset.
 const PER_REQUEST: u64 = 8;

@@ -73,6 +73,7 @@ impl MemorySocket {
 }
 
 impl AsyncRead for MemorySocket {
+    /// Reads input, if there is any; ends when no more follows.
     fn poll_read(
         self: Pin<&mut Self>,
         _: &mut Context<'_>,
@@ -91,6 +92,7 @@ impl AsyncRead for MemorySocket {
 }
 
 impl AsyncWrite for MemorySocket {
+    /// Accepts output until [`OUTPUT_BYTES_MAX`] wait: then `h2` stops, and with it the streams.
     fn poll_write(
         self: Pin<&mut Self>,
         _: &mut Context<'_>,
@@ -105,6 +107,7 @@ impl AsyncWrite for MemorySocket {
         Poll::Ready(Ok(bytes.len()))
     }
 
+    /// Accepts output in several parts, as `h2` writes heads and data.
     fn poll_write_vectored(
         self: Pin<&mut Self>,
         _: &mut Context<'_>,
@@ -126,10 +129,12 @@ impl AsyncWrite for MemorySocket {
         true
     }
 
+    /// Does nothing: the connection takes the output after each call of `h2`.
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }
 
+    /// Does nothing: the connection closes its socket itself.
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }

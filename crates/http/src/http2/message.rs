@@ -147,7 +147,8 @@ pub(super) fn is_success(text: &[u8]) -> bool {
     text.get(9) == Some(&b'2')
 }
 
-/// Returns true if an HTTP/1.1 answer hands the connection to a WebSocket.
+/// Returns true if an HTTP/1.1 answer hands the connection to a WebSocket: a 101 becomes a 200 on
+/// its stream (RFC 8441, 5).
 pub(super) fn opens(text: &[u8]) -> bool {
     text.split(|&byte| byte == b'\n').any(|line| line == b"Upgrade: websocket\r")
 }

@@ -24,7 +24,8 @@ pub(super) struct Sending {
     piece: Bytes,
     /// The producer of further bytes; `None` at the end.
     source: Option<BodyStream>,
-    /// Bytes that the source still has to produce, if its length is known.
+    /// Bytes that the source still has to produce, if its length is known. Producing more or fewer
+    /// resets the stream.
     left: Option<u64>,
     /// The request's body, if the answer's producer reads it.
     upload: Option<Upload>,
@@ -50,7 +51,10 @@ impl Sending {
         poll_fn(|context| self.poll(context, peer)).await
     }
 
-    /// Sends and produces as much as possible.
+    /// Sends and produces as much as possible, until the windows are full or the producer waits.
+    ///
+    /// If the producer fails, the stream is reset (INTERNAL_ERROR): the client detects that the
+    /// body is incomplete. A heartbeat is sent when the producer waits for long.
     fn poll(&mut self, context: &mut Context<'_>, peer: Peer) -> Poll<Outcome> {
         if self.sender.stream.poll_reset(context).is_ready() {
             return Poll::Ready(Outcome::Reset);

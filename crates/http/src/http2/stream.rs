@@ -15,6 +15,7 @@ use crate::proto::paths::Found;
 pub(super) struct Begun {
     /// The sending half of the stream in `h2`.
     pub(super) respond: SendResponse<Bytes>,
+    /// The parsed head, and the body if it is gathered.
     pub(super) request: Request,
     /// The body, if the handler reads it as it arrives.
     pub(super) upload: Option<Upload>,

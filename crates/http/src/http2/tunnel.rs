@@ -26,7 +26,8 @@ use crate::message::protocol::{LINGER_BYTES_MAX, LINGER_MS, Protocol, Step, Turn
 /// Turns of a protocol before other streams get theirs.
 const ROUNDS_MAX: usize = 16;
 
-/// Tunnels that wait for a turn, each with the waker of the future that represents it.
+/// Tunnels that wait for a turn, each with the waker of the future that represents it. The
+/// connection empties the list in each of its turns.
 pub(super) type Turns = Rc<RefCell<Vec<(Rc<RefCell<Tunnel>>, Waker)>>>;
 
 /// A stream with the protocol that has taken it over.
@@ -49,7 +50,8 @@ pub(super) struct Tunnel {
     piece: Bytes,
     /// The client has sent bytes.
     received: bool,
-    /// The connection has ended: nothing reaches the client.
+    /// The connection has ended: output is discarded, and the protocol is only called so that its
+    /// handler can end.
     lost: bool,
     /// The server has ended its side.
     end_sent: bool,
@@ -163,7 +165,8 @@ impl Tunnel {
         Poll::Ready(Some(Outcome::TunnelOver { was_reset }))
     }
 
-    /// Prepares the next piece to send. Returns false if there is nothing to send.
+    /// Prepares the next piece to send: output, then the large body after it. Returns false if
+    /// nothing is left to send, or nothing reaches the client.
     fn take_piece(&mut self) -> bool {
         if self.lost {
             self.piece.clear();
@@ -183,7 +186,7 @@ impl Tunnel {
         !self.piece.is_empty()
     }
 
-    /// Takes the received bytes.
+    /// Takes the received bytes out of `h2`. They stay in the client's window until they are used.
     fn fill(&mut self, context: &mut Context<'_>) {
         while !self.ended {
             match self.body.poll_data(context) {
@@ -197,7 +200,8 @@ impl Tunnel {
         }
     }
 
-    /// Calls the protocol.
+    /// Calls the protocol with the received bytes. Those that it uses are released to the client's
+    /// window. A panic ends the tunnel, and no other stream.
     fn run_protocol(&mut self, context: &Context<'_>, local: &mut ThreadLocals) {
         let Some(protocol) = &mut self.protocol else { return };
         self.sender.clock.stop();

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use super::clock::Clock;
 use crate::reactor::slack;
 
-/// The memory that the answers of a connection hold for its client.
+/// The memory that the answers of a connection hold for its client, as the sum of all [`Held`].
 #[derive(Debug, Default)]
 pub(super) struct Unread {
     pub(super) bytes: Cell<usize>,
@@ -17,7 +17,7 @@ pub(super) struct Unread {
     pub(super) progress_ms: Cell<u64>,
 }
 
-/// The memory that one answer holds.
+/// The memory that one answer holds. Dropping it removes the answer from the account.
 pub(super) struct Held {
     unread: Rc<Unread>,
     bytes: usize,

@@ -15,7 +15,7 @@ use super::clock::Patience;
 use crate::body::inlet::{BodyBuffer, BodyError};
 use crate::message::request::Request;
 
-/// An item that is counted as long as it exists.
+/// An item that is counted as long as it exists: the count widens the connection's window.
 pub(super) struct Counted(Rc<Cell<u32>>);
 
 impl Counted {
@@ -27,6 +27,7 @@ impl Counted {
 }
 
 impl Drop for Counted {
+    /// Uncounts the item.
     fn drop(&mut self) {
         self.0.set(self.0.get() - 1);
     }
@@ -53,6 +54,8 @@ impl Drop for Upload {
 }
 
 impl Upload {
+    /// Gives the request a buffer for its body, which may have `bytes_max` bytes. The body is
+    /// received while the returned upload exists; dropping it fails a reader that still waits.
     pub(super) fn new(
         body: RecvStream,
         bytes_max: u64,
@@ -65,7 +68,9 @@ impl Upload {
         Self { inlet, body, piece: Bytes::new(), left: bytes_max, patience, _count: count }
     }
 
-    /// Passes received bytes to the handler, as far as there is room.
+    /// Passes received bytes to the handler, as far as there is room, and releases them to the
+    /// client's window. Ends the buffer at the end of the body, and fails it on a reset, at the
+    /// limit of the route, and when the client does not send in time while the handler waits.
     fn feed(&mut self, context: &mut Context<'_>) {
         while self.inlet.has_room() {
             if self.piece.is_empty() {

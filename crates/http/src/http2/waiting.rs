@@ -23,8 +23,8 @@ use crate::proto::status::Status;
 use crate::routing::admission::LaterAdmission;
 use crate::routing::dispatch;
 
-/// Waits for the early decision on a request. `_held` keeps the connection's window wide enough for
-/// the unread body.
+/// Waits for the early decision on a request: its layers and its endpoint's check, which may read a
+/// database. `_held` keeps the connection's window wide enough for the unread body.
 pub(super) async fn admit(
     mut begun: Begun,
     found: Found,
@@ -69,9 +69,12 @@ pub(super) struct Room {
     pub(super) length: Option<usize>,
 }
 
-/// Gathers a whole body, after the head in the request's buffer. Waits until the connection has
-/// room for its declared length, or for the maximum if it declares none: a body that has begun can
-/// so always be completed.
+/// Gathers a whole body, after the head in the request's buffer.
+///
+/// It first waits until the connection has room for the declared length, or for the maximum without
+/// one: a body that has begun can so always be completed, and bodies that wait take no memory
+/// beyond their windows. Then each piece is charged to the server's budget as it arrives; without
+/// budget the request is refused (503).
 pub(super) async fn collect(
     mut begun: Begun,
     found: Found,
@@ -142,6 +145,9 @@ pub(super) async fn collect(
 }
 
 /// Waits for a handler as long as its endpoint allows, and feeds it the body if it reads one.
+///
+/// The body is fed before and after the handler's poll: before, so that it finds what has arrived;
+/// after, because it may have made room.
 pub(super) async fn wait(
     begun: Begun,
     mut answer: LaterResponse,

@@ -1,6 +1,6 @@
 //! Errors of requests that are answered in process.
 //!
-//! These are errors of a test, not answers: whatever a client would see as a status is a
+//! These are errors of a test, not answers: a failure that a client would see as a status is a
 //! [`TestResponse`](crate::TestResponse).
 
 use std::fmt;

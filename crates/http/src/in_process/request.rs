@@ -94,6 +94,19 @@ impl TestRequest {
     }
 
     /// Sets the body. `Content-Length` is added, `Content-Type` is not.
+    ///
+    /// ```
+    /// use marmota_http::{Request, Router, TestRequest};
+    ///
+    /// async fn kind(request: Request) -> String {
+    ///     format!("{:?} {}", request.header_text("content-type"), request.body().len())
+    /// }
+    ///
+    /// let router = Router::new().put("/", kind);
+    /// let request = TestRequest::put("/").header("Content-Type", "text/csv").body("a,b\n1,2\n");
+    /// assert_eq!(router.call(request)?.text(), "Some(\"text/csv\") 8");
+    /// # Ok::<(), marmota_http::CallError>(())
+    /// ```
     #[must_use]
     pub fn body(mut self, body: impl Into<Vec<u8>>) -> Self {
         self.body = body.into();
@@ -139,7 +152,7 @@ impl TestRequest {
     ///     numbers.iter().sum::<u32>().to_string()
     /// }
     ///
-    /// let router = Router::new().with_state(()).post("/sum", sum);
+    /// let router = Router::with_state(()).post("/sum", sum);
     /// assert_eq!(router.call(TestRequest::post("/sum").json(&[1, 2, 3]))?.text(), "6");
     /// # Ok::<(), marmota_http::CallError>(())
     /// ```

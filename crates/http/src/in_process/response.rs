@@ -34,6 +34,16 @@ impl TestResponse {
     }
 
     /// Returns the value of the first header with this name. Case is ignored.
+    ///
+    /// ```
+    /// use marmota_http::{Router, TestRequest};
+    ///
+    /// let router = Router::new().get("/", |_| async { "text" });
+    /// let answer = router.call(TestRequest::get("/"))?;
+    /// assert_eq!(answer.header("content-type"), Some("text/plain; charset=utf-8"));
+    /// assert_eq!(answer.header("X-Missing"), None);
+    /// # Ok::<(), marmota_http::CallError>(())
+    /// ```
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         let mut headers = self.headers();

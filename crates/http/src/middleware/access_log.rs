@@ -50,6 +50,14 @@ impl AccessLog {
     /// 192.0.2.1 - - [10/Oct/2000:13:55:36 +0000] "GET /a?b=1 HTTP/1.1" 200 5 "-" "curl/8.5.0"
     /// ```
     ///
+    /// ```
+    /// use marmota_http::{AccessLog, Router, Server};
+    ///
+    /// let log = AccessLog::combined(std::io::stdout())?;
+    /// let running = Server::bind("127.0.0.1:0")?.access_log(&log).start(Router::new())?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// The system's, if it cannot start a thread.
     pub fn combined(sink: impl Write + Send + 'static) -> std::io::Result<Self> {

@@ -75,6 +75,12 @@ impl BackgroundWriter {
 
     /// Queues a piece, which is written as a whole. If 4 MiB wait already, it is omitted and
     /// counted.
+    ///
+    /// ```
+    /// let out = marmota_http::BackgroundWriter::new("notes", std::io::sink())?;
+    /// out.push(b"a line that is not torn apart\n".to_vec());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn push(&self, piece: Vec<u8>) {
         self.0.0.push(piece);
     }
@@ -86,6 +92,14 @@ impl BackgroundWriter {
     }
 
     /// Waits until everything is written. Returns false if `timeout` has passed before.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// let out = marmota_http::BackgroundWriter::new("notes", std::io::sink())?;
+    /// out.push(vec![b'x'; 1000]);
+    /// assert!(out.drain(Duration::from_secs(5)), "the sink is slow");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[must_use]
     pub fn drain(&self, timeout: Duration) -> bool {
         self.0.0.drain(timeout)
@@ -105,6 +119,7 @@ impl Write for BackgroundWriter {
 }
 
 impl PieceQueue {
+    /// Locks the queue. A panic of the sink leaves it usable.
     fn state(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

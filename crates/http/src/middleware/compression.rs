@@ -70,10 +70,12 @@ impl Compression {
 }
 
 impl Layer for Compression {
+    /// Does nothing: the writer of the answer compresses.
     fn enter(&self, _: &Request, _: &mut AddedHeaders) -> ControlFlow<Response> {
         ControlFlow::Continue(())
     }
 
+    /// Marks the endpoint.
     fn compresses_from(&self) -> Option<usize> {
         Some(self.bytes_min)
     }

@@ -47,6 +47,15 @@ pub struct Cors {
 
 impl Cors {
     /// Allows pages of any origin, without cookies. For public data.
+    ///
+    /// ```
+    /// use marmota_http::{Cors, Router, TestRequest};
+    ///
+    /// let router = Router::new().get("/", |_| async { "public" }).layer(Cors::any());
+    /// let answer = router.call(TestRequest::get("/").header("Origin", "https://any.example"))?;
+    /// assert_eq!(answer.header("Access-Control-Allow-Origin"), Some("*"));
+    /// # Ok::<(), marmota_http::CallError>(())
+    /// ```
     pub fn any() -> Self {
         Self {
             origins: None,
@@ -112,7 +121,13 @@ impl Cors {
     }
 
     /// Sets the headers of answers that pages may read in addition to the simple ones. Default:
-    /// none. For example `ETag`, for pages that update rows with `If-Match`.
+    /// none.
+    ///
+    /// ```
+    /// use marmota_http::Cors;
+    /// // For pages that update rows with `If-Match`.
+    /// let cors = Cors::of(["https://app.example.org"]).exposed(["ETag", "X-Request-Id"]);
+    /// ```
     ///
     /// # Panics
     /// If a name is not a token.
@@ -141,6 +156,8 @@ fn list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
 }
 
 impl Layer for Cors {
+    /// Adds the headers for an allowed origin, and answers preflight requests. `Vary: Origin` is
+    /// added even for other origins, since caches must not mix the answers.
     fn enter(&self, request: &Request, headers: &mut AddedHeaders) -> ControlFlow<Response> {
         if self.origins.is_some() {
             headers.put("Vary", "Origin");
@@ -179,6 +196,7 @@ impl Layer for Cors {
         }
     }
 
+    /// Returns true: OPTIONS on the route is answered by this layer.
     fn answers_options(&self) -> bool {
         true
     }

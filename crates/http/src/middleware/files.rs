@@ -44,8 +44,13 @@ const CODINGS: [(&str, &str); 3] = [("br", ".br"), ("zstd", ".zst"), ("gzip", ".
 /// Bytes of a large file per read.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// The symbolic links that are followed. The kernel enforces it while it resolves a path
-/// (`openat2`).
+/// The symbolic links that are followed; see [`Files::symlinks`]. The kernel enforces it while it
+/// resolves a path (`openat2`).
+///
+/// ```
+/// use marmota_http::Symlinks;
+/// assert_eq!(Symlinks::default(), Symlinks::Within);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Symlinks {
     /// Links that stay within the folder. On kernels before 5.6 no link is followed.
@@ -127,6 +132,12 @@ impl Files {
 
     /// Sets the name of the file that is served for a folder; `None` disables it. Default:
     /// `index.html`.
+    ///
+    /// ```
+    /// use marmota_http::Files;
+    /// let manual = Files::new("manual").index(Some("contents.html"));
+    /// let archive = Files::new("archive").index(None).listed();
+    /// ```
     #[must_use]
     pub fn index(mut self, name: Option<&str>) -> Self {
         self.index = name.map(str::to_owned);
@@ -135,6 +146,11 @@ impl Files {
 
     /// Answers paths without a file with this file, relative to the folder, and status 200, as
     /// single-page applications need it. Default: such paths are answered with 404.
+    ///
+    /// ```
+    /// use marmota_http::Files;
+    /// let app = Files::new("dist").fallback("index.html");
+    /// ```
     #[must_use]
     pub fn fallback(mut self, path: &str) -> Self {
         self.fallback = Some(path.trim_start_matches('/').to_owned());
@@ -269,15 +285,18 @@ impl Files {
     }
 }
 
-/// The result for a path.
+/// The result for a path that is not answered with 404.
 enum Found {
+    /// A file.
     Held(Rc<Held>),
+    /// A list of the names in a folder.
     Answer(Response),
     /// A folder, whose path lacks its slash.
     Folder,
 }
 
-/// Redirects the client to the path with a slash, which makes relative links work.
+/// Redirects the client to the path with a slash, which makes relative links work. The query is
+/// kept.
 fn to_folder(request: &Request) -> Response {
     let query = request.query();
     let mark = if query.is_empty() { "" } else { "?" };
@@ -288,7 +307,8 @@ fn to_folder(request: &Request) -> Response {
     }
 }
 
-/// Returns the version that the client prefers.
+/// Returns the version of a file that the client prefers: the plain one, or one in a coding that it
+/// accepts.
 fn version<'a>(request: &Request, held: &'a Held) -> &'a Version {
     if held.coded.iter().all(Option::is_none) {
         return &held.plain;
@@ -305,7 +325,8 @@ fn version<'a>(request: &Request, held: &'a Held) -> &'a Version {
     best.and_then(|at| held.coded[at].as_ref()).unwrap_or(&held.plain)
 }
 
-/// Returns true if the client has this version already.
+/// Returns true if the client has this version already: by `If-None-Match`, or else by
+/// `If-Modified-Since` (RFC 9110, 13.2.2). Tags are compared weakly.
 fn is_known(request: &Request, version: &Version) -> bool {
     match request.header_text("if-none-match") {
         Some(tags) => tags.split(',').any(|tag| {
@@ -369,7 +390,8 @@ fn send(request: &Request, held: &Held, out: &mut ResponseWriter<'_>) {
     }
 }
 
-/// Returns a part of a file, which is read while it is sent.
+/// Returns a part of a file as a body, which is read while it is sent, [`PIECE_BYTES`] at a time.
+/// The file stays open until then.
 fn read(bytes: Bytes, start: u64, end: u64) -> BodyStream {
     let mut at = start;
     let stream = BodyStream::new(move |out: &mut Vec<u8>| {

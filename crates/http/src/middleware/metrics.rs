@@ -71,6 +71,20 @@ impl Metrics {
 
     /// Appends numbers of the program, by a function that writes them in the same format. It is
     /// called at each scrape, on a server thread, so it must return quickly.
+    ///
+    /// ```
+    /// use std::sync::atomic::{AtomicU64, Ordering};
+    /// use marmota_http::Metrics;
+    ///
+    /// static JOBS: AtomicU64 = AtomicU64::new(0);
+    /// let metrics = Metrics::new();
+    /// metrics.add_collector(|text| {
+    ///     let jobs = JOBS.load(Ordering::Relaxed);
+    ///     text.push_str(&format!("# TYPE jobs_total counter\njobs_total {jobs}\n"));
+    /// });
+    /// JOBS.fetch_add(1, Ordering::Relaxed);
+    /// assert!(metrics.text().contains("jobs_total 1\n"));
+    /// ```
     pub fn add_collector(&self, write: impl Fn(&mut String) + Send + 'static) {
         self.lock().others.push(Box::new(write));
     }
@@ -180,18 +194,31 @@ impl fmt::Debug for Metrics {
 /// two cache lines, which processors fetch together.
 #[repr(align(128))]
 pub(crate) struct Counters {
+    /// Accepted connections.
     pub(crate) opened: AtomicU64,
+    /// Of these, connections that have ended.
     pub(crate) closed: AtomicU64,
+    /// Connections beyond the limit, answered with 503.
     pub(crate) refused: AtomicU64,
+    /// Connections ended because their clients did not read.
     pub(crate) shed: AtomicU64,
+    /// HTTP/2 connections ended for a flood of frames or resets.
     pub(crate) flooding: AtomicU64,
+    /// Answers whose body failed after its head was sent.
     pub(crate) cut_off: AtomicU64,
+    /// Connections whose TLS handshake or PROXY header failed.
     pub(crate) handshakes_failed: AtomicU64,
+    /// WebSocket handlers that returned an error.
     pub(crate) sockets_failed: AtomicU64,
+    /// Bytes received, with those of TLS.
     pub(crate) received_bytes: AtomicU64,
+    /// Bytes sent, with those of TLS.
     pub(crate) sent_bytes: AtomicU64,
+    /// Answers by status.
     statuses: [AtomicU64; STATUSES],
+    /// Answers by latency; the last bucket has no upper end.
     latencies: [AtomicU64; LATENCIES_US.len() + 1],
+    /// The sum of all latencies, in microseconds.
     latency_us: AtomicU64,
 }
 
@@ -233,8 +260,8 @@ pub(crate) fn add(number: &AtomicU64, count: u64) {
 }
 
 impl Router {
-    /// Answers GET on a path with the numbers of `metrics`. They are not secret, but tell about the
-    /// load: restrict the route if the server is public.
+    /// Answers GET on a path with the numbers of `metrics`. They reveal the load of the server:
+    /// restrict the route if the server is public.
     ///
     /// ```
     /// use marmota_http::{Metrics, Router, TestRequest};

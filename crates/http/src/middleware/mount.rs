@@ -138,6 +138,7 @@ async fn collect<B: http_body::Body + 'static>(response: http::Response<B>) -> O
 struct Frames<B>(Pin<Box<B>>);
 
 impl<B: http_body::Body + 'static> Producer for Frames<B> {
+    /// Appends the data of the next frame. A failed body cuts off the answer.
     fn poll_piece(
         &mut self,
         context: &mut Context<'_>,

@@ -32,17 +32,21 @@ impl Observing {
 
 /// The observer of one thread.
 pub(crate) struct Observer {
+    /// This thread's numbers, if there are metrics.
     counters: Option<Arc<Counters>>,
+    /// This turn's lines, if there is an access log.
     log: Option<LogLines>,
     /// The origin of the times in microseconds.
     started: Instant,
 }
 
 impl Observe for Observer {
+    /// Returns the time in microseconds. It is read once for each request and each answer.
     fn now_us(&self) -> u64 {
         self.started.elapsed().as_micros() as u64
     }
 
+    /// Counts an event that is not an answer.
     #[cold]
     fn note(&self, seen: Seen) {
         let Some(counters) = &self.counters else { return };
@@ -88,6 +92,7 @@ impl Observe for Observer {
         self.note_answer(&Answered { request, peer, status, bytes, took_us });
     }
 
+    /// Passes the lines of this turn to the access log's writer.
     fn flush(&mut self) {
         if let Some(log) = &mut self.log {
             log.flush();

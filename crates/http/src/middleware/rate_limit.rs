@@ -143,6 +143,7 @@ impl RateLimit {
 }
 
 impl Layer for RateLimit {
+    /// Takes a request from the client's bucket, or answers 429.
     fn enter(&self, request: &Request, headers: &mut AddedHeaders) -> ControlFlow<Response> {
         let Some(key) = (self.key_of)(request, &self.state) else {
             return ControlFlow::Continue(());

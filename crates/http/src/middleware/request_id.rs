@@ -28,6 +28,7 @@ use crate::routing::layer::Layer;
 pub struct RequestId;
 
 impl Layer for RequestId {
+    /// Adds the header.
     fn enter(&self, request: &Request, headers: &mut AddedHeaders) -> ControlFlow<Response> {
         headers.put("X-Request-Id", request.id().to_owned());
         ControlFlow::Continue(())

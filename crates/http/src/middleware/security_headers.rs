@@ -45,6 +45,16 @@ impl SecurityHeaders {
     }
 
     /// Allows pages of the same origin to show it in a frame (`X-Frame-Options: SAMEORIGIN`).
+    ///
+    /// ```
+    /// use marmota_http::{Router, SecurityHeaders, TestRequest};
+    ///
+    /// let layer = SecurityHeaders::new().framed_by_itself();
+    /// let router = Router::new().get("/", |_| async { "page" }).layer(layer);
+    /// let answer = router.call(TestRequest::get("/"))?;
+    /// assert_eq!(answer.header("X-Frame-Options"), Some("SAMEORIGIN"));
+    /// # Ok::<(), marmota_http::CallError>(())
+    /// ```
     #[must_use]
     pub fn framed_by_itself(mut self) -> Self {
         self.frames = "SAMEORIGIN";
@@ -75,6 +85,7 @@ impl SecurityHeaders {
 }
 
 impl Layer for SecurityHeaders {
+    /// Adds the headers.
     fn enter(&self, _: &Request, headers: &mut AddedHeaders) -> ControlFlow<Response> {
         headers.put("X-Content-Type-Options", "nosniff");
         headers.put("X-Frame-Options", self.frames);

@@ -135,6 +135,7 @@ struct Traced {
 }
 
 impl Handler for Traced {
+    /// Records a span for a request that a layer refuses: its handler never runs.
     fn enter(&self, request: &Request, headers: &mut AddedHeaders) -> ControlFlow<Response> {
         let entered = self.inner.enter(request, headers);
         if let ControlFlow::Break(answer) = &entered {
@@ -143,6 +144,7 @@ impl Handler for Traced {
         entered
     }
 
+    /// Runs the handler inside the span. A handler that answers later continues in it at each poll.
     fn handle(&self, request: &Request, out: &mut ResponseWriter<'_>) -> Flow {
         let span = self.traces.begin(request, self.route.as_deref());
         if span.is_disabled() {

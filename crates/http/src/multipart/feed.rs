@@ -3,8 +3,8 @@
 //! The parser reads a stream that can move between threads, and it reads all that is ready before
 //! it parses. A request's body belongs to one thread, and all of a whole body is ready. So the
 //! parser gets a stream of its own, [`Pieces`], that has at most one piece: [`Feed`] puts the next
-//! one there when the parser has used the previous one and asks for more. This bounds the memory
-//! of the parser, whatever the length of the body.
+//! one there when the parser has used the previous one and waits for more. This bounds the memory
+//! of the parser for bodies of any length.
 
 use std::collections::VecDeque;
 use std::pin::Pin;

@@ -59,7 +59,8 @@ impl<'a> Part<'a> {
         self.form.field.as_ref().and_then(|field| field.name()).unwrap_or_default()
     }
 
-    /// Returns the client's name of the file, without folders; `None` if the part is not a file.
+    /// Returns the client's name of the file, without folders; `None` if the part is not a file. A
+    /// browser sends an empty name for a field in which no file was chosen.
     ///
     /// The name comes from the client, so do not use it as the name of a file on the server.
     pub fn file_name(&self) -> Option<&str> {
@@ -107,7 +108,8 @@ impl<'a> Part<'a> {
     }
 
     /// Reads the rest of the part as UTF-8 text, up to
-    /// [`MultipartLimits::text_bytes_max`](crate::MultipartLimits::text_bytes_max).
+    /// [`MultipartLimits::text_bytes_max`](crate::MultipartLimits::text_bytes_max). A charset that
+    /// the part declares is ignored: browsers send forms in UTF-8 (RFC 7578, 5.1).
     ///
     /// # Errors
     /// [`MultipartError::NoText`] if it is not UTF-8, [`MultipartError::TooLarge`] if it is longer
@@ -126,6 +128,23 @@ impl<'a> Part<'a> {
     /// completely is removed, also if the handler's future is dropped.
     ///
     /// The file is written by the thread that serves the connection, as the pieces arrive.
+    ///
+    /// ```
+    /// use marmota_http::{Multipart, MultipartError, Request};
+    ///
+    /// /// Saves each file under a name that the server chooses.
+    /// async fn store(request: Request) -> Result<String, MultipartError> {
+    ///     let mut form = Multipart::of(&request)?;
+    ///     let (mut files, mut bytes) = (0, 0);
+    ///     while let Some(mut part) = form.next().await? {
+    ///         if part.file_name().is_some_and(|name| !name.is_empty()) {
+    ///             bytes += part.save(format!("/srv/uploads/{}-{files}", request.id())).await?;
+    ///             files += 1;
+    ///         }
+    ///     }
+    ///     Ok(format!("{files} files, {bytes} bytes"))
+    /// }
+    /// ```
     ///
     /// # Errors
     /// [`MultipartError::Io`], also if there is already a file of this name, and those of

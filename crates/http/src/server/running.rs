@@ -36,11 +36,14 @@ use crate::socket::tls::Acceptor;
 /// ```
 #[derive(Debug)]
 pub struct RunningServer {
+    /// In the order of the calls that bound them.
     pub(super) addresses: Vec<Address>,
     pub(super) backend: Backend,
+    /// A handle to the threads.
     pub(super) handle: ShutdownHandle,
     /// Empty once they are joined.
     pub(super) threads: Vec<JoinHandle<io::Result<()>>>,
+    /// The certificates, for a reload.
     #[cfg(feature = "tls")]
     pub(super) tls: Option<Arc<Acceptor>>,
 }
@@ -51,6 +54,13 @@ impl RunningServer {
     /// reloaded.
     ///
     /// Returns false if the server has no such files.
+    ///
+    /// ```
+    /// use marmota_http::{Router, Server};
+    /// let running = Server::bind("127.0.0.1:0")?.start(Router::new())?;
+    /// assert!(!running.reload()); // without TLS
+    /// # Ok::<(), marmota_http::ServerError>(())
+    /// ```
     pub fn reload(&self) -> bool {
         #[cfg(feature = "tls")]
         return self.tls.as_ref().is_some_and(|tls| tls.reload());
@@ -60,17 +70,45 @@ impl RunningServer {
 
     /// Returns the first network address, with its real port; `0.0.0.0:0` if the server listens on
     /// Unix sockets only.
+    ///
+    /// ```
+    /// use std::io::{Read, Write};
+    /// use marmota_http::{Router, Server};
+    ///
+    /// let router = Router::new().get("/", |_| async { "hello" });
+    /// let running = Server::bind("127.0.0.1:0")?.start(router)?;
+    /// let mut client = std::net::TcpStream::connect(running.local_addr())?;
+    /// client.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+    /// let mut answer = String::new();
+    /// client.read_to_string(&mut answer)?;
+    /// assert!(answer.starts_with("HTTP/1.1 200 OK") && answer.ends_with("hello"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn local_addr(&self) -> SocketAddr {
         first_net(&self.addresses)
     }
 
     /// Returns all addresses, in the order of the calls that bound them, with real ports.
+    ///
+    /// ```
+    /// use marmota_http::{Router, Server};
+    /// let server = Server::bind("127.0.0.1:0")?.also_bind("[::1]:0")?;
+    /// assert_eq!(server.start(Router::new())?.addresses().len(), 2);
+    /// # Ok::<(), marmota_http::ServerError>(())
+    /// ```
     pub fn addresses(&self) -> &[Address] {
         &self.addresses
     }
 
     /// Returns the backend in use: [`Backend::Ring`] or [`Backend::Epoll`], never
     /// [`Backend::Auto`].
+    ///
+    /// ```
+    /// use marmota_http::{Backend, Router, Server};
+    /// let running = Server::bind("127.0.0.1:0")?.start(Router::new())?;
+    /// assert_ne!(running.backend(), Backend::Auto);
+    /// # Ok::<(), marmota_http::ServerError>(())
+    /// ```
     pub fn backend(&self) -> Backend {
         self.backend
     }
@@ -82,6 +120,15 @@ impl RunningServer {
 
     /// Ends the server on Ctrl-C and SIGTERM, and handles SIGHUP, SIGUSR1 and SIGUSR2 as
     /// [`Server::run`](crate::Server::run) does. A thread waits for them.
+    ///
+    /// ```no_run
+    /// use marmota_http::{Router, Server};
+    /// let running = Server::bind("127.0.0.1:8080")?.start(Router::new())?;
+    /// running.shutdown_on_signals()?;
+    /// println!("serving on {}", running.local_addr());
+    /// running.join()?;
+    /// # Ok::<(), marmota_http::ServerError>(())
+    /// ```
     ///
     /// # Errors
     /// [`ServerError::Thread`] if the system refuses the signal handlers or the thread.
@@ -160,6 +207,8 @@ impl RunningServer {
 }
 
 impl Drop for RunningServer {
+    /// Shuts the server down. Errors of its threads are lost: use [`RunningServer::shutdown`] to
+    /// get them.
     fn drop(&mut self) {
         self.handle.shutdown();
         let _ = self.wait();
@@ -189,7 +238,9 @@ pub(super) fn ending_signals() -> Result<Signals, ServerError> {
 /// ```
 #[derive(Clone, Debug)]
 pub struct ShutdownHandle {
+    /// The state of the threads, with the flag that ends them.
     pub(super) common: Arc<Common>,
+    /// The inboxes of the threads, to wake them.
     pub(super) inboxes: Arc<[Arc<Inbox>]>,
 }
 

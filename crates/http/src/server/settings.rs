@@ -90,9 +90,17 @@ impl Server {
         self
     }
 
-    /// Sets the permissions of the files of its Unix sockets, for example `0o660`: a process that
-    /// can write to the file can connect. Default: the umask decides, which usually leaves them to
-    /// the owner.
+    /// Sets the permissions of the files of its Unix sockets: a process that can write to the file
+    /// can connect. Default: the umask decides, which usually leaves them to the owner.
+    ///
+    /// ```
+    /// use marmota_http::Server;
+    /// # let path = std::env::temp_dir().join(format!("marmota-mode-{}", std::process::id()));
+    /// # let address = format!("unix:{}", path.display());
+    /// // For the group too: `unix:/run/service.sock`, served to nginx.
+    /// let server = Server::bind(&address)?.socket_mode(0o660);
+    /// # Ok::<(), marmota_http::ServerError>(())
+    /// ```
     #[must_use]
     pub fn socket_mode(mut self, mode: u32) -> Self {
         self.socket_mode = Some(mode);
@@ -122,7 +130,14 @@ impl Server {
     }
 
     /// Sets whether each thread is bound to one of the cores that the process may use. Default:
-    /// false; the scheduler may move threads.
+    /// false; the scheduler may move threads. Binding helps if the machine serves nothing else, and
+    /// harms otherwise.
+    ///
+    /// ```
+    /// use marmota_http::{Router, Server};
+    /// let running = Server::bind("127.0.0.1:0")?.pin(true).start(Router::new())?;
+    /// # Ok::<(), marmota_http::ServerError>(())
+    /// ```
     #[must_use]
     pub fn pin(mut self, pin: bool) -> Self {
         self.pin = pin;
@@ -148,7 +163,14 @@ impl Server {
     }
 
     /// Sets how the threads wait, read and write. Default: [`Backend::Auto`], io_uring if the
-    /// kernel allows it, else epoll.
+    /// kernel allows it, else epoll; the variable `MARMOTA_HTTP_BACKEND` overrides this default.
+    ///
+    /// ```
+    /// use marmota_http::{Backend, Router, Server};
+    /// let running = Server::bind("127.0.0.1:0")?.backend(Backend::Epoll).start(Router::new())?;
+    /// assert_eq!(running.backend(), Backend::Epoll);
+    /// # Ok::<(), marmota_http::ServerError>(())
+    /// ```
     #[must_use]
     pub fn backend(mut self, backend: Backend) -> Self {
         self.backend = backend;
@@ -172,6 +194,12 @@ impl Server {
 
     /// Sets the value of the `Server` header; an empty text omits the header. Default: `Marmota`. A
     /// control character fails the start.
+    ///
+    /// ```
+    /// use marmota_http::Server;
+    /// let server = Server::bind("127.0.0.1:0")?.name("library/2.1");
+    /// # Ok::<(), marmota_http::ServerError>(())
+    /// ```
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
@@ -180,6 +208,14 @@ impl Server {
 
     /// Counts connections, bytes, answers and latencies of this server in `metrics`; see
     /// [`Metrics`]. Default: nothing is counted.
+    ///
+    /// ```
+    /// use marmota_http::{Metrics, Router, Server};
+    /// let metrics = Metrics::new();
+    /// let router = Router::new().metrics("/metrics", &metrics);
+    /// let running = Server::bind("127.0.0.1:0")?.metrics(&metrics).start(router)?;
+    /// # Ok::<(), marmota_http::ServerError>(())
+    /// ```
     #[must_use]
     pub fn metrics(mut self, metrics: &Metrics) -> Self {
         self.observing.metrics = Some(metrics.clone());
@@ -187,6 +223,13 @@ impl Server {
     }
 
     /// Writes a line for each request; see [`AccessLog`]. Default: no line is written.
+    ///
+    /// ```
+    /// use marmota_http::{AccessLog, Router, Server};
+    /// let log = AccessLog::combined(std::io::stdout())?;
+    /// let running = Server::bind("127.0.0.1:0")?.access_log(&log).start(Router::new())?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn access_log(mut self, log: &AccessLog) -> Self {
         self.observing.access_log = Some(log.clone());

@@ -61,6 +61,7 @@ fn busy() -> Vec<u8> {
 pub(crate) struct Common {
     /// The shutdown has begun.
     pub(crate) stop: AtomicBool,
+    /// The number of descriptors of the process, compared with its limit.
     descriptors: Descriptors,
     /// Open connections of all threads.
     connections: AtomicUsize,
@@ -73,6 +74,7 @@ pub(crate) struct Common {
 }
 
 impl Common {
+    /// Returns the state of a server that has this number of threads.
     pub(crate) fn new(descriptors: Descriptors, limits: &Limits, threads: usize) -> Self {
         Self {
             stop: AtomicBool::new(false),
@@ -106,9 +108,11 @@ pub(crate) struct Worker {
     routes: Arc<Routes>,
     /// When listeners that are paused accept connections again.
     paused_until_ms: Option<u64>,
+    /// The connections of this thread.
     slab: Slab,
     /// The descriptors that handlers watch.
     sources: Arc<Sources>,
+    /// The data that handlers and connections of this thread share: clock, buffers, limits.
     local: ThreadLocals,
     common: Arc<Common>,
     /// The time between two sweeps, by the shortest time limit.
@@ -211,6 +215,10 @@ impl Worker {
     }
 
     /// Passes an event to the connection, listener or inbox that it concerns.
+    ///
+    /// With epoll an event is readiness, and the connection reads. With io_uring it has the bytes
+    /// (`Arrived`) or the buffer that was sent (`Sent`): the piece is given back to the ring before
+    /// the connection is driven, so the ring does not run out of pieces.
     #[inline]
     fn handle(&mut self, event: Event) {
         match event {
@@ -256,6 +264,8 @@ impl Worker {
     /// Calls `act` with a connection, then removes the connection if it is over, or passes its
     /// requests to the ring. An unknown token is ignored: its connection has ended since the event
     /// was reported.
+    ///
+    /// All work on a connection goes through here, so none of its requests to the ring is missed.
     #[inline]
     fn with(&mut self, token: Token, act: impl FnOnce(&mut Connection, &mut ThreadLocals) -> Fate) {
         let Some(connection) = self.slab.get_mut(token) else { return };
@@ -277,7 +287,9 @@ impl Worker {
         }
     }
 
-    /// Polls the handlers that were woken, and drives the connections that have yielded.
+    /// Polls the handlers that were woken, and drives the connections that have yielded. Handlers
+    /// that are woken in the meantime are polled in the next turn, after events: a handler that
+    /// always wakes itself does not starve others.
     fn wake(&mut self) {
         task::woken(&mut self.woken);
         let mut woken = std::mem::take(&mut self.woken);
@@ -288,7 +300,10 @@ impl Worker {
         self.woken = woken;
     }
 
-    /// Accepts the connections that wait at a listener.
+    /// Accepts up to [`ACCEPTS_MAX`] connections that wait at a listener.
+    ///
+    /// A connection beyond the limits is answered with 503 and closed. If the process has no
+    /// descriptor or memory left, all listeners pause.
     fn accept(&mut self, listener: usize) {
         for _ in 0..ACCEPTS_MAX {
             let Some(listener) = self.listeners.get(listener) else { return };
@@ -388,9 +403,11 @@ impl Worker {
     }
 
     /// Ends the connections that have made no progress for longest, if this thread holds more than
-    /// its share of the budget for unread answers. Ends so many that an eighth of the budget is
-    /// free: otherwise the next answer would exceed it again. A thread below its share ends none,
-    /// because other threads hold the excess.
+    /// its share of the budget for unread answers.
+    ///
+    /// Ends so many that an eighth of the budget is free: otherwise the next answer would exceed it
+    /// again. A thread below its share ends none, because other threads hold the excess. Of
+    /// connections without progress for the same time, the one that holds most is ended first.
     #[cold]
     fn shed(&mut self) {
         let unread = Arc::clone(&self.common.unread);
@@ -429,8 +446,11 @@ impl Worker {
         log::debug!("{shed} bytes of unread answers were given up: {held} of {max} were held");
     }
 
-    /// Checks the deadline of every connection. A list ordered by deadline would have to be updated
-    /// at every request; walking 16,384 connections once a second takes some 100 µs.
+    /// Checks the deadline of every connection, reports unread answers to the budget, and returns
+    /// memory to the system after a peak.
+    ///
+    /// A list ordered by deadline would have to be updated at every request; walking 16,384
+    /// connections once a second takes some 100 µs.
     fn sweep(&mut self) {
         self.next_sweep_ms = self.local.now_ms + self.sweep_ms;
         self.common.descriptors.look(self.local.now_ms);
@@ -463,6 +483,9 @@ impl Worker {
 
     /// Continues the shutdown. Returns true when no connection is left, or the drain timeout has
     /// passed.
+    ///
+    /// The first call accepts the connections in the queues, closes the listeners, and notifies
+    /// every connection: idle ones end, others end after their answers.
     fn stop(&mut self) -> io::Result<bool> {
         if !self.local.draining {
             self.drain_until_ms = self.local.now_ms + self.local.limits.drain_timeout_ms;
@@ -486,6 +509,8 @@ impl Worker {
 }
 
 impl Drop for Worker {
+    /// Uncounts the connections of a thread that ends early, and its unread answers, so that the
+    /// other threads' limits stay right.
     fn drop(&mut self) {
         self.common.connections.fetch_sub(self.slab.len(), Ordering::Relaxed);
         self.common.unread.report(self.unread_bytes, 0);

@@ -31,14 +31,17 @@ pub(crate) struct WorkerConfig {
     pub(crate) is_batch: bool,
     /// The backend that was chosen, with what it needs.
     pub(crate) settled: Settled,
+    /// Entered by the thread for as long as it serves.
     pub(crate) runtime: Runtime,
     pub(crate) limits: Limits,
+    /// The routes of the server, which do not change after the start.
     pub(crate) routes: Arc<Routes>,
     /// Wake-ups from other threads.
     pub(crate) inbox: Arc<Inbox>,
     /// The `Server` header.
     pub(crate) name: String,
     pub(crate) observing: Observing,
+    /// The state that the threads share.
     pub(crate) common: Arc<Common>,
 }
 

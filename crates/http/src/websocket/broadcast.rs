@@ -128,6 +128,18 @@ impl Broadcast {
 
     /// Sends a message to all sockets that have joined, and returns at once: it does not wait until
     /// they have received it. Without members it does nothing.
+    ///
+    /// ```
+    /// use marmota_http::{Broadcast, Message};
+    ///
+    /// let ticker = Broadcast::new();
+    /// let sender = ticker.clone();
+    /// let thread = std::thread::spawn(move || {
+    ///     sender.send("as text");
+    ///     sender.send(Message::Binary(vec![1, 2, 3]));
+    /// });
+    /// # thread.join().expect("it ends");
+    /// ```
     pub fn send(&self, message: impl Into<Message>) {
         let (count, compressing_members) = {
             let shared = lock(&self.shared);

@@ -91,9 +91,11 @@ pub(super) struct Header {
     pub(super) is_last: bool,
     /// The message is compressed (RSV1, RFC 7692, 6).
     pub(super) compressed: bool,
+    /// The kind of the frame.
     pub(super) opcode: Opcode,
     /// The masking key; each frame of a client has one.
     pub(super) mask: [u8; 4],
+    /// The length of the payload, which follows the header.
     pub(super) payload_bytes: u64,
 }
 

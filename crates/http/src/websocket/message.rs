@@ -20,6 +20,11 @@ pub enum Message {
 
 impl Message {
     /// Returns the text; `None` for bytes.
+    ///
+    /// ```
+    /// use marmota_http::Message;
+    /// assert_eq!(Message::Text("hi".to_owned()).text(), Some("hi"));
+    /// ```
     pub fn text(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),
@@ -28,6 +33,11 @@ impl Message {
     }
 
     /// Returns the payload of either kind.
+    ///
+    /// ```
+    /// use marmota_http::Message;
+    /// assert_eq!(Message::Binary(vec![1, 2]).as_bytes(), [1, 2]);
+    /// ```
     pub fn as_bytes(&self) -> &[u8] {
         match self {
             Self::Text(text) => text.as_bytes(),

@@ -73,6 +73,7 @@ pub(super) struct State {
     pub(super) rooms: Vec<Membership>,
     /// The window of the compression that was agreed on.
     pub(super) window_bits: Option<u8>,
+    /// The subprotocol that was selected.
     pub(super) subprotocol: Option<String>,
 }
 
@@ -86,6 +87,7 @@ impl State {
         self.inbox.len() < INBOX_MESSAGES_MAX && self.inbox_bytes < INBOX_BYTES_MAX
     }
 
+    /// Returns true if no message waits for the handler.
     pub(super) fn is_empty(&self) -> bool {
         self.inbox.is_empty()
     }
@@ -145,6 +147,20 @@ impl WebSocket {
     ///
     /// Pings are answered, and silent clients are pinged, without the handler. While it does not
     /// receive, at most 16 messages or 64 KiB wait, and then the client is not read from.
+    ///
+    /// ```
+    /// use marmota_http::{BoxError, WebSocket};
+    ///
+    /// /// Answers with the number of bytes received so far.
+    /// async fn count(socket: WebSocket) -> Result<(), BoxError> {
+    ///     let mut bytes = 0;
+    ///     while let Some(message) = socket.receive().await {
+    ///         bytes += message.as_bytes().len();
+    ///         socket.send(bytes.to_string()).await?;
+    ///     }
+    ///     Ok(())
+    /// }
+    /// ```
     pub async fn receive(&self) -> Option<Message> {
         std::future::poll_fn(|_| {
             let mut state = self.state.borrow_mut();
@@ -167,8 +183,18 @@ impl WebSocket {
     /// Sends a message once there is room for it: if the client does not read, the handler waits
     /// here. Returning does not mean that the client has received it.
     ///
+    /// ```
+    /// use marmota_http::{BoxError, Message, WebSocket};
+    ///
+    /// async fn greet(socket: WebSocket) -> Result<(), BoxError> {
+    ///     socket.send("a text").await?;
+    ///     socket.send(Message::Binary(vec![0; 1024])).await?;
+    ///     Ok(())
+    /// }
+    /// ```
+    ///
     /// # Errors
-    /// [`Gone`] if the WebSocket has ended.
+    /// [`Gone`] if the WebSocket has ended. A handler that returns it does not count as failed.
     pub async fn send(&self, message: impl Into<Message>) -> Result<(), Gone> {
         std::future::poll_fn(|_| {
             let state = self.state.borrow();
@@ -185,6 +211,17 @@ impl WebSocket {
 
     /// Sends all messages of a broadcast from now on to this client too, without the handler; until
     /// the WebSocket ends, or [`WebSocket::leave`]. Joining twice has no effect.
+    ///
+    /// ```
+    /// use marmota_http::{BoxError, Broadcast, WebSocket};
+    ///
+    /// /// The client only listens; its own messages are ignored.
+    /// async fn news(socket: WebSocket, news: Broadcast) -> Result<(), BoxError> {
+    ///     socket.join(&news);
+    ///     while socket.receive().await.is_some() {}
+    ///     Ok(())
+    /// }
+    /// ```
     pub fn join(&self, broadcast: &Broadcast) {
         let mut state = self.state.borrow_mut();
         if !state.rooms.iter().any(|room| room.is_of(broadcast)) {
@@ -194,6 +231,20 @@ impl WebSocket {
     }
 
     /// Leaves a broadcast that the socket has joined.
+    ///
+    /// ```
+    /// use marmota_http::{BoxError, Broadcast, WebSocket};
+    ///
+    /// async fn switch(socket: WebSocket, from: Broadcast, to: Broadcast) -> Result<(), BoxError> {
+    ///     socket.join(&from);
+    ///     if socket.receive().await.is_some() {
+    ///         socket.leave(&from);
+    ///         socket.join(&to);
+    ///     }
+    ///     while socket.receive().await.is_some() {}
+    ///     Ok(())
+    /// }
+    /// ```
     pub fn leave(&self, broadcast: &Broadcast) {
         self.state.borrow_mut().rooms.retain(|room| !room.is_of(broadcast));
     }
@@ -203,6 +254,19 @@ impl WebSocket {
     /// first call counts.
     ///
     /// A handler that returns closes its socket with 1000, and with 1011 if it returns an error.
+    ///
+    /// ```
+    /// use marmota_http::websocket::Close;
+    /// use marmota_http::{BoxError, WebSocket};
+    ///
+    /// async fn log_in(socket: WebSocket) -> Result<(), BoxError> {
+    ///     match socket.receive().await {
+    ///         Some(message) if message.text() == Some("secret") => socket.send("welcome").await?,
+    ///         _ => socket.close(Close::POLICY, "log in first"),
+    ///     }
+    ///     Ok(())
+    /// }
+    /// ```
     pub fn close(&self, code: u16, reason: &str) {
         let mut end = reason.len().min(123);
         while !reason.is_char_boundary(end) {
@@ -213,6 +277,20 @@ impl WebSocket {
     }
 
     /// Returns how the WebSocket has ended; `None` while it is open or messages wait in the inbox.
+    ///
+    /// ```
+    /// use marmota_http::websocket::Close;
+    /// use marmota_http::{BoxError, WebSocket};
+    ///
+    /// async fn watch(socket: WebSocket) -> Result<(), BoxError> {
+    ///     while socket.receive().await.is_some() {}
+    ///     match socket.closed() {
+    ///         Some(close) if close.code == Close::GOING_AWAY => println!("left the page"),
+    ///         close => println!("ended: {close:?}"),
+    ///     }
+    ///     Ok(())
+    /// }
+    /// ```
     pub fn closed(&self) -> Option<Close> {
         self.state.borrow().closed.clone()
     }
@@ -220,6 +298,16 @@ impl WebSocket {
     /// Returns the subprotocol that was selected from
     /// [`WebSocketOptions::subprotocols`](crate::WebSocketOptions::subprotocols); `None` if the
     /// client offers none of them.
+    ///
+    /// ```
+    /// use marmota_http::{BoxError, WebSocket};
+    ///
+    /// async fn chat(socket: WebSocket) -> Result<(), BoxError> {
+    ///     let is_new = socket.subprotocol().as_deref() == Some("chat.v2");
+    ///     socket.send(if is_new { "{\"version\":2}" } else { "version 1" }).await?;
+    ///     Ok(())
+    /// }
+    /// ```
     pub fn subprotocol(&self) -> Option<String> {
         self.state.borrow().subprotocol.clone()
     }

@@ -38,9 +38,12 @@ const ROUNDS_MAX: usize = 16;
 
 /// The protocol of a WebSocket with a handler.
 pub(super) struct WebSocketProtocol {
+    /// The messages that are incomplete.
     decoder: Decoder,
+    /// Shared with the handler's [`WebSocket`](crate::WebSocket). Never borrowed while the handler
+    /// is polled.
     state: Rc<RefCell<State>>,
-    /// None once the handler has ended.
+    /// `None` once the handler has ended. It is dropped then, and with it what it owns.
     run: Option<Run>,
     ping_after_ms: u64,
     pong_timeout_ms: u64,
@@ -80,7 +83,9 @@ impl WebSocketProtocol {
         }
     }
 
-    /// Decodes what has arrived, as far as there is room for it.
+    /// Decodes what has arrived, as far as there is room for it: in the inbox for messages, in the
+    /// output for pongs. Bytes that are not decoded stay in the connection's buffer, which then
+    /// holds the client back.
     fn receive_frames(&mut self, turn: &mut Turn<'_>) {
         let before = turn.used;
         while !self.close_received && turn.output.len() < AHEAD_BYTES && self.has_room() {
@@ -187,6 +192,10 @@ impl WebSocketProtocol {
 
     /// Moves frames to the output: the handler's, those of broadcasts, then a Close. Returns true
     /// if there were any.
+    ///
+    /// A large payload is passed as the connection's tail, and nothing is written after it until it
+    /// is sent. A Close is the last frame: the handler's, the answer to the client's, or that of a
+    /// broadcast for a slow client.
     fn send_frames(&mut self, turn: &mut Turn<'_>) -> bool {
         if self.close_sent || turn.tail.is_some() || turn.output.len() >= AHEAD_BYTES {
             return false;
@@ -276,6 +285,8 @@ impl WebSocketProtocol {
 }
 
 impl Protocol for WebSocketProtocol {
+    /// Receives, polls the handler and sends, in up to [`ROUNDS_MAX`] rounds while there is
+    /// progress. A handler that sends many messages in a row gets a round for each full output.
     fn go_on(&mut self, turn: &mut Turn<'_>) -> Step {
         if self.received_ms == 0 {
             self.received_ms = turn.local.now_ms;

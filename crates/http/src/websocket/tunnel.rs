@@ -21,6 +21,7 @@ const KEPT_BYTES_MAX: usize = 64 * 1024;
 
 /// The protocol of a WebSocket that carries another protocol.
 pub(super) struct Tunnel {
+    /// The protocol whose bytes are carried.
     inner: Box<dyn Protocol>,
     decoder: Decoder,
     /// Received bytes that the protocol has not used yet.
@@ -139,6 +140,10 @@ impl Tunnel {
 }
 
 impl Protocol for Tunnel {
+    /// Receives, calls the protocol and sends, as long as bytes are left that it wants.
+    ///
+    /// The deadline is the earlier one of the protocol's and that of the ping. When the protocol
+    /// ends, or the client closes, a Close is sent: 1001 during a shutdown, else 1000.
     fn go_on(&mut self, turn: &mut Turn<'_>) -> Step {
         if self.received_ms == 0 {
             self.received_ms = turn.local.now_ms;

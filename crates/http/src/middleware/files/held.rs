@@ -28,9 +28,11 @@ const FRESH_MS: u64 = 1_000;
 
 /// A file, and its coded versions that are stored next to it.
 pub(super) struct Held {
+    /// The file itself.
     pub(super) plain: Version,
     /// In the order of [`super::CODINGS`].
     pub(super) coded: [Option<Version>; 3],
+    /// The type of the plain file, which its codings have too.
     pub(super) media_type: &'static str,
     /// When the file was read, in ms on the thread's clock.
     pub(super) looked_at_ms: u64,
@@ -42,6 +44,7 @@ pub(super) struct Version {
     pub(super) etag: String,
     /// The time of the last change, in seconds since 1970.
     pub(super) modified_s: u64,
+    /// Bytes of the file when it was opened; a later change is detected while it is sent.
     pub(super) length: u64,
     /// The header lines of this version, without `Content-Type` and `Content-Length`.
     pub(super) lines: Vec<u8>,
@@ -58,7 +61,8 @@ pub(super) enum Bytes {
 }
 
 impl Version {
-    /// Reads an open file. Returns `None` if it cannot be read, or is truncated in the meantime.
+    /// Reads a small file, or keeps a large one open. `more` are header lines that all its answers
+    /// have. Returns `None` if it cannot be read, or is truncated in the meantime.
     pub(super) fn of(file: OwnedFd, stat: &Stat, more: &[u8]) -> Option<Self> {
         let length = u64::try_from(stat.st_size).ok()?;
         let modified_s = u64::try_from(stat.st_mtime).unwrap_or(0);
@@ -141,7 +145,8 @@ pub(super) fn kept(folder: usize, path: &[u8]) -> Option<Rc<Held>> {
     KEPT.with_borrow(|kept| kept.get(folder)?.as_ref()?.get(path).cloned())
 }
 
-/// Keeps a file on this thread.
+/// Keeps a file on this thread. If the folder's memory is used up, files that are rarely requested
+/// are removed.
 pub(super) fn keep(folder: usize, path: &[u8], held: Rc<Held>) {
     KEPT.with_borrow_mut(|kept| {
         if kept.len() <= folder {
