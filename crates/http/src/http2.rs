@@ -37,16 +37,16 @@ use futures_util::stream::{FuturesUnordered, Stream};
 use h2::server::{Builder, Connection, Handshake, SendResponse};
 use h2::{Reason, RecvStream};
 
-use clock::{Clock, Patience, Rest};
+use clock::{Clock, Patience, StreamTimeouts};
 use control::ControlFrames;
 use memory_socket::MemorySocket;
 use sending::Sending;
-use stream::{Begun, Outcome};
+use stream::{Outcome, PendingStream};
 use stream_sender::StreamSender;
 use tunnel::{Tunnel, Turns};
-use unread::{Held, Unread};
-use upload::{Counted, Upload};
-use waiting::Room;
+use unread::{UnreadAnswer, UnreadAnswers};
+use upload::{CountGuard, Upload};
+use waiting::BodyRoom;
 
 use crate::body::budget::{Gathering, Lease};
 use crate::message::limits::Limits;
@@ -127,7 +127,7 @@ pub(crate) struct Http2 {
     /// Frames that are neither requests nor bodies.
     control: ControlFrames,
     /// The memory of answers that wait for the client.
-    unread: Rc<Unread>,
+    unread: Rc<UnreadAnswers>,
     /// Bytes of answers that `h2` has and could not write yet.
     handed_bytes: usize,
     /// The memory of bodies that are gathered whole.
@@ -296,38 +296,42 @@ impl Http2 {
         let opening = message::opening(&head);
         let bodiless = opening.is_some() || body.is_end_stream();
         let read = message::read(&head, bodiless, &mut request, &local.head_limits);
-        let mut begun = Begun { respond, request, upload: None, tunnel: None };
+        let mut pending = PendingStream { respond, request, upload: None, tunnel: None };
         let found = match read {
             Ok(found) => found,
             Err(error) => {
-                return self.write(begun, Response::problem(error.status(), error.text()), local);
+                return self.write(pending, Response::problem(error.status(), error.text()), local);
             }
         };
         match opening {
-            Some(Ok(())) => begun.tunnel = Some(body),
+            Some(Ok(())) => pending.tunnel = Some(body),
             Some(Err(text)) => {
-                return self.write(begun, Response::problem(Status::NOT_IMPLEMENTED, text), local);
+                return self.write(
+                    pending,
+                    Response::problem(Status::NOT_IMPLEMENTED, text),
+                    local,
+                );
             }
-            None if !body.is_end_stream() => return self.take_body(begun, found, body, local),
+            None if !body.is_end_stream() => return self.take_body(pending, found, body, local),
             None => {}
         }
-        self.run(begun, found, local);
+        self.run(pending, found, local);
     }
 
     /// Starts a stream whose request has a body, with the early decision on it.
     fn take_body(
         &mut self,
-        begun: Begun,
+        pending: PendingStream,
         found: Found,
         body: RecvStream,
         local: &mut ThreadLocals,
     ) {
-        match dispatch::decide(&self.routes, &begun.request) {
-            Admission::Granted => self.gather(begun, found, body, local),
-            Admission::Refused(answer) => self.write(begun, answer, local),
+        match dispatch::decide(&self.routes, &pending.request) {
+            Admission::Granted => self.gather(pending, found, body, local),
+            Admission::Refused(answer) => self.write(pending, answer, local),
             Admission::Later(decision) => {
-                let held = Counted::new(&self.uploads);
-                self.streams.push(Box::pin(waiting::admit(begun, found, body, decision, held)));
+                let held = CountGuard::new(&self.uploads);
+                self.streams.push(Box::pin(waiting::admit(pending, found, body, decision, held)));
             }
         }
     }
@@ -336,50 +340,51 @@ impl Http2 {
     /// arrives, or all of it before the handler runs.
     fn gather(
         &mut self,
-        mut begun: Begun,
+        mut pending: PendingStream,
         found: Found,
         body: RecvStream,
         local: &mut ThreadLocals,
     ) {
-        let request = &begun.request;
+        let request = &pending.request;
         let endpoint = request.0.endpoint.and_then(|index| self.routes.endpoint(index));
         if let Some(bytes_max) = endpoint.and_then(|endpoint| endpoint.streams(request)) {
-            let patience = Patience::new(self.clock(), Rest::of(&local.limits));
-            let count = Counted::new(&self.uploads);
-            begun.upload = Some(Upload::new(body, bytes_max, patience, count, &mut begun.request));
-            return self.run(begun, found, local);
+            let patience = Patience::new(self.clock(), StreamTimeouts::of(&local.limits));
+            let count = CountGuard::new(&self.uploads);
+            pending.upload =
+                Some(Upload::new(body, bytes_max, patience, count, &mut pending.request));
+            return self.run(pending, found, local);
         }
         let bytes_max = endpoint
             .and_then(|endpoint| endpoint.body_bytes_max)
             .unwrap_or(local.limits.body_bytes_max);
         let length = request.header_text("content-length").and_then(|text| text.parse().ok());
-        let room = Room {
+        let room = BodyRoom {
             lease: Lease::new(&local.bodies),
             gathering: Rc::clone(&self.gathering),
             connection_bytes_max: local.limits.connection_body_bytes_max,
             bytes_max,
             length,
         };
-        let (clock, rest) = (self.clock(), Rest::of(&local.limits));
-        let held = Counted::new(&self.uploads);
-        let collected = waiting::collect(begun, found, body, room, clock, rest, held);
+        let (clock, timeouts) = (self.clock(), StreamTimeouts::of(&local.limits));
+        let held = CountGuard::new(&self.uploads);
+        let collected = waiting::collect(pending, found, body, room, clock, timeouts, held);
         self.streams.push(Box::pin(collected));
     }
 
     /// Continues with the outcome of a stream's future.
     fn handle_outcome(&mut self, outcome: Outcome, local: &mut ThreadLocals) {
         match outcome {
-            Outcome::Whole(begun, found) => self.run(begun, found, local),
-            Outcome::Admitted(begun, found, body) => self.gather(begun, found, body, local),
-            Outcome::Answer(begun, response) => self.write(begun, response, local),
-            Outcome::Refused(begun, error) => {
+            Outcome::Whole(pending, found) => self.run(pending, found, local),
+            Outcome::Admitted(pending, found, body) => self.gather(pending, found, body, local),
+            Outcome::Answer(pending, response) => self.write(pending, response, local),
+            Outcome::Refused(pending, error) => {
                 self.write(
-                    begun,
+                    pending,
                     crate::message::response::IntoResponse::into_response(error),
                     local,
                 );
             }
-            Outcome::Panicked(begun) => self.write(begun, failure(), local),
+            Outcome::Panicked(pending) => self.write(pending, failure(), local),
             Outcome::Done => {}
             Outcome::Reset => self.note_reset(local),
             Outcome::TunnelOver { was_reset } => {
@@ -414,32 +419,32 @@ impl Http2 {
     }
 
     /// Runs the handler, whose answer is sent at once, or waits.
-    fn run(&mut self, begun: Begun, found: Found, local: &mut ThreadLocals) {
+    fn run(&mut self, pending: PendingStream, found: Found, local: &mut ThreadLocals) {
         let Found::Endpoint(endpoint) = found else {
-            let response = dispatch::unrouted(&begun.request, found);
-            return self.write(begun, response, local);
+            let response = dispatch::unrouted(&pending.request, found);
+            return self.write(pending, response, local);
         };
         let mut text = local.take_output();
-        let to = self.reply_to(&begun.request);
-        match dispatch::run(&self.routes, &begun.request, endpoint, &mut text, local, to) {
-            Ran::Written(tail) => self.send(begun, &text, tail, local),
+        let to = self.reply_to(&pending.request);
+        match dispatch::run(&self.routes, &pending.request, endpoint, &mut text, local, to) {
+            Ran::Written(tail) => self.send(pending, &text, tail, local),
             Ran::Later(answer, _) => {
                 let timeout_ms =
-                    timeout_ms(&self.routes, &begun).map(|timeout_ms| (self.clock(), timeout_ms));
-                self.streams.push(Box::pin(waiting::wait(begun, answer, timeout_ms)));
+                    timeout_ms(&self.routes, &pending).map(|timeout_ms| (self.clock(), timeout_ms));
+                self.streams.push(Box::pin(waiting::wait(pending, answer, timeout_ms)));
             }
-            Ran::Failed => self.write(begun, failure(), local),
+            Ran::Failed => self.write(pending, failure(), local),
         }
         local.give_output(text);
     }
 
     /// Writes and sends an answer of the server, or of a handler that has waited.
-    fn write(&mut self, begun: Begun, response: Response, local: &mut ThreadLocals) {
+    fn write(&mut self, pending: PendingStream, response: Response, local: &mut ThreadLocals) {
         let mut text = local.take_output();
-        let mut out = ResponseWriter::new(&mut text, local, self.reply_to(&begun.request));
+        let mut out = ResponseWriter::new(&mut text, local, self.reply_to(&pending.request));
         out.respond(response);
-        let tail = out.finish_for(&begun.request).unwrap_or_default();
-        self.send(begun, &text, tail, local);
+        let tail = out.finish_for(&pending.request).unwrap_or_default();
+        self.send(pending, &text, tail, local);
         local.give_output(text);
     }
 
@@ -461,18 +466,18 @@ impl Http2 {
     /// HTTP_1_1_REQUIRED.
     fn send(
         &mut self,
-        mut begun: Begun,
+        mut pending: PendingStream,
         text: &[u8],
         tail: Option<Tail>,
         local: &mut ThreadLocals,
     ) {
-        if begun.tunnel.is_some() && message::is_success(text) {
+        if pending.tunnel.is_some() && message::is_success(text) {
             // As the answer to a CONNECT, it would mean that the tunnel is open.
-            begun.tunnel = None;
+            pending.tunnel = None;
             let text = "a WebSocket is not opened by this method: send a GET";
-            return self.write(begun, Response::problem(Status::BAD_REQUEST, text), local);
+            return self.write(pending, Response::problem(Status::BAD_REQUEST, text), local);
         }
-        let Begun { mut respond, request, upload, tunnel } = begun;
+        let PendingStream { mut respond, request, upload, tunnel } = pending;
         if let Some(observer) = &mut local.observer {
             let rest = tail.as_ref().map_or(0, Tail::body_bytes);
             observer.note_written(Some(&request), request.peer(), text, rest);
@@ -500,7 +505,8 @@ impl Http2 {
                 *head.status_mut() = http::StatusCode::OK;
                 let Ok(stream) = respond.send_response(head, false) else { return };
                 local.give_exchange(request);
-                let sender = StreamSender::new(stream, self.clock(), Rest::of(&local.limits));
+                let sender =
+                    StreamSender::new(stream, self.clock(), StreamTimeouts::of(&local.limits));
                 return self.open_tunnel(Tunnel::new(successor.0, body, sender));
             }
             // The protocol that the handler switches to needs a separate connection.
@@ -524,8 +530,8 @@ impl Http2 {
             }
         }
         local.blocked_bytes += held_bytes;
-        let held = Held::new(&self.unread, held_bytes, local.now_ms);
-        let sender = StreamSender::new(stream, self.clock(), Rest::of(&local.limits));
+        let held = UnreadAnswer::new(&self.unread, held_bytes, local.now_ms);
+        let sender = StreamSender::new(stream, self.clock(), StreamTimeouts::of(&local.limits));
         let sending = Sending::new(sender, body, source, upload, held);
         self.streams.push(Box::pin(sending.run(self.peer)));
     }
@@ -652,9 +658,9 @@ impl Protocol for Http2 {
 
 /// Returns the time limit of a handler. If it reads its body as it arrives, the client's limits
 /// apply instead.
-fn timeout_ms(routes: &Routes, begun: &Begun) -> Option<u64> {
-    let endpoint = routes.endpoint(begun.request.0.endpoint?)?;
-    endpoint.timeout_ms.filter(|_| begun.upload.is_none())
+fn timeout_ms(routes: &Routes, pending: &PendingStream) -> Option<u64> {
+    let endpoint = routes.endpoint(pending.request.0.endpoint?)?;
+    endpoint.timeout_ms.filter(|_| pending.upload.is_none())
 }
 
 /// Returns the answer in place of a handler that has panicked.

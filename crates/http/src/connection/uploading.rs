@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 use crate::body::inlet::{BodyBuffer, BodyError};
 use crate::connection::state::{Connection, Fate, Phase, Timing, own};
-use crate::connection::upload::{Rest, Upload};
+use crate::connection::upload::{Undecoded, Upload};
 use crate::message::local::ThreadLocals;
 use crate::message::protocol::LINGER_BYTES_MAX;
 use crate::message::response::IntoResponse;
@@ -50,10 +50,10 @@ impl Connection {
                 self.refuse(BodyError::TooLarge.into_response(), local);
                 return false;
             }
-            BodyLength::Exact(length) => Rest::Exact(length),
+            BodyLength::Exact(length) => Undecoded::Exact(length),
             _ => {
                 let bytes_max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
-                Rest::Chunked(Chunked::new(bytes_max, local.limits.head_bytes_max))
+                Undecoded::Chunked(Chunked::new(bytes_max, local.limits.head_bytes_max))
             }
         };
         let inlet = Rc::new(BodyBuffer::default());

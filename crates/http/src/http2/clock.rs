@@ -11,7 +11,7 @@ use crate::message::limits::{Limits, Pace};
 
 /// The time limits for clients that neither send nor read.
 #[derive(Clone, Copy)]
-pub(super) struct Rest {
+pub(super) struct StreamTimeouts {
     /// For a body, in normal operation.
     pace: Pace,
     /// For a body, while the server's budget for bodies is nearly used up.
@@ -20,7 +20,7 @@ pub(super) struct Rest {
     pub(super) write_ms: u64,
 }
 
-impl Rest {
+impl StreamTimeouts {
     /// Returns the time limits of a server.
     pub(super) fn of(limits: &Limits) -> Self {
         Self {
@@ -95,14 +95,14 @@ impl Clock {
 /// How long a body's client may still keep the server waiting.
 pub(super) struct Patience {
     clock: Rc<Clock>,
-    rest: Rest,
+    timeouts: StreamTimeouts,
     left_ms: u64,
 }
 
 impl Patience {
     /// Returns the initial time limit of a body.
-    pub(super) fn new(clock: Rc<Clock>, rest: Rest) -> Self {
-        Self { clock, left_ms: rest.pace.rest_ms, rest }
+    pub(super) fn new(clock: Rc<Clock>, timeouts: StreamTimeouts) -> Self {
+        Self { clock, left_ms: timeouts.pace.rest_ms, timeouts }
     }
 
     /// Returns true if the client has not sent bytes in time. Otherwise the future is woken at the
@@ -114,14 +114,14 @@ impl Patience {
     /// Extends the deadline by bytes that have arrived.
     pub(super) fn note(&mut self, bytes: usize) {
         let left_ms = self.clock.stop().unwrap_or(self.left_ms);
-        self.left_ms = self.rest.pace.after(left_ms, bytes);
+        self.left_ms = self.timeouts.pace.after(left_ms, bytes);
     }
 
     /// Like [`Patience::note`], with less time for each byte if the bodies' budget is nearly used
     /// up (`tight`).
     pub(super) fn note_held(&mut self, bytes: usize, tight: bool) {
         let left_ms = self.clock.stop().unwrap_or(self.left_ms);
-        let pace = if tight { self.rest.tight } else { self.rest.pace };
+        let pace = if tight { self.timeouts.tight } else { self.timeouts.pace };
         self.left_ms = pace.after(left_ms, bytes);
     }
 }

@@ -12,7 +12,7 @@ use h2::Reason;
 
 use super::stream::Outcome;
 use super::stream_sender::{AHEAD_BYTES, StreamSender};
-use super::unread::Held;
+use super::unread::UnreadAnswer;
 use super::upload::{self, Upload};
 use crate::body::producer::{Ahead, BodyStream, note_cut_off};
 use crate::socket::address::Peer;
@@ -30,7 +30,7 @@ pub(super) struct Sending {
     /// The request's body, if the answer's producer reads it.
     upload: Option<Upload>,
     /// The memory of this answer, in the connection's account.
-    held: Held,
+    held: UnreadAnswer,
 }
 
 impl Sending {
@@ -40,7 +40,7 @@ impl Sending {
         piece: Bytes,
         source: Option<BodyStream>,
         upload: Option<Upload>,
-        held: Held,
+        held: UnreadAnswer,
     ) -> Self {
         let left = source.as_ref().and_then(BodyStream::length);
         Self { sender, piece, source, left, upload, held }

@@ -1,5 +1,5 @@
 //! A stream of HTTP/2 whose answer has not begun, and the outcomes of its futures. The connection
-//! moves a [`Begun`] into a future, and gets it back in the [`Outcome`].
+//! moves a [`PendingStream`] into a future, and gets it back in the [`Outcome`].
 
 use bytes::Bytes;
 use h2::RecvStream;
@@ -12,7 +12,7 @@ use crate::message::response::Response;
 use crate::proto::paths::Found;
 
 /// A stream whose answer has not begun.
-pub(super) struct Begun {
+pub(super) struct PendingStream {
     /// The sending half of the stream in `h2`.
     pub(super) respond: SendResponse<Bytes>,
     /// The parsed head, and the body if it is gathered.
@@ -26,15 +26,15 @@ pub(super) struct Begun {
 /// The result of a stream's future.
 pub(super) enum Outcome {
     /// The body is complete.
-    Whole(Begun, Found),
+    Whole(PendingStream, Found),
     /// The body may be received.
-    Admitted(Begun, Found, RecvStream),
+    Admitted(PendingStream, Found, RecvStream),
     /// The body cannot be received.
-    Refused(Begun, BodyError),
+    Refused(PendingStream, BodyError),
     /// The answer is ready.
-    Answer(Begun, Response),
+    Answer(PendingStream, Response),
     /// The handler has panicked.
-    Panicked(Begun),
+    Panicked(PendingStream),
     /// The answer is sent, or cannot be sent.
     Done,
     /// The client has reset the stream.

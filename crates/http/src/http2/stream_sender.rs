@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use h2::{Reason, SendStream};
 
-use super::clock::{Clock, Rest};
+use super::clock::{Clock, StreamTimeouts};
 use super::stream::Outcome;
 
 /// Bytes of an answer produced before they are sent.
@@ -18,13 +18,17 @@ pub(super) struct StreamSender {
     pub(super) stream: SendStream<Bytes>,
     /// The timer for a client that does not read.
     pub(super) clock: Rc<Clock>,
-    rest: Rest,
+    timeouts: StreamTimeouts,
 }
 
 impl StreamSender {
-    /// Returns a sender with the time limits of `rest`.
-    pub(super) fn new(stream: SendStream<Bytes>, clock: Rc<Clock>, rest: Rest) -> Self {
-        Self { stream, clock, rest }
+    /// Returns a sender with the time limits of `timeouts`.
+    pub(super) fn new(
+        stream: SendStream<Bytes>,
+        clock: Rc<Clock>,
+        timeouts: StreamTimeouts,
+    ) -> Self {
+        Self { stream, clock, timeouts }
     }
 
     /// Sends as much as the client has room for; the rest stays in `piece`, which must not be
@@ -43,7 +47,7 @@ impl StreamSender {
             0 => match self.stream.poll_capacity(context) {
                 Poll::Ready(Some(Ok(room))) => room,
                 Poll::Ready(_) => return Poll::Ready(Some(Outcome::Reset)),
-                Poll::Pending if self.clock.is_over(self.rest.write_ms, context) => {
+                Poll::Pending if self.clock.is_over(self.timeouts.write_ms, context) => {
                     self.stream.send_reset(Reason::CANCEL);
                     return Poll::Ready(Some(Outcome::Done));
                 }

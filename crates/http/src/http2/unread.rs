@@ -7,9 +7,10 @@ use std::rc::Rc;
 use super::clock::Clock;
 use crate::reactor::slack;
 
-/// The memory that the answers of a connection hold for its client, as the sum of all [`Held`].
+/// The memory that the answers of a connection hold for its client, as the sum of all
+/// [`UnreadAnswer`].
 #[derive(Debug, Default)]
-pub(super) struct Unread {
+pub(super) struct UnreadAnswers {
     pub(super) bytes: Cell<usize>,
     /// Answers that wait for the client.
     pub(super) answers: Cell<u32>,
@@ -18,14 +19,14 @@ pub(super) struct Unread {
 }
 
 /// The memory that one answer holds. Dropping it removes the answer from the account.
-pub(super) struct Held {
-    unread: Rc<Unread>,
+pub(super) struct UnreadAnswer {
+    unread: Rc<UnreadAnswers>,
     bytes: usize,
 }
 
-impl Held {
+impl UnreadAnswer {
     /// Adds an answer with this number of bytes to the account.
-    pub(super) fn new(unread: &Rc<Unread>, bytes: usize, now_ms: u64) -> Self {
+    pub(super) fn new(unread: &Rc<UnreadAnswers>, bytes: usize, now_ms: u64) -> Self {
         if unread.answers.replace(unread.answers.get() + 1) == 0 {
             unread.progress_ms.set(now_ms);
         }
@@ -45,7 +46,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for UnreadAnswer {
     fn drop(&mut self) {
         slack::note_freed(self.bytes);
         self.set(0);

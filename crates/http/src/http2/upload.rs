@@ -1,8 +1,8 @@
 //! Request bodies that their handlers read as they arrive.
 //!
 //! Bytes are released to the client's window when they are passed to the handler's buffer, so the
-//! window and that buffer bound the memory. [`Counted`] widens the connection's window while such a
-//! body is open.
+//! window and that buffer bound the memory. [`CountGuard`] widens the connection's window while
+//! such a body is open.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -16,9 +16,9 @@ use crate::body::inlet::{BodyBuffer, BodyError};
 use crate::message::request::Request;
 
 /// An item that is counted as long as it exists: the count widens the connection's window.
-pub(super) struct Counted(Rc<Cell<u32>>);
+pub(super) struct CountGuard(Rc<Cell<u32>>);
 
-impl Counted {
+impl CountGuard {
     /// Counts an item.
     pub(super) fn new(count: &Rc<Cell<u32>>) -> Self {
         count.set(count.get() + 1);
@@ -26,7 +26,7 @@ impl Counted {
     }
 }
 
-impl Drop for Counted {
+impl Drop for CountGuard {
     /// Uncounts the item.
     fn drop(&mut self) {
         self.0.set(self.0.get() - 1);
@@ -43,7 +43,7 @@ pub(super) struct Upload {
     /// Bytes that the route still allows.
     left: u64,
     patience: Patience,
-    _count: Counted,
+    _count: CountGuard,
 }
 
 impl Drop for Upload {
@@ -60,7 +60,7 @@ impl Upload {
         body: RecvStream,
         bytes_max: u64,
         patience: Patience,
-        count: Counted,
+        count: CountGuard,
         request: &mut Request,
     ) -> Self {
         let inlet = Rc::new(BodyBuffer::default());

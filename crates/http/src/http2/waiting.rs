@@ -12,9 +12,9 @@ use std::task::{Context, Poll};
 
 use h2::RecvStream;
 
-use super::clock::{Clock, Patience, Rest};
-use super::stream::{Begun, Outcome};
-use super::upload::{self, Counted};
+use super::clock::{Clock, Patience, StreamTimeouts};
+use super::stream::{Outcome, PendingStream};
+use super::upload::{self, CountGuard};
 use crate::body::budget::{Gathering, Lease};
 use crate::body::inlet::BodyError;
 use crate::message::response::{LaterResponse, Response};
@@ -26,14 +26,14 @@ use crate::routing::dispatch;
 /// Waits for the early decision on a request: its layers and its endpoint's check, which may read a
 /// database. `_held` keeps the connection's window wide enough for the unread body.
 pub(super) async fn admit(
-    mut begun: Begun,
+    mut pending: PendingStream,
     found: Found,
     body: RecvStream,
     mut decision: LaterAdmission,
-    _held: Counted,
+    _held: CountGuard,
 ) -> Outcome {
     let decided = poll_fn(|context| {
-        if begun.respond.poll_reset(context).is_ready() {
+        if pending.respond.poll_reset(context).is_ready() {
             return Poll::Ready(None);
         }
         let polled = catch_unwind(AssertUnwindSafe(|| decision.as_mut().poll(context)));
@@ -44,20 +44,20 @@ pub(super) async fn admit(
     });
     match decided.await {
         None => Outcome::Reset,
-        Some(Ok(Ok(()))) => Outcome::Admitted(begun, found, body),
+        Some(Ok(Ok(()))) => Outcome::Admitted(pending, found, body),
         Some(Ok(Err(answer))) => {
-            let answer = dispatch::refused(&begun.request, answer);
-            Outcome::Answer(begun, answer)
+            let answer = dispatch::refused(&pending.request, answer);
+            Outcome::Answer(pending, answer)
         }
         Some(Err(panic)) => {
-            dispatch::log_panic(&begun.request, &*panic);
-            Outcome::Panicked(begun)
+            dispatch::log_panic(&pending.request, &*panic);
+            Outcome::Panicked(pending)
         }
     }
 }
 
 /// The memory that a body may take of its server and its connection.
-pub(super) struct Room {
+pub(super) struct BodyRoom {
     /// The part of the server's budget.
     pub(super) lease: Lease,
     /// The budget of the connection, which is `connection_bytes_max`.
@@ -76,22 +76,22 @@ pub(super) struct Room {
 /// beyond their windows. Then each piece is charged to the server's budget as it arrives; without
 /// budget the request is refused (503).
 pub(super) async fn collect(
-    mut begun: Begun,
+    mut pending: PendingStream,
     found: Found,
     mut body: RecvStream,
-    room: Room,
+    room: BodyRoom,
     clock: Rc<Clock>,
-    rest: Rest,
-    held: Counted,
+    timeouts: StreamTimeouts,
+    held: CountGuard,
 ) -> Outcome {
-    let Room { mut lease, gathering, connection_bytes_max, bytes_max, length } = room;
+    let BodyRoom { mut lease, gathering, connection_bytes_max, bytes_max, length } = room;
     if length.is_some_and(|length| length > bytes_max) {
-        return Outcome::Refused(begun, BodyError::TooLarge);
+        return Outcome::Refused(pending, BodyError::TooLarge);
     }
     let bytes = length.unwrap_or(bytes_max);
     {
         let mut claim = pin!(gathering.claim(bytes, connection_bytes_max));
-        let claimed = poll_fn(|context| match begun.respond.poll_reset(context) {
+        let claimed = poll_fn(|context| match pending.respond.poll_reset(context) {
             Poll::Ready(_) => Poll::Ready(None),
             Poll::Pending => claim.as_mut().poll(context).map(Some),
         });
@@ -101,9 +101,9 @@ pub(super) async fn collect(
         }
     }
     drop(held);
-    Rc::make_mut(&mut begun.request.0).lease = Some(Box::new(lease));
-    let mut patience = Patience::new(clock, rest);
-    let start = begun.request.0.buffer.len();
+    Rc::make_mut(&mut pending.request.0).lease = Some(Box::new(lease));
+    let mut patience = Patience::new(clock, timeouts);
+    let start = pending.request.0.buffer.len();
     loop {
         let polled = poll_fn(|context| match body.poll_data(context) {
             Poll::Pending if patience.is_over(context) => Poll::Ready(Err(BodyError::TimedOut)),
@@ -113,11 +113,11 @@ pub(super) async fn collect(
         let exchange = match polled.await {
             Ok(Some(Ok(data))) => {
                 let _ = body.flow_control().release_capacity(data.len());
-                let exchange = Rc::make_mut(&mut begun.request.0);
+                let exchange = Rc::make_mut(&mut pending.request.0);
                 exchange.buffer.extend_from_slice(&data);
                 if let Some(lease) = &mut exchange.lease {
                     if !lease.grow_to(exchange.buffer.len() - start) {
-                        return Outcome::Refused(begun, BodyError::NoRoom);
+                        return Outcome::Refused(pending, BodyError::NoRoom);
                     }
                     patience.note_held(data.len(), lease.is_tight());
                 }
@@ -125,19 +125,19 @@ pub(super) async fn collect(
             }
             Ok(Some(Err(_))) => return Outcome::Reset,
             Ok(None) => {
-                let exchange = Rc::make_mut(&mut begun.request.0);
+                let exchange = Rc::make_mut(&mut pending.request.0);
                 let bytes = exchange.buffer.len() - start;
                 if let Some(claim) = exchange.lease.as_mut().and_then(|lease| lease.claim.as_mut())
                 {
                     claim.shrink_to(bytes);
                 }
-                return Outcome::Whole(begun, found);
+                return Outcome::Whole(pending, found);
             }
-            Err(error) => return Outcome::Refused(begun, error),
+            Err(error) => return Outcome::Refused(pending, error),
         };
         let end = exchange.buffer.len();
         if end - start > bytes_max {
-            return Outcome::Refused(begun, BodyError::TooLarge);
+            return Outcome::Refused(pending, BodyError::TooLarge);
         }
         exchange.body = crate::proto::head::Span::new(start, end);
         exchange.consumed = end;
@@ -149,19 +149,19 @@ pub(super) async fn collect(
 /// The body is fed before and after the handler's poll: before, so that it finds what has arrived;
 /// after, because it may have made room.
 pub(super) async fn wait(
-    begun: Begun,
+    pending: PendingStream,
     mut answer: LaterResponse,
     timeout_ms: Option<(Rc<Clock>, u64)>,
 ) -> Outcome {
-    let mut begun = Some(begun);
+    let mut pending = Some(pending);
     poll_fn(move |context| {
-        let Some(stream) = &mut begun else { return Poll::Pending };
+        let Some(stream) = &mut pending else { return Poll::Pending };
         if stream.respond.poll_reset(context).is_ready() {
             return Poll::Ready(Outcome::Reset);
         }
         upload::feed(&mut stream.upload, context);
         let polled = catch_unwind(AssertUnwindSafe(|| answer.as_mut().poll(context)));
-        match (polled, begun.take()) {
+        match (polled, pending.take()) {
             (Ok(Poll::Ready(response)), Some(stream)) => {
                 Poll::Ready(Outcome::Answer(stream, response))
             }
@@ -175,8 +175,8 @@ pub(super) async fn wait(
                 Poll::Ready(Outcome::Answer(stream, response))
             }
             (_, stream) => {
-                begun = stream;
-                if let Some(stream) = &mut begun {
+                pending = stream;
+                if let Some(stream) = &mut pending {
                     upload::feed(&mut stream.upload, context);
                 }
                 Poll::Pending

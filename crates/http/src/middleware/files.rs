@@ -1,18 +1,18 @@
 //! Files of a folder as answers: whole or in part, with conditions, and in the content codings
 //! stored next to them. Small files are kept in memory, large ones are read while they are sent.
 //!
-//! A request passes these steps: the thread's cache (`held.rs`), else the path is resolved to an
-//! open file (`place.rs`) and its data is read or kept open ([`Held`]); then the coding, the
-//! conditions (RFC 9110, 13) and the range (`range.rs`, `parts.rs`) are chosen, and the answer is
-//! written. A folder without an index may be listed (`listing.rs`).
+//! A request passes these steps: the thread's cache (`cached_file.rs`), else the path is resolved
+//! to an open file (`opened_path.rs`) and its data is read or kept open ([`CachedFile`]); then the
+//! coding, the conditions (RFC 9110, 13) and the range (`range.rs`, `byte_ranges_body.rs`) are
+//! chosen, and the answer is written. A folder without an index may be listed (`listing.rs`).
 //!
 //! Nothing is written: uploads are handlers' work; see [`Multipart`](crate::Multipart).
 
-mod held;
+mod byte_ranges_body;
+mod cached_file;
 mod listing;
 mod media_type;
-mod parts;
-mod place;
+mod opened_path;
 mod range;
 
 use std::ops::ControlFlow;
@@ -24,8 +24,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rustix::fd::OwnedFd;
 use rustix::fs::Stat;
 
-use held::{Bytes, Held, Version};
-use place::Place;
+use cached_file::{Bytes, CachedFile, Version};
+use opened_path::OpenedPath;
 use range::Wanted;
 
 use crate::body::producer::BodyStream;
@@ -209,21 +209,22 @@ impl Files {
     /// Answers a path, by the thread's cache if its entry is fresh.
     fn answer(&self, request: &Request, path: &str, out: &mut ResponseWriter<'_>) {
         let now_ms = out.local().now_ms;
-        let kept = held::kept(self.number, path.as_bytes()).filter(|held| held.is_fresh(now_ms));
-        if let Some(held) = kept {
-            return send(request, &held, out);
+        let kept = cached_file::kept(self.number, path.as_bytes())
+            .filter(|cached| cached.is_fresh(now_ms));
+        if let Some(cached) = kept {
+            return send(request, &cached, out);
         }
         match self.find(path, now_ms) {
-            Some(Found::Held(held)) => {
-                if held.is_small() {
-                    held::keep(self.number, path.as_bytes(), Rc::clone(&held));
+            Some(Found::CachedFile(cached)) => {
+                if cached.is_small() {
+                    cached_file::keep(self.number, path.as_bytes(), Rc::clone(&cached));
                 }
-                send(request, &held, out);
+                send(request, &cached, out);
             }
             Some(Found::Answer(answer)) => out.respond(answer),
             Some(Found::Folder) => out.respond(to_folder(request)),
             None => {
-                held::forget(self.number, path.as_bytes());
+                cached_file::forget(self.number, path.as_bytes());
                 match &self.fallback {
                     Some(fallback) if fallback != path => self.answer(request, fallback, out),
                     _ => out.respond(Response::from_status(Status::NOT_FOUND)),
@@ -234,20 +235,23 @@ impl Files {
 
     /// Finds the answer for a path; `None` for 404.
     fn find(&self, path: &str, now_ms: u64) -> Option<Found> {
-        let relative = place::relative(path)?;
+        let relative = opened_path::relative(path)?;
         let is_folder = path.is_empty() || path.ends_with('/');
         match self.open(&relative)? {
-            Place::File(..) if is_folder => None,
-            Place::File(file, stat) => {
-                self.hold(&relative, file, &stat, now_ms).map(Rc::new).map(Found::Held)
+            OpenedPath::File(..) if is_folder => None,
+            OpenedPath::File(file, stat) => {
+                self.hold(&relative, file, &stat, now_ms).map(Rc::new).map(Found::CachedFile)
             }
-            Place::Folder(_) if !is_folder => Some(Found::Folder),
-            Place::Folder(folder) => {
+            OpenedPath::Folder(_) if !is_folder => Some(Found::Folder),
+            OpenedPath::Folder(folder) => {
                 let slash = if relative.is_empty() { "" } else { "/" };
                 if let Some(index) = &self.index {
                     let name = format!("{relative}{slash}{index}");
-                    if let Some(Place::File(file, stat)) = self.open(&name) {
-                        return self.hold(&name, file, &stat, now_ms).map(Rc::new).map(Found::Held);
+                    if let Some(OpenedPath::File(file, stat)) = self.open(&name) {
+                        return self
+                            .hold(&name, file, &stat, now_ms)
+                            .map(Rc::new)
+                            .map(Found::CachedFile);
                     }
                 }
                 let page =
@@ -258,15 +262,15 @@ impl Files {
     }
 
     /// Opens a file or folder below this folder.
-    fn open(&self, relative: &str) -> Option<Place> {
-        place::open(&self.folder, relative, self.symlinks)
+    fn open(&self, relative: &str) -> Option<OpenedPath> {
+        opened_path::open(&self.folder, relative, self.symlinks)
     }
 
     /// Reads or keeps open a file and its coded versions.
-    fn hold(&self, relative: &str, file: OwnedFd, stat: &Stat, now_ms: u64) -> Option<Held> {
+    fn hold(&self, relative: &str, file: OwnedFd, stat: &Stat, now_ms: u64) -> Option<CachedFile> {
         let mut coded = [None, None, None];
         for (place, (name, end)) in coded.iter_mut().zip(CODINGS) {
-            if let Some(Place::File(file, beside)) = self.open(&format!("{relative}{end}"))
+            if let Some(OpenedPath::File(file, beside)) = self.open(&format!("{relative}{end}"))
                 // An older one belongs to an earlier version of the file.
                 && (beside.st_mtime, beside.st_mtime_nsec) >= (stat.st_mtime, stat.st_mtime_nsec)
             {
@@ -276,11 +280,11 @@ impl Files {
         }
         let varies = coded.iter().any(Option::is_some);
         let vary: &[u8] = if varies { b"Vary: Accept-Encoding\r\n" } else { b"" };
-        Some(Held {
+        Some(CachedFile {
             plain: Version::of(file, stat, &[vary, &self.more].concat())?,
             coded,
             media_type: media_type::of(relative),
-            looked_at_ms: now_ms,
+            read_at_ms: now_ms,
         })
     }
 }
@@ -288,7 +292,7 @@ impl Files {
 /// The result for a path that is not answered with 404.
 enum Found {
     /// A file.
-    Held(Rc<Held>),
+    CachedFile(Rc<CachedFile>),
     /// A list of the names in a folder.
     Answer(Response),
     /// A folder, whose path lacks its slash.
@@ -309,12 +313,12 @@ fn to_folder(request: &Request) -> Response {
 
 /// Returns the version of a file that the client prefers: the plain one, or one in a coding that it
 /// accepts.
-fn version<'a>(request: &Request, held: &'a Held) -> &'a Version {
-    if held.coded.iter().all(Option::is_none) {
-        return &held.plain;
+fn version<'a>(request: &Request, cached: &'a CachedFile) -> &'a Version {
+    if cached.coded.iter().all(Option::is_none) {
+        return &cached.plain;
     }
     let mut offered = [""; CODINGS.len()];
-    for ((name, (coding, _)), version) in offered.iter_mut().zip(CODINGS).zip(&held.coded) {
+    for ((name, (coding, _)), version) in offered.iter_mut().zip(CODINGS).zip(&cached.coded) {
         if version.is_some() {
             *name = coding;
         }
@@ -322,7 +326,7 @@ fn version<'a>(request: &Request, held: &'a Held) -> &'a Version {
     let header = request.header_text("accept-encoding").unwrap_or_default();
     // `*` also matches the name of a missing version: the plain file replaces it.
     let best = best_coding(header, &offered);
-    best.and_then(|at| held.coded[at].as_ref()).unwrap_or(&held.plain)
+    best.and_then(|at| cached.coded[at].as_ref()).unwrap_or(&cached.plain)
 }
 
 /// Returns true if the client has this version already: by `If-None-Match`, or else by
@@ -351,27 +355,31 @@ fn part(request: &Request, version: &Version) -> Wanted {
 }
 
 /// Writes the answer for a file: 304, 206, 416 or the whole file.
-fn send(request: &Request, held: &Held, out: &mut ResponseWriter<'_>) {
-    let version = version(request, held);
+fn send(request: &Request, cached: &CachedFile, out: &mut ResponseWriter<'_>) {
+    let version = version(request, cached);
     if is_known(request, version) {
         out.status(Status::NOT_MODIFIED).lines(&version.lines);
         return;
     }
     let (start, end) = match part(request, version) {
         Wanted::Whole => {
-            out.content_type(held.media_type).lines(&version.lines);
+            out.content_type(cached.media_type).lines(&version.lines);
             (0, version.length)
         }
         Wanted::Part(start, end) => {
-            out.status(Status::PARTIAL_CONTENT).content_type(held.media_type);
+            out.status(Status::PARTIAL_CONTENT).content_type(cached.media_type);
             let last = end - 1;
             let range = format!("Content-Range: bytes {start}-{last}/{}\r\n", version.length);
             out.lines(&version.lines).lines(range.as_bytes());
             (start, end)
         }
         Wanted::Parts(parts) => {
-            let (media_type, stream) =
-                parts::answer(&parts, version.length, held.media_type, version.bytes.clone());
+            let (media_type, stream) = byte_ranges_body::answer(
+                &parts,
+                version.length,
+                cached.media_type,
+                version.bytes.clone(),
+            );
             // Not by `content_type`: it is not the type of a file, whose heads are cached.
             let media_type = format!("Content-Type: {media_type}\r\n");
             out.status(Status::PARTIAL_CONTENT).lines(media_type.as_bytes()).lines(&version.lines);

@@ -38,7 +38,8 @@ impl Server {
     ///
     /// ```
     /// use marmota_http::Server;
-    /// let server = Server::bind("127.0.0.1:0")?.trusted_proxies(["127.0.0.1", "fd00::/8", "unix"]);
+    /// let server = Server::bind("127.0.0.1:0")?.trusted_proxies(["127.0.0.1", "fd00::/8",
+    /// "unix"]);
     /// # Ok::<(), marmota_http::ServerError>(())
     /// ```
     #[must_use]
@@ -47,8 +48,8 @@ impl Server {
         self
     }
 
-    /// Sets the one header by which trusted proxies name the client. The other is ignored, because a
-    /// proxy that does not set it passes on what the client has written. Default:
+    /// Sets the one header by which trusted proxies name the client. The other is ignored, because
+    /// a proxy that does not set it passes on what the client has written. Default:
     /// [`ForwardedHeader::XForwarded`], which nginx sets.
     ///
     /// ```

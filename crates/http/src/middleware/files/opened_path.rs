@@ -17,7 +17,7 @@ use super::Symlinks;
 use crate::proto::percent;
 
 /// The file or folder at a path, opened.
-pub(super) enum Place {
+pub(super) enum OpenedPath {
     File(OwnedFd, Stat),
     Folder(OwnedFd),
 }
@@ -46,7 +46,7 @@ pub(super) fn relative(path: &str) -> Option<String> {
 
 /// Opens the file or folder at a relative path; `None` if it is missing, cannot be read, or is
 /// neither a regular file nor a folder.
-pub(super) fn open(folder: &Path, relative: &str, symlinks: Symlinks) -> Option<Place> {
+pub(super) fn open(folder: &Path, relative: &str, symlinks: Symlinks) -> Option<OpenedPath> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let root = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root = openat(CWD, folder, root, Mode::empty()).ok()?;
@@ -68,8 +68,8 @@ pub(super) fn open(folder: &Path, relative: &str, symlinks: Symlinks) -> Option<
     };
     let stat = fstat(&file).ok()?;
     match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile => Some(Place::File(file, stat)),
-        FileType::Directory => Some(Place::Folder(file)),
+        FileType::RegularFile => Some(OpenedPath::File(file, stat)),
+        FileType::Directory => Some(OpenedPath::Folder(file)),
         // Pipes and devices may block or have side effects.
         _ => None,
     }

@@ -27,7 +27,7 @@ const CACHE_FILES: usize = 4_096;
 const FRESH_MS: u64 = 1_000;
 
 /// A file, and its coded versions that are stored next to it.
-pub(super) struct Held {
+pub(super) struct CachedFile {
     /// The file itself.
     pub(super) plain: Version,
     /// In the order of [`super::CODINGS`].
@@ -35,7 +35,7 @@ pub(super) struct Held {
     /// The type of the plain file, which its codings have too.
     pub(super) media_type: &'static str,
     /// When the file was read, in ms on the thread's clock.
-    pub(super) looked_at_ms: u64,
+    pub(super) read_at_ms: u64,
 }
 
 /// The bytes of a file in one coding.
@@ -99,7 +99,7 @@ impl Version {
     }
 }
 
-impl Held {
+impl CachedFile {
     /// Returns the memory that the file takes, in bytes.
     fn weight(&self) -> u64 {
         let bytes = |version: &Version| match &version.bytes {
@@ -117,7 +117,7 @@ impl Held {
 
     /// Returns true if the file was read recently enough.
     pub(super) fn is_fresh(&self, now_ms: u64) -> bool {
-        now_ms.saturating_sub(self.looked_at_ms) < FRESH_MS
+        now_ms.saturating_sub(self.read_at_ms) < FRESH_MS
     }
 }
 
@@ -125,14 +125,14 @@ impl Held {
 #[derive(Clone)]
 struct Weight;
 
-impl Weighter<Box<[u8]>, Rc<Held>> for Weight {
-    fn weight(&self, path: &Box<[u8]>, held: &Rc<Held>) -> u64 {
-        held.weight() + path.len() as u64
+impl Weighter<Box<[u8]>, Rc<CachedFile>> for Weight {
+    fn weight(&self, path: &Box<[u8]>, cached: &Rc<CachedFile>) -> u64 {
+        cached.weight() + path.len() as u64
     }
 }
 
 /// The files of one folder that a thread keeps, by path.
-type Kept = Cache<Box<[u8]>, Rc<Held>, Weight>;
+type Kept = Cache<Box<[u8]>, Rc<CachedFile>, Weight>;
 
 thread_local! {
     /// Indexed by the number of the folder.
@@ -141,20 +141,20 @@ thread_local! {
 
 /// Returns what this thread keeps for a path of folder number `folder`.
 #[inline]
-pub(super) fn kept(folder: usize, path: &[u8]) -> Option<Rc<Held>> {
+pub(super) fn kept(folder: usize, path: &[u8]) -> Option<Rc<CachedFile>> {
     KEPT.with_borrow(|kept| kept.get(folder)?.as_ref()?.get(path).cloned())
 }
 
 /// Keeps a file on this thread. If the folder's memory is used up, files that are rarely requested
 /// are removed.
-pub(super) fn keep(folder: usize, path: &[u8], held: Rc<Held>) {
+pub(super) fn keep(folder: usize, path: &[u8], cached: Rc<CachedFile>) {
     KEPT.with_borrow_mut(|kept| {
         if kept.len() <= folder {
             kept.resize_with(folder + 1, || None);
         }
         kept[folder]
             .get_or_insert_with(|| Cache::with_weighter(CACHE_FILES, CACHE_BYTES_MAX, Weight))
-            .insert(path.into(), held);
+            .insert(path.into(), cached);
     });
 }
 

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
 use std::ops::ControlFlow;
 
-use super::held::Bytes;
+use super::cached_file::Bytes;
 use super::read_piece;
 use crate::body::producer::BodyStream;
 
