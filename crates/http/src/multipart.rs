@@ -84,8 +84,7 @@ impl Multipart {
     /// Returns the form in a request's body, with the default [`MultipartLimits`].
     ///
     /// ```
-    /// use marmota_http::{Endpoint, Method, Multipart, MultipartError, Request, Router,
-    /// TestRequest};
+    /// use marmota_http::{Multipart, MultipartError, Request, Router, TestRequest};
     ///
     /// async fn count(request: Request) -> Result<String, MultipartError> {
     ///     let mut form = Multipart::of(&request)?;

@@ -38,8 +38,8 @@ impl Server {
     ///
     /// ```
     /// use marmota_http::Server;
-    /// let server = Server::bind("127.0.0.1:0")?.trusted_proxies(["127.0.0.1", "fd00::/8",
-    /// "unix"]);
+    /// let proxies = ["127.0.0.1", "fd00::/8", "unix"];
+    /// let server = Server::bind("127.0.0.1:0")?.trusted_proxies(proxies);
     /// # Ok::<(), marmota_http::ServerError>(())
     /// ```
     #[must_use]

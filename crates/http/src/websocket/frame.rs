@@ -11,8 +11,8 @@ pub(super) const CONTROL_BYTES_MAX: usize = 125;
 ///
 /// let unmasked = [0x81, 0x02, b'h', b'i'];
 /// let error: FrameError = Decoder::new(1024, false).decode(&unmasked).expect_err("no mask");
-/// assert_eq!((error.code, error.to_string()), (1002, "the frame is not masked
-/// (1002)".to_owned()));
+/// assert_eq!(error.code, 1002);
+/// assert_eq!(error.to_string(), "the frame is not masked (1002)");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameError {
