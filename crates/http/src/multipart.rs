@@ -4,7 +4,8 @@
 //! This module connects it to a request. [`Multipart`] reads pieces of the body from the request's
 //! [`BodyReader`](crate::BodyReader) and passes one at a time to the parser (`feed.rs`), so only
 //! one piece of a file is in memory. It also adds the limits that the parser does not have:
-//! the number of parts, the length of a part's head, and the length of a text.
+//! the number of parts, the length of a part's head, and the length of a text; and it checks that the
+//! first boundary begins a line.
 //!
 //! It is not a layer: a handler that wants a form calls [`Multipart::of`]. Other bodies of forms
 //! (`application/x-www-form-urlencoded`) are read by [`Form`](crate::extract::Form).
@@ -130,7 +131,7 @@ impl Multipart {
             let reason = "the boundary is empty or longer than 70 bytes";
             return Err(MultipartError::Malformed(reason));
         }
-        let (feed, pieces) = Feed::new(request.reader());
+        let (feed, pieces) = Feed::new(request.reader(), &boundary);
         let sizes = multer::SizeLimit::new().per_field(limits.part_bytes_max);
         let constraints = multer::Constraints::new().size_limit(sizes);
         let form = multer::Multipart::with_constraints(pieces, boundary, constraints);
@@ -164,7 +165,7 @@ impl Multipart {
     /// Returns the next field of the parser, feeding it with at most [`HEADLESS_BYTES_MAX`] bytes:
     /// the parser itself collects a head of any length.
     async fn next_field(&mut self) -> Result<Option<multer::Field<'static>>, MultipartError> {
-        let Self { form, feed, parts, .. } = self;
+        let Self { form, feed, .. } = self;
         let mut fed = 0;
         poll_fn(|context| {
             loop {
@@ -172,10 +173,8 @@ impl Multipart {
                     return Poll::Ready(next.map_err(MultipartError::of_parser));
                 }
                 if fed >= HEADLESS_BYTES_MAX {
-                    return Poll::Ready(Err(MultipartError::Malformed(match parts {
-                        0 => "no part begins, or its head is too large",
-                        _ => "the head of a part is too large",
-                    })));
+                    let reason = "the head of a part is too large";
+                    return Poll::Ready(Err(MultipartError::Malformed(reason)));
                 }
                 fed += ready!(feed.poll_feed(context, HEAD_BYTES_MAX))?;
             }

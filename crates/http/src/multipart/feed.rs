@@ -13,18 +13,33 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use futures_core::Stream;
+use memchr::memmem;
 
 use crate::body::inlet::BodyError;
 use crate::message::body_reader::BodyReader;
+use crate::multipart::HEAD_BYTES_MAX;
 use crate::multipart::error::MultipartError;
 
 /// The reader of the body, and the sending end of [`Pieces`].
 #[derive(Debug)]
 pub(super) struct Feed {
     reader: BodyReader,
+    /// Set until the first boundary has arrived.
+    start: Option<Start>,
     /// Bytes that were read from the body and are not fed yet.
     received: Bytes,
     queue: Arc<Mutex<Queue>>,
+}
+
+/// The beginning of the body, up to the first boundary.
+///
+/// The parser accepts this boundary anywhere. RFC 2046, 5.1.1, requires it at the beginning of a
+/// line: another recipient, such as a firewall, would not see a form where the parser sees one.
+#[derive(Debug)]
+struct Start {
+    /// Two dashes and the boundary.
+    delimiter: Vec<u8>,
+    bytes: Vec<u8>,
 }
 
 /// The stream that the parser reads: empty, or with one piece.
@@ -41,10 +56,37 @@ struct Queue {
 
 impl Feed {
     /// Returns a feed of this body, and the stream for the parser.
-    pub(super) fn new(reader: BodyReader) -> (Self, Pieces) {
+    pub(super) fn new(reader: BodyReader, boundary: &str) -> (Self, Pieces) {
         let queue = Arc::new(Mutex::new(Queue::default()));
         let pieces = Pieces(Arc::clone(&queue));
-        (Self { reader, received: Bytes::new(), queue }, pieces)
+        let start = Start { delimiter: format!("--{boundary}").into_bytes(), bytes: Vec::new() };
+        (Self { reader, start: Some(start), received: Bytes::new(), queue }, pieces)
+    }
+
+    /// Waits for the first boundary, and checks that it begins a line and is not far from the
+    /// beginning. A body that ends before is left to the parser.
+    fn poll_start(&mut self, context: &mut Context<'_>) -> Poll<Result<(), MultipartError>> {
+        let Some(Start { delimiter, bytes }) = &mut self.start else { return Poll::Ready(Ok(())) };
+        let refused = |reason| Poll::Ready(Err(MultipartError::Malformed(reason)));
+        loop {
+            match memmem::find(bytes, delimiter) {
+                Some(at) if at > HEAD_BYTES_MAX => return refused("no part begins"),
+                Some(at) if at > 0 && !bytes[..at].ends_with(b"\r\n") => {
+                    return refused("the first boundary is within a line");
+                }
+                Some(_) => break,
+                None if bytes.len() > HEAD_BYTES_MAX + delimiter.len() => {
+                    return refused("no part begins");
+                }
+                None => {}
+            }
+            if ready!(self.reader.poll_read(context, bytes))? == 0 {
+                break;
+            }
+        }
+        self.received = Bytes::from(std::mem::take(bytes));
+        self.start = None;
+        Poll::Ready(Ok(()))
     }
 
     /// Gives the parser the next piece, of at most `bytes_max` bytes, and returns its length; 0 at
@@ -56,6 +98,7 @@ impl Feed {
         context: &mut Context<'_>,
         bytes_max: usize,
     ) -> Poll<Result<usize, MultipartError>> {
+        ready!(self.poll_start(context))?;
         if self.received.is_empty() {
             let mut bytes = Vec::new();
             ready!(self.reader.poll_read(context, &mut bytes))?;

@@ -73,7 +73,10 @@ fn malformed_forms_are_refused_in_pieces_of_any_length() {
         (many.as_bytes(), "the head of a part is malformed"),
         (exceeds.as_bytes(), "too large"),
         (second.as_bytes(), "the head of a part is too large"),
-        (&long, "too large"),
+        (&long, "no part begins"),
+        (&[&long[..8_193], b"\r\n--XX--"].concat(), "no part begins"),
+        (b"a--XX\r\nContent-Disposition: form-data; name=a\r\n\r\n1\r\n--XX--", "within a line"),
+        (b"\n--XX--", "within a line"),
         (&[&b"--XX\r\n"[..], &long].concat(), "too large"),
     ] {
         let steps: &[usize] = if form.len() < 1000 { &[1, 7, 1000] } else { &[500, usize::MAX] };
@@ -83,5 +86,53 @@ fn malformed_forms_are_refused_in_pieces_of_any_length() {
             assert_eq!(answer.status(), Status::BAD_REQUEST, "{short} {}", answer.text());
             assert!(answer.text().contains(reason), "{short} {piece_bytes} {}", answer.text());
         }
+    }
+}
+
+/// Returns bytes like those of a form, with errors of every kind.
+fn almost_a_form() -> impl proptest::strategy::Strategy<Value = Vec<u8>> {
+    let token = proptest::sample::select(vec![
+        &b"--XX"[..],
+        b"\r\n--XX\r\n",
+        b"\r\n--XX--",
+        b"\r\n",
+        b"\r\n\r\n",
+        b"\r",
+        b"\n",
+        b"--",
+        b" ",
+        b"X",
+        b"\xff",
+        b"Content-Disposition: form-data; name=\"a\"\r\n\r\n",
+        b"Content-Disposition: form-data; name=\"a\"; filename=\"b.c\"",
+        b"Content-Type: text/csv\r\n",
+        b"; filename*=UTF-8''x",
+        b"name",
+        b"=",
+        b"\"",
+        b"\\\"",
+        b":",
+    ]);
+    let tokens = proptest::collection::vec(token, 0..14);
+    proptest::strategy::Strategy::prop_map(tokens, |tokens| tokens.concat())
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::test_runner::Config::with_cases(300))]
+
+    #[test]
+    fn any_bytes_have_the_same_answer_in_pieces_of_any_length(
+        form in almost_a_form(),
+        starts_as_form in proptest::bool::ANY,
+        piece_bytes in 1_usize..20,
+    ) {
+        let start: &[u8] = match starts_as_form {
+            true => b"--XX\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n",
+            false => b"",
+        };
+        let form = [start, &form].concat();
+        let (whole, pieces) = (send(&form, usize::MAX), send(&form, piece_bytes));
+        proptest::prop_assert_eq!(whole.status(), pieces.status());
+        proptest::prop_assert_eq!(whole.text(), pieces.text());
     }
 }
