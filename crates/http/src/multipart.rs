@@ -4,8 +4,8 @@
 //! This module connects it to a request. [`Multipart`] reads pieces of the body from the request's
 //! [`BodyReader`](crate::BodyReader) and passes one at a time to the parser (`feed.rs`), so only
 //! one piece of a file is in memory. It also adds the limits that the parser does not have:
-//! the number of parts, the length of a part's head, and the length of a text; and it checks that the
-//! first boundary begins a line.
+//! the number of parts, the length of a part's head, and the length of a text; and it checks that
+//! the first boundary begins a line.
 //!
 //! It is not a layer: a handler that wants a form calls [`Multipart::of`]. Other bodies of forms
 //! (`application/x-www-form-urlencoded`) are read by [`Form`](crate::extract::Form).
@@ -25,16 +25,13 @@ pub use limits::MultipartLimits;
 pub use part::Part;
 
 use feed::Feed;
+use limits::{BOUNDARY_BYTES_MAX, HEAD_BYTES_MAX};
 
 use crate::message::request::Request;
 
-/// Maximum bytes of a part's head.
-const HEAD_BYTES_MAX: usize = 8 * 1024;
 /// Bytes of the body that may arrive without completing a head: the bytes before the first
 /// boundary, or a boundary's line and the head after it.
 const HEADLESS_BYTES_MAX: usize = 2 * HEAD_BYTES_MAX;
-/// The longest boundary that RFC 2046, 5.1.1, allows.
-const BOUNDARY_BYTES_MAX: usize = 70;
 
 /// A form that arrives part by part.
 ///

@@ -1,8 +1,8 @@
 //! Conversion of HTTP/2 requests to HTTP/1.1, and of HTTP/1.1 answers to HTTP/2. So one parser
 //! decides what a head may be, and there is one router and one writer of answers.
 //!
-//! A request is written out as text and parsed again, which costs less than a microsecond, and
-//! gives handlers the same [`Request`] as on HTTP/1.1: headers are ranges of one buffer.
+//! A request is written out as text and parsed again. So handlers get the same [`Request`] as on
+//! HTTP/1.1, whose headers are ranges of one buffer.
 
 use bytes::Bytes;
 use http::header::{HeaderName, HeaderValue};

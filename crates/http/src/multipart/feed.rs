@@ -17,8 +17,8 @@ use memchr::memmem;
 
 use crate::body::inlet::BodyError;
 use crate::message::body_reader::BodyReader;
-use crate::multipart::HEAD_BYTES_MAX;
 use crate::multipart::error::MultipartError;
+use crate::multipart::limits::HEAD_BYTES_MAX;
 
 /// The reader of the body, and the sending end of [`Pieces`].
 #[derive(Debug)]

@@ -1,5 +1,10 @@
 //! The limits of a form, each of which is on by default.
 
+/// Maximum bytes of a part's head, and of the bytes before the first boundary.
+pub(super) const HEAD_BYTES_MAX: usize = 8 * 1024;
+/// The longest boundary that RFC 2046, 5.1.1, allows.
+pub(super) const BOUNDARY_BYTES_MAX: usize = 70;
+
 /// Limits of a form. The length of the whole form is limited by its route: see
 /// [`Endpoint::streamed`](crate::Endpoint::streamed) and
 /// [`Endpoint::body_bytes_max`](crate::Endpoint::body_bytes_max).

@@ -19,7 +19,7 @@ pub(super) enum Wanted {
 }
 
 /// Parses a header for a file of this length. A malformed header is ignored, as RFC 9110, 14.2,
-/// requires.
+/// permits.
 pub(super) fn wanted(header: &str, length: u64) -> Wanted {
     let Some(ranges) = header.trim().strip_prefix("bytes=") else { return Wanted::Whole };
     let mut parts = Vec::new();
