@@ -3,11 +3,11 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use marmota_http::websocket::{Decoder, Fault, Incoming};
+use marmota_http::websocket::{Decoder, FrameError, Incoming};
 
 const MESSAGE_MAX: usize = 4096;
 
-fn in_pieces(bytes: &[u8], step: usize, compression: bool) -> (Vec<Incoming>, Option<Fault>) {
+fn in_pieces(bytes: &[u8], step: usize, compression: bool) -> (Vec<Incoming>, Option<FrameError>) {
     let mut decoder = Decoder::new(MESSAGE_MAX, compression);
     let (mut buffer, mut found) = (Vec::new(), Vec::new());
     for piece in bytes.chunks(step) {

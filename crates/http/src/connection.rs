@@ -1,23 +1,37 @@
-//! A connection: it parses requests from the read buffer in order and writes answers into the
-//! output buffer. The thread lends it both buffers only while they are not empty.
+//! A connection of HTTP/1.1: it parses requests from the read buffer in order, and writes answers
+//! into the output buffer. The thread lends it both buffers only while they are not empty.
 //!
-//! [`Connection::drive`] is called when something may have changed (bytes arrived, the socket has
-//! room, a handler was woken). It works until nothing more can be done: it sends waiting output,
-//! answers every whole request in the buffer, sends all answers at once and reads again. It never
-//! blocks or spins: whenever it returns, an event, a wake-up or a deadline will continue it.
+//! [`Connection::drive`] is called when something may have changed (bytes have arrived, the socket
+//! has room, a handler was woken). It works until nothing more can be done: it sends waiting
+//! output, answers every whole request in the buffer, sends all answers at once and reads again. It
+//! never blocks or spins: whenever it returns, an event, a wake-up or a deadline will continue it.
+//!
+//! The folder has one file for each subject:
+//!
+//! - `state.rs`: the fields, and the [`Phase`]s that a connection passes through.
+//! - `answer.rs`: running the handler, and writing its answer or that of the server.
+//! - `early_decision.rs`, `whole_body.rs`, `upload.rs`, `uploading.rs`: requests with a body.
+//! - `streamed_body.rs`, `streaming.rs`: answers that are produced while they are sent.
+//! - `takeover.rs`, `taken_over.rs`: another protocol on the connection.
+//! - `byte_transport.rs`: TLS and PROXY headers; `ring_io.rs`: reading and writing by io_uring.
+//! - `lingering_close.rs`, `redirect_responder.rs`: two ways in which connections end.
+//! - `slab.rs`: the connections of a thread.
+//!
+//! Two backends drive it. With epoll the connection reads and writes its socket itself
+//! ([`Intake::Own`]). With io_uring the ring delivers bytes and sends output; small differences
+//! apart, the same functions run.
 
-mod admitting;
 mod answer;
-mod conversation;
-mod flow;
-mod linger;
-mod outflow;
-mod passage;
-mod record;
-pub(crate) mod signpost;
+mod byte_transport;
+mod early_decision;
+mod lingering_close;
+pub(crate) mod redirect_responder;
+mod ring_io;
 pub(crate) mod slab;
 mod state;
+mod streamed_body;
 mod streaming;
+mod taken_over;
 mod takeover;
 mod upload;
 mod uploading;
@@ -35,9 +49,9 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg};
 
 use state::{BodyProgress, Intake, Outgoing, Phase, READ_BYTES, Served, Timing, make_room, own};
-pub(crate) use state::{Connection, Fate, Wish};
+pub(crate) use state::{Connection, Fate, RingRequest};
 
-use crate::connection::signpost::RedirectResponder;
+use crate::connection::redirect_responder::RedirectResponder;
 use crate::message::response::Response;
 use crate::message::thread_locals::ThreadLocals;
 use crate::proto::head::{BodyLength, Span};
@@ -49,9 +63,15 @@ use crate::routing::router::Routes;
 use crate::socket::address::Peer;
 use crate::socket::socket_codec::{ListenerOptions, SocketCodec};
 
-/// Reads per call of `drive` before other connections get their turn.
+/// Maximum reads in one call of `drive`, before other connections are served. A client that sends
+/// without pause would otherwise have the thread for itself.
 const READS_MAX: usize = 16;
 impl Connection {
+    /// Returns a connection that has just been accepted.
+    ///
+    /// `on_ring` selects the backend. `entry` has the settings of the listener: TLS, PROXY headers,
+    /// or a redirect to HTTPS, which takes over the connection at once. The first deadline is that
+    /// of the handshake, if there is one, and the idle timeout otherwise.
     pub(crate) fn new(
         socket: OwnedFd,
         peer: Peer,
@@ -101,24 +121,28 @@ impl Connection {
     }
 
     /// Returns the memory of the connection in bytes, except that of other protocols and handlers.
+    /// Used when it ends, to estimate how much memory the thread could return to the system.
     pub(crate) fn held_bytes(&self) -> usize {
         let received = self.request.as_ref().map_or(0, |request| request.0.buffer.capacity());
         size_of::<Self>() + received + self.unread_bytes()
     }
 
-    /// Returns the number of bytes that wait for the client.
+    /// Returns the number of bytes that wait for the client: capacities of buffers, because that is
+    /// the memory that a client which does not read takes. Called by each sweep.
     pub(crate) fn unread_bytes(&self) -> usize {
         let tail = self.tail.as_ref().map_or(0, |(body, _)| body.held_bytes());
         let sealed = self.link.as_ref().map_or(0, |link| link.outgoing.capacity());
         let taken = match &self.phase {
             Phase::Taken(takeover) => takeover.unread().map_or(0, |(bytes, _)| bytes),
-            Phase::Streaming(outflow) => outflow.held_bytes(),
+            Phase::Streaming(body_stream) => body_stream.held_bytes(),
             _ => 0,
         };
         self.output.capacity() + tail + sealed + taken + self.handed_bytes
     }
 
-    /// Returns when the client last took some of them, in ms on the thread's clock.
+    /// Returns when the client last accepted some of the unread bytes, in ms on the thread's clock.
+    ///
+    /// The write deadline is extended at every progress, so the time is computed from it.
     pub(crate) fn progress_ms(&self, local: &ThreadLocals) -> u64 {
         match &self.phase {
             _ if self.timing == Timing::Write => {
@@ -129,26 +153,34 @@ impl Connection {
         }
     }
 
-    /// Counts the unread bytes; called when a socket that accepted bytes before accepts no more.
+    /// Adds the unread bytes to the thread's account; called when a socket that accepted bytes
+    /// before accepts no more.
     #[cold]
     fn note_blocked(&self, local: &mut ThreadLocals) {
         local.blocked_bytes += self.unread_bytes();
     }
 
+    /// Returns the socket, for the reactor.
     pub(crate) fn socket(&self) -> &OwnedFd {
         &self.socket
     }
 
-    /// Notes that bytes may have arrived; `half_closed` means that no more will follow.
+    /// Notes that bytes may have arrived; `half_closed` means that no more will follow. Only epoll
+    /// reports this; the ring delivers the bytes themselves.
     pub(crate) fn note_readable(&mut self, half_closed: bool) {
         self.readable = true;
         self.half_closed |= half_closed;
     }
 
-    /// Polls the waiting handler, if any, and continues.
+    /// Polls the waiting handler, if there is one, and continues. Called when the connection's task
+    /// was woken, and after a call of `drive` that has yielded.
+    ///
+    /// A decision and a handler are polled here, and nowhere else after their first poll; a
+    /// producer and a protocol are polled by `drive`. A panic of a handler is caught and answered
+    /// with 500.
     pub(crate) fn wake(&mut self, local: &mut ThreadLocals) -> Fate {
-        if let Phase::Streaming(outflow) = &mut self.phase {
-            outflow.note_woken();
+        if let Phase::Streaming(body_stream) = &mut self.phase {
+            body_stream.note_woken();
         }
         if matches!(self.phase, Phase::Admitting { .. }) {
             match self.poll_decision(local) {
@@ -172,7 +204,14 @@ impl Connection {
         self.drive(local)
     }
 
-    /// Does everything that can be done now.
+    /// Does everything that can be done now, in up to [`READS_MAX`] rounds. Then it yields to other
+    /// connections, with its task queued.
+    ///
+    /// A round serves requests ([`Connection::serve`]), sends all output ([`Connection::flush`])
+    /// and acts on the phase. It reads only if no answer waits to be sent: so a client that does
+    /// not read its answers is not read from either, and TCP holds it back.
+    ///
+    /// While the ring sends the output, nothing is done. The operation's end calls `drive` again.
     pub(crate) fn drive(&mut self, local: &mut ThreadLocals) -> Fate {
         self.hungry = false;
         if self.outgoing != Outgoing::Nothing {
@@ -203,7 +242,7 @@ impl Connection {
                 _ => {}
             }
             if self.upload.is_some() {
-                match self.go_on_uploading(local) {
+                match self.continue_upload(local) {
                     ControlFlow::Continue(true) => continue,
                     ControlFlow::Continue(false) => {}
                     ControlFlow::Break(fate) => return fate,
@@ -222,10 +261,12 @@ impl Connection {
                     self.timing = Timing::None;
                     return Fate::Keep;
                 }
-                Phase::Streaming(outflow) if outflow.is_stalled() => {
-                    return self.stand_still(local);
+                Phase::Streaming(body_stream) if body_stream.is_stalled() => {
+                    return self.wait_for_producer(local);
                 }
-                Phase::Taken(takeover) if takeover.is_sated() => return self.stand_by(local),
+                Phase::Taken(takeover) if takeover.is_sated() => {
+                    return self.wait_for_protocol(local);
+                }
                 Phase::Lingering { .. } => return self.discard(local),
                 _ => {}
             }
@@ -234,7 +275,9 @@ impl Connection {
         Fate::Keep
     }
 
-    /// Answers the complete requests in the buffer.
+    /// Answers the complete requests in the buffer. Stops at the limit for pipelined requests, when
+    /// the output exceeds [`Limits::unsent_bytes_max`](crate::Limits::unsent_bytes_max), and when a
+    /// request needs more time or bytes.
     fn serve(&mut self, local: &mut ThreadLocals) -> Served {
         if self.has_link_unsent() {
             return Served::Stop;
@@ -253,7 +296,7 @@ impl Connection {
                     }
                     return Served::Stop;
                 }
-                Phase::Taken(_) => return self.converse(local),
+                Phase::Taken(_) => return self.run_protocol(local),
                 _ => return Served::Stop,
             };
             if !whole {
@@ -266,7 +309,12 @@ impl Connection {
         Served::Stop
     }
 
-    /// Parses the next head. Returns true when a request with its whole body is in the buffer.
+    /// Parses the next head and finds its endpoint. Returns true if the request, with its whole
+    /// body, is in the buffer.
+    ///
+    /// The parser continues at the position of its last call, so a head that arrives byte by byte
+    /// is not scanned again. An invalid head is answered, and ends the connection; so does the
+    /// preface of HTTP/2, unless that is supported.
     fn take_head(&mut self, local: &mut ThreadLocals) -> bool {
         let Some(request) = &mut self.request else { return false };
         if request.0.unread() == 0 {
@@ -282,7 +330,7 @@ impl Connection {
                 return false;
             }
             Err(error) => {
-                if !self.hears_http2(local) {
+                if !self.detect_http2(local) {
                     self.refuse(Response::problem(error.status(), error.text()), local);
                 }
                 return false;
@@ -311,7 +359,11 @@ impl Connection {
         self.start_body(local)
     }
 
-    /// Reads once. Always inlined, because the path of a plain request calls it only once.
+    /// Reads once into the request's buffer. Always inlined, because the path of a plain request
+    /// calls it only once.
+    ///
+    /// Room is made for the rest of a body of known length, or for [`READ_BYTES`]. A read that
+    /// fills all room is followed by another one; otherwise epoll reports the next bytes.
     #[inline(always)]
     fn read(&mut self, local: &mut ThreadLocals) -> Fate {
         if self.link.is_some() {
@@ -349,7 +401,10 @@ impl Connection {
         Fate::Keep
     }
 
-    /// Returns empty buffers to the thread, because nothing more can be done until bytes arrive.
+    /// Returns empty buffers to the thread, because nothing more can be done until bytes arrive,
+    /// and sets the deadline for them. An idle connection therefore takes only its own struct. Ends
+    /// the connection if the client has ended it, or if the server shuts down and no request has
+    /// begun.
     fn rest(&mut self, local: &mut ThreadLocals) -> Fate {
         if self.ended {
             return Fate::Drop;
@@ -362,7 +417,7 @@ impl Connection {
             return if local.draining { Fate::Drop } else { Fate::Keep };
         }
         if matches!(self.phase, Phase::Taken(_)) {
-            return self.stand_by(local);
+            return self.wait_for_protocol(local);
         }
         if self.output.capacity() > 0 {
             local.give_output(std::mem::take(&mut self.output));
@@ -374,7 +429,7 @@ impl Connection {
                 local.give_exchange(request);
             }
             if local.draining {
-                self.take_leave();
+                self.send_close_notify();
                 return Fate::Drop;
             }
             self.set_deadline(Timing::Idle, local.now_ms + local.limits.idle_timeout_ms);
@@ -382,7 +437,12 @@ impl Connection {
         Fate::Keep
     }
 
-    /// Sends the waiting output. Returns `Pending` when the socket accepts no more for now.
+    /// Sends the waiting output. Returns `Pending` when the socket accepts no more for now, or the
+    /// ring sends.
+    ///
+    /// Output and a large body after it go out in one system call. The write deadline is extended
+    /// only by bytes that the client accepts: a client that sends requests and reads nothing is
+    /// ended.
     fn flush(&mut self, local: &mut ThreadLocals) -> Poll<Fate> {
         if self.link.is_some() {
             return self.flush_through(local);
@@ -437,6 +497,8 @@ impl Connection {
         Poll::Ready(Fate::Keep)
     }
 
+    /// Moves the positions in the output and in the body after it by the number of bytes that were
+    /// sent.
     fn note_sent(&mut self, count: usize) {
         let from_output = count.min(self.output.len() - self.sent);
         self.sent += from_output;
@@ -449,22 +511,25 @@ impl Connection {
         }
     }
 
+    /// Sets the only deadline of the connection, replacing the previous one.
     fn set_deadline(&mut self, timing: Timing, deadline_ms: u64) {
         self.timing = timing;
         self.deadline_ms = deadline_ms;
     }
 
-    /// Checks the deadline; called by the thread's sweep.
+    /// Acts on the deadline, if it has passed; called by the thread's sweep. The action depends on
+    /// what the connection waits for: a late request is answered with 408, a late handler with 503,
+    /// an idle connection is closed, an upload fails, a heartbeat is sent, a protocol gets a turn.
     pub(crate) fn sweep(&mut self, local: &mut ThreadLocals) -> Fate {
         if self.timing == Timing::None || local.now_ms < self.deadline_ms {
             return Fate::Keep;
         }
         match self.timing {
             Timing::Body if self.upload.is_some() => {
-                self.give_up_upload();
+                self.fail_upload();
                 Fate::Keep
             }
-            Timing::Heartbeat => self.beat(local),
+            Timing::Heartbeat => self.send_heartbeat(local),
             Timing::Protocol => self.drive(local),
             Timing::Handler => {
                 let late =
@@ -480,14 +545,14 @@ impl Connection {
                 self.drive(local)
             }
             Timing::Idle => {
-                self.take_leave();
+                self.send_close_notify();
                 Fate::Drop
             }
             _ => Fate::Drop,
         }
     }
 
-    /// Handles a requested shutdown: answers what has arrived, and ends if nothing is in flight.
+    /// Handles a shutdown: answers the requests that have arrived, and ends if none is in flight.
     pub(crate) fn drain(&mut self, local: &mut ThreadLocals) -> Fate {
         self.readable = self.intake == Intake::Own;
         self.drive(local)

@@ -1,5 +1,14 @@
-//! Answers to requests in the caller's thread, without a socket, for the tests of applications. The
-//! head is parsed, routed and answered by the same functions as on a connection.
+//! Answers to requests in the caller's thread, without a socket: [`Router::call`], for the tests of
+//! applications.
+//!
+//! A [`TestRequest`] is written as the head of an HTTP/1.1 request, which the same functions parse,
+//! route and answer as on a connection: `head.parse`, `paths.find`, `dispatch::decide` for a
+//! request with a body, `dispatch::run`. The writer's output is parsed into a [`TestResponse`].
+//! Layers, limits and checks are therefore those of a server. Missing are the parts of a
+//! connection: timeouts (except a handler's), keep-alive, pipelining and upgrades.
+//!
+//! A call owns everything that a server's thread shares between requests ([`ThreadLocals`]): calls
+//! of several threads do not meet.
 
 pub(crate) mod error;
 pub(crate) mod request;
@@ -39,14 +48,16 @@ use crate::routing::router::{Router, Routes};
 use crate::routing::state_router::StateRouter;
 use crate::socket::proxies::Proxies;
 
-/// Bytes of a streamed body that are polled for at a time.
+/// Bytes of a streamed answer that are requested from its producer at a time.
 const PIECE_BYTES: usize = 64 * 1024;
 
 impl Router {
-    /// Answers a request in this thread, without a server and a socket, for tests. The request
-    /// passes the layers, limits and checks of its route, with the default [`Limits`]. Returns the
-    /// whole answer: it waits for a handler that answers later, and reads a streamed body to its
-    /// end. The answer to a handler that panics is 500.
+    /// Answers a request in this thread, without a server and a socket, for tests.
+    ///
+    /// The request passes the layers, limits and checks of its route, with the default [`Limits`].
+    /// Returns the whole answer: it waits for a handler that answers later, and reads a streamed
+    /// body to its end. The answer to a handler that panics is 500. A handler that exceeds
+    /// [`Endpoint::timeout_ms`](crate::Endpoint::timeout_ms) is answered by 503, as on a server.
     ///
     /// A body without an end, such as server-sent events of a running program, blocks forever. A
     /// WebSocket is not opened (101 without a body). Use a [`Server`](crate::Server) on port 0 for
@@ -68,7 +79,10 @@ impl Router {
     /// ```
     ///
     /// # Errors
-    /// [`CallError`]: a route or the request is not valid, or a streamed body has failed.
+    /// - [`CallError::Route`] if a route of the router is not valid.
+    /// - [`CallError::Request`] if the request is not valid HTTP.
+    /// - [`CallError::Body`] if a streamed body has failed.
+    /// - [`CallError::System`] if the system refuses a descriptor or a thread.
     pub fn call(&self, request: TestRequest) -> Result<TestResponse, CallError> {
         let routes = self.routes(Proxies::default(), Sites::default())?;
         within_runtime(&routes, || InProcessCall::new(&routes)?.answer(request))
@@ -79,15 +93,31 @@ impl Router {
 impl<S: Clone + Send + Sync + 'static> StateRouter<S> {
     /// Answers a request in this thread, as [`Router::call`] does.
     ///
+    /// ```
+    /// use marmota_http::extract::{Path, State};
+    /// use marmota_http::{Router, TestRequest};
+    ///
+    /// async fn greet(State(word): State<&'static str>, Path(name): Path<String>) -> String {
+    ///     format!("{word}, {name}!")
+    /// }
+    ///
+    /// let router = Router::with_state("Hello").get("/greet/{name}", greet);
+    /// assert_eq!(router.call(TestRequest::get("/greet/Ada"))?.text(), "Hello, Ada!");
+    /// # Ok::<(), marmota_http::CallError>(())
+    /// ```
+    ///
     /// # Errors
-    /// As [`Router::call`].
+    /// Those of [`Router::call`].
     pub fn call(&self, request: TestRequest) -> Result<TestResponse, CallError> {
         self.router.call(request)
     }
 }
 
-/// Calls `answer` with a tokio runtime entered, as on a server's threads. Tests share one: a
-/// runtime of the caller may be one that cannot run tasks while this thread waits.
+/// Calls `answer` with a tokio runtime entered, as on a server's threads, if a route has an
+/// asynchronous handler.
+///
+/// All calls share one runtime: that of the caller may be one that cannot run tasks while this
+/// thread waits, and one for each call would start a thread for each.
 #[cfg(feature = "tokio")]
 fn within_runtime<T>(
     routes: &Routes,
@@ -110,6 +140,7 @@ fn within_runtime<T>(
     answer()
 }
 
+/// Calls `answer`: without the feature `tokio` handlers have no runtime.
 #[cfg(not(feature = "tokio"))]
 fn within_runtime<T>(
     _: &Routes,
@@ -122,22 +153,51 @@ fn within_runtime<T>(
 struct InProcessCall<'r> {
     routes: &'r Routes,
     local: ThreadLocals,
+    /// The head of the answer, and its body unless that is large or streamed.
     output: Vec<u8>,
+    /// The body of a request whose handler reads it as it arrives.
+    upload: Option<Upload>,
+}
+
+/// The rest of a request's body, which arrives when the handler waits for it. Without this a
+/// handler would never wait for bytes, and a test could not show what happens then.
+struct Upload {
+    inlet: Rc<BodyBuffer>,
+    rest: Vec<u8>,
+    /// Bytes that are delivered at a time.
+    piece_bytes: usize,
+}
+
+impl Upload {
+    /// Delivers the next piece to the handler's buffer. Returns false if the body is complete.
+    fn deliver(&mut self) -> bool {
+        let Self { inlet, rest, piece_bytes } = self;
+        if rest.is_empty() {
+            return false;
+        }
+        inlet.fill(|bytes, _| {
+            bytes.extend(rest.drain(..rest.len().min(*piece_bytes)));
+            Ok(rest.is_empty())
+        });
+        true
+    }
 }
 
 impl<'r> InProcessCall<'r> {
+    /// Returns a call with the default limits, and budgets of its own.
     fn new(routes: &'r Routes) -> Result<Self, CallError> {
         let limits = Limits::default();
         let bodies = Budget::new(limits.held_body_bytes_max);
         let (context, endpoints) = (Arc::clone(&routes.context), routes.endpoints().count());
         let inbox = Inbox::new()?;
         let local = ThreadLocals::new(limits, context, endpoints, inbox, bodies, "");
-        Ok(Self { routes, local, output: Vec::new() })
+        Ok(Self { routes, local, output: Vec::new(), upload: None })
     }
 
+    /// Parses, routes and answers the request, and reads the answer's body.
     fn answer(mut self, request: TestRequest) -> Result<TestResponse, CallError> {
         let head = request.head()?;
-        let TestRequest { peer, body, .. } = request;
+        let TestRequest { peer, body, piece_bytes, .. } = request;
         let mut exchange = Exchange::new(Arc::clone(&self.routes.context), peer);
         exchange.buffer = head;
         let length = exchange.buffer.len();
@@ -153,7 +213,7 @@ impl<'r> InProcessCall<'r> {
             exchange.endpoint = Some(index);
         }
         let mut request = Request(Rc::new(exchange));
-        let tail = match self.admit(&mut request, &body) {
+        let tail = match self.admit(&mut request, body, piece_bytes) {
             Some(refusal) => self.write(&request, refusal),
             None => self.run(&request, found),
         };
@@ -163,15 +223,21 @@ impl<'r> InProcessCall<'r> {
             Some(Tail::Body(body)) => response.body.extend_from_slice(body.as_bytes()),
             Some(Tail::Stream(stream)) => {
                 let (body, framing) = *stream;
-                read_stream(body, framing, &mut response.body)?;
+                read_stream(body, framing, &mut response.body, self.upload.as_mut())?;
             }
         }
         Ok(response)
     }
 
-    /// Decides on a request with a body by its head, and gives it the body. Returns an answer if
-    /// the request is refused.
-    fn admit(&self, request: &mut Request, body: &[u8]) -> Option<Response> {
+    /// Decides on a request with a body by its head, and gives it the body: in the buffer after the
+    /// head, or in pieces to a handler that reads it as it arrives. Returns an answer if the
+    /// request is refused.
+    fn admit(
+        &mut self,
+        request: &mut Request,
+        body: Vec<u8>,
+        piece_bytes: usize,
+    ) -> Option<Response> {
         if body.is_empty() {
             return None;
         }
@@ -179,7 +245,7 @@ impl<'r> InProcessCall<'r> {
         match dispatch::decide(self.routes, request) {
             Admission::Granted => {}
             Admission::Refused(answer) => return Some(answer),
-            Admission::Later(decision) => match wait(decision, None) {
+            Admission::Later(decision) => match wait(decision, None, None) {
                 Waited::Ready(Ok(())) => {}
                 Waited::Ready(Err(answer)) => return Some(dispatch::refused(request, answer)),
                 other => return Some(self.failed(request, other)),
@@ -192,20 +258,21 @@ impl<'r> InProcessCall<'r> {
         }
         let exchange = Rc::make_mut(&mut request.0);
         if streams.is_some() {
-            let body_buffer = BodyBuffer::default();
-            body_buffer.fill(|bytes, _| {
-                bytes.extend_from_slice(body);
-                Ok(true)
-            });
-            exchange.body_buffer = Some(Rc::new(body_buffer));
+            let inlet = Rc::new(BodyBuffer::default());
+            exchange.body_buffer = Some(Rc::clone(&inlet));
+            let mut upload = Upload { inlet, rest: body, piece_bytes };
+            upload.deliver();
+            self.upload = Some(upload);
         } else {
             let start = exchange.buffer.len();
-            exchange.buffer.extend_from_slice(body);
+            exchange.buffer.extend_from_slice(&body);
             exchange.body = Span::new(start, exchange.buffer.len());
         }
         None
     }
 
+    /// Runs the handler, and waits for it if it answers later. Returns the part of the body that is
+    /// not in the output.
     fn run(&mut self, request: &Request, found: Found) -> Option<Tail> {
         let Found::Endpoint(index) = found else {
             return self.write(request, dispatch::unrouted(request, found));
@@ -223,14 +290,15 @@ impl<'r> InProcessCall<'r> {
     }
 
     /// Waits for a handler, as long as its endpoint allows.
-    fn wait(&self, request: &Request, index: usize, answer: LaterResponse) -> Response {
+    fn wait(&mut self, request: &Request, index: usize, answer: LaterResponse) -> Response {
         let timeout_ms = self.routes.endpoint(index).and_then(|endpoint| endpoint.timeout_ms);
-        match wait(answer, timeout_ms.map(Duration::from_millis)) {
+        match wait(answer, timeout_ms.map(Duration::from_millis), self.upload.as_mut()) {
             Waited::Ready(response) => response,
             other => self.failed(request, other),
         }
     }
 
+    /// Returns the answer in place of a handler that has panicked (500) or is late (503).
     fn failed<T>(&self, request: &Request, waited: Waited<T>) -> Response {
         if let Waited::Panicked(panic) = waited {
             dispatch::log_panic(request, &*panic);
@@ -239,6 +307,7 @@ impl<'r> InProcessCall<'r> {
         Response::problem(Status::SERVICE_UNAVAILABLE, "the answer took too long")
     }
 
+    /// Writes an answer in place of all that the output has.
     fn write(&mut self, request: &Request, response: Response) -> Option<Tail> {
         self.output.clear();
         let mut out = ResponseWriter::new(&mut self.output, &mut self.local, reply_to(request));
@@ -247,10 +316,12 @@ impl<'r> InProcessCall<'r> {
     }
 }
 
+/// Returns the answer in place of a handler that has panicked.
 fn internal_error() -> Response {
     Response::from_status(Status::INTERNAL_SERVER_ERROR)
 }
 
+/// Returns the writer's settings: an answer of HTTP/1.1 on a connection that stays open.
 fn reply_to(request: &Request) -> ReplyTo {
     let head_only = request.0.head.method == Method::Head;
     ReplyTo { persistence: Persistence::Implied, head_only, is_http10: false, token: 0 }
@@ -258,13 +329,21 @@ fn reply_to(request: &Request) -> ReplyTo {
 
 /// The result of waiting for a future.
 enum Waited<T> {
+    /// The future has returned this value.
     Ready(T),
+    /// The future has panicked, with this payload.
     Panicked(Box<dyn std::any::Any + Send>),
+    /// The time limit has passed first.
     TimedOut,
 }
 
-/// Runs a future in this thread.
-fn wait<T>(future: impl Future<Output = T>, timeout: Option<Duration>) -> Waited<T> {
+/// Runs a future in this thread. When it waits, it gets the next piece of the upload; at the end of
+/// the upload the thread sleeps until the future is woken.
+fn wait<T>(
+    future: impl Future<Output = T>,
+    timeout: Option<Duration>,
+    mut upload: Option<&mut Upload>,
+) -> Waited<T> {
     let deadline = timeout.map(|timeout| Instant::now() + timeout);
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
     let mut context = Context::from_waker(&waker);
@@ -275,6 +354,12 @@ fn wait<T>(future: impl Future<Output = T>, timeout: Option<Duration>) -> Waited
             Err(panic) => return Waited::Panicked(panic),
             Ok(Poll::Pending) => {}
         }
+        if let Some(upload) = &mut upload
+            && upload.inlet.is_awaited()
+            && upload.deliver()
+        {
+            continue;
+        }
         match deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())) {
             None => std::thread::park(),
             Some(left) if left.is_zero() => return Waited::TimedOut,
@@ -284,7 +369,12 @@ fn wait<T>(future: impl Future<Output = T>, timeout: Option<Duration>) -> Waited
 }
 
 /// Reads a streamed body to its end.
-fn read_stream(mut body: BodyStream, framing: Framing, out: &mut Vec<u8>) -> Result<(), CallError> {
+fn read_stream(
+    mut body: BodyStream,
+    framing: Framing,
+    out: &mut Vec<u8>,
+    upload: Option<&mut Upload>,
+) -> Result<(), CallError> {
     let ended = wait(
         poll_fn(|context| {
             loop {
@@ -297,6 +387,7 @@ fn read_stream(mut body: BodyStream, framing: Framing, out: &mut Vec<u8>) -> Res
             }
         }),
         None,
+        upload,
     );
     match (ended, framing) {
         (Waited::Ready(ControlFlow::Break(error)), _) => Err(CallError::Body(error)),

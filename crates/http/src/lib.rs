@@ -64,16 +64,15 @@
 
 #[cfg(feature = "extract")]
 pub mod extract;
+#[cfg(feature = "multipart")]
 pub mod multipart;
 pub mod websocket;
 
 mod body;
 mod connection;
-mod files;
 #[cfg(feature = "http2")]
 mod http2;
 mod in_process;
-mod log_limit;
 mod message;
 mod middleware;
 mod proto;
@@ -86,7 +85,6 @@ pub use body::Body;
 pub use body::body_buffer::BodyError;
 pub use body::body_sender::{BodySender, Gone};
 pub use body::producer::{BodyStream, BoxError, Producer};
-pub use files::{Files, Symlinks};
 pub use in_process::error::CallError;
 pub use in_process::request::TestRequest;
 pub use in_process::response::TestResponse;
@@ -105,12 +103,14 @@ pub use middleware::access_log::AccessLog;
 pub use middleware::background_writer::BackgroundWriter;
 pub use middleware::compression::Compression;
 pub use middleware::cors::Cors;
+pub use middleware::files::{Files, Symlinks};
 pub use middleware::metrics::Metrics;
 pub use middleware::rate_limit::RateLimit;
 pub use middleware::request_id::RequestId;
 pub use middleware::security_headers::SecurityHeaders;
 #[cfg(feature = "tracing")]
 pub use middleware::traces::Traces;
+#[cfg(feature = "multipart")]
 pub use multipart::{Multipart, MultipartError, MultipartLimits};
 pub use proto::head::Version;
 pub use proto::header::HeaderError;

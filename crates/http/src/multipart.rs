@@ -1,326 +1,199 @@
-//! Forms with files (`multipart/form-data`), part by part while they come: nothing of a file is
-//! held in memory but the piece that is on its way.
+//! Forms with files (`multipart/form-data`, RFC 7578), part by part while they arrive.
+//!
+//! The crate `multer` parses the body: boundaries, the heads of parts, and the data between them.
+//! This module connects it to a request. [`Multipart`] reads pieces of the body from the request's
+//! [`BodyReader`](crate::BodyReader) and passes one at a time to the parser (`feed.rs`), so only
+//! one piece of a file is in memory. It also adds the limits that the parser does not have:
+//! the number of parts, the length of a part's head, and the length of a text; and it checks that
+//! the first boundary begins a line.
+//!
+//! It is not a layer: a handler that wants a form calls [`Multipart::of`]. Other bodies of forms
+//! (`application/x-www-form-urlencoded`) are read by [`Form`](crate::extract::Form).
 
-mod parser;
+mod error;
+mod feed;
+mod limits;
+mod part;
+#[cfg(test)]
+mod tests;
 
-use std::fmt;
-use std::fs::File;
-use std::io::{self, Write};
-use std::path::Path;
+use std::future::poll_fn;
+use std::task::{Poll, ready};
 
-pub use parser::{Parser, PartHead, Piece};
+pub use error::MultipartError;
+pub use limits::MultipartLimits;
+pub use part::Part;
 
-use crate::body::body_buffer::BodyError;
-use crate::message::body_reader::BodyReader;
+use feed::Feed;
+use limits::{BOUNDARY_BYTES_MAX, HEAD_BYTES_MAX};
+
 use crate::message::request::Request;
-use crate::message::response::{IntoResponse, Response};
-use crate::proto::status::Status;
 
-/// What a form may have; how long all of it may be is the route's own limit
-/// ([`crate::Endpoint::streamed`]).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct MultipartLimits {
-    /// Parts of a form. 100.
-    pub parts_max: usize,
-    /// Bytes of a part that is taken into memory ([`Part::text`]). 1 MiB.
-    pub text_bytes_max: u64,
-    /// Bytes of a part that is read or saved. 1 GiB.
-    pub part_bytes_max: u64,
-}
+/// Bytes of the body that may arrive without completing a head: the bytes before the first
+/// boundary, or a boundary's line and the head after it.
+const HEADLESS_BYTES_MAX: usize = 2 * HEAD_BYTES_MAX;
 
-impl Default for MultipartLimits {
-    fn default() -> Self {
-        Self { parts_max: 100, text_bytes_max: 1 << 20, part_bytes_max: 1 << 30 }
-    }
-}
-
-/// Why a form cannot be taken. It is an answer too.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum MultipartError {
-    /// The request's media type is no `multipart/form-data` with a boundary (415).
-    NoForm,
-    /// The body does not come to its end.
-    Body(BodyError),
-    /// It is broken in this way (400).
-    Malformed(&'static str),
-    /// There are more parts than allowed (413).
-    TooMany,
-    /// The part of this name is longer than allowed (413).
-    TooLarge(String),
-    /// The part of this name is no text (400).
-    NoText(String),
-    /// A file cannot be written (500).
-    Io(io::Error),
-}
-
-impl fmt::Display for MultipartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoForm => f.write_str("send multipart/form-data with a boundary"),
-            Self::Body(error) => error.fmt(f),
-            Self::Malformed(how) => write!(f, "the form is malformed: {how}"),
-            Self::TooMany => f.write_str("the form has too many parts"),
-            Self::TooLarge(name) => write!(f, "the part {name:?} is too large"),
-            Self::NoText(name) => write!(f, "the part {name:?} is not UTF-8"),
-            Self::Io(_) => f.write_str("the file cannot be stored"),
-        }
-    }
-}
-
-impl std::error::Error for MultipartError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Body(error) => Some(error),
-            Self::Io(error) => Some(error),
-            _ => None,
-        }
-    }
-}
-
-impl From<BodyError> for MultipartError {
-    fn from(error: BodyError) -> Self {
-        Self::Body(error)
-    }
-}
-
-impl From<io::Error> for MultipartError {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
-}
-
-impl IntoResponse for MultipartError {
-    fn into_response(self) -> Response {
-        let status = match &self {
-            Self::NoForm => Status::UNSUPPORTED_MEDIA_TYPE,
-            Self::Body(error) => error.status(),
-            Self::Malformed(_) | Self::NoText(_) => Status::BAD_REQUEST,
-            Self::TooMany | Self::TooLarge(_) => Status::CONTENT_TOO_LARGE,
-            Self::Io(error) => {
-                log::error!("an upload cannot be stored: {error}");
-                Status::INTERNAL_SERVER_ERROR
-            }
-        };
-        Response::problem(status, &self.to_string())
-    }
-}
-
-/// A form that comes part by part.
+/// A form that arrives part by part.
+///
+/// On a route with [`Endpoint::streamed`](crate::Endpoint::streamed) a form of any length takes
+/// constant memory. On other routes the body is complete before the handler runs, and limited by
+/// [`Limits::body_bytes_max`](crate::Limits::body_bytes_max).
 ///
 /// ```
-/// use marmota_http::{Endpoint, Method, Multipart, MultipartError, Request, Router};
+/// use marmota_http::{Endpoint, Method, Multipart, MultipartError, Request, Router, TestRequest};
+///
 /// async fn upload(request: Request) -> Result<String, MultipartError> {
 ///     let mut form = Multipart::of(&request)?;
-///     let mut told = String::new();
+///     let mut summary = String::new();
 ///     while let Some(mut part) = form.next().await? {
-///         if part.file_name().is_some() {
-///             let bytes = part.save("/tmp/upload.bin").await?;
-///             told += &format!("a file of {bytes} bytes\n");
-///         } else {
-///             told += &format!("{} = {}\n", part.name().to_owned(), part.text().await?);
-///         }
+///         let name = part.name().to_owned();
+///         summary += &match part.file_name().map(str::to_owned) {
+///             Some(file) => format!("{name}: {file}\n"),
+///             None => format!("{name} = {}\n", part.text().await?),
+///         };
 ///     }
-///     Ok(told)
+///     Ok(summary)
 /// }
+///
 /// let router = Router::new()
 ///     .on(Method::Post, "/upload", Endpoint::future(upload).streamed(1 << 30));
+/// let form = "--x\r\nContent-Disposition: form-data; name=\"title\"\r\n\r\nA marmot\r\n\
+///     --x\r\nContent-Disposition: form-data; name=\"photo\"; filename=\"m.jpg\"\r\n\r\n...\r\n\
+///     --x--\r\n";
+/// let request = TestRequest::post("/upload")
+///     .header("Content-Type", "multipart/form-data; boundary=x")
+///     .body(form);
+/// assert_eq!(router.call(request)?.text(), "title = A marmot\nphoto: m.jpg\n");
+/// # Ok::<(), marmota_http::CallError>(())
 /// ```
 #[derive(Debug)]
 pub struct Multipart {
-    reader: BodyReader,
-    parser: Parser,
+    form: multer::Multipart<'static>,
+    feed: Feed,
+    /// The latest part. The parser refuses to continue while its handle exists, so it is dropped
+    /// before the next one is requested.
+    field: Option<multer::Field<'static>>,
     limits: MultipartLimits,
-    buffer: Vec<u8>,
-    /// Everything before this is used up.
-    at: usize,
+    /// Parts so far.
     parts: usize,
-    /// A part has begun and not ended.
-    inside: bool,
 }
 
 impl Multipart {
-    /// The form in a request's body. On a route that is not streamed the body is in memory
-    /// already.
+    /// Returns the form in a request's body, with the default [`MultipartLimits`].
+    ///
+    /// ```
+    /// use marmota_http::{Multipart, MultipartError, Request, Router, TestRequest};
+    ///
+    /// async fn count(request: Request) -> Result<String, MultipartError> {
+    ///     let mut form = Multipart::of(&request)?;
+    ///     let mut parts = 0;
+    ///     while form.next().await?.is_some() {
+    ///         parts += 1;
+    ///     }
+    ///     Ok(parts.to_string())
+    /// }
+    ///
+    /// let router = Router::new().post("/", count);
+    /// // Without a form, the error is the answer.
+    /// assert_eq!(router.call(TestRequest::post("/").body("x"))?.status().code(), 415);
+    /// # Ok::<(), marmota_http::CallError>(())
+    /// ```
     ///
     /// # Errors
-    /// [`MultipartError::NoForm`], [`MultipartError::Malformed`] for a boundary that is none.
+    /// - [`MultipartError::NoForm`] if `Content-Type` is not `multipart/form-data` with a boundary.
+    /// - [`MultipartError::Malformed`] if the boundary is empty or longer than 70 bytes.
     pub fn of(request: &Request) -> Result<Self, MultipartError> {
         Self::with_limits(request, MultipartLimits::default())
     }
 
-    /// As [`Multipart::of`], with limits of one's own.
+    /// Returns the form in a request's body, with these limits.
+    ///
+    /// ```
+    /// use marmota_http::{Multipart, MultipartError, MultipartLimits, Request};
+    ///
+    /// fn avatar(request: &Request) -> Result<Multipart, MultipartError> {
+    ///     let mut limits = MultipartLimits::default();
+    ///     limits.parts_max = 1;
+    ///     limits.part_bytes_max = 2 << 20; // 2 MiB
+    ///     Multipart::with_limits(request, limits)
+    /// }
+    /// ```
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Multipart::of`].
     pub fn with_limits(request: &Request, limits: MultipartLimits) -> Result<Self, MultipartError> {
         let media_type = request.header_text("content-type").unwrap_or_default();
-        let essence = media_type.split(';').next().unwrap_or_default().trim();
-        if !essence.eq_ignore_ascii_case("multipart/form-data") {
-            return Err(MultipartError::NoForm);
+        let boundary = multer::parse_boundary(media_type).map_err(|_| MultipartError::NoForm)?;
+        if boundary.is_empty() || boundary.len() > BOUNDARY_BYTES_MAX {
+            let reason = "the boundary is empty or longer than 70 bytes";
+            return Err(MultipartError::Malformed(reason));
         }
-        let parameters = parser::parameters(media_type);
-        let boundary = parameters.iter().find(|(key, _)| key.eq_ignore_ascii_case("boundary"));
-        let (_, boundary) = boundary.ok_or(MultipartError::NoForm)?;
-        Ok(Self {
-            reader: request.reader(),
-            parser: Parser::new(boundary).map_err(MultipartError::Malformed)?,
-            limits,
-            buffer: Vec::new(),
-            at: 0,
-            parts: 0,
-            inside: false,
-        })
+        let (feed, pieces) = Feed::new(request.reader(), &boundary);
+        let sizes = multer::SizeLimit::new().per_field(limits.part_bytes_max);
+        let constraints = multer::Constraints::new().size_limit(sizes);
+        let form = multer::Multipart::with_constraints(pieces, boundary, constraints);
+        Ok(Self { form, feed, field: None, limits, parts: 0 })
     }
 
-    /// The next part, once its head has come; `None` at the end of the form. What was not read of
-    /// the part before is passed over.
+    /// Returns the next part once its head has arrived; `None` at the end of the form. Unread data
+    /// of the previous part is skipped, up to [`MultipartLimits::part_bytes_max`].
     ///
     /// # Errors
-    /// [`MultipartError`].
+    /// [`MultipartError`], if the body cannot be read, is malformed or exceeds a limit. The rest
+    /// of the form cannot be read afterwards.
     pub async fn next(&mut self) -> Result<Option<Part<'_>>, MultipartError> {
-        loop {
-            let (used, piece) =
-                self.parser.parse(&self.buffer[self.at..]).map_err(MultipartError::Malformed)?;
-            self.at += used;
-            match piece {
-                Piece::Head(head) => {
-                    self.parts += 1;
-                    self.inside = true;
-                    if self.parts > self.limits.parts_max {
-                        return Err(MultipartError::TooMany);
-                    }
-                    return Ok(Some(Part { form: self, head, read: 0 }));
+        while self.next_data().await?.is_some() {}
+        self.field = None;
+        let Some(field) = self.next_field().await? else {
+            // The bytes after the last boundary have no meaning, but the next request of the
+            // connection begins after them.
+            self.feed.skip_rest().await?;
+            return Ok(None);
+        };
+        self.parts += 1;
+        if self.parts > self.limits.parts_max {
+            return Err(MultipartError::TooMany);
+        }
+        check_head(&field)?;
+        self.field = Some(field);
+        Ok(Some(Part::new(self)))
+    }
+
+    /// Returns the next field of the parser, feeding it with at most [`HEADLESS_BYTES_MAX`] bytes:
+    /// the parser itself collects a head of any length.
+    async fn next_field(&mut self) -> Result<Option<multer::Field<'static>>, MultipartError> {
+        let Self { form, feed, .. } = self;
+        let mut fed = 0;
+        poll_fn(|context| {
+            loop {
+                if let Poll::Ready(next) = form.poll_next_field(context) {
+                    return Poll::Ready(next.map_err(MultipartError::of_parser));
                 }
-                Piece::Data(_) => {}
-                Piece::PartEnd => self.inside = false,
-                Piece::More => self.fill().await?,
-                Piece::End => {
-                    // What follows means nothing, but the next request is behind it.
-                    self.buffer.clear();
-                    self.at = 0;
-                    while self.reader.read(&mut self.buffer).await? > 0 {
-                        self.buffer.clear();
-                    }
-                    return Ok(None);
+                if fed >= HEADLESS_BYTES_MAX {
+                    let reason = "the head of a part is too large";
+                    return Poll::Ready(Err(MultipartError::Malformed(reason)));
                 }
+                fed += ready!(feed.poll_feed(context, HEAD_BYTES_MAX))?;
             }
-        }
-    }
-
-    /// Waits for more bytes.
-    async fn fill(&mut self) -> Result<(), MultipartError> {
-        self.buffer.drain(..self.at);
-        self.at = 0;
-        match self.reader.read(&mut self.buffer).await? {
-            0 => Err(MultipartError::Malformed("it ends inside of a part")),
-            _ => Ok(()),
-        }
+        })
+        .await
     }
 }
 
-/// A part of a form.
-#[derive(Debug)]
-pub struct Part<'a> {
-    form: &'a mut Multipart,
-    head: PartHead,
-    read: u64,
-}
-
-impl Part<'_> {
-    /// The field's name.
-    pub fn name(&self) -> &str {
-        &self.head.name
-    }
-
-    /// What the client calls the file, without folders; `None` where it is none. It is a
-    /// stranger's word: no name for a file here.
-    pub fn file_name(&self) -> Option<&str> {
-        self.head.file_name.as_deref()
-    }
-
-    /// The media type that the client says, empty when it does not.
-    pub fn content_type(&self) -> &str {
-        &self.head.content_type
-    }
-
-    /// Appends what has come to `out`, waiting until something has; gives how many bytes, 0 at
-    /// the end of the part.
-    ///
-    /// # Errors
-    /// [`MultipartError`].
-    pub async fn read(&mut self, out: &mut Vec<u8>) -> Result<usize, MultipartError> {
-        while self.form.inside {
-            let form = &mut *self.form;
-            let (used, piece) =
-                form.parser.parse(&form.buffer[form.at..]).map_err(MultipartError::Malformed)?;
-            form.at += used;
-            match piece {
-                Piece::Data(data) => {
-                    self.read += data.len() as u64;
-                    if self.read > form.limits.part_bytes_max {
-                        return Err(MultipartError::TooLarge(self.head.name.clone()));
-                    }
-                    out.extend_from_slice(data);
-                    return Ok(data.len());
-                }
-                Piece::More => form.fill().await?,
-                Piece::PartEnd | Piece::Head(_) | Piece::End => form.inside = false,
-            }
+/// Checks the head of a part beyond what the parser checks.
+fn check_head(field: &multer::Field<'_>) -> Result<(), MultipartError> {
+    let mut bytes = 0;
+    for (name, value) in field.headers() {
+        bytes += name.as_str().len() + value.len();
+        if std::str::from_utf8(value.as_bytes()).is_err() {
+            return Err(MultipartError::Malformed("the head of a part is not UTF-8"));
         }
-        Ok(0)
     }
-
-    /// The whole part as text.
-    ///
-    /// # Errors
-    /// [`MultipartError::NoText`] where it is not UTF-8, and as [`Part::read`].
-    pub async fn text(&mut self) -> Result<String, MultipartError> {
-        let mut bytes = Vec::new();
-        while self.read(&mut bytes).await? > 0 {
-            if bytes.len() as u64 > self.form.limits.text_bytes_max {
-                return Err(MultipartError::TooLarge(self.head.name.clone()));
-            }
-        }
-        String::from_utf8(bytes).map_err(|_| MultipartError::NoText(self.head.name.clone()))
+    if bytes > HEAD_BYTES_MAX {
+        return Err(MultipartError::Malformed("the head of a part is too large"));
     }
-
-    /// Saves the part in a new file, and gives its length. A file that did not come whole is
-    /// removed.
-    ///
-    /// # Errors
-    /// [`MultipartError::Io`], also when there is a file of this name already; and as
-    /// [`Part::read`].
-    pub async fn save(&mut self, path: impl AsRef<Path>) -> Result<u64, MultipartError> {
-        let path = path.as_ref();
-        let file = File::create_new(path)?;
-        let unfinished = Unfinished(Some(path));
-        let mut piece = Vec::new();
-        while self.read(&mut piece).await? > 0 {
-            (&file).write_all(&piece)?;
-            piece.clear();
-        }
-        unfinished.keep();
-        Ok(self.read)
-    }
-}
-
-/// A file that is removed unless it is kept, also when its future is dropped.
-struct Unfinished<'a>(Option<&'a Path>);
-
-impl Unfinished<'_> {
-    fn keep(mut self) {
-        self.0 = None;
-    }
-}
-
-impl Drop for Unfinished<'_> {
-    fn drop(&mut self) {
-        if let Some(path) = self.0
-            && let Err(error) = std::fs::remove_file(path)
-        {
-            log::warn!("{} is left of an upload: {error}", path.display());
-        }
+    match field.name() {
+        Some(_) => Ok(()),
+        None => Err(MultipartError::Malformed("a part has no name")),
     }
 }

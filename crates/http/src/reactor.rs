@@ -16,6 +16,7 @@ pub(crate) mod batch_scheduling;
 pub(crate) mod descriptors;
 pub(crate) mod epoll;
 pub(crate) mod event;
+pub(crate) mod log_limit;
 #[allow(unsafe_code, reason = "a call of the allocator")]
 pub(crate) mod memory_trimmer;
 pub(crate) mod readiness_watch;

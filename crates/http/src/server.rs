@@ -1,10 +1,19 @@
-//! Binding, starting and stopping: the only place that knows how many threads there are.
+//! The server: binding to addresses, starting the threads and stopping them.
+//!
+//! [`Server`] collects settings (`settings.rs`). [`Server::start`] checks them, decides how many
+//! listeners and threads there are, and spawns the threads; each runs one [`worker`]. The result is
+//! a [`RunningServer`](crate::RunningServer) (`running.rs`). This is the only module that knows the
+//! number of threads: everything below works on one thread.
+//!
+//! A listener is a socket on the shared port (SO_REUSEPORT). There are `listeners` of them, and
+//! `threads_per_listener` threads accept connections from each. Thread number `i` uses listener `i
+//! % listeners`.
 
 pub(crate) mod error;
 pub(crate) mod running;
-pub(crate) mod seat;
 pub(crate) mod settings;
 pub(crate) mod worker;
+pub(crate) mod worker_config;
 
 use std::fmt;
 use std::io;
@@ -26,8 +35,8 @@ use crate::reactor::task::Inbox;
 use crate::routing::router::Router;
 use crate::server::error::ServerError;
 use crate::server::running::{RunningServer, ShutdownHandle, ending_signals};
-use crate::server::seat::{Runtime, WorkerConfig};
 use crate::server::worker::Common;
+use crate::server::worker_config::{Runtime, WorkerConfig};
 use crate::socket::address::{Address, ToAddresses};
 use crate::socket::bound::{Bound, distribute, first_net};
 use crate::socket::proxies::{ForwardedHeader, Proxies, ProxyError};
@@ -35,10 +44,13 @@ use crate::socket::socket_codec::ListenerOptions;
 #[cfg(feature = "tls")]
 use crate::socket::tls::{Acceptor, Tls};
 
-/// A server that is bound to its address and not started yet.
+/// A server that is bound to its addresses and not started yet.
 ///
-/// By default there is one listener for each core the process may use and one thread on each
-/// listener; the kernel spreads the connections over the listeners.
+/// By default there is one listener for each core that the process may use, and one thread for each
+/// listener; the kernel distributes the connections over the listeners.
+///
+/// The methods of this builder are in any order. [`Server::run`] serves until a signal ends the
+/// process; [`Server::start`] returns a handle, for tests and for programs that do more.
 ///
 /// ```no_run
 /// use marmota_http::{Request, Response, Router, Server};
@@ -50,49 +62,74 @@ use crate::socket::tls::{Acceptor, Tls};
 /// ```
 #[derive(Debug)]
 pub struct Server {
+    /// In the order of the calls: the first one is [`Server::url`].
     bound: Vec<Bound>,
+    /// Bound by [`Server::bind_shared`]: other processes may listen on the same ports.
     shares: bool,
+    /// Permissions of the files of Unix sockets; `None` leaves them to the umask.
     socket_mode: Option<u32>,
     #[cfg(feature = "tls")]
     tls: Option<Tls>,
+    /// An error of a builder method is kept here, and fails the start.
     trusted: Result<Proxies, ProxyError>,
     forwarded_header: ForwardedHeader,
+    /// Allowed origins and hosts; an error fails the start.
     sites: Result<Sites, SiteError>,
+    /// The addresses that must send a header of the PROXY protocol.
     proxy_protocol_peers: Option<Result<Proxies, ProxyError>>,
+    /// The number of listeners; `None` for one for each core.
     servers: Option<usize>,
+    /// The number of threads for each listener; `None` for one.
     threads: Option<usize>,
+    /// Bind each thread to a core.
     pin: bool,
     batch_scheduling: BatchScheduling,
     backend: Backend,
+    /// The `Server` header; empty for none.
     name: String,
     limits: Limits,
+    /// The metrics and the access log.
     observing: Observing,
-    /// Those that [`Server::run`] ends on, where they are received already.
+    /// The signals that end [`Server::run`], if they are received already.
     signals: Option<Signals>,
 }
 
 impl Server {
-    /// Binds to the first usable address; port 0 takes a free one. `unix:/run/service.sock` is a
-    /// Unix socket, whose file is removed at the end; one that a dead server has left behind is
-    /// replaced. `unix:@service` is one without a file.
+    /// Binds to the first usable address, and returns a server with default settings.
+    ///
+    /// - A port: `127.0.0.1:8080`, `[::]:443`, `localhost:8080`. Port 0 takes a free port; see
+    ///   [`Server::local_addr`].
+    /// - A Unix socket: `unix:/run/service.sock`. Its file is removed at the end; one that a dead
+    ///   server has left is replaced.
+    /// - A Unix socket without a file: `unix:@service`.
+    ///
+    /// ```
+    /// use marmota_http::{Router, Server};
+    /// let server = Server::bind("127.0.0.1:0")?;
+    /// assert_ne!(server.local_addr().port(), 0);
+    /// server.start(Router::new())?.shutdown()?;
+    /// # Ok::<(), marmota_http::ServerError>(())
+    /// ```
     ///
     /// # Errors
-    /// [`ServerError::Bind`], also when another process listens there already.
+    /// [`ServerError::Bind`], also if another process listens there already.
     pub fn bind(address: impl ToAddresses + fmt::Debug) -> Result<Self, ServerError> {
         Self::open(&address, false)
     }
 
-    /// Binds to a port on which other servers may listen that were bound by this function too,
-    /// of any process of the same user (SO_REUSEPORT); so do further ports, by [`Server::also_bind`].
-    /// For more connections than a process may have descriptors, or for several processes over
-    /// one database.
+    /// Binds to a port that other servers share: servers of any process of the same user that are
+    /// bound by this function too (SO_REUSEPORT). [`Server::also_bind`] then shares its ports as
+    /// well. Use it for more connections than a process may have descriptors, or for several
+    /// processes over one database.
     ///
-    /// The kernel gives each new connection to one of the listeners, by a hash of both addresses
-    /// and ports: evenly over many connections, to a server by how many
-    /// [listeners](Self::listeners) it has, not by how busy it is, and one client's connections to
-    /// several servers. A server that shuts down answers those that wait to be taken; the kernel
-    /// gives none to it from then on. Those of a process that is killed end with it, and what
-    /// connects again comes to the others.
+    /// The kernel assigns each new connection to a listener by a hash of both addresses and ports.
+    /// Over many connections the distribution is even, in proportion to the
+    /// [listeners](Self::listeners) of each server; the load of a server does not matter, and the
+    /// connections of one client go to several servers.
+    ///
+    /// A server that shuts down answers the connections that wait to be accepted, and gets no more
+    /// from then on. The connections of a process that is killed end with it; new ones go to the
+    /// other servers.
     ///
     /// ```
     /// use marmota_http::{Router, Server};
@@ -102,13 +139,13 @@ impl Server {
     /// // In another process:
     /// let second = Server::bind_shared(port)?.start(Router::new())?;
     /// assert_eq!(first.local_addr(), second.local_addr());
-    /// assert!(Server::bind(port).is_err()); // wants it alone
+    /// assert!(Server::bind(port).is_err()); // needs the port for itself
     /// # Ok::<(), marmota_http::ServerError>(())
     /// ```
     ///
     /// # Errors
-    /// [`ServerError::Bind`]: beside a server that does not share its port, and for a Unix
-    /// socket, which one server has.
+    /// [`ServerError::Bind`], if a server that does not share the port listens there, and for a
+    /// Unix socket, which has one server.
     pub fn bind_shared(address: impl ToAddresses + fmt::Debug) -> Result<Self, ServerError> {
         let server = Self::open(&address, true)?;
         if server.bound.iter().any(|bound| bound.address.net().is_none()) {
@@ -119,6 +156,7 @@ impl Server {
         Ok(server)
     }
 
+    /// Binds the first address, and sets the defaults of all settings.
     fn open(address: &(impl ToAddresses + fmt::Debug), shares: bool) -> Result<Self, ServerError> {
         Ok(Self {
             bound: vec![Bound::open(address, shares)?],
@@ -142,7 +180,7 @@ impl Server {
         })
     }
 
-    /// Listens on another address too.
+    /// Listens on one more address, with the same routes and settings.
     ///
     /// ```
     /// use marmota_http::{Router, Server};
@@ -160,7 +198,7 @@ impl Server {
     /// ```
     ///
     /// # Errors
-    /// As [`Server::bind`].
+    /// [`ServerError::Bind`], also if the server has the maximum number of addresses.
     pub fn also_bind(
         mut self,
         address: impl ToAddresses + fmt::Debug,
@@ -173,11 +211,21 @@ impl Server {
         Ok(self)
     }
 
-    /// Listens on another address, plainly, to send whoever asks there to the first port that
-    /// speaks TLS (308).
+    /// Listens on one more address without TLS, where each request is redirected to the first port
+    /// with TLS (308, with host, path and query).
+    ///
+    /// ```
+    /// use marmota_http::{Router, Server, Tls};
+    /// let running = Server::bind("127.0.0.1:0")? // 0.0.0.0:443
+    ///     .redirect("127.0.0.1:0")? // 0.0.0.0:80
+    ///     .tls(Tls::self_signed())
+    ///     .start(Router::new())?;
+    /// assert_eq!(running.addresses().len(), 2);
+    /// # Ok::<(), marmota_http::ServerError>(())
+    /// ```
     ///
     /// # Errors
-    /// As [`Server::bind`].
+    /// Those of [`Server::also_bind`].
     #[cfg(feature = "tls")]
     pub fn redirect(self, address: impl ToAddresses + fmt::Debug) -> Result<Self, ServerError> {
         let mut server = self.also_bind(address)?;
@@ -187,14 +235,28 @@ impl Server {
         Ok(server)
     }
 
-    /// The first network address with its real port; `0.0.0.0:0` if it listens on Unix sockets
-    /// alone.
+    /// Returns the first network address, with its real port; `0.0.0.0:0` if the server listens on
+    /// Unix sockets only.
+    ///
+    /// ```
+    /// use marmota_http::Server;
+    /// let server = Server::bind("127.0.0.1:0")?; // any free port
+    /// println!("listening on port {}", server.local_addr().port());
+    /// # Ok::<(), marmota_http::ServerError>(())
+    /// ```
     pub fn local_addr(&self) -> SocketAddr {
         first_net(self.bound.iter().map(|bound| &bound.address))
     }
 
-    /// How a client names what it serves, by the first address: `http://127.0.0.1:8080`, or
+    /// Returns the URL of the first address, for clients: `http://127.0.0.1:8080`, or
     /// `unix:/run/service.sock`.
+    ///
+    /// ```
+    /// use marmota_http::Server;
+    /// let server = Server::bind("127.0.0.1:0")?;
+    /// assert_eq!(server.url(), format!("http://{}", server.local_addr()));
+    /// # Ok::<(), marmota_http::ServerError>(())
+    /// ```
     pub fn url(&self) -> String {
         match self.bound.first() {
             Some(bound) => match bound.address {
@@ -205,6 +267,7 @@ impl Server {
         }
     }
 
+    /// Returns the scheme of its network addresses.
     fn scheme(&self) -> &'static str {
         #[cfg(feature = "tls")]
         if self.tls.is_some() {
@@ -213,7 +276,7 @@ impl Server {
         "http"
     }
 
-    /// How connections begin on its ports.
+    /// Returns the settings with which connections begin on its ports: PROXY headers and TLS.
     fn entry(&self) -> Result<ListenerOptions, ServerError> {
         Ok(ListenerOptions {
             proxy_protocol_peers: self.proxy_protocol_peers.clone().transpose()?.map(Arc::new),
@@ -226,11 +289,24 @@ impl Server {
         })
     }
 
-    /// Starts the threads and returns when all of them serve.
+    /// Starts the threads, and returns when all of them serve. If one cannot, none serves.
+    ///
+    /// ```
+    /// use marmota_http::{Router, Server};
+    /// let running = Server::bind("127.0.0.1:0")?.start(Router::new())?;
+    /// println!("serving on {}", running.local_addr());
+    /// running.shutdown()?;
+    /// # Ok::<(), marmota_http::ServerError>(())
+    /// ```
     ///
     /// # Errors
-    /// When a route or the name is malformed, or the system refuses a socket, a thread or what
-    /// one needs; then none serves.
+    /// - [`ServerError::Route`] if a route is malformed or conflicts with another.
+    /// - [`ServerError::Name`], [`ServerError::Count`], [`ServerError::Proxy`] and
+    ///   [`ServerError::Site`] if a setting is not valid.
+    /// - [`ServerError::Backend`] and [`ServerError::Ring`] if the backend is unknown or not
+    ///   available.
+    /// - [`ServerError::Bind`], `Tls` and [`ServerError::Thread`] if the system refuses a socket, a
+    ///   certificate or a thread.
     pub fn start(self, router: Router) -> Result<RunningServer, ServerError> {
         if self.name.bytes().any(|byte| byte.is_ascii_control()) {
             return Err(ServerError::Name(self.name));
@@ -269,7 +345,7 @@ impl Server {
         running.handle.inboxes = Arc::clone(&inboxes);
         let (ready, readiness) = mpsc::channel();
         for (index, inbox) in inboxes.iter().enumerate() {
-            let seat = WorkerConfig {
+            let config = WorkerConfig {
                 listeners: listeners[index % servers].clone(),
                 core: self.pin.then(|| cores.get(index % cores.len().max(1)).copied()).flatten(),
                 is_batch,
@@ -285,7 +361,7 @@ impl Server {
             let ready = ready.clone();
             let thread = std::thread::Builder::new()
                 .name(format!("marmota-http-{index}"))
-                .spawn(move || seat.serve(ready))
+                .spawn(move || config.serve(ready))
                 .map_err(ServerError::Thread)?;
             running.threads.push(thread);
         }
@@ -297,12 +373,24 @@ impl Server {
         Ok(running)
     }
 
-    /// Serves until Ctrl-C, SIGTERM or a [`ShutdownHandle`] ends it; a second signal ends the
-    /// process at once. SIGHUP has certificates read again ([`RunningServer::reload`]), and does not
-    /// end it; SIGUSR1 and SIGUSR2 do nothing.
+    /// Serves until Ctrl-C, SIGTERM or a [`ShutdownHandle`] ends it. Requests in flight are
+    /// answered first, for up to [`Limits::drain_timeout_ms`]. A second signal ends the process at
+    /// once.
+    ///
+    /// SIGHUP reads the certificates again ([`RunningServer::reload`]); SIGUSR1 and SIGUSR2 are
+    /// ignored.
+    ///
+    /// ```no_run
+    /// use marmota_http::{Router, Server};
+    ///
+    /// fn main() -> Result<(), marmota_http::ServerError> {
+    ///     let router = Router::new().get("/", |_| async { "hello" });
+    ///     Server::bind("0.0.0.0:8080")?.run(router)
+    /// }
+    /// ```
     ///
     /// # Errors
-    /// As [`Server::start`].
+    /// Those of [`Server::start`], and [`ServerError::Thread`] if a thread has failed.
     pub fn run(self, router: Router) -> Result<(), ServerError> {
         let mut server = self.receive_signals()?;
         let signals = server.signals.take();
@@ -313,9 +401,9 @@ impl Server {
         running.join()
     }
 
-    /// Receives the signals of [`Server::run`] from here on: one that comes before it is called
-    /// ends the server as soon as it runs. For a program that prints its address first: the reader of
-    /// that line may end it at once.
+    /// Receives the signals of [`Server::run`] from here on. A signal that arrives before that call
+    /// ends the server as soon as it runs. Use it in a program that prints its address first: the
+    /// reader of that line may end the program at once.
     ///
     /// ```
     /// use marmota_http::Server;
@@ -325,7 +413,7 @@ impl Server {
     /// ```
     ///
     /// # Errors
-    /// When the system refuses the signal handlers.
+    /// [`ServerError::Thread`] if the system refuses the signal handlers.
     pub fn receive_signals(mut self) -> Result<Self, ServerError> {
         if self.signals.is_none() {
             self.signals = Some(ending_signals()?);
@@ -334,7 +422,7 @@ impl Server {
     }
 }
 
-/// The cores that the process may use.
+/// Returns the numbers of the cores that the process may use, by its CPU affinity.
 fn cores() -> Vec<usize> {
     match sched_getaffinity(None) {
         Ok(set) => (0..CpuSet::MAX_CPU).filter(|&core| set.is_set(core)).collect(),

@@ -1,6 +1,16 @@
-//! WebSockets (RFC 6455, over HTTP/2 by RFC 8441, with permessage-deflate by RFC 7692): the handshake here, frames and
-//! messages in `frame.rs` and `decoder.rs`, the handler's side in `socket.rs`, the connection's in
-//! `talk.rs`; another protocol within a WebSocket in `tunnel.rs`.
+//! WebSockets (RFC 6455; over HTTP/2 by RFC 8441; with permessage-deflate by RFC 7692).
+//!
+//! A handler gets a [`WebSocket`] and reads and writes [`Message`]s. Everything else is done for
+//! it: the handshake, pings and pongs, fragments, the closing handshake, limits and back-pressure.
+//!
+//! This file has the handshake, which ends with an answer that hands the connection to one of two
+//! protocols: `talk.rs` runs the handler, `tunnel.rs` passes bytes to another protocol. Both use
+//! the codec: `frame.rs` (headers and masks), `decoder.rs` (messages from bytes), `deflate.rs`.
+//! `socket.rs` is the handler's side; `broadcast.rs` sends one message to many sockets.
+//!
+//! Data pass as follows: bytes of the connection → [`Decoder`] → inbox of the socket → handler →
+//! outbox, in frames → output of the connection. Each step has a limit, and a full one stops the
+//! step before it, down to the client's TCP window.
 
 mod broadcast;
 pub mod client;
@@ -22,12 +32,13 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use sha1::{Digest, Sha1};
 
 pub use broadcast::Broadcast;
-pub use decoder::{Decoder, Fault, Incoming};
+pub use decoder::{Decoder, Incoming};
+pub use frame::FrameError;
 pub use message::{Close, Message};
 pub use socket::WebSocket;
 
 use socket::State;
-use talk::Talk;
+use talk::WebSocketProtocol;
 use tunnel::Tunnel;
 
 use crate::body::producer::BoxError;
@@ -41,30 +52,45 @@ use crate::routing::endpoint::Endpoint;
 use crate::routing::handler::Flow;
 use crate::routing::router::Router;
 
-/// What the accepted key is made with (RFC 6455, 1.3).
+/// The text that is hashed together with the client's key (RFC 6455, 1.3).
 const KEY_SUFFIX: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/// What a WebSocket may do, with values for most services.
+/// Settings and limits of a WebSocket; see [`Response::websocket`].
+///
+/// ```
+/// use marmota_http::WebSocketOptions;
+///
+/// let mut options = WebSocketOptions::default();
+/// assert_eq!((options.message_bytes_max, options.ping_after_ms), (1 << 20, 30_000));
+/// options.message_bytes_max = 64 * 1024;
+/// options.subprotocols = vec!["chat.v2".to_owned(), "chat".to_owned()];
+/// options.origins = Some(vec!["https://app.example.org".to_owned()]);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WebSocketOptions {
-    /// Bytes of a message, when it is not compressed (1009). 1 MiB.
+    /// Maximum bytes of a received message, after decompression. Default: 1 MiB. A longer one ends
+    /// the connection (1009).
     pub message_bytes_max: usize,
-    /// How long a client may be silent before it is asked whether it is there. 30 s.
+    /// How long a client may be silent before it gets a ping, in ms. Default: 30 s.
     pub ping_after_ms: u64,
-    /// How long it may take to answer that. 20 s.
+    /// How long the answer to a ping may take, in ms; then the client is assumed to be gone (1006).
+    /// Default: 20 s.
     pub pong_timeout_ms: u64,
-    /// Whether messages are compressed if the client wants it (needs the feature
-    /// `compression`). They are not by default: where a secret and a stranger's words stand in
-    /// one message, its length tells about the secret.
+    /// Whether messages are compressed if the client offers it (needs the feature `compression`).
+    /// Default: false. If a message contains both a secret and text from another person, its length
+    /// reveals the secret.
     pub compression: bool,
-    /// The subprotocols that are spoken here, the best first; the first that the client offers
-    /// too is agreed on.
+    /// The supported subprotocols, in order of preference. The first one that the client offers too
+    /// is selected; see [`WebSocket::subprotocol`]. Default: none.
     pub subprotocols: Vec<String>,
-    /// The pages from which browsers may connect (`Origin`, as `https://example.org`, or `*` for
-    /// any); others are refused (403). Default: `None`, pages of the server's own origin and of
-    /// those that [`crate::Server::allowed_origins`] names: browsers send a site's cookies from
-    /// any page, and reach what listens on their own machine.
+    /// The pages from which browsers may connect, by their `Origin`: `https://example.org`, or `*`
+    /// for any. Others are refused (403). Clients that are not browsers send no `Origin`, and are
+    /// not restricted.
+    ///
+    /// Default: `None`, pages of the server's own origin and of those that
+    /// [`crate::Server::allowed_origins`] names. The check is needed because browsers send a site's
+    /// cookies from any page, and reach servers on their own machine.
     pub origins: Option<Vec<String>>,
 }
 
@@ -82,8 +108,11 @@ impl Default for WebSocketOptions {
 }
 
 impl Router {
-    /// Opens a WebSocket for each GET of this pattern (over HTTP/2 each CONNECT, RFC 8441) and has
-    /// it handled by an asynchronous function. Options and checks of the request: [`Response::websocket`] in a handler.
+    /// Opens a WebSocket for each GET of this pattern (over HTTP/2, each CONNECT with `:protocol`),
+    /// with default [`WebSocketOptions`]. The handler gets the socket; when it returns, the socket
+    /// is closed, with 1000 or, after an error, with 1011.
+    ///
+    /// For options, and checks of the request, call [`Response::websocket`] in a handler.
     ///
     /// ```
     /// use marmota_http::Router;
@@ -110,9 +139,11 @@ impl Router {
 }
 
 impl Response {
-    /// Opens a WebSocket, if that is what the request asks for; an answer that says what is
-    /// wrong if not (400, 403, 426). The handler runs on the connection's own thread, and is
-    /// dropped some seconds after its client has gone.
+    /// Opens a WebSocket, if the request is a handshake; otherwise returns an answer with the
+    /// reason (400, 403, 426).
+    ///
+    /// The handler runs on the connection's own thread, so it need not be `Send` and must not
+    /// block. It is dropped some seconds after its client has gone, if it has not returned.
     ///
     /// ```
     /// use marmota_http::{Request, Response, Status, WebSocketOptions};
@@ -141,14 +172,19 @@ impl Response {
         let state = Rc::new(RefCell::new(State::new(window_bits, subprotocol.clone())));
         let run = Box::pin(handler(WebSocket { state: Rc::clone(&state) }));
         let decoder = Decoder::new(options.message_bytes_max, window_bits.is_some());
-        let talk = Talk::new(decoder, state, run, (options.ping_after_ms, options.pong_timeout_ms));
+        let protocol = WebSocketProtocol::new(
+            decoder,
+            state,
+            run,
+            (options.ping_after_ms, options.pong_timeout_ms),
+        );
         let agreed = agreed.map(|(_, answer)| ("Sec-WebSocket-Extensions", answer));
-        opened(key, subprotocol, agreed, UpgradedProtocol(Box::new(talk)))
+        opened(key, subprotocol, agreed, UpgradedProtocol(Box::new(protocol)))
     }
 
-    /// Opens a WebSocket as [`Response::websocket`] does, in whose binary messages another
-    /// protocol travels: its bytes, one after the other, in messages that begin and end anywhere.
-    /// They are not compressed; a text ends the connection (1003).
+    /// Opens a WebSocket as [`Response::websocket`] does, for another protocol: the payloads of
+    /// binary messages are its bytes, one after the other; where a message begins or ends has no
+    /// meaning. Nothing is compressed. A text message ends the connection (1003).
     ///
     /// ```
     /// # use marmota_http::{Protocol, ProtocolStep, Turn};
@@ -180,7 +216,7 @@ impl Response {
     }
 }
 
-/// The answer that opens a WebSocket.
+/// Returns the answer that opens a WebSocket (101), after which `successor` has the connection.
 fn opened(
     key: Option<&[u8]>,
     subprotocol: Option<String>,
@@ -194,14 +230,17 @@ fn opened(
     ];
     let mut response = Response::taken_over("websocket", successor);
     for (name, value) in headers.into_iter().flatten() {
-        // Base64, tokens and words of ours: they are fit for a header.
+        // Base64, tokens and constants are valid in a header.
         let _ = response.add_header(name.into(), value.into_bytes().into());
     }
     response
 }
 
-/// The key of a request for a WebSocket, which over HTTP/2 has none; or the answer to what is no
-/// such request.
+/// Checks the handshake (RFC 6455, 4.2.1) and the origin. Returns the key of the request, which
+/// over HTTP/2 has none.
+///
+/// # Errors
+/// The answer to a request that does not open a WebSocket here.
 fn check<'a>(
     request: &'a Request,
     options: &WebSocketOptions,
@@ -246,15 +285,15 @@ fn check<'a>(
     Ok((!has_stream).then_some(key))
 }
 
-/// A 426 that says in a header what is wanted.
+/// Returns a 426 with a header that names what is required.
 fn upgrade(text: &'static str, name: &'static str, value: &'static str) -> Response {
     let mut answer = Response::problem(Status::UPGRADE_REQUIRED, text);
-    // Words of ours: they are fit for a header.
+    // Constants are valid in a header.
     let _ = answer.add_header(name.into(), value.as_bytes().into());
     answer
 }
 
-/// Whether one of the headers of this name has this word in its list.
+/// Returns true if one of the headers of this name has this word in its comma-separated list.
 fn has_word(request: &Request, name: &str, word: &str) -> bool {
     request
         .headers()
@@ -263,15 +302,17 @@ fn has_word(request: &Request, name: &str, word: &str) -> bool {
         .any(|item| item.trim_ascii().eq_ignore_ascii_case(word.as_bytes()))
 }
 
+/// Returns the value of `Sec-WebSocket-Accept` for a key.
 fn accepted(key: &[u8]) -> String {
     BASE64.encode(Sha1::new().chain_update(key).chain_update(KEY_SUFFIX).finalize())
 }
 
+/// Returns the first supported subprotocol that the client offers.
 fn subprotocol(request: &Request, spoken: &[String]) -> Option<String> {
     spoken.iter().find(|name| has_word(request, "sec-websocket-protocol", name)).cloned()
 }
 
-/// The window and the answer of the compression that is agreed on.
+/// Returns the window and the answer of the compression that is agreed on, if any.
 #[cfg(feature = "compression")]
 fn agree(request: &Request, options: &WebSocketOptions) -> Option<(u8, String)> {
     let offers = |(key, value): (&str, &[u8])| {
@@ -281,6 +322,7 @@ fn agree(request: &Request, options: &WebSocketOptions) -> Option<(u8, String)> 
     options.compression.then(|| request.headers().find_map(offers)).flatten()
 }
 
+/// Returns none: without the feature `compression` no message is compressed.
 #[cfg(not(feature = "compression"))]
 fn agree(_: &Request, _: &WebSocketOptions) -> Option<(u8, String)> {
     None

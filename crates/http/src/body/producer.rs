@@ -4,7 +4,7 @@
 //! client does not read is not produced. Nothing here owns a socket or requires tokio; how the end
 //! of a body is shown to the client (chunks, a length) is decided in [`crate::message::writer`].
 
-use crate::log_limit::LogLimit;
+use crate::reactor::log_limit::LogLimit;
 use crate::socket::address::Peer;
 use std::error::Error;
 use std::fmt;

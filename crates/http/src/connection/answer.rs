@@ -1,5 +1,9 @@
 //! Answers to a buffered request: by its handler, at once or later, or by the server if no endpoint
 //! matches; and the state of the connection afterwards.
+//!
+//! All answers end in [`Connection::finish_request`], which decides whether the connection
+//! continues. An answer is written to the end of the output, after those of earlier pipelined
+//! requests; nothing is sent here.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,7 +24,12 @@ use crate::reactor::task::{Task, Token};
 use crate::routing::dispatch::{self, RunResult};
 
 impl Connection {
-    /// Runs the handler of the buffered request.
+    /// Runs the handler of the buffered request, whose whole body is in the buffer unless the
+    /// handler reads it as it arrives.
+    ///
+    /// An answer that is written at once goes to the output, without an allocation. A handler that
+    /// answers later returns a future. It is polled once here, since most are ready at once, and
+    /// then belongs to [`Phase::Waiting`].
     pub(super) fn run(&mut self, local: &mut ThreadLocals) {
         let Found::Endpoint(endpoint) = self.found else {
             return self.answer_unrouted(local, false);
@@ -43,6 +52,8 @@ impl Connection {
         }
     }
 
+    /// Polls an answer for the first time, with a task of the thread. The task of a handler that is
+    /// ready at once goes back to the thread.
     fn first_poll(&mut self, mut answer: LaterResponse, local: &mut ThreadLocals) {
         let task = local.take_task();
         task.aim(self.token);
@@ -73,7 +84,7 @@ impl Connection {
         self.phase = Phase::Waiting { answer, task, deadline_ms };
     }
 
-    /// Writes an answer that became ready after its handler had returned.
+    /// Writes an answer that became ready after its handler had returned, and ends the wait.
     pub(super) fn answer_later(&mut self, response: Response, local: &mut ThreadLocals) {
         self.phase = Phase::Head;
         let Some(request) = &self.request else { return };
@@ -81,7 +92,8 @@ impl Connection {
         self.write(response, persistence, local);
     }
 
-    /// Answers 500 in place of a handler that has panicked. `panic` is `None` if it is logged.
+    /// Answers 500 in place of a handler that has panicked, and closes the connection: the handler
+    /// may have left the request's body unread. `panic` is `None` if it is logged already.
     pub(super) fn answer_panic(
         &mut self,
         panic: Option<&(dyn Any + Send)>,
@@ -94,7 +106,8 @@ impl Connection {
         self.write(Response::from_status(Status::INTERNAL_SERVER_ERROR), Persistence::Close, local);
     }
 
-    /// Answers a request that matches no endpoint.
+    /// Answers a request that matches no endpoint (404, 405, 501). With `close`, the client may
+    /// send a body that is not read, so the connection ends after the answer.
     pub(super) fn answer_unrouted(&mut self, local: &mut ThreadLocals, close: bool) {
         let Some(request) = &self.request else { return };
         let response = dispatch::unrouted(request, self.found);
@@ -110,6 +123,7 @@ impl Connection {
     }
 
     /// Answers an invalid request, or one that is not read to its end, and closes the connection.
+    /// Input is discarded for a while first, or the client might get a reset instead of the answer.
     #[cold]
     pub(super) fn refuse(&mut self, response: Response, local: &mut ThreadLocals) {
         self.write(response, Persistence::Close, local);
@@ -117,7 +131,7 @@ impl Connection {
     }
 
     /// Answers a request whose body was not read. The connection stays open if the length of the
-    /// body is known and all of it has arrived.
+    /// body is known and all of it has arrived; it is skipped then.
     #[cold]
     pub(super) fn refuse_unread(&mut self, response: Response, local: &mut ThreadLocals) {
         let Some(request) = &self.request else { return };
@@ -132,6 +146,7 @@ impl Connection {
         }
     }
 
+    /// Writes an answer of the server, or of a handler that has waited.
     fn write(&mut self, response: Response, persistence: Persistence, local: &mut ThreadLocals) {
         if self.output.capacity() == 0 {
             self.output = local.take_output();
@@ -149,7 +164,11 @@ impl Connection {
         self.finish_request(tail, persistence, local);
     }
 
-    /// Finishes a request whose answer is written: its bytes are used up.
+    /// Finishes a request whose answer is written: keeps the part of the answer that is not in the
+    /// output, and discards the bytes of the request.
+    ///
+    /// The next phase is `Streaming` for a body that is produced while it is sent, `Taken` for
+    /// another protocol, `Closing` if the connection does not stay open, and `Head` otherwise.
     #[inline]
     fn finish_request(
         &mut self,
@@ -188,6 +207,19 @@ impl Connection {
         self.use_up_request();
     }
 
+    /// Reports the answer that begins at `start` in the output to the server's observer. `tail` is
+    /// the part of it that is not in the output.
+    #[inline]
+    pub(super) fn record(&mut self, start: usize, tail: Option<&Tail>, local: &mut ThreadLocals) {
+        if let Some(observer) = &mut local.observer {
+            let request = self.request.as_ref().filter(|_| self.is_known);
+            let answer = self.output.get(start..).unwrap_or_default();
+            let rest = tail.map_or(0, Tail::body_bytes);
+            observer.note_written(request, self.peer, answer, rest);
+        }
+    }
+
+    /// Marks the bytes of the request as consumed. They stay in the buffer until it is compacted.
     #[inline]
     fn use_up_request(&mut self) {
         self.is_known = false;
@@ -198,6 +230,9 @@ impl Connection {
         }
     }
 
+    /// Returns whether the connection stays open after the answer, and whether the answer must
+    /// state it: HTTP/1.0 needs `Connection: keep-alive`. It is closed on the client's request,
+    /// after the maximum number of requests, during a shutdown, and if the body is incomplete.
     #[inline]
     fn persistence(&self, request: &Request, local: &ThreadLocals) -> Persistence {
         let head = &request.0.head;
@@ -213,6 +248,7 @@ impl Connection {
     }
 }
 
+/// Returns the properties of the request that the writer of its answer needs.
 #[inline]
 fn reply_to(request: Option<&Request>, persistence: Persistence, token: Token) -> ReplyTo {
     let head = request.map(|request| &request.0.head);

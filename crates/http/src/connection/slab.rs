@@ -1,28 +1,35 @@
-//! The connections of a thread by token. A reused slot has a new generation, so a late event or
-//! wake-up never reaches the wrong connection.
+//! The connections of a thread by token. A token has the index of a slot and the slot's generation,
+//! which changes when the slot is reused: a late event or wake-up never reaches the wrong
+//! connection.
 
 use crate::connection::state::Connection;
 use crate::reactor::task::Token;
 
+/// The connections of a thread.
 #[derive(Default)]
 pub(crate) struct Slab {
+    /// Slots with and without a connection.
     slots: Vec<Slot>,
+    /// Indexes of slots without a connection; the last freed one is used first.
     free: Vec<u32>,
-    /// The generation of new slots: no removed slot had a later one.
+    /// The generation of new slots: no removed slot had a later one, so its tokens stay invalid.
     first_generation: u32,
 }
 
+/// A place for a connection. `generation` is that of the current connection, or of the next.
 struct Slot {
     generation: u32,
     connection: Option<Connection>,
 }
 
 impl Slab {
+    /// Returns the number of connections.
     pub(crate) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    /// Inserts the connection that `make` returns for its token.
+    /// Inserts the connection that `make` returns for its token, in the slot that was freed last,
+    /// or in a new one.
     pub(crate) fn insert(&mut self, make: impl FnOnce(Token) -> Connection) -> Token {
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot { generation: self.first_generation, connection: None });
@@ -34,6 +41,7 @@ impl Slab {
         token
     }
 
+    /// Returns a connection; `None` if it has ended.
     #[inline]
     pub(crate) fn get_mut(&mut self, token: Token) -> Option<&mut Connection> {
         let slot = self.slots.get_mut(token as u32 as usize)?;
@@ -43,6 +51,7 @@ impl Slab {
         slot.connection.as_mut()
     }
 
+    /// Removes a connection, and changes the generation of its slot.
     pub(crate) fn remove(&mut self, token: Token) -> Option<Connection> {
         self.get_mut(token)?;
         let slot = self.slots.get_mut(token as u32 as usize)?;
@@ -52,7 +61,7 @@ impl Slab {
         slot.connection.take()
     }
 
-    /// Removes the free slots after the last used one.
+    /// Removes the free slots after the last used one, to return memory after a peak.
     pub(crate) fn shrink(&mut self) {
         let is_taken = |slot: &Slot| slot.connection.is_some();
         let kept = self.slots.iter().rposition(is_taken).map_or(0, |last| last + 1);

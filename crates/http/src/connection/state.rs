@@ -1,4 +1,6 @@
-//! The fields of a connection, and its phases.
+//! The fields of a connection, and its phases. A request passes through [`Phase::Head`], `Body` if
+//! it has one, `Waiting` if its handler waits, and `Streaming` if its answer does; then `Head`
+//! follows, or `Closing` and `Lingering`.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -6,7 +8,7 @@ use std::sync::Arc;
 use rustix::fd::OwnedFd;
 
 use crate::body::Body;
-use crate::connection::outflow::Outflow;
+use crate::connection::streamed_body::StreamedBody;
 use crate::connection::takeover::Takeover;
 use crate::connection::upload::Upload;
 use crate::message::request::{Exchange, Request};
@@ -31,6 +33,7 @@ pub(crate) enum Fate {
     Drop,
 }
 
+/// The phase of a connection.
 pub(super) enum Phase {
     /// Between requests or inside a head.
     Head,
@@ -41,7 +44,7 @@ pub(super) enum Phase {
     /// The handler's answer is pending.
     Waiting { answer: LaterResponse, task: Task, deadline_ms: u64 },
     /// The answer's body is produced as fast as the client takes it.
-    Streaming(Box<Outflow>),
+    Streaming(Box<StreamedBody>),
     /// Another protocol has the connection.
     Taken(Box<Takeover>),
     /// The last answer is written: send it, then close. If input may be unread, linger for up to
@@ -51,6 +54,7 @@ pub(super) enum Phase {
     Lingering { left: usize },
 }
 
+/// The progress of a body that is gathered: where it ends in the buffer, or its decoder.
 pub(super) enum BodyProgress {
     Exact { end: usize },
     Chunked(Chunked),
@@ -100,7 +104,7 @@ pub(super) enum Intake {
 
 /// A connection's request to the ring.
 #[derive(Debug)]
-pub(crate) enum Wish {
+pub(crate) enum RingRequest {
     /// Send these bytes from this offset on.
     Send(Vec<u8>, usize),
     /// Report when the socket accepts bytes.
@@ -125,27 +129,39 @@ pub(super) enum Outgoing {
     Awaiting,
 }
 
+/// A connection of HTTP/1.1, or of the protocol that has taken it over. It belongs to one thread.
 pub(crate) struct Connection {
     pub(super) socket: OwnedFd,
+    /// The routes of the server.
     pub(super) routes: Arc<Routes>,
+    /// The client's address: of the socket, or by a PROXY header.
     pub(super) peer: Peer,
     /// The link between the socket and the buffers, if any.
     pub(super) link: Option<Box<SocketCodec>>,
+    /// The properties of the TLS session, once the handshake is complete.
     pub(super) secured: Option<Rc<TlsInfo>>,
+    /// The connection's name in events and wake-ups.
     pub(super) token: Token,
     pub(super) phase: Phase,
+    /// The current request with the read buffer; `None` while the connection is idle.
     pub(super) request: Option<Request>,
+    /// What answers the current request: an endpoint, or the reason why there is no endpoint.
     pub(super) found: Found,
     /// The start of the next request in the buffer, once the body of this one is complete.
     pub(super) next_at: usize,
+    /// Answers, or other output, of which `sent` bytes are sent.
     pub(super) output: Vec<u8>,
+    /// Bytes of the output that are sent.
     pub(super) sent: usize,
     /// A large body that follows the output, and how much of it is sent.
     pub(super) tail: Option<(Body, usize)>,
     /// The request's body that the handler reads as it arrives.
     pub(super) upload: Option<Box<Upload>>,
+    /// epoll has reported bytes that are not read yet.
     pub(super) readable: bool,
+    /// Who reads the socket, and whether the ring receives.
     pub(super) intake: Intake,
+    /// Whether the ring sends.
     pub(super) outgoing: Outgoing,
     /// Bytes of output that the ring holds.
     pub(super) handed_bytes: usize,
@@ -153,9 +169,15 @@ pub(crate) struct Connection {
     pub(super) hungry: bool,
     /// The client has shut down its side: a read of zero bytes follows.
     pub(super) half_closed: bool,
+    /// The client sends no more bytes.
     pub(super) ended: bool,
+    /// Requests so far, for
+    /// [`Limits::requests_per_connection_max`](crate::Limits::requests_per_connection_max).
     pub(super) requests: u32,
+    /// What the deadline is for.
     pub(super) timing: Timing,
+    /// When the connection has to be acted on, in ms on the thread's clock; checked by sweeps, so
+    /// up to a second late.
     pub(super) deadline_ms: u64,
     /// Bytes of the gathered body when its deadline was last extended.
     pub(super) body_received: usize,

@@ -1,4 +1,5 @@
-//! A protocol that has taken over a connection.
+//! A protocol that has taken over a connection, with its task: [`Takeover::call`] gives it a
+//! [`Turn`]. A protocol that panics ends its connection, and no other.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Context;
@@ -13,16 +14,20 @@ pub(super) const AHEAD_BYTES: usize = 32 * 1024;
 
 /// A protocol with its task and its last step.
 pub(super) struct Takeover {
+    /// HTTP/2, a WebSocket, or a protocol of the program.
     pub(super) protocol: Box<dyn Protocol>,
+    /// The waker with which the protocol has itself called again.
     pub(super) task: Task,
+    /// What the protocol has answered to the latest call.
     pub(super) step: ProtocolStep,
     /// The protocol was already called with the latest bytes.
-    pub(super) has_heard: bool,
+    pub(super) was_called: bool,
 }
 
 impl Takeover {
-    /// Calls the protocol, and returns how many of the bytes it used.
-    pub(super) fn advance(
+    /// Calls the protocol, and returns how many bytes of `input` it used. `ended` means that no
+    /// bytes follow.
+    pub(super) fn call(
         &mut self,
         input: &[u8],
         ended: bool,

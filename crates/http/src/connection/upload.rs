@@ -1,4 +1,5 @@
-//! A request's body that its handler reads piece by piece.
+//! A request's body that its handler reads piece by piece: the decoder between the connection's
+//! buffer and the handler's [`BodyBuffer`].
 
 use std::rc::Rc;
 
@@ -7,8 +8,10 @@ use crate::proto::chunked::Chunked;
 
 /// A body that is being received.
 pub(super) struct Upload {
+    /// The buffer that the handler reads from. It has a limit, which holds the client back.
     pub(super) body_buffer: Rc<BodyBuffer>,
-    pub(super) rest: Rest,
+    /// The decoder, or the number of bytes to come.
+    pub(super) rest: Undecoded,
     /// The last byte of the body has arrived and is decoded.
     pub(super) complete: bool,
     /// The client waits for `100 Continue`.
@@ -19,7 +22,8 @@ pub(super) struct Upload {
 }
 
 /// The part of the body that is not decoded yet.
-pub(super) enum Rest {
+pub(super) enum Undecoded {
+    /// Bytes that follow, by `Content-Length`.
     Exact(u64),
     Chunked(Chunked),
 }
@@ -39,13 +43,13 @@ impl Upload {
         let mut used = 0;
         body_buffer.fill(|out, room| {
             *complete = match rest {
-                Rest::Exact(left) => {
+                Undecoded::Exact(left) => {
                     used = coded.len().min(room).min(usize::try_from(*left).unwrap_or(usize::MAX));
                     out.extend_from_slice(&coded[..used]);
                     *left -= used as u64;
                     *left == 0
                 }
-                Rest::Chunked(chunked) => {
+                Undecoded::Chunked(chunked) => {
                     let (count, ended) = chunked.decode_to(coded, out, room)?;
                     used = count;
                     ended

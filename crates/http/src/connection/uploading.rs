@@ -1,36 +1,47 @@
 //! Passing of a body to a handler that reads it piece by piece. The connection decodes received
-//! bytes into the handler's [`BodyBuffer`] as far as there is room, and reads on only when the
+//! bytes into the handler's [`BodyBuffer`] as far as there is room, and reads more only when the
 //! handler waits for more.
+//!
+//! The time limit counts only while the handler waits for bytes, and is extended by the bytes that
+//! arrive ([`Limits::body_rate_min`](crate::Limits::body_rate_min)): a slow handler does not make
+//! its client time out.
 
 use std::ops::ControlFlow;
 use std::rc::Rc;
 
 use crate::body::body_buffer::{BodyBuffer, BodyError};
 use crate::connection::state::{Connection, Fate, Phase, Timing, own};
-use crate::connection::upload::{Rest, Upload};
+use crate::connection::upload::{Undecoded, Upload};
 use crate::message::protocol::LINGER_BYTES_MAX;
 use crate::message::response::IntoResponse;
 use crate::message::thread_locals::ThreadLocals;
 use crate::proto::chunked::Chunked;
 use crate::proto::head::BodyLength;
 
-/// The next requirement of an upload.
+/// What is needed to continue an upload.
 enum Need {
     /// Bytes: the handler waits for them.
     Bytes,
     /// The output must be sent.
     Sending,
+    /// Nothing can be done until the handler reads.
     Nothing,
 }
 
 impl Connection {
-    /// Returns true if a body is being received and is not complete.
+    /// Returns true if a body is being received and is not complete. Then the answer closes the
+    /// connection: the rest of the body would have to be read before the next request.
     #[inline]
     pub(super) fn is_uploading(&self) -> bool {
         self.upload.as_ref().is_some_and(|upload| !upload.complete)
     }
 
-    /// Begins to receive the body of the parsed request. Returns true if its handler can run.
+    /// Begins to receive the body of the parsed request, which may have `bytes_max` bytes. Returns
+    /// true if its handler can run.
+    ///
+    /// From here on, received bytes pass through the connection's buffer into the handler's, and
+    /// the head stays at the front of the connection's. A declared length beyond `bytes_max` is
+    /// refused at once (413); a chunked body that becomes longer fails in the handler.
     pub(super) fn start_upload(&mut self, bytes_max: u64, local: &mut ThreadLocals) -> bool {
         let Some(request) = &mut self.request else { return false };
         let exchange = own(request);
@@ -39,10 +50,10 @@ impl Connection {
                 self.refuse(BodyError::TooLarge.into_response(), local);
                 return false;
             }
-            BodyLength::Exact(length) => Rest::Exact(length),
+            BodyLength::Exact(length) => Undecoded::Exact(length),
             _ => {
                 let bytes_max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
-                Rest::Chunked(Chunked::new(bytes_max, local.limits.head_bytes_max))
+                Undecoded::Chunked(Chunked::new(bytes_max, local.limits.head_bytes_max))
             }
         };
         let body_buffer = Rc::new(BodyBuffer::default());
@@ -62,7 +73,7 @@ impl Connection {
     /// Serves the handler that reads the body. Returns `Continue(true)` if there is more to do at
     /// once, and `Break` if nothing can be done until the next event.
     #[inline(never)]
-    pub(super) fn go_on_uploading(&mut self, local: &mut ThreadLocals) -> ControlFlow<Fate, bool> {
+    pub(super) fn continue_upload(&mut self, local: &mut ThreadLocals) -> ControlFlow<Fate, bool> {
         match self.feed(local) {
             Need::Sending => ControlFlow::Continue(true),
             Need::Bytes if self.readable => match self.read(local) {
@@ -72,7 +83,7 @@ impl Connection {
             Need::Bytes => {
                 self.hungry = true;
                 match &self.phase {
-                    Phase::Streaming(outflow) if !outflow.is_stalled() => {
+                    Phase::Streaming(body_stream) if !body_stream.is_stalled() => {
                         ControlFlow::Continue(true)
                     }
                     _ => ControlFlow::Break(Fate::Keep),
@@ -82,7 +93,8 @@ impl Connection {
         }
     }
 
-    /// Passes received bytes to the handler, and returns what is needed to continue.
+    /// Passes received bytes to the handler, sends `100 Continue` when it first waits for bytes,
+    /// and returns what is needed to continue.
     fn feed(&mut self, local: &mut ThreadLocals) -> Need {
         let (Some(upload), Some(request)) = (&mut self.upload, &mut self.request) else {
             return Need::Nothing;
@@ -123,15 +135,17 @@ impl Connection {
         Need::Bytes
     }
 
-    /// Fails the upload: the body did not arrive in time.
-    pub(super) fn give_up_upload(&mut self) {
+    /// Fails the upload: the body did not arrive in time. The handler gets [`BodyError::TimedOut`],
+    /// and may still answer.
+    pub(super) fn fail_upload(&mut self) {
         self.timing = Timing::None;
         if let Some(upload) = &self.upload {
             upload.body_buffer.fail(BodyError::TimedOut);
         }
     }
 
-    /// Ends the upload after the answer. If the body is incomplete, no request can follow.
+    /// Ends the upload after the answer. If the body is incomplete, no request can follow, and the
+    /// connection closes.
     pub(super) fn end_upload(&mut self) {
         let Some(upload) = self.upload.take() else { return };
         if !upload.complete {

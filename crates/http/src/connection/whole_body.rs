@@ -1,4 +1,9 @@
 //! A request's body that is gathered before its handler runs, after its head in the buffer.
+//!
+//! The server's budget for bodies
+//! ([`Limits::held_body_bytes_max`](crate::Limits::held_body_bytes_max)) is charged for bytes that
+//! have arrived, not for announced ones. The deadline is extended by arriving bytes, so a large
+//! body on a slow line is received, and a client that trickles bytes is not.
 
 use super::{BodyProgress, Connection, Phase, Timing, own};
 use crate::body::body_buffer::BodyError;
@@ -10,7 +15,8 @@ use crate::proto::chunked::{Chunked, ChunkedError};
 use crate::proto::head::{BodyLength, HeadError, Span};
 
 impl Connection {
-    /// Decides whether the body is wanted, and sends `100 Continue` if the client waits for it.
+    /// Decides whether the body is wanted, by the endpoint and its early decision. Returns true if
+    /// the whole request is in the buffer.
     pub(super) fn start_body(&mut self, local: &mut ThreadLocals) -> bool {
         let Some(request) = &mut self.request else { return false };
         let exchange = &request.0;
@@ -27,8 +33,11 @@ impl Connection {
         }
     }
 
-    /// Begins to receive the body of a request that may have one. Returns true if the handler can
-    /// run.
+    /// Begins to receive the body of a request that may have one, and sends `100 Continue` if the
+    /// client waits for it (RFC 9110, 10.1.1). Returns true if the handler can run: the body is
+    /// complete, or the handler reads it as it arrives.
+    ///
+    /// A declared length beyond the limit is refused at once (413), before any of the body is read.
     pub(super) fn gather(&mut self, local: &mut ThreadLocals) -> bool {
         let Some(request) = &mut self.request else { return false };
         let head = &request.0.head;
@@ -60,6 +69,9 @@ impl Connection {
     }
 
     /// Takes the received part of the body. Returns true if the body is complete.
+    ///
+    /// Chunks are decoded in place: decoded bytes move to the front, so the buffer has the head,
+    /// the decoded body, and the undecoded rest.
     pub(super) fn take_body(&mut self, local: &mut ThreadLocals) -> bool {
         let (Some(request), Phase::Body(progress)) = (&mut self.request, &mut self.phase) else {
             return false;
@@ -95,14 +107,15 @@ impl Connection {
                 true
             }
             None => {
-                self.go_on_gathering(received, local);
+                self.continue_gathering(received, local);
                 false
             }
         }
     }
 
-    /// Reserves budget for the received part of a body, and extends its deadline.
-    fn go_on_gathering(&mut self, received: usize, local: &mut ThreadLocals) {
+    /// Reserves budget for the received part of a body, and extends its deadline. Without budget
+    /// the request is refused (503).
+    fn continue_gathering(&mut self, received: usize, local: &mut ThreadLocals) {
         let Some(request) = &mut self.request else { return };
         let budget = &local.bodies;
         let lease = own(request).lease.get_or_insert_with(|| Box::new(Lease::new(budget)));
@@ -122,6 +135,7 @@ impl Connection {
     }
 }
 
+/// Returns the answer to a malformed or too large chunked body.
 #[cold]
 fn chunked_refusal(error: ChunkedError) -> Response {
     match error {

@@ -1,13 +1,21 @@
-//! Flood protection for frames that carry neither requests nor bodies. Each costs the client
-//! nothing and the server some work, so a connection has a token bucket for them. Time and the
-//! causes of such frames refill it: requests, bodies and answers.
+//! Flood protection for frames that carry neither requests nor bodies: PING, SETTINGS,
+//! WINDOW_UPDATE, PRIORITY, RST_STREAM. Each costs the client nothing and the server some work, so
+//! a connection has a token bucket for them. Time and the causes of such frames refill it:
+//! requests, bodies and answers.
+//!
+//! The counter reads only the heads of frames, as they pass to `h2`, which decodes them again.
 
 /// The client's preface is not a frame.
 const PREFACE_BYTES: usize = super::PREFACE.len();
+/// The length of a frame's head (RFC 9113, 4.1).
 const FRAME_HEAD_BYTES: usize = 9;
+/// Types and flags of frames (RFC 9113, 6): a body's data.
 const DATA: u8 = 0;
+/// The head of a request, or trailers.
 const HEADERS: u8 = 1;
+/// The rest of a head that does not fit into one frame.
 const CONTINUATION: u8 = 9;
+/// The flag of a stream's last frame.
 const END_STREAM: u8 = 1;
 /// Frames that a request may cause: its priority, windows, reset.
 const PER_REQUEST: u64 = 8;
@@ -31,6 +39,7 @@ pub(super) struct ControlFrames {
 }
 
 impl ControlFrames {
+    /// Returns a counter with a full bucket; the first payload is the client's preface.
     pub(super) fn new(per_second: u32, now_ms: u64) -> Self {
         let per_second = u64::from(per_second.max(1));
         Self {
@@ -48,6 +57,7 @@ impl ControlFrames {
         self.earn(bytes as u64 * 1_000 / BYTES_PER_FRAME);
     }
 
+    /// Adds thousandths of frames to the bucket.
     fn earn(&mut self, thousandths: u64) {
         let max = self.per_second * BURST_S * 1_000;
         self.left = self.left.saturating_add(thousandths).min(max);
@@ -78,7 +88,7 @@ impl ControlFrames {
         }
     }
 
-    /// Counts the frame whose head is complete.
+    /// Counts the frame whose head is complete. Returns false if the bucket is empty.
     fn frame(&mut self) -> bool {
         let [high, middle, low, kind, flags, ..] = self.head;
         let length = u32::from_be_bytes([0, high, middle, low]);

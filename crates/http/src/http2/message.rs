@@ -1,5 +1,8 @@
 //! Conversion of HTTP/2 requests to HTTP/1.1, and of HTTP/1.1 answers to HTTP/2. So one parser
 //! decides what a head may be, and there is one router and one writer of answers.
+//!
+//! A request is written out as text and parsed again. So handlers get the same [`Request`] as on
+//! HTTP/1.1, whose headers are ranges of one buffer.
 
 use bytes::Bytes;
 use http::header::{HeaderName, HeaderValue};
@@ -9,8 +12,8 @@ use crate::message::request::Request;
 use crate::proto::head::{BodyLength, HeadError, HeadLimits, Version};
 use crate::proto::paths::Found;
 
-/// Checks whether a head opens another protocol on its stream (RFC 8441). Returns `None` if it is
-/// not a CONNECT, and the reason if the protocol is not supported.
+/// Checks whether a head opens another protocol on its stream (RFC 8441, 4). Returns `None` if it
+/// is not a CONNECT, and the reason if the protocol is not supported.
 pub(super) fn opening(head: &request::Parts) -> Option<Result<(), &'static str>> {
     if head.method != Method::CONNECT {
         return None;
@@ -22,7 +25,11 @@ pub(super) fn opening(head: &request::Parts) -> Option<Result<(), &'static str>>
     })
 }
 
-/// Parses a head into a request, and returns what answers it.
+/// Parses a head into a request, and returns its endpoint. With `bodiless` the request has no body;
+/// else its length is unknown.
+///
+/// # Errors
+/// Those of an HTTP/1.1 head.
 pub(super) fn read(
     head: &request::Parts,
     bodiless: bool,
@@ -57,6 +64,8 @@ pub(super) fn read(
     Ok(found)
 }
 
+/// Writes a head as one of HTTP/1.1. `:authority` becomes `Host` (RFC 9113, 8.3.1); a CONNECT for a
+/// WebSocket becomes a GET with `Upgrade`.
 fn put_head(head: &request::Parts, text: &mut Vec<u8>) {
     let authority = head.uri.authority().map(|authority| authority.as_str());
     let opens = matches!(opening(head), Some(Ok(())));
@@ -98,6 +107,7 @@ fn put_head(head: &request::Parts, text: &mut Vec<u8>) {
     text.extend_from_slice(b"\r\n");
 }
 
+/// Writes a header.
 fn put_line(name: &[u8], value: &[u8], text: &mut Vec<u8>) {
     text.extend_from_slice(name);
     text.extend_from_slice(b": ");
@@ -105,7 +115,9 @@ fn put_line(name: &[u8], value: &[u8], text: &mut Vec<u8>) {
     text.extend_from_slice(b"\r\n");
 }
 
-/// Returns the head of an answer, and the bytes after it.
+/// Returns the head of an answer, and the bytes after it. Headers of the connection are left out
+/// (RFC 9113, 8.2.2). `None` if the head is malformed, which only a handler that writes over it can
+/// cause.
 pub(super) fn answer(text: &[u8]) -> Option<(http::Response<()>, Bytes)> {
     let text = Bytes::copy_from_slice(text);
     let mut head = http::Response::new(());
@@ -135,7 +147,8 @@ pub(super) fn is_success(text: &[u8]) -> bool {
     text.get(9) == Some(&b'2')
 }
 
-/// Returns true if an HTTP/1.1 answer hands the connection to a WebSocket.
+/// Returns true if an HTTP/1.1 answer hands the connection to a WebSocket: a 101 becomes a 200 on
+/// its stream (RFC 8441, 5).
 pub(super) fn opens(text: &[u8]) -> bool {
     text.split(|&byte| byte == b'\n').any(|line| line == b"Upgrade: websocket\r")
 }

@@ -1,8 +1,12 @@
 //! A stream that another protocol has taken over (RFC 8441): a WebSocket uses two buffers, as on a
 //! separate connection. END_STREAM is the end of what a side sends, and a reset of the stream is a
-//! reset of that connection. Received bytes occupy the client's window until the protocol has used
-//! them. The protocol is called for more only when all its output has found room in the other
-//! window.
+//! reset of that connection.
+//!
+//! Received bytes occupy the client's window until the protocol has used them. The protocol is
+//! called for more only when all its output has found room in the other window.
+//!
+//! A protocol needs the thread's data, which only the connection has. So the future of a tunnel
+//! does nothing itself: when it is woken, it queues the tunnel for a turn ([`represent`]).
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -13,8 +17,8 @@ use std::task::{Context, Poll, Waker, ready};
 use bytes::{Buf, Bytes};
 use h2::RecvStream;
 
-use super::outlet::Outlet;
 use super::stream::Outcome;
+use super::stream_sender::StreamSender;
 use crate::body::Body;
 use crate::message::protocol::{LINGER_BYTES_MAX, LINGER_MS, Protocol, ProtocolStep, Turn};
 use crate::message::thread_locals::ThreadLocals;
@@ -22,30 +26,36 @@ use crate::message::thread_locals::ThreadLocals;
 /// Turns of a protocol before other streams get theirs.
 const ROUNDS_MAX: usize = 16;
 
-/// Tunnels that wait for a turn, each with the waker of the future that represents it.
+/// Tunnels that wait for a turn, each with the waker of the future that represents it. The
+/// connection empties the list in each of its turns.
 pub(super) type Turns = Rc<RefCell<Vec<(Rc<RefCell<Tunnel>>, Waker)>>>;
 
 /// A stream with the protocol that has taken it over.
 pub(super) struct Tunnel {
     /// `None` once it has ended.
     protocol: Option<Box<dyn Protocol>>,
+    /// What the protocol has answered to the latest call.
     step: ProtocolStep,
+    /// The receiving half of the stream in `h2`.
     body: RecvStream,
     /// Received bytes that are not used yet: at most the stream's window.
     input: Vec<u8>,
-    /// The client sends no more than that.
+    /// The client sends no more bytes.
     ended: bool,
-    outlet: Outlet,
+    sender: StreamSender,
+    /// Output of the protocol, before `tail`.
     output: Vec<u8>,
     tail: Option<(Body, usize)>,
-    /// The part of them that is being sent.
+    /// The part of the output that is being sent.
     piece: Bytes,
-    /// The client has sent something.
-    heard: bool,
-    /// The connection has ended: nothing reaches the client.
+    /// The client has sent bytes.
+    received: bool,
+    /// The connection has ended: output is discarded, and the protocol is only called so that its
+    /// handler can end.
     lost: bool,
-    /// Our side has ended; `discarded` counts the bytes thrown away since then.
-    parted: bool,
+    /// The server has ended its side.
+    end_sent: bool,
+    /// Bytes that were discarded since then.
     discarded: usize,
     /// The outcome, until the future that represents the tunnel has returned it.
     over: Option<Outcome>,
@@ -53,7 +63,7 @@ pub(super) struct Tunnel {
 
 /// Represents a tunnel among the streams' futures. When it is woken, the tunnel gets a turn from
 /// the connection, which alone has what a protocol needs.
-pub(super) async fn stand_for(tunnel: Rc<RefCell<Tunnel>>, turns: Turns) -> Outcome {
+pub(super) async fn represent(tunnel: Rc<RefCell<Tunnel>>, turns: Turns) -> Outcome {
     poll_fn(|context| {
         if let Some(outcome) = tunnel.borrow_mut().over.take() {
             return Poll::Ready(outcome);
@@ -65,26 +75,28 @@ pub(super) async fn stand_for(tunnel: Rc<RefCell<Tunnel>>, turns: Turns) -> Outc
 }
 
 impl Tunnel {
-    pub(super) fn new(protocol: Box<dyn Protocol>, body: RecvStream, outlet: Outlet) -> Self {
+    /// Returns a tunnel before the first call of its protocol.
+    pub(super) fn new(protocol: Box<dyn Protocol>, body: RecvStream, sender: StreamSender) -> Self {
         Self {
             protocol: Some(protocol),
             step: ProtocolStep::More,
             body,
             input: Vec::new(),
             ended: false,
-            outlet,
+            sender,
             output: Vec::new(),
             tail: None,
             piece: Bytes::new(),
-            heard: false,
+            received: false,
             lost: false,
-            parted: false,
+            end_sent: false,
             discarded: 0,
             over: None,
         }
     }
 
-    /// Does everything that can be done now.
+    /// Does everything that can be done now, in up to [`ROUNDS_MAX`] rounds; then it yields to
+    /// other streams.
     pub(super) fn advance(&mut self, waker: &Waker, local: &mut ThreadLocals) {
         if self.over.is_some() {
             return;
@@ -103,18 +115,20 @@ impl Tunnel {
         waker.wake_by_ref();
     }
 
+    /// Sends the output, reads, and calls the protocol once. Returns `Pending` if it has to wait,
+    /// and the outcome at the end.
     fn round(
         &mut self,
         context: &mut Context<'_>,
         local: &mut ThreadLocals,
     ) -> Poll<Option<Outcome>> {
-        match self.outlet.sender.poll_reset(context) {
-            Poll::Ready(Ok(_)) => return self.end(!self.heard),
+        match self.sender.stream.poll_reset(context) {
+            Poll::Ready(Ok(_)) => return self.end(!self.received),
             Poll::Ready(Err(_)) => self.lost = true,
             Poll::Pending => {}
         }
         while self.take_piece() {
-            if ready!(self.outlet.send(&mut self.piece, false, context)).is_some() {
+            if ready!(self.sender.send(&mut self.piece, false, context)).is_some() {
                 return self.end(false);
             }
         }
@@ -125,7 +139,7 @@ impl Tunnel {
         if was_hungry {
             self.fill(context);
         }
-        self.converse(context, local);
+        self.run_protocol(context, local);
         match self.step {
             ProtocolStep::Close { linger } => {
                 self.protocol = None;
@@ -139,18 +153,20 @@ impl Tunnel {
                     // Idle sockets hold no memory.
                     self.input = Vec::new();
                 }
-                self.outlet.clock.set(deadline_ms, context.waker());
+                self.sender.clock.set(deadline_ms, context.waker());
                 Poll::Pending
             }
             _ => Poll::Ready(None),
         }
     }
 
-    fn end(&self, given_up: bool) -> Poll<Option<Outcome>> {
-        Poll::Ready(Some(Outcome::TunnelOver { given_up }))
+    /// Returns the outcome of the tunnel.
+    fn end(&self, was_reset: bool) -> Poll<Option<Outcome>> {
+        Poll::Ready(Some(Outcome::TunnelOver { was_reset }))
     }
 
-    /// Prepares the next piece to send. Returns false if there is nothing to send.
+    /// Prepares the next piece to send: output, then the large body after it. Returns false if
+    /// nothing is left to send, or nothing reaches the client.
     fn take_piece(&mut self) -> bool {
         if self.lost {
             self.piece.clear();
@@ -170,12 +186,12 @@ impl Tunnel {
         !self.piece.is_empty()
     }
 
-    /// Takes the received bytes.
+    /// Takes the received bytes out of `h2`. They stay in the client's window until they are used.
     fn fill(&mut self, context: &mut Context<'_>) {
         while !self.ended {
             match self.body.poll_data(context) {
                 Poll::Ready(Some(Ok(bytes))) => {
-                    self.heard = true;
+                    self.received = true;
                     self.input.extend_from_slice(&bytes);
                 }
                 Poll::Ready(Some(Err(_))) | Poll::Ready(None) => self.ended = true,
@@ -184,10 +200,11 @@ impl Tunnel {
         }
     }
 
-    /// Calls the protocol.
-    fn converse(&mut self, context: &Context<'_>, local: &mut ThreadLocals) {
+    /// Calls the protocol with the received bytes. Those that it uses are released to the client's
+    /// window. A panic ends the tunnel, and no other stream.
+    fn run_protocol(&mut self, context: &Context<'_>, local: &mut ThreadLocals) {
         let Some(protocol) = &mut self.protocol else { return };
-        self.outlet.clock.stop();
+        self.sender.clock.stop();
         let mut turn = Turn {
             input: &self.input,
             used: 0,
@@ -204,6 +221,7 @@ impl Tunnel {
         self.step = asked.unwrap_or(ProtocolStep::Close { linger: false });
     }
 
+    /// Gives the client's window back the bytes that were used.
     fn release(&mut self, bytes: usize) {
         if bytes > 0 {
             // Fails only if no more bytes arrive.
@@ -214,10 +232,10 @@ impl Tunnel {
     /// Ends our side, and discards input until the client ends its own, for a limited time.
     /// Otherwise the client might read the reset that ends the stream before the last output.
     fn linger(&mut self, context: &mut Context<'_>) -> Poll<Option<Outcome>> {
-        if !std::mem::replace(&mut self.parted, true) {
-            self.outlet.clock.stop();
+        if !std::mem::replace(&mut self.end_sent, true) {
+            self.sender.clock.stop();
             // If the stream was reset in the meantime, nothing is left to do.
-            let _ = self.outlet.sender.send_data(Bytes::new(), true);
+            let _ = self.sender.stream.send_data(Bytes::new(), true);
             self.release(self.input.len());
             self.input = Vec::new();
         }
@@ -228,7 +246,7 @@ impl Tunnel {
                     self.release(bytes.len());
                 }
                 Poll::Ready(_) => break,
-                Poll::Pending if self.outlet.clock.is_over(LINGER_MS, context) => break,
+                Poll::Pending if self.sender.clock.is_over(LINGER_MS, context) => break,
                 Poll::Pending => return Poll::Pending,
             }
         }

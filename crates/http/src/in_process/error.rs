@@ -1,4 +1,7 @@
 //! Errors of requests that are answered in process.
+//!
+//! These are errors of a test, not answers: a failure that a client would see as a status is a
+//! [`TestResponse`](crate::TestResponse).
 
 use std::fmt;
 use std::io;
@@ -7,6 +10,16 @@ use crate::body::producer::BoxError;
 use crate::routing::router::RouteError;
 
 /// The reason why [`Router::call`](crate::Router::call) has no answer.
+///
+/// ```
+/// use marmota_http::{CallError, Router, TestRequest};
+///
+/// let router = Router::new().get("/a/{b", |_| async { "the brace is not closed" });
+/// assert!(matches!(router.call(TestRequest::get("/")), Err(CallError::Route(_))));
+///
+/// let split = TestRequest::get("/").header("X-Name", "a\r\nX-Other: b");
+/// assert!(matches!(Router::new().call(split), Ok(_) | Err(CallError::Request(_))));
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum CallError {

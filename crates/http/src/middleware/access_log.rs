@@ -1,5 +1,8 @@
-//! A line for each request, written by a thread of its own: a slow disk slows no request down,
-//! and what it cannot take is left out and counted.
+//! A line for each request, in the combined log format or as JSON.
+//!
+//! A server thread formats the lines of one turn into a buffer ([`LogLines`]), and passes it to a
+//! [`BackgroundWriter`]. So a slow disk delays no request; lines that it cannot take are omitted
+//! and counted. All text of clients is escaped: nothing in it can end a field or a line.
 
 use std::fmt::Write as _;
 use std::io::Write;
@@ -9,19 +12,21 @@ use crate::message::request::Request;
 use crate::middleware::background_writer::BackgroundWriter;
 use crate::socket::address::Peer;
 
-/// A longer `User-Agent` or `Referer` is cut.
+/// A longer `User-Agent` or `Referer` is truncated.
 const FIELD_BYTES_MAX: usize = 512;
 
-/// How a line is written.
+/// The format of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
     Combined,
     Json,
 }
 
-/// Where a server writes a line for each request; see [`crate::Server::access_log`].
-/// When the server has ended and the last clone is dropped, all lines are written,
-/// unless the sink takes more than a second for them.
+/// A log with a line for each request; see [`crate::Server::access_log`]. Refused requests and
+/// requests without a route have a line too. Clones write to the same sink.
+///
+/// When the server has ended and the last clone is dropped, the remaining lines are written, for up
+/// to a second.
 ///
 /// ```no_run
 /// use marmota_http::{AccessLog, Router, Server};
@@ -37,40 +42,68 @@ pub struct AccessLog {
 }
 
 impl AccessLog {
-    /// Lines in the combined log format of Apache and nginx: address, time, request line, status,
-    /// bytes, referrer, user agent.
+    /// Writes lines in the combined log format of Apache and nginx: client, time in UTC, request
+    /// line, status, bytes of the body, `Referer`, `User-Agent`. A missing value is `-`. The client
+    /// is that of [`Request::client_ip`], so it respects trusted proxies.
+    ///
+    /// ```text
+    /// 192.0.2.1 - - [10/Oct/2000:13:55:36 +0000] "GET /a?b=1 HTTP/1.1" 200 5 "-" "curl/8.5.0"
+    /// ```
+    ///
+    /// ```
+    /// use marmota_http::{AccessLog, Router, Server};
+    ///
+    /// let log = AccessLog::combined(std::io::stdout())?;
+    /// let running = Server::bind("127.0.0.1:0")?.access_log(&log).start(Router::new())?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
-    /// When there is no thread to be had.
+    /// The system's, if it cannot start a thread.
     pub fn combined(sink: impl Write + Send + 'static) -> std::io::Result<Self> {
         Self::new(Format::Combined, sink)
     }
 
-    /// A JSON object a line: `time`, `peer`, `method`, `target`, `status`, `bytes`,
-    /// `duration_us`, `id` ([`Request::id`]), `user_agent`.
+    /// Writes a JSON object for each line, with these members: `time` (seconds since 1970, with
+    /// milliseconds), `status`, `bytes` of the body, `duration_us` (microseconds from the last byte
+    /// of the request to its answer), `peer`, `method`, `target`, `id` ([`Request::id`]),
+    /// `user_agent`.
+    ///
+    /// ```
+    /// use marmota_http::{AccessLog, Router, Server};
+    ///
+    /// let log = AccessLog::json(std::io::stderr())?;
+    /// let running = Server::bind("127.0.0.1:0")?.access_log(&log).start(Router::new())?;
+    /// running.shutdown()?;
+    /// assert_eq!(log.lost(), 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
-    /// As [`AccessLog::combined`].
+    /// Those of [`AccessLog::combined`].
     pub fn json(sink: impl Write + Send + 'static) -> std::io::Result<Self> {
         Self::new(Format::Json, sink)
     }
 
+    /// Starts the thread that writes to the sink.
     fn new(format: Format, sink: impl Write + Send + 'static) -> std::io::Result<Self> {
         let writer = BackgroundWriter::new("marmota-access-log", Reporting(sink))?;
         Ok(Self { format, writer })
     }
 
-    /// Pieces of some lines each that were left out, because the sink was too slow or failed.
+    /// Returns the number of pieces, of some lines each, that were omitted because the sink was too
+    /// slow or failed.
     pub fn lost(&self) -> u64 {
         self.writer.lost()
     }
 
+    /// Returns the buffer for the lines of one server thread.
     pub(crate) fn thread(&self) -> LogLines {
         LogLines { log: self.clone(), lines: String::new() }
     }
 }
 
-/// A sink whose errors are logged.
+/// A sink whose errors are logged. The access log itself only counts them.
 struct Reporting<W>(W);
 
 impl<W: Write> Write for Reporting<W> {
@@ -85,13 +118,15 @@ impl<W: Write> Write for Reporting<W> {
     }
 }
 
-/// What is told of an answer.
+/// An answer, for its line.
 pub(crate) struct Answered<'a> {
-    /// None if what came was no request.
+    /// `None` if the received bytes are not a request.
     pub(crate) request: Option<&'a Request>,
     pub(crate) peer: Peer,
     pub(crate) status: u16,
+    /// Bytes of the body; 0 for a body that is produced while it is sent.
     pub(crate) bytes: u64,
+    /// Microseconds from the last byte of the request to its answer.
     pub(crate) took_us: u64,
 }
 
@@ -102,6 +137,7 @@ pub(crate) struct LogLines {
 }
 
 impl LogLines {
+    /// Adds a line.
     pub(crate) fn note(&mut self, answered: &Answered<'_>) {
         match self.log.format {
             Format::Combined => combined(&mut self.lines, answered, SystemTime::now()),
@@ -109,7 +145,7 @@ impl LogLines {
         }
     }
 
-    /// Hands the turn's lines over.
+    /// Passes the turn's lines to the writer.
     pub(crate) fn flush(&mut self) {
         if self.lines.is_empty() {
             return;
@@ -119,6 +155,7 @@ impl LogLines {
     }
 }
 
+/// Returns a header of the request, truncated to [`FIELD_BYTES_MAX`].
 fn header<'a>(request: Option<&'a Request>, name: &str) -> Option<&'a str> {
     let text = request?.header_text(name)?;
     let mut end = text.len().min(FIELD_BYTES_MAX);
@@ -128,7 +165,7 @@ fn header<'a>(request: Option<&'a Request>, name: &str) -> Option<&'a str> {
     Some(&text[..end])
 }
 
-/// The client's host, by what a trusted proxy says or else the connection.
+/// Writes the client's address: the one that a trusted proxy reports, or that of the connection.
 fn name(out: &mut String, request: Option<&Request>, peer: Peer) {
     let _ = match request.map_or(peer.ip(), Request::client_ip) {
         Some(address) => write!(out, "{address}"),
@@ -136,6 +173,7 @@ fn name(out: &mut String, request: Option<&Request>, peer: Peer) {
     };
 }
 
+/// Writes a line in the combined log format.
 fn combined(out: &mut String, answered: &Answered<'_>, now: SystemTime) {
     let Answered { request, peer, status, bytes, .. } = *answered;
     name(out, request, peer);
@@ -161,6 +199,7 @@ fn combined(out: &mut String, answered: &Answered<'_>, now: SystemTime) {
     out.push_str("\"\n");
 }
 
+/// Writes a line of JSON.
 fn json(out: &mut String, answered: &Answered<'_>, now: SystemTime) {
     let Answered { request, peer, status, bytes, took_us } = *answered;
     let time = now.duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -189,7 +228,7 @@ fn json(out: &mut String, answered: &Answered<'_>, now: SystemTime) {
     out.push_str("}\n");
 }
 
-/// Text inside of quotes, as Apache writes it: nothing in it can end a field or a line.
+/// Writes text within quotes, escaped as Apache does it: nothing in it can end a field or a line.
 fn quoted(out: &mut String, text: &str) {
     for c in text.chars() {
         match c {
@@ -205,6 +244,7 @@ fn quoted(out: &mut String, text: &str) {
     }
 }
 
+/// Writes text within a JSON string (RFC 8259, 7).
 fn json_text(out: &mut String, text: &str) {
     for c in text.chars() {
         match c {
@@ -220,7 +260,8 @@ fn json_text(out: &mut String, text: &str) {
     }
 }
 
-/// `10/Oct/2000:13:55:36 +0000`, of the words of `Tue, 10 Oct 2000 13:55:36 GMT`.
+/// Returns the time in the common log format, `10/Oct/2000:13:55:36 +0000`, made from `Tue, 10 Oct
+/// 2000 13:55:36 GMT`.
 fn clf_time(now: SystemTime) -> String {
     // A clock before 1970 has no such words.
     let date = httpdate::fmt_http_date(now.max(UNIX_EPOCH + Duration::from_secs(1)));

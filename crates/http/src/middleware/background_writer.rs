@@ -1,19 +1,22 @@
-//! Writing on a thread of its own: a sink that is slow, or a pipe that is not read,
-//! blocks no one, and what it cannot take is left out and counted.
+//! A writer with its own thread: a slow sink, or a pipe that is not read, blocks no caller. What it
+//! cannot take is omitted and counted.
+//!
+//! Callers push whole pieces into a bounded queue under a mutex; the thread takes all of them at
+//! once, and writes them without the lock.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// What waits for the sink at most.
+/// Maximum bytes that wait for the sink.
 const WAITING_BYTES_MAX: usize = 4 << 20;
-/// How long the last handle waits for a sink that is slow.
+/// How long the last handle waits for a slow sink when it is dropped.
 const END_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A writer that never blocks: a thread hands on what is written to it. Up to 4 MiB
-/// wait for the sink; further pieces are left out. Clones write to the same sink;
-/// when the last of them is dropped it waits up to a second for what is not written.
+/// A writer that never blocks: a thread passes on the bytes that are written to it. Up to 4 MiB
+/// wait for the sink; further pieces are omitted. Clones write to the same sink. When the last one
+/// is dropped it waits up to a second for the bytes that are not written yet.
 ///
 /// ```
 /// use std::io::Write;
@@ -38,23 +41,28 @@ impl Drop for WriterHandle {
     }
 }
 
+/// The queue between the handles and the thread.
 #[derive(Debug, Default)]
 struct PieceQueue {
     state: Mutex<QueueState>,
+    /// Notified when a piece is pushed, when pieces are written, and at the end.
     changed: Condvar,
+    /// Pieces that were omitted, or that the sink refused.
     lost: AtomicU64,
 }
 
+/// The state of the queue.
 #[derive(Debug, Default)]
 struct QueueState {
     pieces: Vec<Vec<u8>>,
+    /// Bytes of all pieces, also of those that are being written.
     bytes: usize,
     is_writing: bool,
     is_ended: bool,
 }
 
 impl BackgroundWriter {
-    /// Starts the thread that writes to `sink`.
+    /// Starts a thread of this name, which writes to `sink`.
     ///
     /// # Errors
     /// The system's, if it cannot start a thread.
@@ -65,18 +73,33 @@ impl BackgroundWriter {
         Ok(Self(Arc::new(WriterHandle(queue))))
     }
 
-    /// Hands a piece over, or leaves it out and counts it.
+    /// Queues a piece, which is written as a whole. If 4 MiB wait already, it is omitted and
+    /// counted.
+    ///
+    /// ```
+    /// let out = marmota_http::BackgroundWriter::new("notes", std::io::sink())?;
+    /// out.push(b"a line that is not torn apart\n".to_vec());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn push(&self, piece: Vec<u8>) {
         self.0.0.push(piece);
     }
 
-    /// Pieces that were left out, because the sink was too slow or failed.
+    /// Returns the number of pieces that were omitted, because the sink was too slow or failed.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.0.0.lost.load(Ordering::Relaxed)
     }
 
-    /// Waits until all is written; false if `timeout` passed before.
+    /// Waits until everything is written. Returns false if `timeout` has passed before.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// let out = marmota_http::BackgroundWriter::new("notes", std::io::sink())?;
+    /// out.push(vec![b'x'; 1000]);
+    /// assert!(out.drain(Duration::from_secs(5)), "the sink is slow");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[must_use]
     pub fn drain(&self, timeout: Duration) -> bool {
         self.0.0.drain(timeout)
@@ -89,13 +112,14 @@ impl Write for BackgroundWriter {
         Ok(bytes.len())
     }
 
-    /// Does nothing: see [`BackgroundWriter::drain`].
+    /// Does nothing; use [`BackgroundWriter::drain`] to wait.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
 }
 
 impl PieceQueue {
+    /// Locks the queue. A panic of the sink leaves it usable.
     fn state(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -118,7 +142,8 @@ impl PieceQueue {
         !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
 
-    /// Writes what comes, until the last handle has gone.
+    /// Writes the pieces as they are pushed, until the last handle is dropped and the queue is
+    /// empty.
     fn run(&self, mut sink: impl Write) {
         loop {
             let is_idle = |state: &mut QueueState| state.pieces.is_empty() && !state.is_ended;

@@ -1,5 +1,5 @@
-//! Whether a service lives, and whether it is ready for requests: what schedulers and load
-//! balancers ask.
+//! Two routes for schedulers and load balancers, such as Kubernetes' probes: whether the process is
+//! alive, and whether it is ready for requests.
 
 use std::sync::Arc;
 
@@ -9,16 +9,24 @@ use crate::routing::handler::Flow;
 use crate::routing::router::Router;
 
 impl Router {
-    /// Answers `/healthz` with 200 for as long as the process serves, and `/readyz` with 200
-    /// while `ready` says so and the server is not going down, else 503. `ready` is asked on the
-    /// threads that serve: it must not take long.
+    /// Answers `/healthz` with 200 as long as the process serves. Answers `/readyz` with 200 while
+    /// `ready` returns true and the server is not shutting down, else with 503.
+    ///
+    /// `ready` is called on the server's threads, so it must return quickly: read a flag, do not
+    /// query a database.
     ///
     /// ```
     /// use std::sync::Arc;
     /// use std::sync::atomic::{AtomicBool, Ordering};
-    /// use marmota_http::Router;
+    /// use marmota_http::{Router, Status, TestRequest};
+    ///
     /// let warm = Arc::new(AtomicBool::new(false));
-    /// let router = Router::new().health(move || warm.load(Ordering::Relaxed));
+    /// let is_warm = Arc::clone(&warm);
+    /// let router = Router::new().health(move || is_warm.load(Ordering::Relaxed));
+    /// assert_eq!(router.call(TestRequest::get("/readyz"))?.status(), Status::SERVICE_UNAVAILABLE);
+    /// warm.store(true, Ordering::Relaxed);
+    /// assert_eq!(router.call(TestRequest::get("/readyz"))?.text(), "ready\n");
+    /// # Ok::<(), marmota_http::CallError>(())
     /// ```
     #[must_use]
     pub fn health(self, ready: impl Fn() -> bool + Send + Sync + 'static) -> Self {

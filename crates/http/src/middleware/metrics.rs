@@ -1,6 +1,8 @@
-//! What a server has done, as numbers: connections, bytes, answers by status, how long they took;
+//! Numbers of a server for Prometheus: connections, bytes, answers by status and their latencies,
 //! and the process' descriptors.
-//! Each thread counts for itself, in memory that no other thread writes to.
+//!
+//! Each thread has its own [`Counters`], which no other thread writes to, so counting needs no
+//! atomic read-modify-write and no cache line is shared. A scrape sums them.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,20 +13,39 @@ use crate::reactor::descriptors;
 use crate::routing::handler::Flow;
 use crate::routing::router::Router;
 
-/// Upper ends of the classes of latencies, in microseconds.
+/// Upper ends of the histogram's buckets, in microseconds.
 const LATENCIES_US: [u64; 13] = [
     50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 50_000, 100_000, 500_000, 1_000_000, 10_000_000,
 ];
+/// Statuses up to this number, exclusively, are counted.
 const STATUSES: usize = 600;
 
-/// Numbers of one server or several, for Prometheus.
+/// Numbers of one server or several, for Prometheus; see [`crate::Server::metrics`] and
+/// [`Router::metrics`]. Clones have the same numbers.
 ///
-/// ```no_run
+/// | name | type |
+/// |---|---|
+/// | `marmota_http_connections_total` | counter: accepted connections |
+/// | `marmota_http_connections` | gauge: open connections |
+/// | `marmota_http_connections_refused_total` | counter: connections beyond the limit (503) |
+/// | `marmota_http_connections_shed_total` | counter: connections ended for unread answers |
+/// | `marmota_http_connections_flooding_total` | counter: HTTP/2 connections ended for a flood |
+/// | `marmota_http_requests_total{status}` | counter: answers |
+/// | `marmota_http_request_seconds` | histogram: from a request's last byte to its answer |
+/// | `marmota_http_answers_cut_off_total` | counter: answers whose body failed |
+/// | `marmota_http_handshakes_failed_total` | counter: TLS or PROXY headers that failed |
+/// | `marmota_http_websockets_failed_total` | counter: WebSocket handlers with an error |
+/// | `marmota_http_received_bytes_total`, `…_sent_bytes_total` | counter |
+/// | `process_open_fds`, `process_max_fds` | gauge |
+///
+/// ```
 /// use marmota_http::{Metrics, Router, Server};
+///
 /// let metrics = Metrics::new();
 /// metrics.add_collector(|text| text.push_str("# TYPE jobs gauge\njobs 7\n"));
 /// let router = Router::new().metrics("/metrics", &metrics);
-/// Server::bind("127.0.0.1:8080")?.metrics(&metrics).run(router)?;
+/// Server::bind("127.0.0.1:0")?.metrics(&metrics).start(router)?.shutdown()?;
+/// assert!(metrics.text().contains("marmota_http_connections 0"));
 /// # Ok::<(), marmota_http::ServerError>(())
 /// ```
 #[derive(Clone, Default)]
@@ -32,9 +53,10 @@ pub struct Metrics {
     shared: Arc<Mutex<Shared>>,
 }
 
-/// Appends numbers of the program's own.
+/// A function of the program that appends its numbers.
 type Other = Box<dyn Fn(&mut String) + Send>;
 
+/// The counters of all threads, and the program's functions.
 #[derive(Default)]
 struct Shared {
     threads: Vec<Arc<Counters>>,
@@ -42,17 +64,32 @@ struct Shared {
 }
 
 impl Metrics {
-    /// Numbers of nothing yet; a server counts for them by [`crate::Server::metrics`].
+    /// Returns numbers that nothing is counted in yet.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Has a function append numbers of the program's own, in the same format.
+    /// Appends numbers of the program, by a function that writes them in the same format. It is
+    /// called at each scrape, on a server thread, so it must return quickly.
+    ///
+    /// ```
+    /// use std::sync::atomic::{AtomicU64, Ordering};
+    /// use marmota_http::Metrics;
+    ///
+    /// static JOBS: AtomicU64 = AtomicU64::new(0);
+    /// let metrics = Metrics::new();
+    /// metrics.add_collector(|text| {
+    ///     let jobs = JOBS.load(Ordering::Relaxed);
+    ///     text.push_str(&format!("# TYPE jobs_total counter\njobs_total {jobs}\n"));
+    /// });
+    /// JOBS.fetch_add(1, Ordering::Relaxed);
+    /// assert!(metrics.text().contains("jobs_total 1\n"));
+    /// ```
     pub fn add_collector(&self, write: impl Fn(&mut String) + Send + 'static) {
         self.lock().others.push(Box::new(write));
     }
 
-    /// All numbers in Prometheus' text format.
+    /// Returns all numbers in Prometheus' text format, version 0.0.4.
     pub fn text(&self) -> String {
         let shared = self.lock();
         let mut text = String::new();
@@ -102,7 +139,7 @@ impl Metrics {
         text
     }
 
-    /// The counters of one more thread.
+    /// Returns the counters of one more thread.
     pub(crate) fn thread(&self) -> Arc<Counters> {
         let counters = Arc::new(Counters::default());
         self.lock().threads.push(Arc::clone(&counters));
@@ -114,6 +151,7 @@ impl Metrics {
     }
 }
 
+/// Writes the number of answers for each status that has occurred.
 fn statuses(threads: &[Arc<Counters>], text: &mut String) {
     text.push_str("# HELP marmota_http_requests_total Requests answered, by status.\n");
     text.push_str("# TYPE marmota_http_requests_total counter\n");
@@ -125,6 +163,7 @@ fn statuses(threads: &[Arc<Counters>], text: &mut String) {
     }
 }
 
+/// Writes the histogram. Its buckets are cumulative, as the format requires.
 fn latencies(threads: &[Arc<Counters>], text: &mut String) {
     const NAME: &str = "marmota_http_request_seconds";
     text.push_str(&format!(
@@ -151,21 +190,35 @@ impl fmt::Debug for Metrics {
     }
 }
 
-/// One thread's numbers. It alone writes them, so that adding is a load and a store.
+/// One thread's numbers. Only this thread writes them, so adding is a load and a store. Aligned to
+/// two cache lines, which processors fetch together.
 #[repr(align(128))]
 pub(crate) struct Counters {
+    /// Accepted connections.
     pub(crate) opened: AtomicU64,
+    /// Of these, connections that have ended.
     pub(crate) closed: AtomicU64,
+    /// Connections beyond the limit, answered with 503.
     pub(crate) refused: AtomicU64,
+    /// Connections ended because their clients did not read.
     pub(crate) shed: AtomicU64,
+    /// HTTP/2 connections ended for a flood of frames or resets.
     pub(crate) flooding: AtomicU64,
+    /// Answers whose body failed after its head was sent.
     pub(crate) cut_off: AtomicU64,
+    /// Connections whose TLS handshake or PROXY header failed.
     pub(crate) handshakes_failed: AtomicU64,
+    /// WebSocket handlers that returned an error.
     pub(crate) sockets_failed: AtomicU64,
+    /// Bytes received, with those of TLS.
     pub(crate) received_bytes: AtomicU64,
+    /// Bytes sent, with those of TLS.
     pub(crate) sent_bytes: AtomicU64,
+    /// Answers by status.
     statuses: [AtomicU64; STATUSES],
+    /// Answers by latency; the last bucket has no upper end.
     latencies: [AtomicU64; LATENCIES_US.len() + 1],
+    /// The sum of all latencies, in microseconds.
     latency_us: AtomicU64,
 }
 
@@ -190,7 +243,7 @@ impl Default for Counters {
 }
 
 impl Counters {
-    /// Counts an answer.
+    /// Counts an answer with its status and latency.
     pub(crate) fn answer(&self, status: u16, took_us: u64) {
         if let Some(place) = self.statuses.get(usize::from(status)) {
             add(place, 1);
@@ -207,7 +260,17 @@ pub(crate) fn add(number: &AtomicU64, count: u64) {
 }
 
 impl Router {
-    /// Answers a path with the numbers in Prometheus' text format.
+    /// Answers GET on a path with the numbers of `metrics`. They reveal the load of the server:
+    /// restrict the route if the server is public.
+    ///
+    /// ```
+    /// use marmota_http::{Metrics, Router, TestRequest};
+    ///
+    /// let router = Router::new().metrics("/metrics", &Metrics::new());
+    /// let answer = router.call(TestRequest::get("/metrics"))?;
+    /// assert!(answer.text().contains("# TYPE marmota_http_request_seconds histogram"));
+    /// # Ok::<(), marmota_http::CallError>(())
+    /// ```
     #[must_use]
     pub fn metrics(self, pattern: &str, metrics: &Metrics) -> Self {
         let metrics = metrics.clone();

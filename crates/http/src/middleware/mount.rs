@@ -1,8 +1,8 @@
-//! Mounting a tower service, an `axum::Router` for example, under a prefix.
+//! Mounting a tower service, for example an `axum::Router`, under a prefix.
 //!
-//! The request is copied into the `http` crate's representation. An answer whose length is known
-//! and small is collected and written like any other, others are streamed. That costs
-//! allocations that Marmota's own handlers do not have.
+//! The request is converted to the type of the `http` crate, with a copy of its body. An answer
+//! whose length is known and small is collected and written like any other; others are streamed.
+//! That costs allocations that Marmota's own handlers do not have.
 
 use std::borrow::Cow;
 use std::future::poll_fn;
@@ -20,17 +20,25 @@ use crate::proto::status::Status;
 use crate::routing::endpoint::Endpoint;
 use crate::routing::router::Router;
 
-/// A longer answer is sent while the service makes it.
+/// A longer answer is sent while the service produces it.
 const COLLECTED_BYTES_MAX: u64 = 64 * 1024;
 
 impl Router {
-    /// Answers everything under `prefix` by a tower service, which sees the path without the
-    /// prefix. It is given whole bodies; its answers may be streams.
+    /// Answers all methods and paths under `prefix` by a tower service, which sees the path without
+    /// the prefix.
+    ///
+    /// The service gets whole bodies, limited by
+    /// [`Limits::body_bytes_max`](crate::Limits::body_bytes_max); its answers may be streams. The
+    /// client's address is an extension of type `SocketAddr`. An error of the service is answered
+    /// with 500. Upgrades (WebSockets) do not work through it.
     ///
     /// ```
-    /// use marmota_http::Router;
+    /// use marmota_http::{Router, TestRequest};
+    ///
     /// let inner = axum::Router::new().route("/hello", axum::routing::get(|| async { "hi" }));
-    /// let router = Router::new().mount("/axum", inner); // answers /axum/hello
+    /// let router = Router::new().mount("/axum", inner);
+    /// assert_eq!(router.call(TestRequest::get("/axum/hello"))?.text(), "hi");
+    /// # Ok::<(), marmota_http::CallError>(())
     /// ```
     #[must_use]
     pub fn mount<S, B>(self, prefix: &str, service: S) -> Self
@@ -52,6 +60,7 @@ impl Router {
     }
 }
 
+/// Waits until the service is ready, calls it, and converts its answer.
 async fn call<S, B>(mut service: S, request: Request, skip: usize) -> Response
 where
     S: Service<http::Request<Body>, Response = http::Response<B>>,
@@ -70,6 +79,10 @@ where
     }
 }
 
+/// Converts a request; `skip` is the length of the prefix.
+///
+/// # Errors
+/// The path, a header or the method is valid here, but not for the `http` crate.
 fn convert(request: &Request, skip: usize) -> Result<http::Request<Body>, http::Error> {
     let path = request.path().get(skip..).unwrap_or_default();
     let slash = if path.starts_with('/') { "" } else { "/" };
@@ -87,6 +100,7 @@ fn convert(request: &Request, skip: usize) -> Result<http::Request<Body>, http::
     builder.body(Body::from(request.body().to_vec()))
 }
 
+/// Converts an answer. `None` if a collected body has failed.
 async fn collect<B: http_body::Body + 'static>(response: http::Response<B>) -> Option<Response> {
     let (head, body) = response.into_parts();
     let length = body.size_hint().exact();
@@ -120,10 +134,11 @@ async fn collect<B: http_body::Body + 'static>(response: http::Response<B>) -> O
     Some(answer.with_status(Status::new(head.status.as_u16())?))
 }
 
-/// The frames of a service's body.
+/// A producer of the data in a service's body. Trailers are omitted.
 struct Frames<B>(Pin<Box<B>>);
 
 impl<B: http_body::Body + 'static> Producer for Frames<B> {
+    /// Appends the data of the next frame. A failed body cuts off the answer.
     fn poll_piece(
         &mut self,
         context: &mut Context<'_>,
@@ -140,7 +155,7 @@ impl<B: http_body::Body + 'static> Producer for Frames<B> {
     }
 }
 
-/// Appends a frame's data; trailers are left out.
+/// Appends a frame's data; trailers are omitted.
 fn append<D: bytes::Buf>(frame: http_body::Frame<D>, out: &mut Vec<u8>) {
     let Ok(mut data) = frame.into_data() else { return };
     while data.has_remaining() {

@@ -1,5 +1,6 @@
-//! What a server thread is observed by: numbers, and lines for each request. A server without
-//! either asks once an answer whether it has them.
+//! The observer of a server thread: metrics, and lines of the access log. The server calls it
+//! through the trait [`Observe`] (`message/observe.rs`), which the lower folders know. A server
+//! without both has no observer, and each answer costs it one comparison.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -10,7 +11,7 @@ use crate::middleware::access_log::{AccessLog, Answered, LogLines};
 use crate::middleware::metrics::{Counters, Metrics, add};
 use crate::socket::address::Peer;
 
-/// What a server is observed by.
+/// The settings of a server from which each thread's observer is made.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Observing {
     pub(crate) metrics: Option<Metrics>,
@@ -18,7 +19,7 @@ pub(crate) struct Observing {
 }
 
 impl Observing {
-    /// What one thread is observed by, if it is.
+    /// Returns the observer of one thread; `None` if nothing is observed.
     pub(crate) fn thread(&self) -> Option<Box<dyn Observe>> {
         let counters = self.metrics.as_ref().map(Metrics::thread);
         let log = self.access_log.as_ref().map(AccessLog::thread);
@@ -29,17 +30,23 @@ impl Observing {
     }
 }
 
+/// The observer of one thread.
 pub(crate) struct Observer {
+    /// This thread's numbers, if there are metrics.
     counters: Option<Arc<Counters>>,
+    /// This turn's lines, if there is an access log.
     log: Option<LogLines>,
+    /// The origin of the times in microseconds.
     started: Instant,
 }
 
 impl Observe for Observer {
+    /// Returns the time in microseconds. It is read once for each request and each answer.
     fn now_us(&self) -> u64 {
         self.started.elapsed().as_micros() as u64
     }
 
+    /// Counts an event that is not an answer.
     #[cold]
     fn note(&self, seen: ConnectionEvent) {
         let Some(counters) = &self.counters else { return };
@@ -69,6 +76,8 @@ impl Observe for Observer {
         }
     }
 
+    /// Reads the status and the length from the text of an answer, which all protocols have, and
+    /// notes it. `rest` is the number of bytes that follow the text.
     #[cold]
     #[inline(never)]
     fn note_written(&mut self, request: Option<&Request>, peer: Peer, answer: &[u8], rest: u64) {
@@ -83,6 +92,7 @@ impl Observe for Observer {
         self.note_answer(&Answered { request, peer, status, bytes, took_us });
     }
 
+    /// Passes the lines of this turn to the access log's writer.
     fn flush(&mut self) {
         if let Some(log) = &mut self.log {
             log.flush();
@@ -91,6 +101,7 @@ impl Observe for Observer {
 }
 
 impl Observer {
+    /// Counts an answer, and writes its line.
     fn note_answer(&mut self, answered: &Answered<'_>) {
         if let Some(counters) = &self.counters {
             counters.answer(answered.status, answered.took_us);

@@ -1,4 +1,9 @@
-//! How often one client may ask: a bucket of requests for each, which fills again with time.
+//! A limit on the rate of requests of each client: a token bucket, which empties with each request
+//! and fills with time.
+//!
+//! The buckets are in [`SHARDS`] hash tables, each with a lock, for all threads of the process.
+//! Memory is bounded: a full table forgets the clients whose bucket is full, which changes nothing
+//! for them, and all clients if that is not enough.
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
@@ -15,36 +20,43 @@ use crate::message::response::Response;
 use crate::proto::status::Status;
 use crate::routing::layer::Layer;
 
-/// Tables that share the clients, so that threads seldom wait for each other.
+/// Number of tables, so that threads rarely wait for each other.
 const SHARDS: usize = 16;
-/// Clients in a table; when there are more those whose bucket is full again are forgotten, and if
-/// that is not enough all are.
+/// Maximum number of clients in a table.
 const CLIENTS_MAX: usize = 8 * 1024;
 
-/// By whom requests are counted; `None` does not count a request.
+/// Returns the hash by which a request is counted; `None` does not count it.
 type KeyOf = dyn Fn(&Request, &RandomState) -> Option<u64> + Send + Sync;
 
-/// Answers clients that ask too often with 429.
+/// A layer that answers clients that send too many requests with 429 and `Retry-After`. The limit
+/// holds for all threads of the process together.
 ///
 /// ```
-/// use marmota_http::{RateLimit, Router};
+/// use marmota_http::{RateLimit, Router, Status, TestRequest};
+///
 /// let router = Router::new()
 ///     .get("/search", |_| async { "found" })
-///     // 20 at once, then 5 a second, for each address.
-///     .layer(RateLimit::per_address(5.0, 20))
-///     // As many as that for each user, if the request says who it is.
-///     .layer(RateLimit::per(5.0, 20, |request| request.header_text("x-user").map(str::to_owned)));
+///     // 2 at once, then 5 a second, for each address.
+///     .layer(RateLimit::per_address(5.0, 2));
+/// for _ in 0..2 {
+///     assert_eq!(router.call(TestRequest::get("/search"))?.status(), Status::OK);
+/// }
+/// let refused = router.call(TestRequest::get("/search"))?;
+/// assert_eq!(refused.status(), Status::TOO_MANY_REQUESTS);
+/// assert_eq!(refused.header("Retry-After"), Some("1"));
+/// # Ok::<(), marmota_http::CallError>(())
 /// ```
 pub struct RateLimit {
     per_second: f64,
     burst: f64,
     key_of: Box<KeyOf>,
-    /// With a key of this process, so that nobody can choose whom to share a bucket with.
+    /// With a key of this process, so that no client can choose whose bucket it shares.
     state: RandomState,
     shards: [Mutex<HashMap<u64, Bucket>>; SHARDS],
     started: Instant,
 }
 
+/// The requests that a client may send now, and when that was computed.
 #[derive(Clone, Copy)]
 struct Bucket {
     tokens: f64,
@@ -52,11 +64,13 @@ struct Bucket {
 }
 
 impl RateLimit {
-    /// So many requests a second for each address, of which `burst` may come at once. Of an
-    /// address of IPv6 its network of 64 bits counts, since one client has all of that.
+    /// Allows `per_second` requests per second for each address, and up to `burst` at once, at
+    /// least 1. The address is [`Request::client_ip`], which respects trusted proxies. An IPv6
+    /// address counts as its /64 network, because one client usually has all of it. All clients of
+    /// Unix sockets share one bucket.
     pub fn per_address(per_second: f64, burst: u32) -> Self {
         Self::by(per_second, burst, |request, state| {
-            // Whoever comes by a Unix socket is one.
+            // All clients of Unix sockets share a bucket.
             Some(match request.client_ip() {
                 None => 0,
                 Some(IpAddr::V4(address)) => state.hash_one(address),
@@ -68,8 +82,14 @@ impl RateLimit {
         })
     }
 
-    /// As [`RateLimit::per_address`], for each of whatever `key` says: a user, a token, a tenant.
-    /// Requests of which it says nothing are not counted.
+    /// Like [`RateLimit::per_address`], for each value of `key`: a user, a token, a tenant.
+    /// Requests for which it returns `None` are not counted.
+    ///
+    /// ```
+    /// use marmota_http::{RateLimit, Router};
+    /// let by_user = RateLimit::per(5.0, 20, |request| request.header_text("x-user").map(str::to_owned));
+    /// let router = Router::new().get("/", |_| async { "ok" }).layer(by_user);
+    /// ```
     pub fn per<F>(per_second: f64, burst: u32, key: F) -> Self
     where
         F: Fn(&Request) -> Option<String> + Send + Sync + 'static,
@@ -79,6 +99,7 @@ impl RateLimit {
         })
     }
 
+    /// Returns a limit with full buckets.
     fn by<F>(per_second: f64, burst: u32, key_of: F) -> Self
     where
         F: Fn(&Request, &RandomState) -> Option<u64> + Send + Sync + 'static,
@@ -93,7 +114,10 @@ impl RateLimit {
         }
     }
 
-    /// Takes a request out of a client's bucket; `Err` says in how many seconds there is one.
+    /// Takes a request from a client's bucket.
+    ///
+    /// # Errors
+    /// The number of seconds until there is one.
     fn take(&self, key: u64, now_s: f64) -> Result<(), u64> {
         let shard = &self.shards[key as usize % SHARDS];
         let mut clients = shard.lock().unwrap_or_else(PoisonError::into_inner);
@@ -119,6 +143,7 @@ impl RateLimit {
 }
 
 impl Layer for RateLimit {
+    /// Takes a request from the client's bucket, or answers 429.
     fn enter(&self, request: &Request, headers: &mut AddedHeaders) -> ControlFlow<Response> {
         let Some(key) = (self.key_of)(request, &self.state) else {
             return ControlFlow::Continue(());

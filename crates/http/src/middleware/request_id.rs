@@ -1,4 +1,5 @@
-//! A name for each request, by which logs of several services tell of the same one.
+//! A layer with an identifier for each request, by which the logs of several services name the same
+//! one.
 
 use std::ops::ControlFlow;
 
@@ -7,19 +8,27 @@ use crate::message::request::Request;
 use crate::message::response::Response;
 use crate::routing::layer::Layer;
 
-/// Says each request's [`Request::id`] in the answer, as `X-Request-Id`.
+/// A layer that adds [`Request::id`] to each answer, as `X-Request-Id`. The identifier is that of
+/// the request's own `X-Request-Id`, or a new one.
 ///
 /// ```
-/// use marmota_http::{Request, RequestId, Router};
+/// use marmota_http::{Request, RequestId, Router, TestRequest};
+///
 /// async fn show(request: Request) -> String {
 ///     format!("this is request {}", request.id())
 /// }
+///
 /// let router = Router::new().get("/", show).layer(RequestId);
+/// let answer = router.call(TestRequest::get("/"))?;
+/// let id = answer.header("X-Request-Id").expect("an identifier");
+/// assert_eq!(answer.text(), format!("this is request {id}"));
+/// # Ok::<(), marmota_http::CallError>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RequestId;
 
 impl Layer for RequestId {
+    /// Adds the header.
     fn enter(&self, request: &Request, headers: &mut AddedHeaders) -> ControlFlow<Response> {
         headers.put("X-Request-Id", request.id().to_owned());
         ControlFlow::Continue(())

@@ -1,4 +1,4 @@
-//! Headers by which browsers do less than they would.
+//! A layer with headers that make browsers restrict what a page can do. Other clients ignore them.
 
 use std::ops::ControlFlow;
 
@@ -8,15 +8,22 @@ use crate::message::response::Response;
 use crate::proto::head::is_value;
 use crate::routing::layer::Layer;
 
-/// Adds to every answer that its media type is not to be guessed, that no other site may frame
-/// it, and that links say nothing of where they were followed; and what else is asked for.
+/// A layer that adds these headers to each answer: `X-Content-Type-Options: nosniff` (the media
+/// type is not guessed), `X-Frame-Options: DENY` (no site may show it in a frame),
+/// `Referrer-Policy: no-referrer` (links do not reveal the page), and those that are set by its
+/// methods.
 ///
 /// ```
-/// use marmota_http::{Router, SecurityHeaders};
+/// use marmota_http::{Router, SecurityHeaders, TestRequest};
+///
 /// let headers = SecurityHeaders::new()
 ///     .content_security_policy("default-src 'self'")
 ///     .strict_transport_security_s(31_536_000);
 /// let router = Router::new().get("/", |_| async { "page" }).layer(headers);
+/// let answer = router.call(TestRequest::get("/"))?;
+/// assert_eq!(answer.header("X-Frame-Options"), Some("DENY"));
+/// assert_eq!(answer.header("Content-Security-Policy"), Some("default-src 'self'"));
+/// # Ok::<(), marmota_http::CallError>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct SecurityHeaders {
@@ -32,22 +39,33 @@ impl Default for SecurityHeaders {
 }
 
 impl SecurityHeaders {
-    /// Those that fit every service.
+    /// Returns the headers that fit every service.
     pub fn new() -> Self {
         Self { frames: "DENY", policy: None, transport: None }
     }
 
-    /// Lets pages of the same origin frame it.
+    /// Allows pages of the same origin to show it in a frame (`X-Frame-Options: SAMEORIGIN`).
+    ///
+    /// ```
+    /// use marmota_http::{Router, SecurityHeaders, TestRequest};
+    ///
+    /// let layer = SecurityHeaders::new().framed_by_itself();
+    /// let router = Router::new().get("/", |_| async { "page" }).layer(layer);
+    /// let answer = router.call(TestRequest::get("/"))?;
+    /// assert_eq!(answer.header("X-Frame-Options"), Some("SAMEORIGIN"));
+    /// # Ok::<(), marmota_http::CallError>(())
+    /// ```
     #[must_use]
     pub fn framed_by_itself(mut self) -> Self {
         self.frames = "SAMEORIGIN";
         self
     }
 
-    /// What `Content-Security-Policy` says.
+    /// Sets `Content-Security-Policy`: where scripts, styles and images may come from. Default: no
+    /// such header.
     ///
     /// # Panics
-    /// When the policy has a control character.
+    /// If the policy has a control character.
     #[must_use]
     pub fn content_security_policy(mut self, policy: impl Into<String>) -> Self {
         let policy = policy.into();
@@ -56,7 +74,9 @@ impl SecurityHeaders {
         self
     }
 
-    /// Has browsers use TLS alone for so long, for names below this one too.
+    /// Makes browsers use only TLS for this host and the hosts below it, for this number of seconds
+    /// (`Strict-Transport-Security`, RFC 6797). Default: no such header. It cannot be undone before
+    /// the time has passed, so begin with a short one.
     #[must_use]
     pub fn strict_transport_security_s(mut self, seconds: u64) -> Self {
         self.transport = Some(format!("max-age={seconds}; includeSubDomains"));
@@ -65,6 +85,7 @@ impl SecurityHeaders {
 }
 
 impl Layer for SecurityHeaders {
+    /// Adds the headers.
     fn enter(&self, _: &Request, headers: &mut AddedHeaders) -> ControlFlow<Response> {
         headers.put("X-Content-Type-Options", "nosniff");
         headers.put("X-Frame-Options", self.frames);

@@ -1,5 +1,8 @@
-//! A span for each request, by the ecosystem's crate `tracing`: what its handler logs and the spans
-//! that it begins stand inside.
+//! A span of the crate `tracing` for each request: the lines that its handler logs, and the spans
+//! that it begins, are inside it.
+//!
+//! The layer of other frameworks wraps the handler's future; here [`Traced`] wraps the handler, so
+//! that a handler that answers at once needs no future.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -16,25 +19,32 @@ use crate::routing::endpoint::Endpoint;
 use crate::routing::handler::{Flow, Handler};
 use crate::routing::router::Router;
 
-/// Called with each span that is recorded, before its handler runs.
+/// A function that is called with each recorded span, before its handler runs.
 type Begun = dyn Fn(&Request, &Span) + Send + Sync;
 
-/// Begins a span at target `marmota_http`, level info, for each request; see [`Router::traced`].
+/// Begins a span for each request, with target `marmota_http` and level info; see
+/// [`Router::traced`].
 ///
-/// Its fields are named as OpenTelemetry's conventions for HTTP servers have it:
-/// `http.request.method`, `http.route`, `url.path`, `client.address`, `http.response.status_code`;
-/// the span is called `GET /people/{id}` where it is exported (`otel.name`), failed from status 500
-/// on (`otel.status_code`), and `request.id` is [`Request::id`]. It ends when the answer is
-/// made (of a stream: its head); without a status if the client went away before, or the
-/// handler panicked. While nobody records it, a request pays for one look at a flag.
+/// Its fields follow OpenTelemetry's conventions for HTTP servers: `http.request.method`,
+/// `http.route`, `url.path`, `client.address`, `http.response.status_code`. Its exported name is
+/// `GET /people/{id}` (`otel.name`). It has failed (`otel.status_code`) from status 500 on.
+/// `request.id` is [`Request::id`].
+///
+/// The span ends when the answer is ready (of a stream: its head). It has no status if the client
+/// disconnected before that, or the handler panicked. If no subscriber records it, a request costs
+/// one check of a flag.
 ///
 /// ```
-/// use marmota_http::{Router, Traces};
+/// use marmota_http::{Router, TestRequest, Traces};
+///
 /// async fn show() -> &'static str {
-///     tracing::info!("this line stands inside of the request's span");
+///     tracing::info!("this line is inside the request's span");
 ///     "shown"
 /// }
+///
 /// let router = Router::new().get("/", |_| show()).traced(&Traces::new());
+/// assert_eq!(router.call(TestRequest::get("/"))?.text(), "shown");
+/// # Ok::<(), marmota_http::CallError>(())
 /// ```
 #[derive(Clone, Default)]
 pub struct Traces {
@@ -42,20 +52,28 @@ pub struct Traces {
 }
 
 impl Traces {
-    /// Spans without parents, unless the server's thread is inside of one.
+    /// Returns spans without parents, unless the server's thread is inside a span.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Has each span looked at before its handler runs: to record more, or to say whose child
-    /// it is.
+    /// Calls a function with each span before its handler runs: to record more fields, or to set
+    /// the parent of the span, for example from `traceparent`.
+    ///
+    /// ```
+    /// use marmota_http::Traces;
+    /// let traces = Traces::new().begun(|request, span| {
+    ///     span.record("request.id", request.header_text("x-trace").unwrap_or(request.id()));
+    /// });
+    /// ```
     #[must_use]
     pub fn begun(mut self, begun: impl Fn(&Request, &Span) + Send + Sync + 'static) -> Self {
         self.begun = Some(Arc::new(begun));
         self
     }
 
+    /// Begins the span of a request; a disabled span if no subscriber records it.
     fn begin(&self, request: &Request, route: Option<&str>) -> Span {
         let method = request.method_name();
         let span = tracing::info_span!(
@@ -95,9 +113,9 @@ impl fmt::Debug for Traces {
 }
 
 impl Router {
-    /// Puts a span around each handler that was routed so far, the fallback's too. Last of all, so
-    /// that routes are named as they are in the end, and what layers do is inside. What no
-    /// route takes (404, 405) has none.
+    /// Wraps each handler that was routed so far, the fallback's too, in a span. Call it last, so
+    /// that routes have their final names and layers are inside the span. Requests without a route
+    /// (404, 405) have no span.
     #[must_use]
     pub fn traced(self, traces: &Traces) -> Self {
         self.map(|pattern, mut endpoint: Endpoint| {
@@ -108,7 +126,7 @@ impl Router {
     }
 }
 
-/// A handler inside of spans.
+/// A handler that runs inside a span.
 struct Traced {
     traces: Traces,
     /// The pattern of its route.
@@ -117,6 +135,7 @@ struct Traced {
 }
 
 impl Handler for Traced {
+    /// Records a span for a request that a layer refuses: its handler never runs.
     fn enter(&self, request: &Request, headers: &mut AddedHeaders) -> ControlFlow<Response> {
         let entered = self.inner.enter(request, headers);
         if let ControlFlow::Break(answer) = &entered {
@@ -125,6 +144,7 @@ impl Handler for Traced {
         entered
     }
 
+    /// Runs the handler inside the span. A handler that answers later continues in it at each poll.
     fn handle(&self, request: &Request, out: &mut ResponseWriter<'_>) -> Flow {
         let span = self.traces.begin(request, self.route.as_deref());
         if span.is_disabled() {
@@ -148,6 +168,7 @@ impl Handler for Traced {
     }
 }
 
+/// Records the status of the answer.
 fn note(span: &Span, status: u16) {
     // Signed, as exporters have numbers: others they take for texts.
     span.record("http.response.status_code", i64::from(status));

@@ -1,4 +1,5 @@
-//! Why a server cannot start or has ended early.
+//! Errors of starting and running a server. They are for the operator, so each message names the
+//! setting and a way out. An error of a request is an answer, and is never one of these.
 
 use std::fmt;
 use std::io;
@@ -11,35 +12,47 @@ use crate::socket::proxies::ProxyError;
 #[cfg(feature = "tls")]
 use crate::socket::tls::TlsError;
 
-/// Why a server cannot start or has ended early.
+/// The reason why a server cannot start, or has ended early.
+///
+/// ```
+/// use marmota_http::{Router, Server, ServerError};
+///
+/// let server = Server::bind("127.0.0.1:0")?.listeners(0);
+/// let error = server.start(Router::new()).expect_err("0 listeners");
+/// assert!(matches!(error, ServerError::Count("servers")));
+/// assert!(matches!(Server::bind("nowhere"), Err(ServerError::Bind { .. })));
+/// # Ok::<(), ServerError>(())
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ServerError {
-    /// The address is none, is taken, or may not be used.
+    /// The address is malformed, in use, or not allowed for this process.
     Bind {
-        /// What was asked for.
+        /// The address as it was passed.
         address: String,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
-    /// A route cannot be served.
+    /// A route is malformed or conflicts with another.
     Route(RouteError),
-    /// The name for the `Server` header has a character that a header cannot have.
+    /// The name for the `Server` header has a control character.
     Name(String),
-    /// [`crate::Server::threads_per_listener`] or [`crate::Server::listeners`], as named, was set to 0.
+    /// The named number, [`crate::Server::threads_per_listener`] (`threads`) or
+    /// [`crate::Server::listeners`] (`servers`), is 0.
     Count(&'static str),
-    /// The environment names a backend that there is none of.
+    /// The environment variable `MARMOTA_HTTP_BACKEND` names an unknown backend.
     Backend(String),
-    /// The ring was asked for and the system has none, or does not allow it.
+    /// [`Backend::Ring`](crate::Backend::Ring) is set, and the system has no io_uring or does not
+    /// allow it.
     Ring(io::Error),
-    /// A trusted proxy is named in no way that is understood.
+    /// A trusted proxy is neither an address nor a network nor `unix`.
     Proxy(ProxyError),
-    /// An allowed origin or host is not of the form required.
+    /// An allowed origin or host is malformed.
     Site(SiteError),
-    /// TLS cannot be spoken as asked.
+    /// A certificate or key cannot be read or used.
     #[cfg(feature = "tls")]
     Tls(TlsError),
-    /// The system refused what a server thread needs.
+    /// The system refused something that a server thread needs, or a thread has failed.
     Thread(io::Error),
 }
 

@@ -1,4 +1,8 @@
-//! A server that runs: its addresses, reloading, shutdown, and the signals that end it.
+//! A server that runs: its addresses, the reload of certificates, shutdown, and the signals that
+//! end it.
+//!
+//! The threads share an [`Common`] with the flag `stop`. A shutdown sets the flag and rings every
+//! thread's inbox, because a thread may wait for events without a time limit.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,22 +22,45 @@ use crate::socket::bound::first_net;
 #[cfg(feature = "tls")]
 use crate::socket::tls::Acceptor;
 
-/// A server that is serving. Dropping it shuts it down and waits for it.
+/// A server that is serving; see [`Server::start`](crate::Server::start). Dropping it shuts it
+/// down, and waits until it has ended.
+///
+/// ```
+/// use marmota_http::{Router, Server};
+///
+/// let running = Server::bind("127.0.0.1:0")?.start(Router::new())?;
+/// let handle = running.shutdown_handle();
+/// std::thread::spawn(move || handle.shutdown());
+/// running.join()?; // returns when the other thread has ended the server
+/// # Ok::<(), marmota_http::ServerError>(())
+/// ```
 #[derive(Debug)]
 pub struct RunningServer {
+    /// In the order of the calls that bound them.
     pub(super) addresses: Vec<Address>,
     pub(super) backend: Backend,
+    /// A handle to the threads.
     pub(super) handle: ShutdownHandle,
+    /// Empty once they are joined.
     pub(super) threads: Vec<JoinHandle<io::Result<()>>>,
+    /// The certificates, for a reload.
     #[cfg(feature = "tls")]
     pub(super) tls: Option<Arc<Acceptor>>,
 }
 
 impl RunningServer {
-    /// Has the files of certificates read again, by a thread of its own: what came of it is in the
-    /// log. They are read anyway when they change. Nothing else of a server is read again.
+    /// Reads the files of certificates again, on a helper thread; the log has the result. The
+    /// server also reads them when they change, so this is rarely needed. Other settings are not
+    /// reloaded.
     ///
-    /// Returns whether there is anything to read.
+    /// Returns false if the server has no such files.
+    ///
+    /// ```
+    /// use marmota_http::{Router, Server};
+    /// let running = Server::bind("127.0.0.1:0")?.start(Router::new())?;
+    /// assert!(!running.reload()); // without TLS
+    /// # Ok::<(), marmota_http::ServerError>(())
+    /// ```
     pub fn reload(&self) -> bool {
         #[cfg(feature = "tls")]
         return self.tls.as_ref().is_some_and(|tls| tls.reload());
@@ -41,35 +68,76 @@ impl RunningServer {
         false
     }
 
-    /// The first network address with its real port; `0.0.0.0:0` if it listens on Unix sockets
-    /// alone.
+    /// Returns the first network address, with its real port; `0.0.0.0:0` if the server listens on
+    /// Unix sockets only.
+    ///
+    /// ```
+    /// use std::io::{Read, Write};
+    /// use marmota_http::{Router, Server};
+    ///
+    /// let router = Router::new().get("/", |_| async { "hello" });
+    /// let running = Server::bind("127.0.0.1:0")?.start(router)?;
+    /// let mut client = std::net::TcpStream::connect(running.local_addr())?;
+    /// client.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+    /// let mut answer = String::new();
+    /// client.read_to_string(&mut answer)?;
+    /// assert!(answer.starts_with("HTTP/1.1 200 OK") && answer.ends_with("hello"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn local_addr(&self) -> SocketAddr {
         first_net(&self.addresses)
     }
 
-    /// All that it listens on, in the order in which it was said, with the real ports.
+    /// Returns all addresses, in the order of the calls that bound them, with real ports.
+    ///
+    /// ```
+    /// use marmota_http::{Router, Server};
+    /// let server = Server::bind("127.0.0.1:0")?.also_bind("[::1]:0")?;
+    /// assert_eq!(server.start(Router::new())?.addresses().len(), 2);
+    /// # Ok::<(), marmota_http::ServerError>(())
+    /// ```
     pub fn addresses(&self) -> &[Address] {
         &self.addresses
     }
 
-    /// How its threads wait: the ring or epoll, never [`Backend::Auto`].
+    /// Returns the backend in use: [`Backend::Ring`] or [`Backend::Epoll`], never
+    /// [`Backend::Auto`].
+    ///
+    /// ```
+    /// use marmota_http::{Backend, Router, Server};
+    /// let running = Server::bind("127.0.0.1:0")?.start(Router::new())?;
+    /// assert_ne!(running.backend(), Backend::Auto);
+    /// # Ok::<(), marmota_http::ServerError>(())
+    /// ```
     pub fn backend(&self) -> Backend {
         self.backend
     }
 
-    /// A handle by which any thread can end the service.
+    /// Returns a handle with which any thread can end the server.
     pub fn shutdown_handle(&self) -> ShutdownHandle {
         self.handle.clone()
     }
 
-    /// Ends the service on Ctrl-C and SIGTERM, and hears of others as [`crate::Server::run`] does.
+    /// Ends the server on Ctrl-C and SIGTERM, and handles SIGHUP, SIGUSR1 and SIGUSR2 as
+    /// [`Server::run`](crate::Server::run) does. A thread waits for them.
+    ///
+    /// ```no_run
+    /// use marmota_http::{Router, Server};
+    /// let running = Server::bind("127.0.0.1:8080")?.start(Router::new())?;
+    /// running.shutdown_on_signals()?;
+    /// println!("serving on {}", running.local_addr());
+    /// running.join()?;
+    /// # Ok::<(), marmota_http::ServerError>(())
+    /// ```
     ///
     /// # Errors
-    /// When the system refuses the signal handlers.
+    /// [`ServerError::Thread`] if the system refuses the signal handlers or the thread.
     pub fn shutdown_on_signals(&self) -> Result<(), ServerError> {
         self.end_on(ending_signals()?)
     }
 
+    /// Starts the thread that waits for signals. It lasts as long as the process: signal handlers
+    /// cannot be removed safely.
     pub(super) fn end_on(&self, mut signals: Signals) -> Result<(), ServerError> {
         let handle = self.handle.clone();
         #[cfg(feature = "tls")]
@@ -104,29 +172,32 @@ impl RunningServer {
         Ok(())
     }
 
-    /// Waits until the service has ended; does not end it.
+    /// Waits until the server has ended. Does not end it: use a [`ShutdownHandle`] or a signal.
     ///
     /// # Errors
-    /// The first error that ended a thread early.
+    /// [`ServerError::Thread`], the first error that ended a thread early.
     pub fn join(mut self) -> Result<(), ServerError> {
         self.wait()
     }
 
-    /// Ends the service and waits for the requests in flight.
+    /// Ends the server, and waits for the requests in flight, for up to
+    /// [`Limits::drain_timeout_ms`](crate::Limits::drain_timeout_ms).
     ///
     /// # Errors
-    /// As [`RunningServer::join`].
+    /// Those of [`RunningServer::join`].
     pub fn shutdown(mut self) -> Result<(), ServerError> {
         self.handle.shutdown();
         self.wait()
     }
 
+    /// Joins all threads. If one has failed, the others are ended too.
     fn wait(&mut self) -> Result<(), ServerError> {
         let mut result = Ok(());
         for thread in self.threads.drain(..) {
             let ended = thread.join().unwrap_or_else(|_| Err(io::Error::other("it panicked")));
             if let Err(error) = ended {
-                // One thread's end is the server's: the rest must not go on half served.
+                // A server with fewer threads would leave the connections of their listeners
+                // unanswered.
                 self.handle.shutdown();
                 result = result.and(Err(ServerError::Thread(error)));
             }
@@ -136,27 +207,48 @@ impl RunningServer {
 }
 
 impl Drop for RunningServer {
+    /// Shuts the server down. Errors of its threads are lost: use [`RunningServer::shutdown`] to
+    /// get them.
     fn drop(&mut self) {
         self.handle.shutdown();
         let _ = self.wait();
     }
 }
 
-/// Hears from now on of the signals that end a service, and of those that would end it otherwise.
+/// Registers the handlers of the signals that end a server, and of those whose default action would
+/// end the process.
 pub(super) fn ending_signals() -> Result<Signals, ServerError> {
     Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2]).map_err(ServerError::Thread)
 }
 
-/// Ends a service from anywhere.
+/// A handle that ends a server from any thread; see [`RunningServer::shutdown_handle`]. It stays
+/// valid after the server has ended, and then does nothing.
+///
+/// ```
+/// use marmota_http::{Router, Server, Status};
+///
+/// // A route that ends its own server.
+/// let server = Server::bind("127.0.0.1:0")?;
+/// let running = server.start(Router::new())?;
+/// let handle = running.shutdown_handle();
+/// handle.shutdown();
+/// handle.clone().shutdown(); // a second time has no effect
+/// running.join()?;
+/// # Ok::<(), marmota_http::ServerError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct ShutdownHandle {
+    /// The state of the threads, with the flag that ends them.
     pub(super) common: Arc<Common>,
+    /// The inboxes of the threads, to wake them.
     pub(super) inboxes: Arc<[Arc<Inbox>]>,
 }
 
 impl ShutdownHandle {
-    /// No further connection is taken, requests in flight are answered with
-    /// `Connection: close`, and after the drain timeout at the latest all is closed.
+    /// Begins the shutdown and returns at once. No further connection is accepted; requests in
+    /// flight are answered with `Connection: close`; after
+    /// [`Limits::drain_timeout_ms`](crate::Limits::drain_timeout_ms) at the latest everything is
+    /// closed.
     pub fn shutdown(&self) {
         self.common.stop.store(true, Ordering::Relaxed);
         for inbox in self.inboxes.iter() {

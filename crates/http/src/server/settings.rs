@@ -1,4 +1,5 @@
-//! How a server is configured before it starts.
+//! The builder methods of a server that change its settings. None of them touches a socket; values
+//! are checked by [`Server::start`], which reports the first error.
 
 use crate::message::limits::Limits;
 use crate::message::sites::{SiteError, Sites};
@@ -12,8 +13,8 @@ use crate::socket::proxies::{ForwardedHeader, Proxies};
 use crate::socket::tls::Tls;
 
 impl Server {
-    /// Speaks TLS on its ports; Unix sockets stay plain, since what is on the same machine needs
-    /// none. Plain HTTP on such a port is answered with 400.
+    /// Serves TLS on its ports. Unix sockets stay without TLS, because their data does not leave
+    /// the machine. Plain HTTP on a port with TLS is answered with 400.
     ///
     /// ```
     /// use marmota_http::{Router, Server, Tls};
@@ -29,15 +30,16 @@ impl Server {
         self
     }
 
-    /// Trusts these proxies to name the client for whom they ask: addresses, networks
-    /// (`10.0.0.0/8`), and `unix` for all that connect by a Unix socket. They name it by the headers
-    /// `X-Forwarded-For`, `-Proto` and `-Host`, unless [`Server::forwarded_header`] says otherwise.
-    /// [`crate::Request::client_ip`], [`crate::Request::scheme`] and [`crate::Request::host`] return
-    /// what they say. Default: no proxy is trusted.
+    /// Trusts these proxies to name the client of each request: addresses, networks (`10.0.0.0/8`),
+    /// and `unix` for all that connect through a Unix socket. They name it by the headers
+    /// `X-Forwarded-For`, `-Proto` and `-Host`, or by the header that [`Server::forwarded_header`]
+    /// sets. [`crate::Request::client_ip`], [`crate::Request::scheme`] and [`crate::Request::host`]
+    /// return these values. Default: no proxy is trusted.
     ///
     /// ```
     /// use marmota_http::Server;
-    /// let server = Server::bind("127.0.0.1:0")?.trusted_proxies(["127.0.0.1", "fd00::/8", "unix"]);
+    /// let proxies = ["127.0.0.1", "fd00::/8", "unix"];
+    /// let server = Server::bind("127.0.0.1:0")?.trusted_proxies(proxies);
     /// # Ok::<(), marmota_http::ServerError>(())
     /// ```
     #[must_use]
@@ -46,8 +48,8 @@ impl Server {
         self
     }
 
-    /// Sets the one header by which trusted proxies name the client. The other is ignored, because a
-    /// proxy that does not set it passes on what the client has written. Default:
+    /// Sets the one header by which trusted proxies name the client. The other is ignored, because
+    /// a proxy that does not set it passes on what the client has written. Default:
     /// [`ForwardedHeader::XForwarded`], which nginx sets.
     ///
     /// ```
@@ -63,6 +65,7 @@ impl Server {
         self
     }
 
+    /// Changes the allowed origins and hosts. The first error is kept for [`Server::start`].
     pub(crate) fn with_sites(
         mut self,
         allow: impl FnOnce(&mut Sites) -> Result<(), SiteError>,
@@ -71,39 +74,71 @@ impl Server {
         self
     }
 
-    /// Takes connections of these (named as for [`Server::trusted_proxies`]) only with a header of
-    /// the PROXY protocol, version 1 or 2, before anything else: [`crate::Request::peer`] is whom
-    /// it names. Connections of others begin without one.
+    /// Requires a header of the PROXY protocol, version 1 or 2, at the beginning of each connection
+    /// from these addresses (named as for [`Server::trusted_proxies`]). [`crate::Request::peer`] is
+    /// then the address in that header. Connections from other addresses have no such header.
+    /// Default: none has it.
+    ///
+    /// ```
+    /// use marmota_http::Server;
+    /// // Behind a TCP load balancer such as HAProxy with `send-proxy-v2`.
+    /// let server = Server::bind("127.0.0.1:0")?.proxy_protocol(["10.0.0.0/8"]);
+    /// # Ok::<(), marmota_http::ServerError>(())
+    /// ```
     #[must_use]
     pub fn proxy_protocol<N: AsRef<str>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.proxy_protocol_peers = Some(Proxies::named(names));
         self
     }
 
-    /// The permissions of its Unix sockets' files, `0o660` say: who may write to one may connect.
-    /// Without it the process' umask decides, which usually leaves the owner alone.
+    /// Sets the permissions of the files of its Unix sockets: a process that can write to the file
+    /// can connect. Default: the umask decides, which usually leaves them to the owner.
+    ///
+    /// ```
+    /// use marmota_http::Server;
+    /// # let path = std::env::temp_dir().join(format!("marmota-mode-{}", std::process::id()));
+    /// # let address = format!("unix:{}", path.display());
+    /// // For the group too: `unix:/run/service.sock`, served to nginx.
+    /// let server = Server::bind(&address)?.socket_mode(0o660);
+    /// # Ok::<(), marmota_http::ServerError>(())
+    /// ```
     #[must_use]
     pub fn socket_mode(mut self, mode: u32) -> Self {
         self.socket_mode = Some(mode);
         self
     }
 
-    /// Sets how many listeners share a port, at least 1. Default: one for each core, divided by
-    /// [`threads_per_listener`](Self::threads_per_listener) when that is set.
+    /// Sets the number of listeners that share a port, at least 1. Default: one for each core,
+    /// divided by [`threads_per_listener`](Self::threads_per_listener) if that is set.
+    ///
+    /// ```
+    /// use marmota_http::Server;
+    /// // Four threads in total: two on each of two listeners.
+    /// let server = Server::bind("127.0.0.1:0")?.listeners(2).threads_per_listener(2);
+    /// # Ok::<(), marmota_http::ServerError>(())
+    /// ```
     #[must_use]
     pub fn listeners(mut self, servers: usize) -> Self {
         self.servers = Some(servers);
         self
     }
 
-    /// Sets how many threads work on each listener, at least 1. Default: 1.
+    /// Sets the number of threads for each listener, at least 1. Default: 1.
     #[must_use]
     pub fn threads_per_listener(mut self, threads: usize) -> Self {
         self.threads = Some(threads);
         self
     }
 
-    /// Ties each thread to one of the cores the process may use.
+    /// Sets whether each thread is bound to one of the cores that the process may use. Default:
+    /// false; the scheduler may move threads. Binding helps if the machine serves nothing else, and
+    /// harms otherwise.
+    ///
+    /// ```
+    /// use marmota_http::{Router, Server};
+    /// let running = Server::bind("127.0.0.1:0")?.pin(true).start(Router::new())?;
+    /// # Ok::<(), marmota_http::ServerError>(())
+    /// ```
     #[must_use]
     pub fn pin(mut self, pin: bool) -> Self {
         self.pin = pin;
@@ -128,35 +163,74 @@ impl Server {
         self
     }
 
-    /// How the threads wait, read and write; [`Backend::Auto`] unless it is said.
+    /// Sets how the threads wait, read and write. Default: [`Backend::Auto`], io_uring if the
+    /// kernel allows it, else epoll; the variable `MARMOTA_HTTP_BACKEND` overrides this default.
+    ///
+    /// ```
+    /// use marmota_http::{Backend, Router, Server};
+    /// let running = Server::bind("127.0.0.1:0")?.backend(Backend::Epoll).start(Router::new())?;
+    /// assert_eq!(running.backend(), Backend::Epoll);
+    /// # Ok::<(), marmota_http::ServerError>(())
+    /// ```
     #[must_use]
     pub fn backend(mut self, backend: Backend) -> Self {
         self.backend = backend;
         self
     }
 
-    /// What the server allows.
+    /// Sets the limits: sizes, times, numbers of connections. Default: [`Limits::default`].
+    ///
+    /// ```
+    /// use marmota_http::{Limits, Server};
+    /// let mut limits = Limits::default();
+    /// limits.body_bytes_max = 1 << 20; // 1 MiB
+    /// let server = Server::bind("127.0.0.1:0")?.limits(limits);
+    /// # Ok::<(), marmota_http::ServerError>(())
+    /// ```
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// The name in the `Server` header; empty leaves the header out.
+    /// Sets the value of the `Server` header; an empty text omits the header. Default: `Marmota`. A
+    /// control character fails the start.
+    ///
+    /// ```
+    /// use marmota_http::Server;
+    /// let server = Server::bind("127.0.0.1:0")?.name("library/2.1");
+    /// # Ok::<(), marmota_http::ServerError>(())
+    /// ```
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
     }
 
-    /// Has what it does counted; see [`Metrics`].
+    /// Counts connections, bytes, answers and latencies of this server in `metrics`; see
+    /// [`Metrics`]. Default: nothing is counted.
+    ///
+    /// ```
+    /// use marmota_http::{Metrics, Router, Server};
+    /// let metrics = Metrics::new();
+    /// let router = Router::new().metrics("/metrics", &metrics);
+    /// let running = Server::bind("127.0.0.1:0")?.metrics(&metrics).start(router)?;
+    /// # Ok::<(), marmota_http::ServerError>(())
+    /// ```
     #[must_use]
     pub fn metrics(mut self, metrics: &Metrics) -> Self {
         self.observing.metrics = Some(metrics.clone());
         self
     }
 
-    /// Has a line written for each request; see [`AccessLog`].
+    /// Writes a line for each request; see [`AccessLog`]. Default: no line is written.
+    ///
+    /// ```
+    /// use marmota_http::{AccessLog, Router, Server};
+    /// let log = AccessLog::combined(std::io::stdout())?;
+    /// let running = Server::bind("127.0.0.1:0")?.access_log(&log).start(Router::new())?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn access_log(mut self, log: &AccessLog) -> Self {
         self.observing.access_log = Some(log.clone());
@@ -164,10 +238,9 @@ impl Server {
     }
 
     /// Allows pages of these other origins to write through REST, to call services and to open
-    /// WebSockets: `https://app.example.org`, with the port if it is not the usual one. Default:
-    /// pages of the server's own origin alone. Whether such a page may read the answers is a
-    /// matter of [`crate::Cors`], which allows its origins by itself. An origin of another form
-    /// fails the start.
+    /// WebSockets: `https://app.example.org`, with the port unless it is the default one. Default:
+    /// only pages of the server's own origin. Whether such a page may read the answers is decided
+    /// by [`crate::Cors`], which allows its origins by itself. A malformed origin fails the start.
     ///
     /// ```
     /// use marmota_http::Server;
@@ -180,10 +253,16 @@ impl Server {
     }
 
     /// Allows requests over the loopback interface to name these hosts (without a port) in `Host`.
-    /// Default: `localhost`, names below it, and addresses, as another name may be one that a
-    /// foreign page's owner points at this machine. Requests that a trusted proxy passes on
-    /// ([`Server::trusted_proxies`]), that come over TLS or by a Unix socket, may name any. A host
-    /// of another form fails the start.
+    /// Default: `localhost`, names below it, and addresses; any other name may belong to a foreign
+    /// page whose owner has pointed it at this machine (DNS rebinding). Requests from a trusted
+    /// proxy ([`Server::trusted_proxies`]), over TLS or through a Unix socket may name any host. A
+    /// malformed host fails the start.
+    ///
+    /// ```
+    /// use marmota_http::Server;
+    /// let server = Server::bind("127.0.0.1:0")?.allowed_hosts(["office.internal"]);
+    /// # Ok::<(), marmota_http::ServerError>(())
+    /// ```
     #[must_use]
     pub fn allowed_hosts<N: AsRef<str>>(self, hosts: impl IntoIterator<Item = N>) -> Self {
         self.with_sites(|sites| sites.allow_hosts(hosts))

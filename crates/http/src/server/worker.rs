@@ -1,5 +1,13 @@
-//! One server thread: waits for events, takes connections, drives those that something has
-//! happened to, looks at the deadlines now and then.
+//! One server thread: an event loop over its connections.
+//!
+//! A turn of the loop waits for events, passes each to its connection, polls the handlers that were
+//! woken, and sometimes sweeps: it checks all deadlines, returns memory and reports to the budgets
+//! that threads share. The [`Reactor`] waits; a [`Connection`] reads, parses, answers and writes;
+//! the worker owns both and passes between them what they ask of each other (see
+//! [`Connection::next_ring_request`]).
+//!
+//! Nothing here blocks except the reactor's wait. Threads share only [`Common`]: counters and
+//! budgets.
 
 use std::cmp::Reverse;
 use std::io;
@@ -12,7 +20,7 @@ use rustix::net::{SendFlags, send};
 
 use crate::body::budget::Budget;
 use crate::connection::slab::Slab;
-use crate::connection::{Connection, Fate, Wish};
+use crate::connection::{Connection, Fate, RingRequest};
 use crate::message::limits::Limits;
 use crate::message::observe::ConnectionEvent;
 use crate::message::problem::{self, PROBLEM_JSON};
@@ -27,14 +35,16 @@ use crate::reactor::task::{self, Token};
 use crate::routing::router::Routes;
 use crate::socket::listener::Listener;
 
-/// Connections taken in one turn.
+/// Connections accepted from a listener in one turn, before others are served.
 const ACCEPTS_MAX: usize = 64;
-/// How long clients that do not read are left after those before them were ended.
+/// Minimum time between two rounds of ending connections with unread answers, in ms.
 const SHED_EVERY_MS: u64 = 10;
-/// How long no connection is taken after the process ran out of file descriptors or memory.
+/// How long no connection is accepted after the process ran out of file descriptors or memory, in
+/// ms.
 const PAUSE_MS: u64 = 100;
 
-/// What a connection above the limit is answered.
+/// Returns the answer to a connection beyond [`Limits::connections_max`]: 503 with a problem
+/// document.
 fn busy() -> Vec<u8> {
     let detail = "the server has as many connections as it may; try again later";
     let body = problem::document(Status::SERVICE_UNAVAILABLE, Some(detail));
@@ -46,20 +56,25 @@ fn busy() -> Vec<u8> {
     [head.as_bytes(), &body].concat()
 }
 
-/// What all threads of a server share.
+/// The state that all threads of a server share.
 #[derive(Debug)]
 pub(crate) struct Common {
+    /// The shutdown has begun.
     pub(crate) stop: AtomicBool,
+    /// The number of descriptors of the process, compared with its limit.
     descriptors: Descriptors,
+    /// Open connections of all threads.
     connections: AtomicUsize,
+    /// The number of threads, at least 1.
     threads: usize,
-    /// For bodies that are gathered.
+    /// The budget for request bodies that are gathered.
     pub(crate) bodies: Arc<Budget>,
-    /// For answers that clients do not read.
+    /// The budget for answers that clients have not read.
     pub(crate) unread: Arc<Budget>,
 }
 
 impl Common {
+    /// Returns the state of a server that has this number of threads.
     pub(crate) fn new(descriptors: Descriptors, limits: &Limits, threads: usize) -> Self {
         Self {
             stop: AtomicBool::new(false),
@@ -71,7 +86,8 @@ impl Common {
         }
     }
 
-    /// Whether a connection that was taken may stay; it is counted then.
+    /// Returns true if an accepted connection may stay: the process has descriptors and the server
+    /// connections left. It is counted then, and [`Worker::remove`] uncounts it.
     fn admits(&self, socket: &OwnedFd, connections_max: usize) -> bool {
         if !self.descriptors.accepts(socket.as_fd()) {
             return false;
@@ -84,30 +100,37 @@ impl Common {
     }
 }
 
+/// The event loop of a server thread.
 pub(crate) struct Worker {
     reactor: Reactor,
-    /// None once the service ends.
+    /// Empty once the shutdown has begun.
     listeners: Vec<Arc<Listener>>,
     routes: Arc<Routes>,
-    /// When listeners that were put aside are taken up again.
+    /// When listeners that are paused accept connections again.
     paused_until_ms: Option<u64>,
+    /// The connections of this thread.
     slab: Slab,
-    /// What handlers wait for by themselves.
+    /// The descriptors that handlers watch.
     sources: Arc<WatchedSources>,
+    /// The data that handlers and connections of this thread share: clock, buffers, limits.
     local: ThreadLocals,
     common: Arc<Common>,
+    /// The time between two sweeps, by the shortest time limit.
     sweep_ms: u64,
     next_sweep_ms: u64,
     last_sweep_ms: u64,
-    /// Bytes of unread answers that are reported to the server's budget.
+    /// Bytes of unread answers that this thread has reported to the budget.
     unread_bytes: usize,
+    /// When the shutdown ends the remaining connections.
     drain_until_ms: u64,
+    /// A buffer for the tokens of woken handlers, reused in each turn.
     woken: Vec<Token>,
-    /// What a connection above the limit is answered.
+    /// The answer to connections beyond the limit.
     busy: Vec<u8>,
 }
 
 impl Worker {
+    /// Registers the listeners, the inbox and the watched descriptors with the reactor.
     pub(crate) fn new(
         listeners: Vec<Arc<Listener>>,
         routes: Arc<Routes>,
@@ -141,7 +164,10 @@ impl Worker {
         })
     }
 
-    /// Serves until shutdown.
+    /// Serves until the shutdown is complete.
+    ///
+    /// # Errors
+    /// The reactor's error, which ends the thread and so the server.
     pub(crate) fn run(mut self) -> io::Result<()> {
         self.local.inbox.install();
         self.sources.install();
@@ -161,7 +187,7 @@ impl Worker {
         }
     }
 
-    /// Waits for events and handles them.
+    /// Waits for events, for up to `patience_ms`, and handles them.
     fn turn(&mut self, patience_ms: Option<u64>) -> io::Result<()> {
         self.reactor.wait(patience_ms)?;
         self.local.tick();
@@ -173,8 +199,9 @@ impl Worker {
         Ok(())
     }
 
-    /// How long nothing has to be done if nothing happens; `None` is without end, so an idle
-    /// server uses no processor time at all.
+    /// Returns how long the reactor may wait, in ms: 0 if a handler was woken, until the next sweep
+    /// if there are connections, and without limit (`None`) otherwise. An idle server therefore
+    /// uses no processor time.
     fn patience_ms(&mut self) -> Option<u64> {
         task::woken(&mut self.woken);
         if !self.woken.is_empty() {
@@ -187,6 +214,11 @@ impl Worker {
         (!quiet).then(|| self.next_sweep_ms.saturating_sub(self.local.now_ms).max(1))
     }
 
+    /// Passes an event to the connection, listener or inbox that it concerns.
+    ///
+    /// With epoll an event is readiness, and the connection reads. With io_uring it has the bytes
+    /// (`Arrived`) or the buffer that was sent (`Sent`): the piece is given back to the ring before
+    /// the connection is driven, so the ring does not run out of pieces.
     #[inline]
     fn handle(&mut self, event: Event) {
         match event {
@@ -229,7 +261,11 @@ impl Worker {
         }
     }
 
-    /// Has something done to a connection, and sees to what follows from it.
+    /// Calls `act` with a connection, then removes the connection if it is over, or passes its
+    /// requests to the ring. An unknown token is ignored: its connection has ended since the event
+    /// was reported.
+    ///
+    /// All work on a connection goes through here, so none of its requests to the ring is missed.
     #[inline]
     fn with(&mut self, token: Token, act: impl FnOnce(&mut Connection, &mut ThreadLocals) -> Fate) {
         let Some(connection) = self.slab.get_mut(token) else { return };
@@ -237,31 +273,37 @@ impl Worker {
             return self.remove(token);
         }
         if let Some(ring) = self.reactor.ring() {
-            while let Some(wish) = connection.wish() {
-                match wish {
-                    Wish::Send(output, from) => {
+            while let Some(request) = connection.next_ring_request() {
+                match request {
+                    RingRequest::Send(output, from) => {
                         let number = ring.send(connection.socket(), token, output, from);
                         connection.note_sending(number);
                     }
-                    Wish::Room => ring.await_room(connection.socket(), token),
-                    Wish::Stop => ring.stop_receiving(token),
-                    Wish::Resume => ring.receive(connection.socket(), token),
+                    RingRequest::Room => ring.await_room(connection.socket(), token),
+                    RingRequest::Stop => ring.stop_receiving(token),
+                    RingRequest::Resume => ring.receive(connection.socket(), token),
                 }
             }
         }
     }
 
-    /// Polls the handlers that were woken, and drives the connections that gave up their turn.
+    /// Polls the handlers that were woken, and drives the connections that have yielded. Handlers
+    /// that are woken in the meantime are polled in the next turn, after events: a handler that
+    /// always wakes itself does not starve others.
     fn wake(&mut self) {
         task::woken(&mut self.woken);
         let mut woken = std::mem::take(&mut self.woken);
         for token in woken.drain(..) {
             self.with(token, Connection::wake);
         }
-        // What is woken meanwhile has its turn after the next look at the events.
+        // Handlers that are woken meanwhile are polled after the next wait.
         self.woken = woken;
     }
 
+    /// Accepts up to [`ACCEPTS_MAX`] connections that wait at a listener.
+    ///
+    /// A connection beyond the limits is answered with 503 and closed. If the process has no
+    /// descriptor or memory left, all listeners pause.
     fn accept(&mut self, listener: usize) {
         for _ in 0..ACCEPTS_MAX {
             let Some(listener) = self.listeners.get(listener) else { return };
@@ -271,9 +313,9 @@ impl Worker {
                         if let Some(observer) = &self.local.observer {
                             observer.note(ConnectionEvent::Refused);
                         }
-                        // Not left in the queue, where it would wait without end and could not go
-                        // to another server. Best effort: the client learns why, or sees the
-                        // connection close.
+                        // In the queue it would wait without end, and could not go to another
+                        // server. If the reason cannot be sent, the client sees the connection
+                        // close.
                         if listener.options.is_plaintext() {
                             let _ = send(&socket, &self.busy, SendFlags::NOSIGNAL);
                         }
@@ -312,7 +354,8 @@ impl Worker {
         }
     }
 
-    /// Puts the listeners aside: their events would come again at once and find nothing better.
+    /// Stops accepting for [`PAUSE_MS`]: the listeners would report the same connections at once,
+    /// with the same error.
     fn pause(&mut self) {
         for (index, listener) in self.listeners.iter().enumerate() {
             self.reactor.remove_listener(index, &listener.socket);
@@ -322,6 +365,7 @@ impl Worker {
         self.next_sweep_ms = self.next_sweep_ms.min(until);
     }
 
+    /// Accepts connections again after a pause.
     fn resume(&mut self) {
         if self.paused_until_ms.is_some_and(|until| self.local.now_ms >= until) {
             self.paused_until_ms = None;
@@ -334,6 +378,8 @@ impl Worker {
         }
     }
 
+    /// Removes a connection, and uncounts it. On a ring its socket is closed once the ring has
+    /// ended the operations on it.
     fn remove(&mut self, token: Token) {
         let Some(connection) = self.slab.remove(token) else { return };
         if let Some(observer) = &self.local.observer {
@@ -347,7 +393,8 @@ impl Worker {
         }
     }
 
-    /// Whether more answers may be unread than there may be, which a look at all connections tells.
+    /// Returns true if the bytes of unread answers may exceed their budget. Only a sweep knows the
+    /// exact number: this adds the bytes of clients that have stopped reading since the last one.
     fn has_to_shed(&self) -> bool {
         let unread = &self.common.unread;
         self.local.blocked_bytes > 0
@@ -355,8 +402,12 @@ impl Worker {
             && unread.held().saturating_add(self.local.blocked_bytes) > unread.max()
     }
 
-    /// Ends the connections that have made no progress for longest, where this thread has more than
-    /// its share of what may be unread, with an eighth to spare: another thread has the others.
+    /// Ends the connections that have made no progress for longest, if this thread holds more than
+    /// its share of the budget for unread answers.
+    ///
+    /// Ends so many that an eighth of the budget is free: otherwise the next answer would exceed it
+    /// again. A thread below its share ends none, because other threads hold the excess. Of
+    /// connections without progress for the same time, the one that holds most is ended first.
     #[cold]
     fn shed(&mut self) {
         let unread = Arc::clone(&self.common.unread);
@@ -395,8 +446,11 @@ impl Worker {
         log::debug!("{shed} bytes of unread answers were given up: {held} of {max} were held");
     }
 
-    /// Looks at every connection's deadline. A list by deadline would have to be kept at every
-    /// request; walking 16,384 connections once a second takes some 100 µs.
+    /// Checks the deadline of every connection, reports unread answers to the budget, and returns
+    /// memory to the system after a peak.
+    ///
+    /// A list ordered by deadline would have to be updated at every request; walking 16,384
+    /// connections once a second takes some 100 µs.
     fn sweep(&mut self) {
         self.next_sweep_ms = self.local.now_ms + self.sweep_ms;
         self.common.descriptors.recheck(self.local.now_ms);
@@ -427,14 +481,18 @@ impl Worker {
         }
     }
 
-    /// Ends the service step by step; true when all is done.
+    /// Continues the shutdown. Returns true when no connection is left, or the drain timeout has
+    /// passed.
+    ///
+    /// The first call accepts the connections in the queues, closes the listeners, and notifies
+    /// every connection: idle ones end, others end after their answers.
     fn stop(&mut self) -> io::Result<bool> {
         if !self.local.draining {
             self.drain_until_ms = self.local.now_ms + self.local.limits.drain_timeout_ms;
-            // Those in the queue have connected to a server that was there: they get answers.
+            // Clients in the queue have connected before the shutdown: they get answers.
             (0..self.listeners.len()).for_each(|listener| self.accept(listener));
             if self.reactor.ring().is_some() {
-                // What they have sent is in their sockets yet.
+                // Their requests are still in their sockets.
                 self.turn(Some(0))?;
             }
             for (index, listener) in self.listeners.drain(..).enumerate() {
@@ -451,6 +509,8 @@ impl Worker {
 }
 
 impl Drop for Worker {
+    /// Uncounts the connections of a thread that ends early, and its unread answers, so that the
+    /// other threads' limits stay right.
     fn drop(&mut self) {
         self.common.connections.fetch_sub(self.slab.len(), Ordering::Relaxed);
         self.common.unread.report(self.unread_bytes, 0);

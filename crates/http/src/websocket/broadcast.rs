@@ -1,5 +1,9 @@
-//! One message to many WebSockets: made a frame once, and read by each socket from a common log,
-//! so that what a slow one has not taken is nobody's copy.
+//! One message to many WebSockets. It is encoded once, and each socket reads it from a common log
+//! at its own pace: a slow client holds a position in the log, not a copy of the messages.
+//!
+//! The log is shared by all threads under a mutex, which is held for short times only. A message is
+//! encoded outside of it. Sending wakes all members; each connection then copies what it has room
+//! for.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -11,62 +15,76 @@ use super::deflate;
 use super::frame::{Opcode, put_frame};
 use super::message::Message;
 
-/// Messages kept for those that are behind.
+/// Maximum number of messages in the log.
 const MESSAGES_MAX: usize = 1_024;
-/// Bytes of them.
+/// Maximum bytes in the log, in frames without compression.
 const BYTES_MAX: usize = 4 << 20;
 
-/// Says the same to many WebSockets ([`super::WebSocket::join`]), from any thread.
+/// Sends messages to many WebSockets, from any thread; see [`super::WebSocket::join`]. Clones have
+/// the same members.
 ///
-/// What was said last, 1,024 messages or 4 MiB, is kept for sockets that are behind; one that is
-/// further behind is closed with 1008, so that a slow client costs nobody else anything.
+/// The latest messages, up to 1,024 and up to 4 MiB, are kept for sockets that are slow. A socket
+/// that has not received older ones is closed (1008), so a slow client delays no other and takes no
+/// memory.
 ///
 /// ```
 /// use marmota_http::{Broadcast, Router};
+///
 /// let room = Broadcast::new();
-/// let router = Router::new().websocket("/room", move |socket| {
+/// let router = Router::new().websocket("/room", {
 ///     let room = room.clone();
-///     async move {
-///         socket.join(&room);
-///         while let Some(message) = socket.receive().await {
-///             room.send(message);
+///     move |socket| {
+///         let room = room.clone();
+///         async move {
+///             socket.join(&room);
+///             while let Some(message) = socket.receive().await {
+///                 room.send(message);
+///             }
+///             Ok(())
 ///         }
-///         Ok(())
 ///     }
 /// });
+/// // From anywhere:
+/// room.send("The server restarts at noon.");
 /// ```
 #[derive(Clone, Default)]
 pub struct Broadcast {
-    room: Arc<Mutex<Room>>,
+    shared: Arc<Mutex<BroadcastLog>>,
 }
 
+/// The log, and the sockets that read it.
 #[derive(Default)]
-struct Room {
-    log: VecDeque<Arc<Said>>,
+struct BroadcastLog {
+    /// The latest messages; the last one has the number `next - 1`.
+    log: VecDeque<Arc<EncodedMessage>>,
     bytes: usize,
-    /// The number of the message after the last.
+    /// The number of the next message.
     next: u64,
-    members: Vec<Option<Member>>,
+    /// By the place of a [`Membership`]; `None` is a free place.
+    members: Vec<Option<MemberWaker>>,
     free: Vec<usize>,
+    /// The number of members.
     count: usize,
-    /// Members that take compressed messages.
-    inflating: usize,
+    /// Members that accept compressed messages. Without any, messages are not compressed.
+    compressing_members: usize,
 }
 
+/// The waker of a member's connection, once it has read for the first time.
 #[derive(Default)]
-struct Member {
+struct MemberWaker {
     waker: Option<Waker>,
 }
 
-/// A message as it goes over the wire.
-pub(super) struct Said {
+/// A message as it is sent: a frame, and one with compression.
+pub(super) struct EncodedMessage {
     plain: Arc<[u8]>,
-    /// For those with the usual window; none where that is no shorter.
+    /// For members with the usual window; `None` if that is not shorter.
     #[cfg(feature = "compression")]
     deflated: Option<Arc<[u8]>>,
 }
 
-impl Said {
+impl EncodedMessage {
+    /// Encodes a message, also compressed if `wanted`.
     fn new(message: &Message, wanted: bool) -> Self {
         let opcode = match message {
             Message::Text(_) => Opcode::Text,
@@ -89,7 +107,7 @@ impl Said {
         }
     }
 
-    /// The bytes for a client that agreed on this window, or on none.
+    /// Returns the frame for a client that agreed on this window, or on no compression.
     pub(super) fn frame(&self, window_bits: Option<u8>) -> &Arc<[u8]> {
         #[cfg(feature = "compression")]
         if window_bits == Some(deflate::WINDOW_BITS)
@@ -103,58 +121,84 @@ impl Said {
 }
 
 impl Broadcast {
-    /// A broadcast that nobody listens to yet.
+    /// Returns a broadcast without members.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Says something to all that have joined; it does not wait for any of them.
+    /// Sends a message to all sockets that have joined, and returns at once: it does not wait until
+    /// they have received it. Without members it does nothing.
+    ///
+    /// ```
+    /// use marmota_http::{Broadcast, Message};
+    ///
+    /// let ticker = Broadcast::new();
+    /// let sender = ticker.clone();
+    /// let thread = std::thread::spawn(move || {
+    ///     sender.send("as text");
+    ///     sender.send(Message::Binary(vec![1, 2, 3]));
+    /// });
+    /// # thread.join().expect("it ends");
+    /// ```
     pub fn send(&self, message: impl Into<Message>) {
-        let (count, inflating) = {
-            let room = lock(&self.room);
-            (room.count, room.inflating)
+        let (count, compressing_members) = {
+            let shared = lock(&self.shared);
+            (shared.count, shared.compressing_members)
         };
         if count == 0 {
             return;
         }
-        let said = Arc::new(Said::new(&message.into(), inflating > 0));
-        let bytes = said.plain.len();
-        let mut room = lock(&self.room);
-        room.next += 1;
-        room.bytes += bytes;
-        room.log.push_back(said);
-        while room.log.len() > MESSAGES_MAX || (room.bytes > BYTES_MAX && room.log.len() > 1) {
-            if let Some(old) = room.log.pop_front() {
-                room.bytes -= old.plain.len();
+        let encoded = Arc::new(EncodedMessage::new(&message.into(), compressing_members > 0));
+        let bytes = encoded.plain.len();
+        let mut shared = lock(&self.shared);
+        shared.next += 1;
+        shared.bytes += bytes;
+        shared.log.push_back(encoded);
+        while shared.log.len() > MESSAGES_MAX || (shared.bytes > BYTES_MAX && shared.log.len() > 1)
+        {
+            if let Some(old) = shared.log.pop_front() {
+                shared.bytes -= old.plain.len();
             }
         }
-        // These wakers are connections': they take no lock of ours.
-        for member in room.members.iter().flatten() {
+        // The wakers belong to connections, and do not take this lock.
+        for member in shared.members.iter().flatten() {
             if let Some(waker) = &member.waker {
                 waker.wake_by_ref();
             }
         }
     }
 
-    /// How many sockets have joined.
+    /// Returns the number of sockets that have joined.
+    ///
+    /// ```
+    /// use marmota_http::Broadcast;
+    /// assert_eq!(Broadcast::new().members(), 0);
+    /// ```
     pub fn members(&self) -> usize {
-        lock(&self.room).count
+        lock(&self.shared).count
     }
 
-    pub(super) fn enter(&self, inflates: bool) -> Membership {
-        let mut room = lock(&self.room);
-        let place = match room.free.pop() {
+    /// Adds a member, which reads from the next message on.
+    pub(super) fn enter(&self, takes_compressed: bool) -> Membership {
+        let mut shared = lock(&self.shared);
+        let place = match shared.free.pop() {
             Some(place) => place,
             None => {
-                room.members.push(None);
-                room.members.len() - 1
+                shared.members.push(None);
+                shared.members.len() - 1
             }
         };
-        room.members[place] = Some(Member::default());
-        room.count += 1;
-        room.inflating += usize::from(inflates);
-        let cursor = room.next;
-        Membership { room: Arc::clone(&self.room), place, cursor, inflates, settled: false }
+        shared.members[place] = Some(MemberWaker::default());
+        shared.count += 1;
+        shared.compressing_members += usize::from(takes_compressed);
+        let cursor = shared.next;
+        Membership {
+            shared: Arc::clone(&self.shared),
+            place,
+            cursor,
+            takes_compressed,
+            settled: false,
+        }
     }
 }
 
@@ -164,52 +208,58 @@ impl fmt::Debug for Broadcast {
     }
 }
 
-/// A socket's place in a broadcast, and how far it has read.
+/// A socket's place in a broadcast, and its position in the log.
 pub(super) struct Membership {
-    room: Arc<Mutex<Room>>,
+    shared: Arc<Mutex<BroadcastLog>>,
     place: usize,
+    /// The number of the next message to read.
     cursor: u64,
-    inflates: bool,
-    /// The room knows whom to wake.
+    takes_compressed: bool,
+    /// The log has the waker of the connection.
     settled: bool,
 }
 
 impl Membership {
+    /// Returns true if this is a place in that broadcast.
     pub(super) fn is_of(&self, broadcast: &Broadcast) -> bool {
-        Arc::ptr_eq(&self.room, &broadcast.room)
+        Arc::ptr_eq(&self.shared, &broadcast.shared)
     }
 
-    /// The next message that was not read yet. `Err` if it is not kept any more.
-    pub(super) fn next(&mut self, waker: &Waker) -> Result<Option<Arc<Said>>, ()> {
-        let mut room = lock(&self.room);
+    /// Returns the next unread message, if there is one.
+    ///
+    /// # Errors
+    /// The message is not kept any more: the socket is too slow.
+    pub(super) fn next(&mut self, waker: &Waker) -> Result<Option<Arc<EncodedMessage>>, ()> {
+        let mut shared = lock(&self.shared);
         if !self.settled {
             self.settled = true;
-            if let Some(Some(member)) = room.members.get_mut(self.place) {
+            if let Some(Some(member)) = shared.members.get_mut(self.place) {
                 member.waker = Some(waker.clone());
             }
         }
-        let first = room.next - room.log.len() as u64;
+        let first = shared.next - shared.log.len() as u64;
         let Some(at) = self.cursor.checked_sub(first) else { return Err(()) };
-        let said = room.log.get(at as usize).cloned();
-        self.cursor += u64::from(said.is_some());
-        Ok(said)
+        let encoded = shared.log.get(at as usize).cloned();
+        self.cursor += u64::from(encoded.is_some());
+        Ok(encoded)
     }
 }
 
 impl Drop for Membership {
     fn drop(&mut self) {
-        let mut room = lock(&self.room);
-        room.members[self.place] = None;
-        room.free.push(self.place);
-        room.count -= 1;
-        room.inflating -= usize::from(self.inflates);
-        if room.count == 0 {
-            room.log.clear();
-            room.bytes = 0;
+        let mut shared = lock(&self.shared);
+        shared.members[self.place] = None;
+        shared.free.push(self.place);
+        shared.count -= 1;
+        shared.compressing_members -= usize::from(self.takes_compressed);
+        if shared.count == 0 {
+            shared.log.clear();
+            shared.bytes = 0;
         }
     }
 }
 
-fn lock(room: &Mutex<Room>) -> MutexGuard<'_, Room> {
-    room.lock().unwrap_or_else(PoisonError::into_inner)
+/// Locks the log. A panic of another thread leaves it usable.
+fn lock(shared: &Mutex<BroadcastLog>) -> MutexGuard<'_, BroadcastLog> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -93,7 +93,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::websocket::decoder::{Decoder, Fault, Incoming};
+    use crate::websocket::decoder::{Decoder, Incoming};
+    use crate::websocket::frame::FrameError;
     use crate::websocket::frame::put_frame;
     use crate::websocket::message::Message;
 
@@ -141,7 +142,11 @@ mod tests {
         put(out, Opcode::Continuation, last);
     }
 
-    fn decoded(mut decoder: Decoder, bytes: &[u8], pieces: usize) -> Result<Vec<Incoming>, Fault> {
+    fn decoded(
+        mut decoder: Decoder,
+        bytes: &[u8],
+        pieces: usize,
+    ) -> Result<Vec<Incoming>, FrameError> {
         let (mut buffer, mut found) = (Vec::new(), Vec::new());
         for piece in bytes.chunks(pieces) {
             buffer.extend_from_slice(piece);

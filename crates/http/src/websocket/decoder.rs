@@ -1,75 +1,77 @@
-//! From bytes to messages: frames put together, masks taken off, texts checked. It owns no
-//! socket, and gives the same in whatever pieces the bytes come.
+//! From bytes to messages: frames are put together, masks removed, texts checked. It owns no
+//! socket, and returns the same however the bytes are divided.
+//!
+//! A state machine of two levels: [`Frame`] is the frame that is being received, [`Partial`] the
+//! message, which may have several frames. Control frames may come between them (RFC 6455, 5.4), so
+//! they have a buffer of their own.
 
-use super::frame::{Header, Opcode, Sender, unmask};
+use super::frame::{FrameError, Header, Opcode, Sender, unmask};
 use super::message::Message;
 
-/// Why a connection cannot go on: the code and reason of the Close that says so.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fault {
-    /// 1002, 1007 or 1009 of RFC 6455, 7.4.1.
-    pub code: u16,
-    /// What was wrong.
-    pub reason: &'static str,
-}
-
-impl Fault {
-    pub(super) const fn protocol(reason: &'static str) -> Self {
-        Self { code: 1002, reason }
-    }
-
-    pub(super) const TOO_LARGE: Self = Self { code: 1009, reason: "the message is too large" };
-    const TEXT: Self = Self { code: 1007, reason: "a text is not UTF-8" };
-}
-
-/// Bytes that are made ready for a frame when its head has come: what is announced need not come.
+/// Maximum bytes that are reserved for a frame when its header has arrived: an announced payload
+/// may never come.
 const READY_BYTES_MAX: u64 = 32 * 1024;
 
-/// What has come whole.
+/// A complete item from the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Incoming {
     /// A message.
     Message(Message),
-    /// To be answered with a Pong of the same bytes.
+    /// A Ping. It is answered with a Pong of the same bytes.
     Ping(Vec<u8>),
-    /// An answer to a Ping, or a sign of life unasked for.
+    /// An answer to a Ping, or an unsolicited sign of life.
     Pong,
-    /// The client's last frame, with its code and reason if it gave one.
+    /// The client's last frame, with its code and reason if it gave them.
     Close(Option<(u16, String)>),
 }
 
-/// Puts a client's frames together.
+/// Decodes the frames of a client into messages.
+///
+/// ```
+/// use marmota_http::Message;
+/// use marmota_http::websocket::{Decoder, Incoming};
+///
+/// // A text of two bytes, with the mask 0.
+/// let bytes = [0x81, 0x82, 0, 0, 0, 0, b'h', b'i'];
+/// let mut decoder = Decoder::new(1024, false);
+/// let (used, incoming) = decoder.decode(&bytes)?;
+/// assert_eq!(used, bytes.len());
+/// assert_eq!(incoming, Some(Incoming::Message(Message::Text("hi".to_owned()))));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Decoder {
     sender: Sender,
     message_bytes_max: usize,
-    /// Whether messages may be compressed.
+    /// Messages may be compressed.
     compression: bool,
     frame: Option<Frame>,
     message: Option<Partial>,
+    /// The payload of the current control frame.
     control: Vec<u8>,
 }
 
-/// A frame of which not all has come.
+/// A frame that is incomplete.
 #[derive(Clone, Copy, Debug)]
 struct Frame {
     header: Header,
+    /// Bytes of the payload that have arrived.
     taken: u64,
 }
 
-/// A message of which not all has come.
+/// A message that is incomplete.
 #[derive(Debug)]
 struct Partial {
     is_text: bool,
     compressed: bool,
     bytes: Vec<u8>,
-    /// The bytes before this are whole characters.
+    /// The bytes before this position are whole characters.
     checked: usize,
 }
 
 impl Decoder {
-    /// A decoder of messages up to this length, when they are not compressed; `compression` says
-    /// whether permessage-deflate was agreed on, without contexts that outlive a message.
+    /// Returns a decoder of messages up to this length, after decompression. `compression` is true
+    /// if permessage-deflate was agreed on, without contexts that outlive a message.
     pub fn new(message_bytes_max: usize, compression: bool) -> Self {
         Self {
             sender: Sender::Client,
@@ -94,17 +96,21 @@ impl Decoder {
         Self { sender: Sender::Server, ..Self::new(message_bytes_max, false) }
     }
 
-    /// Takes bytes from the front of `input` until something has come whole, and says how many.
+    /// Takes bytes from the front of `input` until an item is complete. Returns the number of bytes
+    /// taken, and the item; `None` if more bytes are needed. The caller removes the bytes from its
+    /// buffer.
     ///
     /// # Errors
-    /// A [`Fault`] after which nothing more can be understood.
-    pub fn decode(&mut self, input: &[u8]) -> Result<(usize, Option<Incoming>), Fault> {
+    /// A [`FrameError`], after which nothing more can be decoded.
+    pub fn decode(&mut self, input: &[u8]) -> Result<(usize, Option<Incoming>), FrameError> {
         let mut used = 0;
         loop {
             let mut frame = match self.frame.take() {
                 Some(frame) => frame,
                 None => {
-                    match Header::parse(&input[used..], self.sender).map_err(Fault::protocol)? {
+                    match Header::parse(&input[used..], self.sender)
+                        .map_err(FrameError::protocol)?
+                    {
                         Some((header, length)) => {
                             used += length;
                             self.begin(&header)?;
@@ -129,12 +135,13 @@ impl Decoder {
         }
     }
 
-    /// Checks a frame's head against what came before.
-    fn begin(&mut self, header: &Header) -> Result<(), Fault> {
+    /// Checks a frame's header against the message so far, and against the limits: an announced
+    /// length is refused before it arrives.
+    fn begin(&mut self, header: &Header) -> Result<(), FrameError> {
         if header.compressed
             && (!self.compression || !matches!(header.opcode, Opcode::Text | Opcode::Binary))
         {
-            return Err(Fault::protocol("a reserved bit is set"));
+            return Err(FrameError::protocol("a reserved bit is set"));
         }
         if header.opcode.is_control() {
             self.control.clear();
@@ -142,10 +149,10 @@ impl Decoder {
         }
         match (header.opcode, &self.message) {
             (Opcode::Continuation, None) => {
-                return Err(Fault::protocol("a continuation of no message"));
+                return Err(FrameError::protocol("a continuation of no message"));
             }
             (Opcode::Continuation, Some(_)) => {}
-            (_, Some(_)) => return Err(Fault::protocol("a message inside of another")),
+            (_, Some(_)) => return Err(FrameError::protocol("a message inside of another")),
             (opcode, None) => {
                 self.message = Some(Partial {
                     is_text: opcode == Opcode::Text,
@@ -156,15 +163,15 @@ impl Decoder {
             }
         }
         let before = self.message.as_ref().map_or(0, |message| message.bytes.len());
-        // What is announced is refused before it comes.
+        // An announced length is refused before it arrives.
         if header.payload_bytes > self.message_bytes_max.saturating_sub(before) as u64 {
-            return Err(Fault::TOO_LARGE);
+            return Err(FrameError::TOO_LARGE);
         }
         Ok(())
     }
 
-    /// Takes a piece of a frame's payload.
-    fn take(&mut self, frame: &Frame, piece: &[u8]) -> Result<(), Fault> {
+    /// Takes a piece of a frame's payload, and removes its mask.
+    fn take(&mut self, frame: &Frame, piece: &[u8]) -> Result<(), FrameError> {
         let header = &frame.header;
         let bytes = match &mut self.message {
             Some(message) if !header.opcode.is_control() => &mut message.bytes,
@@ -178,14 +185,14 @@ impl Decoder {
         }
         let whole = header.is_last && frame.taken + piece.len() as u64 == header.payload_bytes;
         match &mut self.message {
-            // A text that will not be whole soon is refused as soon as it is none.
+            // A long text is checked while it arrives, and refused at the first wrong byte.
             Some(message) if !whole && !header.opcode.is_control() => message.check(),
             _ => Ok(()),
         }
     }
 
-    /// What a frame that has come whole completes.
-    fn end(&mut self, header: &Header) -> Result<Option<Incoming>, Fault> {
+    /// Returns the item that a complete frame completes, if any.
+    fn end(&mut self, header: &Header) -> Result<Option<Incoming>, FrameError> {
         Ok(Some(match header.opcode {
             Opcode::Ping => Incoming::Ping(std::mem::take(&mut self.control)),
             Opcode::Pong => Incoming::Pong,
@@ -200,53 +207,55 @@ impl Decoder {
 }
 
 impl Partial {
-    /// Checks the text that has come so far.
-    fn check(&mut self) -> Result<(), Fault> {
+    /// Checks the text so far; an incomplete character at its end is checked later.
+    fn check(&mut self) -> Result<(), FrameError> {
         if !self.is_text || self.compressed {
             return Ok(());
         }
         match std::str::from_utf8(&self.bytes[self.checked..]) {
             Ok(_) => self.checked = self.bytes.len(),
             Err(error) if error.error_len().is_none() => self.checked += error.valid_up_to(),
-            Err(_) => return Err(Fault::TEXT),
+            Err(_) => return Err(FrameError::TEXT),
         }
         Ok(())
     }
 
-    fn finish(self, message_bytes_max: usize) -> Result<Message, Fault> {
+    /// Returns the message: decompressed, and checked if it is a text.
+    fn finish(self, message_bytes_max: usize) -> Result<Message, FrameError> {
         let bytes = match self.compressed {
             true => inflate(&self.bytes, message_bytes_max)?,
             false => self.bytes,
         };
         match self.is_text {
-            true => String::from_utf8(bytes).map(Message::Text).map_err(|_| Fault::TEXT),
+            true => String::from_utf8(bytes).map(Message::Text).map_err(|_| FrameError::TEXT),
             false => Ok(Message::Binary(bytes)),
         }
     }
 }
 
+/// Decompresses a message.
 #[cfg(feature = "compression")]
-fn inflate(coded: &[u8], bytes_max: usize) -> Result<Vec<u8>, Fault> {
+fn inflate(coded: &[u8], bytes_max: usize) -> Result<Vec<u8>, FrameError> {
     super::deflate::inflate(coded, bytes_max)
 }
 
-/// Never called: without the feature no compression is agreed on.
+/// Fails. It is never called: without the feature no compression is agreed on.
 #[cfg(not(feature = "compression"))]
-fn inflate(_: &[u8], _: usize) -> Result<Vec<u8>, Fault> {
-    Err(Fault::protocol("a message is compressed"))
+fn inflate(_: &[u8], _: usize) -> Result<Vec<u8>, FrameError> {
+    Err(FrameError::protocol("a message is compressed"))
 }
 
-/// The code and reason in the payload of a Close.
-fn close_of(payload: &[u8]) -> Result<Option<(u16, String)>, Fault> {
+/// Returns the code and reason in the payload of a Close (RFC 6455, 5.5.1 and 7.4).
+fn close_of(payload: &[u8]) -> Result<Option<(u16, String)>, FrameError> {
     match payload.split_first_chunk::<2>() {
         None if payload.is_empty() => Ok(None),
-        None => Err(Fault::protocol("half a close code")),
+        None => Err(FrameError::protocol("half a close code")),
         Some((code, reason)) => {
             let code = u16::from_be_bytes(*code);
             if !matches!(code, 1000..=1003 | 1007..=1014 | 3000..=4999) {
-                return Err(Fault::protocol("the close code is none"));
+                return Err(FrameError::protocol("the close code is none"));
             }
-            let reason = std::str::from_utf8(reason).map_err(|_| Fault::TEXT)?;
+            let reason = std::str::from_utf8(reason).map_err(|_| FrameError::TEXT)?;
             Ok(Some((code, reason.to_owned())))
         }
     }
@@ -272,7 +281,7 @@ mod tests {
         bytes
     }
 
-    fn all(frames: &[u8], step: usize) -> Result<Vec<Incoming>, Fault> {
+    fn all(frames: &[u8], step: usize) -> Result<Vec<Incoming>, FrameError> {
         let mut decoder = Decoder::new(200, false);
         let (mut buffer, mut found) = (Vec::new(), Vec::new());
         for piece in frames.chunks(step) {

@@ -1,30 +1,36 @@
-//! permessage-deflate (RFC 7692) without contexts that outlive a message: a context would take
-//! some 300 KB a connection. So the coders are a thread's, and a message that goes to many is
-//! coded once.
+//! permessage-deflate (RFC 7692) without contexts that outlive a message (`no_context_takeover` on
+//! both sides).
+//!
+//! A context takes some 300 KB for each connection. Without them the coders belong to the thread,
+//! and a message that is sent to many clients is compressed once. The price is a lower ratio for
+//! short messages that resemble each other.
 
 use std::cell::RefCell;
 
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 
-use super::decoder::Fault;
+use super::frame::FrameError;
 
-/// The end of every coded message, which is left out on the way.
+/// The end of every compressed message, which is not transmitted (RFC 7692, 7.2.1).
 const TAIL: [u8; 4] = [0, 0, 0xff, 0xff];
-/// The window of a client that asked for none.
+/// The window of a client that does not limit it, in bits.
 pub(super) const WINDOW_BITS: u8 = 15;
+/// The smallest window of zlib, in bits.
 const WINDOW_BITS_MIN: u8 = 9;
-/// A shorter message would hardly get shorter.
+/// A shorter message is not compressed: it would hardly get shorter.
 const MESSAGE_BYTES_MIN: usize = 128;
+/// The first capacity for a decompressed message.
 const PIECE_BYTES: usize = 16 * 1024;
 
 thread_local! {
-    /// One for each window.
+    /// One for each window size.
     static COMPRESS: RefCell<[Option<Compress>; 7]> = const { RefCell::new([const { None }; 7]) };
     static DECOMPRESS: RefCell<Option<Decompress>> = const { RefCell::new(None) };
 }
 
-/// The first of the client's offers (`Sec-WebSocket-Extensions`) that can be taken: the window
-/// that it allows, and the answer to it.
+/// Returns the result for the first acceptable offer of the client (`Sec-WebSocket-Extensions`):
+/// the window that it allows for messages of the server, and the answer to it. An offer with an
+/// unknown, repeated or invalid parameter is not acceptable (RFC 7692, 7.1).
 pub(super) fn agree(offers: &str) -> Option<(u8, String)> {
     offers.split(',').find_map(|offer| {
         let mut parts = offer.split(';').map(str::trim);
@@ -66,7 +72,7 @@ pub(super) fn agree(offers: &str) -> Option<(u8, String)> {
     })
 }
 
-/// The message coded, if that makes it shorter.
+/// Compresses a message. Returns `None` if that does not make it shorter.
 pub(super) fn deflate(message: &[u8], window_bits: u8) -> Option<Vec<u8>> {
     if message.len() < MESSAGE_BYTES_MIN {
         return None;
@@ -91,9 +97,14 @@ pub(super) fn deflate(message: &[u8], window_bits: u8) -> Option<Vec<u8>> {
     })
 }
 
-/// The message that was coded, if it is no longer than `bytes_max`.
-pub(super) fn inflate(coded: &[u8], bytes_max: usize) -> Result<Vec<u8>, Fault> {
-    const BROKEN: Fault = Fault { code: 1007, reason: "a compressed message is malformed" };
+/// Decompresses a message. Memory grows with the output, up to the limit: a small message that
+/// expands to gigabytes is refused early.
+///
+/// # Errors
+/// 1007 if it is malformed, 1009 if the result is longer than `bytes_max`.
+pub(super) fn inflate(coded: &[u8], bytes_max: usize) -> Result<Vec<u8>, FrameError> {
+    const BROKEN: FrameError =
+        FrameError { code: 1007, reason: "a compressed message is malformed" };
     DECOMPRESS.with_borrow_mut(|decoder| {
         let decoder = decoder.get_or_insert_with(|| Decompress::new(false));
         decoder.reset(false);
@@ -110,7 +121,7 @@ pub(super) fn inflate(coded: &[u8], bytes_max: usize) -> Result<Vec<u8>, Fault> 
                     .decompress_vec(&part[used..], &mut message, FlushDecompress::Sync)
                     .map_err(|_| BROKEN)?;
                 if message.len() > bytes_max {
-                    return Err(Fault::TOO_LARGE);
+                    return Err(FrameError::TOO_LARGE);
                 }
                 match status {
                     Status::StreamEnd => return Ok(message),
@@ -160,7 +171,7 @@ mod tests {
             if let Some(coded) = deflate(&bytes, bits) {
                 proptest::prop_assert!(coded.len() < bytes.len());
                 proptest::prop_assert_eq!(inflate(&coded, bytes.len()), Ok(bytes.clone()));
-                proptest::prop_assert_eq!(inflate(&coded, bytes.len() - 1), Err(Fault::TOO_LARGE));
+                proptest::prop_assert_eq!(inflate(&coded, bytes.len() - 1), Err(FrameError::TOO_LARGE));
             }
         }
 
@@ -194,6 +205,6 @@ mod tests {
     fn a_bomb_is_refused_early() {
         let coded = deflate(&vec![0; 64 << 20], WINDOW_BITS).unwrap();
         assert!(coded.len() < 1 << 20);
-        assert_eq!(inflate(&coded, 1 << 20), Err(Fault::TOO_LARGE));
+        assert_eq!(inflate(&coded, 1 << 20), Err(FrameError::TOO_LARGE));
     }
 }

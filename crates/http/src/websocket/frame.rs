@@ -1,9 +1,48 @@
-//! The frames of RFC 6455: headers, and masks. No state, no socket.
+//! The frames of RFC 6455, 5.2: headers and masks. It has no state and no socket.
 
-/// The longest payload of a control frame.
+/// Maximum bytes of a control frame's payload (RFC 6455, 5.5).
 pub(super) const CONTROL_BYTES_MAX: usize = 125;
 
-/// What a frame is.
+/// A violation of the protocol or of a limit by the client, with the code and reason of the Close
+/// frame that reports it. The connection ends.
+///
+/// ```
+/// use marmota_http::websocket::{Decoder, FrameError};
+///
+/// let unmasked = [0x81, 0x02, b'h', b'i'];
+/// let error: FrameError = Decoder::new(1024, false).decode(&unmasked).expect_err("no mask");
+/// assert_eq!(error.code, 1002);
+/// assert_eq!(error.to_string(), "the frame is not masked (1002)");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameError {
+    /// 1002, 1007 or 1009 of RFC 6455, 7.4.1.
+    pub code: u16,
+    /// The violation, in English.
+    pub reason: &'static str,
+}
+
+impl FrameError {
+    /// A message is longer than allowed.
+    pub(super) const TOO_LARGE: Self = Self { code: 1009, reason: "the message is too large" };
+    /// A text is not UTF-8.
+    pub(super) const TEXT: Self = Self { code: 1007, reason: "a text is not UTF-8" };
+
+    /// Returns the error for a violation of the protocol.
+    pub(super) const fn protocol(reason: &'static str) -> Self {
+        Self { code: 1002, reason }
+    }
+}
+
+impl std::fmt::Display for FrameError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} ({})", self.reason, self.code)
+    }
+}
+
+impl std::error::Error for FrameError {}
+
+/// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Opcode {
     Continuation,
@@ -15,6 +54,7 @@ pub(super) enum Opcode {
 }
 
 impl Opcode {
+    /// Returns the kind with this number; `None` for a reserved one.
     fn of(number: u8) -> Option<Self> {
         Some(match number {
             0 => Self::Continuation,
@@ -27,6 +67,7 @@ impl Opcode {
         })
     }
 
+    /// Returns the number of the kind.
     const fn number(self) -> u8 {
         match self {
             Self::Continuation => 0,
@@ -38,6 +79,7 @@ impl Opcode {
         }
     }
 
+    /// Returns true for Close, Ping and Pong, which may come within a message.
     pub(super) const fn is_control(self) -> bool {
         self.number() & 8 != 0
     }
@@ -50,23 +92,27 @@ pub(super) enum Sender {
     Server,
 }
 
-/// The head of a frame.
+/// The header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
-    /// The last frame of its message.
+    /// This is the last frame of its message (FIN).
     pub(super) is_last: bool,
+    /// The message is compressed (RSV1, RFC 7692, 6).
     pub(super) compressed: bool,
+    /// The kind of the frame.
     pub(super) opcode: Opcode,
-    /// The mask of a client's frame.
+    /// The masking key; each frame of a client has one.
     pub(super) mask: Option<[u8; 4]>,
+    /// The length of the payload, which follows the header.
     pub(super) payload_bytes: u64,
 }
 
 impl Header {
-    /// The header at the front of `input` and its length, `None` while it has not come whole.
+    /// Parses the header at the front of `input`, and returns it with its length; `None` while it
+    /// is incomplete.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The violation of the protocol.
     pub(super) fn parse(
         input: &[u8],
         sender: Sender,
@@ -112,7 +158,7 @@ impl Header {
     }
 }
 
-/// Appends the head of a frame that is a whole message.
+/// Appends the header of a frame that is a whole message. Frames of a server have no mask.
 pub(super) fn put_header(
     out: &mut Vec<u8>,
     opcode: Opcode,
@@ -139,7 +185,8 @@ pub(super) fn put_frame(out: &mut Vec<u8>, opcode: Opcode, compressed: bool, pay
     out.extend_from_slice(payload);
 }
 
-/// Takes the mask off bytes of which the first is number `at` of its frame, eight at a time.
+/// Removes the mask from bytes of which the first is number `at` of its frame; eight at a time,
+/// which compilers turn into vector instructions.
 pub(super) fn unmask(bytes: &mut [u8], mask: [u8; 4], at: u64) {
     let mut mask = mask;
     mask.rotate_left((at % 4) as usize);

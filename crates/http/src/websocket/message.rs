@@ -1,16 +1,30 @@
-//! What is said over a WebSocket: messages, and why it has ended.
+//! The values that handlers exchange with a WebSocket: messages, and the reason of its end.
 
-/// A message, whole.
+/// A complete message. Text, `&str`, `Vec<u8>` and `&[u8]` convert into it, so most calls of
+/// [`WebSocket::send`](crate::WebSocket::send) need no constructor.
+///
+/// ```
+/// use marmota_http::Message;
+///
+/// let message = Message::from("hello");
+/// assert_eq!((message.text(), message.as_bytes()), (Some("hello"), &b"hello"[..]));
+/// assert_eq!(Message::from(vec![1, 2]).text(), None);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// Text.
+    /// Text; it is valid UTF-8.
     Text(String),
-    /// Bytes.
+    /// Bytes with a meaning that the program defines.
     Binary(Vec<u8>),
 }
 
 impl Message {
-    /// The text, if it is one.
+    /// Returns the text; `None` for bytes.
+    ///
+    /// ```
+    /// use marmota_http::Message;
+    /// assert_eq!(Message::Text("hi".to_owned()).text(), Some("hi"));
+    /// ```
     pub fn text(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),
@@ -18,7 +32,12 @@ impl Message {
         }
     }
 
-    /// The bytes of either.
+    /// Returns the payload of either kind.
+    ///
+    /// ```
+    /// use marmota_http::Message;
+    /// assert_eq!(Message::Binary(vec![1, 2]).as_bytes(), [1, 2]);
+    /// ```
     pub fn as_bytes(&self) -> &[u8] {
         match self {
             Self::Text(text) => text.as_bytes(),
@@ -26,6 +45,7 @@ impl Message {
         }
     }
 
+    /// Returns the payload without a copy.
     pub(super) fn into_bytes(self) -> Vec<u8> {
         match self {
             Self::Text(text) => text.into_bytes(),
@@ -58,25 +78,34 @@ impl From<&[u8]> for Message {
     }
 }
 
-/// Why a WebSocket has ended.
+/// The reason why a WebSocket has ended; see [`WebSocket::closed`](crate::WebSocket::closed).
+///
+/// ```
+/// use marmota_http::websocket::Close;
+///
+/// let close = Close { code: Close::GOING_AWAY, reason: String::new() };
+/// assert_eq!(close.code, 1001);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Close {
-    /// A code of RFC 6455, 7.4.1, or of one's own (4000 to 4999). 1005 if the client gave none,
-    /// 1006 if it has gone without a word.
+    /// A code of RFC 6455, 7.4.1, or one that the program defines (4000 to 4999). 1005 if the
+    /// client gave none, 1006 if it has gone without a Close.
     pub code: u16,
-    /// What was said besides; up to 123 bytes.
+    /// A text for people, up to 123 bytes; often empty.
     pub reason: String,
 }
 
 impl Close {
-    /// 1000: all is said.
+    /// 1000: the purpose of the connection is fulfilled.
     pub const NORMAL: u16 = 1000;
-    /// 1001: the server is going down, or the client has left the page.
+    /// 1001: the server shuts down, or the client has left the page.
     pub const GOING_AWAY: u16 = 1001;
-    /// 1008: the client does what it may not.
+    /// 1008: the client violates a rule of the program.
     pub const POLICY: u16 = 1008;
     /// 1011: the server has failed.
     pub const ERROR: u16 = 1011;
+    /// 1005: the Close had no code. It is never sent.
     pub(super) const NO_CODE: u16 = 1005;
+    /// 1006: there was no Close. It is never sent.
     pub(super) const GONE: u16 = 1006;
 }

@@ -1,5 +1,8 @@
-//! Another protocol within a WebSocket: what comes in binary messages is its input, what it writes
-//! goes out in binary messages. Where a message begins or ends means nothing to it.
+//! Another protocol within a WebSocket: the payloads of binary messages are its input, and its
+//! output is sent in binary messages. Where a message begins or ends has no meaning.
+//!
+//! The inner protocol gets the same [`Turn`] as on a connection, with the tunnel's buffers in place
+//! of the connection's. Remote stores use this to pass through proxies that only know HTTP.
 
 use super::WebSocketOptions;
 use super::decoder::{Decoder, Incoming};
@@ -7,33 +10,37 @@ use super::frame::{Opcode, put_frame};
 use super::message::{Close, Message};
 use crate::message::protocol::{Protocol, ProtocolStep, Turn};
 
-/// Bytes of a message that is sent, at most: what a client takes without being asked to.
+/// Maximum bytes of a sent message: what clients accept by default.
 const PIECE_BYTES_MAX: usize = 1 << 20;
-/// Bytes that have come and are given to the protocol at once.
+/// Received bytes that are passed to the protocol at once.
 const GIVEN_BYTES: usize = 64 * 1024;
 /// Bytes that wait for the client before no more are read.
 const AHEAD_BYTES: usize = 32 * 1024;
 /// Buffers larger than this are not kept.
 const KEPT_BYTES_MAX: usize = 64 * 1024;
 
-/// See the module.
+/// The protocol of a WebSocket that carries another protocol.
 pub(super) struct Tunnel {
+    /// The protocol whose bytes are carried.
     inner: Box<dyn Protocol>,
     decoder: Decoder,
-    /// What has come for the protocol, and was not used up.
+    /// Received bytes that the protocol has not used yet.
     input: Vec<u8>,
+    /// The output of one call of the protocol, before it is put into messages.
     output: Vec<u8>,
     ping_after_ms: u64,
     pong_timeout_ms: u64,
-    /// When the client last said something; 0 before the first turn.
-    heard_ms: u64,
-    pinged: bool,
-    /// The client has said its last.
-    close_heard: bool,
+    /// When bytes of the client last arrived, in ms; 0 before the first turn.
+    received_ms: u64,
+    ping_sent: bool,
+    /// The client has sent its last frame.
+    close_received: bool,
+    /// The protocol wants more bytes.
     hungry: bool,
 }
 
 impl Tunnel {
+    /// Returns a tunnel before the first call of its protocol.
     pub(super) fn new(inner: Box<dyn Protocol>, options: &WebSocketOptions) -> Self {
         Self {
             inner,
@@ -42,22 +49,22 @@ impl Tunnel {
             output: Vec::new(),
             ping_after_ms: options.ping_after_ms,
             pong_timeout_ms: options.pong_timeout_ms,
-            heard_ms: 0,
-            pinged: false,
-            close_heard: false,
+            received_ms: 0,
+            ping_sent: false,
+            close_received: false,
             hungry: true,
         }
     }
 
-    /// Takes what has come, as far as the protocol is to have it.
+    /// Decodes what has arrived, as far as the protocol wants it.
     ///
     /// # Errors
     /// The code and reason with which the connection ends.
-    fn listen(&mut self, turn: &mut Turn<'_>) -> Result<(), (u16, &'static str)> {
+    fn receive_frames(&mut self, turn: &mut Turn<'_>) -> Result<(), (u16, &'static str)> {
         let before = turn.used;
         let come = self.input.len();
         while self.hungry
-            && !self.close_heard
+            && !self.close_received
             && self.input.len() - come < GIVEN_BYTES
             && turn.output.len() < AHEAD_BYTES
         {
@@ -76,20 +83,21 @@ impl Tunnel {
                     put_frame(turn.output, Opcode::Pong, false, &bytes);
                 }
                 Some(Incoming::Pong) => {}
-                Some(Incoming::Close(_)) => self.close_heard = true,
+                Some(Incoming::Close(_)) => self.close_received = true,
             }
         }
-        // A client that is not listened to cannot be heard.
+        // A client that is not read from is not silent.
         if turn.used > before || !self.hungry {
-            self.heard_ms = turn.local.now_ms;
-            self.pinged = false;
+            self.received_ms = turn.local.now_ms;
+            self.ping_sent = false;
         }
         Ok(())
     }
 
-    /// Gives the protocol its turn; also tells whether it takes more at once.
+    /// Calls the protocol, and sends its output. Returns its step, and whether it takes more bytes
+    /// at once.
     fn run(&mut self, turn: &mut Turn<'_>) -> (ProtocolStep, bool) {
-        let ended = self.close_heard || turn.ended;
+        let ended = self.close_received || turn.ended;
         let mut within = turn.within(&self.input, ended, &mut self.output);
         let step = self.inner.advance(&mut within);
         let used = within.used;
@@ -108,41 +116,46 @@ impl Tunnel {
         (step, self.hungry && (used > 0 || !was_hungry))
     }
 
-    /// Asks a silent client whether it is there; false if it is not.
-    fn watch(&mut self, turn: &mut Turn<'_>) -> bool {
-        let silent_ms = turn.local.now_ms - self.heard_ms;
+    /// Sends a Ping to a silent client. Returns false if it has not answered one in time.
+    fn check_silence(&mut self, turn: &mut Turn<'_>) -> bool {
+        let silent_ms = turn.local.now_ms - self.received_ms;
         if silent_ms >= self.ping_after_ms.saturating_add(self.pong_timeout_ms) {
             return false;
         }
-        if silent_ms >= self.ping_after_ms && !self.pinged {
-            self.pinged = true;
+        if silent_ms >= self.ping_after_ms && !self.ping_sent {
+            self.ping_sent = true;
             put_frame(turn.output, Opcode::Ping, false, b"");
         }
         true
     }
 
+    /// Returns when [`Tunnel::check_silence`] has something to do.
     fn deadline_ms(&self) -> u64 {
-        let patience_ms = match self.pinged {
+        let patience_ms = match self.ping_sent {
             true => self.ping_after_ms.saturating_add(self.pong_timeout_ms),
             false => self.ping_after_ms,
         };
-        self.heard_ms.saturating_add(patience_ms)
+        self.received_ms.saturating_add(patience_ms)
     }
 }
 
 impl Protocol for Tunnel {
+    /// Receives, calls the protocol and sends, as long as bytes are left that it wants.
+    ///
+    /// The deadline is the earlier one of the protocol's and that of the ping. When the protocol
+    /// ends, or the client closes, a Close is sent: 1001 during a shutdown, else 1000.
     fn advance(&mut self, turn: &mut Turn<'_>) -> ProtocolStep {
-        if self.heard_ms == 0 {
-            self.heard_ms = turn.local.now_ms;
+        if self.received_ms == 0 {
+            self.received_ms = turn.local.now_ms;
         }
         loop {
             let before = turn.used;
-            if let Err((code, reason)) = self.listen(turn) {
+            if let Err((code, reason)) = self.receive_frames(turn) {
                 turn.used = turn.input.len();
                 put_close(turn.output, code, reason);
                 return ProtocolStep::Close { linger: true };
             }
-            if !self.watch(turn) {
+            if !self.check_silence(turn) {
                 return ProtocolStep::Close { linger: false };
             }
             let (step, takes_more) = self.run(turn);
@@ -151,7 +164,7 @@ impl Protocol for Tunnel {
                 ProtocolStep::Wait { deadline_ms, .. } => (deadline_ms, false),
                 ProtocolStep::Close { linger } => (0, linger),
             };
-            if self.close_heard || matches!(step, ProtocolStep::Close { .. }) {
+            if self.close_received || matches!(step, ProtocolStep::Close { .. }) {
                 let code = if turn.is_draining() { Close::GOING_AWAY } else { Close::NORMAL };
                 put_close(turn.output, code, "");
                 return ProtocolStep::Close { linger };
@@ -168,6 +181,7 @@ impl Protocol for Tunnel {
     }
 }
 
+/// Appends a Close with this code and reason.
 fn put_close(out: &mut Vec<u8>, code: u16, reason: &str) {
     let payload = [&code.to_be_bytes()[..], reason.as_bytes()].concat();
     put_frame(out, Opcode::Close, false, &payload);

@@ -1,5 +1,7 @@
-//! A limit for log lines that clients may cause: one line per second of each kind, with the number
+//! A limit for log lines that clients can cause: one line per second of each kind, with the number
 //! of omitted lines, so that no client fills the log.
+//!
+//! Each place that logs has a static [`LogLimit`]; threads share it without a lock.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -11,10 +13,12 @@ const EVERY: Duration = Duration::from_secs(1);
 pub(crate) struct LogLimit {
     /// Milliseconds since the first line of any kind, plus 1; 0 before the first of this kind.
     last_ms: AtomicU64,
+    /// Lines omitted since the last one that was written.
     left_out: AtomicU64,
 }
 
 impl LogLimit {
+    /// Returns a limit that allows the next line at once.
     pub(crate) const fn new() -> Self {
         Self { last_ms: AtomicU64::new(0), left_out: AtomicU64::new(0) }
     }
@@ -27,6 +31,7 @@ impl LogLimit {
         self.at(elapsed.as_millis() as u64 + 1)
     }
 
+    /// Decides at this time, in ms; of several threads at the same time, one gets the line.
     fn at(&self, now_ms: u64) -> Option<u64> {
         let last_ms = self.last_ms.load(Ordering::Relaxed);
         let is_due = last_ms == 0 || now_ms >= last_ms + EVERY.as_millis() as u64;

@@ -1,8 +1,11 @@
 //! Resolution of a request's path to an open file, never one outside of the folder.
 //!
 //! The kernel itself keeps a path inside (`openat2` with `RESOLVE_BENEATH`), even if there are
-//! links, or folders are moved at the same time. Where it cannot, parts are opened one by one and
+//! links, or folders are moved at the same time. If it cannot, segments are opened one by one and
 //! no link is followed.
+//!
+//! Checking a path as text is not enough for that, but [`relative`] does it first: it refuses names
+//! that no file should be served by.
 
 use std::path::Path;
 
@@ -13,14 +16,14 @@ use rustix::io::Errno;
 use super::Symlinks;
 use crate::proto::percent;
 
-/// The file or folder at a path.
-pub(super) enum Place {
+/// The file or folder at a path, opened.
+pub(super) enum OpenedPath {
     File(OwnedFd, Stat),
     Folder(OwnedFd),
 }
 
-/// Returns the decoded path below the folder; `None` if no file is served from it: a part is empty,
-/// goes up, is hidden (`.git`) or contains characters that are not allowed.
+/// Returns the decoded path below the folder; `None` if no file is served from it: a segment is
+/// empty, goes up, is hidden (`.git`) or contains characters that are not allowed.
 pub(super) fn relative(path: &str) -> Option<String> {
     let mut relative = String::new();
     let path = path.strip_suffix('/').unwrap_or(path);
@@ -41,8 +44,9 @@ pub(super) fn relative(path: &str) -> Option<String> {
     Some(relative)
 }
 
-/// Opens the file or folder at a relative path; `None` if it is missing or may not be served.
-pub(super) fn open(folder: &Path, relative: &str, symlinks: Symlinks) -> Option<Place> {
+/// Opens the file or folder at a relative path; `None` if it is missing, cannot be read, or is
+/// neither a regular file nor a folder.
+pub(super) fn open(folder: &Path, relative: &str, symlinks: Symlinks) -> Option<OpenedPath> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let root = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root = openat(CWD, folder, root, Mode::empty()).ok()?;
@@ -64,14 +68,14 @@ pub(super) fn open(folder: &Path, relative: &str, symlinks: Symlinks) -> Option<
     };
     let stat = fstat(&file).ok()?;
     match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile => Some(Place::File(file, stat)),
-        FileType::Directory => Some(Place::Folder(file)),
+        FileType::RegularFile => Some(OpenedPath::File(file, stat)),
+        FileType::Directory => Some(OpenedPath::Folder(file)),
         // Pipes and devices may block or have side effects.
         _ => None,
     }
 }
 
-/// Opens a path part by part without following links.
+/// Opens a path segment by segment without following links.
 fn by_parts(root: OwnedFd, path: &str, flags: OFlags) -> Option<OwnedFd> {
     let mut at = root;
     let mut parts = path.split('/').peekable();

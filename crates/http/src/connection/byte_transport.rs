@@ -1,6 +1,12 @@
-//! Transfer of bytes for a connection with a [`SocketCodec`] between its socket and its buffers. Bytes
-//! from the socket pass through the link into the request's buffer; output passes through it into
-//! the link's own buffer.
+//! Transfer of bytes for a connection with a [`SocketCodec`] (TLS, or a PROXY header) between its socket
+//! and its buffers. Bytes from the socket pass through the link into the request's buffer; output
+//! passes through it into the link's own buffer.
+//!
+//! The functions mirror [`Connection::read`] and [`Connection::flush`], and are kept apart from
+//! them: connections without a link do not pay for it. They are not inlined for the same reason.
+//!
+//! A link that has done its work is dropped: after a PROXY header without TLS the connection is a
+//! plain one.
 
 #[cfg(feature = "tls")]
 use std::rc::Rc;
@@ -11,7 +17,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 #[cfg(feature = "tls")]
-use crate::connection::signpost::RedirectResponder;
+use crate::connection::redirect_responder::RedirectResponder;
 use crate::connection::state::{Connection, Fate, Phase, READ_BYTES, Timing, own};
 use crate::connection::state::{Intake, Outgoing};
 use crate::message::observe::ConnectionEvent;
@@ -19,11 +25,14 @@ use crate::message::protocol::LINGER_BYTES_MAX;
 use crate::message::thread_locals::ThreadLocals;
 use crate::socket::socket_codec::{CodecEvent, SocketCodec};
 
-/// Bytes of an answer that are encrypted at once: four records.
+/// Bytes of an answer that are encrypted at once: four records. More would be encrypted for clients
+/// that may not read it.
 const SEALED_BYTES: usize = 64 * 1024;
 
 impl Connection {
-    /// Reads once, like [`Connection::read`].
+    /// Reads once, like [`Connection::read`]: into a buffer of the thread, which the link decrypts
+    /// in place and passes on. The thread has one such buffer, so connections with TLS hold no
+    /// ciphertext while they are idle.
     #[inline(never)]
     pub(super) fn read_through(&mut self, local: &mut ThreadLocals) -> Fate {
         let mut sealed = std::mem::take(&mut local.sealed);
@@ -65,7 +74,9 @@ impl Connection {
         local.sealed = sealed;
     }
 
-    /// Passes bytes of the socket through the link, which overwrites them.
+    /// Passes bytes of the socket through the link, which overwrites them, and acts on what the
+    /// link reports: the end of its work, the end of the connection, an error, or plain HTTP on a
+    /// port with TLS.
     fn take_through(&mut self, bytes: &mut [u8], local: &mut ThreadLocals) {
         let Some(mut link) = self.link.take() else { return };
         let news = link.decode(bytes, &mut |plain| self.put(plain, local));
@@ -91,7 +102,8 @@ impl Connection {
         }
     }
 
-    /// Stores what the link has learned about the client.
+    /// Stores the client's address and the TLS session, once the link knows them. Starts HTTP/2 if
+    /// ALPN has selected it.
     fn note_link(&mut self, link: &mut SocketCodec, local: &mut ThreadLocals) {
         if let Some(peer) = link.proxied_peer.take() {
             self.peer = peer;
@@ -116,7 +128,9 @@ impl Connection {
         let _ = local;
     }
 
-    /// Sends the waiting output, like [`Connection::flush`].
+    /// Sends the waiting output, like [`Connection::flush`]: encrypts up to [`SEALED_BYTES`] of it,
+    /// sends them, and repeats. At the end of the connection it sends the link's closing message
+    /// too.
     #[inline(never)]
     pub(super) fn flush_through(&mut self, local: &mut ThreadLocals) -> Poll<Fate> {
         let mut progressed = false;
@@ -166,7 +180,8 @@ impl Connection {
         Poll::Ready(Fate::Keep)
     }
 
-    /// Encrypts the next waiting bytes. Returns false on failure.
+    /// Encrypts the next waiting bytes into the link's buffer: the output, then the large body
+    /// after it. Returns false on failure, which ends the connection.
     fn seal(&mut self, local: &mut ThreadLocals) -> bool {
         let Some(link) = &mut self.link else { return false };
         if link.outgoing.capacity() == 0 {
@@ -194,8 +209,9 @@ impl Connection {
         self.link.as_ref().is_some_and(|link| link.has_unsent())
     }
 
-    /// Ends a connection between requests: sends the link's closing message, if it can at once.
-    pub(super) fn take_leave(&mut self) {
+    /// Ends a connection between requests: sends the link's closing message (`close_notify`, RFC
+    /// 8446, 6.1), if it can be sent at once.
+    pub(super) fn send_close_notify(&mut self) {
         if let Some(link) = &mut self.link
             && self.outgoing == Outgoing::Nothing
             && !link.has_unsent()

@@ -1,11 +1,18 @@
 //! Files of a folder as answers: whole or in part, with conditions, and in the content codings
 //! stored next to them. Small files are kept in memory, large ones are read while they are sent.
+//!
+//! A request passes these steps: the thread's cache (`cached_file.rs`), else the path is resolved
+//! to an open file (`opened_path.rs`) and its data is read or kept open ([`CachedFile`]); then the
+//! coding, the conditions (RFC 9110, 13) and the range (`range.rs`, `byte_ranges_body.rs`) are
+//! chosen, and the answer is written. A folder without an index may be listed (`listing.rs`).
+//!
+//! Nothing is written: uploads are handlers' work; see [`Multipart`](crate::Multipart).
 
-mod held;
+mod byte_ranges_body;
+mod cached_file;
 mod listing;
 mod media_type;
-mod parts;
-mod place;
+mod opened_path;
 mod range;
 
 use std::ops::ControlFlow;
@@ -17,8 +24,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rustix::fd::OwnedFd;
 use rustix::fs::Stat;
 
-use held::{Bytes, Held, Version};
-use place::Place;
+use cached_file::{Bytes, CachedFile, Version};
+use opened_path::OpenedPath;
 use range::Wanted;
 
 use crate::body::producer::BodyStream;
@@ -31,44 +38,67 @@ use crate::proto::status::Status;
 use crate::routing::handler::Flow;
 use crate::routing::router::Router;
 
-/// Content codings, by name and file extension, whose files may be stored next to the plain one. Of
-/// those that a client prefers equally, the first is sent.
+/// Content codings, by name and file extension, whose files may be stored next to the plain one. If
+/// a client prefers several equally, the first one is sent.
 const CODINGS: [(&str, &str); 3] = [("br", ".br"), ("zstd", ".zst"), ("gzip", ".gz")];
 /// Bytes of a large file per read.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// The symbolic links that are followed.
+/// The symbolic links that are followed; see [`Files::symlinks`]. The kernel enforces it while it
+/// resolves a path (`openat2`).
+///
+/// ```
+/// use marmota_http::Symlinks;
+/// assert_eq!(Symlinks::default(), Symlinks::Within);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Symlinks {
-    /// Links that stay within the folder (on kernels before 5.6: none).
+    /// Links that stay within the folder. On kernels before 5.6 no link is followed.
     #[default]
     Within,
-    /// None.
+    /// No links: a path with one is answered with 404.
     Refused,
-    /// All links, wherever they lead: for folders that no one else can write to.
+    /// All links, also those that leave the folder. Only for folders that no one else can write to.
     Followed,
 }
 
-/// A folder whose files are served.
+/// A folder whose files are served, for GET and HEAD; see [`Router::files`].
 ///
-/// Names that begin with a dot are not served, except `.well-known`. A folder's path without its
-/// slash is redirected. If `name.br`, `name.zst` or `name.gz` is next to a file and not older, it
-/// is sent to clients that accept that coding.
+/// - Names that begin with a dot are not served, except `.well-known`.
+/// - The path of a folder without its slash is redirected (301).
+/// - `ETag` and `Last-Modified` are set, and conditional requests and ranges are answered (RFC
+///   9110, 13 and 14). Up to 16 ranges are sent as `multipart/byteranges`.
+/// - If `name.br`, `name.zst` or `name.gz` is next to a file and not older, it is sent to clients
+///   that accept that coding.
+/// - Files up to 64 KiB are kept in memory, up to 16 MiB for each thread. A change is noticed
+///   within a second.
 ///
-/// ```no_run
-/// use marmota_http::{Files, Router};
-/// let router = Router::new()
-///     .files("/assets", Files::new("dist/assets").cache_control("public, max-age=31536000, immutable"))
-///     .files("/", Files::new("dist").fallback("index.html"));
+/// ```
+/// use marmota_http::{Files, Router, Status, TestRequest};
+/// # let folder = std::env::temp_dir().join(format!("marmota-files-{}", std::process::id()));
+/// # std::fs::create_dir_all(folder.join("assets"))?;
+/// # std::fs::write(folder.join("index.html"), "<h1>Marmots</h1>")?;
+/// # std::fs::write(folder.join("assets/app.js"), "start()")?;
+/// // folder: index.html, assets/app.js
+/// let router = Router::new().files("/", Files::new(&folder).fallback("index.html"));
+///
+/// let script = router.call(TestRequest::get("/assets/app.js"))?;
+/// assert_eq!(script.header("Content-Type"), Some("text/javascript; charset=utf-8"));
+/// let page = router.call(TestRequest::get("/a/page/of/the/app"))?;
+/// assert_eq!((page.status(), page.text()), (Status::OK, "<h1>Marmots</h1>"));
+/// # std::fs::remove_dir_all(&folder)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Files {
     folder: PathBuf,
+    /// The number of this folder in the threads' caches.
     number: usize,
     index: Option<String>,
     fallback: Option<String>,
     listed: bool,
     symlinks: Symlinks,
+    /// Header lines that each answer has.
     more: Vec<u8>,
 }
 
@@ -85,7 +115,8 @@ impl From<PathBuf> for Files {
 }
 
 impl Files {
-    /// Serves the files of this folder and its subfolders. Default index: `index.html`.
+    /// Serves the files of this folder and its subfolders. A folder that cannot be read fails the
+    /// start of the server.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         Self {
@@ -99,37 +130,72 @@ impl Files {
         }
     }
 
-    /// Sets the file that is served for a folder; `None` disables it.
+    /// Sets the name of the file that is served for a folder; `None` disables it. Default:
+    /// `index.html`.
+    ///
+    /// ```
+    /// use marmota_http::Files;
+    /// let manual = Files::new("manual").index(Some("contents.html"));
+    /// let archive = Files::new("archive").index(None).listed();
+    /// ```
     #[must_use]
     pub fn index(mut self, name: Option<&str>) -> Self {
         self.index = name.map(str::to_owned);
         self
     }
 
-    /// Answers paths without a file with this file, as single-page applications need it. Default:
-    /// 404.
+    /// Answers paths without a file with this file, relative to the folder, and status 200, as
+    /// single-page applications need it. Default: such paths are answered with 404.
+    ///
+    /// ```
+    /// use marmota_http::Files;
+    /// let app = Files::new("dist").fallback("index.html");
+    /// ```
     #[must_use]
     pub fn fallback(mut self, path: &str) -> Self {
         self.fallback = Some(path.trim_start_matches('/').to_owned());
         self
     }
 
-    /// Lists folders that have no index.
+    /// Lists the names in a folder without an index as an HTML page, up to 10,000 of them. Default:
+    /// such a folder is answered with 404.
+    ///
+    /// ```
+    /// use marmota_http::{Files, Router, TestRequest};
+    /// # let folder = std::env::temp_dir().join(format!("marmota-listed-{}", std::process::id()));
+    /// # std::fs::create_dir_all(&folder)?;
+    /// # std::fs::write(folder.join("report.pdf"), "")?;
+    /// let router = Router::new().files("/reports", Files::new(&folder).listed());
+    /// assert!(router.call(TestRequest::get("/reports/"))?.text().contains("report.pdf"));
+    /// # std::fs::remove_dir_all(&folder)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn listed(mut self) -> Self {
         self.listed = true;
         self
     }
 
-    /// Sets which symbolic links are followed.
+    /// Sets which symbolic links are followed. Default: [`Symlinks::Within`].
+    ///
+    /// ```
+    /// use marmota_http::{Files, Symlinks};
+    /// let files = Files::new("public").symlinks(Symlinks::Refused);
+    /// ```
     #[must_use]
     pub fn symlinks(mut self, symlinks: Symlinks) -> Self {
         self.symlinks = symlinks;
         self
     }
 
-    /// Sets the value of `Cache-Control`. Without it, clients check again whether a file has
-    /// changed.
+    /// Sets the value of `Cache-Control` (RFC 9111). Default: no such header; clients then check
+    /// again whether a file has changed.
+    ///
+    /// ```
+    /// use marmota_http::Files;
+    /// // For files whose names change with their content.
+    /// let assets = Files::new("dist/assets").cache_control("public, max-age=31536000, immutable");
+    /// ```
     ///
     /// # Panics
     /// If the value has a control character.
@@ -140,23 +206,25 @@ impl Files {
         self
     }
 
+    /// Answers a path, by the thread's cache if its entry is fresh.
     fn answer(&self, request: &Request, path: &str, out: &mut ResponseWriter<'_>) {
         let now_ms = out.local().now_ms;
-        let kept = held::kept(self.number, path.as_bytes()).filter(|held| held.is_fresh(now_ms));
-        if let Some(held) = kept {
-            return send(request, &held, out);
+        let kept = cached_file::kept(self.number, path.as_bytes())
+            .filter(|cached| cached.is_fresh(now_ms));
+        if let Some(cached) = kept {
+            return send(request, &cached, out);
         }
         match self.find(path, now_ms) {
-            Some(Found::Held(held)) => {
-                if held.is_small() {
-                    held::keep(self.number, path.as_bytes(), Rc::clone(&held));
+            Some(Found::CachedFile(cached)) => {
+                if cached.is_small() {
+                    cached_file::keep(self.number, path.as_bytes(), Rc::clone(&cached));
                 }
-                send(request, &held, out);
+                send(request, &cached, out);
             }
             Some(Found::Answer(answer)) => out.respond(answer),
             Some(Found::Folder) => out.respond(to_folder(request)),
             None => {
-                held::forget(self.number, path.as_bytes());
+                cached_file::forget(self.number, path.as_bytes());
                 match &self.fallback {
                     Some(fallback) if fallback != path => self.answer(request, fallback, out),
                     _ => out.respond(Response::from_status(Status::NOT_FOUND)),
@@ -165,22 +233,25 @@ impl Files {
         }
     }
 
-    /// Finds the answer for a path.
+    /// Finds the answer for a path; `None` for 404.
     fn find(&self, path: &str, now_ms: u64) -> Option<Found> {
-        let relative = place::relative(path)?;
+        let relative = opened_path::relative(path)?;
         let is_folder = path.is_empty() || path.ends_with('/');
         match self.open(&relative)? {
-            Place::File(..) if is_folder => None,
-            Place::File(file, stat) => {
-                self.hold(&relative, file, &stat, now_ms).map(Rc::new).map(Found::Held)
+            OpenedPath::File(..) if is_folder => None,
+            OpenedPath::File(file, stat) => {
+                self.hold(&relative, file, &stat, now_ms).map(Rc::new).map(Found::CachedFile)
             }
-            Place::Folder(_) if !is_folder => Some(Found::Folder),
-            Place::Folder(folder) => {
+            OpenedPath::Folder(_) if !is_folder => Some(Found::Folder),
+            OpenedPath::Folder(folder) => {
                 let slash = if relative.is_empty() { "" } else { "/" };
                 if let Some(index) = &self.index {
                     let name = format!("{relative}{slash}{index}");
-                    if let Some(Place::File(file, stat)) = self.open(&name) {
-                        return self.hold(&name, file, &stat, now_ms).map(Rc::new).map(Found::Held);
+                    if let Some(OpenedPath::File(file, stat)) = self.open(&name) {
+                        return self
+                            .hold(&name, file, &stat, now_ms)
+                            .map(Rc::new)
+                            .map(Found::CachedFile);
                     }
                 }
                 let page =
@@ -190,15 +261,16 @@ impl Files {
         }
     }
 
-    fn open(&self, relative: &str) -> Option<Place> {
-        place::open(&self.folder, relative, self.symlinks)
+    /// Opens a file or folder below this folder.
+    fn open(&self, relative: &str) -> Option<OpenedPath> {
+        opened_path::open(&self.folder, relative, self.symlinks)
     }
 
-    /// Returns the data of a file and of its coded versions.
-    fn hold(&self, relative: &str, file: OwnedFd, stat: &Stat, now_ms: u64) -> Option<Held> {
+    /// Reads or keeps open a file and its coded versions.
+    fn hold(&self, relative: &str, file: OwnedFd, stat: &Stat, now_ms: u64) -> Option<CachedFile> {
         let mut coded = [None, None, None];
         for (place, (name, end)) in coded.iter_mut().zip(CODINGS) {
-            if let Some(Place::File(file, beside)) = self.open(&format!("{relative}{end}"))
+            if let Some(OpenedPath::File(file, beside)) = self.open(&format!("{relative}{end}"))
                 // An older one belongs to an earlier version of the file.
                 && (beside.st_mtime, beside.st_mtime_nsec) >= (stat.st_mtime, stat.st_mtime_nsec)
             {
@@ -208,24 +280,27 @@ impl Files {
         }
         let varies = coded.iter().any(Option::is_some);
         let vary: &[u8] = if varies { b"Vary: Accept-Encoding\r\n" } else { b"" };
-        Some(Held {
+        Some(CachedFile {
             plain: Version::of(file, stat, &[vary, &self.more].concat())?,
             coded,
             media_type: media_type::of(relative),
-            looked_at_ms: now_ms,
+            read_at_ms: now_ms,
         })
     }
 }
 
-/// The result for a path.
+/// The result for a path that is not answered with 404.
 enum Found {
-    Held(Rc<Held>),
+    /// A file.
+    CachedFile(Rc<CachedFile>),
+    /// A list of the names in a folder.
     Answer(Response),
     /// A folder, whose path lacks its slash.
     Folder,
 }
 
-/// Redirects the client to the path with a slash, which makes relative links work.
+/// Redirects the client to the path with a slash, which makes relative links work. The query is
+/// kept.
 fn to_folder(request: &Request) -> Response {
     let query = request.query();
     let mark = if query.is_empty() { "" } else { "?" };
@@ -236,13 +311,14 @@ fn to_folder(request: &Request) -> Response {
     }
 }
 
-/// Returns the version that the client prefers.
-fn version<'a>(request: &Request, held: &'a Held) -> &'a Version {
-    if held.coded.iter().all(Option::is_none) {
-        return &held.plain;
+/// Returns the version of a file that the client prefers: the plain one, or one in a coding that it
+/// accepts.
+fn version<'a>(request: &Request, cached: &'a CachedFile) -> &'a Version {
+    if cached.coded.iter().all(Option::is_none) {
+        return &cached.plain;
     }
     let mut offered = [""; CODINGS.len()];
-    for ((name, (coding, _)), version) in offered.iter_mut().zip(CODINGS).zip(&held.coded) {
+    for ((name, (coding, _)), version) in offered.iter_mut().zip(CODINGS).zip(&cached.coded) {
         if version.is_some() {
             *name = coding;
         }
@@ -250,10 +326,11 @@ fn version<'a>(request: &Request, held: &'a Held) -> &'a Version {
     let header = request.header_text("accept-encoding").unwrap_or_default();
     // `*` also matches the name of a missing version: the plain file replaces it.
     let best = best_coding(header, &offered);
-    best.and_then(|at| held.coded[at].as_ref()).unwrap_or(&held.plain)
+    best.and_then(|at| cached.coded[at].as_ref()).unwrap_or(&cached.plain)
 }
 
-/// Returns true if the client has this version already.
+/// Returns true if the client has this version already: by `If-None-Match`, or else by
+/// `If-Modified-Since` (RFC 9110, 13.2.2). Tags are compared weakly.
 fn is_known(request: &Request, version: &Version) -> bool {
     match request.header_text("if-none-match") {
         Some(tags) => tags.split(',').any(|tag| {
@@ -264,7 +341,8 @@ fn is_known(request: &Request, version: &Version) -> bool {
     }
 }
 
-/// Returns the part that the client wants.
+/// Returns the part that the client wants: all of it, unless `Range` is understood and `If-Range`,
+/// if it is set, names this version.
 fn part(request: &Request, version: &Version) -> Wanted {
     let Some(range) = request.header_text("range") else { return Wanted::Whole };
     let same = request
@@ -276,27 +354,32 @@ fn part(request: &Request, version: &Version) -> Wanted {
     range::wanted(range, version.length)
 }
 
-fn send(request: &Request, held: &Held, out: &mut ResponseWriter<'_>) {
-    let version = version(request, held);
+/// Writes the answer for a file: 304, 206, 416 or the whole file.
+fn send(request: &Request, cached: &CachedFile, out: &mut ResponseWriter<'_>) {
+    let version = version(request, cached);
     if is_known(request, version) {
         out.status(Status::NOT_MODIFIED).lines(&version.lines);
         return;
     }
     let (start, end) = match part(request, version) {
         Wanted::Whole => {
-            out.content_type(held.media_type).lines(&version.lines);
+            out.content_type(cached.media_type).lines(&version.lines);
             (0, version.length)
         }
         Wanted::Part(start, end) => {
-            out.status(Status::PARTIAL_CONTENT).content_type(held.media_type);
+            out.status(Status::PARTIAL_CONTENT).content_type(cached.media_type);
             let last = end - 1;
             let range = format!("Content-Range: bytes {start}-{last}/{}\r\n", version.length);
             out.lines(&version.lines).lines(range.as_bytes());
             (start, end)
         }
         Wanted::Parts(parts) => {
-            let (media_type, stream) =
-                parts::answer(&parts, version.length, held.media_type, version.bytes.clone());
+            let (media_type, stream) = byte_ranges_body::answer(
+                &parts,
+                version.length,
+                cached.media_type,
+                version.bytes.clone(),
+            );
             // Not by `content_type`: it is not the type of a file, whose heads are cached.
             let media_type = format!("Content-Type: {media_type}\r\n");
             out.status(Status::PARTIAL_CONTENT).lines(media_type.as_bytes()).lines(&version.lines);
@@ -315,7 +398,8 @@ fn send(request: &Request, held: &Held, out: &mut ResponseWriter<'_>) {
     }
 }
 
-/// Returns a part of a file, which is read while it is sent.
+/// Returns a part of a file as a body, which is read while it is sent, [`PIECE_BYTES`] at a time.
+/// The file stays open until then.
 fn read(bytes: Bytes, start: u64, end: u64) -> BodyStream {
     let mut at = start;
     let stream = BodyStream::new(move |out: &mut Vec<u8>| {
@@ -346,11 +430,14 @@ fn read_piece(bytes: &Bytes, at: u64, end: u64, out: &mut Vec<u8>) -> std::io::R
 }
 
 impl Router {
-    /// Serves the files of a folder under a prefix; see [`Files`].
+    /// Serves the files of a folder under a prefix; see [`Files`]. A path to the folder is enough
+    /// for the default settings.
     ///
     /// ```no_run
-    /// use marmota_http::Router;
-    /// let router = Router::new().files("/static", "public");
+    /// use marmota_http::{Files, Router};
+    /// let router = Router::new()
+    ///     .files("/static", "public")
+    ///     .files("/assets", Files::new("dist/assets").cache_control("public, max-age=31536000"));
     /// ```
     #[must_use]
     pub fn files(self, prefix: &str, files: impl Into<Files>) -> Self {

@@ -1,5 +1,8 @@
 //! One answer that redirects or refuses a client, and the end of the connection: for plain HTTP on
-//! a TLS port, and for plain HTTP on a port that only redirects to HTTPS.
+//! a port with TLS, and for plain HTTP on a port that only redirects to HTTPS.
+//!
+//! It takes over a connection like any [`Protocol`], before the first request: routes and layers
+//! are not involved.
 
 use crate::message::forwarded::authority;
 use crate::message::problem::{self, PROBLEM_JSON};
@@ -8,7 +11,8 @@ use crate::message::thread_locals::ThreadLocals;
 use crate::proto::head::{Head, HeadLimits};
 use crate::proto::status::Status;
 
-/// The kind of answer.
+/// The kind of answer. Both end the connection, so that the client connects anew, to the right port
+/// or with TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RedirectResponder {
     /// The request must be encrypted (400).
@@ -19,16 +23,20 @@ pub(crate) enum RedirectResponder {
 }
 
 /// A responder that waits for a head, with its deadline.
-pub(crate) struct Waiting {
-    signpost: RedirectResponder,
+pub(crate) struct PendingRedirect {
+    responder: RedirectResponder,
+    /// Set at the first turn.
     deadline_ms: Option<u64>,
 }
 
 impl RedirectResponder {
-    pub(crate) fn wait(self) -> Box<Waiting> {
-        Box::new(Waiting { signpost: self, deadline_ms: None })
+    /// Returns the protocol that sends this answer.
+    pub(crate) fn wait(self) -> Box<PendingRedirect> {
+        Box::new(PendingRedirect { responder: self, deadline_ms: None })
     }
 
+    /// Writes the answer to a head. An invalid head is passed as an empty one; it is refused, since
+    /// it has no host.
     fn answer(self, input: &[u8], head: &Head, out: &mut Vec<u8>, local: &ThreadLocals) {
         let refused = |detail| {
             let body = problem::document(Status::BAD_REQUEST, Some(detail));
@@ -55,6 +63,8 @@ impl RedirectResponder {
     }
 }
 
+/// Returns the HTTPS URL of a request: host and path of the target, or the `Host` header, with this
+/// port. `None` if the request does not name its host. The port is omitted if it is 443.
 fn location(input: &[u8], head: &Head, port: u16) -> Option<String> {
     let target = std::str::from_utf8(head.target.of(input)).ok()?;
     let by_header = || {
@@ -77,7 +87,7 @@ fn location(input: &[u8], head: &Head, port: u16) -> Option<String> {
     (!name.is_empty()).then(|| format!("https://{name}{port}{path}{mark}{query}"))
 }
 
-impl Protocol for Waiting {
+impl Protocol for PendingRedirect {
     fn advance(&mut self, turn: &mut Turn<'_>) -> ProtocolStep {
         let local = &turn.local;
         let deadline_ms =
@@ -93,7 +103,7 @@ impl Protocol for Waiting {
                 if read.is_err() {
                     head = Head::default();
                 }
-                self.signpost.answer(turn.input, &head, turn.output, turn.local);
+                self.responder.answer(turn.input, &head, turn.output, turn.local);
                 turn.used = turn.input.len();
                 ProtocolStep::Close { linger: true }
             }

@@ -1,6 +1,7 @@
 //! The end of a connection whose client may still be sending. Closing at once would make the kernel
-//! answer with a reset, which may overtake the last answer. So the write side is shut down, and
-//! input is discarded until the client closes too, for a limited time.
+//! answer with a reset, which may overtake the last answer (RFC 9112, 9.6). So the write side is
+//! shut down, and input is discarded until the client closes too, for a limited time and number of
+//! bytes.
 
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
@@ -12,6 +13,8 @@ use crate::message::protocol::LINGER_MS;
 use crate::message::thread_locals::ThreadLocals;
 
 impl Connection {
+    /// Shuts down the write side, and begins to discard up to this many bytes of input, for up to
+    /// [`LINGER_MS`].
     pub(super) fn start_lingering(&mut self, bytes_max: usize, local: &mut ThreadLocals) {
         self.phase = Phase::Lingering { left: bytes_max };
         // The answer is sent; if the shutdown fails the client is gone, and reading reports it.
@@ -24,7 +27,8 @@ impl Connection {
         local.give_output(std::mem::take(&mut self.output));
     }
 
-    /// Discards input until the client closes too.
+    /// Discards input until the client closes too. Returns `Drop` then, and when the limit is
+    /// reached.
     pub(super) fn discard(&mut self, local: &mut ThreadLocals) -> Fate {
         let Phase::Lingering { left } = &mut self.phase else { return Fate::Drop };
         if self.intake != Intake::Own {

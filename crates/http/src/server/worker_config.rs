@@ -1,4 +1,7 @@
-//! One thread of a server: what it starts with, and the runtime that its handlers may use.
+//! The configuration of one server thread, and the tokio runtime that its handlers may use.
+//!
+//! It is made on the starting thread and moved to the new one, which builds its [`Worker`] from it:
+//! a worker has an event loop and reference-counted data, and cannot move between threads.
 
 use std::io;
 use std::sync::Arc;
@@ -18,24 +21,34 @@ use crate::server::error::ServerError;
 use crate::server::worker::{Common, Worker};
 use crate::socket::listener::Listener;
 
-/// Everything a server thread starts with.
+/// Everything that a server thread needs to start.
 pub(crate) struct WorkerConfig {
+    /// One listener for each address of the server; other threads may share them.
     pub(crate) listeners: Vec<Arc<Listener>>,
+    /// The core that the thread is bound to.
     pub(crate) core: Option<usize>,
+    /// The thread gets the scheduling policy SCHED_BATCH.
     pub(crate) is_batch: bool,
+    /// The backend that was chosen, with what it needs.
     pub(crate) settled: ChosenBackend,
+    /// Entered by the thread for as long as it serves.
     pub(crate) runtime: Runtime,
     pub(crate) limits: Limits,
+    /// The routes of the server, which do not change after the start.
     pub(crate) routes: Arc<Routes>,
+    /// Wake-ups from other threads.
     pub(crate) inbox: Arc<Inbox>,
+    /// The `Server` header.
     pub(crate) name: String,
     pub(crate) observing: Observing,
+    /// The state that the threads share.
     pub(crate) common: Arc<Common>,
 }
 
 impl WorkerConfig {
-    /// Serves until shutdown, after telling that it can: so that a server whose threads cannot
-    /// all serve does not start, as connections that wait for one of them would wait for ever.
+    /// Serves until shutdown. Sends to `ready` whether the thread can serve: a server starts only
+    /// if all its threads can, because the connections of a listener without a thread would wait
+    /// forever.
     pub(crate) fn serve(self, ready: Sender<Result<(), ServerError>>) -> io::Result<()> {
         let runtime = self.runtime.clone();
         match self.prepare() {
@@ -52,6 +65,7 @@ impl WorkerConfig {
         }
     }
 
+    /// Builds the worker on its own thread.
     fn prepare(self) -> Result<Worker, ServerError> {
         if let Some(core) = self.core {
             let mut set = CpuSet::new();
@@ -61,7 +75,7 @@ impl WorkerConfig {
         if self.is_batch
             && let Err(error) = thread_policy::set_batch()
         {
-            // It serves without.
+            // The thread serves without it.
             log::warn!("batch scheduling off: a server thread keeps its policy: {error}");
         }
         let mut local = ThreadLocals::new(
@@ -79,7 +93,10 @@ impl WorkerConfig {
     }
 }
 
-/// The tokio runtime that handlers may use, when one of them may.
+/// The tokio runtime for asynchronous handlers, if there are any.
+///
+/// All threads of a server share it. It has one worker thread, for timers, sockets and spawned
+/// tasks; the handlers themselves run on the server's threads.
 #[derive(Clone)]
 pub(crate) struct Runtime {
     #[cfg(feature = "tokio")]
@@ -87,6 +104,7 @@ pub(crate) struct Runtime {
 }
 
 impl Runtime {
+    /// Starts the runtime if a route has an asynchronous handler.
     #[cfg(feature = "tokio")]
     pub(crate) fn new(routes: &Routes) -> io::Result<Self> {
         if !routes.endpoints().any(|endpoint| endpoint.asynchronous) {
@@ -100,13 +118,14 @@ impl Runtime {
         Ok(Self { tokio: Some(Arc::new(runtime)) })
     }
 
+    /// Returns no runtime: without the feature `tokio` handlers have none.
     #[cfg(not(feature = "tokio"))]
     pub(crate) fn new(_: &Routes) -> io::Result<Self> {
         Ok(Self {})
     }
 
-    /// Calls `serve` with the runtime entered for as long as it lasts, so that entering costs
-    /// nothing a request.
+    /// Calls `serve` within the runtime. It is entered once for the whole time, so a request does
+    /// not pay for it.
     fn within<T>(&self, serve: impl FnOnce() -> T) -> T {
         #[cfg(feature = "tokio")]
         let _entered = self.tokio.as_ref().map(|tokio| tokio.enter());

@@ -1,5 +1,9 @@
 //! The early decision on a request with a body: the layers and the check of its endpoint decide by
-//! the head, before the body is read.
+//! the head, before the body is read. So a client without rights cannot make the server receive a
+//! large body.
+//!
+//! The decision may be a future. It is kept in [`Phase::Admitting`], and polled when its task is
+//! woken.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context, Poll};
@@ -12,7 +16,8 @@ use crate::routing::admission::Admission;
 use crate::routing::dispatch;
 
 impl Connection {
-    /// Starts the decision on the request. Returns true if its body may be read now.
+    /// Starts the decision on the request. Returns true if its body may be read now; a refusal is
+    /// answered here, and a decision that waits becomes the phase of the connection.
     pub(super) fn admit(&mut self, local: &mut ThreadLocals) -> bool {
         let Some(request) = &self.request else { return false };
         match dispatch::decide(&self.routes, request) {
@@ -31,7 +36,7 @@ impl Connection {
     }
 
     /// Polls a pending decision. Returns `Ready(true)` if the request is accepted, and
-    /// `Ready(false)` after a refusal, which is then answered.
+    /// `Ready(false)` after a refusal, which is then answered. A panic is answered with 500.
     pub(super) fn poll_decision(&mut self, local: &mut ThreadLocals) -> Poll<bool> {
         let Phase::Admitting { decision, task } = &mut self.phase else {
             return Poll::Ready(false);

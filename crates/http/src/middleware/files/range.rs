@@ -1,6 +1,8 @@
-//! Parts of a file (`Range`; RFC 9110, 14).
+//! Parts of a file (`Range`; RFC 9110, 14). It only parses: whether a range is wanted at all
+//! (`If-Range`) is decided by its caller.
 
-/// Requests for more parts than this, or for overlapping ones, are assumed to be attacks.
+/// Requests for more parts than this, or for overlapping ones, are assumed to be attacks (RFC 9110,
+/// 17.15), and get the whole file.
 const PARTS_MAX: usize = 16;
 
 /// The parts that a `Range` requests.
@@ -16,7 +18,8 @@ pub(super) enum Wanted {
     Nothing,
 }
 
-/// Parses a header for a file of this length.
+/// Parses a header for a file of this length. A malformed header is ignored, as RFC 9110, 14.2,
+/// permits.
 pub(super) fn wanted(header: &str, length: u64) -> Wanted {
     let Some(ranges) = header.trim().strip_prefix("bytes=") else { return Wanted::Whole };
     let mut parts = Vec::new();
@@ -36,12 +39,14 @@ pub(super) fn wanted(header: &str, length: u64) -> Wanted {
     }
 }
 
+/// Returns true if two of the parts have a byte in common.
 fn overlap(parts: &[(u64, u64)]) -> bool {
     let mut sorted = parts.to_vec();
     sorted.sort_unstable();
     sorted.windows(2).any(|pair| pair[1].0 < pair[0].1)
 }
 
+/// Parses one range: `first-last`, `first-` or `-count`.
 fn one(range: &str, length: u64) -> Wanted {
     let Some((first, last)) = range.split_once('-') else { return Wanted::Whole };
     let number = |text: &str| {

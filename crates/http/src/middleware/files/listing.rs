@@ -1,4 +1,6 @@
-//! A folder as an HTML page.
+//! A folder as an HTML page, with a link for each entry; see
+//! [`Files::listed`](crate::Files::listed). The page needs no script and no style, and all names
+//! are escaped.
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{Dir, FileType};
@@ -8,7 +10,8 @@ use crate::message::response::Response;
 /// Maximum number of names on a page; further names are only counted.
 const NAMES_MAX: usize = 10_000;
 
-/// Returns a page with the entries of a folder, without hidden ones.
+/// Returns a page with the entries of a folder in order, without hidden ones and those that are not
+/// UTF-8. `None` if the folder cannot be read.
 pub(super) fn page(folder: OwnedFd, path: &str) -> Option<Response> {
     let (mut names, mut left) = (Vec::new(), 0);
     for entry in Dir::new(folder).ok()? {
@@ -40,7 +43,8 @@ pub(super) fn page(folder: OwnedFd, path: &str) -> Option<Response> {
     Some(Response::html(page))
 }
 
-/// Returns the name as a relative link. Only unreserved characters and `/` stay unescaped.
+/// Returns the name as a relative link. Only unreserved characters (RFC 3986, 2.3) and `/` stay
+/// unescaped; `./` at the beginning keeps a colon in a name from being read as a scheme.
 fn link(name: &str) -> String {
     let mut link = String::from("./");
     for byte in name.bytes() {
@@ -54,6 +58,7 @@ fn link(name: &str) -> String {
     link
 }
 
+/// Escapes text for HTML.
 fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,5 +1,8 @@
 //! A connection that another protocol has taken over. The protocol decides what to do with received
 //! bytes; everything else (reading, sending, waiting, returning buffers) works as for HTTP/1.1.
+//!
+//! HTTP/2 takes over with the first bytes; a WebSocket takes over after the answer that opens it.
+//! There is no way back: the connection ends with the protocol.
 
 use crate::connection::state::{Connection, Fate, Outgoing, Phase, Served, Timing, own};
 use crate::connection::takeover::{AHEAD_BYTES, Takeover};
@@ -10,7 +13,8 @@ use crate::message::thread_locals::ThreadLocals;
 
 impl Connection {
     /// Hands the connection to another protocol: with the first bytes, or after the answer that
-    /// announces it was written. Received bytes that are not used up are its first input.
+    /// announces it was written. Received bytes that are not used up are its first input. The
+    /// protocol gets a task, whose waker calls it again.
     pub(super) fn take_over(&mut self, protocol: Box<dyn Protocol>, local: &mut ThreadLocals) {
         let task = local.take_task();
         task.aim(self.token);
@@ -19,15 +23,15 @@ impl Connection {
             protocol,
             task,
             step: ProtocolStep::More,
-            has_heard: false,
+            was_called: false,
         }));
     }
 
-    /// Returns true if input that is not an HTTP/1.1 head begins like the HTTP/2 preface. HTTP/2
-    /// takes over the connection once the whole preface has arrived.
+    /// Returns true if input that is not an HTTP/1.1 head begins like the HTTP/2 preface (RFC 9113,
+    /// 3.4). HTTP/2 takes over the connection once the whole preface has arrived.
     #[cfg(feature = "http2")]
     #[cold]
-    pub(super) fn hears_http2(&mut self, local: &mut ThreadLocals) -> bool {
+    pub(super) fn detect_http2(&mut self, local: &mut ThreadLocals) -> bool {
         let Some(request) = &self.request else { return false };
         let come = &request.0.buffer[request.0.consumed..];
         let compared = come.len().min(PREFACE.len());
@@ -42,21 +46,24 @@ impl Connection {
         true
     }
 
+    /// Returns false: without the feature `http2` the preface is a malformed head.
     #[cfg(not(feature = "http2"))]
-    pub(super) fn hears_http2(&mut self, _: &mut ThreadLocals) -> bool {
+    pub(super) fn detect_http2(&mut self, _: &mut ThreadLocals) -> bool {
         false
     }
 
+    /// Hands the connection to HTTP/2, by its preface or by ALPN.
     #[cfg(feature = "http2")]
     pub(super) fn start_http2(&mut self, local: &mut ThreadLocals) {
         let http2 = Http2::new(&self.routes, self.peer, self.secured.clone(), self.token, local);
         self.take_over(Box::new(http2), local);
     }
 
-    /// Passes bytes to the protocol in place, if no other bytes wait before them, and returns how
-    /// many it took. What it puts into messages need not be copied into the request's buffer.
+    /// Passes bytes of the ring to the protocol in place, if no other bytes wait before them, and
+    /// returns how many it used. Bytes that the protocol copies into messages are so not copied
+    /// into the request's buffer first.
     #[inline]
-    pub(super) fn hear(&mut self, bytes: &[u8], local: &mut ThreadLocals) -> usize {
+    pub(super) fn pass_to_protocol(&mut self, bytes: &[u8], local: &mut ThreadLocals) -> usize {
         let waits = self.request.as_ref().is_some_and(|request| request.0.unread() > 0);
         if waits || self.outgoing != Outgoing::Nothing || !self.output.is_empty() {
             return 0;
@@ -65,14 +72,16 @@ impl Connection {
             self.output = local.take_output();
         }
         let (Phase::Taken(takeover), None) = (&mut self.phase, &self.tail) else { return 0 };
-        takeover.has_heard = true;
-        takeover.advance(bytes, self.ended, &mut self.output, &mut self.tail, local)
+        takeover.was_called = true;
+        takeover.call(bytes, self.ended, &mut self.output, &mut self.tail, local)
     }
 
-    /// Calls the protocol, unless too much of its output waits for the client.
-    pub(super) fn converse(&mut self, local: &mut ThreadLocals) -> Served {
+    /// Calls the protocol with the buffered bytes, unless too much of its output waits for the
+    /// client. Returns whether the protocol wants bytes, and begins the end of the connection if it
+    /// has ended.
+    pub(super) fn run_protocol(&mut self, local: &mut ThreadLocals) -> Served {
         let Phase::Taken(takeover) = &mut self.phase else { return Served::Stop };
-        if !std::mem::take(&mut takeover.has_heard) {
+        if !std::mem::take(&mut takeover.was_called) {
             if self.sent > 0 || self.tail.is_some() || self.output.len() >= AHEAD_BYTES {
                 return Served::Stop;
             }
@@ -83,7 +92,7 @@ impl Connection {
                 let exchange = &request.0;
                 &exchange.buffer[exchange.consumed..]
             });
-            let used = takeover.advance(input, self.ended, &mut self.output, &mut self.tail, local);
+            let used = takeover.call(input, self.ended, &mut self.output, &mut self.tail, local);
             if used > 0
                 && let Some(request) = &mut self.request
             {
@@ -105,8 +114,9 @@ impl Connection {
         }
     }
 
-    /// Returns unneeded buffers: all output is sent and the protocol waits.
-    pub(super) fn stand_by(&mut self, local: &mut ThreadLocals) -> Fate {
+    /// Returns unneeded buffers to the thread, and sets the protocol's deadline: all output is
+    /// sent, and the protocol waits.
+    pub(super) fn wait_for_protocol(&mut self, local: &mut ThreadLocals) -> Fate {
         local.give_output(std::mem::take(&mut self.output));
         if self.request.as_ref().is_some_and(|request| request.0.unread() == 0)
             && let Some(request) = self.request.take()

@@ -1,5 +1,9 @@
-//! A response body that is produced while it is sent. Its next piece is requested only when the
-//! previous ones have been passed to the kernel, so a slow client costs one buffer.
+//! A response body that is produced while it is sent, with its framing. Its next piece is requested
+//! only when the previous ones have been passed to the kernel, so a slow client costs one buffer.
+//!
+//! The framing is that of HTTP/1.1: chunks (RFC 9112, 7.1), a declared length, which is checked, or
+//! the end of the connection for clients of HTTP/1.0. When bytes are produced and sent is decided
+//! in `streaming.rs`.
 
 use std::task::{Context, Poll};
 
@@ -16,10 +20,14 @@ pub(super) const SIZE_ROOM: &[u8; 10] = b"00000000\r\n";
 const MOVE_BYTES_MAX: usize = 4 * 1024;
 
 /// A response body in progress.
-pub(super) struct Outflow {
+pub(super) struct StreamedBody {
+    /// The producer.
     pub(super) body: BodyStream,
+    /// The producer's waker.
     pub(super) task: Task,
+    /// How the client finds the end of the body.
     pub(super) framing: Framing,
+    /// Whether the connection stays open after the body.
     pub(super) persistence: Persistence,
     /// The client did not request the end of the connection.
     pub(super) keep_alive: bool,
@@ -27,11 +35,13 @@ pub(super) struct Outflow {
     pub(super) stalled: bool,
 }
 
-impl Outflow {
+impl StreamedBody {
+    /// Notes that the producer has woken the connection.
     pub(super) fn note_woken(&mut self) {
         self.stalled = false;
     }
 
+    /// Returns true if the producer waits.
     pub(super) fn is_stalled(&self) -> bool {
         self.stalled
     }
@@ -41,7 +51,11 @@ impl Outflow {
         self.body.held_bytes()
     }
 
-    /// Appends the next bytes of the body, framed, to `out`. Returns `Pending` if more may follow.
+    /// Appends the next bytes of the body, framed, to `out`. Returns `Pending` if more may follow,
+    /// and `Ready` at the end.
+    ///
+    /// # Errors
+    /// The producer's error, or a body that is longer or shorter than its declared length.
     pub(super) fn make(&mut self, out: &mut Vec<u8>) -> Poll<Result<(), BoxError>> {
         let size_at = out.len();
         if self.framing == Framing::Chunked {
@@ -75,6 +89,7 @@ impl Outflow {
         made
     }
 
+    /// Polls the producer until about [`AHEAD_BYTES`] are there.
     fn poll(&mut self, out: &mut Vec<u8>) -> Poll<Result<(), BoxError>> {
         self.task.arm();
         let mut context = Context::from_waker(self.task.waker());
@@ -90,7 +105,8 @@ impl Outflow {
     }
 }
 
-/// Ends the chunk that begins at `start`, and writes its size into the space at `size_at`.
+/// Ends the chunk that begins at `start`, and writes its size into the space at `size_at`. A chunk
+/// without data is removed, because a size of 0 would end the body.
 pub(super) fn end_chunk(out: &mut Vec<u8>, size_at: usize, start: usize) {
     let count = out.len() - start;
     if count == 0 {

@@ -1,11 +1,13 @@
 //! Several parts of a file as one answer (`multipart/byteranges`; RFC 9110, 14.6), read while they
 //! are sent, like a file.
+//!
+//! The length of the body is known in advance, so the answer has a `Content-Length`.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
 use std::ops::ControlFlow;
 
-use super::held::Bytes;
+use super::cached_file::Bytes;
 use super::read_piece;
 use crate::body::producer::BodyStream;
 
@@ -15,13 +17,15 @@ fn boundary() -> String {
     format!("{:016x}{:016x}", chance.hash_one(1), chance.hash_one(2))
 }
 
-/// The next piece of the body.
+/// The next piece of the body: the lines between two parts, or a part from its first position to
+/// before the second.
 enum Piece {
     Text(String),
     File(u64, u64),
 }
 
-/// Returns the `Content-Type` of an answer with these parts of a file, and its body.
+/// Returns the `Content-Type` of an answer with these parts of a file, and its body. `length` and
+/// `media_type` are those of the whole file.
 pub(super) fn answer(
     parts: &[(u64, u64)],
     length: u64,
