@@ -6,7 +6,7 @@ use std::task::Context;
 
 use marmota_http::Message;
 use marmota_http::websocket::client::ClientFrame;
-use marmota_http::websocket::{Decoder, Fault, Incoming};
+use marmota_http::websocket::{Decoder, FrameError, Incoming};
 
 use super::{Source, Transport};
 
@@ -75,7 +75,7 @@ impl WebSocketTransport {
                         None => break,
                     }
                 }
-                Err(Fault { code, reason }) => {
+                Err(FrameError { code, reason }) => {
                     self.end = Some(End::Faulty(reason));
                     self.put(ClientFrame::Close(Some(code)))?;
                 }
