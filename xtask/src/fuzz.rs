@@ -5,6 +5,7 @@
 use std::path::Path;
 use std::process::Command;
 
+use crate::parallel;
 use crate::step::{Failure, cargo, names_in, root, run};
 
 /// The coverage instrumentation that libFuzzer reads, and the checks of a debug build.
@@ -14,7 +15,7 @@ const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer
     -Cllvm-args=-sanitizer-coverage-trace-compares \
     -Ccodegen-units=1 -Cdebug-assertions=yes -Coverflow-checks=yes";
 
-/// Runs each target for 10 s with an empty corpus and a fixed seed, so that a change elsewhere does
+/// Runs each target for 10 s, as many at once as there are processors, with an empty corpus and a fixed seed, so that a change elsewhere does
 /// not fail by a finding that only longer runs should make.
 pub(crate) fn check() -> Result<(), Failure> {
     let begun_anew = root().join("target/fuzz/begun-anew");
@@ -40,11 +41,12 @@ fn fuzz(seconds: &str, corpora: &Path, options: &[&str]) -> Result<(), Failure> 
         .args([&triple, "--target-dir"])
         .arg(&folder)
         .env("RUSTFLAGS", FLAGS))?;
-    for target in names_in("fuzz/fuzz_targets", "rs")? {
+    let programs = folder.join(&triple).join("release");
+    parallel::for_each(names_in("fuzz/fuzz_targets", "rs")?, |target| {
         let (corpus, finds) = (corpora.join(&target), folder.join("finds"));
         std::fs::create_dir_all(&corpus)?;
         std::fs::create_dir_all(&finds)?;
-        let mut fuzz = Command::new(folder.join(&triple).join("release").join(&target));
+        let mut fuzz = Command::new(programs.join(&target));
         fuzz.arg(format!("-max_total_time={seconds}"))
             .arg(format!("-artifact_prefix={}/{target}-", finds.display()))
             .args(options)
@@ -54,13 +56,12 @@ fn fuzz(seconds: &str, corpora: &Path, options: &[&str]) -> Result<(), Failure> 
         if seeds.is_dir() {
             fuzz.arg(seeds);
         }
-        run(&mut fuzz)?;
-    }
-    Ok(())
+        run(&mut fuzz)
+    })
 }
 
 /// Returns the target triple of this machine.
-fn host() -> Result<String, Failure> {
+pub(crate) fn host() -> Result<String, Failure> {
     let output = Command::new("rustc").arg("-vV").output()?;
     let version = String::from_utf8_lossy(&output.stdout).into_owned();
     let triple = version.lines().find_map(|line| line.strip_prefix("host: "));

@@ -5,6 +5,7 @@ mod deny;
 mod ferretdb;
 mod fuzz;
 mod outsiders;
+mod parallel;
 mod quick;
 mod readme;
 mod soak;
@@ -40,6 +41,14 @@ cargo xtask COMMAND
   fuzz [N]  each fuzz target for N seconds (in `test`: 10, with fixed seeds)";
 
 fn main() -> ExitCode {
+    match units::record() {
+        Ok(false) => {}
+        Ok(true) => return ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("xtask: {failure}");
+            return ExitCode::FAILURE;
+        }
+    }
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let result = match words.as_slice() {
