@@ -8,6 +8,7 @@ use std::process::Command;
 
 mod doc_share;
 mod documents;
+mod folders;
 mod imports;
 mod markdown;
 mod names;
@@ -112,6 +113,7 @@ pub(crate) fn check() -> Result<(), Failure> {
         check_file(&file, &mut faults)?;
     }
     let files = tracked()?;
+    folders::check(&files, &mut faults);
     imports::check(&files, &mut faults)?;
     names::check(&files, &mut faults)?;
     let glossary = fs::read_to_string(root().join("docs/glossary.md"))?;

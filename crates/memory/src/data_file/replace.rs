@@ -13,7 +13,7 @@ use crate::encryption::seal::Use;
 /// Writes a temporary file with `write`, encrypted if there is a key, and renames it to `path`.
 ///
 /// # Errors
-/// Those of [`save`] and of `write`.
+/// Those of [`save`](super::save) and of `write`.
 pub(crate) fn replace(
     path: &Path,
     encryption: &FileEncryption,

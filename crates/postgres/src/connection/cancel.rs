@@ -3,7 +3,7 @@
 //! Most abandoned operations end by themselves before a cancel request could be sent. If the server
 //! is still executing one a moment later, it is cancelled by a request over a separate connection.
 //! Such a request cancels the current statement of the server process when it arrives. If it hits a
-//! later operation on a shared connection, that is sent again (`running/conclusion.rs`); nothing
+//! later operation on a shared connection, that is sent again (`in_flight/conclusion.rs`); nothing
 //! more is sent meanwhile.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
