@@ -1,6 +1,7 @@
-//! The layer of writes that take additional steps in the same transaction: a history entry, if their
-//! table is audited, a check of rows for the caller's rights, or a read of rows whose immutable
-//! fields are written. Such a write is executed as a batch, and its result is taken from the batch.
+//! The layer of writes that take additional steps in the same transaction: a history entry, if
+//! their table is audited, a check of rows for the caller's rights, or a read of rows whose
+//! immutable fields are written. Such a write is executed as a batch, and its result is taken from
+//! the batch.
 
 mod steps;
 mod write_as_batch;

@@ -12,10 +12,10 @@ use crate::layers::session::pool::Sessions;
 /// A layer of the path from a verb to a session. It passes an operation to the layer below it, as
 /// it is or changed, or answers it itself.
 ///
-/// The methods are those of a [`Session`](crate::engine::Session), with a state instead of a ticket:
-/// each layer keeps its part of an operation that waits there. The states are nested like the
-/// layers, so a layer knows only its own part. They are written in place: a state that is returned
-/// through the layers is copied by each of them, even if the operation is done.
+/// The methods are those of a [`Session`](crate::engine::Session), with a state instead of a
+/// ticket: each layer keeps its part of an operation that waits there. The states are nested like
+/// the layers, so a layer knows only its own part. They are written in place: a state that is
+/// returned through the layers is copied by each of them, even if the operation is done.
 pub(crate) trait Layer {
     /// The state of an operation in this layer and those below it. It is equal to its default
     /// unless the operation waits, so it can be used for another one afterwards.

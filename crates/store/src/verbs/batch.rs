@@ -1,15 +1,21 @@
 //! Several writes, over any tables, in one call and one transaction.
+//!
+//! [`Store::batch`] returns an empty list. Writes are added to it, and checked as they are added;
+//! then [`Batch::all_or_nothing`] or [`Batch::continue_on_error`] executes all of them in one
+//! operation. Over a network a batch is one message. A write can refer to the row of an earlier
+//! insert of the same batch by a [`RowHandle`], before its key is known.
 
 mod added;
 mod execute;
 mod kept;
+mod values;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use marmota_model::{
-    Column, Error, ErrorKind, FieldSet, FieldValue, Key, KeyKind, Model, Record, Result, Scratch,
-    Table, Value, ValueRef,
+    Column, Error, ErrorKind, FieldSet, FieldValue, Key, KeyKind, Model, Result, Scratch, Table,
+    Value, ValueRef,
 };
 
 pub use added::{Added, Patching, RefersTo, RowHandle};
@@ -18,7 +24,6 @@ pub use execute::Writes;
 use crate::contract::operation::{Link, LinkAt, Write};
 use crate::rows::prepare::{self, ValueSource};
 use crate::store::Store;
-use crate::verbs::read::check_key;
 use crate::verbs::write::{check_increment, check_version};
 
 /// A list of writes, made by [`Store::batch`] and executed by [`Batch::all_or_nothing`] or
@@ -26,6 +31,27 @@ use crate::verbs::write::{check_increment, check_version};
 ///
 /// Rows are checked as they are added. The first error is reported when the batch is executed,
 /// before anything is written.
+///
+/// ```
+/// # use marmota_derive::Model;
+/// # use marmota_memory::Memory;
+/// # use marmota_model::Ref;
+/// # use marmota_store::Store;
+/// # #[derive(Clone, Debug, PartialEq, Model)]
+/// # struct City { id: i64, name: String, visits: i64 }
+/// # #[derive(Clone, Debug, PartialEq, Model)]
+/// # struct Street { id: i64, city: Ref<City>, name: String }
+/// # let city = |name: &str| City { id: 0, name: name.to_owned(), visits: 0 };
+/// # let street = |name: &str| Street { id: 0, city: Ref::new(0), name: name.to_owned() };
+/// # let store = Store::builder(Memory::new()).model::<City>().model::<Street>().open()?;
+/// let mut batch = store.batch();
+/// let bourges = batch.insert(&city("Bourges")).handle();
+/// batch.insert(&street("Rue Moyenne")).set_ref(Street::CITY, bourges);
+/// let results = batch.all_or_nothing().run()?;
+/// assert_eq!(results.len(), 2);
+/// assert_eq!(store.get::<Street>(1).run()?.city, Ref::new(1));
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
 pub struct Batch<'s> {
     store: &'s Store,
     /// Identifies this batch among others.
@@ -44,12 +70,46 @@ pub struct Batch<'s> {
 
 impl<'s> Batch<'s> {
     /// Returns the number of writes.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::Ref;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, name: String, visits: i64 }
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct Street { id: i64, city: Ref<City>, name: String }
+    /// # let city = |name: &str| City { id: 0, name: name.to_owned(), visits: 0 };
+    /// # let street = |name: &str| Street { id: 0, city: Ref::new(0), name: name.to_owned() };
+    /// # let store = Store::builder(Memory::new()).model::<City>().model::<Street>().open()?;
+    /// let mut batch = store.batch();
+    /// batch.insert(&city("Bourges"));
+    /// assert_eq!(batch.len(), 1);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     #[must_use]
     pub fn len(&self) -> usize {
         self.writes.len()
     }
 
     /// Returns true if the batch has no writes.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::Ref;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, name: String, visits: i64 }
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct Street { id: i64, city: Ref<City>, name: String }
+    /// # let city = |name: &str| City { id: 0, name: name.to_owned(), visits: 0 };
+    /// # let street = |name: &str| Street { id: 0, city: Ref::new(0), name: name.to_owned() };
+    /// # let store = Store::builder(Memory::new()).model::<City>().model::<Street>().open()?;
+    /// assert!(store.batch().is_empty());
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.writes.is_empty()
@@ -57,6 +117,25 @@ impl<'s> Batch<'s> {
 
     /// Adds an insert. The result sets what to do if the row exists, and can be used as the batch
     /// itself.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::Ref;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, name: String, visits: i64 }
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct Street { id: i64, city: Ref<City>, name: String }
+    /// # let city = |name: &str| City { id: 0, name: name.to_owned(), visits: 0 };
+    /// # let street = |name: &str| Street { id: 0, city: Ref::new(0), name: name.to_owned() };
+    /// # let store = Store::builder(Memory::new()).model::<City>().model::<Street>().open()?;
+    /// let mut batch = store.batch();
+    /// batch.insert(&city("Bourges")).insert(&city("Lyon"));
+    /// batch.all_or_nothing().run()?;
+    /// assert_eq!(store.count::<City>().run()?, 2);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     pub fn insert<M: Model>(&mut self, model: &M) -> Added<'_, 's, M> {
         let (store, mut given, place) = (self.store, FieldSet::EMPTY, self.writes.len());
         if M::KEY_KIND == KeyKind::Uuid && model.key().is_unset() {
@@ -71,11 +150,51 @@ impl<'s> Batch<'s> {
     }
 
     /// Adds an insert that updates the row if it exists, like [`Store::upsert`].
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::Ref;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, name: String, visits: i64 }
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct Street { id: i64, city: Ref<City>, name: String }
+    /// # let city = |name: &str| City { id: 0, name: name.to_owned(), visits: 0 };
+    /// # let street = |name: &str| Street { id: 0, city: Ref::new(0), name: name.to_owned() };
+    /// # let store = Store::builder(Memory::new()).model::<City>().model::<Street>().open()?;
+    /// let id = store.insert(&city("Bourges")).run()?;
+    /// let mut batch = store.batch();
+    /// batch.upsert(&City { id, ..city("Avaricum") });
+    /// batch.all_or_nothing().run()?;
+    /// assert_eq!(store.get::<City>(id).run()?.name, "Avaricum");
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     pub fn upsert<M: Model>(&mut self, model: &M) -> Added<'_, 's, M> {
         self.insert(model).or_update()
     }
 
     /// Adds an update of every field.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::Ref;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, name: String, visits: i64 }
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct Street { id: i64, city: Ref<City>, name: String }
+    /// # let city = |name: &str| City { id: 0, name: name.to_owned(), visits: 0 };
+    /// # let street = |name: &str| Street { id: 0, city: Ref::new(0), name: name.to_owned() };
+    /// # let store = Store::builder(Memory::new()).model::<City>().model::<Street>().open()?;
+    /// let id = store.insert(&city("Bourges")).run()?;
+    /// let mut batch = store.batch();
+    /// batch.update(&City { id, ..city("Avaricum") });
+    /// batch.all_or_nothing().run()?;
+    /// assert_eq!(store.get::<City>(id).run()?.name, "Avaricum");
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     pub fn update<M: Model>(&mut self, model: &M) -> &mut Self {
         let key = model.key().borrow().to_value();
         let (store, mut version) = (self.store, None);
@@ -87,12 +206,52 @@ impl<'s> Batch<'s> {
     }
 
     /// Adds a patch of the fields set with [`Patching::set`].
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::Ref;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, name: String, visits: i64 }
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct Street { id: i64, city: Ref<City>, name: String }
+    /// # let city = |name: &str| City { id: 0, name: name.to_owned(), visits: 0 };
+    /// # let street = |name: &str| Street { id: 0, city: Ref::new(0), name: name.to_owned() };
+    /// # let store = Store::builder(Memory::new()).model::<City>().model::<Street>().open()?;
+    /// let id = store.insert(&city("Bourges")).run()?;
+    /// let mut batch = store.batch();
+    /// batch.patch::<City>(id).set(City::VISITS, 3);
+    /// batch.all_or_nothing().run()?;
+    /// assert_eq!(store.get::<City>(id).run()?.visits, 3);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     pub fn patch<M: Model>(&mut self, key: impl Into<M::Key>) -> Patching<'_, 's, M> {
         self.add_patch::<M>(key.into().borrow().to_value());
         Patching::new(self)
     }
 
     /// Adds a patch of a row that an earlier insert of this batch makes.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::Ref;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, name: String, visits: i64 }
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct Street { id: i64, city: Ref<City>, name: String }
+    /// # let city = |name: &str| City { id: 0, name: name.to_owned(), visits: 0 };
+    /// # let street = |name: &str| Street { id: 0, city: Ref::new(0), name: name.to_owned() };
+    /// # let store = Store::builder(Memory::new()).model::<City>().model::<Street>().open()?;
+    /// let mut batch = store.batch();
+    /// let bourges = batch.insert(&city("Bourges")).handle();
+    /// batch.patch_new(bourges).set(City::VISITS, 3);
+    /// batch.all_or_nothing().run()?;
+    /// assert_eq!(store.get::<City>(1).run()?.visits, 3);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     pub fn patch_new<M: Model>(&mut self, made: RowHandle<M>) -> Patching<'_, 's, M> {
         self.add_patch::<M>(Value::Absent);
         self.link(LinkAt::Key, made);
@@ -110,6 +269,26 @@ impl<'s> Batch<'s> {
     }
 
     /// Adds a delete of a row that an earlier insert of this batch makes.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::Ref;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, name: String, visits: i64 }
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct Street { id: i64, city: Ref<City>, name: String }
+    /// # let city = |name: &str| City { id: 0, name: name.to_owned(), visits: 0 };
+    /// # let street = |name: &str| Street { id: 0, city: Ref::new(0), name: name.to_owned() };
+    /// # let store = Store::builder(Memory::new()).model::<City>().model::<Street>().open()?;
+    /// let mut batch = store.batch();
+    /// let draft = batch.insert(&city("Bourges")).handle();
+    /// batch.delete_made(draft);
+    /// batch.all_or_nothing().run()?;
+    /// assert_eq!(store.count::<City>().run()?, 0);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     pub fn delete_made<M: Model>(&mut self, made: RowHandle<M>) -> &mut Self {
         let table = self.store.registry().of::<M>().cloned();
         let key = Value::Absent;
@@ -119,6 +298,26 @@ impl<'s> Batch<'s> {
     }
 
     /// Adds an increment of a row that an earlier insert of this batch makes.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::Ref;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, name: String, visits: i64 }
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct Street { id: i64, city: Ref<City>, name: String }
+    /// # let city = |name: &str| City { id: 0, name: name.to_owned(), visits: 0 };
+    /// # let street = |name: &str| Street { id: 0, city: Ref::new(0), name: name.to_owned() };
+    /// # let store = Store::builder(Memory::new()).model::<City>().model::<Street>().open()?;
+    /// let mut batch = store.batch();
+    /// let bourges = batch.insert(&city("Bourges")).handle();
+    /// batch.increment_made(City::VISITS, bourges, 2);
+    /// batch.all_or_nothing().run()?;
+    /// assert_eq!(store.get::<City>(1).run()?.visits, 2);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     pub fn increment_made<M: Model, T: FieldValue>(
         &mut self,
         column: Column<M, T>,
@@ -131,6 +330,26 @@ impl<'s> Batch<'s> {
     }
 
     /// Adds a delete.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::Ref;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, name: String, visits: i64 }
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct Street { id: i64, city: Ref<City>, name: String }
+    /// # let city = |name: &str| City { id: 0, name: name.to_owned(), visits: 0 };
+    /// # let street = |name: &str| Street { id: 0, city: Ref::new(0), name: name.to_owned() };
+    /// # let store = Store::builder(Memory::new()).model::<City>().model::<Street>().open()?;
+    /// let id = store.insert(&city("Bourges")).run()?;
+    /// let mut batch = store.batch();
+    /// batch.delete::<City>(id);
+    /// batch.all_or_nothing().run()?;
+    /// assert_eq!(store.count::<City>().run()?, 0);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     pub fn delete<M: Model>(&mut self, key: impl Into<M::Key>) -> &mut Self {
         let table = self.store.registry().of::<M>().cloned();
         let key = key.into().borrow().to_value();
@@ -138,6 +357,26 @@ impl<'s> Batch<'s> {
     }
 
     /// Adds an increment.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::Ref;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, name: String, visits: i64 }
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct Street { id: i64, city: Ref<City>, name: String }
+    /// # let city = |name: &str| City { id: 0, name: name.to_owned(), visits: 0 };
+    /// # let street = |name: &str| Street { id: 0, city: Ref::new(0), name: name.to_owned() };
+    /// # let store = Store::builder(Memory::new()).model::<City>().model::<Street>().open()?;
+    /// let id = store.insert(&city("Bourges")).run()?;
+    /// let mut batch = store.batch();
+    /// batch.increment(City::VISITS, id, 2).increment(City::VISITS, id, 1);
+    /// batch.all_or_nothing().run()?;
+    /// assert_eq!(store.get::<City>(id).run()?.visits, 3);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     pub fn increment<M: Model, T: FieldValue>(
         &mut self,
         column: Column<M, T>,
@@ -162,67 +401,6 @@ impl<'s> Batch<'s> {
             let stamp = store.stamp(&table).value().to_value();
             Ok(Write::Increment { table, key, field, by, stamp })
         }));
-    }
-
-    /// Adds an insert of a record.
-    pub fn insert_record(&mut self, record: &Record) -> Added<'_, 's> {
-        self.insert_values(record.table(), record.values())
-    }
-
-    /// Adds an insert of a row given as values in the order of fields.
-    pub fn insert_values(&mut self, table: &Arc<Table>, values: &[Value]) -> Added<'_, 's> {
-        let mut row: Vec<ValueRef<'_>> = values.iter().map(Value::as_ref).collect();
-        let given = FieldSet::present(&row);
-        if table.key_kind() == KeyKind::Uuid && !given.contains(table.key()) {
-            self.made_keys.push(self.writes.len());
-        }
-        let made = prepare::insert(table, &mut row, ValueSource::Values, self.store.stamp(table));
-        let row = row.iter().map(ValueRef::to_value).collect();
-        self.add(made.map(|()| Write::insert(Arc::clone(table), row)));
-        Added::new(self, given)
-    }
-
-    /// Adds an update of the fields that have a value in a row given as values.
-    pub fn update_values(
-        &mut self,
-        table: &Arc<Table>,
-        key: Value,
-        values: &[Value],
-        version: Option<i64>,
-    ) -> &mut Self {
-        let mut row: Vec<ValueRef<'_>> = values.iter().map(Value::as_ref).collect();
-        let made =
-            check_key(table, key.as_ref()).and_then(|()| check_version(table, version)).and_then(
-                |()| prepare::update(table, &mut row, ValueSource::Values, self.store.stamp(table)),
-            );
-        let row = row.iter().map(ValueRef::to_value).collect();
-        let table = Arc::clone(table);
-        self.add(made.map(|()| Write::Update { table, key, row, version }))
-    }
-
-    /// Adds a delete with the key as a value.
-    pub fn delete_value(
-        &mut self,
-        table: Arc<Table>,
-        key: Value,
-        version: Option<i64>,
-    ) -> &mut Self {
-        let checked = check_key(&table, key.as_ref()).and_then(|()| check_version(&table, version));
-        self.add(checked.map(|()| Write::Delete { table, key, version }))
-    }
-
-    /// Adds an increment with the key and the amount as values.
-    pub fn increment_value(
-        &mut self,
-        table: Arc<Table>,
-        key: Value,
-        field: usize,
-        by: Value,
-    ) -> &mut Self {
-        let checked = check_key(&table, key.as_ref())
-            .and_then(|()| check_increment(&table, field, by.as_ref()));
-        let stamp = self.store.stamp(&table).value().to_value();
-        self.add(checked.map(|()| Write::Increment { table, key, field, by, stamp }))
     }
 
     /// Returns the checked writes and the links between them.
@@ -299,6 +477,25 @@ fn at(place: usize, error: &Error) -> Error {
 
 impl Store {
     /// Returns an empty list of writes, for any tables, to be executed in one transaction.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::Ref;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, name: String, visits: i64 }
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct Street { id: i64, city: Ref<City>, name: String }
+    /// # let city = |name: &str| City { id: 0, name: name.to_owned(), visits: 0 };
+    /// # let street = |name: &str| Street { id: 0, city: Ref::new(0), name: name.to_owned() };
+    /// # let store = Store::builder(Memory::new()).model::<City>().model::<Street>().open()?;
+    /// let mut batch = store.batch();
+    /// batch.insert(&city("Bourges")).insert(&city("Lyon"));
+    /// let results = batch.all_or_nothing().run()?;
+    /// assert!(results.iter().all(|result| result.is_ok()));
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     #[must_use]
     pub fn batch(&self) -> Batch<'_> {
         static NEXT: AtomicU64 = AtomicU64::new(0);

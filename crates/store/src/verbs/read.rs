@@ -1,7 +1,7 @@
 //! The verbs that read: get, list, count.
 //!
-//! Each makes an [`Action`]: set its conditions, then await it or call [`Action::run`]. Rows of a model
-//! are read into structs, and rows of a table made at run time into [`Record`]s.
+//! Each makes an [`Action`]: set its conditions, then await it or call [`Action::run`]. Rows of a
+//! model are read into structs, and rows of a table made at run time into records.
 
 mod records;
 
@@ -146,7 +146,8 @@ impl<'s, M: Model> Action<'s, Get<M>> {
     }
 }
 
-/// The verb of [`Action::optional`]: the result of another verb, or `None` if its row does not exist.
+/// The verb of [`Action::optional`]: the result of another verb, or `None` if its row does not
+/// exist.
 pub struct Optional<V>(V);
 
 impl<V: Verb> Verb for Optional<V> {
@@ -260,8 +261,8 @@ impl<M: Model> Action<'_, List<M>> {
         self
     }
 
-    /// Sorts by this, after the orders set before. Rows that are equal in all of them come in the order of
-    /// keys. Default: the order of keys.
+    /// Sorts by this, after the orders set before. Rows that are equal in all of them come in the
+    /// order of keys. Default: the order of keys.
     ///
     /// ```
     /// # use marmota_derive::Model;
@@ -300,7 +301,8 @@ impl<M: Model> Action<'_, List<M>> {
         self
     }
 
-    /// Continues after `last` in the list's order: the next page (keyset pagination). Set the order first.
+    /// Continues after `last` in the list's order: the next page (keyset pagination). Set the order
+    /// first.
     ///
     /// ```
     /// # use marmota_derive::Model;

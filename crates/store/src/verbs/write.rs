@@ -1,7 +1,7 @@
 //! The verbs that write one row, or several rows of one table.
 //!
-//! A write checks the rules of its model first, so no invalid row reaches an engine. It fills in what
-//! the store generates: keys, timestamps, versions. Several writes that belong together are a
+//! A write checks the rules of its model first, so no invalid row reaches an engine. It fills in
+//! what the store generates: keys, timestamps, versions. Several writes that belong together are a
 //! [batch](crate::batch) or a [transaction](crate::Transaction).
 
 mod check;

@@ -1,4 +1,5 @@
-//! The keys of cached rows: a table with a row's key, found by a borrowed key without an allocation.
+//! The keys of cached rows: a table with a row's key, found by a borrowed key without an
+//! allocation.
 
 use equivalent::Equivalent;
 use marmota_model::{Uuid, ValueRef};

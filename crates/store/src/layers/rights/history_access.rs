@@ -1,5 +1,5 @@
-//! Access to the history: which row the entries of a read belong to, and whether the caller may read
-//! that row.
+//! Access to the history: which row the entries of a read belong to, and whether the caller may
+//! read that row.
 
 use marmota_model::{Comparison, FilterExpr, KeyKind, Result, Table, Value};
 

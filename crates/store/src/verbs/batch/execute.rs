@@ -17,6 +17,26 @@ impl<'s> Batch<'s> {
     ///
     /// The store has to keep results ([`crate::StoreBuilder::idempotency`]). A different batch with
     /// the same key is refused as [`ErrorKind::Invalid`].
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::{Idempotency, Store};
+    /// # #[derive(Clone, Debug, Model)]
+    /// # struct City { id: i64, name: String }
+    /// # let city = City { id: 0, name: "Bourges".to_owned() };
+    /// let store = Store::builder(Memory::new())
+    ///     .model::<City>()
+    ///     .idempotency(Idempotency::default())
+    ///     .open()?;
+    /// for _ in 0..2 {
+    ///     let mut batch = store.batch();
+    ///     batch.insert(&city).idempotency_key("import-2024-05");
+    ///     batch.all_or_nothing().run()?;
+    /// }
+    /// assert_eq!(store.count::<City>().run()?, 1);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     pub fn idempotency_key(&mut self, key: impl Into<String>) -> &mut Self {
         self.once = Some(key.into());
         self
@@ -69,6 +89,25 @@ impl<'s> Batch<'s> {
 
     /// Executes all writes, or none if one fails. Returns the outcome of each.
     ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::Ref;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, name: String, visits: i64 }
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct Street { id: i64, city: Ref<City>, name: String }
+    /// # let city = |name: &str| City { id: 0, name: name.to_owned(), visits: 0 };
+    /// # let street = |name: &str| Street { id: 0, city: Ref::new(0), name: name.to_owned() };
+    /// # let store = Store::builder(Memory::new()).model::<City>().model::<Street>().open()?;
+    /// let mut batch = store.batch();
+    /// batch.insert(&city("Bourges")).delete::<City>(7);
+    /// assert!(batch.all_or_nothing().run().is_err());
+    /// assert_eq!(store.count::<City>().run()?, 0, "the insert was undone");
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// That of the failed write, with its place.
     pub fn all_or_nothing(self) -> Action<'s, Writes> {
@@ -76,6 +115,26 @@ impl<'s> Batch<'s> {
     }
 
     /// Executes each write that can be executed, and returns the result of each.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::Ref;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, name: String, visits: i64 }
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct Street { id: i64, city: Ref<City>, name: String }
+    /// # let city = |name: &str| City { id: 0, name: name.to_owned(), visits: 0 };
+    /// # let street = |name: &str| Street { id: 0, city: Ref::new(0), name: name.to_owned() };
+    /// # let store = Store::builder(Memory::new()).model::<City>().model::<Street>().open()?;
+    /// let mut batch = store.batch();
+    /// batch.insert(&city("Bourges")).delete::<City>(7);
+    /// let results = batch.continue_on_error().run()?;
+    /// assert!(results[0].is_ok() && results[1].is_err());
+    /// assert_eq!(store.count::<City>().run()?, 1);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Only errors that concern the batch as a whole.
@@ -96,7 +155,8 @@ impl<'s> Batch<'s> {
     }
 }
 
-/// The verb of [`Batch::all_or_nothing`] and [`Batch::continue_on_error`].
+/// The verb of [`Batch::all_or_nothing`] and [`Batch::continue_on_error`]. Its result has one
+/// outcome for each write, in the order in which they were added.
 pub struct Writes {
     writes: Vec<Write>,
     links: Vec<Link>,

@@ -1,5 +1,5 @@
-//! Checks of a write's arguments, for the verbs and for layers that make operations from the requests of
-//! others.
+//! Checks of a write's arguments, for the verbs and for layers that make operations from the
+//! requests of others.
 
 use marmota_model::{Error, ErrorKind, Result, Table, ValueRef};
 

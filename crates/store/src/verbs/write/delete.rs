@@ -34,7 +34,8 @@ impl<M: Model> Verb for Delete<M> {
 }
 
 impl<M: Model> Action<'_, Delete<M>> {
-    /// Makes the delete fail with [`ErrorKind::Stale`] unless this is the row's version.
+    /// Makes the delete fail with [`ErrorKind::Stale`](marmota_model::ErrorKind::Stale) unless this
+    /// is the row's version.
     ///
     /// ```
     /// # use marmota_derive::Model;
@@ -95,7 +96,8 @@ impl Store {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`]; [`ErrorKind::Conflict`] if a row refers to it.
+    /// [`ErrorKind::NotFound`](marmota_model::ErrorKind::NotFound);
+    /// [`ErrorKind::Conflict`](marmota_model::ErrorKind::Conflict) if a row refers to it.
     pub fn delete<M: Model>(&self, key: impl Into<M::Key>) -> Action<'_, Delete<M>> {
         Action::new(self, Delete { key: key.into(), version: None })
     }
@@ -116,7 +118,8 @@ impl Store {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`] if a row refers to one of them; then none is deleted.
+    /// [`ErrorKind::Conflict`](marmota_model::ErrorKind::Conflict) if a row refers to one of them;
+    /// then none is deleted.
     pub fn delete_where<M: Model>(&self, filter: Filter<M>) -> Action<'_, DeleteWhere<M>> {
         Action::new(self, DeleteWhere { filter: filter.into_expr(), model: PhantomData })
     }

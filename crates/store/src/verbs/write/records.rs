@@ -1,5 +1,5 @@
-//! The verbs that write rows of tables made at run time. A [`Record`] knows its table, so no model is
-//! named; a field without a value is not written.
+//! The verbs that write rows of tables made at run time. A [`Record`] knows its table, so no model
+//! is named; a field without a value is not written.
 
 use std::sync::Arc;
 
@@ -69,7 +69,8 @@ impl Verb for UpdateRecord<'_> {
 }
 
 impl Action<'_, UpdateRecord<'_>> {
-    /// Makes the write fail with [`ErrorKind::Stale`] unless this is the row's version.
+    /// Makes the write fail with [`ErrorKind::Stale`](marmota_model::ErrorKind::Stale) unless this
+    /// is the row's version.
     ///
     /// ```
     /// # use marmota_memory::Memory;

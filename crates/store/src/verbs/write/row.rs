@@ -38,8 +38,8 @@ impl<'a> RowBuffer<'a> {
     }
 }
 
-/// Structs as a source of prepared rows: each is checked and filled in when the engine pulls it, so an
-/// insert of many rows holds one of them at a time.
+/// Structs as a source of prepared rows: each is checked and filled in when the engine pulls it, so
+/// an insert of many rows holds one of them at a time.
 pub(super) struct Structs<'a, M: Model> {
     pub(super) table: &'a Table,
     pub(super) models: std::slice::Iter<'a, M>,

@@ -124,7 +124,8 @@ impl<M: Model> Action<'_, Patch<M>> {
         self
     }
 
-    /// Makes the write fail with [`ErrorKind::Stale`] unless this is the row's version.
+    /// Makes the write fail with [`ErrorKind::Stale`](marmota_model::ErrorKind::Stale) unless this
+    /// is the row's version.
     ///
     /// ```
     /// # use marmota_derive::Model;
@@ -198,8 +199,9 @@ impl Store {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`]; [`ErrorKind::Stale`] if the model has a version and the row was
-    /// written to since it was read.
+    /// [`ErrorKind::NotFound`](marmota_model::ErrorKind::NotFound);
+    /// [`ErrorKind::Stale`](marmota_model::ErrorKind::Stale) if the model has a version and the row
+    /// was written to since it was read.
     pub fn update<'s, 'm, M: Model>(&'s self, model: &'m M) -> Action<'s, Update<'m, M>> {
         Action::new(self, Update { model })
     }
@@ -267,7 +269,9 @@ impl Store {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`]; [`ErrorKind::Invalid`] if the sum is out of the field's range.
+    /// [`ErrorKind::NotFound`](marmota_model::ErrorKind::NotFound);
+    /// [`ErrorKind::Invalid`](marmota_model::ErrorKind::Invalid) if the sum is out of the field's
+    /// range.
     pub fn increment<M: Model, T: FieldValue>(
         &self,
         column: Column<M, T>,

@@ -1,5 +1,5 @@
-//! The verbs that insert with a conflict action: an existing row is ignored, replaced or updated. Their
-//! result is the key and the effect ([`UpsertResult`]).
+//! The verbs that insert with a conflict action: an existing row is ignored, replaced or updated.
+//! Their result is the key and the effect ([`UpsertResult`]).
 
 use marmota_model::{
     FieldSet, Key, Model, NoRows, Record, Result, Scratch, Table, Value, ValueRef,
@@ -190,7 +190,7 @@ macro_rules! ways {
             /// # let store = Store::builder(Memory::new()).model::<City>().open()?;
             /// let old = store.insert(&city("Bourges", 64_000)).run()?;
             /// let new = store.insert(&city("Bourges", 65_000)).or_replace().run()?;
-            /// assert!(new.key != old, "a replaced row is deleted, and the new one has another key");
+            /// assert!(new.key != old, "a replaced row is deleted");
             /// # Ok::<(), marmota_model::Error>(())
             /// ```
             pub fn or_replace(self) -> Action<'s, $over> {
