@@ -213,7 +213,7 @@ impl Store {
 impl Transaction {
     /// Creates a transaction with a separate session, in which no transaction has begun yet. It is
     /// for layers that submit operations themselves ([`Store::submit`]), of which the first
-    /// is [`Operation::Begin`](crate::operation::Operation::Begin). Other callers use
+    /// is [`Operation::Begin`]. Other callers use
     /// [`Store::begin`].
     ///
     /// ```

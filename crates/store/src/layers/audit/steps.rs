@@ -1,4 +1,7 @@
 //! The additional steps of a write, by its table, its fields and its caller's rights.
+//!
+//! A step is data: a [`Write`] within another one. The outermost is executed first, so rights are
+//! checked before the history entry is made, and the row is compared last.
 
 use std::sync::Arc;
 
@@ -44,7 +47,7 @@ impl<'s> Steps<'s> {
         }))
     }
 
-    /// Returns a write with its steps.
+    /// Returns a write with its steps: the write itself, if it takes none.
     pub(super) fn wrap(&self, write: Write) -> Write {
         let guard = self.rights.filter(|rights| rights.guard(&write));
         let write = match before::compares(&write) {

@@ -34,7 +34,7 @@ impl Hooks {
                 hooks.into_iter().for_each(|(_, hook)| hook());
             }
             TransactionStep::RollbackTo(number) => {
-                self.0.lock().retain(|(before, _)| *before < number)
+                self.0.lock().retain(|(before, _)| *before < number);
             }
             TransactionStep::Rollback => self.0.lock().clear(),
             TransactionStep::Savepoint(_) | TransactionStep::Release(_) => {}
