@@ -93,9 +93,10 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 const FILE_LINES_MAX: usize = 700;
 
 /// Crates above a crate that its tests may use, with the reason.
-const TESTED_WITH: [(&str, &str); 4] = [
-    // Its promises and examples need an engine.
+const TESTED_WITH: [(&str, &str); 5] = [
+    // Its promises and examples need an engine and models.
     ("store", "marmota-memory"),
+    ("store", "marmota-derive"),
     // The macros' tests compile what the macros generate.
     ("derive", "marmota-store"),
     ("derive", "marmota-service"),

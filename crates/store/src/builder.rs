@@ -11,7 +11,7 @@ use marmota_model::{Error, ErrorKind, Model, Result, Schema, Table};
 
 pub use self::database_models::DatabaseModels;
 use crate::batch_machine::answers_schema;
-use crate::contract::audit::Ledger;
+use crate::contract::audit::AuditLog;
 use crate::contract::engine::Engine;
 use crate::contract::operation::{ANSWERS, Idempotency};
 use crate::contract::plan::{Destructive, Plan};
@@ -350,7 +350,7 @@ impl StoreBuilder {
         let ledger = history.filter(|_| registry.is_audited()).map(|table| {
             let age_max_us =
                 history_age_max.map(|age| i64::try_from(age.as_micros()).unwrap_or(i64::MAX));
-            Ledger::new(table, age_max_us)
+            AuditLog::new(table, age_max_us)
         });
         // The records are checked first: a refused database is not changed.
         let done = migrations.read(&*engine)?;

@@ -1,7 +1,14 @@
 //! The layers that an operation passes on its way from a verb to a session of the engine: spans,
 //! counters, rights, history entries and the cache.
 //!
-//! [`stack`] assembles them, in this order; [`layer`] has the interface that each implements.
+//! ```text
+//! trace → metrics → rights → audit → cache → session
+//! ```
+//!
+//! Each is a file here that implements the interface in [`layer`]; [`stack`] assembles them when a
+//! store is opened. A layer sees an operation as its caller made it, but for what the layers before
+//! it have changed: the counters do not see that a write is executed as a batch, the history does.
+//! The parts of a handle to the store that layers depend on, such as its rights, are in [`handle`].
 
 pub(crate) mod audit;
 pub(crate) mod cache;
@@ -11,5 +18,7 @@ pub(crate) mod metrics;
 pub(crate) mod rights;
 pub(crate) mod session;
 pub(crate) mod stack;
+#[cfg(test)]
+mod tests;
 mod thread_slot;
 pub(crate) mod trace;

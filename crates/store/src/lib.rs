@@ -30,7 +30,7 @@ pub mod wait;
 /// Both submit the same operation to the same session. With an engine that answers at once the
 /// future is ready at its first poll: no box, no channel, no task.
 pub mod action {
-    pub use crate::runtime::park::block_on;
+    pub use crate::runtime::block_on::block_on;
     pub use crate::verbs::action::{Action, Verb};
     pub use crate::verbs::all::{All, all};
 }

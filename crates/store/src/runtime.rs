@@ -1,9 +1,9 @@
 //! Waiting: threads that run operations, sockets that futures wait for, pauses and thread pools.
 
 pub mod backoff;
+pub(crate) mod block_on;
 pub mod in_flight;
 mod job_result;
-pub(crate) mod park;
 #[cfg(target_os = "linux")]
 pub(crate) mod poller;
 #[cfg(target_os = "linux")]

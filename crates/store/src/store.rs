@@ -1,6 +1,10 @@
 //! A store: a handle to an engine with its models, through which operations run.
+//!
+//! All handles to a store share its engine, its sessions and its layers ([`StoreCore`]). A handle
+//! adds what belongs to its user: a transaction, an actor, rights, a session for statistics.
 
 mod core;
+mod counters;
 mod exposure;
 mod operations;
 mod pending;
@@ -8,7 +12,6 @@ mod statistics;
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::Duration;
 
 use marmota_model::{Error, ErrorKind, Result, Table};
 
@@ -18,23 +21,42 @@ pub use self::pending::{Pending, Progress};
 pub use self::statistics::Statistics;
 use crate::contract::engine::{Capability, Engine};
 use crate::contract::operation::{Answered, Idempotency, Once, OnceKey, Outcome};
-use crate::layers::cache::row_cache::CacheStats;
 use crate::layers::handle::{HandleContext, Place};
-use crate::layers::metrics::meter::Activity;
-use crate::layers::metrics::who;
 use crate::layers::stack::LayerSettings;
 use crate::rights::Rights;
 use crate::rows::prepare::WriteTimestamp;
 use crate::rows::refusal::transaction_is_open;
 use crate::rows::registry::Registry;
 
-/// A handle to an engine with its models, through which operations run. The verbs ([`get`], [`list`],
-/// [`insert`], …) are its methods.
+/// A handle to an engine with its models, through which operations run. The verbs ([`get`],
+/// [`list`], [`insert`], …) are its methods.
 ///
 /// It is cheap to clone and `Send + Sync`. A clone is another handle to the same store, and
-/// [`Store::with_actor`] and [`Store::with_rights`] return handles whose operations have an actor or
-/// limited rights. A [`Transaction`](crate::Transaction) derefs to a handle whose operations run in
-/// the transaction, so a function that takes `&Store` also takes a transaction.
+/// [`Store::with_actor`] and [`Store::with_rights`] return handles whose operations have an actor
+/// or limited rights. A [`Transaction`](crate::Transaction) derefs to a handle whose operations run
+/// in the transaction, so a function that takes `&Store` also takes a transaction.
+///
+/// ```
+/// # use marmota_derive::Model;
+/// # use marmota_memory::Memory;
+/// # use marmota_store::Store;
+/// # #[derive(Clone, Debug, PartialEq, Model)]
+/// # struct City { id: i64, #[model(unique)] name: String, people: i64 }
+/// # let city = |name: &str, people| City { id: 0, name: name.to_owned(), people };
+/// # let store = Store::builder(Memory::new()).model::<City>().open()?;
+/// /// Works on a store and in a transaction.
+/// fn total(store: &Store) -> marmota_model::Result<i64> {
+///     Ok(store.list::<City>().column(City::PEOPLE).run()?.iter().sum())
+/// }
+///
+/// store.insert(&city("Bourges", 64_000)).run()?;
+/// let in_transaction = store.transaction(|tx| {
+///     tx.insert(&city("Lyon", 520_000)).run()?;
+///     total(tx)
+/// })?;
+/// assert_eq!(in_transaction, total(&store)?);
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
 ///
 /// [`get`]: Store::get
 /// [`list`]: Store::list
@@ -76,12 +98,37 @@ impl Store {
     }
 
     /// Returns the rights; `None` if everything is allowed.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, #[model(unique)] name: String, people: i64 }
+    /// # let city = |name: &str, people| City { id: 0, name: name.to_owned(), people };
+    /// # let store = Store::builder(Memory::new()).model::<City>().open()?;
+    /// assert!(store.rights().is_none());
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     #[must_use]
     pub const fn rights(&self) -> Option<&Arc<Rights>> {
         self.handle.rights.as_ref()
     }
 
     /// Returns the tables.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, #[model(unique)] name: String, people: i64 }
+    /// # let city = |name: &str, people| City { id: 0, name: name.to_owned(), people };
+    /// # let store = Store::builder(Memory::new()).model::<City>().open()?;
+    /// let names: Vec<&str> = store.registry().tables().iter().map(|table| table.name()).collect();
+    /// assert_eq!(names, ["city"]);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     #[must_use]
     #[inline]
     pub fn registry(&self) -> &Arc<Registry> {
@@ -89,6 +136,19 @@ impl Store {
     }
 
     /// Returns the table called `name`.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, #[model(unique)] name: String, people: i64 }
+    /// # let city = |name: &str, people| City { id: 0, name: name.to_owned(), people };
+    /// # let store = Store::builder(Memory::new()).model::<City>().open()?;
+    /// assert_eq!(store.table("city")?.fields().len(), 3);
+    /// assert!(store.table("town").is_err());
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] with the names of the existing tables.
@@ -98,6 +158,19 @@ impl Store {
 
     /// Returns the settings with which a batch is executed once. Its answer is made by `answer` and
     /// stored, or is the stored one; it is written to `answered`.
+    ///
+    /// ```
+    /// use marmota_memory::Memory;
+    /// use marmota_store::operation::{Fingerprint, OnceKey};
+    /// use marmota_store::{Idempotency, Store};
+    ///
+    /// let store = Store::builder(Memory::new()).idempotency(Idempotency::default()).open()?;
+    /// let key = OnceKey::new("import-2024-05".to_owned(), &Fingerprint::default())?;
+    /// let (mut encode, mut answered) = (|_: &[_]| Vec::new(), None);
+    /// // A part of `Operation::Batch`.
+    /// let once = store.once(&key, &mut encode, &mut answered)?;
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`] if the store keeps no answers.
@@ -119,44 +192,40 @@ impl Store {
 
     /// Returns the timestamp of a write, if the table has a field for it: the current time, or in a
     /// transaction that of its first write, as in SQL.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::{Timestamp, ValueRef};
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, Model)]
+    /// # struct Page { id: i64, #[model(updated_at)] changed: Timestamp }
+    /// # let store = Store::builder(Memory::new()).model::<Page>().open()?;
+    /// let pages = store.table("page")?;
+    /// assert!(matches!(store.stamp(&pages).value(), ValueRef::Timestamp(_)));
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     #[must_use]
     pub fn stamp(&self, table: &Table) -> WriteTimestamp {
         WriteTimestamp::by(table, || self.handle.time())
     }
 
     /// Returns the engine's features and guarantees.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, #[model(unique)] name: String, people: i64 }
+    /// # let city = |name: &str, people| City { id: 0, name: name.to_owned(), people };
+    /// # let store = Store::builder(Memory::new()).model::<City>().open()?;
+    /// assert_eq!(store.capability().name, "memory");
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     #[must_use]
     pub fn capability(&self) -> &Capability {
         self.engine().capability()
-    }
-
-    /// Returns the counters of the cache; `None` for a store without one.
-    #[must_use]
-    pub fn cache_stats(&self) -> Option<CacheStats> {
-        self.core.layers.cache.as_ref().map(|cache| cache.stats())
-    }
-
-    /// Returns the counters since the store was opened: commits, groups, waits for the disk, hits
-    /// of its cache.
-    #[must_use]
-    pub fn statistics(&self) -> Statistics {
-        Statistics { engine: self.engine().statistics(), cache: self.cache_stats() }
-    }
-
-    /// Returns the operations by table, verb and session, and the slow ones; `None` unless the
-    /// store was opened with [`StoreBuilder::metering`].
-    #[must_use]
-    pub fn activity(&self) -> Option<Activity> {
-        self.core.layers.meter.as_ref().map(|meter| meter.activity())
-    }
-
-    /// Returns the same store, with operations that also count for a session of this name
-    /// ([`Activity::sessions`]).
-    #[must_use]
-    pub fn in_session(&self, name: &str) -> Self {
-        let Some(meter) = &self.core.layers.meter else { return self.clone() };
-        let session = Some(meter.session(name));
-        self.with_handle(HandleContext { session, ..self.handle.clone() })
     }
 
     /// Returns the version of a table: a number that changes with every write to it, and that no
@@ -165,18 +234,60 @@ impl Store {
     ///
     /// Data that is read between two calls with the same result is the content of the table at that
     /// version.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, Model)]
+    /// # struct City { id: i64, name: String }
+    /// let store = Store::builder(Memory::new()).model::<City>().cache(1 << 20).open()?;
+    /// let cities = store.table("city")?;
+    /// let before = store.table_version(&cities);
+    /// store.insert(&City { id: 0, name: "Bourges".to_owned() }).run()?;
+    /// assert_ne!(store.table_version(&cities), before);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     #[must_use]
     pub fn table_version(&self, table: &Table) -> Option<u64> {
         self.core.layers.cache.as_ref()?.version(table)
     }
 
     /// Returns true until the store is closed.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, #[model(unique)] name: String, people: i64 }
+    /// # let city = |name: &str, people| City { id: 0, name: name.to_owned(), people };
+    /// # let store = Store::builder(Memory::new()).model::<City>().open()?;
+    /// assert!(store.is_open());
+    /// store.close()?;
+    /// assert!(!store.is_open());
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.core.layers.sessions().check_open().is_ok()
     }
 
     /// Returns a number that no other store of this process has or had.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, #[model(unique)] name: String, people: i64 }
+    /// # let city = |name: &str, people| City { id: 0, name: name.to_owned(), people };
+    /// # let store = Store::builder(Memory::new()).model::<City>().open()?;
+    /// let other = Store::builder(Memory::new()).open()?;
+    /// assert_ne!(store.number(), other.number());
+    /// assert_eq!(store.number(), store.clone().number());
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     #[must_use]
     pub fn number(&self) -> u64 {
         self.core.number
@@ -184,7 +295,23 @@ impl Store {
 
     /// Returns the same store with `actor` as the author of its writes, also in its transactions.
     /// The history of audited models ([`Store::history`]) names the actor. The call is cheap enough
-    /// for each request of a server.
+    /// for each request of a server. On a handle of a transaction, the new handle belongs to it as
+    /// well.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, Model)]
+    /// # #[model(audit)]
+    /// # struct City { id: i64, name: String }
+    /// # let store = Store::builder(Memory::new()).model::<City>().open()?;
+    /// let bourges = City { id: 0, name: "Bourges".to_owned() };
+    /// let id = store.with_actor("ann").insert(&bourges).run()?;
+    /// let entries = store.history::<City>(id).run()?;
+    /// assert_eq!(entries[0].actor.as_deref(), Some("ann"));
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     #[must_use]
     pub fn with_actor(&self, actor: impl Into<Arc<str>>) -> Self {
         let actor = Some(actor.into());
@@ -193,7 +320,26 @@ impl Store {
 
     /// Returns the same store for a caller with limited rights. Every operation through it, also in
     /// its transactions, is refused or narrowed by these rights ([`crate::rights`]), and entered in
-    /// the history under the caller's name.
+    /// the history under the caller's name. On a handle of a transaction, the new handle belongs to
+    /// it as well.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, #[model(unique)] name: String, people: i64 }
+    /// # let city = |name: &str, people| City { id: 0, name: name.to_owned(), people };
+    /// # let store = Store::builder(Memory::new()).model::<City>().open()?;
+    /// use marmota_store::rights::{Grant, Right, Rights};
+    ///
+    /// store.insert_many(&[city("Bourges", 64_000), city("Lyon", 520_000)]).run()?;
+    /// let towns = Grant::new("city", &[Right::Read]).rule("people < 100000");
+    /// let visitor = store.with_rights(Rights::new(store.registry(), None, &[towns])?);
+    /// assert_eq!(visitor.count::<City>().run()?, 1);
+    /// assert!(visitor.delete::<City>(1).run().is_err());
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     #[must_use]
     pub fn with_rights(&self, rights: Arc<Rights>) -> Self {
         let actor = rights.caller().map(|caller| Arc::from(&*caller.name));
@@ -204,6 +350,19 @@ impl Store {
     /// Returns a number for the rows of a table that are visible here: two stores return the same
     /// number only if they may read the same rows at the same [`Store::table_version`]. `None` if
     /// that alone does not determine the visible rows.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, #[model(unique)] name: String, people: i64 }
+    /// # let city = |name: &str, people| City { id: 0, name: name.to_owned(), people };
+    /// # let store = Store::builder(Memory::new()).model::<City>().open()?;
+    /// let cities = store.table("city")?;
+    /// assert_eq!(store.read_view_id(&cities), Some(0), "all rows are visible");
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     #[must_use]
     pub fn read_view_id(&self, table: &Table) -> Option<u64> {
         self.rights().map_or(Some(0), |rights| rights.read_number(table))
@@ -219,21 +378,30 @@ impl Store {
     }
 
     /// Makes everything durable and releases files. Writes that a background batch has accepted are
-    /// executed first. Dropping the last clone does the same, but cannot report errors.
+    /// executed first. Dropping the last handle does the same, but cannot report errors.
+    ///
+    /// The store is closed for all its handles. While a transaction is open, this fails with
+    /// [`ErrorKind::Busy`] after a few seconds, and the store stays open.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, #[model(unique)] name: String, people: i64 }
+    /// # let city = |name: &str, people| City { id: 0, name: name.to_owned(), people };
+    /// # let store = Store::builder(Memory::new()).model::<City>().open()?;
+    /// store.insert(&city("Bourges", 64_000)).run()?;
+    /// store.close()?;
+    /// assert!(store.count::<City>().run().is_err());
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     ///
     /// # Errors
     /// An error if the data could not be made durable.
     pub fn close(&self) -> Result<()> {
         self.core.flush();
         self.core.layers.sessions().close()
-    }
-
-    /// Records a call that took this long and is not an operation, such as a service's method. It
-    /// is for [`crate::meter::Activity::slow`].
-    pub fn note_call(&self, time: Duration, what: impl FnOnce() -> String) {
-        if let Some(meter) = &self.core.layers.meter {
-            meter.note_call(time, who(&self.handle), what);
-        }
     }
 
     /// Returns a handle whose operations run in a new transaction with a separate session. The

@@ -4,7 +4,8 @@ use std::any::TypeId;
 
 use marmota_model::{Model, Schema};
 
-/// A collection of the models of one of a store's databases; see [`StoreBuilder::database`].
+/// A collection of the models of one of a store's databases; see
+/// [`StoreBuilder::database`](crate::StoreBuilder::database).
 #[derive(Default)]
 pub struct DatabaseModels(pub(super) Vec<(Schema, Option<TypeId>)>);
 

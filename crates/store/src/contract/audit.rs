@@ -8,7 +8,7 @@ use marmota_model::{Table, Timestamp};
 
 /// The table of the entries, and how long they are kept.
 #[derive(Debug)]
-pub(crate) struct Ledger {
+pub(crate) struct AuditLog {
     pub(crate) table: Arc<Table>,
     /// The maximum age in microseconds.
     age_max_us: Option<i64>,
@@ -18,12 +18,12 @@ pub(crate) struct Ledger {
 /// Who writes, when, and the table of the entries.
 #[derive(Clone, Debug)]
 pub struct Audit {
-    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) ledger: Arc<AuditLog>,
     pub(crate) actor: Option<Arc<str>>,
     pub(crate) at: Timestamp,
 }
 
-impl Ledger {
+impl AuditLog {
     pub(crate) fn new(table: Arc<Table>, age_max_us: Option<i64>) -> Self {
         Self { table, age_max_us, writes: AtomicU32::new(0) }
     }

@@ -24,11 +24,11 @@ use crate::contract::invalidation_feed::InvalidationFeed;
 use crate::contract::operation::{Operation, Outcome};
 use crate::contract::plan::{Destructive, Plan};
 use crate::contract::statistics::EngineStatistics;
-use crate::runtime::park::park_until;
+use crate::runtime::block_on::park_until;
 
 pub use crate::contract::capability::{Capability, ReadsMeanwhile};
+pub use crate::runtime::block_on::{Sleep, caller_blocks, sleep_on};
 pub use crate::runtime::in_flight::Ticket;
-pub use crate::runtime::park::{Sleep, caller_blocks, sleep_on};
 #[cfg(target_os = "linux")]
 pub use crate::runtime::watch::{Happened, Source, Watch};
 #[cfg(target_os = "linux")]

@@ -1,6 +1,12 @@
-//! The layer of writes that take additional steps in the same transaction: a history entry, if their
-//! table is audited, a check of rows for the caller's rights, or a read of rows whose immutable
-//! fields are written. Such a write is executed as a batch, and its result is taken from the batch.
+//! The layer of writes that take additional steps in the same transaction. There are three reasons
+//! for such steps:
+//! - The table is audited: an entry in the history is written, with the fields that changed.
+//! - The caller has rights with rules on rows: the rows are read and checked before the write.
+//! - Immutable fields are written: the row is read, and the write refused if it would change them.
+//!
+//! Such a write is executed as a batch, whose steps are made by the [batch
+//! machine](crate::operation::BatchMachine) on every engine alike, and its result is taken from the
+//! batch. All other operations are passed on as they are.
 
 mod steps;
 mod write_as_batch;
@@ -12,7 +18,7 @@ use marmota_model::{NoRows, Result, RowSink};
 
 use self::steps::Steps;
 use self::write_as_batch::WriteAsBatch;
-use crate::contract::audit::Ledger;
+use crate::contract::audit::AuditLog;
 use crate::contract::durability::Durability;
 use crate::contract::operation::{Operation, Outcome};
 use crate::layers::handle::HandleContext;
@@ -20,17 +26,19 @@ use crate::layers::layer::Layer;
 use crate::layers::session::pool::Sessions;
 use crate::rows::registry::Registry;
 
-/// The layer of writes with additional steps.
+/// The layer of writes with additional steps. It is idle in a store without audited tables and
+/// immutable fields, for handles without rights.
 pub(crate) struct AuditLayer<L> {
     /// The history, if a table is audited.
-    ledger: Option<Arc<Ledger>>,
+    ledger: Option<Arc<AuditLog>>,
     /// True if a table has immutable fields.
     has_immutable: bool,
     registry: Arc<Registry>,
     next: L,
 }
 
-/// An operation that waits below this layer.
+/// An operation that waits below this layer. The caller passes the original operation to each poll,
+/// and the layers below get the batch, which is kept here.
 #[derive(Debug, Default)]
 pub(crate) struct AuditState<S> {
     /// The batch as which it is executed, if it is.
@@ -39,7 +47,8 @@ pub(crate) struct AuditState<S> {
 }
 
 impl<L: Layer> AuditLayer<L> {
-    pub(crate) fn new(ledger: Option<Ledger>, registry: &Arc<Registry>, next: L) -> Self {
+    /// Creates the layer above `next`, for the tables of a store and its history, if it has one.
+    pub(crate) fn new(ledger: Option<AuditLog>, registry: &Arc<Registry>, next: L) -> Self {
         let has_immutable = registry.tables().iter().any(|table| !table.immutable().is_empty());
         let (ledger, registry) = (ledger.map(Arc::new), Arc::clone(registry));
         Self { ledger, has_immutable, registry, next }
@@ -92,8 +101,10 @@ impl<L: Layer> AuditLayer<L> {
 }
 
 impl<L: Layer> Layer for AuditLayer<L> {
+    /// The part of this layer, with the state of the layer below.
     type State = AuditState<L::State>;
 
+    /// Submits an operation, as a batch if it takes additional steps.
     #[inline(always)]
     fn submit(
         &self,
@@ -111,6 +122,8 @@ impl<L: Layer> Layer for AuditLayer<L> {
         self.submit_with_steps(handle, state, durability, operation, sink, outcome)
     }
 
+    /// Continues an operation, or the batch that replaces it. When the batch ends, its result is
+    /// converted to that of the operation.
     #[inline]
     fn poll(
         &self,
@@ -137,6 +150,8 @@ impl<L: Layer> Layer for AuditLayer<L> {
         }
     }
 
+    /// Cancels an operation, or the batch that replaces it: a batch is executed as a whole or not
+    /// at all, so no history entry is left without its write.
     fn cancel(&self, handle: &HandleContext, state: Self::State) {
         self.next.cancel(handle, state.next);
     }

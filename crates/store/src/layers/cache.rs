@@ -48,7 +48,8 @@ use crate::layers::layer::Layer;
 use crate::layers::session::pool::Sessions;
 use crate::layers::thread_slot::slot_number;
 
-/// The layer of the cache.
+/// The layer of the cache. It answers reads by key outside of transactions, announces writes, and
+/// passes on all else.
 pub(crate) struct CacheLayer<L> {
     /// The cache, if the store has one.
     cache: Option<Arc<Cache>>,
@@ -74,23 +75,27 @@ struct Announced<'c> {
 }
 
 impl Announced<'_> {
+    /// Returns the writes, which the caller has to end.
     fn disarm(mut self) -> Writing {
         std::mem::take(&mut self.writing)
     }
 }
 
 impl Drop for Announced<'_> {
+    /// Ends the writes: as failed, unless the operation has succeeded.
     fn drop(&mut self) {
         self.versions.ended(std::mem::take(&mut self.writing), self.succeeded);
     }
 }
 
 impl<L: Layer> CacheLayer<L> {
+    /// Creates the layer above `next`. `None` passes all operations on.
     pub(crate) const fn new(cache: Option<Arc<Cache>>, next: L) -> Self {
         Self { cache, next }
     }
 
-    /// Executes a read by key, outside of a transaction.
+    /// Executes a read by key, outside of a transaction: answers it from the cache, or reads the
+    /// row and caches it. A row is cached if the read requests all fields that are read by default.
     fn get(
         &self,
         cache: &Cache,
@@ -156,7 +161,9 @@ impl<L: Layer> CacheLayer<L> {
     }
 }
 
-/// Announces the writes of an operation, if it is one whose writes other sessions see at its end.
+/// Announces the writes of an operation that other sessions see at its end: of a write outside of
+/// transactions, or of all writes of a transaction at its commit. The tables of a write in a
+/// transaction are collected for that.
 fn announce<'c>(
     versions: &'c TableVersions,
     place: &Place,
@@ -179,8 +186,11 @@ fn announce<'c>(
 }
 
 impl<L: Layer> Layer for CacheLayer<L> {
+    /// The part of this layer, with the state of the layer below.
     type State = CacheState<L::State>;
 
+    /// Submits an operation. A read by key may be answered here; a write is announced before the
+    /// layers below get it.
     #[inline(always)]
     fn submit(
         &self,
@@ -199,6 +209,8 @@ impl<L: Layer> Layer for CacheLayer<L> {
         }
     }
 
+    /// Continues an operation. When it ends, its writes end, whether it succeeded or not, and a row
+    /// that it has read is cached.
     fn poll(
         &self,
         handle: &HandleContext,
@@ -228,6 +240,8 @@ impl<L: Layer> Layer for CacheLayer<L> {
         polled
     }
 
+    /// Cancels an operation. Its writes stay announced, since it may still be executed: they end
+    /// with the next write to the same database.
     fn cancel(&self, handle: &HandleContext, state: Self::State) {
         self.next.cancel(handle, state.next);
         if let (Some(cache), Some(writing)) = (&self.cache, state.writing) {

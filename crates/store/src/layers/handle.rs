@@ -1,4 +1,8 @@
 //! The context of a handle to a store: where its operations are executed, and for whom.
+//!
+//! The layers belong to the store, and serve all of its handles. What differs between handles is
+//! passed to the layers with each operation: a server makes a handle for each request
+//! ([`Store::with_rights`](crate::Store::with_rights)), which takes a few reference counts.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, OnceLock};
@@ -64,6 +68,8 @@ impl HandleContext {
 }
 
 impl TransactionState {
+    /// Creates the state of a transaction in this session, which has not begun. `user` is set to
+    /// the thread that uses it.
     pub(super) fn new(session: Box<dyn Session>, user: Arc<AtomicUsize>) -> Self {
         Self {
             session: Mutex::new(Some(session)),

@@ -1,4 +1,11 @@
-//! The layer of the counters; see [`meter`].
+//! The layer of the counters: each operation counts with its time, its rows and its result; see
+//! [`meter`].
+//!
+//! - An operation that waits counts when it ends, with the time since its submission.
+//! - A cancelled operation counts as failed.
+//! - It counts for the session of its handle, if the handle has one
+//!   ([`Store::in_session`](crate::Store::in_session)).
+//! - Slow operations are logged here too, with the caller.
 
 mod counts;
 pub mod meter;
@@ -36,6 +43,7 @@ pub(crate) struct MetricsState<S> {
 }
 
 impl<L: Layer> MetricsLayer<L> {
+    /// Creates the layer above `next`. `None` passes all operations on.
     pub(crate) const fn new(meter: Option<Arc<Meter>>, next: L) -> Self {
         Self { meter, next }
     }
@@ -85,8 +93,11 @@ pub(crate) fn who(handle: &HandleContext) -> Who<'_> {
 }
 
 impl<L: Layer> Layer for MetricsLayer<L> {
+    /// The part of this layer, with the state of the layer below.
     type State = MetricsState<L::State>;
 
+    /// Submits an operation. The clock is read before and after the layers below; an operation that
+    /// waits keeps the time of its submission.
     #[inline(always)]
     fn submit(
         &self,
@@ -105,6 +116,7 @@ impl<L: Layer> Layer for MetricsLayer<L> {
         }
     }
 
+    /// Continues an operation, and counts it if it ends. Its time includes that between polls.
     #[inline]
     fn poll(
         &self,
@@ -125,6 +137,7 @@ impl<L: Layer> Layer for MetricsLayer<L> {
         polled
     }
 
+    /// Counts an operation as failed, with the time until now, and cancels it.
     fn cancel(&self, handle: &HandleContext, state: Self::State) {
         if let (Some(meter), Some(begun)) = (&self.meter, state.begun) {
             meter.give_up(begun, slot_number());

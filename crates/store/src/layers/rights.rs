@@ -1,10 +1,20 @@
 //! The layer of the rights: it refuses operations, and narrows them to the rows that the caller may
-//! access; see [`crate::rights`]. Writes that depend on the rows in the database are checked in
-//! their transaction: the layer of the [audit](crate::layers::audit) makes batches of them.
+//! access; see [`crate::rights`].
+//!
+//! - A read gets the filter of the caller's grants in addition to its own. A read by key is not
+//!   changed: the row is checked when the engine lends it, so all callers share the cached row.
+//! - A write of a single row is refused if no grant allows it. If the grant has a rule on rows, the
+//!   write depends on the row in the database and is checked in the transaction of the write: the
+//!   layer of the [audit](crate::layers::audit) makes a batch of it.
+//! - Raw SQL and aggregations are refused, because no rule applies to them.
+//!
+//! An operation is narrowed again at each poll, from the operation that the caller passes, so
+//! nothing of it is kept while it waits.
 //!
 //! The history of a row is visible to callers who may read the row. If a rule determines these
 //! rows, the row is checked first, and the entries are read afterwards. (So the entry of a write
-//! between the two is visible.)
+//! between the two is visible.) This is the only operation that this layer executes as two, and the
+//! reason for its state.
 
 mod history_access;
 mod narrowing;
@@ -21,7 +31,7 @@ use crate::layers::layer::Layer;
 use crate::layers::session::pool::Sessions;
 use crate::rights::Rights;
 
-/// The layer of the rights.
+/// The layer of the rights. The rights are those of the handle; a handle without rights passes.
 pub(crate) struct RightsLayer<L> {
     next: L,
 }
@@ -40,6 +50,7 @@ fn row_check<'l>(table: &'l Table, filter: &'l FilterExpr) -> Operation<'l> {
 }
 
 impl<L: Layer> RightsLayer<L> {
+    /// Creates the layer above `next`.
     pub(crate) const fn new(next: L) -> Self {
         Self { next }
     }
@@ -77,8 +88,10 @@ impl<L: Layer> RightsLayer<L> {
 }
 
 impl<L: Layer> Layer for RightsLayer<L> {
+    /// The part of this layer, with the state of the layer below.
     type State = RightsState<L::State>;
 
+    /// Submits an operation as far as the handle's rights allow it.
     #[inline(always)]
     fn submit(
         &self,
@@ -97,6 +110,8 @@ impl<L: Layer> Layer for RightsLayer<L> {
         }
     }
 
+    /// Continues an operation. It is narrowed in the same way as when it was submitted; a change of
+    /// the caller's rights has no effect on it, since the handle keeps its rights.
     #[inline]
     fn poll(
         &self,
@@ -137,6 +152,7 @@ impl<L: Layer> Layer for RightsLayer<L> {
         }
     }
 
+    /// Cancels an operation. Whether its row was still being checked makes no difference.
     fn cancel(&self, handle: &HandleContext, state: Self::State) {
         self.next.cancel(handle, state.next);
     }

@@ -1,4 +1,7 @@
 //! The lowest layer: the sessions of the engine, which execute operations.
+//!
+//! A store without other layers calls [`Sessions::submit_to`] directly, and needs no state of other
+//! layers while an operation waits.
 
 mod lending;
 mod open_transactions;
@@ -17,7 +20,8 @@ use crate::layers::handle::HandleContext;
 use crate::layers::layer::Layer;
 use crate::layers::thread_slot::slot_number;
 
-/// An operation that waits in a session.
+/// An operation that waits in a session: the slot of the session, and the ticket that the session
+/// gave. The operation may be polled by another thread, but is polled in the session that has it.
 #[derive(Debug)]
 pub(crate) struct SessionState {
     slot: usize,
@@ -25,6 +29,7 @@ pub(crate) struct SessionState {
 }
 
 impl Default for SessionState {
+    /// Returns the state of an operation that does not wait; it is not read.
     #[inline]
     fn default() -> Self {
         Self { slot: 0, ticket: Ticket(0) }
@@ -42,6 +47,7 @@ impl SessionState {
 impl Layer for Sessions {
     type State = SessionState;
 
+    /// Submits an operation to the session of the handle's transaction, or of the calling thread.
     #[inline]
     fn submit(
         &self,
@@ -61,6 +67,8 @@ impl Layer for Sessions {
         }
     }
 
+    /// Continues an operation in the session that it waits in. An operation that fails because it
+    /// waited for a transaction of its own thread gets an error with a hint.
     fn poll(
         &self,
         handle: &HandleContext,
@@ -86,6 +94,7 @@ impl Layer for Sessions {
         }
     }
 
+    /// Cancels an operation in the session that it waits in. A closed store has nothing to cancel.
     fn cancel(&self, handle: &HandleContext, state: SessionState) {
         // A closed store has no operations left to cancel.
         let _ = self.with_session(&handle.place, state.slot, false, |session| {

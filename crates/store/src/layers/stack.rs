@@ -1,13 +1,16 @@
 //! The layers of a store, in the order in which an operation passes them.
 //!
 //! To add a layer, write a file with a type that implements [`Layer`], and add it in two places
-//! here: to [`Stack`], and to [`Layers::stack`].
+//! here: to [`Stack`], and to [`Layers::new`]. The order matters:
+//! - Spans and counters come first, so that they include the time of the others.
+//! - Rights come before what writes depend on them: a refused write makes no history entry.
+//! - The history comes before the cache, which has to be notified of the tables of its entries.
 
 use std::sync::Arc;
 
 use marmota_model::Result;
 
-use crate::contract::audit::Ledger;
+use crate::contract::audit::AuditLog;
 use crate::contract::engine::Engine;
 use crate::contract::invalidation_feed::InvalidationFeed;
 use crate::layers::audit::AuditLayer;
@@ -23,22 +26,24 @@ use crate::layers::thread_slot::SLOTS;
 use crate::layers::trace::TraceLayer;
 use crate::rows::registry::Registry;
 
-/// The layers, from the first to the last.
+/// The layers, from the first to the last. It is one type, so the compiler sees all calls from one
+/// layer to the next.
 type Stack = TraceLayer<MetricsLayer<RightsLayer<AuditLayer<CacheLayer<Sessions>>>>>;
 
 /// The state of an operation that waits, with a part of each layer.
 pub(crate) type StackState = <Stack as Layer>::State;
 
-/// The settings of the layers of a store.
+/// The settings of the layers of a store, from its builder. The default has no layer but the
+/// sessions.
 #[derive(Default)]
 pub(crate) struct LayerSettings {
     pub(crate) is_traced: bool,
     pub(crate) metering: Option<Metering>,
-    pub(crate) ledger: Option<Ledger>,
+    pub(crate) ledger: Option<AuditLog>,
     pub(crate) cache_bytes_max: Option<u64>,
 }
 
-/// The layers of a store, and the parts of them that the store shows.
+/// The layers of a store, and the parts of them that the store shows: its counters and its cache.
 pub(crate) struct Layers {
     pub(crate) stack: Stack,
     pub(crate) meter: Option<Arc<Meter>>,
@@ -71,7 +76,7 @@ impl Layers {
     }
 
     /// Returns true if no layer above the sessions changes, counts or traces the operations of a
-    /// handle. They go directly to [`Layers::sessions`].
+    /// handle. They go directly to [`Layers::sessions`]. It is determined once for each handle.
     pub(crate) const fn is_plain(&self, handle: &HandleContext) -> bool {
         self.is_plain && handle.rights.is_none()
     }
@@ -82,7 +87,11 @@ impl Layers {
         self.stack.sessions()
     }
 
-    /// Subscribes the cache to the writes of others.
+    /// Subscribes the cache to the writes of others, on an engine that is notified of them. It is
+    /// called once the store is open.
+    ///
+    /// # Errors
+    /// That of the engine.
     pub(crate) fn subscribe_cache(&self, registry: &Registry) -> Result<()> {
         let Some(cache) = &self.cache else { return Ok(()) };
         let feed = Arc::new(InvalidationFeed::new(Arc::<Cache>::clone(cache)));

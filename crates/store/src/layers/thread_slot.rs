@@ -1,4 +1,7 @@
-//! The number of a thread's slot, by which its session is found.
+//! The number of a thread's slot, by which its session is found, and the memory in which it counts.
+//!
+//! Threads get numbers in the order of their first operation. If there are more threads than slots,
+//! some share one: they are correct, but wait for each other.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,5 +1,12 @@
 //! The layer of the spans: each operation of a caller has one span of the crate `tracing`, even if
 //! the layers below execute it as several.
+//!
+//! The fields have the names of OpenTelemetry's conventions for database clients (`db.system.name`,
+//! `db.operation.name`, …), and two of this crate: `marmota.rows` and the values of `error.type`,
+//! which are the kinds of errors. A span has no value of a row or a filter.
+//!
+//! A span that no subscriber records is not made: its operation is passed on, and has no state
+//! here.
 
 use std::task::{Context, Poll};
 
@@ -21,7 +28,8 @@ pub(crate) struct TraceLayer<L> {
     next: L,
 }
 
-/// An operation that waits below the spans.
+/// An operation that waits below the spans. Its span is entered at each poll, so that what happens
+/// in it is a child of the span, and ends with the operation.
 #[derive(Debug, Default)]
 pub(crate) struct TraceState<S> {
     /// Its span, unless spans are disabled.
@@ -30,6 +38,8 @@ pub(crate) struct TraceState<S> {
 }
 
 impl<L: Layer> TraceLayer<L> {
+    /// Creates the layer above `next`. The engine's name is read once, after the engine was
+    /// migrated.
     pub(crate) fn new(is_traced: bool, next: L) -> Self {
         let engine = is_traced.then(|| match next.sessions().engine.capability().name {
             // This is the name in the conventions of OpenTelemetry.
@@ -67,8 +77,11 @@ impl<L: Layer> TraceLayer<L> {
 }
 
 impl<L: Layer> Layer for TraceLayer<L> {
+    /// The part of this layer, with the state of the layer below.
     type State = TraceState<L::State>;
 
+    /// Submits an operation in a new span, if operations have spans. The span is a child of the
+    /// caller's current one.
     #[inline(always)]
     fn submit(
         &self,
@@ -87,6 +100,8 @@ impl<L: Layer> Layer for TraceLayer<L> {
         }
     }
 
+    /// Continues an operation in its span. The span ends when the operation does, and not when the
+    /// caller drops its state.
     #[inline]
     fn poll(
         &self,
@@ -110,6 +125,7 @@ impl<L: Layer> Layer for TraceLayer<L> {
         polled
     }
 
+    /// Records in the span that its operation was cancelled, and ends it.
     fn cancel(&self, handle: &HandleContext, state: Self::State) {
         if let Some(span) = &state.span {
             span.record("error.type", "given up");
@@ -168,7 +184,9 @@ fn verb_of(operation: &Operation<'_>) -> &'static str {
     }
 }
 
-/// Records the result of an operation in its span.
+/// Records the result of an operation in its span: the number of its rows, or the kind of its
+/// error. An error that answers the caller's request, such as a missing row, does not mark the span
+/// as failed.
 fn note(span: &Span, operation: &Operation<'_>, ended: Result<&Outcome, &Error>) {
     match ended {
         // These rows were only counted, not read.

@@ -1,7 +1,7 @@
 //! A poller that wakes futures of threads without an event loop when something happens to a socket:
 //! one thread for the whole process, which sleeps in epoll.
 //!
-//! Threads that run an operation do not need it: they sleep on the socket itself (`park.rs`).
+//! Threads that run an operation do not need it: they sleep on the socket itself (`block_on.rs`).
 //! Nor do a server's threads, which watch sockets themselves (`watcher.rs`).
 
 use std::collections::BinaryHeap;

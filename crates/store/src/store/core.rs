@@ -11,7 +11,8 @@ use crate::contract::operation::Idempotency;
 use crate::layers::stack::{LayerSettings, Layers};
 use crate::rows::registry::Registry;
 
-/// The state that all handles to a store share. Dropping it closes the store.
+/// The state that all handles to a store share. Dropping it closes the store: a background batch
+/// and a transaction have handles, so they keep it open.
 pub(crate) struct StoreCore {
     /// Identifies this store among others.
     pub(super) number: u64,

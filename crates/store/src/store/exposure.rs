@@ -1,7 +1,7 @@
 //! The tables that generic interfaces (REST, OpenAPI, remote stores) expose: one rule for all of
 //! them. They serve the program's own models. Tables with the prefix
-//! [`OWN_PREFIX`](crate::rights::OWN_PREFIX) (users, sessions, keys, the history) are internal: they
-//! have dedicated routes and methods, and no grant opens them, not even an administrator's.
+//! [`OWN_PREFIX`](crate::rights::OWN_PREFIX) (users, sessions, keys, the history) are internal:
+//! they have dedicated routes and methods, and no grant opens them, not even an administrator's.
 
 use std::sync::Arc;
 
@@ -18,12 +18,36 @@ const USERS: &str = "marmota_user";
 impl Registry {
     /// Returns true if the store keeps accounts (`marmota_auth::models`), so that an interface
     /// has to authenticate its callers.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, #[model(unique)] name: String, people: i64 }
+    /// # let city = |name: &str, people| City { id: 0, name: name.to_owned(), people };
+    /// # let store = Store::builder(Memory::new()).model::<City>().open()?;
+    /// assert!(!store.registry().has_accounts());
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     #[must_use]
     pub fn has_accounts(&self) -> bool {
         self.table(USERS).is_ok()
     }
 
     /// Checks that an interface may serve this store without authenticating its callers.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, #[model(unique)] name: String, people: i64 }
+    /// # let city = |name: &str, people| City { id: 0, name: name.to_owned(), people };
+    /// # let store = Store::builder(Memory::new()).model::<City>().open()?;
+    /// store.registry().check_anonymous()?;
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`ErrorKind::Denied`] for a store that keeps accounts.
@@ -43,6 +67,19 @@ impl Registry {
 impl Store {
     /// Returns the tables that a generic interface shows to the caller of this store: the program's
     /// own, if the caller has a right to their rows.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, #[model(unique)] name: String, people: i64 }
+    /// # let city = |name: &str, people| City { id: 0, name: name.to_owned(), people };
+    /// # let store = Store::builder(Memory::new()).model::<City>().open()?;
+    /// let names: Vec<&str> = store.exposed_tables().map(|table| table.name()).collect();
+    /// assert_eq!(names, ["city"]);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     pub fn exposed_tables(&self) -> impl Iterator<Item = &Arc<Table>> {
         self.registry().tables().iter().filter(|table| self.is_exposed(table))
     }
@@ -55,6 +92,19 @@ impl Store {
     }
 
     /// Returns the table `name` as generic interfaces find it.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, #[model(unique)] name: String, people: i64 }
+    /// # let city = |name: &str, people| City { id: 0, name: name.to_owned(), people };
+    /// # let store = Store::builder(Memory::new()).model::<City>().open()?;
+    /// assert_eq!(store.exposed_table("city")?.name(), "city");
+    /// assert!(store.exposed_table("marmota_user").is_err());
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] for an internal table as for one that does not exist, with the names
@@ -71,6 +121,24 @@ impl Store {
 
     /// Checks that the caller of this store has a right to at least some rows of a table, before an
     /// interface reads the rows of a request.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, #[model(unique)] name: String, people: i64 }
+    /// # let city = |name: &str, people| City { id: 0, name: name.to_owned(), people };
+    /// # let store = Store::builder(Memory::new()).model::<City>().open()?;
+    /// use marmota_store::rights::{Grant, Right, Rights};
+    ///
+    /// let cities = store.table("city")?;
+    /// let reads = Rights::new(store.registry(), None, &[Grant::new("city", &[Right::Read])])?;
+    /// let visitor = store.with_rights(reads);
+    /// visitor.check_right(Right::Read, &cities)?;
+    /// assert!(visitor.check_right(Right::Delete, &cities).is_err());
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`ErrorKind::Denied`], or [`ErrorKind::Unauthenticated`] for an anonymous caller.

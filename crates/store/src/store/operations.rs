@@ -1,5 +1,9 @@
 //! Operations as data: the interface under the verbs, for layers that lend rows directly to an
 //! answer, such as REST and remote stores.
+//!
+//! [`Store::submit`] begins an operation. If it has to wait, the caller keeps its [`Pending`] and
+//! passes it to [`Store::poll`] with the same operation until it is ready, or to [`Store::cancel`].
+//! [`Store::run`] does this for a caller that blocks its thread.
 
 use std::task::{Context, Poll};
 
@@ -13,13 +17,39 @@ use crate::contract::operation::{Operation, Outcome};
 use crate::layers::layer::Layer;
 use crate::layers::session::SessionState;
 use crate::layers::stack::StackState;
-use crate::runtime::park::{blocking, park_until};
+use crate::runtime::block_on::{blocking, park_until};
 
 impl Store {
     /// Begins an operation on rows that are ready (see [`crate::prepare`]). The typed verbs do this
     /// and more; this method is for layers that lend rows directly to an answer, such as REST. The
     /// result is written to `outcome`, which has to be a new one. `durability` is set if the
     /// operation has another durability than the store.
+    ///
+    /// ```
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::{Field, Kind, Record, Role, Schema};
+    /// # use marmota_store::Store;
+    /// # let id = Field::new("id", Kind::I64).role(Role::Key);
+    /// # let note = Schema::new("note", vec![id, Field::new("text", Kind::TEXT)]);
+    /// # let store = Store::builder(Memory::new()).schema(note).open()?;
+    /// # let notes = store.table("note")?;
+    /// use std::ops::ControlFlow;
+    /// use marmota_model::{RowQuery, ValueRef};
+    /// use marmota_store::Progress;
+    /// use marmota_store::operation::{Operation, Outcome};
+    ///
+    /// let (query, mut count, mut outcome) = (RowQuery::new(), 0, Outcome::default());
+    /// let mut list = Operation::List { table: &notes, query: &query };
+    /// let mut sink = |_: &[ValueRef<'_>]| {
+    ///     count += 1;
+    ///     ControlFlow::Continue(())
+    /// };
+    /// match store.submit(None, &mut list, &mut sink, &mut outcome)? {
+    ///     Progress::Done => assert_eq!(count, 0),
+    ///     Progress::Pending(waiting) => store.cancel(waiting),
+    /// }
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Those of the operation.
@@ -65,7 +95,41 @@ impl Store {
         }
     }
 
-    /// Continues an operation that waits, from a future.
+    /// Continues an operation that waits, from a future. The operation and the sink have the same
+    /// meaning as at [`Store::submit`], but may be at another address. The handle has to be the
+    /// same, or one with the same transaction and rights.
+    ///
+    /// ```
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::{Field, Kind, Record, Role, Schema};
+    /// # use marmota_store::Store;
+    /// # let id = Field::new("id", Kind::I64).role(Role::Key);
+    /// # let note = Schema::new("note", vec![id, Field::new("text", Kind::TEXT)]);
+    /// # let store = Store::builder(Memory::new()).schema(note).open()?;
+    /// # let notes = store.table("note")?;
+    /// use std::task::Poll;
+    /// use marmota_model::{NoRows, Result};
+    /// use marmota_store::Progress;
+    /// use marmota_store::operation::{Operation, Outcome};
+    ///
+    /// /// Counts the rows of a table.
+    /// async fn count(store: &Store, table: &marmota_model::Table) -> Result<u64> {
+    ///     let mut outcome = Outcome::default();
+    ///     let mut operation = Operation::Count { table, filter: None };
+    ///     let mut waiting = match store.submit(None, &mut operation, &mut NoRows, &mut outcome)? {
+    ///         Progress::Done => return Ok(outcome.rows),
+    ///         Progress::Pending(waiting) => waiting,
+    ///     };
+    ///     std::future::poll_fn(|context| {
+    ///         store.poll(&mut waiting, &mut operation, &mut NoRows, &mut outcome, context)
+    ///     })
+    ///     .await?;
+    ///     Ok(outcome.rows)
+    /// }
+    ///
+    /// assert_eq!(marmota_store::action::block_on(count(&store, &notes))?, 0);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     pub fn poll(
         &self,
         pending: &mut Pending,
@@ -86,7 +150,8 @@ impl Store {
         }
     }
 
-    /// Cancels an operation that waits; it may still be executed.
+    /// Cancels an operation that waits; it may still be executed. A [`Pending`] that is dropped
+    /// instead leaves its operation in the session.
     pub fn cancel(&self, pending: Pending) {
         match pending.0 {
             PendingState::Plain(state) => self.core.layers.sessions().cancel(&self.handle, state),
@@ -96,6 +161,23 @@ impl Store {
 
     /// Calls [`Store::submit`], then [`Store::poll`] until the operation is done. The thread is
     /// parked in between, and other operations can use the session meanwhile.
+    ///
+    /// ```
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::{Field, Kind, Record, Role, Schema};
+    /// # use marmota_store::Store;
+    /// # let id = Field::new("id", Kind::I64).role(Role::Key);
+    /// # let note = Schema::new("note", vec![id, Field::new("text", Kind::TEXT)]);
+    /// # let store = Store::builder(Memory::new()).schema(note).open()?;
+    /// # let notes = store.table("note")?;
+    /// use marmota_model::NoRows;
+    /// use marmota_store::operation::Operation;
+    ///
+    /// let mut count = Operation::Count { table: &notes, filter: None };
+    /// let outcome = store.run(&mut count, &mut NoRows)?;
+    /// assert_eq!(outcome.rows, 0);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Those of the operation.

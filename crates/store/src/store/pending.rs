@@ -3,7 +3,8 @@
 use crate::layers::session::SessionState;
 use crate::layers::stack::StackState;
 
-/// An operation that waits; see [`Store::submit`](crate::Store::submit).
+/// An operation that waits; see [`Store::submit`](crate::Store::submit). Each layer that the
+/// operation has passed keeps its part of the state here.
 #[derive(Debug)]
 pub struct Pending(pub(super) PendingState);
 

@@ -38,6 +38,25 @@ pub trait Verb: Unpin {
 
 /// An operation that has not been executed yet. `.await` it, or call [`Action::run`]: nothing
 /// happens before that. An action that is dropped while it waits is cancelled.
+///
+/// ```
+/// # use marmota_derive::Model;
+/// # use marmota_memory::Memory;
+/// # use marmota_store::Store;
+/// # #[derive(Clone, Debug, PartialEq, Model)]
+/// # struct City { id: i64, #[model(unique)] name: String, people: i64 }
+/// # let city = |name: &str, people| City { id: 0, name: name.to_owned(), people };
+/// # let store = Store::builder(Memory::new()).model::<City>().open()?;
+/// let (bourges, lyon) = (city("Bourges", 64_000), city("Lyon", 520_000));
+/// drop(store.insert(&lyon)); // never executed
+/// store.insert(&lyon).run()?; // blocks the thread
+/// # marmota_store::action::block_on(async {
+/// store.insert(&bourges).await?; // in async code
+/// # Ok::<(), marmota_model::Error>(())
+/// # })?;
+/// assert_eq!(store.count::<City>().run()?, 2);
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
 #[must_use = "an action does nothing until it is awaited or run"]
 pub struct Action<'s, V: Verb> {
     pub(crate) store: &'s Store,
@@ -59,12 +78,40 @@ impl<'s, V: Verb> Action<'s, V> {
 
     /// Sets a durability other than the store's. If the engine does not support it, the write has
     /// the engine's own durability. A read ignores it.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, #[model(unique)] name: String, people: i64 }
+    /// # let city = |name: &str, people| City { id: 0, name: name.to_owned(), people };
+    /// # let store = Store::builder(Memory::new()).model::<City>().open()?;
+    /// use marmota_store::Durability;
+    ///
+    /// // Fast, but the last of such writes are lost if the machine crashes.
+    /// store.insert(&city("Bourges", 64_000)).durability(Durability::Relaxed).run()?;
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     pub const fn durability(mut self, durability: Durability) -> Self {
         self.durability = Some(durability);
         self
     }
 
     /// Executes the action and blocks the thread while it waits.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, #[model(unique)] name: String, people: i64 }
+    /// # let city = |name: &str, people| City { id: 0, name: name.to_owned(), people };
+    /// # let store = Store::builder(Memory::new()).model::<City>().open()?;
+    /// let id = store.insert(&city("Bourges", 64_000)).run()?;
+    /// assert_eq!(id, 1);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Those of the verb.

@@ -17,7 +17,7 @@ use crate::verbs::action::{Action, Verb};
 /// The maximum size of a pipeline in bytes.
 const PIPELINE_BYTES_MAX: usize = 1 << 20;
 
-/// The verb of [`Store::aggregate`].
+/// The verb of [`Store::aggregate`]: it reads each document of the result with serde.
 #[derive(Debug)]
 pub struct Aggregate<M, T> {
     pipeline: String,
@@ -86,6 +86,24 @@ impl Store {
     /// A pipeline only reads. It works on documents as they are stored: members have the names of
     /// fields, an amount is stored as whole ten-thousandths. It is refused under rights, because it
     /// would bypass them.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, country: String, people: i64 }
+    /// #[derive(serde::Deserialize)]
+    /// struct Country {
+    ///     _id: String,
+    ///     people: i64,
+    /// }
+    ///
+    /// # fn examples(store: &Store) -> marmota_model::Result<()> {
+    /// let pipeline = r#"[{"$group": {"_id": "$country", "people": {"$sum": "$people"}}}]"#;
+    /// let countries: Vec<Country> = store.aggregate::<City, _>(pipeline).run()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`] if the engine has no aggregation, [`ErrorKind::Invalid`] if the

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use marmota_model::Result;
 
 use super::action::{Action, Verb};
-use crate::runtime::park::park_until;
+use crate::runtime::block_on::park_until;
 
 /// Several actions that are executed concurrently, made by [`all`].
 #[must_use = "actions do nothing until they are awaited or run"]

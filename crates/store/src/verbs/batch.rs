@@ -1,25 +1,29 @@
 //! Several writes, over any tables, in one call and one transaction.
+//!
+//! [`Store::batch`] returns an empty list. Writes are added to it, and checked as they are added;
+//! then [`Batch::all_or_nothing`] or [`Batch::continue_on_error`] executes all of them in one
+//! operation. Over a network a batch is one message. A write can refer to the row of an earlier
+//! insert of the same batch by a [`RowHandle`], before its key is known.
 
 mod added;
+mod execute;
 mod kept;
+mod values;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use marmota_model::{
-    Column, Error, ErrorKind, FieldSet, FieldValue, Key, KeyKind, Model, NoRows, Record, Result,
-    RowSink, Scratch, Table, Value, ValueRef,
+    Column, Error, ErrorKind, FieldSet, FieldValue, Key, KeyKind, Model, Result, Scratch, Table,
+    Value, ValueRef,
 };
 
 pub use added::{Added, Patching, RefersTo, RowHandle};
+pub use execute::Writes;
 
-use crate::contract::operation::{
-    Answered, BatchMode, Fingerprint, Keys, Link, LinkAt, OnceKey, Operation, Outcome, Write,
-};
+use crate::contract::operation::{Link, LinkAt, Write};
 use crate::rows::prepare::{self, ValueSource};
 use crate::store::Store;
-use crate::verbs::action::{Action, Verb};
-use crate::verbs::read::check_key;
 use crate::verbs::write::{check_increment, check_version};
 
 /// A list of writes, made by [`Store::batch`] and executed by [`Batch::all_or_nothing`] or
@@ -27,6 +31,27 @@ use crate::verbs::write::{check_increment, check_version};
 ///
 /// Rows are checked as they are added. The first error is reported when the batch is executed,
 /// before anything is written.
+///
+/// ```
+/// # use marmota_derive::Model;
+/// # use marmota_memory::Memory;
+/// # use marmota_model::Ref;
+/// # use marmota_store::Store;
+/// # #[derive(Clone, Debug, PartialEq, Model)]
+/// # struct City { id: i64, name: String, visits: i64 }
+/// # #[derive(Clone, Debug, PartialEq, Model)]
+/// # struct Street { id: i64, city: Ref<City>, name: String }
+/// # let city = |name: &str| City { id: 0, name: name.to_owned(), visits: 0 };
+/// # let street = |name: &str| Street { id: 0, city: Ref::new(0), name: name.to_owned() };
+/// # let store = Store::builder(Memory::new()).model::<City>().model::<Street>().open()?;
+/// let mut batch = store.batch();
+/// let bourges = batch.insert(&city("Bourges")).handle();
+/// batch.insert(&street("Rue Moyenne")).set_ref(Street::CITY, bourges);
+/// let results = batch.all_or_nothing().run()?;
+/// assert_eq!(results.len(), 2);
+/// assert_eq!(store.get::<Street>(1).run()?.city, Ref::new(1));
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
 pub struct Batch<'s> {
     store: &'s Store,
     /// Identifies this batch among others.
@@ -45,12 +70,46 @@ pub struct Batch<'s> {
 
 impl<'s> Batch<'s> {
     /// Returns the number of writes.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::Ref;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, name: String, visits: i64 }
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct Street { id: i64, city: Ref<City>, name: String }
+    /// # let city = |name: &str| City { id: 0, name: name.to_owned(), visits: 0 };
+    /// # let street = |name: &str| Street { id: 0, city: Ref::new(0), name: name.to_owned() };
+    /// # let store = Store::builder(Memory::new()).model::<City>().model::<Street>().open()?;
+    /// let mut batch = store.batch();
+    /// batch.insert(&city("Bourges"));
+    /// assert_eq!(batch.len(), 1);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     #[must_use]
     pub fn len(&self) -> usize {
         self.writes.len()
     }
 
     /// Returns true if the batch has no writes.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::Ref;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, name: String, visits: i64 }
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct Street { id: i64, city: Ref<City>, name: String }
+    /// # let city = |name: &str| City { id: 0, name: name.to_owned(), visits: 0 };
+    /// # let street = |name: &str| Street { id: 0, city: Ref::new(0), name: name.to_owned() };
+    /// # let store = Store::builder(Memory::new()).model::<City>().model::<Street>().open()?;
+    /// assert!(store.batch().is_empty());
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.writes.is_empty()
@@ -58,6 +117,25 @@ impl<'s> Batch<'s> {
 
     /// Adds an insert. The result sets what to do if the row exists, and can be used as the batch
     /// itself.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::Ref;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, name: String, visits: i64 }
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct Street { id: i64, city: Ref<City>, name: String }
+    /// # let city = |name: &str| City { id: 0, name: name.to_owned(), visits: 0 };
+    /// # let street = |name: &str| Street { id: 0, city: Ref::new(0), name: name.to_owned() };
+    /// # let store = Store::builder(Memory::new()).model::<City>().model::<Street>().open()?;
+    /// let mut batch = store.batch();
+    /// batch.insert(&city("Bourges")).insert(&city("Lyon"));
+    /// batch.all_or_nothing().run()?;
+    /// assert_eq!(store.count::<City>().run()?, 2);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     pub fn insert<M: Model>(&mut self, model: &M) -> Added<'_, 's, M> {
         let (store, mut given, place) = (self.store, FieldSet::EMPTY, self.writes.len());
         if M::KEY_KIND == KeyKind::Uuid && model.key().is_unset() {
@@ -72,11 +150,51 @@ impl<'s> Batch<'s> {
     }
 
     /// Adds an insert that updates the row if it exists, like [`Store::upsert`].
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::Ref;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, name: String, visits: i64 }
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct Street { id: i64, city: Ref<City>, name: String }
+    /// # let city = |name: &str| City { id: 0, name: name.to_owned(), visits: 0 };
+    /// # let street = |name: &str| Street { id: 0, city: Ref::new(0), name: name.to_owned() };
+    /// # let store = Store::builder(Memory::new()).model::<City>().model::<Street>().open()?;
+    /// let id = store.insert(&city("Bourges")).run()?;
+    /// let mut batch = store.batch();
+    /// batch.upsert(&City { id, ..city("Avaricum") });
+    /// batch.all_or_nothing().run()?;
+    /// assert_eq!(store.get::<City>(id).run()?.name, "Avaricum");
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     pub fn upsert<M: Model>(&mut self, model: &M) -> Added<'_, 's, M> {
         self.insert(model).or_update()
     }
 
     /// Adds an update of every field.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::Ref;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, name: String, visits: i64 }
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct Street { id: i64, city: Ref<City>, name: String }
+    /// # let city = |name: &str| City { id: 0, name: name.to_owned(), visits: 0 };
+    /// # let street = |name: &str| Street { id: 0, city: Ref::new(0), name: name.to_owned() };
+    /// # let store = Store::builder(Memory::new()).model::<City>().model::<Street>().open()?;
+    /// let id = store.insert(&city("Bourges")).run()?;
+    /// let mut batch = store.batch();
+    /// batch.update(&City { id, ..city("Avaricum") });
+    /// batch.all_or_nothing().run()?;
+    /// assert_eq!(store.get::<City>(id).run()?.name, "Avaricum");
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     pub fn update<M: Model>(&mut self, model: &M) -> &mut Self {
         let key = model.key().borrow().to_value();
         let (store, mut version) = (self.store, None);
@@ -88,12 +206,52 @@ impl<'s> Batch<'s> {
     }
 
     /// Adds a patch of the fields set with [`Patching::set`].
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::Ref;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, name: String, visits: i64 }
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct Street { id: i64, city: Ref<City>, name: String }
+    /// # let city = |name: &str| City { id: 0, name: name.to_owned(), visits: 0 };
+    /// # let street = |name: &str| Street { id: 0, city: Ref::new(0), name: name.to_owned() };
+    /// # let store = Store::builder(Memory::new()).model::<City>().model::<Street>().open()?;
+    /// let id = store.insert(&city("Bourges")).run()?;
+    /// let mut batch = store.batch();
+    /// batch.patch::<City>(id).set(City::VISITS, 3);
+    /// batch.all_or_nothing().run()?;
+    /// assert_eq!(store.get::<City>(id).run()?.visits, 3);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     pub fn patch<M: Model>(&mut self, key: impl Into<M::Key>) -> Patching<'_, 's, M> {
         self.add_patch::<M>(key.into().borrow().to_value());
         Patching::new(self)
     }
 
     /// Adds a patch of a row that an earlier insert of this batch makes.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::Ref;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, name: String, visits: i64 }
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct Street { id: i64, city: Ref<City>, name: String }
+    /// # let city = |name: &str| City { id: 0, name: name.to_owned(), visits: 0 };
+    /// # let street = |name: &str| Street { id: 0, city: Ref::new(0), name: name.to_owned() };
+    /// # let store = Store::builder(Memory::new()).model::<City>().model::<Street>().open()?;
+    /// let mut batch = store.batch();
+    /// let bourges = batch.insert(&city("Bourges")).handle();
+    /// batch.patch_new(bourges).set(City::VISITS, 3);
+    /// batch.all_or_nothing().run()?;
+    /// assert_eq!(store.get::<City>(1).run()?.visits, 3);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     pub fn patch_new<M: Model>(&mut self, made: RowHandle<M>) -> Patching<'_, 's, M> {
         self.add_patch::<M>(Value::Absent);
         self.link(LinkAt::Key, made);
@@ -111,6 +269,26 @@ impl<'s> Batch<'s> {
     }
 
     /// Adds a delete of a row that an earlier insert of this batch makes.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::Ref;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, name: String, visits: i64 }
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct Street { id: i64, city: Ref<City>, name: String }
+    /// # let city = |name: &str| City { id: 0, name: name.to_owned(), visits: 0 };
+    /// # let street = |name: &str| Street { id: 0, city: Ref::new(0), name: name.to_owned() };
+    /// # let store = Store::builder(Memory::new()).model::<City>().model::<Street>().open()?;
+    /// let mut batch = store.batch();
+    /// let draft = batch.insert(&city("Bourges")).handle();
+    /// batch.delete_made(draft);
+    /// batch.all_or_nothing().run()?;
+    /// assert_eq!(store.count::<City>().run()?, 0);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     pub fn delete_made<M: Model>(&mut self, made: RowHandle<M>) -> &mut Self {
         let table = self.store.registry().of::<M>().cloned();
         let key = Value::Absent;
@@ -120,6 +298,26 @@ impl<'s> Batch<'s> {
     }
 
     /// Adds an increment of a row that an earlier insert of this batch makes.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::Ref;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, name: String, visits: i64 }
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct Street { id: i64, city: Ref<City>, name: String }
+    /// # let city = |name: &str| City { id: 0, name: name.to_owned(), visits: 0 };
+    /// # let street = |name: &str| Street { id: 0, city: Ref::new(0), name: name.to_owned() };
+    /// # let store = Store::builder(Memory::new()).model::<City>().model::<Street>().open()?;
+    /// let mut batch = store.batch();
+    /// let bourges = batch.insert(&city("Bourges")).handle();
+    /// batch.increment_made(City::VISITS, bourges, 2);
+    /// batch.all_or_nothing().run()?;
+    /// assert_eq!(store.get::<City>(1).run()?.visits, 2);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     pub fn increment_made<M: Model, T: FieldValue>(
         &mut self,
         column: Column<M, T>,
@@ -132,6 +330,26 @@ impl<'s> Batch<'s> {
     }
 
     /// Adds a delete.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::Ref;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, name: String, visits: i64 }
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct Street { id: i64, city: Ref<City>, name: String }
+    /// # let city = |name: &str| City { id: 0, name: name.to_owned(), visits: 0 };
+    /// # let street = |name: &str| Street { id: 0, city: Ref::new(0), name: name.to_owned() };
+    /// # let store = Store::builder(Memory::new()).model::<City>().model::<Street>().open()?;
+    /// let id = store.insert(&city("Bourges")).run()?;
+    /// let mut batch = store.batch();
+    /// batch.delete::<City>(id);
+    /// batch.all_or_nothing().run()?;
+    /// assert_eq!(store.count::<City>().run()?, 0);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     pub fn delete<M: Model>(&mut self, key: impl Into<M::Key>) -> &mut Self {
         let table = self.store.registry().of::<M>().cloned();
         let key = key.into().borrow().to_value();
@@ -139,6 +357,26 @@ impl<'s> Batch<'s> {
     }
 
     /// Adds an increment.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::Ref;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, name: String, visits: i64 }
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct Street { id: i64, city: Ref<City>, name: String }
+    /// # let city = |name: &str| City { id: 0, name: name.to_owned(), visits: 0 };
+    /// # let street = |name: &str| Street { id: 0, city: Ref::new(0), name: name.to_owned() };
+    /// # let store = Store::builder(Memory::new()).model::<City>().model::<Street>().open()?;
+    /// let id = store.insert(&city("Bourges")).run()?;
+    /// let mut batch = store.batch();
+    /// batch.increment(City::VISITS, id, 2).increment(City::VISITS, id, 1);
+    /// batch.all_or_nothing().run()?;
+    /// assert_eq!(store.get::<City>(id).run()?.visits, 3);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     pub fn increment<M: Model, T: FieldValue>(
         &mut self,
         column: Column<M, T>,
@@ -163,152 +401,6 @@ impl<'s> Batch<'s> {
             let stamp = store.stamp(&table).value().to_value();
             Ok(Write::Increment { table, key, field, by, stamp })
         }));
-    }
-
-    /// Adds an insert of a record.
-    pub fn insert_record(&mut self, record: &Record) -> Added<'_, 's> {
-        self.insert_values(record.table(), record.values())
-    }
-
-    /// Adds an insert of a row given as values in the order of fields.
-    pub fn insert_values(&mut self, table: &Arc<Table>, values: &[Value]) -> Added<'_, 's> {
-        let mut row: Vec<ValueRef<'_>> = values.iter().map(Value::as_ref).collect();
-        let given = FieldSet::present(&row);
-        if table.key_kind() == KeyKind::Uuid && !given.contains(table.key()) {
-            self.made_keys.push(self.writes.len());
-        }
-        let made = prepare::insert(table, &mut row, ValueSource::Values, self.store.stamp(table));
-        let row = row.iter().map(ValueRef::to_value).collect();
-        self.add(made.map(|()| Write::insert(Arc::clone(table), row)));
-        Added::new(self, given)
-    }
-
-    /// Adds an update of the fields that have a value in a row given as values.
-    pub fn update_values(
-        &mut self,
-        table: &Arc<Table>,
-        key: Value,
-        values: &[Value],
-        version: Option<i64>,
-    ) -> &mut Self {
-        let mut row: Vec<ValueRef<'_>> = values.iter().map(Value::as_ref).collect();
-        let made =
-            check_key(table, key.as_ref()).and_then(|()| check_version(table, version)).and_then(
-                |()| prepare::update(table, &mut row, ValueSource::Values, self.store.stamp(table)),
-            );
-        let row = row.iter().map(ValueRef::to_value).collect();
-        let table = Arc::clone(table);
-        self.add(made.map(|()| Write::Update { table, key, row, version }))
-    }
-
-    /// Adds a delete with the key as a value.
-    pub fn delete_value(
-        &mut self,
-        table: Arc<Table>,
-        key: Value,
-        version: Option<i64>,
-    ) -> &mut Self {
-        let checked = check_key(&table, key.as_ref()).and_then(|()| check_version(&table, version));
-        self.add(checked.map(|()| Write::Delete { table, key, version }))
-    }
-
-    /// Adds an increment with the key and the amount as values.
-    pub fn increment_value(
-        &mut self,
-        table: Arc<Table>,
-        key: Value,
-        field: usize,
-        by: Value,
-    ) -> &mut Self {
-        let checked = check_key(&table, key.as_ref())
-            .and_then(|()| check_increment(&table, field, by.as_ref()));
-        let stamp = self.store.stamp(&table).value().to_value();
-        self.add(checked.map(|()| Write::Increment { table, key, field, by, stamp }))
-    }
-
-    /// Sets an idempotency key: a batch with this key is executed once. Its results are stored
-    /// together with the writes. A batch of the same writes and the same key returns them without
-    /// writing again, also after a crash. A batch that failed as a whole was not executed, and can
-    /// be tried again.
-    ///
-    /// The store has to keep results ([`crate::StoreBuilder::idempotency`]). A different batch with
-    /// the same key is refused as [`ErrorKind::Invalid`].
-    pub fn idempotency_key(&mut self, key: impl Into<String>) -> &mut Self {
-        self.once = Some(key.into());
-        self
-    }
-
-    /// Returns a hash that is the same whenever the same batch is made again.
-    fn fingerprint(&self, mode: BatchMode) -> Fingerprint {
-        let mut print = Fingerprint::default();
-        print.add(format!("{mode:?} {:?}", self.links).as_bytes());
-        for (place, write) in self.writes.iter().enumerate() {
-            let table = write.table();
-            print.add(table.name().as_bytes());
-            let stamps = [table.created_at(), table.updated_at()];
-            let mut row_of = |row: &[Value], key_made: bool| {
-                for (field, value) in row.iter().enumerate() {
-                    let is_made = key_made && field == table.key();
-                    if !is_made && !stamps.contains(&Some(field)) {
-                        print.add_value(value.as_ref());
-                    }
-                }
-            };
-            match write {
-                Write::Insert { row, on_conflict, .. } => {
-                    row_of(row, self.made_keys.contains(&place));
-                    print.add(format!("insert {on_conflict:?}").as_bytes());
-                }
-                Write::Update { key, row, version, .. } => {
-                    row_of(row, false);
-                    print.add(format!("update {version:?}").as_bytes());
-                    print.add_value(key.as_ref());
-                }
-                Write::Increment { key, field, by, .. } => {
-                    print.add(format!("increment {field}").as_bytes());
-                    print.add_value(key.as_ref());
-                    print.add_value(by.as_ref());
-                }
-                Write::Delete { key, version, .. } => {
-                    print.add(format!("delete {version:?}").as_bytes());
-                    print.add_value(key.as_ref());
-                }
-                Write::DeleteWhere { filter, .. } => {
-                    print.add(format!("delete where {filter:?}").as_bytes());
-                }
-                // These are made when a batch is executed; they are never added to one.
-                Write::Audited { .. } | Write::Compared { .. } | Write::Guarded { .. } => {}
-            }
-        }
-        print
-    }
-
-    /// Executes all writes, or none if one fails. Returns the outcome of each.
-    ///
-    /// # Errors
-    /// That of the failed write, with its place.
-    pub fn all_or_nothing(self) -> Action<'s, Writes> {
-        self.action(BatchMode::AllOrNothing)
-    }
-
-    /// Executes each write that can be executed, and returns the result of each.
-    ///
-    /// # Errors
-    /// Only errors that concern the batch as a whole.
-    pub fn continue_on_error(self) -> Action<'s, Writes> {
-        self.action(BatchMode::Each)
-    }
-
-    fn action(self, mode: BatchMode) -> Action<'s, Writes> {
-        let store = self.store;
-        let key = self.once.clone().map(|key| OnceKey::new(key, &self.fingerprint(mode)));
-        let made = self.into_writes().and_then(|made| Ok((made, key.transpose()?)));
-        let ((writes, links), once, refused) = match made {
-            Ok((made, once)) => (made, once, None),
-            Err(error) => ((Vec::new(), Vec::new()), None, Some(error)),
-        };
-        let (results, answered) = (Vec::new(), None);
-        Action::new(store, Writes { writes, links, refused, mode, once, results, answered })
     }
 
     /// Returns the checked writes and the links between them.
@@ -374,71 +466,27 @@ fn of_another_batch() -> Error {
     Error::new(ErrorKind::Invalid, message)
 }
 
-/// The verb of [`Batch::all_or_nothing`] and [`Batch::continue_on_error`].
-pub struct Writes {
-    writes: Vec<Write>,
-    links: Vec<Link>,
-    refused: Option<Error>,
-    mode: BatchMode,
-    once: Option<OnceKey>,
-    results: Vec<Result<Outcome>>,
-    answered: Option<Answered>,
-}
-
-impl Verb for Writes {
-    type Output = Vec<Result<Outcome>>;
-
-    fn operate(
-        &mut self,
-        store: &Store,
-        call: &mut dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<()>,
-    ) -> Result<()> {
-        if let Some(refused) = self.refused.take() {
-            return Err(refused);
-        }
-        if self.writes.is_empty() {
-            return Ok(());
-        }
-        let Self { writes, links, mode, once, results, answered, .. } = self;
-        let mut encode = |results: &[Result<Outcome>]| kept::encode(writes, results);
-        let once = match once {
-            Some(key) => Some(store.once(key, &mut encode, answered)?),
-            None => None,
-        };
-        let mut operation = Operation::Batch { writes, links, mode: *mode, once, results };
-        let called = call(&mut operation, &mut NoRows);
-        // The error of the batch is that of the failed write. Here its place is added.
-        match (called, results.last()) {
-            (Err(_), Some(Err(failed))) if self.mode == BatchMode::AllOrNothing => {
-                Err(failed.at(format_args!("write {}", results.len() - 1)))
-            }
-            (called, _) => called,
-        }
-    }
-
-    fn finish(&mut self, _: &Store, _: &mut Outcome) -> Result<Vec<Result<Outcome>>> {
-        if let Some(Answered { bytes, repeated: true }) = &self.answered {
-            return kept::decode(bytes);
-        }
-        if self.results.len() == self.writes.len() {
-            let mut results = std::mem::take(&mut self.results);
-            for (write, result) in self.writes.iter().zip(&mut results) {
-                // The row already had its key, which is returned like one that the engine
-                // generated.
-                if let (Write::Insert { table, row, .. }, Ok(outcome)) = (write, result)
-                    && outcome.keys == Keys::Known
-                {
-                    outcome.keys = Keys::One(row[table.key()].clone());
-                }
-            }
-            return Ok(results);
-        }
-        Err(Error::new(ErrorKind::Bug, "the engine gave no result for a write of a batch"))
-    }
-}
-
 impl Store {
     /// Returns an empty list of writes, for any tables, to be executed in one transaction.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::Ref;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, name: String, visits: i64 }
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct Street { id: i64, city: Ref<City>, name: String }
+    /// # let city = |name: &str| City { id: 0, name: name.to_owned(), visits: 0 };
+    /// # let street = |name: &str| Street { id: 0, city: Ref::new(0), name: name.to_owned() };
+    /// # let store = Store::builder(Memory::new()).model::<City>().model::<Street>().open()?;
+    /// let mut batch = store.batch();
+    /// batch.insert(&city("Bourges")).insert(&city("Lyon"));
+    /// let results = batch.all_or_nothing().run()?;
+    /// assert!(results.iter().all(|result| result.is_ok()));
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     #[must_use]
     pub fn batch(&self) -> Batch<'_> {
         static NEXT: AtomicU64 = AtomicU64::new(0);

@@ -1,20 +1,44 @@
 //! The verbs that read: get, list, count.
+//!
+//! Each makes an [`Action`]: set its conditions, then await it or call [`Action::run`]. Rows of a
+//! model are read into structs, and rows of a table made at run time into records.
+
+mod records;
 
 use std::marker::PhantomData;
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
 use marmota_model::{
     Column, Error, ErrorKind, FieldSet, FieldValue, Filter, FilterExpr, Key, Model, NoRows, Order,
-    Record, Records, Result, RowQuery, RowSink, Table, Value, ValueRef, read_field,
+    Result, RowQuery, RowSink, Table, Value, ValueRef, read_field,
 };
+
+pub use records::{GetRecord, ListRecords};
 
 use crate::contract::operation::{Operation, Outcome};
 use crate::rows::refusal::no_row;
 use crate::store::Store;
 use crate::verbs::action::{Action, Verb};
 
-/// Checks that a value can be a key of the table.
+/// Checks that a value can be a key of the table: an integer, a UUID or a text, by the kind of the
+/// table's key. It is for layers that make operations themselves; the verbs check their keys.
+///
+/// ```
+/// # use marmota_memory::Memory;
+/// # use marmota_model::{Field, Kind, Record, Role, Schema};
+/// # use marmota_store::Store;
+/// # let id = Field::new("id", Kind::I64).role(Role::Key);
+/// # let note = Schema::new("note", vec![id, Field::new("text", Kind::TEXT)]);
+/// # let store = Store::builder(Memory::new()).schema(note).open()?;
+/// # let notes = store.table("note")?;
+/// use marmota_model::ValueRef;
+/// use marmota_store::read::check_key;
+///
+/// check_key(&notes, ValueRef::Int(1))?;
+/// let error = check_key(&notes, ValueRef::Text("first")).unwrap_err();
+/// assert_eq!(error.violations()[0].field, "id");
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`] with the field and the value.
@@ -46,6 +70,8 @@ impl<M: Model> RowSink for One<M> {
 }
 
 /// The verb of [`Store::get`].
+///
+/// [`Action::optional`] makes a missing row a result, and [`Action::with_blobs`] reads blobs.
 pub struct Get<M: Model> {
     key: M::Key,
     fields: Option<FieldSet>,
@@ -78,12 +104,40 @@ impl<M: Model> Verb for Get<M> {
 
 impl<'s, M: Model> Action<'s, Get<M>> {
     /// Reads the blobs as well.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, #[model(unique)] name: String, people: i64 }
+    /// # let city = |name: &str, people| City { id: 0, name: name.to_owned(), people };
+    /// # let store = Store::builder(Memory::new()).model::<City>().open()?;
+    /// let id = store.insert(&city("Bourges", 64_000)).run()?;
+    /// let bourges = store.get::<City>(id).with_blobs().run()?;
+    /// assert_eq!(bourges.name, "Bourges");
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     pub fn with_blobs(mut self) -> Self {
         self.verb.fields = Some(FieldSet::first(M::schema().fields.len()));
         self
     }
 
     /// Returns `None` instead of an error if the row does not exist.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, #[model(unique)] name: String, people: i64 }
+    /// # let city = |name: &str, people| City { id: 0, name: name.to_owned(), people };
+    /// # let store = Store::builder(Memory::new()).model::<City>().open()?;
+    /// assert_eq!(store.get::<City>(1).optional().run()?, None);
+    /// let id = store.insert(&city("Bourges", 64_000)).run()?;
+    /// assert!(store.get::<City>(id).optional().run()?.is_some());
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     pub fn optional(self) -> Action<'s, Optional<Get<M>>> {
         // Nothing was submitted yet, so nothing has to be cancelled.
         let verb =
@@ -92,7 +146,8 @@ impl<'s, M: Model> Action<'s, Get<M>> {
     }
 }
 
-/// The verb of [`Action::optional`].
+/// The verb of [`Action::optional`]: the result of another verb, or `None` if its row does not
+/// exist.
 pub struct Optional<V>(V);
 
 impl<V: Verb> Verb for Optional<V> {
@@ -136,7 +191,9 @@ impl<M: Model> RowSink for Many<M> {
     }
 }
 
-/// The verb of [`Store::list`].
+/// The verb of [`Store::list`]. Its rows can be selected ([`Action::filter`]), sorted
+/// ([`Action::order`]), limited ([`Action::limit`]) and continued after a row ([`Action::after`]);
+/// [`Action::column`] reads one field of them.
 pub struct ListModels<M> {
     query: RowQuery,
     many: Many<M>,
@@ -184,19 +241,61 @@ fn continue_after(query: &mut RowQuery, key: usize, value: impl Fn(usize) -> Val
 }
 
 impl<M: Model> Action<'_, ListModels<M>> {
-    /// Selects rows that match the filter, and those set before.
+    /// Selects rows that match the filter, and those set before. Default: all rows.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, #[model(unique)] name: String, people: i64 }
+    /// # let city = |name: &str, people| City { id: 0, name: name.to_owned(), people };
+    /// # let store = Store::builder(Memory::new()).model::<City>().open()?;
+    /// store.insert_many(&[city("Bourges", 64_000), city("Lyon", 520_000)]).run()?;
+    /// let large = store.list::<City>().filter(City::PEOPLE.gt(100_000)).run()?;
+    /// assert_eq!(large[0].name, "Lyon");
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     pub fn filter(mut self, filter: Filter<M>) -> Self {
         narrow(&mut self.verb.query.filter, filter.into_expr());
         self
     }
 
-    /// Sorts by this, after the orders set before.
+    /// Sorts by this, after the orders set before. Rows that are equal in all of them come in the
+    /// order of keys. Default: the order of keys.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, #[model(unique)] name: String, people: i64 }
+    /// # let city = |name: &str, people| City { id: 0, name: name.to_owned(), people };
+    /// # let store = Store::builder(Memory::new()).model::<City>().open()?;
+    /// store.insert_many(&[city("Lyon", 520_000), city("Bourges", 64_000)]).run()?;
+    /// let by_size = store.list::<City>().order(City::PEOPLE.ascending()).run()?;
+    /// assert_eq!(by_size[0].name, "Bourges");
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     pub fn order(mut self, order: Order<M>) -> Self {
         self.verb.query.order.push(order.into_key());
         self
     }
 
-    /// Reads at most this many rows.
+    /// Reads at most this many rows. Default: no limit.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, #[model(unique)] name: String, people: i64 }
+    /// # let city = |name: &str, people| City { id: 0, name: name.to_owned(), people };
+    /// # let store = Store::builder(Memory::new()).model::<City>().open()?;
+    /// store.insert_many(&[city("Lyon", 520_000), city("Bourges", 64_000)]).run()?;
+    /// assert_eq!(store.list::<City>().limit(1).run()?.len(), 1);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     pub fn limit(mut self, rows: u64) -> Self {
         self.verb.query.limit = Some(rows);
         self
@@ -204,6 +303,22 @@ impl<M: Model> Action<'_, ListModels<M>> {
 
     /// Continues after `last` in the list's order: the next page (keyset pagination). Set the order
     /// first.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, #[model(unique)] name: String, people: i64 }
+    /// # let city = |name: &str, people| City { id: 0, name: name.to_owned(), people };
+    /// # let store = Store::builder(Memory::new()).model::<City>().open()?;
+    /// store.insert_many(&[city("Lyon", 520_000), city("Bourges", 64_000)]).run()?;
+    /// let page = || store.list::<City>().order(City::NAME.ascending()).limit(1);
+    /// let first = page().run()?;
+    /// let second = page().after(&first[0]).run()?;
+    /// assert_eq!((&*first[0].name, &*second[0].name), ("Bourges", "Lyon"));
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     pub fn after(mut self, last: &M) -> Self {
         let schema = M::schema();
         let scratch = marmota_model::Scratch::new();
@@ -213,7 +328,20 @@ impl<M: Model> Action<'_, ListModels<M>> {
         self
     }
 
-    /// Reads the blobs as well.
+    /// Reads the blobs as well, which a list leaves out by default.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, #[model(unique)] name: String, people: i64 }
+    /// # let city = |name: &str, people| City { id: 0, name: name.to_owned(), people };
+    /// # let store = Store::builder(Memory::new()).model::<City>().open()?;
+    /// store.insert(&city("Bourges", 64_000)).run()?;
+    /// assert_eq!(store.list::<City>().with_blobs().run()?.len(), 1);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     pub fn with_blobs(mut self) -> Self {
         self.verb.query.fields = Some(FieldSet::first(M::schema().fields.len()));
         self
@@ -222,6 +350,19 @@ impl<M: Model> Action<'_, ListModels<M>> {
 
 impl<'s, M: Model> Action<'s, ListModels<M>> {
     /// Reads one field of each row, instead of the rows.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, #[model(unique)] name: String, people: i64 }
+    /// # let city = |name: &str, people| City { id: 0, name: name.to_owned(), people };
+    /// # let store = Store::builder(Memory::new()).model::<City>().open()?;
+    /// store.insert_many(&[city("Lyon", 520_000), city("Bourges", 64_000)]).run()?;
+    /// assert_eq!(store.list::<City>().column(City::NAME).run()?, ["Lyon", "Bourges"]);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     pub fn column<T: FieldValue>(self, column: Column<M, T>) -> Action<'s, Pluck<M, T>> {
         let mut query = self.verb.query.clone();
         query.fields = Some(FieldSet::EMPTY.with(column.position()));
@@ -229,7 +370,7 @@ impl<'s, M: Model> Action<'s, ListModels<M>> {
     }
 }
 
-/// The verb of [`Action::column`].
+/// The verb of [`Action::column`]: one field of the listed rows.
 pub struct Pluck<M, T> {
     query: RowQuery,
     column: Column<M, T>,
@@ -299,147 +440,42 @@ impl<M: Model> Verb for Count<M> {
 }
 
 impl<M: Model> Action<'_, Count<M>> {
-    /// Counts rows that match the filter, and those set before.
+    /// Counts rows that match the filter, and those set before. Default: all rows.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, #[model(unique)] name: String, people: i64 }
+    /// # let city = |name: &str, people| City { id: 0, name: name.to_owned(), people };
+    /// # let store = Store::builder(Memory::new()).model::<City>().open()?;
+    /// store.insert_many(&[city("Lyon", 520_000), city("Bourges", 64_000)]).run()?;
+    /// assert_eq!(store.count::<City>().filter(City::NAME.eq("Lyon")).run()?, 1);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     pub fn filter(mut self, filter: Filter<M>) -> Self {
         narrow(&mut self.verb.filter, filter.into_expr());
         self
     }
 }
 
-/// The verb of [`Store::get_record`].
-pub struct GetRecord {
-    table: Arc<Table>,
-    key: Value,
-    records: Records,
-}
-
-impl Verb for GetRecord {
-    type Output = Record;
-
-    fn operate(
-        &mut self,
-        _: &Store,
-        call: &mut dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<()>,
-    ) -> Result<()> {
-        let Self { table, key, records } = self;
-        check_key(table, key.as_ref())?;
-        let fields = table.read_by_default();
-        call(&mut Operation::Get { table, key: key.as_ref(), fields }, records)
-    }
-
-    fn finish(&mut self, _: &Store, _: &mut Outcome) -> Result<Record> {
-        self.records.rows.pop().ok_or_else(|| no_row(&self.table, self.key.as_ref()))
-    }
-}
-
-/// The verb of [`Store::list_records`].
-pub struct ListRecords {
-    table: Arc<Table>,
-    query: RowQuery,
-    /// The first filter or order that was made with another table.
-    refused: Option<Error>,
-    records: Records,
-}
-
-impl Verb for ListRecords {
-    type Output = Vec<Record>;
-
-    fn operate(
-        &mut self,
-        _: &Store,
-        call: &mut dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<()>,
-    ) -> Result<()> {
-        let Self { table, query, refused, records } = self;
-        if let Some(error) = refused.take() {
-            return Err(error);
-        }
-        query.check(table)?;
-        call(&mut Operation::List { table, query }, records)
-    }
-
-    fn finish(&mut self, _: &Store, _: &mut Outcome) -> Result<Vec<Record>> {
-        Ok(std::mem::take(&mut self.records.rows))
-    }
-}
-
-impl Action<'_, ListRecords> {
-    /// Selects rows that match the filter, and those set before.
-    ///
-    /// The list fails with [`ErrorKind::Invalid`] if the filter was made with
-    /// another table.
-    ///
-    /// ```
-    /// # use marmota_model::{Field, Kind, Role, Schema, parse_filter, parse_order};
-    /// # use marmota_memory::Memory;
-    /// # use marmota_store::Store;
-    /// # let fields = || vec![Field::new("id", Kind::I64).role(Role::Key), Field::new("n", Kind::I64)];
-    /// # let store = Store::builder(Memory::new())
-    /// #     .schema(Schema::new("note", fields())).schema(Schema::new("page", fields())).open()?;
-    /// let (note, page) = (store.table("note")?, store.table("page")?);
-    /// let filter = parse_filter(&note, "n > 3")?;
-    /// store.list_records(&note).filter(filter.clone()).limit(10).run()?;
-    /// assert!(store.list_records(&page).filter(filter).run().is_err());
-    /// # Ok::<(), marmota_model::Error>(())
-    /// ```
-    pub fn filter(mut self, filter: Filter) -> Self {
-        match filter.into_expr_for(&self.verb.table) {
-            Ok(expr) => narrow(&mut self.verb.query.filter, expr),
-            Err(error) => self.refuse(error),
-        }
-        self
-    }
-
-    /// Sorts by this, after the orders set before. Rows that are equal in all
-    /// of them come in the order of keys, in the direction of the last order.
-    ///
-    /// The list fails with [`ErrorKind::Invalid`] if the order was made with
-    /// another table.
-    pub fn order(mut self, order: Order) -> Self {
-        match order.into_key_for(&self.verb.table) {
-            Ok(key) => self.verb.query.order.push(key),
-            Err(error) => self.refuse(error),
-        }
-        self
-    }
-
-    /// Reads at most this many rows. Default: no limit.
-    pub fn limit(mut self, rows: u64) -> Self {
-        self.verb.query.limit = Some(rows);
-        self
-    }
-
-    /// Continues after `last` in the list's order: the next page. Set the
-    /// order first.
-    pub fn after(mut self, last: &Record) -> Self {
-        let key = self.verb.table.key();
-        let values = last.values();
-        if values.len() == self.verb.table.fields().len() {
-            continue_after(&mut self.verb.query, key, |field| values[field].clone());
-        } else {
-            let message = format!(
-                "a list of `{}` cannot continue after a row of `{}`",
-                self.verb.table.name(),
-                last.table().name()
-            );
-            self.refuse(Error::new(ErrorKind::Invalid, message));
-        }
-        self
-    }
-
-    /// Replaces the filter, order, limit, page and fields set before by a query
-    /// that names fields by their positions in this table.
-    pub fn query(mut self, query: RowQuery) -> Self {
-        self.verb.query = query;
-        self
-    }
-
-    fn refuse(&mut self, error: Error) {
-        self.verb.refused.get_or_insert(error);
-    }
-}
-
 impl Store {
     /// Reads the row with this key.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, #[model(unique)] name: String, people: i64 }
+    /// # let city = |name: &str, people| City { id: 0, name: name.to_owned(), people };
+    /// # let store = Store::builder(Memory::new()).model::<City>().open()?;
+    /// let id = store.insert(&city("Bourges", 64_000)).run()?;
+    /// let bourges = store.get::<City>(id).run()?; // in async code: `.await?`
+    /// assert_eq!(bourges.people, 64_000);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] if the row does not exist; see [`Action::optional`].
@@ -448,26 +484,39 @@ impl Store {
     }
 
     /// Lists rows. Default: all, in the order of keys.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, #[model(unique)] name: String, people: i64 }
+    /// # let city = |name: &str, people| City { id: 0, name: name.to_owned(), people };
+    /// # let store = Store::builder(Memory::new()).model::<City>().open()?;
+    /// store.insert_many(&[city("Lyon", 520_000), city("Bourges", 64_000)]).run()?;
+    /// let cities = store.list::<City>().filter(City::PEOPLE.lt(100_000)).run()?;
+    /// assert_eq!(cities[0].name, "Bourges");
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     pub fn list<M: Model>(&self) -> Action<'_, ListModels<M>> {
         let many = Many { rows: Vec::new(), error: None };
         Action::new(self, ListModels { query: RowQuery::new(), many })
     }
 
     /// Counts rows. Default: all.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, #[model(unique)] name: String, people: i64 }
+    /// # let city = |name: &str, people| City { id: 0, name: name.to_owned(), people };
+    /// # let store = Store::builder(Memory::new()).model::<City>().open()?;
+    /// assert_eq!(store.count::<City>().run()?, 0);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     pub fn count<M: Model>(&self) -> Action<'_, Count<M>> {
         Action::new(self, Count { filter: None, model: PhantomData })
-    }
-
-    /// Reads the row with this key of a run-time table.
-    pub fn get_record(&self, table: &Arc<Table>, key: impl Into<Value>) -> Action<'_, GetRecord> {
-        let records = Records::new(Arc::clone(table));
-        Action::new(self, GetRecord { table: Arc::clone(table), key: key.into(), records })
-    }
-
-    /// Lists rows of a run-time table, in the order of keys unless [`Action::order`] sets another.
-    pub fn list_records(&self, table: &Arc<Table>) -> Action<'_, ListRecords> {
-        let records = Records::new(Arc::clone(table));
-        let (table, query) = (Arc::clone(table), RowQuery::new());
-        Action::new(self, ListRecords { table, query, refused: None, records })
     }
 }

@@ -1,4 +1,9 @@
 //! The verbs of SQL: [`Store::sql`], the forms of its rows, and [`Store::execute`].
+//!
+//! A statement is passed to the engine as it is, with its values bound to parameters. Its rows can
+//! be returned as values ([`SqlQuery::rows`]), converted one by one ([`SqlQuery::map`]), read as
+//! structs of a model ([`SqlQuery::models`]), reduced to one value ([`SqlQuery::value`]) or written
+//! as JSON ([`SqlQuery::json`]). The examples need an engine with SQL, such as SQLite.
 
 use std::cell::OnceCell;
 use std::ops::ControlFlow;
@@ -15,6 +20,18 @@ use crate::verbs::action::{Action, Verb};
 const TEXT_BYTES_MAX: usize = 1 << 20;
 
 /// A statement that reads. Bind its values, then choose the form of its rows.
+///
+/// ```
+/// # use marmota_derive::Model;
+/// # use marmota_store::Store;
+/// # #[derive(Clone, Debug, PartialEq, Model)]
+/// # struct City { id: i64, name: String, people: i64 }
+/// # fn examples(store: &Store) -> marmota_model::Result<()> {
+/// let large: Vec<City> =
+///     store.sql("SELECT * FROM city WHERE people > ?").bind(100_000).models().run()?;
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "a query does nothing until its rows are asked for"]
 #[derive(Debug)]
 pub struct SqlQuery<'s> {
@@ -90,6 +107,18 @@ trait SqlSink {
 
 impl<'s> SqlQuery<'s> {
     /// Binds a value to the next parameter (`?`).
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, name: String, people: i64 }
+    /// # fn examples(store: &Store) -> marmota_model::Result<()> {
+    /// let query = store.sql("SELECT name FROM city WHERE people > ? AND name <> ?");
+    /// let names = query.bind(100_000).bind("Lyon").map(|row| row.read_at::<String>(0)).run()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn bind(mut self, value: impl Into<Value>) -> Self {
         self.statement.values.push(value.into());
         self
@@ -97,12 +126,37 @@ impl<'s> SqlQuery<'s> {
 
     /// Runs the statement on the database with this name, in a store that has several; see the
     /// guide's page on databases.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, name: String, people: i64 }
+    /// # fn examples(store: &Store) -> marmota_model::Result<()> {
+    /// let count: Option<i64> = store.sql("SELECT count(*) FROM city").on("geo").value().run()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn on(mut self, database: &str) -> Self {
         self.statement.database = Some(database.to_owned());
         self
     }
 
     /// Returns the rows as values, with the names of their columns.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, name: String, people: i64 }
+    /// # fn examples(store: &Store) -> marmota_model::Result<()> {
+    /// let rows = store.sql("SELECT name, people FROM city ORDER BY name").rows().run()?;
+    /// for row in &rows.rows {
+    ///     println!("{:?}: {:?}", row[0], row[1]);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Those of the engine: [`ErrorKind::Invalid`] for an error in the statement, with its
@@ -112,6 +166,17 @@ impl<'s> SqlQuery<'s> {
     }
 
     /// Converts each row with `read`.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, name: String, people: i64 }
+    /// # fn examples(store: &Store) -> marmota_model::Result<()> {
+    /// let names = store.sql("SELECT name FROM city").map(|row| row.read_at::<String>(0)).run()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Those of [`SqlQuery::rows`], and an error of `read`, which ends the query.
@@ -125,6 +190,17 @@ impl<'s> SqlQuery<'s> {
     /// Returns the rows as structs of a model, whose fields are found by the names of the columns.
     /// Each field except blobs needs a column.
     ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, name: String, people: i64 }
+    /// # fn examples(store: &Store) -> marmota_model::Result<()> {
+    /// let cities: Vec<City> = store.sql("SELECT * FROM city ORDER BY people").models().run()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Those of [`SqlQuery::rows`], and [`ErrorKind::Invalid`] with the field that has no column.
     pub fn models<M: Model>(self) -> Action<'s, QueryModels<M>> {
@@ -134,6 +210,17 @@ impl<'s> SqlQuery<'s> {
     }
 
     /// Returns the first column of the first row; `None` if there are no rows.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, name: String, people: i64 }
+    /// # fn examples(store: &Store) -> marmota_model::Result<()> {
+    /// let people: Option<i64> = store.sql("SELECT sum(people) FROM city").value().run()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Those of [`SqlQuery::rows`], and [`ErrorKind::Engine`] for a value that the type cannot
@@ -145,6 +232,18 @@ impl<'s> SqlQuery<'s> {
     /// Appends the rows to `out` as a JSON array of objects, without an intermediate form, and
     /// returns their number.
     ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, name: String, people: i64 }
+    /// # fn examples(store: &Store) -> marmota_model::Result<()> {
+    /// let mut body = Vec::new();
+    /// let count = store.sql("SELECT name, people FROM city").json(&mut body).run()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Those of [`SqlQuery::rows`], and [`ErrorKind::Invalid`] if two columns have the same name;
     /// then `out` is unchanged.
@@ -154,7 +253,7 @@ impl<'s> SqlQuery<'s> {
     }
 }
 
-/// The verb of [`SqlQuery::rows`].
+/// The verb of [`SqlQuery::rows`]; its result has all rows as values.
 pub struct QueryRows {
     statement: Statement,
     rows: SqlRows,
@@ -187,7 +286,7 @@ impl Verb for QueryRows {
     }
 }
 
-/// The verb of [`SqlQuery::map`].
+/// The verb of [`SqlQuery::map`]: it calls a function for each row, while the engine lends it.
 pub struct QueryMap<T, F> {
     statement: Statement,
     read: F,
@@ -222,7 +321,7 @@ impl<T, F: FnMut(&SqlRow<'_>) -> Result<T> + Unpin> Verb for QueryMap<T, F> {
     }
 }
 
-/// The verb of [`SqlQuery::models`].
+/// The verb of [`SqlQuery::models`]: it reads each row as a struct, by the names of the columns.
 pub struct QueryModels<M> {
     statement: Statement,
     /// The column of each field, known once the first row has come.
@@ -306,7 +405,8 @@ impl<M: Model> Verb for QueryModels<M> {
     }
 }
 
-/// The verb of [`SqlQuery::value`].
+/// The verb of [`SqlQuery::value`]: it reads the first column of the first row, and ends the
+/// statement there.
 pub struct QueryValue<T> {
     statement: Statement,
     value: Option<T>,
@@ -339,7 +439,7 @@ impl<T: FieldValue> Verb for QueryValue<T> {
     }
 }
 
-/// The verb of [`SqlQuery::json`].
+/// The verb of [`SqlQuery::json`]: it appends the rows to a buffer, which is as before if it fails.
 pub struct QueryJson<'b> {
     statement: Statement,
     out: &'b mut Vec<u8>,
@@ -383,7 +483,7 @@ impl Verb for QueryJson<'_> {
     }
 }
 
-/// The verb of [`Store::execute`].
+/// The verb of [`Store::execute`]; its result is the number of changed rows.
 pub struct Execute {
     statement: Statement,
 }
@@ -414,12 +514,35 @@ impl Verb for Execute {
 
 impl Action<'_, Execute> {
     /// Binds a value to the next parameter (`?`).
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, name: String, people: i64 }
+    /// # fn examples(store: &Store) -> marmota_model::Result<()> {
+    /// let update = store.execute("UPDATE city SET people = ? WHERE name = ?");
+    /// update.bind(64_000).bind("Bourges").run()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn bind(mut self, value: impl Into<Value>) -> Self {
         self.verb.statement.values.push(value.into());
         self
     }
 
     /// Runs the statement on the database with this name, in a store that has several.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, name: String, people: i64 }
+    /// # fn examples(store: &Store) -> marmota_model::Result<()> {
+    /// store.execute("DELETE FROM city").on("geo").run()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn on(mut self, database: &str) -> Self {
         self.verb.statement.database = Some(database.to_owned());
         self
@@ -427,6 +550,17 @@ impl Action<'_, Execute> {
 
     /// Allows the statement to write to audited models, and to their history, without an entry.
     /// Otherwise it is refused with [`ErrorKind::Denied`].
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, name: String, people: i64 }
+    /// # fn examples(store: &Store) -> marmota_model::Result<()> {
+    /// store.execute("UPDATE city SET people = 0").unaudited().run()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn unaudited(mut self) -> Self {
         self.verb.statement.unaudited = true;
         self
@@ -441,6 +575,18 @@ impl Store {
     /// stores them: booleans are 0 and 1, amounts whole ten-thousandths, dates days and times
     /// microseconds since 1970, UUIDs 16 bytes. A bound [`Value`] is converted to that, and a
     /// column that was read from a field is returned as the field's kind.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, name: String, people: i64 }
+    /// # fn examples(store: &Store) -> marmota_model::Result<()> {
+    /// let query = "SELECT count(*) FROM city WHERE people > ?";
+    /// let large: Option<i64> = store.sql(query).bind(100_000).value().run()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn sql(&self, text: impl Into<String>) -> SqlQuery<'_> {
         SqlQuery { store: self, statement: Statement::new(text.into(), false) }
     }
@@ -448,6 +594,18 @@ impl Store {
     /// Runs one SQL statement that changes rows (INSERT, UPDATE, DELETE), and returns their number.
     /// It bypasses the rules, timestamps and versions of models: the caller is responsible for
     /// valid data. The whole cache is invalidated.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, name: String, people: i64 }
+    /// # fn examples(store: &Store) -> marmota_model::Result<()> {
+    /// let changed = store.execute("UPDATE city SET people = people + 1").run()?;
+    /// println!("{changed} cities");
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] for any other statement; otherwise those of the engine.

@@ -1,14 +1,20 @@
 //! Transactions and savepoints.
+//!
+//! [`Store::transaction`] runs a closure in a transaction, and again if it conflicts with others;
+//! [`Store::begin`] returns a [`Transaction`] for code that awaits. What was written in a
+//! transaction is visible to others once it is committed.
+
+mod hooks;
+mod pauses;
 
 use std::ops::Deref;
 use std::sync::Arc;
-use std::time::Duration;
 
 use marmota_model::{NoRows, Result, RowSink};
-use parking_lot::Mutex;
 
+use self::hooks::{Hooks, TransactionStep};
+use self::pauses::Pauses;
 use crate::contract::operation::{Operation, Outcome};
-use crate::runtime::backoff::Backoff;
 use crate::store::Store;
 use crate::verbs::action::{Action, Verb};
 
@@ -20,39 +26,32 @@ use crate::verbs::action::{Action, Verb};
 /// transaction. When the `Transaction` is dropped, it ends for all of them: their operations fail
 /// with [`marmota_model::ErrorKind::Invalid`]. [`Store::begin`] on a handle of a transaction fails
 /// as well; set a [savepoint](Transaction::savepoint) instead.
+///
+/// ```
+/// # use marmota_derive::Model;
+/// # use marmota_memory::Memory;
+/// # use marmota_store::Store;
+/// # #[derive(Clone, Debug, PartialEq, Model)]
+/// # struct City { id: i64, #[model(unique)] name: String, people: i64 }
+/// # let city = |name: &str, people| City { id: 0, name: name.to_owned(), people };
+/// # let store = Store::builder(Memory::new()).model::<City>().open()?;
+/// fn rename(store: &Store, id: i64, name: &str) -> marmota_model::Result<()> {
+///     store.patch::<City>(id).set(City::NAME, name).run().map(drop)
+/// }
+///
+/// let id = store.insert(&city("Avaricum", 0)).run()?;
+/// let tx = store.begin_run()?;
+/// rename(&tx, id, "Bourges")?; // in the transaction
+/// tx.commit().run()?;
+/// rename(&store, id, "Avaricum")?; // on the store
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
 #[must_use = "a transaction that is dropped is undone"]
 #[derive(Debug)]
 pub struct Transaction {
     store: Store,
     savepoints: u32,
     hooks: Arc<Hooks>,
-}
-
-/// The hooks of [`Transaction::after_commit`], each with the number of savepoints set before.
-#[derive(Default)]
-struct Hooks(Mutex<Vec<(u32, Hook)>>);
-
-type Hook = Box<dyn FnOnce() + Send>;
-
-impl Hooks {
-    fn step_succeeded(&self, step: Step) {
-        match step {
-            Step::Commit => {
-                // The hooks are moved out first, so that a slow hook does not hold the lock.
-                let hooks = std::mem::take(&mut *self.0.lock());
-                hooks.into_iter().for_each(|(_, hook)| hook());
-            }
-            Step::RollbackTo(number) => self.0.lock().retain(|(before, _)| *before < number),
-            Step::Rollback => self.0.lock().clear(),
-            Step::Savepoint(_) | Step::Release(_) => {}
-        }
-    }
-}
-
-impl std::fmt::Debug for Hooks {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} hooks", self.0.lock().len())
-    }
 }
 
 impl Deref for Transaction {
@@ -69,21 +68,12 @@ impl Drop for Transaction {
     }
 }
 
-/// A savepoint of a transaction.
+/// A savepoint of a transaction: a place to which [`Transaction::rollback_to`] returns.
 #[derive(Debug)]
 pub struct Savepoint(u32);
 
-#[derive(Clone, Copy)]
-enum Step {
-    Commit,
-    Rollback,
-    Savepoint(u32),
-    Release(u32),
-    RollbackTo(u32),
-}
-
-/// The verb of commits, rollbacks and savepoints.
-pub struct Control(Step, Arc<Hooks>);
+/// The verb of [`Transaction::commit`], [`Transaction::rollback`] and the steps with savepoints.
+pub struct Control(TransactionStep, Arc<Hooks>);
 
 impl Verb for Control {
     type Output = ();
@@ -94,11 +84,11 @@ impl Verb for Control {
         call: &mut dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<()>,
     ) -> Result<()> {
         let mut operation = match self.0 {
-            Step::Commit => Operation::Commit,
-            Step::Rollback => Operation::Rollback,
-            Step::Savepoint(number) => Operation::Savepoint(number),
-            Step::Release(number) => Operation::Release(number),
-            Step::RollbackTo(number) => Operation::RollbackTo(number),
+            TransactionStep::Commit => Operation::Commit,
+            TransactionStep::Rollback => Operation::Rollback,
+            TransactionStep::Savepoint(number) => Operation::Savepoint(number),
+            TransactionStep::Release(number) => Operation::Release(number),
+            TransactionStep::RollbackTo(number) => Operation::RollbackTo(number),
         };
         call(&mut operation, &mut NoRows)
     }
@@ -131,6 +121,24 @@ impl Verb for Begin {
 impl Store {
     /// Begins a transaction, and waits for its turn if another one is open.
     ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, #[model(unique)] name: String, people: i64 }
+    /// # let city = |name: &str, people| City { id: 0, name: name.to_owned(), people };
+    /// # let store = Store::builder(Memory::new()).model::<City>().open()?;
+    /// # marmota_store::action::block_on(async {
+    /// let tx = store.begin().await?;
+    /// tx.insert(&city("Bourges", 64_000)).await?;
+    /// tx.commit().await?;
+    /// assert_eq!(store.count::<City>().await?, 1);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// # })?;
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`marmota_model::ErrorKind::Busy`] if that took too long.
     pub async fn begin(&self) -> Result<Transaction> {
@@ -140,6 +148,21 @@ impl Store {
     }
 
     /// [`Store::begin`] for blocking callers.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, #[model(unique)] name: String, people: i64 }
+    /// # let city = |name: &str, people| City { id: 0, name: name.to_owned(), people };
+    /// # let store = Store::builder(Memory::new()).model::<City>().open()?;
+    /// let tx = store.begin_run()?;
+    /// tx.insert(&city("Bourges", 64_000)).run()?;
+    /// drop(tx); // rolls back
+    /// assert_eq!(store.count::<City>().run()?, 0);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Those of [`Store::begin`].
@@ -190,8 +213,27 @@ impl Store {
 impl Transaction {
     /// Creates a transaction with a separate session, in which no transaction has begun yet. It is
     /// for layers that submit operations themselves ([`Store::submit`]), of which the first
-    /// is [`Operation::Begin`](crate::operation::Operation::Begin). Other callers use
+    /// is [`Operation::Begin`]. Other callers use
     /// [`Store::begin`].
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, #[model(unique)] name: String, people: i64 }
+    /// # let city = |name: &str, people| City { id: 0, name: name.to_owned(), people };
+    /// # let store = Store::builder(Memory::new()).model::<City>().open()?;
+    /// use marmota_model::NoRows;
+    /// use marmota_store::Transaction;
+    /// use marmota_store::operation::Operation;
+    ///
+    /// let tx = Transaction::detached(&store)?;
+    /// tx.run(&mut Operation::Begin, &mut NoRows)?;
+    /// tx.insert(&city("Bourges", 64_000)).run()?;
+    /// tx.commit().run()?;
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     ///
     /// # Errors
     /// An error if the engine cannot open a session.
@@ -200,11 +242,26 @@ impl Transaction {
     }
 
     /// Sets the actor of the following writes; see [`Store::with_actor`].
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, #[model(unique)] name: String, people: i64 }
+    /// # let city = |name: &str, people| City { id: 0, name: name.to_owned(), people };
+    /// # let store = Store::builder(Memory::new()).model::<City>().open()?;
+    /// let mut tx = store.begin_run()?;
+    /// tx.act_as("ann"); // the history names her
+    /// tx.insert(&city("Bourges", 64_000)).run()?;
+    /// tx.commit().run()?;
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     pub fn act_as(&mut self, actor: impl Into<Arc<str>>) {
         self.store.set_actor(actor.into());
     }
 
-    fn step(&self, step: Step) -> Action<'_, Control> {
+    fn step(&self, step: TransactionStep) -> Action<'_, Control> {
         Action::new(&self.store, Control(step, Arc::clone(&self.hooks)))
     }
 
@@ -232,42 +289,110 @@ impl Transaction {
     /// # Ok::<(), marmota_model::Error>(())
     /// ```
     pub fn after_commit(&self, hook: impl FnOnce() + Send + 'static) {
-        self.hooks.0.lock().push((self.savepoints, Box::new(hook)));
+        self.hooks.add(self.savepoints, Box::new(hook));
     }
 
     /// Commits the transaction.
     ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, #[model(unique)] name: String, people: i64 }
+    /// # let city = |name: &str, people| City { id: 0, name: name.to_owned(), people };
+    /// # let store = Store::builder(Memory::new()).model::<City>().open()?;
+    /// let tx = store.begin_run()?;
+    /// tx.insert(&city("Bourges", 64_000)).run()?;
+    /// tx.commit().run()?;
+    /// assert_eq!(store.count::<City>().run()?, 1);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// The engine's error; then the transaction is rolled back.
     pub fn commit(&self) -> Action<'_, Control> {
-        self.step(Step::Commit)
+        self.step(TransactionStep::Commit)
     }
 
     /// Rolls the transaction back, like dropping it.
     ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, #[model(unique)] name: String, people: i64 }
+    /// # let city = |name: &str, people| City { id: 0, name: name.to_owned(), people };
+    /// # let store = Store::builder(Memory::new()).model::<City>().open()?;
+    /// let tx = store.begin_run()?;
+    /// tx.insert(&city("Bourges", 64_000)).run()?;
+    /// tx.rollback().run()?;
+    /// assert_eq!(store.count::<City>().run()?, 0);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// The engine's error.
     pub fn rollback(&self) -> Action<'_, Control> {
-        self.step(Step::Rollback)
+        self.step(TransactionStep::Rollback)
     }
 
     /// Sets a savepoint.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, #[model(unique)] name: String, people: i64 }
+    /// # let city = |name: &str, people| City { id: 0, name: name.to_owned(), people };
+    /// # let store = Store::builder(Memory::new()).model::<City>().open()?;
+    /// # marmota_store::action::block_on(async {
+    /// let mut tx = store.begin().await?;
+    /// let before = tx.savepoint().await?;
+    /// tx.insert(&city("Bourges", 64_000)).await?;
+    /// tx.rollback_to(&before).await?;
+    /// tx.commit().await?;
+    /// assert_eq!(store.count::<City>().await?, 0);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// # })?;
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     ///
     /// # Errors
     /// The engine's error.
     pub async fn savepoint(&mut self) -> Result<Savepoint> {
         let savepoint = self.next_savepoint();
-        self.step(Step::Savepoint(savepoint.0)).await?;
+        self.step(TransactionStep::Savepoint(savepoint.0)).await?;
         Ok(savepoint)
     }
 
     /// [`Transaction::savepoint`] for blocking callers.
     ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, #[model(unique)] name: String, people: i64 }
+    /// # let city = |name: &str, people| City { id: 0, name: name.to_owned(), people };
+    /// # let store = Store::builder(Memory::new()).model::<City>().open()?;
+    /// let mut tx = store.begin_run()?;
+    /// tx.insert(&city("Bourges", 64_000)).run()?;
+    /// let before = tx.savepoint_run()?;
+    /// tx.insert(&city("Lyon", 520_000)).run()?;
+    /// tx.rollback_to(&before).run()?;
+    /// tx.commit().run()?;
+    /// assert_eq!(store.count::<City>().run()?, 1);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// The engine's error.
     pub fn savepoint_run(&mut self) -> Result<Savepoint> {
         let savepoint = self.next_savepoint();
-        self.step(Step::Savepoint(savepoint.0)).run()?;
+        self.step(TransactionStep::Savepoint(savepoint.0)).run()?;
         Ok(savepoint)
     }
 
@@ -278,13 +403,49 @@ impl Transaction {
 
     /// Undoes the writes since the savepoint, which can be used again.
     ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, #[model(unique)] name: String, people: i64 }
+    /// # let city = |name: &str, people| City { id: 0, name: name.to_owned(), people };
+    /// # let store = Store::builder(Memory::new()).model::<City>().open()?;
+    /// let mut tx = store.begin_run()?;
+    /// let before = tx.savepoint_run()?;
+    /// for name in ["Bourges", "Lyon"] {
+    ///     tx.insert(&city(name, 1)).run()?;
+    ///     tx.rollback_to(&before).run()?;
+    /// }
+    /// assert_eq!(tx.count::<City>().run()?, 0);
+    /// # tx.commit().run()?;
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// The engine's error.
     pub fn rollback_to(&self, savepoint: &Savepoint) -> Action<'_, Control> {
-        self.step(Step::RollbackTo(savepoint.0))
+        self.step(TransactionStep::RollbackTo(savepoint.0))
     }
 
     /// Removes the savepoint and keeps the writes since then.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, #[model(unique)] name: String, people: i64 }
+    /// # let city = |name: &str, people| City { id: 0, name: name.to_owned(), people };
+    /// # let store = Store::builder(Memory::new()).model::<City>().open()?;
+    /// let mut tx = store.begin_run()?;
+    /// let before = tx.savepoint_run()?;
+    /// tx.insert(&city("Bourges", 64_000)).run()?;
+    /// tx.release(before).run()?;
+    /// tx.commit().run()?;
+    /// assert_eq!(store.count::<City>().run()?, 1);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     ///
     /// # Errors
     /// The engine's error.
@@ -293,35 +454,6 @@ impl Transaction {
         reason = "a released savepoint must not be used again"
     )]
     pub fn release(&self, savepoint: Savepoint) -> Action<'_, Control> {
-        self.step(Step::Release(savepoint.0))
-    }
-}
-
-/// The maximum number of times that a transaction runs again.
-const REPEATS_MAX: u32 = 100;
-
-/// The first pause between the runs of a transaction, and the longest.
-const PAUSE: Duration = Duration::from_micros(400);
-const PAUSE_MAX: Duration = Duration::from_millis(50);
-
-/// The pauses between the runs of a transaction.
-struct Pauses {
-    count: u32,
-    backoff: Backoff,
-}
-
-impl Pauses {
-    const fn begin() -> Self {
-        Self { count: 0, backoff: Backoff::new(PAUSE, PAUSE_MAX) }
-    }
-
-    /// Sleeps and returns true; returns false when the maximum is reached.
-    fn pause(&mut self) -> bool {
-        self.count += 1;
-        if self.count > REPEATS_MAX {
-            return false;
-        }
-        std::thread::sleep(self.backoff.pause());
-        true
+        self.step(TransactionStep::Release(savepoint.0))
     }
 }

@@ -1,11 +1,14 @@
 //! The additional steps of a write, by its table, its fields and its caller's rights.
+//!
+//! A step is data: a [`Write`] within another one. The outermost is executed first, so rights are
+//! checked before the history entry is made, and the row is compared last.
 
 use std::sync::Arc;
 
 use marmota_model::{Error, ErrorKind, FilterExpr, Result, Table};
 
 use crate::batch_machine::before;
-use crate::contract::audit::{Audit, Ledger};
+use crate::contract::audit::{Audit, AuditLog};
 use crate::contract::operation::{Operation, Write};
 use crate::layers::handle::HandleContext;
 use crate::rights::Rights;
@@ -26,7 +29,7 @@ impl<'s> Steps<'s> {
     /// [`ErrorKind::Denied`] for a write to the history itself.
     #[inline]
     pub(super) fn of(
-        ledger: Option<&Arc<Ledger>>,
+        ledger: Option<&Arc<AuditLog>>,
         handle: &'s HandleContext,
         operation: &Operation<'_>,
     ) -> Result<Option<Self>> {
@@ -44,7 +47,7 @@ impl<'s> Steps<'s> {
         }))
     }
 
-    /// Returns a write with its steps.
+    /// Returns a write with its steps: the write itself, if it takes none.
     pub(super) fn wrap(&self, write: Write) -> Write {
         let guard = self.rights.filter(|rights| rights.guard(&write));
         let write = match before::compares(&write) {
@@ -77,7 +80,7 @@ impl<'s> Steps<'s> {
 }
 
 /// Returns true if an operation writes to an audited table.
-fn is_audited(ledger: Option<&Arc<Ledger>>, operation: &Operation<'_>) -> Result<bool> {
+fn is_audited(ledger: Option<&Arc<AuditLog>>, operation: &Operation<'_>) -> Result<bool> {
     let (mut is_audited, mut is_history) = (false, false);
     if let Some(ledger) = ledger {
         operation.each_table_written(|table: &Table| {

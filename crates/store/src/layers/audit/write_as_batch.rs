@@ -1,4 +1,7 @@
 //! A write that is executed as a batch, and its result, which is taken from the batch.
+//!
+//! The batch owns its rows: it has to be the same at each poll, while a source of rows can be read
+//! only once. So a write of many rows holds all of them in memory.
 
 use std::sync::Arc;
 
@@ -10,7 +13,8 @@ use crate::contract::operation::{
 };
 use crate::rows::registry::Registry;
 
-/// A write that is executed as a batch.
+/// A write that is executed as a batch: of one write, of a write for each row, or of the writes of
+/// another batch.
 #[derive(Debug)]
 pub(super) struct WriteAsBatch {
     writes: Vec<Write>,
@@ -80,12 +84,14 @@ impl WriteAsBatch {
         }))
     }
 
+    /// Creates a batch of these writes, all or none.
     fn new(writes: Vec<Write>) -> Self {
         let mode = BatchMode::AllOrNothing;
         Self { writes, links: Vec::new(), mode, results: Vec::new(), of_many: false }
     }
 
-    /// Calls `run` with the batch that replaces an operation.
+    /// Calls `run` with the batch that replaces an operation. A batch with an idempotency key keeps
+    /// it: the answer is stored and repeated by the replacing batch.
     pub(super) fn with<T>(
         &mut self,
         operation: &mut Operation<'_>,
@@ -99,7 +105,11 @@ impl WriteAsBatch {
         run(&mut Operation::Batch { writes, links, mode: *mode, once, results })
     }
 
-    /// Returns the result of the operation that the batch replaces.
+    /// Returns the result of the operation that the batch replaces, from the results of the batch's
+    /// writes. The rows of a refused write of many are named by their index, as a verb does.
+    ///
+    /// # Errors
+    /// That of the failed write.
     pub(super) fn finish(
         mut self,
         called: Result<()>,
@@ -154,6 +164,7 @@ fn at_row(place: usize, error: &Error) -> Error {
     error.violations().iter().cloned().fold(named, Error::with_violation)
 }
 
+/// Returns a row that owns its values.
 fn owned(row: &[ValueRef<'_>]) -> Vec<Value> {
     row.iter().map(ValueRef::to_value).collect()
 }

@@ -1,4 +1,8 @@
 //! The cached rows: each is valid as long as its table has the version at which it was read.
+//!
+//! Rows are evicted by `quick_cache`, with the algorithm S3-FIFO (Yang et al., 2023), when their
+//! sizes exceed the maximum. A stale row is not removed at once; it is overwritten by the next read
+//! of its key, or evicted.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -21,6 +25,22 @@ const ROW_BYTES: u64 = 96;
 
 /// How often a cache had the requested row (approximate if more than 64 threads read), and its
 /// size.
+///
+/// ```
+/// # use marmota_derive::Model;
+/// # use marmota_memory::Memory;
+/// # use marmota_store::Store;
+/// # #[derive(Clone, Debug, Model)]
+/// # struct City { id: i64, name: String }
+/// let store = Store::builder(Memory::new()).model::<City>().cache(1 << 20).open()?;
+/// let id = store.insert(&City { id: 0, name: "Bourges".to_owned() }).run()?;
+/// for _ in 0..3 {
+///     store.get::<City>(id).run()?;
+/// }
+/// let stats = store.cache_stats().expect("it has a cache");
+/// assert_eq!((stats.misses, stats.hits, stats.rows), (1, 2, 1));
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CacheStats {
     /// Reads by key that the cache answered.
@@ -35,7 +55,7 @@ pub struct CacheStats {
     pub bytes_max: u64,
 }
 
-/// A store's cache.
+/// A store's cache: the versions of its tables, the rows, and the counts of each thread.
 pub(crate) struct Cache {
     pub(super) versions: TableVersions,
     rows: Kept<RowKey, Arc<Row>, ByBytes>,
@@ -100,6 +120,7 @@ impl Lookup<'_> {
 }
 
 impl Cache {
+    /// Creates an empty cache of at most this many bytes, with counters for each slot of threads.
     pub(crate) fn new(registry: &Registry, bytes_max: u64, slots: usize) -> Self {
         let rows_about = usize::try_from(bytes_max / 256).unwrap_or(usize::MAX);
         Self {
@@ -160,7 +181,8 @@ impl Cache {
         true
     }
 
-    /// Caches a row that was read, unless its table was written to meanwhile.
+    /// Caches a row that was read, unless its table was written to meanwhile: then it may be older
+    /// than the write.
     pub(super) fn keep(&self, lookup: &Lookup<'_>, values: Box<[Value]>) {
         if self.versions.version_of(lookup.key.table) == Some(lookup.version) {
             let row = Row { version: lookup.version, values };
@@ -176,6 +198,7 @@ impl Cache {
         }
     }
 
+    /// Returns the counts of all threads, and the size of the rows.
     pub(crate) fn stats(&self) -> CacheStats {
         let sum = |count: fn(&HitCounts) -> &AtomicU64| {
             self.counts.iter().map(|counts| count(counts).load(Ordering::Relaxed)).sum()

@@ -1,15 +1,20 @@
-//! The keys of cached rows: a table with a row's key, found by a borrowed key without an allocation.
+//! The keys of cached rows: a table with a row's key, found by a borrowed key without an
+//! allocation.
+//!
+//! The owned and the borrowed form have the same hash and are compared with each other, as the map
+//! requires of [`Equivalent`] keys.
 
 use equivalent::Equivalent;
 use marmota_model::{Uuid, ValueRef};
 
-/// A row's table and key.
+/// A row's table, by its number, and its key.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct RowKey {
     pub(super) table: u32,
     key: OwnedKey,
 }
 
+/// A key that owns its text.
 #[derive(Debug, PartialEq, Eq)]
 enum OwnedKey {
     Int(i64),
@@ -24,6 +29,7 @@ pub(super) struct RowKeyRef<'a> {
     key: BorrowedKey<'a>,
 }
 
+/// A key that borrows its text from an operation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum BorrowedKey<'a> {
     Int(i64),
@@ -42,6 +48,7 @@ impl RowKey {
 }
 
 impl OwnedKey {
+    /// Returns the borrowed form, by which keys are hashed and compared.
     #[inline]
     fn borrow(&self) -> BorrowedKey<'_> {
         match self {
@@ -97,6 +104,7 @@ impl<'a> RowKeyRef<'a> {
         Some(Self { table, key })
     }
 
+    /// Returns the key in owned form, for a row that is cached.
     pub(super) fn to_owned(self) -> RowKey {
         let key = match self.key {
             BorrowedKey::Int(key) => OwnedKey::Int(key),

@@ -1,5 +1,9 @@
 //! The versions of tables, by which the cache knows whether a row is valid. `layers/cache.rs`
 //! explains the protocol.
+//!
+//! A version is one atomic word for each table: the low 20 bits count the writes in progress, the
+//! others the writes that have ended. Readers load it, writers add to it; there is no lock. Only
+//! the writes that were cancelled while they waited are in a list, which is empty almost always.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -57,6 +61,7 @@ pub(crate) struct Writing {
 }
 
 impl TableVersions {
+    /// Creates the versions of all tables of a store.
     pub(super) fn new(registry: &Registry) -> Self {
         let tables: Box<[Watched]> = registry
             .tables()
@@ -72,6 +77,7 @@ impl TableVersions {
         Self { tables, numbers, abandoned: Mutex::default(), any_abandoned: AtomicBool::new(false) }
     }
 
+    /// Returns the number of a table; `None` if it does not belong to this store.
     #[inline]
     pub(super) fn number(&self, table: &Table) -> Option<u32> {
         self.numbers.get(&(std::ptr::from_ref(table) as usize)).copied()
@@ -83,12 +89,14 @@ impl TableVersions {
         self.version_of(self.number(table)?)
     }
 
+    /// Returns the version of a table by its number; `None` while it is written to.
     #[inline]
     pub(super) fn version_of(&self, number: u32) -> Option<TableVersion> {
         let word = self.tables[number as usize].word.load(Ordering::Acquire);
         word.is_multiple_of(VERSION).then_some(TableVersion(word))
     }
 
+    /// Adds a write in progress to each of these tables.
     fn begin(&self, tables: &[u32]) {
         for &number in tables {
             self.tables[number as usize].word.fetch_add(UNDER_WAY, Ordering::AcqRel);
@@ -115,6 +123,8 @@ impl TableVersions {
         }
     }
 
+    /// Adds a table to those that are written to, unless it is one of them or belongs to another
+    /// store.
     fn add(&self, writing: &mut Writing, table: &Table) {
         if let Some(number) = self.number(table)
             && !writing.tables.contains(&number)
@@ -141,6 +151,7 @@ impl TableVersions {
         }
     }
 
+    /// Ends a write to each of these tables, which gives each a new version.
     fn finish(&self, tables: &[u32]) {
         for &number in tables {
             // This is the version that the next reader sees that finds no write in progress.
@@ -156,6 +167,7 @@ impl TableVersions {
         }
     }
 
+    /// Adds tables to those of cancelled writes.
     fn leave(&self, tables: &[u32]) {
         if !tables.is_empty() {
             self.abandoned.lock().extend(tables);

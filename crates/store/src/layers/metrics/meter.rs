@@ -1,11 +1,14 @@
-//! Counters of a store's operations, at the point that all operations pass: for each table and
-//! verb, and for each session, the number of calls, rows and errors and the time; and the slow
-//! operations.
+//! Counters of a store's operations: for each table and verb, and for each session, the number of
+//! calls, rows and errors and the time; and the slow operations.
 //!
-//! A store counts if it is opened with [`crate::StoreBuilder::metering`]. Each thread counts in a
-//! separate slot of memory, made when it first uses a table; if there are more threads than slots,
-//! they share them. So no thread waits, and counting costs two reads of the clock and three
-//! additions.
+//! A store counts if it is opened with [`crate::StoreBuilder::metering`]. Each operation of a
+//! caller counts once, as what the caller requested: a write that is executed as a batch, because
+//! its table is audited, is counted as that write.
+//!
+//! Each thread counts in a separate slot of memory, made when it first uses a table; if there are
+//! more threads than slots, they share them. So no thread waits, and counting costs two reads of
+//! the clock and three additions. The values of a slot are added up when [`crate::Store::activity`]
+//! is called.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -60,21 +63,72 @@ impl Default for Metering {
 impl Metering {
     /// Logs calls that take at least this long (target `marmota::slow`, a warning), with the
     /// operation, its time and the caller, but no values. The last of them are kept
-    /// ([`Activity::slow`]).
+    /// ([`Activity::slow`]). Default: none is logged.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # use marmota_store::meter::Metering;
+    /// # #[derive(Clone, Debug, Model)]
+    /// # struct City { id: i64, name: String }
+    /// # let bourges = City { id: 0, name: "Bourges".to_owned() };
+    /// let metering = Metering::default().slow_call(Duration::ZERO);
+    /// let store = Store::builder(Memory::new()).model::<City>().metering(metering).open()?;
+    /// store.insert(&bourges).run()?;
+    /// let slow = store.activity().expect("it counts").slow;
+    /// assert_eq!(slow[0].what, "insert of city");
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     pub const fn slow_call(mut self, from: Duration) -> Self {
         self.slow = Some(from);
         self
     }
 
     /// Sets how many sessions are counted separately. Default: 10,000. When there are more, the
-    /// sessions that have been silent longest are removed.
+    /// half that has been silent longest is removed.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # use marmota_store::meter::Metering;
+    /// # #[derive(Clone, Debug, Model)]
+    /// # struct City { id: i64, name: String }
+    /// # let bourges = City { id: 0, name: "Bourges".to_owned() };
+    /// let metering = Metering::default().sessions_max(2);
+    /// let store = Store::builder(Memory::new()).model::<City>().metering(metering).open()?;
+    /// for session in ["a", "b", "c"] {
+    ///     store.in_session(session).count::<City>().run()?;
+    /// }
+    /// assert!(store.activity().expect("it counts").sessions.len() <= 2);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     pub const fn sessions_max(mut self, sessions: usize) -> Self {
         self.sessions_max = sessions;
         self
     }
 }
 
-/// The operations of a store since it was opened.
+/// The operations of a store since it was opened, as [`crate::Store::activity`] returns them.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use marmota_derive::Model;
+/// # use marmota_memory::Memory;
+/// # use marmota_store::Store;
+/// # use marmota_store::meter::Metering;
+/// # #[derive(Clone, Debug, Model)]
+/// # struct City { id: i64, name: String }
+/// # let bourges = City { id: 0, name: "Bourges".to_owned() };
+/// # let store = Store::builder(Memory::new()).model::<City>().metering(Metering::default()).open()?;
+/// store.in_session("session 7").insert(&bourges).run()?;
+/// let activity = store.activity().expect("it counts");
+/// assert_eq!((activity.verbs.len(), activity.sessions.len(), activity.slow.len()), (1, 1, 0));
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Activity {
@@ -87,6 +141,26 @@ pub struct Activity {
 }
 
 /// The operations of one verb on one table.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use marmota_derive::Model;
+/// # use marmota_memory::Memory;
+/// # use marmota_store::Store;
+/// # use marmota_store::meter::Metering;
+/// # #[derive(Clone, Debug, Model)]
+/// # struct City { id: i64, name: String }
+/// # let bourges = City { id: 0, name: "Bourges".to_owned() };
+/// # let store = Store::builder(Memory::new()).model::<City>().metering(Metering::default()).open()?;
+/// store.insert(&bourges).run()?;
+/// let mut batch = store.batch();
+/// batch.insert(&bourges).insert(&bourges);
+/// batch.all_or_nothing().run()?;
+/// let activity = store.activity().expect("it counts");
+/// let inserts = activity.verbs.iter().find(|of| of.verb == "insert").expect("one was used");
+/// assert_eq!((&*inserts.table, inserts.done.count, inserts.in_batches), ("city", 1, 2));
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct VerbActivity {
@@ -102,6 +176,22 @@ pub struct VerbActivity {
 }
 
 /// The operations of one session.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use marmota_derive::Model;
+/// # use marmota_memory::Memory;
+/// # use marmota_store::Store;
+/// # use marmota_store::meter::Metering;
+/// # #[derive(Clone, Debug, Model)]
+/// # struct City { id: i64, name: String }
+/// # let bourges = City { id: 0, name: "Bourges".to_owned() };
+/// # let store = Store::builder(Memory::new()).model::<City>().metering(Metering::default()).open()?;
+/// store.in_session("session 7").insert(&bourges).run()?;
+/// let sessions = store.activity().expect("it counts").sessions;
+/// assert_eq!((&*sessions[0].session, sessions[0].done.rows), ("session 7", 1));
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct SessionActivity {
@@ -112,6 +202,7 @@ pub struct SessionActivity {
     pub done: CallStatistics,
 }
 
+/// The verbs that are counted. A verb is counted by its index here, and reported by its name.
 const VERBS: [&str; 15] = [
     "get",
     "list",
@@ -160,6 +251,7 @@ pub(crate) const fn verb_name(operation: &Operation<'_>) -> &'static str {
     VERBS[verb_of(operation)]
 }
 
+/// Returns the index of the verb of a write in a batch, in [`VERBS`].
 const fn verb_of_write(write: &Write) -> usize {
     match write {
         Write::Insert { .. } => 3,
@@ -204,6 +296,8 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
+    /// Creates the counters of a store, with a shard for each slot of threads. The memory of a
+    /// shard is made table by table, at first use.
     pub(crate) fn new(metering: Metering, registry: &Registry, slots: usize) -> Self {
         let names = registry.tables().to_vec();
         let numbers = names.iter().enumerate();
@@ -220,16 +314,20 @@ impl Meter {
         }
     }
 
+    /// Returns the number of a table; that after the last for an operation without a table of this
+    /// store.
     fn number(&self, table: Option<&Table>) -> u32 {
         let number = table
             .and_then(|table| self.numbers.get(&(std::ptr::from_ref(table) as usize)).copied());
         number.unwrap_or(self.names.len() as u32)
     }
 
+    /// Returns the counters of a slot for a table.
     fn counts(&self, slot: usize, table: u32) -> &OfTable {
         self.shards[slot][table as usize].get_or_init(Box::default)
     }
 
+    /// Begins to measure an operation: reads the clock, and finds its table and verb.
     pub(crate) fn begin(&self, operation: &Operation<'_>) -> MeteredOperation {
         let (table, verb) = (self.number(operation.table()), verb_of(operation) as u32);
         MeteredOperation { at: Instant::now(), table, verb }
@@ -277,6 +375,7 @@ impl Meter {
         self.of(begun, slot).note(begun.at.elapsed(), 0, true);
     }
 
+    /// Returns the counters for an operation in progress.
     fn of(&self, begun: MeteredOperation, slot: usize) -> &Counts {
         &self.counts(slot, begun.table).verbs[begun.verb as usize]
     }

@@ -6,7 +6,8 @@ use std::sync::atomic::AtomicU64;
 
 use super::counts::Counts;
 
-/// The counters of one session.
+/// The counters of one session: a name that a program gives to the operations of a login or a
+/// connection. The handles of the session share them.
 pub(crate) struct SessionCounts {
     pub(super) name: Arc<str>,
     pub(super) counts: Counts,
@@ -14,7 +15,7 @@ pub(crate) struct SessionCounts {
     pub(super) last: AtomicU64,
 }
 
-/// The caller of an operation, as far as it is known.
+/// The caller of an operation, as far as it is known: the actor, or the name in the rights.
 #[derive(Clone, Copy)]
 pub(crate) struct Who<'w> {
     pub(crate) name: Option<&'w str>,
@@ -22,6 +23,7 @@ pub(crate) struct Who<'w> {
 }
 
 impl SessionCounts {
+    /// Returns the name of the session.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }

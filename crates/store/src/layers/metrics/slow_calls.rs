@@ -16,7 +16,24 @@ use crate::contract::operation::Operation;
 /// The number of calls that are kept.
 const KEPT: usize = 100;
 
-/// A slow call.
+/// A slow call, without any value of a parameter, a row or a filter.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use marmota_derive::Model;
+/// # use marmota_memory::Memory;
+/// # use marmota_store::Store;
+/// # use marmota_store::meter::Metering;
+/// # #[derive(Clone, Debug, Model)]
+/// # struct City { id: i64, name: String }
+/// # let bourges = City { id: 0, name: "Bourges".to_owned() };
+/// let metering = Metering::default().slow_call(Duration::ZERO);
+/// let store = Store::builder(Memory::new()).model::<City>().metering(metering).open()?;
+/// store.with_actor("ann").list::<City>().filter(City::NAME.eq("Bourges")).run()?;
+/// let slow = store.activity().expect("it counts").slow;
+/// assert_eq!((&*slow[0].what, slow[0].who.as_deref()), ("list of city by name", Some("ann")));
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct SlowCall {
@@ -35,24 +52,30 @@ pub struct SlowCall {
     pub session: Option<String>,
 }
 
+/// The calls of a store that took at least this long; the last [`KEPT`] of them.
 pub(super) struct SlowCalls {
     from: Duration,
     kept: Mutex<VecDeque<SlowCall>>,
 }
 
 impl SlowCalls {
+    /// Creates an empty list of calls that take at least `from`.
     pub(super) fn new(from: Duration) -> Self {
         Self { from, kept: Mutex::default() }
     }
 
+    /// Returns true if a call with this time has to be noted. It is checked before the call is
+    /// described, which allocates.
     pub(super) fn is_slow(&self, time: Duration) -> bool {
         time >= self.from
     }
 
+    /// Returns the calls that are kept, the newest last.
     pub(super) fn kept(&self) -> Vec<SlowCall> {
         self.kept.lock().iter().cloned().collect()
     }
 
+    /// Notes an operation, which is described by its verb, its table and the fields of its filter.
     #[cold]
     pub(super) fn note_operation(
         &self,
@@ -65,6 +88,7 @@ impl SlowCalls {
         self.note(time, rows, who, described(verb, operation));
     }
 
+    /// Logs a call, and keeps it in place of the oldest one.
     #[cold]
     pub(super) fn note(&self, time: Duration, rows: u64, who: Who<'_>, what: String) {
         let call = SlowCall {
@@ -119,6 +143,7 @@ fn described(verb: &str, operation: &Operation<'_>) -> String {
     text
 }
 
+/// Appends the names of the fields that a filter compares, without the values.
 fn by_fields(text: &mut String, table: &Table, filter: Option<&FilterExpr>) {
     let Some(filter) = filter else { return };
     let fields = filter.fields(table);

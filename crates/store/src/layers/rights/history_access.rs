@@ -1,5 +1,9 @@
-//! Access to the history: which row the entries of a read belong to, and whether the caller may read
-//! that row.
+//! Access to the history: which row the entries of a read belong to, and whether the caller may
+//! read that row.
+//!
+//! A caller with access to the whole history reads it like any table. Others may read the entries
+//! of one row, named by the filter of the read: a table and a key, each compared for equality. A
+//! read without such a filter is narrowed to the tables whose history is granted without a rule.
 
 use marmota_model::{Comparison, FilterExpr, KeyKind, Result, Table, Value};
 
@@ -21,7 +25,8 @@ impl Rights {
     /// Returns the rows whose entries a read of the history requests.
     ///
     /// # Errors
-    /// [`ErrorKind::Denied`] for a table whose history the caller may not read.
+    /// [`ErrorKind::Denied`](marmota_model::ErrorKind::Denied) for a table whose history the caller
+    /// may not read.
     pub(super) fn history_of(&self, operation: &Operation<'_>) -> Result<HistoryOf<'_>> {
         let (table, filter) = match operation {
             Operation::List { table, query } => (*table, query.filter.as_ref()),

@@ -1,5 +1,8 @@
 //! Operations of a caller with rights: they are refused, or narrowed to the rows that the caller
 //! may access.
+//!
+//! A narrowed operation borrows from the original one, and lives as long as one call of the next
+//! layer.
 
 use std::ops::ControlFlow;
 
@@ -33,10 +36,10 @@ impl Rights {
                 let asked = *fields;
                 let fields = fields.union(condition.filter().fields(table));
                 let ready = condition.asked(table)?;
-                let mut asking = Asking { ready, sink, fields, asked, hidden: false };
+                let mut readable = ReadableRow { ready, sink, fields, asked, hidden: false };
                 let mut get = Operation::Get { table, key: *key, fields };
-                let ran = run(&mut get, &mut asking, outcome);
-                if asking.hidden {
+                let ran = run(&mut get, &mut readable, outcome);
+                if readable.hidden {
                     outcome.rows = 0;
                 }
                 Ok(ran)
@@ -71,8 +74,8 @@ impl Rights {
                 }
                 let (table, on_conflict) = (*table, *on_conflict);
                 let row = vec![ValueRef::Absent; table.fields().len()];
-                let mut judged = Judged { whose: self, rights, rows: &mut **rows, row };
-                Ok(run_insert_many(table, &mut judged, on_conflict, |operation| {
+                let mut checked = CheckedRows { whose: self, rights, rows: &mut **rows, row };
+                Ok(run_insert_many(table, &mut checked, on_conflict, |operation| {
                     run(operation, sink, outcome)
                 }))
             }
@@ -110,7 +113,11 @@ impl Rights {
         self.of(table).map_or(&Access::Denied, |rights| &rights.delete).narrow(filter)
     }
 
-    /// Checks writes of one row, and updates of several.
+    /// Checks writes of one row, and updates of several, as far as this is possible without reading
+    /// rows.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`], or [`ErrorKind::Unauthenticated`] for an anonymous caller.
     fn admit_write(&self, operation: &Operation<'_>) -> Result<()> {
         match operation {
             Operation::Insert { table, row, on_conflict } => {
@@ -130,7 +137,8 @@ impl Rights {
     }
 }
 
-/// Lends an operation on rows from a source with a shorter lifetime.
+/// Calls `run` with an insert of rows from a source with a shorter lifetime than the operation's
+/// own.
 fn run_insert_many<'a, T>(
     table: &'a Table,
     rows: &'a mut dyn RowSource<'a>,
@@ -140,8 +148,9 @@ fn run_insert_many<'a, T>(
     run(&mut Operation::InsertMany { table, rows, on_conflict })
 }
 
-/// A sink that passes on a row that matches the rights, with the requested fields.
-struct Asking<'s, 'f> {
+/// A sink for a read by key. It passes on the row if the caller may read it, with the requested
+/// fields; the fields of the rule are read in addition.
+struct ReadableRow<'s, 'f> {
     ready: Ready<'f>,
     sink: &'s mut dyn RowSink,
     /// The fields that are read, and those that were requested.
@@ -150,7 +159,7 @@ struct Asking<'s, 'f> {
     hidden: bool,
 }
 
-impl RowSink for Asking<'_, '_> {
+impl RowSink for ReadableRow<'_, '_> {
     fn row(&mut self, row: &[ValueRef<'_>]) -> ControlFlow<()> {
         if !self.ready.selects(row) {
             self.hidden = true;
@@ -169,15 +178,15 @@ impl RowSink for Asking<'_, '_> {
     }
 }
 
-/// A source that checks each row against the rights.
-struct Judged<'j, 'a> {
+/// A source that checks each row against the rights, before the engine inserts it.
+struct CheckedRows<'j, 'a> {
     whose: &'j Rights,
     rights: &'j TableRights,
     rows: &'j mut dyn RowSource<'a>,
     row: Vec<ValueRef<'a>>,
 }
 
-impl<'s, 'a: 's> RowSource<'s> for Judged<'_, 'a> {
+impl<'s, 'a: 's> RowSource<'s> for CheckedRows<'_, 'a> {
     fn remaining(&self) -> usize {
         self.rows.remaining()
     }

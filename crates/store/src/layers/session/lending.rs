@@ -1,4 +1,8 @@
 //! Detects operations from within a row callback of the same store.
+//!
+//! A sink receives rows while the engine is in the middle of a step, with the lock of the session
+//! held. A call of the same store from there would deadlock, so it is refused. A call of another
+//! store is allowed: a program may serve one store to another.
 
 use std::cell::{Cell, RefCell};
 
@@ -27,6 +31,10 @@ impl Lending {
         }
     }
 
+    /// Begins to lend rows within a row callback of another store.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] if it is a callback of the same store, or one around it.
     #[cold]
     fn begin_within(store: usize, around: usize) -> Result<Self> {
         let is_around = LENDING_AROUND.with_borrow(|outer| outer.contains(&store));
@@ -48,6 +56,7 @@ impl Lending {
 }
 
 impl Drop for Lending {
+    /// Returns to the store around this one, if there is one.
     fn drop(&mut self) {
         LENDING.set(self.around);
         if self.around != 0 {

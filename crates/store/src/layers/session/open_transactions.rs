@@ -9,7 +9,8 @@ use parking_lot::Mutex;
 
 use crate::layers::thread_slot::thread_mark;
 
-/// The thread that last used each open transaction.
+/// The thread that last used each open transaction: the address of a thread-local variable, or 0. A
+/// transaction is removed when the next one is added after its end.
 #[derive(Default)]
 pub(super) struct OpenTransactions(Mutex<Vec<Weak<AtomicUsize>>>);
 

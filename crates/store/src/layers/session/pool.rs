@@ -22,6 +22,9 @@ use crate::layers::thread_slot::{SLOTS, slot_number, thread_mark};
 type Slot = Mutex<Option<Box<dyn Session>>>;
 
 /// An engine with its open sessions.
+///
+/// Sessions are kept until the store is dropped, also after it was closed: operations that wait in
+/// them then get a result.
 pub(crate) struct Sessions {
     pub(crate) engine: Box<dyn Engine>,
     slots: Box<[Slot]>,
@@ -30,6 +33,7 @@ pub(crate) struct Sessions {
 }
 
 impl Sessions {
+    /// Creates an engine's sessions; none is opened yet.
     pub(crate) fn new(engine: Box<dyn Engine>) -> Self {
         Self {
             engine,
@@ -45,6 +49,10 @@ impl Sessions {
         std::ptr::from_ref(self) as usize
     }
 
+    /// Checks that the store was not closed.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Closed`].
     #[inline]
     pub(crate) fn check_open(&self) -> Result<()> {
         if self.closed.load(Ordering::Relaxed) {
@@ -53,8 +61,11 @@ impl Sessions {
         Ok(())
     }
 
-    /// Closes the engine. The sessions stay, so that operations that wait in them still get a
-    /// result.
+    /// Closes the engine. A second call does nothing.
+    ///
+    /// # Errors
+    /// That of the engine; [`ErrorKind::Busy`] while a transaction is open, and then the store
+    /// stays open.
     pub(crate) fn close(&self) -> Result<()> {
         if self.closed.swap(true, Ordering::SeqCst) {
             return Ok(());
@@ -68,6 +79,9 @@ impl Sessions {
     }
 
     /// Opens a session for a transaction, which has not begun yet.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Closed`]; that of the engine.
     pub(crate) fn transaction(&self) -> Result<TransactionState> {
         self.check_open()?;
         Ok(TransactionState::new(self.engine.session()?, self.open_transactions.add()))
@@ -99,6 +113,13 @@ impl Sessions {
         Ok(lending)
     }
 
+    /// Calls `run` with the session of a place: the session of the transaction, or the one in this
+    /// slot, which is opened at first use. `begins` is true for a new operation, which is refused
+    /// after the store was closed; others may still end.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for a transaction that has ended, [`ErrorKind::Unsupported`] within a
+    /// row callback of the same store; that of `run`.
     #[inline]
     pub(super) fn with_session<T>(
         &self,
@@ -130,7 +151,10 @@ impl Sessions {
     }
 
     /// Submits an operation to the session of a place. A store without other layers calls this
-    /// directly.
+    /// directly: it is the path of most operations.
+    ///
+    /// # Errors
+    /// Those of [`Sessions::with_session`] and the operation.
     #[inline]
     pub(crate) fn submit_to(
         &self,

@@ -10,6 +10,25 @@ use crate::contract::operation::{Link, LinkAt, OnConflict, Write};
 
 /// An insert that was just added to a [`Batch`]. It can be used as the batch, to add the next
 /// write. `M` is the model, or [`Record`] for a row of values.
+///
+/// ```
+/// # use marmota_derive::Model;
+/// # use marmota_memory::Memory;
+/// # use marmota_model::Ref;
+/// # use marmota_store::Store;
+/// # #[derive(Clone, Debug, PartialEq, Model)]
+/// # struct City { id: i64, name: String, visits: i64 }
+/// # #[derive(Clone, Debug, PartialEq, Model)]
+/// # struct Street { id: i64, city: Ref<City>, name: String }
+/// # let city = |name: &str| City { id: 0, name: name.to_owned(), visits: 0 };
+/// # let street = |name: &str| Street { id: 0, city: Ref::new(0), name: name.to_owned() };
+/// # let store = Store::builder(Memory::new()).model::<City>().model::<Street>().open()?;
+/// let mut batch = store.batch();
+/// // The result of `insert` can be used as the batch.
+/// batch.insert(&city("Bourges")).or_ignore().insert(&city("Lyon"));
+/// batch.all_or_nothing().run()?;
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
 pub struct Added<'b, 's, M = Record> {
     batch: &'b mut Batch<'s>,
     /// The fields for which the caller gave a value.
@@ -19,6 +38,28 @@ pub struct Added<'b, 's, M = Record> {
 
 /// A handle of the row that an insert of a batch makes, or that exists already. Later writes of the
 /// same batch can refer to the row before its key is known.
+///
+/// ```
+/// # use marmota_derive::Model;
+/// # use marmota_memory::Memory;
+/// # use marmota_model::Ref;
+/// # use marmota_store::Store;
+/// # #[derive(Clone, Debug, PartialEq, Model)]
+/// # struct City { id: i64, name: String, visits: i64 }
+/// # #[derive(Clone, Debug, PartialEq, Model)]
+/// # struct Street { id: i64, city: Ref<City>, name: String }
+/// # let city = |name: &str| City { id: 0, name: name.to_owned(), visits: 0 };
+/// # let street = |name: &str| Street { id: 0, city: Ref::new(0), name: name.to_owned() };
+/// # let store = Store::builder(Memory::new()).model::<City>().model::<Street>().open()?;
+/// let mut batch = store.batch();
+/// let bourges = batch.insert(&city("Bourges")).handle();
+/// for name in ["Rue Moyenne", "Rue Bourbonnoux"] {
+///     batch.insert(&street(name)).set_ref(Street::CITY, bourges);
+/// }
+/// batch.all_or_nothing().run()?;
+/// assert_eq!(store.count::<Street>().filter(Street::CITY.eq(Ref::new(1))).run()?, 2);
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
 pub struct RowHandle<M> {
     batch: u64,
     place: usize,
@@ -61,16 +102,76 @@ impl<'b, 's, M> Added<'b, 's, M> {
     }
 
     /// Leaves an existing row as it is: [`OnConflict::Ignore`].
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::Ref;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, name: String, visits: i64 }
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct Street { id: i64, city: Ref<City>, name: String }
+    /// # let city = |name: &str| City { id: 0, name: name.to_owned(), visits: 0 };
+    /// # let street = |name: &str| Street { id: 0, city: Ref::new(0), name: name.to_owned() };
+    /// # let store = Store::builder(Memory::new()).model::<City>().model::<Street>().open()?;
+    /// let id = store.insert(&city("Bourges")).run()?;
+    /// let mut batch = store.batch();
+    /// batch.insert(&City { id, ..city("Avaricum") }).or_ignore();
+    /// batch.all_or_nothing().run()?;
+    /// assert_eq!(store.get::<City>(id).run()?.name, "Bourges");
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     pub fn or_ignore(self) -> Self {
         self.over(OnConflict::Ignore)
     }
 
     /// Replaces the conflicting rows by this row: [`OnConflict::Replace`].
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::Ref;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, name: String, visits: i64 }
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct Street { id: i64, city: Ref<City>, name: String }
+    /// # let city = |name: &str| City { id: 0, name: name.to_owned(), visits: 0 };
+    /// # let street = |name: &str| Street { id: 0, city: Ref::new(0), name: name.to_owned() };
+    /// # let store = Store::builder(Memory::new()).model::<City>().model::<Street>().open()?;
+    /// let id = store.insert(&city("Bourges")).run()?;
+    /// let mut batch = store.batch();
+    /// batch.insert(&City { id, ..city("Avaricum") }).or_replace();
+    /// batch.all_or_nothing().run()?;
+    /// assert_eq!(store.get::<City>(id).run()?.name, "Avaricum");
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     pub fn or_replace(self) -> Self {
         self.over(OnConflict::Replace)
     }
 
     /// Writes this row over the existing one: [`OnConflict::Update`].
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::Ref;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, name: String, visits: i64 }
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct Street { id: i64, city: Ref<City>, name: String }
+    /// # let city = |name: &str| City { id: 0, name: name.to_owned(), visits: 0 };
+    /// # let street = |name: &str| Street { id: 0, city: Ref::new(0), name: name.to_owned() };
+    /// # let store = Store::builder(Memory::new()).model::<City>().model::<Street>().open()?;
+    /// let id = store.insert(&city("Bourges")).run()?;
+    /// let mut batch = store.batch();
+    /// batch.insert(&City { id, ..city("Avaricum") }).or_update();
+    /// batch.all_or_nothing().run()?;
+    /// assert_eq!(store.get::<City>(id).run()?.name, "Avaricum");
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     pub fn or_update(self) -> Self {
         self.over(OnConflict::UPDATE)
     }
@@ -86,6 +187,25 @@ impl<'b, 's, M> Added<'b, 's, M> {
     }
 
     /// Returns a handle of the row that it makes, or that exists, for later writes to refer to.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::Ref;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, name: String, visits: i64 }
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct Street { id: i64, city: Ref<City>, name: String }
+    /// # let city = |name: &str| City { id: 0, name: name.to_owned(), visits: 0 };
+    /// # let street = |name: &str| Street { id: 0, city: Ref::new(0), name: name.to_owned() };
+    /// # let store = Store::builder(Memory::new()).model::<City>().model::<Street>().open()?;
+    /// let mut batch = store.batch();
+    /// let bourges = batch.insert(&city("Bourges")).handle();
+    /// batch.increment_made(City::VISITS, bourges, 1);
+    /// batch.all_or_nothing().run()?;
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     #[must_use]
     pub fn handle(&self) -> RowHandle<M> {
         let (batch, place) = (self.batch.number, self.batch.len().saturating_sub(1));
@@ -96,6 +216,25 @@ impl<'b, 's, M> Added<'b, 's, M> {
 impl<M: Model> Added<'_, '_, M> {
     /// Sets a reference to a row that an earlier write of the batch makes. The value of that field
     /// in the struct is ignored.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::Ref;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, name: String, visits: i64 }
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct Street { id: i64, city: Ref<City>, name: String }
+    /// # let city = |name: &str| City { id: 0, name: name.to_owned(), visits: 0 };
+    /// # let street = |name: &str| Street { id: 0, city: Ref::new(0), name: name.to_owned() };
+    /// # let store = Store::builder(Memory::new()).model::<City>().model::<Street>().open()?;
+    /// let mut batch = store.batch();
+    /// let bourges = batch.insert(&city("Bourges")).handle();
+    /// batch.insert(&street("Rue Moyenne")).set_ref(Street::CITY, bourges);
+    /// batch.all_or_nothing().run()?;
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     pub fn set_ref<T: Model>(self, column: Column<M, impl RefersTo<T>>, to: RowHandle<T>) -> Self {
         self.batch.link(LinkAt::Field(column.position()), to);
         self
@@ -104,6 +243,32 @@ impl<M: Model> Added<'_, '_, M> {
 
 impl Added<'_, '_, Record> {
     /// [`Added::set_ref`] for a row of values, which has to have some value in that field.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::Ref;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, name: String, visits: i64 }
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct Street { id: i64, city: Ref<City>, name: String }
+    /// # let city = |name: &str| City { id: 0, name: name.to_owned(), visits: 0 };
+    /// # let street = |name: &str| Street { id: 0, city: Ref::new(0), name: name.to_owned() };
+    /// # let store = Store::builder(Memory::new()).model::<City>().model::<Street>().open()?;
+    /// use marmota_model::Record;
+    /// let (cities, streets) = (store.table("city")?, store.table("street")?);
+    /// let (mut bourges, mut street) = (Record::new(cities), Record::new(streets));
+    /// bourges.set("name", "Bourges")?;
+    /// bourges.set("visits", 0)?;
+    /// street.set("name", "Rue Moyenne")?;
+    /// street.set("city", 1)?;
+    /// let mut batch = store.batch();
+    /// let bourges = batch.insert_record(&bourges).handle();
+    /// batch.insert_record(&street).set_ref_at(1, bourges);
+    /// batch.all_or_nothing().run()?;
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     pub fn set_ref_at(self, field: usize, to: RowHandle<Record>) -> Self {
         self.batch.link(LinkAt::Field(field), to);
         self
@@ -125,6 +290,25 @@ impl<'s, M> DerefMut for Added<'_, 's, M> {
 }
 
 /// A patch that was just added to a [`Batch`]. It can be used as the batch, to add the next write.
+///
+/// ```
+/// # use marmota_derive::Model;
+/// # use marmota_memory::Memory;
+/// # use marmota_model::Ref;
+/// # use marmota_store::Store;
+/// # #[derive(Clone, Debug, PartialEq, Model)]
+/// # struct City { id: i64, name: String, visits: i64 }
+/// # #[derive(Clone, Debug, PartialEq, Model)]
+/// # struct Street { id: i64, city: Ref<City>, name: String }
+/// # let city = |name: &str| City { id: 0, name: name.to_owned(), visits: 0 };
+/// # let street = |name: &str| Street { id: 0, city: Ref::new(0), name: name.to_owned() };
+/// # let store = Store::builder(Memory::new()).model::<City>().model::<Street>().open()?;
+/// let id = store.insert(&city("Bourges")).run()?;
+/// let mut batch = store.batch();
+/// batch.patch::<City>(id).set(City::NAME, "Avaricum").set(City::VISITS, 1).delete::<Street>(1);
+/// assert_eq!(batch.len(), 2);
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
 pub struct Patching<'b, 's, M> {
     batch: &'b mut Batch<'s>,
     model: PhantomData<fn() -> M>,
@@ -136,6 +320,25 @@ impl<'b, 's, M: Model> Patching<'b, 's, M> {
     }
 
     /// Adds a field to the patch.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::Ref;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, name: String, visits: i64 }
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct Street { id: i64, city: Ref<City>, name: String }
+    /// # let city = |name: &str| City { id: 0, name: name.to_owned(), visits: 0 };
+    /// # let street = |name: &str| Street { id: 0, city: Ref::new(0), name: name.to_owned() };
+    /// # let store = Store::builder(Memory::new()).model::<City>().model::<Street>().open()?;
+    /// let id = store.insert(&city("Bourges")).run()?;
+    /// let mut batch = store.batch();
+    /// batch.patch::<City>(id).set(City::VISITS, 3);
+    /// batch.all_or_nothing().run()?;
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     pub fn set<T: FieldValue>(self, column: Column<M, T>, value: impl Comparable<T>) -> Self {
         if self.batch.refused.is_none()
             && let Some(Write::Update { row, .. }) = self.batch.writes.last_mut()
@@ -147,6 +350,25 @@ impl<'b, 's, M: Model> Patching<'b, 's, M> {
 
     /// Makes the write fail with [`marmota_model::ErrorKind::Stale`] unless this is the row's
     /// version.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::Ref;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, name: String, visits: i64 }
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct Street { id: i64, city: Ref<City>, name: String }
+    /// # let city = |name: &str| City { id: 0, name: name.to_owned(), visits: 0 };
+    /// # let street = |name: &str| Street { id: 0, city: Ref::new(0), name: name.to_owned() };
+    /// # let store = Store::builder(Memory::new()).model::<City>().model::<Street>().open()?;
+    /// let mut batch = store.batch();
+    /// // City has no version field.
+    /// batch.patch::<City>(1).set(City::VISITS, 3).version(2);
+    /// assert!(batch.all_or_nothing().run().is_err());
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     pub fn version(self, expected: i64) -> Self {
         if self.batch.refused.is_none()
             && let Some(Write::Update { version, .. }) = self.batch.writes.last_mut()
@@ -157,6 +379,28 @@ impl<'b, 's, M: Model> Patching<'b, 's, M> {
     }
 
     /// Sets a reference to a row that an earlier write of the batch makes.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::Ref;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, name: String, visits: i64 }
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct Street { id: i64, city: Ref<City>, name: String }
+    /// # let city = |name: &str| City { id: 0, name: name.to_owned(), visits: 0 };
+    /// # let street = |name: &str| Street { id: 0, city: Ref::new(0), name: name.to_owned() };
+    /// # let store = Store::builder(Memory::new()).model::<City>().model::<Street>().open()?;
+    /// store.insert(&city("Lyon")).run()?;
+    /// store.insert(&Street { city: Ref::new(1), ..street("Rue Moyenne") }).run()?;
+    /// let mut batch = store.batch();
+    /// let bourges = batch.insert(&city("Bourges")).handle();
+    /// batch.patch::<Street>(1).set_ref(Street::CITY, bourges);
+    /// batch.all_or_nothing().run()?;
+    /// assert_eq!(store.get::<Street>(1).run()?.city, Ref::new(2));
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     pub fn set_ref<T: Model>(self, column: Column<M, impl RefersTo<T>>, to: RowHandle<T>) -> Self {
         self.batch.link(LinkAt::Field(column.position()), to);
         self

@@ -1,10 +1,13 @@
-//! The verbs that insert with a conflict action.
+//! The verbs that insert with a conflict action: an existing row is ignored, replaced or updated.
+//! Their result is the key and the effect ([`UpsertResult`]).
 
 use marmota_model::{
     FieldSet, Key, Model, NoRows, Record, Result, Scratch, Table, Value, ValueRef,
 };
 
-use super::{Call, Insert, InsertMany, InsertRecord, RowBuffer, Structs, lost_key};
+use super::insert::{Insert, InsertMany};
+use super::records::InsertRecord;
+use super::row::{Call, RowBuffer, Structs, lost_key};
 use crate::contract::operation::{Keys, OnConflict, Operation, Outcome, UpsertResult};
 use crate::rows::prepare::{self, ValueSource};
 use crate::store::Store;
@@ -155,16 +158,60 @@ macro_rules! ways {
     ($insert:ty => $over:ty, $make:expr, [$($generics:tt)*]) => {
         impl<'s, $($generics)*> Action<'s, $insert> {
             /// Leaves an existing row as it is: [`OnConflict::Ignore`].
+            ///
+            /// ```
+            /// # use marmota_derive::Model;
+            /// # use marmota_memory::Memory;
+            /// # use marmota_store::Store;
+            /// # #[derive(Clone, Debug, PartialEq, Model)]
+            /// # struct City { id: i64, #[model(unique)] name: String, people: i64 }
+            /// # let city = |name: &str, people| City { id: 0, name: name.to_owned(), people };
+            /// # let store = Store::builder(Memory::new()).model::<City>().open()?;
+            /// use marmota_store::operation::Effect;
+            ///
+            /// let bourges = city("Bourges", 64_000);
+            /// assert_eq!(store.insert(&bourges).or_ignore().run()?.effect, Effect::Inserted);
+            /// assert_eq!(store.insert(&bourges).or_ignore().run()?.effect, Effect::Ignored);
+            /// # Ok::<(), marmota_model::Error>(())
+            /// ```
             pub fn or_ignore(self) -> Action<'s, $over> {
                 self.over(OnConflict::Ignore)
             }
 
             /// Replaces the conflicting rows by this row: [`OnConflict::Replace`].
+            ///
+            /// ```
+            /// # use marmota_derive::Model;
+            /// # use marmota_memory::Memory;
+            /// # use marmota_store::Store;
+            /// # #[derive(Clone, Debug, PartialEq, Model)]
+            /// # struct City { id: i64, #[model(unique)] name: String, people: i64 }
+            /// # let city = |name: &str, people| City { id: 0, name: name.to_owned(), people };
+            /// # let store = Store::builder(Memory::new()).model::<City>().open()?;
+            /// let old = store.insert(&city("Bourges", 64_000)).run()?;
+            /// let new = store.insert(&city("Bourges", 65_000)).or_replace().run()?;
+            /// assert!(new.key != old, "a replaced row is deleted");
+            /// # Ok::<(), marmota_model::Error>(())
+            /// ```
             pub fn or_replace(self) -> Action<'s, $over> {
                 self.over(OnConflict::Replace)
             }
 
             /// Writes this row over the existing one: [`OnConflict::Update`].
+            ///
+            /// ```
+            /// # use marmota_derive::Model;
+            /// # use marmota_memory::Memory;
+            /// # use marmota_store::Store;
+            /// # #[derive(Clone, Debug, PartialEq, Model)]
+            /// # struct City { id: i64, #[model(unique)] name: String, people: i64 }
+            /// # let city = |name: &str, people| City { id: 0, name: name.to_owned(), people };
+            /// # let store = Store::builder(Memory::new()).model::<City>().open()?;
+            /// let old = store.insert(&city("Bourges", 64_000)).run()?;
+            /// let updated = store.insert(&city("Bourges", 65_000)).or_update().run()?;
+            /// assert_eq!(updated.key, old);
+            /// # Ok::<(), marmota_model::Error>(())
+            /// ```
             pub fn or_update(self) -> Action<'s, $over> {
                 self.over(OnConflict::UPDATE)
             }
@@ -194,6 +241,23 @@ impl Store {
     /// its version, which is not compared; a blob that was not read is unchanged. It is short for
     /// an insert with [`Action::or_update`].
     ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, #[model(unique)] name: String, people: i64 }
+    /// # let city = |name: &str, people| City { id: 0, name: name.to_owned(), people };
+    /// # let store = Store::builder(Memory::new()).model::<City>().open()?;
+    /// use marmota_store::operation::Effect;
+    ///
+    /// store.upsert(&city("Bourges", 64_000)).run()?;
+    /// let again = store.upsert(&city("Bourges", 65_000)).run()?;
+    /// assert_eq!((again.key, again.effect), (1, Effect::Updated));
+    /// assert_eq!(store.get::<City>(1).run()?.people, 65_000);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Those of [`Store::insert`]; a conflict only if two rows conflict with this one.
     pub fn upsert<'s, 'm, M: Model>(&'s self, model: &'m M) -> Action<'s, InsertOver<'m, M>> {
@@ -202,6 +266,21 @@ impl Store {
 
     /// Upserts rows like [`Store::upsert`], all or none. A row may conflict with a later one. Rows
     /// may refer to earlier rows.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, #[model(unique)] name: String, people: i64 }
+    /// # let city = |name: &str, people| City { id: 0, name: name.to_owned(), people };
+    /// # let store = Store::builder(Memory::new()).model::<City>().open()?;
+    /// store.insert(&city("Bourges", 64_000)).run()?;
+    /// let rows = [city("Bourges", 65_000), city("Lyon", 520_000)];
+    /// let keys = store.upsert_many(&rows).run()?.into_iter().map(|row| row.key);
+    /// assert_eq!(keys.collect::<Vec<_>>(), [1, 2]);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Those of [`Store::upsert`], with the row's index in `models`.
@@ -214,6 +293,23 @@ impl Store {
 
     /// [`Store::upsert`] of a row of a run-time table: the fields that the record has a value for
     /// are written to the existing row, the others are unchanged.
+    ///
+    /// ```
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::{Field, Kind, Record, Role, Schema};
+    /// # use marmota_store::Store;
+    /// # let id = Field::new("id", Kind::I64).role(Role::Key);
+    /// # let note = Schema::new("note", vec![id, Field::new("text", Kind::TEXT)]);
+    /// # let store = Store::builder(Memory::new()).schema(note).open()?;
+    /// # let notes = store.table("note")?;
+    /// let mut note = Record::new(notes.clone());
+    /// note.set("text", "first")?;
+    /// let key = store.upsert_record(&note).run()?.key;
+    /// note.set("id", key.clone())?;
+    /// note.set("text", "second")?;
+    /// assert_eq!(store.upsert_record(&note).run()?.key, key);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Those of [`Store::upsert`].
