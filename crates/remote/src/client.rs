@@ -14,6 +14,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+#[cfg(doc)]
+use marmota_model::ErrorKind;
 use marmota_model::Result;
 use marmota_rpc::{Connector, Credential, ServerAddress};
 use marmota_store::engine::Capability;

@@ -16,8 +16,8 @@ use marmota_store::Store;
 
 use crate::client::{Client, Owned, Subscriber};
 use crate::contract::{Contract, MethodContract};
-use crate::link::Link;
-use crate::transfer::{Answer, Pieces, Reply};
+use crate::peer::Peer;
+use crate::transfer::{Answer, ChunkStream, Reply};
 
 pub(crate) mod arguments;
 pub(crate) mod dispatch;
@@ -61,7 +61,7 @@ pub(crate) struct CallOrigin {
     /// The reason why the caller's authentication is no longer valid.
     pub(crate) refusal: Option<Arc<Error>>,
     /// The connection that carries the streams.
-    pub(crate) link: Option<Link>,
+    pub(crate) peer: Option<Peer>,
 }
 
 impl CallOrigin {
@@ -148,7 +148,7 @@ impl Call {
     }
 
     /// Returns the number of the call on its connection.
-    pub(crate) fn number_in_link(&self) -> Option<u64> {
+    pub(crate) fn call_number(&self) -> Option<u64> {
         self.0.origin.number
     }
 
@@ -220,7 +220,7 @@ impl Future for Running {
         polled.map_ok(|reply| match reply {
             Reply::Stream(pieces) => {
                 let flowing = Flowing { call: call.clone(), pieces: Some(pieces) };
-                Reply::Stream(Pieces::new(flowing))
+                Reply::Stream(ChunkStream::new(flowing))
             }
             value @ Reply::Value(_) => value,
         })
@@ -232,7 +232,7 @@ impl Future for Running {
 struct Flowing {
     call: Call,
     /// The stream; `None` once it has ended.
-    pieces: Option<Pieces>,
+    pieces: Option<ChunkStream>,
 }
 
 impl Stream for Flowing {

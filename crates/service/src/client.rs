@@ -8,16 +8,15 @@ use marmota_model::{Error, ErrorKind, Result};
 
 use crate::contract::Contract;
 use crate::failure::Failure;
-use crate::link::{Asked, CONTRACT, Known, Link, Terms};
-use crate::transfer::{Answer, Expected, Pieces, Reply};
+use crate::peer::{CONTRACT, Known, OutgoingCall, Peer, Terms};
+use crate::transfer::{Answer, ChunkStream, Expected, Reply};
 
 mod owned;
-mod stub;
+pub(crate) mod stub;
 mod subscriber;
 mod written;
 
 pub(crate) use owned::Owned;
-pub use stub::{Stub, Stubbed};
 pub(crate) use subscriber::Subscriber;
 pub use written::Written;
 
@@ -42,8 +41,8 @@ enum Way {
         offered: Option<Arc<dyn InProcess>>,
         owned: Arc<Owned>,
     },
-    Link {
-        link: Link,
+    Peer {
+        peer: Peer,
         _held: Option<Arc<Held>>,
     },
 }
@@ -64,7 +63,7 @@ pub(crate) trait InProcess: Send + Sync {
         &self,
         method: &str,
         arguments: &[u8],
-        streams: Vec<Pieces>,
+        streams: Vec<ChunkStream>,
         caller: CallerInside,
     ) -> Result<Answer>;
 }
@@ -79,8 +78,8 @@ pub(crate) struct CallerInside {
     pub(crate) stub: Option<u64>,
 }
 
-/// Ends a link when its last client is dropped.
-struct Held(Link);
+/// Ends the connections to a peer when its last client is dropped.
+struct Held(Peer);
 
 impl Drop for Held {
     fn drop(&mut self) {
@@ -101,10 +100,10 @@ impl Client {
         Self { way, deadline: DEADLINE, item_bytes_max: ITEM_BYTES_MAX }
     }
 
-    /// Creates a client for a link that ends with the last of its clients.
-    pub(crate) fn holding(link: Link) -> Self {
-        let held = Arc::new(Held(link.clone()));
-        Self::by(Way::Link { link, _held: Some(held) })
+    /// Creates a client for a peer whose connections end with the last of its clients.
+    pub(crate) fn holding(peer: Peer) -> Self {
+        let held = Arc::new(Held(peer.clone()));
+        Self::by(Way::Peer { peer, _held: Some(held) })
     }
 
     /// Returns true if the peer is currently reachable: false between two connections, and after
@@ -113,13 +112,13 @@ impl Client {
     pub fn is_connected(&self) -> bool {
         match &self.way {
             Way::InProcess { .. } => true,
-            Way::Link { link, .. } => link.is_here(),
+            Way::Peer { peer, .. } => peer.is_here(),
         }
     }
 
-    /// Creates a client for the services that the peer of a link offers.
-    pub(crate) fn of_link(link: &Link) -> Self {
-        Self::by(Way::Link { link: link.clone(), _held: None })
+    /// Creates a client for the services that a peer offers.
+    pub(crate) fn of_peer(peer: &Peer) -> Self {
+        Self::by(Way::Peer { peer: peer.clone(), _held: None })
     }
 
     /// Sets how long a remote call waits for its answer. Default: 30 s. For a call with streams it
@@ -155,29 +154,29 @@ impl Client {
     /// # Errors
     /// If the service does not exist, or its contract differs.
     pub(crate) async fn agree(&self, ours: &'static Contract) -> Result<Option<Terms>> {
-        let link = match &self.way {
+        let peer = match &self.way {
             Way::InProcess { services, .. } => {
                 let theirs = services.known(ours.name)?;
                 return theirs.check(ours).map(|()| Some(theirs.terms(ours)));
             }
-            Way::Link { link, .. } => link,
+            Way::Peer { peer, .. } => peer,
         };
         loop {
-            let connection = link.connection();
-            let Some(theirs) = self.contract(link, ours.name).await? else { return Ok(None) };
+            let connection = peer.connection();
+            let Some(theirs) = self.contract(peer, ours.name).await? else { return Ok(None) };
             theirs.check(ours)?;
             let terms = theirs.terms(ours);
             // The answer may belong to a newer connection, made in the meantime.
-            if link.agree(connection, terms) {
+            if peer.agree(connection, terms) {
                 return Ok(Some(terms));
             }
         }
     }
 
-    async fn contract(&self, link: &Link, name: &str) -> Result<Option<Known>> {
+    async fn contract(&self, peer: &Peer, name: &str) -> Result<Option<Known>> {
         // A string: serializing cannot fail.
         let name = serde_json::to_vec(&[name]).unwrap_or_default();
-        let asked = Asked {
+        let asked = OutgoingCall {
             method: CONTRACT,
             params: &name,
             terms: None,
@@ -185,7 +184,7 @@ impl Client {
             deadline: self.deadline,
             is_retryable: true,
         };
-        match link.call(asked, Vec::new()).await {
+        match peer.call(asked, Vec::new()).await {
             Ok(Reply::Stream(_)) => Err(Known::no_contract("it is a stream")),
             Ok(Reply::Value(answer)) => Known::of_json(&answer).map(Some),
             Err(error) if error.kind() == ErrorKind::Unsupported => Ok(None),
@@ -196,16 +195,16 @@ impl Client {
     pub(crate) async fn call(
         &self,
         method: &str,
-        (arguments, streams): (Vec<u8>, Vec<Pieces>),
+        (arguments, streams): (Vec<u8>, Vec<ChunkStream>),
         (terms, stub): (Option<Terms>, Option<u64>),
         is_retryable: bool,
     ) -> Result<Reply> {
         let (services, offered, owned) = match &self.way {
             Way::InProcess { services, offered, owned } => (services, offered, owned),
-            Way::Link { link, .. } => {
+            Way::Peer { peer, .. } => {
                 let (params, deadline) = (&arguments[..], self.deadline);
-                let asked = Asked { method, params, terms, stub, deadline, is_retryable };
-                return link.call(asked, streams).await;
+                let asked = OutgoingCall { method, params, terms, stub, deadline, is_retryable };
+                return peer.call(asked, streams).await;
             }
         };
         let caller = CallerInside {
@@ -219,9 +218,9 @@ impl Client {
         let begun = services.begin(method, &arguments, streams, caller);
         let reply = begun.map_err(&as_elsewhere)?.await;
         Ok(match reply.map_err(&as_elsewhere)? {
-            Reply::Stream(pieces) => {
-                Reply::Stream(Pieces::new(pieces.map(move |piece| piece.map_err(&as_elsewhere))))
-            }
+            Reply::Stream(pieces) => Reply::Stream(ChunkStream::new(
+                pieces.map(move |piece| piece.map_err(&as_elsewhere)),
+            )),
             value @ Reply::Value(_) => value,
         })
     }
@@ -230,7 +229,7 @@ impl Client {
     pub(crate) fn release(&self, service: &'static str, stub: u64) {
         match &self.way {
             Way::InProcess { owned, .. } => owned.release(service, stub),
-            Way::Link { link, .. } => link.release(service, stub),
+            Way::Peer { peer, .. } => peer.release(service, stub),
         }
     }
 }
@@ -239,7 +238,7 @@ impl std::fmt::Debug for Client {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match &self.way {
             Way::InProcess { .. } => "Client(in process)",
-            Way::Link { .. } => "Client(by a connection)",
+            Way::Peer { .. } => "Client(by a connection)",
         })
     }
 }

@@ -8,9 +8,9 @@ use marmota_model::{Error, ErrorKind, Result};
 use marmota_rpc::{Connector, Credential, ServerAddress};
 
 use crate::client::Client;
-use crate::link::{Link, PATH, UPGRADE};
+use crate::peer::{PATH, Peer, UPGRADE};
 use crate::services::Services;
-use crate::services::carrier::Carrier;
+use crate::services::peer_calls::PeerCalls;
 
 mod connections;
 
@@ -124,14 +124,14 @@ impl ClientBuilder {
         let secret = format!("{:032x}", u128::from_le_bytes(secret));
         let hello =
             format!("{{\"jsonrpc\":\"2.0\",\"method\":\"-.client\",\"params\":[\"{secret}\"]}}");
-        let link = Link::lasting();
+        let peer = Peer::lasting();
         let settings = Arc::clone(&self.offered.0);
-        let carrier = move |link: &Link| {
+        let calls = move |peer: &Peer| {
             let mut origin = settings.origin();
-            origin.back = Some(Client::of_link(link));
+            origin.back = Some(Client::of_peer(peer));
             // Instances owned by the server's stubs here are released when the connection ends.
             origin.owned = Some(Arc::default());
-            Carrier::new(link.clone(), Arc::clone(&settings), origin)
+            PeerCalls::new(peer.clone(), Arc::clone(&settings), origin)
         };
         let address = ServerAddress::parse(&self.url)?;
         let mut connector =
@@ -140,8 +140,8 @@ impl ClientBuilder {
         connector.ca_file = self.ca_file;
         let hello = hello.into_bytes();
         let connections = Connections { connector, hello, reconnect_for: self.reconnect_for };
-        connections.keep(&link, carrier)?;
-        Ok(Client::holding(link))
+        connections.keep(&peer, calls)?;
+        Ok(Client::holding(peer))
     }
 }
 

@@ -11,7 +11,7 @@ use crate::call::arguments::Arguments;
 use crate::call::dispatch::{Dispatch, Prepared};
 use crate::call::{Call, Start};
 use crate::contract::Contract;
-use crate::link::Known;
+use crate::peer::Known;
 use crate::transfer::Answer;
 
 mod counting;

@@ -40,20 +40,22 @@ mod contract;
 mod failure;
 mod hosted;
 mod limits;
-mod link;
 mod mock;
+mod peer;
 mod route;
 mod services;
 mod subscribers;
 mod transfer;
 
 pub use call::Call;
-pub use client::{Client, Stubbed};
+pub use client::Client;
+pub use client::stub::Stubbed;
 pub use client_builder::ClientBuilder;
 pub use contract::{Contract, MethodContract, Parameter};
 pub use hosted::{Execution, Hosted, Lifetime};
 pub use mock::{Mock, When};
-pub use services::{MethodActivity, Services};
+pub use services::Services;
+pub use services::activity::MethodActivity;
 pub use subscribers::Subscribers;
 pub use transfer::{ByteStream, ItemSender, ItemStream, Transfer, TransferForm};
 
@@ -64,7 +66,8 @@ pub mod generated {
 
     pub use crate::call::arguments::Arguments;
     pub use crate::call::dispatch::{Dispatch, Prepared, prepared};
-    pub use crate::client::{Stub, Written};
+    pub use crate::client::Written;
+    pub use crate::client::stub::Stub;
     pub use crate::contract::Described;
     pub use crate::hosted::{per, shared};
     pub use crate::mock::mock;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::link::Bounds;
+use crate::peer::Bounds;
 
 /// The limits on a server's streams.
 #[derive(Clone, Copy, Debug)]

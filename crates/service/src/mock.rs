@@ -14,7 +14,7 @@ use crate::call::arguments::Arguments;
 use crate::contract::{Contract, Described};
 use crate::hosted::{Bounds, Host, Hosted};
 use crate::transfer::{
-    ByteStream, Decoding, Expected, ItemStream, Pieces, Reply, TransferForm, to_base64,
+    ByteStream, ChunkStream, Decoding, Expected, ItemStream, Reply, TransferForm, to_base64,
 };
 
 /// The maximum number of recorded calls.
@@ -105,8 +105,8 @@ impl Said {
         let bytes = is_bytes.then(|| serde_json::from_slice::<Vec<u8>>(&self.json).ok()).flatten();
         let text = String::from_utf8_lossy(&self.json);
         let pieces = match bytes {
-            Some(bytes) => Ok(Pieces::whole(bytes)),
-            None => Pieces::of_json(form, &text),
+            Some(bytes) => Ok(ChunkStream::whole(bytes)),
+            None => ChunkStream::of_json(form, &text),
         };
         let pieces = pieces.map_err(|wanted| {
             let message = format!(
@@ -116,7 +116,7 @@ impl Said {
             Error::new(ErrorKind::Protocol, message)
         })?;
         let end = futures_lite::stream::iter(self.end.map(Err));
-        Ok(Reply::Stream(Pieces::new(pieces.chain(end))))
+        Ok(Reply::Stream(ChunkStream::new(pieces.chain(end))))
     }
 }
 
@@ -278,7 +278,7 @@ impl Host for Mock {
 }
 
 /// Reads a stream into JSON: an array of items, or a base64url string.
-async fn whole(form: TransferForm, pieces: Pieces, expected: Expected) -> Result<Value> {
+async fn whole(form: TransferForm, pieces: ChunkStream, expected: Expected) -> Result<Value> {
     if form == TransferForm::Bytes {
         let bytes = ByteStream::new(pieces.bounded(expected)).collect(BYTES_MAX).await?;
         return Ok(Value::String(to_base64(&bytes)));

@@ -10,14 +10,14 @@ use marmota_web::ApiError;
 use crate::call::CallOrigin;
 use crate::call::arguments::{Arguments, Streams};
 use crate::contract::Contract;
-use crate::link::PATH;
+use crate::peer::PATH;
 use crate::services::json_rpc::Exchange;
 use crate::services::origin::OriginOf;
 use crate::services::{Services, Settings, Target};
 use crate::transfer::{Answer, Reply, TransferForm};
 
 mod body;
-mod carried;
+mod connections;
 mod json_type;
 mod open_api;
 
@@ -66,7 +66,7 @@ impl Services {
         router.on(Method::Post, &format!("{prefix}/-/rpc"), self.json_rpc()).on(
             Method::Get,
             &format!("{prefix}{PATH}"),
-            carried::endpoint(&self.0),
+            connections::endpoint(&self.0),
         )
     }
 

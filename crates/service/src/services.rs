@@ -17,13 +17,11 @@ use crate::hosted::{Counting, Hosted, Instances, name_of};
 use crate::limits::Limits;
 use crate::transfer::Answer;
 
-mod activity;
-pub(crate) mod carrier;
+pub(crate) mod activity;
 mod in_process;
 pub(crate) mod json_rpc;
 pub(crate) mod origin;
-
-pub use activity::MethodActivity;
+pub(crate) mod peer_calls;
 
 /// Services that are served together.
 #[derive(Clone, Debug)]

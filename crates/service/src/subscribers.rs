@@ -11,7 +11,8 @@ use marmota_model::{Error, ErrorKind, Result};
 use parking_lot::Mutex;
 
 use crate::call::Call;
-use crate::client::{Stub, Stubbed, Subscriber};
+use crate::client::Subscriber;
+use crate::client::stub::{Stub, Stubbed};
 
 /// A list of callers of a service that can be called back.
 ///
@@ -166,7 +167,7 @@ impl<C: Stubbed> Subscribers<C> {
                 return Err(Error::new(ErrorKind::Busy, message));
             }
         }
-        subscriber.tell_subscribed(call.number_in_link(), self.number);
+        subscriber.tell_subscribed(call.call_number(), self.number);
         Ok(listed.insert(key, Listed { stub, subscriber, known: call.known() }).is_none())
     }
 

@@ -7,18 +7,18 @@ use marmota_model::{Error, ErrorKind, Result};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+mod chunk_stream;
 mod expected;
 mod form;
 mod items;
 mod lines;
-mod pieces;
 mod stream;
 
+pub(crate) use chunk_stream::{ChunkStream, to_base64};
 pub(crate) use expected::Expected;
 pub use form::TransferForm;
 pub(crate) use items::Decoding;
 use items::Encoding;
-pub(crate) use pieces::{Pieces, to_base64};
 pub use stream::{ByteStream, ItemSender, ItemStream};
 
 /// The result of a call.
@@ -27,7 +27,7 @@ pub enum Reply {
     /// JSON.
     Value(Vec<u8>),
     /// Bytes, or items as lines of JSON.
-    Stream(Pieces),
+    Stream(ChunkStream),
 }
 
 /// The result of a call that is running.
@@ -49,7 +49,7 @@ pub trait Transfer: Sized {
 
     /// Creates a stream from its pieces; `None` if the type is a value.
     #[doc(hidden)]
-    fn of_pieces(pieces: Pieces, expected: Expected) -> Option<Self>;
+    fn of_pieces(pieces: ChunkStream, expected: Expected) -> Option<Self>;
 
     /// Encodes the value or stream.
     #[doc(hidden)]
@@ -68,7 +68,7 @@ impl<T: Serialize + DeserializeOwned> Transfer for T {
         as_text.or_else(|_| serde_json::from_str(text))
     }
 
-    fn of_pieces(_: Pieces, _: Expected) -> Option<Self> {
+    fn of_pieces(_: ChunkStream, _: Expected) -> Option<Self> {
         None
     }
 
@@ -88,12 +88,12 @@ impl Transfer for ByteStream {
         Err(no_value())
     }
 
-    fn of_pieces(pieces: Pieces, expected: Expected) -> Option<Self> {
+    fn of_pieces(pieces: ChunkStream, expected: Expected) -> Option<Self> {
         Some(Self::new(pieces.bounded(expected)))
     }
 
     fn into_reply(self) -> serde_json::Result<Reply> {
-        Ok(Reply::Stream(Pieces::new(self)))
+        Ok(Reply::Stream(ChunkStream::new(self)))
     }
 }
 
@@ -108,12 +108,12 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Transfer for ItemStream<T
         Err(no_value())
     }
 
-    fn of_pieces(pieces: Pieces, expected: Expected) -> Option<Self> {
+    fn of_pieces(pieces: ChunkStream, expected: Expected) -> Option<Self> {
         Some(Self::new(Decoding::new(pieces, expected)))
     }
 
     fn into_reply(self) -> serde_json::Result<Reply> {
-        Ok(Reply::Stream(Pieces::new(Encoding::new(self))))
+        Ok(Reply::Stream(ChunkStream::new(Encoding::new(self))))
     }
 }
 

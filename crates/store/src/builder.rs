@@ -347,7 +347,7 @@ impl StoreBuilder {
         let Self { history_age_max, metering, traced, cache_bytes_max, .. } = self;
         let Assembled { engine, registry, tables, answers, migrations } = self.assemble()?;
         let history = registry.table(HISTORY_TABLE).ok().cloned();
-        let ledger = history.filter(|_| registry.is_audited()).map(|table| {
+        let audit_log = history.filter(|_| registry.is_audited()).map(|table| {
             let age_max_us =
                 history_age_max.map(|age| i64::try_from(age.as_micros()).unwrap_or(i64::MAX));
             AuditLog::new(table, age_max_us)
@@ -358,7 +358,7 @@ impl StoreBuilder {
         engine
             .migrate(&tables, version, &destructive)
             .map_err(|refused| migrations.explain(refused, &done))?;
-        let settings = LayerSettings { is_traced: traced, metering, ledger, cache_bytes_max };
+        let settings = LayerSettings { is_traced: traced, metering, audit_log, cache_bytes_max };
         let store = Store::new(engine, registry, answers, settings);
         migrations.carry_out(&store, &done, to)?;
         // Rows that the migrations have read are not in the cache afterwards.

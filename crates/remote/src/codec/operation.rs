@@ -4,74 +4,21 @@
 
 mod asked;
 mod batch;
+mod parts;
 
-use std::time::Duration;
+use marmota_model::{Error, ErrorKind, Result, RowSource, Table, ValueRef};
+use marmota_store::operation::Operation;
 
-use marmota_model::{Error, ErrorKind, FieldSet, Result, RowSource, Table, ValueRef};
-use marmota_store::Durability;
-use marmota_store::operation::{OnConflict, Operation};
-
-use super::bytes::{Bytes, broken, put_int, put_option, put_unsigned};
+use super::bytes::{put_int, put_option, put_unsigned};
 use super::query::{put_fields, put_filter_option, put_query};
 use super::value::{put_row, put_value};
 pub(crate) use asked::{Asked, AskedRows};
 pub(crate) use batch::{AskedBatch, AskedWrite};
-
-/// The first byte of each packet of a client.
-pub(crate) const HELLO: u8 = 0;
-const GET: u8 = 1;
-const LIST: u8 = 2;
-const COUNT: u8 = 3;
-const INSERT: u8 = 4;
-const INSERT_MANY: u8 = 5;
-const UPDATE: u8 = 6;
-const UPDATE_MANY: u8 = 7;
-const INCREMENT: u8 = 8;
-const DELETE: u8 = 9;
-const DELETE_WHERE: u8 = 10;
-const BATCH: u8 = 11;
-const BEGIN: u8 = 12;
-const COMMIT: u8 = 13;
-const ROLLBACK: u8 = 14;
-const SAVEPOINT: u8 = 15;
-const RELEASE: u8 = 16;
-const ROLLBACK_TO: u8 = 17;
-/// Cancels the operation with a number.
-pub(crate) const CANCEL: u8 = 32;
-
-const DURABILITIES: [Option<Durability>; 4] =
-    [None, Some(Durability::None), Some(Durability::Relaxed), Some(Durability::Full)];
-
-/// The settings common to all operations.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Terms {
-    /// See [`marmota_store::engine::Session::submit`].
-    pub(crate) durability: Option<Durability>,
-    /// How long the client waits.
-    pub(crate) within: Option<Duration>,
-}
-
-impl Terms {
-    fn put(self, out: &mut Vec<u8>) {
-        let place = DURABILITIES.iter().position(|&known| known == self.durability);
-        out.push(place.unwrap_or_default() as u8);
-        let within = self.within.map_or(0, |within| within.as_millis().max(1));
-        put_unsigned(out, u64::try_from(within).unwrap_or(u64::MAX));
-    }
-
-    pub(crate) fn read(read: &mut Bytes<'_>) -> Result<Self> {
-        let place = usize::from(read.u8()?);
-        let durability =
-            *DURABILITIES.get(place).ok_or_else(|| broken("has an unknown durability"))?;
-        let within = Some(read.unsigned()?).filter(|&ms| ms != 0).map(Duration::from_millis);
-        Ok(Self { durability, within })
-    }
-}
-
-/// The numbers of tables, agreed between client and server.
-pub(crate) trait Numbers {
-    fn number(&self, table: &Table) -> Result<u32>;
-}
+use parts::{
+    BATCH, BEGIN, COMMIT, COUNT, DELETE, DELETE_WHERE, GET, INCREMENT, INSERT, INSERT_MANY, LIST,
+    RELEASE, ROLLBACK, ROLLBACK_TO, SAVEPOINT, UPDATE, UPDATE_MANY, put_conflict,
+};
+pub(crate) use parts::{CANCEL, HELLO, Numbers, Terms};
 
 /// Appends an operation.
 ///
@@ -163,36 +110,6 @@ pub(crate) fn put_operation(
 fn put_step(out: &mut Vec<u8>, begin: impl Fn(&mut Vec<u8>, u8), verb: u8, name: u32) {
     begin(out, verb);
     put_unsigned(out, name.into());
-}
-
-const REFUSE: u8 = 0;
-const IGNORE: u8 = 1;
-const REPLACE: u8 = 2;
-const UPDATE_THERE: u8 = 3;
-
-fn put_conflict(out: &mut Vec<u8>, on_conflict: OnConflict) {
-    match on_conflict {
-        OnConflict::Refuse => out.push(REFUSE),
-        OnConflict::Ignore => out.push(IGNORE),
-        OnConflict::Replace => out.push(REPLACE),
-        OnConflict::Update { fields } => {
-            out.push(UPDATE_THERE);
-            put_fields(out, fields);
-        }
-    }
-}
-
-fn read_conflict(read: &mut Bytes<'_>, table: &Table) -> Result<OnConflict> {
-    Ok(match read.u8()? {
-        REFUSE => OnConflict::Refuse,
-        IGNORE => OnConflict::Ignore,
-        REPLACE => OnConflict::Replace,
-        UPDATE_THERE => {
-            let given: FieldSet = read.fields(table.fields().len())?;
-            OnConflict::UPDATE.with_given(table, given)
-        }
-        _ => return Err(broken("has a conflict of no kind")),
-    })
 }
 
 /// Each row is preceded by a 1; a 0 ends the list.

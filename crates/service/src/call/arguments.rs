@@ -12,8 +12,8 @@ use serde_json::value::RawValue;
 
 use crate::contract::{Contract, MethodContract, Parameter};
 use crate::limits::Limits;
-use crate::link::Link;
-use crate::transfer::{Expected, Pieces, Transfer, TransferForm};
+use crate::peer::Peer;
+use crate::transfer::{ChunkStream, Expected, Transfer, TransferForm};
 
 /// An upper bound on the number of parameters of a method.
 const ARGUMENTS_MAX: usize = 256;
@@ -32,11 +32,11 @@ pub(crate) enum Streams {
     #[default]
     None,
     /// The streams passed with the call; an argument is an index into this list.
-    Given(Vec<Option<Pieces>>),
-    /// Streams of the peer of a link; an argument is an offset from this number.
-    Link(Link, u64),
+    Given(Vec<Option<ChunkStream>>),
+    /// Streams of a peer; an argument is an offset from this number.
+    Peer(Peer, u64),
     /// The request body, until it is taken.
-    Body(Option<Pieces>),
+    Body(Option<ChunkStream>),
 }
 
 /// The arguments of one call of one method.
@@ -185,7 +185,7 @@ impl<'a> Arguments<'a> {
     }
 
     /// Reads the next argument as a stream, without decoding it.
-    pub(crate) fn read_stream(&mut self, form: TransferForm) -> Option<(Pieces, Expected)> {
+    pub(crate) fn read_stream(&mut self, form: TransferForm) -> Option<(ChunkStream, Expected)> {
         let place = self.next;
         self.next += 1;
         let parameter = self.parameters().get(place)?;
@@ -198,7 +198,7 @@ impl<'a> Arguments<'a> {
         place: usize,
         parameter: &'static Parameter,
         form: TransferForm,
-    ) -> Option<(Pieces, Expected)> {
+    ) -> Option<(ChunkStream, Expected)> {
         let json: Option<Cow<'_, str>> = match &self.source {
             Source::Named(pairs) => {
                 let found = pairs.iter().find(|(name, _)| name == parameter.name);
@@ -224,8 +224,8 @@ impl<'a> Arguments<'a> {
                 let place = usize::try_from(number).ok().and_then(|number| given.get_mut(number));
                 place.and_then(Option::take).ok_or("a stream that was not given yet")
             }
-            (Streams::Link(link, first), Some(number), _) => {
-                match link.take_stream(first.saturating_add(number), self.limits.bounds()) {
+            (Streams::Peer(peer, first), Some(number), _) => {
+                match peer.take_stream(first.saturating_add(number), self.limits.bounds()) {
                     Ok(pieces) => Ok(pieces),
                     Err(error) => {
                         self.refusal.get_or_insert(error);
@@ -234,7 +234,7 @@ impl<'a> Arguments<'a> {
                 }
             }
             (Streams::Body(body), _, None) => body.take().ok_or("given once"),
-            (_, _, Some(json)) => Pieces::of_json(form, json),
+            (_, _, Some(json)) => ChunkStream::of_json(form, json),
             (_, _, None) => {
                 let violation = missing(parameter);
                 self.violations.push(violation);

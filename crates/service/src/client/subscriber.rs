@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock, Weak};
 use std::time::Instant;
 
 use super::owned::Owned;
-use crate::link::{Link, SUBSCRIBED, UNSUBSCRIBED};
+use crate::peer::{Peer, SUBSCRIBED, UNSUBSCRIBED};
 
 /// The maximum length of a client's secret in bytes.
 const SECRET_BYTES_MAX: usize = 64;
@@ -20,23 +20,23 @@ pub(crate) struct Subscriber {
 }
 
 enum End {
-    Link(Link),
+    Peer(Peer),
     /// A client of this process, until it is dropped.
     InProcess(Weak<Owned>),
 }
 
 impl Subscriber {
     /// Creates a subscriber for the peer of a connection that has not identified itself.
-    pub(crate) fn of_link(link: &Link) -> Self {
-        Self { name: None, end: End::Link(link.clone()), has_left: AtomicBool::new(false) }
+    pub(crate) fn of_peer(peer: &Peer) -> Self {
+        Self { name: None, end: End::Peer(peer.clone()), has_left: AtomicBool::new(false) }
     }
 
     /// Creates a subscriber from the client's secret; `None` if it is not a valid secret.
-    pub(crate) fn named(link: &Link, secret: &str) -> Option<Self> {
+    pub(crate) fn named(peer: &Peer, secret: &str) -> Option<Self> {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
         let is_one =
             (16..=SECRET_BYTES_MAX).contains(&secret.len()) && secret.bytes().all(is_plain);
-        is_one.then(|| Self { name: Some(name_of(secret)), ..Self::of_link(link) })
+        is_one.then(|| Self { name: Some(name_of(secret)), ..Self::of_peer(peer) })
     }
 
     /// Creates a subscriber for a client of this process.
@@ -62,22 +62,22 @@ impl Subscriber {
     /// Returns since when the client is disconnected.
     pub(crate) fn gone(&self) -> Option<Instant> {
         match &self.end {
-            End::Link(link) => link.ended(),
+            End::Peer(peer) => peer.ended(),
             End::InProcess(owned) => (owned.strong_count() == 0).then(Instant::now),
         }
     }
 
     /// Notifies the peer that its call has added it to a list.
     pub(crate) fn tell_subscribed(&self, call: Option<u64>, list: u64) {
-        if let (End::Link(link), Some(_), Some(call)) = (&self.end, &self.name, call) {
-            link.notify(SUBSCRIBED, &format!("[{call},{list}]"));
+        if let (End::Peer(peer), Some(_), Some(call)) = (&self.end, &self.name, call) {
+            peer.notify(SUBSCRIBED, &format!("[{call},{list}]"));
         }
     }
 
     /// Notifies the peer that it was removed from a list.
     pub(crate) fn tell_unsubscribed(&self, list: u64) {
-        if let (End::Link(link), Some(_)) = (&self.end, &self.name) {
-            link.notify(UNSUBSCRIBED, &format!("[{list}]"));
+        if let (End::Peer(peer), Some(_)) = (&self.end, &self.name) {
+            peer.notify(UNSUBSCRIBED, &format!("[{list}]"));
         }
     }
 }

@@ -2,13 +2,13 @@
 
 use marmota_model::{Error, ErrorKind, Result};
 
-use crate::transfer::{Pieces, Reply, Transfer};
+use crate::transfer::{ChunkStream, Reply, Transfer};
 
 /// The arguments written by a stub: a JSON object, by name.
 #[derive(Debug)]
 pub struct Written {
     json: Vec<u8>,
-    streams: Vec<Pieces>,
+    streams: Vec<ChunkStream>,
     fault: Option<Error>,
 }
 
@@ -51,7 +51,7 @@ impl Written {
     ///
     /// # Errors
     /// If an argument could not be serialized.
-    pub(crate) fn into_parts(mut self) -> Result<(Vec<u8>, Vec<Pieces>)> {
+    pub(crate) fn into_parts(mut self) -> Result<(Vec<u8>, Vec<ChunkStream>)> {
         match self.fault {
             Some(error) => Err(error),
             None => {

@@ -12,8 +12,8 @@ use marmota_model::{Error, ErrorKind, Result};
 use marmota_rpc::{ConnectThreads, Connection, Connector, Reconnect};
 use marmota_store::engine::Watch;
 
-use crate::link::{LEAVE, Link};
-use crate::services::carrier::Carrier;
+use crate::peer::{LEAVE, Peer};
+use crate::services::peer_calls::PeerCalls;
 
 const CONNECTING_MAX: Duration = Duration::from_secs(5);
 /// How long the client waits for the server to close a connection that the client leaves.
@@ -31,20 +31,20 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    /// Connects, and runs the link on one connection after the other until it is ended.
+    /// Connects, and runs one connection after the other until the peer is ended.
     pub(crate) fn keep(
         self,
-        link: &Link,
-        carrier: impl Fn(&Link) -> Carrier + Send + 'static,
+        peer: &Peer,
+        calls: impl Fn(&Peer) -> PeerCalls + Send + 'static,
     ) -> Result<()> {
         let mut connection = self.connector.connect(&[], CONNECTING_MAX)?;
-        let link = link.clone();
+        let peer = peer.clone();
         let kept = async move {
             let threads = Arc::default();
             let mut reconnect = Reconnect::new(PAUSES, self.reconnect_for);
             loop {
-                link.connected(self.hello.clone());
-                let (ended, has_received) = carry(connection, carrier(&link)).await;
+                peer.connected(self.hello.clone());
+                let (ended, has_received) = run(connection, calls(&peer)).await;
                 match ended {
                     Ok(()) => break,
                     Err(error) => log::info!("a connection to services has ended: {error}"),
@@ -53,10 +53,10 @@ impl Connections {
                     reconnect.reset();
                 }
                 reconnect.begin(Instant::now());
-                connection = match self.reconnected(&threads, &link, &mut reconnect).await {
+                connection = match self.reconnected(&threads, &peer, &mut reconnect).await {
                     Some(connection) => connection,
                     None => {
-                        link.end();
+                        peer.end();
                         break;
                     }
                 };
@@ -67,12 +67,12 @@ impl Connections {
         Ok(())
     }
 
-    /// Tries to reconnect until it succeeds; returns `None` if the link has ended or the time is
+    /// Tries to reconnect until it succeeds; returns `None` if the peer has ended or the time is
     /// over.
     async fn reconnected(
         &self,
         threads: &Arc<ConnectThreads<Connection>>,
-        link: &Link,
+        peer: &Peer,
         reconnect: &mut Reconnect,
     ) -> Option<Connection> {
         let watch = Arc::new(Watch::default());
@@ -82,7 +82,7 @@ impl Connections {
                 true => Poll::Ready(()),
                 false => Poll::Pending,
             };
-            meanwhile(link, &watch, Some(at), paused).await?;
+            meanwhile(peer, &watch, Some(at), paused).await?;
             let address = self.connector.address();
             if reconnect.is_over() {
                 let time = self.reconnect_for.unwrap_or_default();
@@ -92,27 +92,27 @@ impl Connections {
             let connector = self.connector.clone();
             let attempt = threads.start(&watch, move || connector.connect(&[], CONNECTING_MAX));
             let connected = |_: &mut Context<'_>| attempt.take().map_or(Poll::Pending, Poll::Ready);
-            match meanwhile(link, &watch, None, connected).await? {
+            match meanwhile(peer, &watch, None, connected).await? {
                 Ok(connection) => return Some(connection),
                 Err(error) => {
                     log::debug!("{address:?} is not reached: {error}");
-                    link.unreached(error);
+                    peer.unreached(error);
                 }
             }
         }
     }
 }
 
-/// Runs a link until the link or the connection ends; also returns true if the peer has sent
+/// Runs a connection until it or the peer ends; also returns true if the peer has sent
 /// anything.
-async fn carry(mut connection: Connection, mut carrier: Carrier) -> (Result<()>, bool) {
+async fn run(mut connection: Connection, mut calls: PeerCalls) -> (Result<()>, bool) {
     let (mut has_received, mut leaving_until) = (false, None);
-    let carried = std::future::poll_fn(|context| {
+    let ended = std::future::poll_fn(|context| {
         loop {
-            for message in carrier.go_on(context) {
+            for message in calls.go_on(context) {
                 connection.queue(&message)?;
             }
-            if carrier.link.is_ended() {
+            if calls.peer.is_ended() {
                 let leave = format!("{{\"jsonrpc\":\"2.0\",\"method\":\"{LEAVE}\",\"params\":[]}}");
                 let until = *leaving_until.get_or_insert_with(|| {
                     // If it cannot be sent, the end of the connection has nearly the same meaning.
@@ -127,33 +127,33 @@ async fn carry(mut connection: Connection, mut carrier: Carrier) -> (Result<()>,
                     _ => Poll::Ready(Ok(())),
                 };
             }
-            match connection.poll_packet(context, carrier.link.deadline()) {
-                Poll::Ready(message) => carrier.take(&message?)?,
+            match connection.poll_packet(context, calls.peer.deadline()) {
+                Poll::Ready(message) => calls.take(&message?)?,
                 Poll::Pending => return Poll::Pending,
             }
             has_received = true;
         }
     });
-    (carried.await, has_received)
+    (ended.await, has_received)
 }
 
-/// Waits for something while disconnected; returns `None` if the link has ended.
+/// Waits for something while disconnected; returns `None` if the peer has ended.
 async fn meanwhile<T>(
-    link: &Link,
+    peer: &Peer,
     watch: &Arc<Watch>,
     at: Option<Instant>,
     mut wanted: impl FnMut(&mut Context<'_>) -> Poll<T>,
 ) -> Option<T> {
     std::future::poll_fn(|context| {
         watch.look();
-        if link.is_ended() {
+        if peer.is_ended() {
             return Poll::Ready(None);
         }
         if let Poll::Ready(found) = wanted(context) {
             return Poll::Ready(Some(found));
         }
-        link.expire();
-        let next = link.carried_by(context.waker());
+        peer.expire();
+        let next = peer.run_by(context.waker());
         watch.wake(context.waker());
         if let Some(next) = [next, at].into_iter().flatten().min() {
             watch.wake_at(next);

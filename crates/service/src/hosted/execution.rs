@@ -13,7 +13,7 @@ use marmota_model::{Error, ErrorKind, Result};
 use marmota_store::wait::TurnLock;
 
 use crate::call::{Call, Running, Start};
-use crate::transfer::{Pieces, Reply};
+use crate::transfer::{ChunkStream, Reply};
 
 /// The threads that run a service's calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -114,10 +114,10 @@ impl Runner {
             // A call with a streamed result counts until the stream ends.
             Ok(match (reply?, way) {
                 (Reply::Stream(pieces), Way::There(executor)) => {
-                    Reply::Stream(Pieces::new(Elsewhere::new(&executor, pieces, counted)))
+                    Reply::Stream(ChunkStream::new(Elsewhere::new(&executor, pieces, counted)))
                 }
                 (Reply::Stream(pieces), _) => {
-                    Reply::Stream(Pieces::new(Here { pieces, _counted: counted }))
+                    Reply::Stream(ChunkStream::new(Here { pieces, _counted: counted }))
                 }
                 (value, _) => value,
             })
@@ -161,7 +161,7 @@ impl Runner {
 
 /// A streamed result that is produced on the thread that reads it.
 struct Here {
-    pieces: Pieces,
+    pieces: ChunkStream,
     _counted: Counted,
 }
 
@@ -181,7 +181,7 @@ struct Elsewhere {
 }
 
 impl Elsewhere {
-    fn new(executor: &Executor<'static>, mut pieces: Pieces, counted: Counted) -> Self {
+    fn new(executor: &Executor<'static>, mut pieces: ChunkStream, counted: Counted) -> Self {
         let (sender, made) = async_channel::bounded(1);
         let task = executor.spawn(async move {
             let _counted = counted;

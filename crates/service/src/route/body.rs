@@ -13,7 +13,7 @@ use marmota_model::{Error, ErrorKind, Result};
 use crate::contract::MethodContract;
 use crate::failure::Failure;
 use crate::limits::Limits;
-use crate::transfer::{Pieces, TransferForm};
+use crate::transfer::{ChunkStream, TransferForm};
 
 /// Returns the form in which a request body is a parameter: that of the method's only stream.
 pub(crate) fn of_method(method: &'static MethodContract) -> Option<TransferForm> {
@@ -53,12 +53,12 @@ struct Arriving {
 }
 
 impl Upload {
-    pub(crate) fn new(reader: BodyReader) -> (Self, Pieces) {
+    pub(crate) fn new(reader: BodyReader) -> (Self, ChunkStream) {
         let (ask, asked) = async_channel::bounded(1);
         let (sender, pieces) = async_channel::bounded(1);
         let pieces = Box::pin(pieces);
         let arriving = Arriving { ask, is_asked: false, pieces, has_end: false };
-        (Self(Some(Box::pin(bring(reader, asked, sender)))), Pieces::new(arriving))
+        (Self(Some(Box::pin(bring(reader, asked, sender)))), ChunkStream::new(arriving))
     }
 
     /// Forwards received data, as far as it was requested.
@@ -138,7 +138,7 @@ pub(crate) const fn media_type(form: TransferForm) -> &'static str {
 /// # Errors
 /// If the stream fails before its first piece.
 pub(crate) async fn answer(
-    mut pieces: Pieces,
+    mut pieces: ChunkStream,
     form: TransferForm,
     mut upload: Option<Upload>,
     called: Arc<str>,
@@ -165,7 +165,7 @@ pub(crate) async fn answer(
 struct Making {
     /// The first piece; empty once it was sent.
     first: Vec<u8>,
-    pieces: Pieces,
+    pieces: ChunkStream,
     form: TransferForm,
     /// The body of the request, forwarded while the response is produced.
     upload: Option<Upload>,

@@ -7,8 +7,8 @@ use marmota_model::Result;
 use super::{Services, Settings};
 use crate::call::arguments::Streams;
 use crate::client::{CallerInside, Client, InProcess, Subscriber};
-use crate::link::Known;
-use crate::transfer::{Answer, Pieces};
+use crate::peer::Known;
+use crate::transfer::{Answer, ChunkStream};
 
 impl Client {
     /// Creates a client for services of this process. Calls pass the same checks and codecs as
@@ -41,7 +41,7 @@ impl InProcess for Settings {
         &self,
         method: &str,
         arguments: &[u8],
-        streams: Vec<Pieces>,
+        streams: Vec<ChunkStream>,
         caller: CallerInside,
     ) -> Result<Answer> {
         let mut origin = self.own_origin()?;

@@ -13,7 +13,7 @@ use crate::call::CallOrigin;
 use crate::call::arguments::Streams;
 use crate::failure::{Failure, METHOD, OTHER, PARAMETERS, PARSE, REQUEST};
 use crate::limits::Limits;
-use crate::link::Link;
+use crate::peer::Peer;
 use crate::transfer::{Answer, Reply};
 
 /// The maximum number of calls in one batch.
@@ -60,16 +60,16 @@ struct Begun {
 pub(crate) struct Exchange {
     begun: Vec<Begun>,
     is_batch: bool,
-    /// The link that carries the streamed results.
-    link: Option<Link>,
+    /// The peer that receives the streamed results.
+    peer: Option<Peer>,
     limits: Limits,
 }
 
 impl Exchange {
     /// Parses a message and starts its calls.
     pub(crate) fn begin(settings: &Settings, origin: &CallOrigin, message: &[u8]) -> Self {
-        let (link, limits) = (&origin.link, settings.limits);
-        let of = |begun, is_batch| Self { begun, is_batch, link: link.clone(), limits };
+        let (peer, limits) = (&origin.peer, settings.limits);
+        let of = |begun, is_batch| Self { begun, is_batch, peer: peer.clone(), limits };
         let one = |failure| of(vec![Begun::refused(failure)], false);
         let whole: &RawValue = match serde_json::from_slice(message) {
             Ok(whole) => whole,
@@ -103,7 +103,7 @@ impl Exchange {
                 Ok((answer, called)) => {
                     let reply = answer.await;
                     let opened = reply
-                        .and_then(|reply| opened(self.link.as_ref(), reply, &called, self.limits));
+                        .and_then(|reply| opened(self.peer.as_ref(), reply, &called, self.limits));
                     opened.map_err(|error| Failure::of(&error, &called))
                 }
                 Err(failure) => Err(failure),
@@ -130,12 +130,12 @@ pub(crate) enum Done {
     Stream(u64),
 }
 
-/// Opens a streamed result on its link.
-fn opened(link: Option<&Link>, reply: Reply, called: &str, limits: Limits) -> Result<Done> {
-    match (reply, link) {
+/// Opens a streamed result for its peer.
+fn opened(peer: Option<&Peer>, reply: Reply, called: &str, limits: Limits) -> Result<Done> {
+    match (reply, peer) {
         (Reply::Value(json), _) => Ok(Done::Value(json)),
-        (Reply::Stream(pieces), Some(link)) => {
-            link.open(pieces, called, limits.bounds()).map(Done::Stream)
+        (Reply::Stream(pieces), Some(peer)) => {
+            peer.open(pieces, called, limits.bounds()).map(Done::Stream)
         }
         // A method with streams is refused before the call, if its contract declares them.
         (Reply::Stream(_), None) => {
@@ -196,12 +196,12 @@ impl Begun {
         let params = request.params.map_or("", RawValue::get);
         let outcome = settings.target(&method).map_err(|error| Failure::coded(METHOD, &error));
         let outcome = outcome.and_then(|target| {
-            if origin.link.is_none() && target.described().is_some_and(|it| it.has_streams()) {
+            if origin.peer.is_none() && target.described().is_some_and(|it| it.has_streams()) {
                 return Err(Failure::coded(OTHER, &no_streams(&target)));
             }
             let read = target.arguments(params.as_bytes());
             let arguments = read.map_err(|error| Failure::coded(PARAMETERS, &error))?;
-            let streams = origin.link.clone().map(|link| Streams::Link(link, request.streams));
+            let streams = origin.peer.clone().map(|peer| Streams::Peer(peer, request.streams));
             let arguments = arguments.with_streams(streams.unwrap_or_default(), settings.limits);
             let number = request.id.and_then(|id| id.get().parse().ok());
             let origin = CallOrigin { stub: request.stub, number, ..origin.clone() };

@@ -10,9 +10,9 @@ use marmota_model::{Error, ErrorKind, Result};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::chunk_stream::ChunkStream;
 use super::expected::Expected;
 use super::lines::{Lines, put};
-use super::pieces::Pieces;
 use super::stream::ItemStream;
 
 /// The size of buffered lines at which they are sent.
@@ -74,7 +74,7 @@ impl<T: Serialize> Stream for Encoding<T> {
 
 /// A decoder of lines to items.
 pub(crate) struct Decoding<T> {
-    pieces: Pieces,
+    pieces: ChunkStream,
     lines: Lines,
     /// The number of items so far.
     count: u64,
@@ -84,7 +84,7 @@ pub(crate) struct Decoding<T> {
 }
 
 impl<T> Decoding<T> {
-    pub(crate) fn new(pieces: Pieces, expected: Expected) -> Self {
+    pub(crate) fn new(pieces: ChunkStream, expected: Expected) -> Self {
         let (lines, item) = (Lines::default(), std::marker::PhantomData);
         Self { pieces, lines, count: 0, has_ended: false, expected, item }
     }
@@ -154,7 +154,7 @@ mod tests {
         T: DeserializeOwned + Serialize,
     {
         let pieces: Vec<_> = bytes.chunks(length).map(|piece| Ok(piece.to_vec())).collect();
-        let pieces = Pieces::new(stream::iter(pieces));
+        let pieces = ChunkStream::new(stream::iter(pieces));
         let mut decoding = Decoding::new(pieces, expected(item_bytes_max));
         let mut items = Vec::new();
         loop {

@@ -118,7 +118,7 @@ impl Audit {
 
     /// Returns a write that deletes expired entries, once every [`WRITES_BETWEEN_CUTS`] writes.
     pub(crate) fn trim(&self) -> Option<Write> {
-        let (write, age_max_us) = self.ledger.count_write()?;
+        let (write, age_max_us) = self.audit_log.count_write()?;
         let oldest = Timestamp::from_micros(self.at.micros().saturating_sub(age_max_us)).ok()?;
         if !write.is_multiple_of(WRITES_BETWEEN_CUTS) {
             return None;

@@ -18,7 +18,7 @@ pub(crate) struct AuditLog {
 /// Who writes, when, and the table of the entries.
 #[derive(Clone, Debug)]
 pub struct Audit {
-    pub(crate) ledger: Arc<AuditLog>,
+    pub(crate) audit_log: Arc<AuditLog>,
     pub(crate) actor: Option<Arc<str>>,
     pub(crate) at: Timestamp,
 }
@@ -45,6 +45,6 @@ impl Audit {
 
     /// The table of the entries.
     pub(crate) fn table(&self) -> &Arc<Table> {
-        &self.ledger.table
+        &self.audit_log.table
     }
 }

@@ -30,7 +30,7 @@ use crate::rows::registry::Registry;
 /// immutable fields, for handles without rights.
 pub(crate) struct AuditLayer<L> {
     /// The history, if a table is audited.
-    ledger: Option<Arc<AuditLog>>,
+    audit_log: Option<Arc<AuditLog>>,
     /// True if a table has immutable fields.
     has_immutable: bool,
     registry: Arc<Registry>,
@@ -48,15 +48,15 @@ pub(crate) struct AuditState<S> {
 
 impl<L: Layer> AuditLayer<L> {
     /// Creates the layer above `next`, for the tables of a store and its history, if it has one.
-    pub(crate) fn new(ledger: Option<AuditLog>, registry: &Arc<Registry>, next: L) -> Self {
+    pub(crate) fn new(audit_log: Option<AuditLog>, registry: &Arc<Registry>, next: L) -> Self {
         let has_immutable = registry.tables().iter().any(|table| !table.immutable().is_empty());
-        let (ledger, registry) = (ledger.map(Arc::new), Arc::clone(registry));
-        Self { ledger, has_immutable, registry, next }
+        let (audit_log, registry) = (audit_log.map(Arc::new), Arc::clone(registry));
+        Self { audit_log, has_immutable, registry, next }
     }
 
     /// Returns true if only the caller's rights can be a reason for additional steps.
     pub(crate) const fn is_idle(&self) -> bool {
-        self.ledger.is_none() && !self.has_immutable
+        self.audit_log.is_none() && !self.has_immutable
     }
 
     /// Returns the batch that replaces an operation, if it takes additional steps.
@@ -66,7 +66,7 @@ impl<L: Layer> AuditLayer<L> {
         handle: &HandleContext,
         operation: &mut Operation<'_>,
     ) -> Result<Option<WriteAsBatch>> {
-        match Steps::of(self.ledger.as_ref(), handle, operation)? {
+        match Steps::of(self.audit_log.as_ref(), handle, operation)? {
             Some(steps) => WriteAsBatch::of(operation, &self.registry, &steps),
             None => Ok(None),
         }

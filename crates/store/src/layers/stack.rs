@@ -39,7 +39,7 @@ pub(crate) type StackState = <Stack as Layer>::State;
 pub(crate) struct LayerSettings {
     pub(crate) is_traced: bool,
     pub(crate) metering: Option<Metering>,
-    pub(crate) ledger: Option<AuditLog>,
+    pub(crate) audit_log: Option<AuditLog>,
     pub(crate) cache_bytes_max: Option<u64>,
 }
 
@@ -60,14 +60,14 @@ impl Layers {
         registry: &Arc<Registry>,
         settings: LayerSettings,
     ) -> Self {
-        let LayerSettings { is_traced, metering, ledger, cache_bytes_max } = settings;
+        let LayerSettings { is_traced, metering, audit_log, cache_bytes_max } = settings;
         let meter = metering.map(|metering| Arc::new(Meter::new(metering, registry, SLOTS)));
         let cache =
             cache_bytes_max.map(|bytes_max| Arc::new(Cache::new(registry, bytes_max, SLOTS)));
 
         let layer = Sessions::new(engine);
         let layer = CacheLayer::new(cache.clone(), layer);
-        let layer = AuditLayer::new(ledger, registry, layer);
+        let layer = AuditLayer::new(audit_log, registry, layer);
         let is_plain = !is_traced && meter.is_none() && layer.is_idle() && cache.is_none();
         let layer = RightsLayer::new(layer);
         let layer = MetricsLayer::new(meter.clone(), layer);

@@ -355,10 +355,10 @@ fn a_write_with_additional_steps_is_executed_as_a_batch() {
     );
 
     let history = registry.table(HISTORY_TABLE).unwrap();
-    let ledger = AuditLog::new(Arc::clone(history), None);
+    let audit_log = AuditLog::new(Arc::clone(history), None);
     let recorder = Recorder::new(&[Done(1)]);
     let calls = Calls::clone(&recorder.calls);
-    let layer = AuditLayer::new(Some(ledger), &registry, recorder);
+    let layer = AuditLayer::new(Some(audit_log), &registry, recorder);
     let mut driver = Driver::new(&layer, HandleContext::of_store());
     assert!(driver.submit(Operation::insert(note, &row)).is_ready());
     let entry = driver.submit(Operation::insert(history, &[]));

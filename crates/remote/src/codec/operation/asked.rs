@@ -5,10 +5,11 @@ use std::sync::Arc;
 use marmota_model::{FieldSet, FilterExpr, Result, RowQuery, Table, ValueRef};
 use marmota_store::operation::OnConflict;
 
-use super::{
-    AskedBatch, BATCH, BEGIN, COMMIT, COUNT, DELETE, DELETE_WHERE, GET, INCREMENT, INSERT,
-    INSERT_MANY, LIST, RELEASE, ROLLBACK, ROLLBACK_TO, SAVEPOINT, UPDATE, UPDATE_MANY,
-    read_conflict,
+use super::batch::AskedBatch;
+use super::parts::{
+    BATCH, BEGIN, COMMIT, COUNT, DELETE, DELETE_WHERE, GET, INCREMENT, INSERT, INSERT_MANY, LIST,
+    RELEASE, ROLLBACK, ROLLBACK_TO, SAVEPOINT, UPDATE, UPDATE_MANY, field_of, read_conflict,
+    table_of,
 };
 use crate::codec::bytes::{Bytes, broken};
 
@@ -120,21 +121,6 @@ impl<'p, 't> Asked<'p, 't> {
         read.end()?;
         Ok(asked)
     }
-}
-
-pub(super) fn table_of<'t>(
-    read: &mut Bytes<'_>,
-    tables: &'t [Arc<Table>],
-) -> Result<&'t Arc<Table>> {
-    tables.get(read.size()?).ok_or_else(|| broken("names a table that was not in the hello"))
-}
-
-pub(super) fn field_of(read: &mut Bytes<'_>, table: &Table) -> Result<usize> {
-    let field = read.size()?;
-    if field >= table.fields().len() {
-        return Err(broken("names a field that the table has not"));
-    }
-    Ok(field)
 }
 
 fn row_of<'p>(read: &mut Bytes<'p>, table: &Table) -> Result<Vec<ValueRef<'p>>> {

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use marmota_model::{Error, ErrorKind, FilterExpr, Result, Table, Value};
 use marmota_store::operation::{BatchMode, Link, LinkAt, OnConflict, Once, OnceKey, Write};
 
-use super::asked::{field_of, table_of};
-use super::{
-    DELETE, DELETE_WHERE, INCREMENT, INSERT, Numbers, UPDATE, put_conflict, read_conflict,
+use super::parts::{
+    DELETE, DELETE_WHERE, INCREMENT, INSERT, Numbers, UPDATE, field_of, put_conflict,
+    read_conflict, table_of,
 };
 use crate::codec::bytes::{Bytes, broken, put_bytes, put_option, put_unsigned};
 use crate::codec::query::put_filter_option;

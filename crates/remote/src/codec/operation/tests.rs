@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use marmota_model::{Field, Kind, Role, Schema, Value};
-use marmota_store::operation::{BatchMode, Link, LinkAt, Once, OnceKey, Write};
+use marmota_model::{Field, FieldSet, Kind, Role, Schema, Value};
+use marmota_store::operation::{BatchMode, Link, LinkAt, OnConflict, Once, OnceKey, Write};
 use proptest::prelude::*;
 
 use super::*;
+use crate::codec::bytes::Bytes;
 use crate::codec::query::tests::any_filter;
 use crate::codec::value::tests::any_value;
 

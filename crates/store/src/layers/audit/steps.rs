@@ -29,17 +29,17 @@ impl<'s> Steps<'s> {
     /// [`ErrorKind::Denied`] for a write to the history itself.
     #[inline]
     pub(super) fn of(
-        ledger: Option<&Arc<AuditLog>>,
+        audit_log: Option<&Arc<AuditLog>>,
         handle: &'s HandleContext,
         operation: &Operation<'_>,
     ) -> Result<Option<Self>> {
         let rights = handle.rights.as_ref();
-        let takes_steps = is_audited(ledger, operation)?
+        let takes_steps = is_audited(audit_log, operation)?
             || is_compared(operation)
             || rights.is_some_and(|rights| is_guarded(rights, operation));
         Ok(takes_steps.then(|| {
-            let audit = ledger.map(|ledger| Audit {
-                ledger: Arc::clone(ledger),
+            let audit = audit_log.map(|audit_log| Audit {
+                audit_log: Arc::clone(audit_log),
                 actor: handle.actor.clone(),
                 at: handle.time(),
             });
@@ -80,12 +80,12 @@ impl<'s> Steps<'s> {
 }
 
 /// Returns true if an operation writes to an audited table.
-fn is_audited(ledger: Option<&Arc<AuditLog>>, operation: &Operation<'_>) -> Result<bool> {
+fn is_audited(audit_log: Option<&Arc<AuditLog>>, operation: &Operation<'_>) -> Result<bool> {
     let (mut is_audited, mut is_history) = (false, false);
-    if let Some(ledger) = ledger {
+    if let Some(audit_log) = audit_log {
         operation.each_table_written(|table: &Table| {
             is_audited |= table.schema().audit;
-            is_history |= table.name() == ledger.table.name();
+            is_history |= table.name() == audit_log.table.name();
         });
     }
     if is_history {

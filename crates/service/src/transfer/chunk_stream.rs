@@ -15,9 +15,9 @@ use super::form::TransferForm;
 use super::lines;
 
 /// A stream of pieces. A piece may start and end within a line.
-pub struct Pieces(Pin<Box<dyn Stream<Item = Result<Vec<u8>>> + Send>>);
+pub struct ChunkStream(Pin<Box<dyn Stream<Item = Result<Vec<u8>>> + Send>>);
 
-impl Pieces {
+impl ChunkStream {
     pub(crate) fn new(pieces: impl Stream<Item = Result<Vec<u8>>> + Send + 'static) -> Self {
         Self(Box::pin(pieces))
     }
@@ -61,7 +61,7 @@ impl Pieces {
     }
 }
 
-impl Stream for Pieces {
+impl Stream for ChunkStream {
     type Item = Result<Vec<u8>>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -69,9 +69,9 @@ impl Stream for Pieces {
     }
 }
 
-impl std::fmt::Debug for Pieces {
+impl std::fmt::Debug for ChunkStream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Pieces")
+        f.write_str("ChunkStream")
     }
 }
 
@@ -80,9 +80,9 @@ pub(crate) fn to_base64(bytes: &[u8]) -> String {
     BASE64.encode(bytes)
 }
 
-/// The stream that [`Pieces::bounded`] returns.
+/// The stream that [`ChunkStream::bounded`] returns.
 pub(crate) struct Bounded {
-    pieces: Pieces,
+    pieces: ChunkStream,
     left: u64,
     expected: Expected,
 }

@@ -1,7 +1,7 @@
-//! The state of a link's streams in both directions: flow control and buffers.
+//! The state of a connection's streams in both directions: flow control and buffers.
 //!
 //! A sender sends only bytes that were granted: the receiver grants a window, and renews it as it
-//! reads. So a receiver buffers at most one window, and a slow one delays its sender, not the link.
+//! reads. So a receiver buffers at most one window, and a slow one delays its sender, not the connection.
 //! When a receiver cancels, the number of bytes in flight is known exactly.
 
 use std::collections::hash_map::Entry;
@@ -16,14 +16,14 @@ use parking_lot::Mutex;
 use super::deadline::after;
 use super::frame::{FRAME_BYTES_MAX, Frame};
 use crate::failure::Failure;
-use crate::transfer::Pieces;
+use crate::transfer::ChunkStream;
 
 /// The number of bytes that a sender may be ahead of its receiver.
 pub(super) const WINDOW_BYTES: usize = 64 * 1024;
 /// The maximum credit of a receiver. A larger one cannot come from a correct peer.
 pub(super) const CREDIT_MAX: u64 = 16 << 20;
 
-/// The open streams of a link.
+/// The open streams of a connection.
 #[derive(Default)]
 pub(super) struct Streams {
     pub(super) incoming: HashMap<u64, Arc<Mutex<Inflow>>>,
@@ -31,7 +31,7 @@ pub(super) struct Streams {
     pub(super) last: u64,
     /// Bytes that may still arrive for canceled streams.
     pub(super) stray: usize,
-    /// Streamed results that the carrier has not begun to send.
+    /// Streamed results that the connection has not begun to send.
     pub(super) opened: Vec<Opened>,
 }
 
@@ -65,7 +65,7 @@ pub(super) struct Outflow {
 /// A streamed result that is to be sent.
 pub(super) struct Opened {
     pub(super) number: u64,
-    pub(super) pieces: Pieces,
+    pub(super) pieces: ChunkStream,
     /// The method that returned it.
     pub(super) called: Arc<str>,
 }
@@ -197,7 +197,7 @@ pub(super) struct Cut {
 }
 
 impl Cut {
-    pub(super) fn tell(self) {
+    pub(super) fn wake(self) {
         self.wakers.into_iter().for_each(Waker::wake);
         drop(self.opened);
     }

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use marmota_model::{Error, ErrorKind, Result};
 use marmota_store::refusal::copy_of;
 
+use super::pending_call::Settled;
 use super::protocol::{CONTRACT, Message};
 use super::terms::{Known, Terms};
-use super::waiting::Settled;
 
 /// The verdicts for all terms. Their number is limited by the number of traits in the program.
 #[derive(Default)]
-pub(super) struct Agreed(Vec<(Terms, Verdict)>);
+pub(super) struct ContractCheck(Vec<(Terms, Verdict)>);
 
 /// The result of comparing a contract with the peer's on the current connection.
 enum Verdict {
@@ -29,7 +29,7 @@ pub(super) enum May {
     Fail(Error),
 }
 
-impl Agreed {
+impl ContractCheck {
     /// Records that a stub's contract matches on this connection.
     pub(super) fn keep(&mut self, terms: Terms) {
         match self.0.iter_mut().find(|(known, _)| *known == terms) {

@@ -14,7 +14,7 @@ const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// The calls to repeat on each new connection.
 #[derive(Default)]
-pub(crate) struct Standing {
+pub(crate) struct Subscriptions {
     calls: Vec<Kept>,
 }
 
@@ -30,7 +30,7 @@ struct Kept {
     again: Option<Instant>,
 }
 
-impl Standing {
+impl Subscriptions {
     /// A call has added this side to a list; `message` is the call, if it is still pending.
     pub(crate) fn keep(&mut self, number: u64, list: u64, message: Option<Message>) {
         self.calls.retain(|one| one.number == number || one.list != Some(list));

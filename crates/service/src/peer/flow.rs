@@ -1,4 +1,4 @@
-//! Streams on a link: taking the peer's, sending, and the messages about them.
+//! Streams of a connection: taking the peer's, sending, and the messages about them.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,40 +10,40 @@ use parking_lot::Mutex;
 
 use super::deadline::after;
 use super::frame::{FRAME_BYTES_MAX, Frame};
+use super::handle::{Peer, Presence};
 use super::streams::{
     Bounds, CREDIT_MAX, Inflow, Opened, Room, WINDOW_BYTES, beyond, broken, too_many,
 };
-use super::{Link, Presence};
 use crate::failure::Failure;
-use crate::transfer::Pieces;
+use crate::transfer::ChunkStream;
 
-impl Link {
+impl Peer {
     /// Takes the peer's stream with that number, which a call refers to.
     ///
     /// # Errors
     /// [`ErrorKind::Busy`] if there are too many streams, [`ErrorKind::Invalid`] if it was already
     /// taken.
-    pub(crate) fn take_stream(&self, number: u64, bounds: Bounds) -> Result<Pieces> {
+    pub(crate) fn take_stream(&self, number: u64, bounds: Bounds) -> Result<ChunkStream> {
         let mut state = self.0.lock();
         if !matches!(state.presence, Presence::Here) {
             return Err(broken());
         }
         let (inflow, credit) = state.streams.expect(number, bounds)?;
-        state.say(credit);
+        state.send(credit);
         drop(state);
         Ok(self.coming(inflow))
     }
 
     /// Returns the pieces of a received stream.
-    pub(super) fn coming(&self, inflow: Arc<Mutex<Inflow>>) -> Pieces {
-        Pieces::new(Coming { link: self.clone(), inflow })
+    pub(super) fn coming(&self, inflow: Arc<Mutex<Inflow>>) -> ChunkStream {
+        ChunkStream::new(Coming { peer: self.clone(), inflow })
     }
 
-    /// Registers a streamed result, which the carrier sends; returns its number.
+    /// Registers a streamed result, which the connection sends; returns its number.
     ///
     /// # Errors
     /// [`ErrorKind::Busy`] if there are too many streams.
-    pub(crate) fn open(&self, pieces: Pieces, called: &str, bounds: Bounds) -> Result<u64> {
+    pub(crate) fn open(&self, pieces: ChunkStream, called: &str, bounds: Bounds) -> Result<u64> {
         let mut state = self.0.lock();
         let results = state.streams.outgoing.values().filter(|one| one.call.is_none()).count();
         if results >= bounds.streams_max {
@@ -56,7 +56,7 @@ impl Link {
         }
         let number = state.streams.number(None, bounds.reconnect_timeout);
         state.streams.opened.push(Opened { number, pieces, called: called.into() });
-        state.wake_carrier();
+        state.wake_runner();
         Ok(number)
     }
 
@@ -92,7 +92,7 @@ impl Link {
         outflow.credit = outflow.credit.saturating_sub(bytes.len() as u64);
         outflow.until = None;
         let call = outflow.call;
-        state.say(Frame::Data(number, bytes).write());
+        state.send(Frame::Data(number, bytes).write());
         // The call's deadline starts anew with each progress.
         if let Some(waiting) = call.and_then(|call| state.waiting.get_mut(&call)) {
             waiting.until = after(waiting.deadline);
@@ -107,7 +107,7 @@ impl Link {
                 Some(failure) => Frame::Fail(number, failure),
                 None => Frame::End(number),
             };
-            state.say(frame.write());
+            state.send(frame.write());
         }
     }
 
@@ -174,7 +174,7 @@ impl Link {
             let taken = std::mem::take(&mut inflow.taken);
             inflow.granted += taken;
             let bytes = u32::try_from(taken).unwrap_or(u32::MAX);
-            state.say(Frame::Credit(inflow.number, bytes).write());
+            state.send(Frame::Credit(inflow.number, bytes).write());
         }
     }
 
@@ -182,14 +182,14 @@ impl Link {
     pub(super) fn forget_stream(&self, inflow: &Arc<Mutex<Inflow>>) {
         let mut state = self.0.lock();
         if let Some(frame) = state.streams.forget(inflow) {
-            state.say(frame);
+            state.send(frame);
         }
     }
 }
 
 /// The receiver of a stream.
 struct Coming {
-    link: Link,
+    peer: Peer,
     inflow: Arc<Mutex<Inflow>>,
 }
 
@@ -203,7 +203,7 @@ impl Stream for Coming {
             let is_due = inflow.taken >= WINDOW_BYTES / 2;
             drop(inflow);
             if is_due {
-                self.link.grant(&self.inflow);
+                self.peer.grant(&self.inflow);
             }
             return Poll::Ready(Some(Ok(piece)));
         }
@@ -214,8 +214,8 @@ impl Stream for Coming {
         if inflow.until.is_none() {
             inflow.until = Some(after(inflow.reconnect_timeout));
             drop(inflow);
-            // The carrier must learn the new deadline.
-            self.link.0.lock().wake_carrier();
+            // The task that runs the connection must learn the new deadline.
+            self.peer.0.lock().wake_runner();
         }
         Poll::Pending
     }
@@ -223,7 +223,7 @@ impl Stream for Coming {
 
 impl Drop for Coming {
     fn drop(&mut self) {
-        self.link.forget_stream(&self.inflow);
+        self.peer.forget_stream(&self.inflow);
     }
 }
 

@@ -1,4 +1,4 @@
-//! The protocol of a link: where it begins over HTTP, and the messages between links that are not
+//! The protocol between peers: where it begins over HTTP, and the messages that are not
 //! calls of a program's methods.
 
 use std::sync::Arc;

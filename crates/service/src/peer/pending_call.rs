@@ -1,4 +1,4 @@
-//! The calls of a link that wait for their responses.
+//! Calls to a peer that wait for their responses.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -15,7 +15,7 @@ use super::terms::Terms;
 pub(super) const WAITING_MAX: usize = 1_024;
 
 /// A call that waits for its response.
-pub(super) struct Waiting {
+pub(super) struct PendingCall {
     pub(super) message: Message,
     pub(super) terms: Option<Terms>,
     pub(super) stub: Option<u64>,

@@ -1,5 +1,5 @@
-//! Runs a link on one connection: the calls of the peer that are executed here, and the messages in
-//! both directions. It does not own a socket.
+//! The calls of a peer that are executed here, and the messages of one connection in both
+//! directions. No socket is owned here.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -16,9 +16,9 @@ use super::json_rpc::{Done, Exchange, present, put_answer};
 use crate::call::CallOrigin;
 use crate::client::Subscriber;
 use crate::failure::Failure;
-use crate::link::{
-    Answer, CLIENT, CONTRACT, FRAME_BYTES_MAX, LEAVE, Link, Message, Pump, RELEASE, SUBSCRIBED,
-    UNSUBSCRIBED, is_frame, lost,
+use crate::peer::{
+    Answer, CLIENT, CONTRACT, FRAME_BYTES_MAX, LEAVE, Message, Peer, RELEASE, SUBSCRIBED,
+    StreamPump, UNSUBSCRIBED, is_frame, lost,
 };
 
 /// The maximum number of concurrent calls of the peer.
@@ -55,13 +55,13 @@ struct AskedFor<'a> {
 type Answering = Pin<Box<dyn Future<Output = Option<Vec<u8>>> + Send>>;
 
 /// The executor of the peer's calls on one connection, and the source of the messages to it.
-pub(crate) struct Carrier {
-    pub(crate) link: Link,
+pub(crate) struct PeerCalls {
+    pub(crate) peer: Peer,
     settings: Arc<Settings>,
     origin: CallOrigin,
     running: Vec<Answering>,
     /// The streamed results of calls.
-    pumps: Vec<Pump>,
+    pumps: Vec<StreamPump>,
     has_left: bool,
     /// The revalidation of the caller, while it runs.
     finding: Option<Authenticating>,
@@ -69,12 +69,12 @@ pub(crate) struct Carrier {
     held: VecDeque<Vec<u8>>,
 }
 
-impl Carrier {
-    pub(crate) fn new(link: Link, settings: Arc<Settings>, mut origin: CallOrigin) -> Self {
-        origin.link = Some(link.clone());
+impl PeerCalls {
+    pub(crate) fn new(peer: Peer, settings: Arc<Settings>, mut origin: CallOrigin) -> Self {
+        origin.peer = Some(peer.clone());
         let (running, pumps) = (Vec::new(), Vec::new());
         let (finding, held) = (None, VecDeque::new());
-        Self { link, settings, origin, running, pumps, has_left: false, finding, held }
+        Self { peer, settings, origin, running, pumps, has_left: false, finding, held }
     }
 
     /// Returns the maximum size of a message in bytes.
@@ -86,7 +86,7 @@ impl Carrier {
     /// Returns true if another message can be taken.
     pub(crate) fn is_hungry(&self) -> bool {
         // Running calls may wait for stream frames, so with open streams messages are always taken.
-        self.finding.is_none() && (self.running.len() < RUNNING_MAX || self.link.has_streams())
+        self.finding.is_none() && (self.running.len() < RUNNING_MAX || self.peer.has_streams())
     }
 
     /// Returns true if no call of the peer is running.
@@ -102,7 +102,7 @@ impl Carrier {
     /// Processes a received message.
     ///
     /// # Errors
-    /// [`marmota_model::ErrorKind::Protocol`] if the message is not valid on a link.
+    /// [`marmota_model::ErrorKind::Protocol`] if the message is not valid.
     pub(crate) fn take(&mut self, message: &[u8]) -> Result<()> {
         // Messages after a call may refer to it, so their order is kept.
         if self.finding.is_some() {
@@ -110,7 +110,7 @@ impl Carrier {
             return Ok(());
         }
         if is_frame(message) {
-            return self.link.take_frame(message);
+            return self.peer.take_frame(message);
         }
         if let Ok(Answered { method: None, id, result, stream, error }) =
             serde_json::from_slice(message)
@@ -126,11 +126,11 @@ impl Carrier {
             };
             // A response without a valid number is dropped: responding to it could loop forever.
             if let Some(number) = number {
-                self.link.settle(number, answer);
+                self.peer.settle(number, answer);
             }
             return Ok(());
         }
-        // Control messages between links; every other message is a call.
+        // Control messages between peers; every other message is a call.
         if let Ok(AskedFor { method, params: Some(params), id }) = serde_json::from_slice(message)
             && method.starts_with("-.")
             && self.told(method, params.get(), id)
@@ -194,7 +194,7 @@ impl Carrier {
         let failure = Failure::of(&Error::new(ErrorKind::Busy, why), "a call");
         let mut answer = Vec::new();
         put_answer(&mut answer, id, Err(failure));
-        self.link.answer(answer);
+        self.peer.answer(answer);
     }
 
     /// Processes a control message; returns false if it is not one.
@@ -216,10 +216,10 @@ impl Carrier {
                 Some(())
             }
             (SUBSCRIBED, None) => read::<(u64, u64)>(params).map(|(call, list)| {
-                self.link.subscribed(call, list);
+                self.peer.subscribed(call, list);
             }),
             (UNSUBSCRIBED, None) => {
-                read::<[u64; 1]>(params).map(|[list]| self.link.unsubscribed(list))
+                read::<[u64; 1]>(params).map(|[list]| self.peer.unsubscribed(list))
             }
             _ => None,
         }
@@ -229,7 +229,7 @@ impl Carrier {
     /// Sets the identity of the client from the secret that only this client knows.
     fn name(&mut self, secret: &str) {
         let Some(Subscriber { name: None, .. }) = self.origin.subscriber.as_deref() else { return };
-        let Some(named) = Subscriber::named(&self.link, secret) else { return };
+        let Some(named) = Subscriber::named(&self.peer, secret) else { return };
         // Without a login, the session belongs to the client, across all of its connections.
         if !self.origin.is_known() {
             self.origin.session = named.name.clone();
@@ -244,7 +244,7 @@ impl Carrier {
         let done = done.map_err(|error| Failure::of(&error, CONTRACT));
         let mut answer = Vec::new();
         put_answer(&mut answer, id.get(), done);
-        self.link.answer(answer);
+        self.peer.answer(answer);
     }
 
     /// Polls the running calls, and returns the messages to send.
@@ -258,19 +258,19 @@ impl Carrier {
             }
             Poll::Pending => true,
         });
-        self.pumps.extend(self.link.take_opened());
+        self.pumps.extend(self.peer.take_opened());
         self.pumps.retain_mut(|pump| pump.poll(context).is_pending());
-        self.link.expire();
-        self.link.carried_by(context.waker());
+        self.peer.expire();
+        self.peer.run_by(context.waker());
         // Messages that a call sent while it ran precede its response.
-        let mut messages = self.link.take_messages();
+        let mut messages = self.peer.take_messages();
         messages.append(&mut done);
         messages
     }
 }
 
-impl Drop for Carrier {
+impl Drop for PeerCalls {
     fn drop(&mut self) {
-        self.link.cut();
+        self.peer.cut();
     }
 }

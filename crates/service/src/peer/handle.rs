@@ -1,8 +1,8 @@
-//! Calls to the peer over successive connections, as JSON-RPC 2.0: the pending calls and their
-//! streams. A link does not own a socket; the carrier takes messages to send and passes in
-//! responses ([`crate::services::carrier`]).
+//! The peer at the other end of a connection: calls to it over successive connections, as JSON-RPC
+//! 2.0, with their streams. A [`Peer`] owns no socket: [`crate::services::peer_calls`] takes its
+//! messages to send and passes in the responses.
 //!
-//! A server's link belongs to one connection and ends with it. A client's link survives its
+//! A server's peer belongs to one connection and ends with it. A client's peer outlives its
 //! connections: when one breaks, calls that were sent are lost, since they may have been executed,
 //! and those that were not sent wait for the next connection.
 
@@ -15,93 +15,75 @@ use marmota_model::{Error, ErrorKind, Result};
 use marmota_store::refusal::copy_of;
 use parking_lot::{Mutex, MutexGuard};
 
-mod agreed;
-mod calls;
-mod deadline;
-mod flow;
-mod frame;
-mod protocol;
-mod pump;
-mod standing;
-mod streams;
-mod terms;
-mod waiting;
-
-use agreed::{Agreed, May};
-pub(crate) use calls::Asked;
-use frame::Frame;
-pub(crate) use frame::{FRAME_BYTES_MAX, is_frame};
-pub(crate) use protocol::{
-    CLIENT, CONTRACT, LEAVE, Message, PATH, RELEASE, SUBSCRIBED, UNSUBSCRIBED, UPGRADE,
-};
-pub(crate) use pump::Pump;
-use standing::Standing;
-pub(crate) use streams::Bounds;
-use streams::Streams;
-pub(crate) use terms::{Known, Terms};
-pub(crate) use waiting::Answer;
-use waiting::{Settled, WAITING_MAX, Waiting};
+use super::contract_check::{ContractCheck, May};
+use super::frame::Frame;
+use super::pending_call::{Answer, PendingCall, Settled, WAITING_MAX};
+use super::protocol::{Message, RELEASE};
+use super::streams::{Bounds, Streams};
+use super::subscriptions::Subscriptions;
+use super::terms::Terms;
 
 /// The maximum number of streamed results.
 const RESULTS_MAX: usize = 2 * WAITING_MAX;
 /// How long calls that restore subscriptions may delay other calls.
 const RESTORING_MAX: Duration = Duration::from_secs(5);
 
-/// The state shared by the callers and the carrier of a link.
+/// The peer at the other end of a client's successive connections, or of a server's connection.
 #[derive(Clone)]
-pub(crate) struct Link(Arc<Mutex<State>>);
+pub(crate) struct Peer(pub(super) Arc<Mutex<PeerState>>);
 
-struct State {
-    presence: Presence,
-    /// True if the link survives its connections.
-    goes_on: bool,
+pub(super) struct PeerState {
+    pub(super) presence: Presence,
+    /// True if the peer outlives its connections.
+    pub(super) is_lasting: bool,
     /// The number of connections so far.
-    connection: u64,
+    pub(super) connection: u64,
     /// Messages that are valid only on this connection.
-    outbox: Vec<Message>,
+    pub(super) outbox: Vec<Message>,
     /// Calls that were not sent yet, in their order.
-    unsent: VecDeque<u64>,
-    waiting: HashMap<u64, Waiting>,
-    last: u64,
-    /// The waker of the carrier.
-    carrier: Option<Waker>,
-    standing: Standing,
-    agreed: Agreed,
+    pub(super) unsent: VecDeque<u64>,
+    pub(super) waiting: HashMap<u64, PendingCall>,
+    pub(super) last: u64,
+    /// The waker of the task that runs the connection.
+    pub(super) runner: Option<Waker>,
+    pub(super) subscriptions: Subscriptions,
+    pub(super) contracts: ContractCheck,
     /// The connection on which a stub has its instance.
-    stubs: HashMap<u64, u64>,
-    streams: Streams,
+    pub(super) stubs: HashMap<u64, u64>,
+    pub(super) streams: Streams,
 }
 
-enum Presence {
+/// Whether the peer is connected.
+pub(super) enum Presence {
     Here,
     /// Disconnected: since when, and the last error.
     Away(Instant, Option<Error>),
     Ended(Instant),
 }
 
-impl Link {
-    /// Creates a link that ends with its connection.
+impl Peer {
+    /// Creates a peer that ends with its connection.
     pub(crate) fn of_one_connection() -> Self {
         Self::new(Presence::Here, false)
     }
 
-    /// Creates a link that survives its connections; it is not connected yet.
+    /// Creates a peer that outlives its connections; it is not connected yet.
     pub(crate) fn lasting() -> Self {
         Self::new(Presence::Away(Instant::now(), None), true)
     }
 
-    fn new(presence: Presence, goes_on: bool) -> Self {
-        Self(Arc::new(Mutex::new(State {
+    fn new(presence: Presence, is_lasting: bool) -> Self {
+        Self(Arc::new(Mutex::new(PeerState {
             presence,
-            goes_on,
+            is_lasting,
             connection: 0,
             outbox: Vec::new(),
             unsent: VecDeque::new(),
             waiting: HashMap::new(),
             last: 0,
-            carrier: None,
-            standing: Standing::default(),
-            agreed: Agreed::default(),
+            runner: None,
+            subscriptions: Subscriptions::default(),
+            contracts: ContractCheck::default(),
             stubs: HashMap::new(),
             streams: Streams::default(),
         })))
@@ -119,7 +101,7 @@ impl Link {
         let mut state = self.0.lock();
         if matches!(state.presence, Presence::Here) {
             state.outbox.push(Arc::new(message));
-            state.wake_carrier();
+            state.wake_runner();
         }
     }
 
@@ -141,20 +123,20 @@ impl Link {
                 Some(reconnect_timeout) => {
                     let bounds = Bounds { streams_max: RESULTS_MAX, reconnect_timeout };
                     state.streams.expect(stream, bounds).map(|(inflow, credit)| {
-                        state.say(credit);
+                        state.send(credit);
                         Settled::Stream(inflow)
                     })
                 }
                 None => {
                     // The caller has canceled the call.
-                    state.say(Frame::Cancel(stream).write());
+                    state.send(Frame::Cancel(stream).write());
                     Ok(Settled::Value(Vec::new()))
                 }
             },
             Err(error) => Err(error),
         };
-        let Some(settled) = state.standing.settle(number, settled) else { return };
-        let Some(settled) = state.agreed.settle(number, settled) else { return };
+        let Some(settled) = state.subscriptions.settle(number, settled) else { return };
+        let Some(settled) = state.contracts.settle(number, settled) else { return };
         let waker = state.settle(number, settled);
         drop(state);
         waker.into_iter().for_each(Waker::wake);
@@ -163,18 +145,18 @@ impl Link {
     /// The peer has added this side to the list with that number, by a call.
     pub(crate) fn subscribed(&self, call: u64, list: u64) {
         let mut state = self.0.lock();
-        let State { waiting, standing, goes_on, .. } = &mut *state;
-        if !*goes_on {
-            // A server's link repeats nothing: the peer's message is ignored.
+        let PeerState { waiting, subscriptions, is_lasting, .. } = &mut *state;
+        if !*is_lasting {
+            // Only a client repeats calls: the peer's message is ignored.
             return;
         }
         let message = waiting.get(&call).filter(|one| one.stub.is_none() && !one.has_streams);
-        standing.keep(call, list, message.map(|one| Arc::clone(&one.message)));
+        subscriptions.keep(call, list, message.map(|one| Arc::clone(&one.message)));
     }
 
     /// The peer has removed this side from a list.
     pub(crate) fn unsubscribed(&self, list: u64) {
-        self.0.lock().standing.forget(list);
+        self.0.lock().subscriptions.forget(list);
     }
 
     /// A connection was made. Sends `hello`, then the calls that restore subscriptions and the
@@ -188,10 +170,10 @@ impl Link {
         state.connection += 1;
         state.outbox = vec![Arc::new(hello)];
         let until = Instant::now() + RESTORING_MAX;
-        let again = state.standing.restore(until);
+        let again = state.subscriptions.restore(until);
         state.outbox.extend(again);
-        let State { agreed, last, outbox, .. } = &mut *state;
-        outbox.append(&mut agreed.ask(last));
+        let PeerState { contracts, last, outbox, .. } = &mut *state;
+        outbox.append(&mut contracts.ask(last));
     }
 
     /// Returns the number of connections so far.
@@ -204,9 +186,9 @@ impl Link {
     pub(crate) fn agree(&self, connection: u64, terms: Terms) -> bool {
         let mut state = self.0.lock();
         let is_that_one = state.connection == connection;
-        // A link of a single connection needs no record.
-        if is_that_one && state.goes_on {
-            state.agreed.keep(terms);
+        // A peer of a single connection needs no record.
+        if is_that_one && state.is_lasting {
+            state.contracts.keep(terms);
         }
         is_that_one
     }
@@ -214,7 +196,7 @@ impl Link {
     /// The connection has ended. Calls that were sent may have been executed.
     pub(crate) fn cut(&self) {
         let mut state = self.0.lock();
-        if !state.goes_on {
+        if !state.is_lasting {
             drop(state);
             return self.end();
         }
@@ -223,7 +205,7 @@ impl Link {
         }
         state.presence = Presence::Away(Instant::now(), None);
         state.outbox.clear();
-        state.standing.cut();
+        state.subscriptions.cut();
         let mut again: Vec<u64> = Vec::new();
         let mut gone = Vec::new();
         for (number, one) in &mut state.waiting {
@@ -239,11 +221,11 @@ impl Link {
         }
         again.sort_unstable_by(|one, other| other.cmp(one));
         again.into_iter().for_each(|number| state.unsent.push_front(number));
-        let State { streams, waiting, .. } = &mut *state;
-        let waits = |call| waiting.get(&call).is_some_and(|one: &Waiting| !one.is_sent);
+        let PeerState { streams, waiting, .. } = &mut *state;
+        let waits = |call| waiting.get(&call).is_some_and(|one: &PendingCall| !one.is_sent);
         let cut = streams.cut(waits);
         fail(state, &gone, lost);
-        cut.tell();
+        cut.wake();
     }
 
     /// An attempt to connect has failed. If a retry cannot succeed, pending calls fail now.
@@ -265,12 +247,12 @@ impl Link {
         matches!(self.0.lock().presence, Presence::Here)
     }
 
-    /// Returns true once the link has ended.
+    /// Returns true once the peer has ended: no further connection is made.
     pub(crate) fn is_ended(&self) -> bool {
         self.ended().is_some()
     }
 
-    /// Returns when the link ended.
+    /// Returns when the peer ended.
     pub(crate) fn ended(&self) -> Option<Instant> {
         match self.0.lock().presence {
             Presence::Ended(at) => Some(at),
@@ -289,17 +271,17 @@ impl Link {
         for (number, one) in &state.waiting {
             if one.is_sent { sent.push(*number) } else { unsent.push(*number) }
         }
-        state.wake_carrier();
+        state.wake_runner();
         let cut = state.streams.cut(|_| false);
         fail(state, &sent, lost);
         fail(self.0.lock(), &unsent, ended);
-        cut.tell();
+        cut.wake();
     }
 
-    /// Registers the carrier's waker; returns the next deadline.
-    pub(crate) fn carried_by(&self, carrier: &Waker) -> Option<Instant> {
+    /// Sets the waker of the task that runs the connection; returns the next deadline.
+    pub(crate) fn run_by(&self, runner: &Waker) -> Option<Instant> {
         let mut state = self.0.lock();
-        state.carrier = Some(carrier.clone());
+        state.runner = Some(runner.clone());
         state.deadline()
     }
 
@@ -312,13 +294,13 @@ impl Link {
     pub(crate) fn expire(&self) {
         let now = Instant::now();
         let mut state = self.0.lock();
-        if let Some(again) = state.standing.expire(now)
+        if let Some(again) = state.subscriptions.expire(now)
             && matches!(state.presence, Presence::Here)
         {
             state.outbox.extend(again);
         }
         let (frames, late) = state.streams.expire(now);
-        frames.into_iter().for_each(|frame| state.say(frame));
+        frames.into_iter().for_each(|frame| state.send(frame));
         // A waker only queues a task.
         late.into_iter().for_each(Waker::wake);
         let (mut sent, mut unsent) = (Vec::new(), Vec::new());
@@ -352,18 +334,18 @@ impl Link {
         }
         let mut messages = std::mem::take(&mut state.outbox);
         // Subscriptions are restored before other calls are sent.
-        if state.standing.is_restoring() {
+        if state.subscriptions.is_restoring() {
             return messages;
         }
         let (mut strangers, mut held, mut refused) = (Vec::new(), VecDeque::new(), Vec::new());
-        let State { unsent, waiting, stubs, connection, agreed, .. } = &mut *state;
-        let is_settled = agreed.is_settled();
+        let PeerState { unsent, waiting, stubs, connection, contracts, .. } = &mut *state;
+        let is_settled = contracts.is_settled();
         while let Some(number) = unsent.pop_front() {
             // A call that was canceled is not sent.
             let Some(one) = waiting.get_mut(&number).filter(|one| one.answer.is_none()) else {
                 continue;
             };
-            match if is_settled { May::Go } else { agreed.may(one.terms) } {
+            match if is_settled { May::Go } else { contracts.may(one.terms) } {
                 May::Go => {}
                 May::Wait => {
                     held.push_back(number);
@@ -396,8 +378,8 @@ impl Link {
     }
 }
 
-impl State {
-    fn settle(&mut self, number: u64, answer: Result<Settled>) -> Option<Waker> {
+impl PeerState {
+    pub(super) fn settle(&mut self, number: u64, answer: Result<Settled>) -> Option<Waker> {
         // The call was canceled.
         let waiting = self.waiting.get_mut(&number)?;
         // A stream that has arrived receives its own end.
@@ -407,28 +389,28 @@ impl State {
         waiting.waker.take()
     }
 
-    fn say(&mut self, message: Vec<u8>) {
+    pub(super) fn send(&mut self, message: Vec<u8>) {
         if matches!(self.presence, Presence::Here) {
             self.outbox.push(Arc::new(message));
-            self.wake_carrier();
+            self.wake_runner();
         }
     }
 
     fn deadline(&self) -> Option<Instant> {
         let waits = self.waiting.values().filter(|one| one.answer.is_none());
-        let others = self.standing.deadline().into_iter().chain(self.streams.deadline());
+        let others = self.subscriptions.deadline().into_iter().chain(self.streams.deadline());
         waits.map(|one| one.until).chain(others).min()
     }
 
-    fn wake_carrier(&mut self) {
+    pub(super) fn wake_runner(&mut self) {
         // A waker only queues a task.
-        self.carrier.take().into_iter().for_each(Waker::wake);
+        self.runner.take().into_iter().for_each(Waker::wake);
     }
 }
 
 impl Presence {
     /// Returns an error if a call cannot be queued.
-    fn check(&self) -> Result<()> {
+    pub(super) fn check(&self) -> Result<()> {
         match self {
             Self::Away(since, Some(error)) if is_final(error) => Err(away(*since, Some(error))),
             Self::Here | Self::Away(..) => Ok(()),
@@ -438,7 +420,7 @@ impl Presence {
 }
 
 /// Fails calls, and wakes their callers after the lock is released.
-fn fail(mut state: MutexGuard<'_, State>, numbers: &[u64], error: impl Fn() -> Error) {
+fn fail(mut state: MutexGuard<'_, PeerState>, numbers: &[u64], error: impl Fn() -> Error) {
     let wakers: Vec<Waker> =
         numbers.iter().filter_map(|number| state.settle(*number, Err(error()))).collect();
     drop(state);

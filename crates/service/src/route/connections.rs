@@ -1,4 +1,4 @@
-//! Persistent connections of the HTTP server that carry a link: clients of Marmota upgrade to its
+//! Persistent connections of the HTTP server to peers: clients of Marmota upgrade to their
 //! protocol, other clients to a WebSocket.
 
 use std::cell::RefCell;
@@ -17,10 +17,10 @@ use marmota_rpc::{ConnectionEnd, ServerProtocol, packet, upgraded};
 
 use crate::call::CallOrigin;
 use crate::client::{Client, Subscriber};
-use crate::link::{Link, UPGRADE, is_frame};
+use crate::peer::{Peer, UPGRADE, is_frame};
 use crate::services::Settings;
-use crate::services::carrier::Carrier;
 use crate::services::origin::OriginOf;
+use crate::services::peer_calls::PeerCalls;
 
 pub(crate) fn endpoint(settings: &Arc<Settings>) -> Endpoint {
     let settings = Arc::clone(settings);
@@ -51,33 +51,33 @@ fn accept(settings: &Arc<Settings>, request: &Request, mut origin: CallOrigin) -
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     origin.session.get_or_insert_with(|| format!("connection {number}").into());
     origin.owned = Some(Arc::default());
-    let link = Link::of_one_connection();
-    origin.back = Some(Client::of_link(&link));
-    origin.subscriber = Some(Arc::new(Subscriber::of_link(&link)));
-    let carrier = Carrier::new(link, Arc::clone(settings), origin);
-    let packets = PacketPeer { carrier, is_refused: false };
-    let carrier = match upgraded(request, UPGRADE, packets) {
+    let peer = Peer::of_one_connection();
+    origin.back = Some(Client::of_peer(&peer));
+    origin.subscriber = Some(Arc::new(Subscriber::of_peer(&peer)));
+    let calls = PeerCalls::new(peer, Arc::clone(settings), origin);
+    let packets = CallProtocol { calls, is_refused: false };
+    let calls = match upgraded(request, UPGRADE, packets) {
         Ok(response) => return response,
-        Err(packets) => packets.carrier,
+        Err(packets) => packets.calls,
     };
     let upgrades = request.header_text("upgrade").unwrap_or_default();
     if upgrades.eq_ignore_ascii_case("websocket") {
         let mut options = WebSocketOptions::default();
-        options.message_bytes_max = carrier.bytes_max();
-        return Response::websocket(request, &options, |socket| talk(socket, carrier));
+        options.message_bytes_max = calls.bytes_max();
+        return Response::websocket(request, &options, |socket| run_web_socket(socket, calls));
     }
     let text = "Services are called here by JSON-RPC over a WebSocket; without one, by `-/rpc`.\n";
     Response::text(text).with_status(Status::UPGRADE_REQUIRED)
 }
 
-/// A link on a connection that carries packets.
-struct PacketPeer {
-    carrier: Carrier,
+/// The calls of a peer on a connection that carries packets.
+struct CallProtocol {
+    calls: PeerCalls,
     /// The peer has sent something invalid.
     is_refused: bool,
 }
 
-impl ServerProtocol for PacketPeer {
+impl ServerProtocol for CallProtocol {
     fn run(&mut self, input: &[u8], output: &mut Vec<u8>, context: &mut Context<'_>) -> usize {
         let mut used = 0;
         loop {
@@ -86,12 +86,12 @@ impl ServerProtocol for PacketPeer {
                 self.is_refused = true;
                 return used;
             }
-            let was_full = !self.carrier.is_hungry();
-            for message in self.carrier.go_on(context) {
+            let was_full = !self.calls.is_hungry();
+            for message in self.calls.go_on(context) {
                 packet::put(output, &message);
             }
             // Ended calls free room for messages already received.
-            if !was_full || !self.carrier.is_hungry() {
+            if !was_full || !self.calls.is_hungry() {
                 return used;
             }
         }
@@ -100,67 +100,67 @@ impl ServerProtocol for PacketPeer {
     fn end(&self) -> Option<ConnectionEnd> {
         match self.is_refused {
             true => Some(ConnectionEnd::Refused),
-            false => self.carrier.has_left().then_some(ConnectionEnd::Left),
+            false => self.calls.has_left().then_some(ConnectionEnd::Left),
         }
     }
 
     fn is_hungry(&self) -> bool {
-        self.carrier.is_hungry()
+        self.calls.is_hungry()
     }
 
     fn is_idle(&self) -> bool {
-        self.carrier.is_idle()
+        self.calls.is_idle()
     }
 
     fn deadline(&self) -> Option<Instant> {
-        self.carrier.link.deadline()
+        self.calls.peer.deadline()
     }
 }
 
-impl PacketPeer {
+impl CallProtocol {
     /// Takes all complete packets, as far as there is room.
     fn take(&mut self, input: &[u8], used: &mut usize) -> Result<()> {
-        let bytes_max = self.carrier.bytes_max();
-        while self.carrier.is_hungry()
+        let bytes_max = self.calls.bytes_max();
+        while self.calls.is_hungry()
             && let Some(packet) = packet::first(&input[*used..], bytes_max)?
         {
-            self.carrier.take(packet.body)?;
+            self.calls.take(packet.body)?;
             *used += packet.bytes();
         }
         Ok(())
     }
 }
 
-/// Runs a link on a WebSocket. Each message is one text frame; stream frames are binary.
-async fn talk(socket: WebSocket, carrier: Carrier) -> Result<(), BoxError> {
-    let carrier = Rc::new(RefCell::new(carrier));
-    let speaking = speak(&socket, &carrier);
-    let hearing = async {
+/// Runs a WebSocket with a peer. Each message is one text frame; stream frames are binary.
+async fn run_web_socket(socket: WebSocket, calls: PeerCalls) -> Result<(), BoxError> {
+    let calls = Rc::new(RefCell::new(calls));
+    let sending = send_messages(&socket, &calls);
+    let receiving = async {
         while let Some(message) = socket.receive().await {
-            let is_free = |_: &mut Context<'_>| match carrier.borrow().is_hungry() {
+            let is_free = |_: &mut Context<'_>| match calls.borrow().is_hungry() {
                 true => Poll::Ready(()),
                 false => Poll::Pending,
             };
             std::future::poll_fn(is_free).await;
-            carrier.borrow_mut().take(message.as_bytes())?;
-            if carrier.borrow().has_left() {
+            calls.borrow_mut().take(message.as_bytes())?;
+            if calls.borrow().has_left() {
                 break;
             }
         }
         Ok(())
     };
-    futures_lite::future::or(hearing, speaking).await
+    futures_lite::future::or(receiving, sending).await
 }
 
-/// Sends the link's messages. All futures of a socket share one waker, so every event polls both
+/// Sends the messages to the peer. All futures of a socket share one waker, so every event polls both
 /// the reading and the writing one.
-async fn speak(socket: &WebSocket, carrier: &RefCell<Carrier>) -> Result<(), BoxError> {
+async fn send_messages(socket: &WebSocket, calls: &RefCell<PeerCalls>) -> Result<(), BoxError> {
     loop {
         let messages = std::future::poll_fn(|context| {
-            let mut carrier = carrier.borrow_mut();
-            let was_full = !carrier.is_hungry();
-            let messages = carrier.go_on(context);
-            if was_full && carrier.is_hungry() {
+            let mut calls = calls.borrow_mut();
+            let was_full = !calls.is_hungry();
+            let messages = calls.go_on(context);
+            if was_full && calls.is_hungry() {
                 // The reading future was polled before there was room.
                 context.waker().wake_by_ref();
             }

@@ -1,4 +1,4 @@
-//! Binary messages of a link, which carry streams. Their first byte distinguishes them from JSON,
+//! Binary messages between peers, which carry streams. Their first byte distinguishes them from JSON,
 //! which cannot begin with it.
 //!
 //! | byte | then | meaning | sender |

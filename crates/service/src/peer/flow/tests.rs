@@ -1,7 +1,7 @@
-//! Streams of a link with an arbitrary peer.
+//! Streams with an arbitrary peer.
 
 use super::*;
-use crate::link::LEAVE;
+use crate::peer::LEAVE;
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -39,15 +39,15 @@ proptest! {
     /// is not refused.
     #[test]
     fn no_more_is_held_than_a_window_each(acts in proptest::collection::vec(act(), 0..200)) {
-        let link = Link::of_one_connection();
-        let mut taken: Vec<(u64, Pieces)> = Vec::new();
+        let peer = Peer::of_one_connection();
+        let mut taken: Vec<(u64, ChunkStream)> = Vec::new();
         let mut context = Context::from_waker(Waker::noop());
         for act in acts {
             let come = match act {
                 Act::Take(number) => {
-                    let known = link.0.lock().streams.incoming.contains_key(&number);
-                    let full = link.0.lock().streams.incoming.len() >= BOUNDS.streams_max;
-                    let pieces = link.take_stream(number, BOUNDS);
+                    let known = peer.0.lock().streams.incoming.contains_key(&number);
+                    let full = peer.0.lock().streams.incoming.len() >= BOUNDS.streams_max;
+                    let pieces = peer.take_stream(number, BOUNDS);
                     prop_assert_eq!(pieces.is_ok(), !known && !full);
                     taken.extend(pieces.ok().map(|pieces| (number, pieces)));
                     Ok(())
@@ -63,7 +63,7 @@ proptest! {
                 Act::Drop(_) | Act::Read(_) => Ok(()),
                 Act::Data(number, count) => {
                     let allowed = {
-                        let state = link.0.lock();
+                        let state = peer.0.lock();
                         match state.streams.incoming.get(&number) {
                             Some(inflow) => {
                                 let inflow = inflow.lock();
@@ -72,21 +72,21 @@ proptest! {
                             None => count <= state.streams.stray,
                         }
                     };
-                    let come = link.take_frame(&Frame::Data(number, &vec![1; count]).write());
+                    let come = peer.take_frame(&Frame::Data(number, &vec![1; count]).write());
                     prop_assert_eq!(come.is_ok(), allowed);
                     come
                 }
-                Act::End(number) => link.take_frame(&Frame::End(number).write()),
+                Act::End(number) => peer.take_frame(&Frame::End(number).write()),
                 Act::Fail(number) => {
                     let failure = Failure::of(&Error::new(ErrorKind::Stale, "old"), LEAVE);
-                    link.take_frame(&Frame::Fail(number, failure).write())
+                    peer.take_frame(&Frame::Fail(number, failure).write())
                 }
                 Act::Credit(number, bytes) => {
-                    link.take_frame(&Frame::Credit(number, bytes).write())
+                    peer.take_frame(&Frame::Credit(number, bytes).write())
                 }
-                Act::Cancel(number) => link.take_frame(&Frame::Cancel(number).write()),
+                Act::Cancel(number) => peer.take_frame(&Frame::Cancel(number).write()),
             };
-            let state = link.0.lock();
+            let state = peer.0.lock();
             prop_assert!(state.streams.incoming.len() <= BOUNDS.streams_max);
             for inflow in state.streams.incoming.values() {
                 let inflow = inflow.lock();
@@ -100,10 +100,10 @@ proptest! {
                 break;
             }
         }
-        link.end();
+        peer.end();
         for (_, mut pieces) in taken {
             while let Poll::Ready(Some(_)) = Pin::new(&mut pieces).poll_next(&mut context) {}
         }
-        prop_assert!(!link.has_streams());
+        prop_assert!(!peer.has_streams());
     }
 }

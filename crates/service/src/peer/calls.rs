@@ -1,4 +1,4 @@
-//! Calls to the peer of a link.
+//! Calls to a peer.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -7,15 +7,15 @@ use std::time::Duration;
 use marmota_model::{Error, ErrorKind, Result};
 
 use super::deadline::after;
-use super::pump::{self, Pump};
+use super::handle::{Peer, lost};
+use super::pending_call::{PendingCall, Settled, WAITING_MAX};
+use super::stream_pump::{self, StreamPump};
 use super::terms::Terms;
-use super::waiting::{Settled, WAITING_MAX, Waiting};
-use super::{Link, lost};
-use crate::transfer::{Pieces, Reply};
+use crate::transfer::{ChunkStream, Reply};
 
 /// A call to send.
 #[derive(Clone, Copy)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct OutgoingCall<'a> {
     pub(crate) method: &'a str,
     /// The parameters as JSON.
     pub(crate) params: &'a [u8],
@@ -26,16 +26,22 @@ pub(crate) struct Asked<'a> {
     pub(crate) is_retryable: bool,
 }
 
-impl Link {
+impl Peer {
     /// Calls a method of the peer. The senders of its streams are polled with the call, and then
     /// with the streamed result.
-    pub(crate) async fn call(&self, asked: Asked<'_>, streams: Vec<Pieces>) -> Result<Reply> {
+    pub(crate) async fn call(
+        &self,
+        asked: OutgoingCall<'_>,
+        streams: Vec<ChunkStream>,
+    ) -> Result<Reply> {
         let (number, first) = self.enqueue(asked, streams.len())?;
-        let given_up = GivenUp { link: self, number };
+        let cancel_on_drop = CancelOnDrop { peer: self, number };
         let called: Arc<str> = asked.method.into();
         let numbered = (first..).zip(streams);
-        let mut pumps: Vec<Pump> = numbered
-            .map(|(number, pieces)| Pump::new(self.clone(), number, pieces, Arc::clone(&called)))
+        let mut pumps: Vec<StreamPump> = numbered
+            .map(|(number, pieces)| {
+                StreamPump::new(self.clone(), number, pieces, Arc::clone(&called))
+            })
             .collect();
         let answer = std::future::poll_fn(|context| {
             pumps.retain_mut(|pump| pump.poll(context).is_pending());
@@ -52,18 +58,22 @@ impl Link {
             }
         });
         let answer = answer.await;
-        drop(given_up);
+        drop(cancel_on_drop);
         Ok(match answer? {
             Settled::Value(json) => Reply::Value(json),
             Settled::Stream(inflow) => {
                 let coming = self.coming(inflow);
-                Reply::Stream(if pumps.is_empty() { coming } else { pump::beside(pumps, coming) })
+                Reply::Stream(if pumps.is_empty() {
+                    coming
+                } else {
+                    stream_pump::with_pumps(pumps, coming)
+                })
             }
         })
     }
 
     /// Queues a call; returns its number and that of its first stream.
-    fn enqueue(&self, asked: Asked<'_>, streams: usize) -> Result<(u64, u64)> {
+    fn enqueue(&self, asked: OutgoingCall<'_>, streams: usize) -> Result<(u64, u64)> {
         let mut state = self.0.lock();
         state.presence.check()?;
         if state.waiting.len() >= WAITING_MAX {
@@ -86,7 +96,7 @@ impl Link {
             message.extend_from_slice(format!(",\"streams\":{first}").as_bytes());
         }
         message.extend_from_slice(format!(",\"id\":{number}}}").as_bytes());
-        let waiting = Waiting {
+        let waiting = PendingCall {
             message: Arc::new(message),
             terms: asked.terms,
             stub: asked.stub,
@@ -100,22 +110,22 @@ impl Link {
         };
         state.waiting.insert(number, waiting);
         state.unsent.push_back(number);
-        state.wake_carrier();
+        state.wake_runner();
         Ok((number, first))
     }
 }
 
 /// Cancels a call when dropped.
-struct GivenUp<'l> {
-    link: &'l Link,
+struct CancelOnDrop<'l> {
+    peer: &'l Peer,
     number: u64,
 }
 
-impl Drop for GivenUp<'_> {
+impl Drop for CancelOnDrop<'_> {
     fn drop(&mut self) {
-        let removed = self.link.0.lock().waiting.remove(&self.number);
-        if let Some(Waiting { answer: Some(Ok(Settled::Stream(inflow))), .. }) = removed {
-            self.link.forget_stream(&inflow);
+        let removed = self.peer.0.lock().waiting.remove(&self.number);
+        if let Some(PendingCall { answer: Some(Ok(Settled::Stream(inflow))), .. }) = removed {
+            self.peer.forget_stream(&inflow);
         }
     }
 }
