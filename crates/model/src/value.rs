@@ -2,6 +2,14 @@
 //!
 //! A row is `&[ValueRef<'_>]`, with one value for each field of the schema, in its order. Text is
 //! valid UTF-8: an engine checks it once when it reads it, so that no later code has to.
+//!
+//! | type | what it is for |
+//! |---|---|
+//! | [`ValueRef`] | a value that is lent: in rows, from engines to readers |
+//! | [`Value`] | an owned value: in filters, records and defaults |
+//! | [`FieldSet`] | the fields that an operation reads or writes |
+//! | [`RowSink`], [`RowSource`] | where rows go, and where they come from |
+//! | [`Scratch`] | memory for values that are made on the way |
 
 mod borrowed;
 mod comparison;

@@ -4,6 +4,15 @@
 use crate::{EnumStored, KeyKind, Kind};
 
 /// The form of a field's values.
+///
+/// Several kinds have the same form: an enum that is stored as an integer, a reference to a row with
+/// an automatic key, and every integer are [`ValueForm::Int`].
+///
+/// ```
+/// use marmota_model::{Kind, ValueForm};
+/// assert_eq!(Kind::Int { min: 0, max: 10 }.form(), ValueForm::Int);
+/// assert_eq!(Kind::TEXT.form(), ValueForm::Text);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ValueForm {
     /// [`crate::ValueRef::Bool`].
