@@ -31,7 +31,6 @@ mod violation;
 
 pub use collation::{Collation, same_text};
 pub use field::{Field, Role};
-pub use form::ValueForm;
 pub use kind::{EnumStored, KeyKind, Kind, Variant};
 pub(crate) use kind_check::{Broken, check_kind, has_nul};
 pub use rule::{Literal, Rule};
