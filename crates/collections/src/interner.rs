@@ -106,6 +106,14 @@ impl Interner {
     }
 
     /// Returns the shared copy of a text, if it is held.
+    ///
+    /// ```
+    /// use marmota_collections::Interner;
+    /// let interner = Interner::new();
+    /// assert!(interner.find("Bourges").is_none());
+    /// let kept = interner.intern("Bourges");
+    /// assert!(interner.find("Bourges").is_some());
+    /// ```
     #[must_use]
     pub fn find(&self, text: &str) -> Option<Arc<str>> {
         let hash = self.hasher.hash_one(text);

@@ -23,6 +23,16 @@ const WRITES_PER_WALK: u32 = 8;
 const ENTRIES_PER_WALK: usize = 16;
 
 /// The time to live of an entry.
+///
+/// ```
+/// use marmota_collections::Map;
+/// use std::time::Duration;
+/// use marmota_collections::Expiry;
+/// let mut map = Map::new();
+/// map.insert_for("a", 1, Expiry::After(Duration::from_secs(60)));
+/// map.insert_for("b", 2, Expiry::Never);
+/// assert_eq!(map.expiry(&"b"), Some(Expiry::Never));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Expiry {
@@ -102,6 +112,14 @@ impl<K: Ord + Clone, V> Map<K, V, Sorted> {
     }
 
     /// Returns the entry with the least key.
+    ///
+    /// ```
+    /// use marmota_collections::Map;
+    /// let mut map = Map::sorted();
+    /// map.insert(2, "b");
+    /// map.insert(1, "a");
+    /// assert_eq!((map.first(), map.last()), (Some((&1, &"a")), Some((&2, &"b"))));
+    /// ```
     pub fn first(&self) -> Option<(&K, &V)> {
         self.range(..).next()
     }
@@ -124,6 +142,17 @@ fn is_range<K: Ord>(keys: &impl RangeBounds<K>) -> bool {
 
 impl<K, V, B: Base<K, V>> Map<K, V, B> {
     /// Sets the time to live of entries that are added without their own.
+    ///
+    /// ```
+    /// use marmota_collections::Map;
+    /// use std::time::Duration;
+    /// use marmota_collections::ManualClock;
+    /// let clock = ManualClock::new();
+    /// let mut codes = Map::new().with_ttl(Duration::from_secs(60)).with_clock(clock.clock());
+    /// codes.insert("a", 1);
+    /// clock.advance(Duration::from_secs(61));
+    /// assert_eq!(codes.get(&"a"), None);
+    /// ```
     #[must_use]
     pub fn with_ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);
@@ -195,6 +224,15 @@ impl<K, V, B: Base<K, V>> Map<K, V, B> {
     }
 
     /// Returns the value of a key. Inserts the result of `make` if the key is missing.
+    ///
+    /// ```
+    /// use marmota_collections::Map;
+    /// let mut words = Map::new();
+    /// for word in ["a", "b", "a"] {
+    ///     *words.get_or_insert_with(word, || 0) += 1;
+    /// }
+    /// assert_eq!(words.get(&"a"), Some(&2));
+    /// ```
     pub fn get_or_insert_with(&mut self, key: K, make: impl FnOnce() -> V) -> &mut V
     where
         K: Clone,
@@ -302,6 +340,15 @@ impl<K, V, B: Base<K, V>> Map<K, V, B> {
 
     /// Keeps only the entries for which `keep` returns true. Returns the number of removed entries,
     /// without those that had expired.
+    ///
+    /// ```
+    /// use marmota_collections::Map;
+    /// let mut map = Map::new();
+    /// map.insert("a", 1);
+    /// map.insert("b", 2);
+    /// assert_eq!(map.retain(|_, value| *value > 1), 1);
+    /// assert_eq!(map.len(), 1);
+    /// ```
     pub fn retain(&mut self, mut keep: impl FnMut(&K, &mut V) -> bool) -> usize {
         self.sweep();
         let (mut removed, timed) = (0, &mut self.timed);

@@ -154,6 +154,13 @@ impl<K: Hash + Eq, V, B: Base<K, V>> SharedMap<K, V, B> {
 
     /// Returns a copy of the value of a key. This is cheap for a number or an `Arc`; for other
     /// types use [`SharedMap::read`].
+    ///
+    /// ```
+    /// use marmota_collections::SharedMap;
+    /// let map = SharedMap::<String, u32>::new();
+    /// map.insert("a".to_owned(), 1);
+    /// assert_eq!((map.get("a"), map.get("b")), (Some(1), None));
+    /// ```
     pub fn get<Q: Hash + ?Sized>(&self, key: &Q) -> Option<V>
     where
         V: Clone,
@@ -171,6 +178,13 @@ impl<K: Hash + Eq, V, B: Base<K, V>> SharedMap<K, V, B> {
     }
 
     /// Runs `read` on the value of a key while its part of the map is locked for reading.
+    ///
+    /// ```
+    /// use marmota_collections::SharedMap;
+    /// let map = SharedMap::<u32, String>::new();
+    /// map.insert(7, "a long text".to_owned());
+    /// assert_eq!(map.read(&7, |text| text.len()), Some(11));
+    /// ```
     pub fn read<Q: Hash + ?Sized, R>(&self, key: &Q, read: impl FnOnce(&V) -> R) -> Option<R>
     where
         B::Entries: Lookup<K, V, Q>,
@@ -200,6 +214,13 @@ impl<K: Hash + Eq, V, B: Base<K, V>> SharedMap<K, V, B> {
     /// Changes the value of a key, created by `make` if the key is missing. Both closures run while
     /// its part of the map is locked, which suits counters and the like. For values that take long
     /// to compute use [`SharedMap::get_or_insert_with`].
+    ///
+    /// ```
+    /// use marmota_collections::SharedMap;
+    /// let counts = SharedMap::<&str, u32>::new();
+    /// counts.update_or_insert_with("a", || 0, |count| *count += 1);
+    /// assert_eq!(counts.get("a"), Some(1));
+    /// ```
     pub fn update_or_insert_with<R>(
         &self,
         key: K,
@@ -287,6 +308,15 @@ impl<K: Hash + Eq, V, B: Base<K, V>> SharedMap<K, V, B> {
     ///
     /// # Errors
     /// That of `make`.
+    ///
+    /// ```
+    /// use marmota_collections::SharedMap;
+    /// let map = SharedMap::<String, u32>::new();
+    /// let parse = |text: &str| map.get_or_try_insert_with(text.to_owned(), || text.parse());
+    /// assert_eq!(parse("7"), Ok(7));
+    /// assert!(parse("seven").is_err());
+    /// assert_eq!(map.len(), 1);
+    /// ```
     pub fn get_or_try_insert_with<E>(
         &self,
         key: K,

@@ -98,6 +98,14 @@ impl Symbols {
     }
 
     /// Returns the number of a text, if it has one.
+    ///
+    /// ```
+    /// use marmota_collections::Symbols;
+    /// let symbols = Symbols::new();
+    /// let red = symbols.symbol("red")?;
+    /// assert_eq!((symbols.find("red"), symbols.find("blue")), (Some(red), None));
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     #[must_use]
     pub fn find(&self, text: &str) -> Option<Symbol> {
         self.table.read().find(self.hash(text), text)

@@ -1,7 +1,7 @@
 //! [`Cells`]: the values of one field in row order, in the narrowest form that the field's kind
 //! allows.
 
-use marmota_model::{Currency, Date, EnumStored, KeyKind, Kind, Time, Timestamp, Uuid, ValueRef};
+use marmota_model::{Currency, Date, Kind, Time, Timestamp, Uuid, ValueForm, ValueRef};
 
 use crate::dictionary::Dictionary;
 use crate::narrow::Ints;
@@ -25,22 +25,18 @@ pub(crate) enum Form {
 impl Form {
     /// Returns the form of a kind, or `None` for kinds without a text form in CSV.
     pub(crate) const fn of(kind: &Kind) -> Option<Self> {
-        Some(match kind {
-            Kind::Text { .. }
-            | Kind::Enum { stored: EnumStored::Text, .. }
-            | Kind::Reference { key: KeyKind::Text, .. } => Self::Text,
-            Kind::Json => Self::Json,
-            Kind::Bool
-            | Kind::Int { .. }
-            | Kind::Currency
-            | Kind::Date
-            | Kind::Time
-            | Kind::Timestamp
-            | Kind::Enum { stored: EnumStored::Integer, .. }
-            | Kind::Reference { key: KeyKind::Auto, .. } => Self::Int,
-            Kind::Float => Self::Float,
-            Kind::Uuid | Kind::Reference { key: KeyKind::Uuid, .. } => Self::Uuid,
-            _ => return None,
+        Some(match kind.form() {
+            ValueForm::Text => Self::Text,
+            ValueForm::Json => Self::Json,
+            ValueForm::Bool
+            | ValueForm::Int
+            | ValueForm::Currency
+            | ValueForm::Date
+            | ValueForm::Time
+            | ValueForm::Timestamp => Self::Int,
+            ValueForm::Float => Self::Float,
+            ValueForm::Uuid => Self::Uuid,
+            ValueForm::Blob => return None,
         })
     }
 }
@@ -127,23 +123,36 @@ pub(crate) fn to_int(value: ValueRef<'_>) -> Option<i64> {
         ValueRef::Date(day) => i64::from(day.days()),
         ValueRef::Time(time) => time.micros(),
         ValueRef::Timestamp(at) => at.micros(),
-        _ => return None,
+        ValueRef::Absent
+        | ValueRef::Null
+        | ValueRef::Float(_)
+        | ValueRef::Text(_)
+        | ValueRef::Blob(_)
+        | ValueRef::Json(_)
+        | ValueRef::Uuid(_) => return None,
     })
 }
 
 /// Converts an integer back to the value given to [`to_int`].
 fn from_int(kind: &Kind, int: i64) -> ValueRef<'static> {
-    match kind {
-        Kind::Bool => ValueRef::Bool(int != 0),
-        Kind::Currency => ValueRef::Currency(Currency::from_scaled(int)),
+    match kind.form() {
+        ValueForm::Bool => ValueRef::Bool(int != 0),
+        ValueForm::Currency => ValueRef::Currency(Currency::from_scaled(int)),
         // These integers were made from valid values.
-        Kind::Date => {
+        ValueForm::Date => {
             let day = i32::try_from(int).ok().and_then(|days| Date::from_days(days).ok());
             day.map_or(ValueRef::Null, ValueRef::Date)
         }
-        Kind::Time => Time::from_micros(int).map_or(ValueRef::Null, ValueRef::Time),
-        Kind::Timestamp => Timestamp::from_micros(int).map_or(ValueRef::Null, ValueRef::Timestamp),
-        _ => ValueRef::Int(int),
+        ValueForm::Time => Time::from_micros(int).map_or(ValueRef::Null, ValueRef::Time),
+        ValueForm::Timestamp => {
+            Timestamp::from_micros(int).map_or(ValueRef::Null, ValueRef::Timestamp)
+        }
+        ValueForm::Int
+        | ValueForm::Float
+        | ValueForm::Text
+        | ValueForm::Json
+        | ValueForm::Blob
+        | ValueForm::Uuid => ValueRef::Int(int),
     }
 }
 

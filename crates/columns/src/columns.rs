@@ -16,6 +16,19 @@ use crate::cells::{Cells, Values};
 ///
 /// Made by [`csv::load`](crate::csv::load). A row is addressed by its number, from 0 in the order
 /// of the file. Clones share the rows, which are `Send + Sync`.
+///
+/// ```
+/// use marmota_columns::csv;
+/// # use marmota_derive::Model;
+/// # #[derive(Model)]
+/// # struct City { id: i64, name: String, people: u32 }
+/// let cities = csv::read::<City>(b"name,people\nBourges,65000\nNevers,33000\n")?;
+/// assert_eq!(cities.len(), 2);
+/// assert_eq!(cities.get(1)?.name, "Nevers");
+/// let people: u32 = cities.iter().map(|city| city.map_or(0, |city| city.people)).sum();
+/// assert_eq!(people, 98_000);
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
 pub struct Columns<M = Record> {
     pub(crate) inner: Arc<Inner>,
     model: PhantomData<fn() -> M>,
@@ -76,6 +89,19 @@ impl<M> Columns<M> {
 
     /// Returns the value of a field, by its position in the schema, or `None` if the row or the
     /// field does not exist.
+    ///
+    /// ```
+    /// use marmota_columns::csv;
+    /// # use marmota_derive::Model;
+    /// # #[derive(Model)]
+    /// # struct City { id: i64, name: String, people: u32 }
+    /// let cities = csv::read::<City>(b"name,people\nBourges,65000\nNevers,33000\n")?;
+    /// use marmota_model::ValueRef;
+    /// let name = cities.table().position("name")?;
+    /// assert_eq!(cities.value(0, name), Some(ValueRef::Text("Bourges")));
+    /// assert_eq!(cities.value(2, name), None);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     #[must_use]
     pub fn value(&self, row: u32, position: usize) -> Option<ValueRef<'_>> {
         let is_there = row < self.inner.rows && position < self.inner.cells.len();
@@ -87,6 +113,23 @@ impl<M> Columns<M> {
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] for a row that does not exist.
+    ///
+    /// ```
+    /// use marmota_columns::csv;
+    /// # use marmota_derive::Model;
+    /// # #[derive(Model)]
+    /// # struct City { id: i64, name: String, people: u32 }
+    /// let cities = csv::read::<City>(b"name,people\nBourges,65000\nNevers,33000\n")?;
+    /// use std::ops::ControlFlow;
+    /// use marmota_model::ValueRef;
+    /// let mut names = Vec::new();
+    /// cities.read([1, 0], cities.table().all(), &mut |row: &[ValueRef<'_>]| {
+    ///     names.extend(row[1].as_text().map(str::to_owned));
+    ///     ControlFlow::Continue(())
+    /// })?;
+    /// assert_eq!(names, ["Nevers", "Bourges"]);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     pub fn read(
         &self,
         rows: impl IntoIterator<Item = u32>,
@@ -117,6 +160,17 @@ impl<M> Columns<M> {
     /// Returns a hash of all values: equal for the same values in the same order, on every machine,
     /// and almost certainly different for others. For ETags. It does not protect against deliberate
     /// collisions.
+    ///
+    /// ```
+    /// use marmota_columns::csv;
+    /// # use marmota_derive::Model;
+    /// # #[derive(Model)]
+    /// # struct City { id: i64, name: String, people: u32 }
+    /// let cities = csv::read::<City>(b"name,people\nBourges,65000\nNevers,33000\n")?;
+    /// let same = csv::read::<City>(b"people,name\n65000,Bourges\n33000,Nevers\n")?;
+    /// assert_eq!(cities.fingerprint(), same.fingerprint());
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
         let mut hash = Xxh3::new();

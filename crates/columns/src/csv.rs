@@ -117,6 +117,16 @@ impl<'p> Loader<'p> {
     }
 
     /// Sets the separator between fields, e.g. `b';'` or `b'\t'`. Default: `b','`.
+    ///
+    /// ```
+    /// use marmota_columns::csv::Loader;
+    /// # use marmota_derive::Model;
+    /// # #[derive(Model)]
+    /// # struct City { id: i64, name: String }
+    /// let cities = Loader::new().separator(b';').read::<City>(b"name\nBourges\n")?;
+    /// assert_eq!(cities.len(), 1);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     #[must_use]
     pub fn separator(mut self, separator: u8) -> Self {
         self.separator = separator;
@@ -139,6 +149,14 @@ impl<'p> Loader<'p> {
 
     /// Sets a function that is called about every 100 kB, on any of the threads, with the bytes
     /// read so far and the total.
+    ///
+    /// ```
+    /// use std::sync::atomic::{AtomicU64, Ordering};
+    /// use marmota_columns::csv::Loader;
+    /// let done = AtomicU64::new(0);
+    /// let loader = Loader::new().progress(|bytes, _total| done.store(bytes, Ordering::Relaxed));
+    /// # drop(loader);
+    /// ```
     #[must_use]
     pub fn progress(mut self, progress: impl Fn(u64, u64) + Sync + 'p) -> Self {
         self.progress = Some(Box::new(progress));
@@ -174,6 +192,19 @@ impl<'p> Loader<'p> {
     }
 
     /// Parses CSV in memory, for a table made at run time.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use marmota_columns::csv::Loader;
+    /// use marmota_model::{Field, Kind, Role, Schema, Table, Value};
+    /// let table = Arc::new(Table::new(Schema::new("city", vec![
+    ///     Field::new("id", Kind::I64).role(Role::Key),
+    ///     Field::new("name", Kind::TEXT),
+    /// ]))?);
+    /// let cities = Loader::new().read_records(&table, b"name\nBourges\n")?;
+    /// assert_eq!(cities.record(0)?.value("name")?, &Value::from("Bourges"));
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`load`].

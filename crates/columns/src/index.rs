@@ -26,6 +26,17 @@ impl<M> Columns<M> {
 
 impl<M: Model> Columns<M> {
     /// Returns an index on a field: the rows of each value, in order.
+    ///
+    /// ```
+    /// use marmota_columns::csv;
+    /// # use marmota_derive::Model;
+    /// # #[derive(Model)]
+    /// # struct City { id: i64, name: String, people: u32 }
+    /// let cities = csv::read::<City>(b"name,people\nBourges,65000\nNevers,33000\n")?;
+    /// let by_people = cities.index(City::PEOPLE);
+    /// assert_eq!(by_people.rows(33_000).collect::<Vec<_>>(), [1]);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     #[must_use]
     pub fn index<T>(&self, column: Column<M, T>) -> ColumnIndex<T> {
         ColumnIndex::new(Keyed::new(&self.inner, column.position()))
@@ -126,6 +137,18 @@ impl<T> ColumnIndex<T> {
 
     /// Returns the rows with this value, in order; empty if no row has it. Texts are compared byte
     /// by byte, regardless of the field's collation.
+    ///
+    /// ```
+    /// use marmota_columns::csv;
+    /// # use marmota_derive::Model;
+    /// # #[derive(Model)]
+    /// # struct City { id: i64, name: String, people: u32 }
+    /// let cities = csv::read::<City>(b"name,people\nBourges,65000\nNevers,33000\n")?;
+    /// let by_name = cities.index(City::NAME);
+    /// assert_eq!(by_name.rows("Bourges").next(), Some(0));
+    /// assert_eq!(by_name.rows("bourges").len(), 0);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     pub fn rows(&self, value: impl Comparable<T>) -> MatchingRows<'_> {
         self.rows_of(value.into_value().as_ref())
     }
@@ -149,6 +172,18 @@ impl<T> ColumnIndex<T> {
     }
 
     /// Returns the values, each with its rows.
+    ///
+    /// ```
+    /// use marmota_columns::csv;
+    /// # use marmota_derive::Model;
+    /// # #[derive(Model)]
+    /// # struct City { id: i64, name: String, people: u32 }
+    /// let cities = csv::read::<City>(b"name,people\nBourges,65000\nNevers,33000\n")?;
+    /// let by_name = cities.index(City::NAME);
+    /// let sizes: Vec<usize> = by_name.iter().map(|(_, rows)| rows.len()).collect();
+    /// assert_eq!(sizes, [1, 1]);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     pub fn iter(&self) -> impl Iterator<Item = (ValueRef<'_>, MatchingRows<'_>)> {
         (0..self.len() as u32).map(|group| {
             let rows = self.keyed.group(group);
@@ -159,6 +194,20 @@ impl<T> ColumnIndex<T> {
 
     /// Joins another table: for each of its rows, the rows here with the value of its `column`.
     /// NULL matches nothing.
+    ///
+    /// ```
+    /// use marmota_columns::csv;
+    /// # use marmota_derive::Model;
+    /// # #[derive(Model)]
+    /// # struct Line { id: i64, name: String }
+    /// # #[derive(Model)]
+    /// # struct Stop { id: i64, line: String }
+    /// let lines = csv::read::<Line>(b"name\nRed\nBlue\n")?;
+    /// let stops = csv::read::<Stop>(b"line\nBlue\nRed\nBlue\n")?;
+    /// let stops_of = stops.index(Stop::LINE).join(&lines, Line::NAME);
+    /// assert_eq!(stops_of.rows(1).collect::<Vec<_>>(), [0, 2], "the stops of Blue");
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     #[must_use]
     pub fn join<N>(&self, other: &Columns<N>, column: Column<N, T>) -> Join {
         Join::new(Arc::clone(&self.keyed), Arc::clone(&other.inner), column.position())
@@ -181,6 +230,8 @@ impl<T> ColumnIndex<T> {
 }
 
 /// For each row of one table, the rows of another with the same value.
+///
+/// Made by [`ColumnIndex::join`], which has an example.
 #[derive(Clone)]
 pub struct Join {
     keyed: Arc<Keyed>,

@@ -147,6 +147,19 @@ impl JsonFields {
 
     /// Appends the members of a row, without the braces of the object.
     ///
+    /// ```
+    /// use marmota_columns::csv;
+    /// # use marmota_derive::Model;
+    /// # #[derive(Model)]
+    /// # struct City { id: i64, name: String, people: u32 }
+    /// let cities = csv::read::<City>(b"name,people\nBourges,65000\nNevers,33000\n")?;
+    /// let mut out = b"{\"rank\":1,".to_vec();
+    /// cities.json(&["name"])?.members(&mut out, 0);
+    /// out.push(b'}');
+    /// assert_eq!(out, br#"{"rank":1,"name":"Bourges"}"#);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    ///
     /// # Panics
     /// If the row does not exist.
     pub fn members(&self, out: &mut Vec<u8>, row: u32) {
@@ -154,6 +167,18 @@ impl JsonFields {
     }
 
     /// Appends a row as an object.
+    ///
+    /// ```
+    /// use marmota_columns::csv;
+    /// # use marmota_derive::Model;
+    /// # #[derive(Model)]
+    /// # struct City { id: i64, name: String, people: u32 }
+    /// let cities = csv::read::<City>(b"name,people\nBourges,65000\nNevers,33000\n")?;
+    /// let mut out = Vec::new();
+    /// cities.json(&["name", "people"])?.object(&mut out, 1);
+    /// assert_eq!(out, br#"{"name":"Nevers","people":33000}"#);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     ///
     /// # Panics
     /// If the row does not exist.

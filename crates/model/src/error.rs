@@ -8,9 +8,40 @@
 use std::fmt;
 
 /// `Result` with Marmota's [`Error`].
+///
+/// ```
+/// fn half(number: i64) -> marmota_model::Result<i64> {
+///     Ok(number / 2)
+/// }
+/// assert_eq!(half(4)?, 2);
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// The category of an error. New kinds may be added.
+///
+/// REST maps each kind to a status of HTTP.
+///
+/// | kind | status | what the caller can do |
+/// |---|---|---|
+/// | `NotFound` | 404 | |
+/// | `Conflict` | 409 | write other values, or remove what conflicts |
+/// | `Stale` | 412 | read the row again, then write |
+/// | `Invalid` | 422 with violations, else 400 | correct the fields |
+/// | `Unauthenticated`, `Denied` | 401, 403 | sign in; use other rights |
+/// | `Busy`, `Refused`, `Io`, `Closed` | 503 | repeat later: nothing was done |
+/// | `Timeout` | 504 | repeat with more time |
+/// | `Lost` | 502 | read, then decide: it may have been done |
+/// | `Unsupported` | 501 | use another engine or feature |
+/// | `Protocol`, `Engine`, `Bug` | 500 | see the log |
+///
+/// ```
+/// use marmota_model::{Error, ErrorKind};
+/// fn is_worth_a_retry(error: &Error) -> bool {
+///     error.is_retryable() || matches!(error.kind(), ErrorKind::Busy | ErrorKind::Refused)
+/// }
+/// assert!(is_worth_a_retry(&Error::new(ErrorKind::Busy, "100 operations are waiting")));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -71,12 +102,22 @@ impl ErrorKind {
     ];
 
     /// Returns the kind with this [`ErrorKind::name`].
+    ///
+    /// ```
+    /// use marmota_model::ErrorKind;
+    /// assert_eq!(ErrorKind::named("not-found"), Some(ErrorKind::NotFound));
+    /// assert_eq!(ErrorKind::named("?"), None);
+    /// ```
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
     /// Returns the kind as a short lower-case word, which is the same in REST answers and logs.
+    ///
+    /// ```
+    /// assert_eq!(marmota_model::ErrorKind::NotFound.name(), "not-found");
+    /// ```
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -104,6 +145,18 @@ impl ErrorKind {
 pub const VIOLATIONS_MAX: usize = 100;
 
 /// A field that breaks a rule: the same in Rust and in a REST answer.
+///
+/// ```
+/// use marmota_model::{Field, Kind, Role, Schema, Table, ValueRef};
+/// let age = Kind::Int { min: 0, max: 150 };
+/// let fields = vec![Field::new("id", Kind::I64).role(Role::Key), Field::new("age", age)];
+/// let table = Table::new(Schema::new("person", fields))?;
+/// let error = table.validate(&[ValueRef::Int(1), ValueRef::Int(-4)]).unwrap_err();
+/// let fault = &error.violations()[0];
+/// assert_eq!((&*fault.field, &*fault.value, &*fault.rule), ("age", "-4", "range"));
+/// assert_eq!(fault.message, "must be between 0 and 150");
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Violation {
     /// The field, by its column name.
@@ -142,6 +195,13 @@ struct Inner {
 
 impl Error {
     /// Creates an error of `kind` with a message that may be shown to the caller.
+    /// Secrets, and details of the server, belong into the source ([`Error::with_source`]).
+    ///
+    /// ```
+    /// use marmota_model::{Error, ErrorKind};
+    /// let error = Error::new(ErrorKind::Denied, "only its owner may delete a note");
+    /// assert!(error.violations().is_empty());
+    /// ```
     #[cold]
     #[must_use]
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
@@ -155,6 +215,19 @@ impl Error {
     }
 
     /// Creates an [`ErrorKind::Invalid`] error with the broken rules, at most [`VIOLATIONS_MAX`].
+    ///
+    /// ```
+    /// use marmota_model::{Error, ErrorKind, Violation};
+    /// let violation = |field: &str| Violation {
+    ///     field: field.to_owned(),
+    ///     value: "null".to_owned(),
+    ///     rule: "required".to_owned(),
+    ///     message: "must not be null".to_owned(),
+    /// };
+    /// let error = Error::invalid(vec![violation("name"), violation("city")]);
+    /// assert_eq!(error.kind(), ErrorKind::Invalid);
+    /// assert_eq!(error.message(), "2 fields are not valid");
+    /// ```
     #[cold]
     #[must_use]
     pub fn invalid(mut violations: Vec<Violation>) -> Self {
@@ -176,6 +249,15 @@ impl Error {
     }
 
     /// Adds the cause, for the log; it is not sent to callers over a network.
+    ///
+    /// ```
+    /// use std::error::Error as _;
+    /// use marmota_model::{Error, ErrorKind};
+    /// let cause = std::io::Error::other("disk quota exceeded");
+    /// let error = Error::new(ErrorKind::Io, "the row was not written").with_source(cause);
+    /// assert_eq!(error.to_string(), "the row was not written");
+    /// assert!(error.source().is_some());
+    /// ```
     #[must_use]
     pub fn with_source(
         mut self,
@@ -186,6 +268,16 @@ impl Error {
     }
 
     /// Adds the field, value and rule at fault.
+    /// The kind and the message stay.
+    ///
+    /// ```
+    /// use marmota_model::rule::violation;
+    /// use marmota_model::{Error, ErrorKind, Field, Kind, ValueRef};
+    /// let taken = violation(
+    ///     &Field::new("email", Kind::TEXT), ValueRef::Text("a@b.org"), "unique", "is taken");
+    /// let error = Error::new(ErrorKind::Conflict, "the address is in use").with_violation(taken);
+    /// assert_eq!(error.violations()[0].rule, "unique");
+    /// ```
     #[must_use]
     pub fn with_violation(mut self, violation: Violation) -> Self {
         self.0.violations.push(violation);
@@ -194,6 +286,12 @@ impl Error {
 
     /// Marks the error as retryable: the transaction conflicted with another one, and may succeed
     /// if it is repeated from its beginning.
+    ///
+    /// ```
+    /// use marmota_model::{Error, ErrorKind};
+    /// let error = Error::new(ErrorKind::Conflict, "a concurrent transaction came first").retryable();
+    /// assert!(error.is_retryable());
+    /// ```
     #[must_use]
     pub fn retryable(mut self) -> Self {
         self.0.is_retryable = true;

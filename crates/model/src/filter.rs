@@ -4,6 +4,12 @@
 //! The logic is SQL's three-valued logic: a comparison with NULL is neither true nor false, nor is
 //! its negation, and only rows for which the filter is true are selected. On all engines,
 //! `contains` and `starts_with` ignore the case of A to Z.
+//!
+//! | form | type | made by |
+//! |---|---|---|
+//! | typed | [`Filter<M>`](Filter), [`Order<M>`](Order) | columns: `Person::BORN.ge(1900)` |
+//! | of a table at run time | [`Filter`], [`Order`] | [`parse_filter`], [`parse_order`] |
+//! | for engines | [`FilterExpr`], [`SortKey`], [`RowQuery`] | the verbs of a store |
 
 mod check;
 mod column;

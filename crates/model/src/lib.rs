@@ -6,6 +6,41 @@
 //! converts rows to JSON and back, without a struct in between.
 //!
 //! This crate has no dependency on engines, sockets or files.
+//!
+//! # Overview
+//! | to | use |
+//! |---|---|
+//! | describe a table | [`Schema`], [`Field`], [`Kind`], [`Rule`], [`Index`] |
+//! | check rows against it | [`Table`], [`Table::validate`] |
+//! | use structs as rows | [`Model`], [`FieldValue`], [`Column`], [`Blob`], [`Json`], [`Ref`] |
+//! | use rows of a schema made at run time | [`Record`] |
+//! | handle values | [`Value`], [`ValueRef`], [`Currency`], [`Date`], [`Time`], [`Timestamp`] |
+//! | select rows | [`Filter`], [`Order`], [`parse_filter`], [`parse_order`], [`Search`] |
+//! | convert rows | [`json`], [`text`] |
+//! | report errors | [`Error`], [`ErrorKind`], [`Violation`] |
+//!
+//! ```
+//! use std::sync::Arc;
+//! use marmota_model::{Field, Kind, Record, Role, Schema, Table, json, parse_filter};
+//!
+//! let table = Arc::new(Table::new(Schema::new("city", vec![
+//!     Field::new("id", Kind::I64).role(Role::Key),
+//!     Field::new("name", Kind::Text { chars_max: 60, collation: Default::default() }),
+//!     Field::new("people", Kind::Int { min: 0, max: i64::MAX }).nullable(true),
+//! ]))?);
+//!
+//! let mut city = Record::new(Arc::clone(&table));
+//! city.set("name", "Bourges")?;
+//! city.set("people", 64_000_i64)?;
+//! assert!(city.set("people", -1_i64).is_err());
+//!
+//! let mut out = Vec::new();
+//! json::write_row(&mut out, &table, table.all(), &city.as_row());
+//! assert_eq!(out, br#"{"name":"Bourges","people":64000}"#);
+//!
+//! let filter = parse_filter(&table, "people > 50000 and name ^ 'b'")?;
+//! # Ok::<(), marmota_model::Error>(())
+//! ```
 #![forbid(unsafe_code)]
 
 mod error;
@@ -31,12 +66,11 @@ pub use model::{
 };
 pub use scalar::{Currency, CurrencyError, Date, Time, TimeError, Timestamp};
 pub use schema::{
-    Collation, EnumStored, Field, Index, KeyKind, Kind, Literal, Role, Rule, Schema, ValueForm,
-    Variant,
+    Collation, EnumStored, Field, Index, KeyKind, Kind, Literal, Role, Rule, Schema, Variant,
 };
 pub use search::{SEARCH_BYTES_MAX, SEARCH_TERMS_MAX, Search, SearchTerm, Words};
 pub use table::Table;
 pub use uuid::Uuid;
 pub use value::{
-    Comparison, FieldSet, NoRows, Place, RowSink, RowSource, Scratch, Value, ValueRef,
+    Comparison, FieldSet, NoRows, Place, RowSink, RowSource, Scratch, Value, ValueForm, ValueRef,
 };

@@ -1,5 +1,12 @@
 //! The interfaces of programs to rows: structs with `#[derive(Model)]`, and records of a schema that
 //! is made at run time.
+//!
+//! | | a struct | a record |
+//! |---|---|---|
+//! | made by | `#[derive(Model)]` | [`Record::new`] of a table |
+//! | fields are known | at compile time | at run time |
+//! | a field | `person.name` | `record.value("name")?` |
+//! | a filter | `Person::NAME.eq("Ada")` | `parse_filter(&table, "name = 'Ada'")?` |
 
 mod blob;
 mod column;

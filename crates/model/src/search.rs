@@ -36,6 +36,15 @@ pub struct Search {
 }
 
 /// A word or phrase of a search.
+///
+/// ```
+/// use marmota_model::Search;
+/// let search = Search::new("-\"Alpine mead*\" x");
+/// let term = &search.terms().unwrap()[0];
+/// assert_eq!(term.words, ["alpine", "mead"]);
+/// assert!(term.prefix && term.excluded);
+/// assert_eq!(term.written, "Alpine mead");
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SearchTerm {
     /// The words in sequence, folded.
@@ -56,6 +65,10 @@ impl Search {
     }
 
     /// Returns the original text.
+    ///
+    /// ```
+    /// assert_eq!(marmota_model::Search::new("Marmot*").text(), "Marmot*");
+    /// ```
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
@@ -65,6 +78,12 @@ impl Search {
     ///
     /// # Errors
     /// The fault of the text.
+    ///
+    /// ```
+    /// use marmota_model::Search;
+    /// assert_eq!(Search::new("marmot -dog").terms().unwrap().len(), 2);
+    /// assert_eq!(Search::new("a \"b").terms(), Err("has a phrase without its closing quote"));
+    /// ```
     pub fn terms(&self) -> Result<&[SearchTerm], &str> {
         match &self.terms {
             Ok(terms) => Ok(terms),
@@ -74,6 +93,13 @@ impl Search {
 
     /// Returns true if texts, taken together, match the search: each term in any of them, a phrase
     /// within one of them.
+    ///
+    /// ```
+    /// use marmota_model::{Search, Words};
+    /// let mut words = Words::default();
+    /// words.take("The Alpine marmot sleeps");
+    /// assert!(Search::new("MARMOT -dog \"alpine mar*\"").finds(&[words]));
+    /// ```
     #[must_use]
     pub fn finds(&self, texts: &[Words]) -> bool {
         let Ok(terms) = &self.terms else { return false };

@@ -2,11 +2,20 @@
 //!
 //! A row is `&[ValueRef<'_>]`, with one value for each field of the schema, in its order. Text is
 //! valid UTF-8: an engine checks it once when it reads it, so that no later code has to.
+//!
+//! | type | what it is for |
+//! |---|---|
+//! | [`ValueRef`] | a value that is lent: in rows, from engines to readers |
+//! | [`Value`] | an owned value: in filters, records and defaults |
+//! | [`FieldSet`] | the fields that an operation reads or writes |
+//! | [`RowSink`], [`RowSource`] | where rows go, and where they come from |
+//! | [`Scratch`] | memory for values that are made on the way |
 
 mod borrowed;
 mod comparison;
 pub(crate) mod excerpt;
 mod field_set;
+mod form;
 pub(crate) mod json;
 mod owned;
 mod row;
@@ -15,6 +24,7 @@ mod scratch;
 pub use borrowed::ValueRef;
 pub use comparison::{Comparison, Place};
 pub use field_set::FieldSet;
+pub use form::ValueForm;
 pub use owned::Value;
 pub use row::{NoRows, RowSink, RowSource};
 pub use scratch::Scratch;

@@ -22,7 +22,6 @@ mod rows;
 mod runtime;
 mod store;
 mod verbs;
-pub mod wait;
 
 /// One API for blocking and asynchronous callers: a verb returns an [`Action`](action::Action),
 /// which a server awaits and a script, a test or a thread runs.
@@ -76,7 +75,7 @@ pub use layers::cache::row_cache::CacheStats;
 pub use layers::metrics::meter;
 pub use rows::history::{History, HistoryAction};
 pub use rows::{history, predicate, prepare, refusal, registry, row_buffer, tables};
-pub use runtime::{backoff, in_flight, thread_pool};
+pub use runtime::{backoff, in_flight, thread_pool, wait};
 pub use store::{Pending, Progress, Statistics, Store};
 pub use verbs::transaction::{Savepoint, Transaction};
 pub use verbs::{aggregate, batch, read, write};

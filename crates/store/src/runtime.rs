@@ -9,6 +9,7 @@ pub(crate) mod poller;
 #[cfg(target_os = "linux")]
 pub(crate) mod spin_wait;
 pub mod thread_pool;
+pub mod wait;
 #[cfg(target_os = "linux")]
 pub(crate) mod watch;
 #[cfg(target_os = "linux")]

@@ -125,6 +125,13 @@ impl<T, B: KeyOf<T, Key: Hash + Eq>> Keeps<T> for HashedBy<B> {
 
 impl<T: Hash + Eq> List<T, HashedBy> {
     /// Creates an empty list that contains each item once and finds it in O(1).
+    ///
+    /// ```
+    /// use marmota_collections::List;
+    /// let mut seen = List::hashed();
+    /// assert!(seen.add("a").is_ok());
+    /// assert!(seen.add("a").is_err());
+    /// ```
     #[must_use]
     pub fn hashed() -> Self {
         Self { items: Vec::new(), discipline: HashedBy::new(Whole) }
@@ -133,6 +140,14 @@ impl<T: Hash + Eq> List<T, HashedBy> {
 
 impl<T, F> List<T, HashedBy<F>> {
     /// Creates an empty list that contains each key once and finds its item in O(1).
+    ///
+    /// ```
+    /// use marmota_collections::List;
+    /// let mut users = List::hashed_by(|user: &(String, u32)| &user.0);
+    /// users.add(("ann".to_owned(), 7)).unwrap();
+    ///
+    /// assert_eq!(users.find("ann").map(|user| user.1), Some(7));
+    /// ```
     #[must_use]
     pub fn hashed_by<K>(key: F) -> Self
     where
@@ -182,6 +197,15 @@ impl<T, B: KeyOf<T, Key: Hash + Eq>> List<T, HashedBy<B>> {
     }
 
     /// Replaces the item with this key, or adds it. Returns the place and the replaced item.
+    ///
+    /// ```
+    /// use marmota_collections::List;
+    /// let mut users = List::hashed_by(|user: &(String, u32)| &user.0);
+    /// users.add(("ann".to_owned(), 7)).unwrap();
+    ///
+    /// let (place, old) = users.put(("ann".to_owned(), 8)).unwrap();
+    /// assert_eq!((place, old.map(|user| user.1)), (0, Some(7)));
+    /// ```
     ///
     /// # Errors
     /// Returns the item if the list is full.

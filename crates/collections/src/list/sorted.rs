@@ -51,6 +51,13 @@ impl<T, B: KeyOf<T, Key: Ord>> Keeps<T> for SortedBy<B> {
 
 impl<T: Ord> List<T, SortedBy> {
     /// Creates an empty list that stays in the order of its items.
+    ///
+    /// ```
+    /// use marmota_collections::List;
+    /// let mut list = List::sorted();
+    /// list.add_all([3, 1, 2]).unwrap();
+    /// assert_eq!(list.as_slice(), [1, 2, 3]);
+    /// ```
     #[must_use]
     pub const fn sorted() -> Self {
         Self { items: Vec::new(), discipline: SortedBy { by: Whole, unique: false } }
@@ -59,6 +66,15 @@ impl<T: Ord> List<T, SortedBy> {
 
 impl<T, F> List<T, SortedBy<F>> {
     /// Creates an empty list that stays in the order of a key.
+    ///
+    /// ```
+    /// use marmota_collections::List;
+    /// let mut words = List::sorted_by(|word: &(u32, String)| &word.0);
+    /// words.add((2, "b".to_owned())).unwrap();
+    /// words.add((1, "a".to_owned())).unwrap();
+    /// assert_eq!(words.find(&1).map(|word| &*word.1), Some("a"));
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     #[must_use]
     pub const fn sorted_by<K>(key: F) -> Self
     where
@@ -85,6 +101,14 @@ impl<T, B: KeyOf<T, Key: Ord>> List<T, SortedBy<B>> {
     }
 
     /// Inserts an item in order, after items with an equal key, and returns its place.
+    ///
+    /// ```
+    /// use marmota_collections::List;
+    /// let mut list = List::sorted();
+    /// assert_eq!(list.add("b").ok(), Some(0));
+    /// assert_eq!(list.add("a").ok(), Some(0));
+    /// assert_eq!(list.as_slice(), ["a", "b"]);
+    /// ```
     ///
     /// # Errors
     /// Returns the item if the list is unique and contains its key.
@@ -161,6 +185,15 @@ impl<T, B: KeyOf<T, Key: Ord>> List<T, SortedBy<B>> {
     }
 
     /// Returns all items with this key.
+    ///
+    /// ```
+    /// use marmota_collections::List;
+    /// let mut stops = List::sorted_by(|stop: &(u32, &str)| &stop.0);
+    /// stops.add_all([(730, "Alewife"), (745, "Davis"), (745, "Porter")])?;
+    ///
+    /// assert_eq!(stops.equal_to(&745).len(), 2);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     pub fn equal_to<Q: Ord + ?Sized>(&self, key: &Q) -> &[T]
     where
         B::Key: Borrow<Q>,
@@ -169,6 +202,15 @@ impl<T, B: KeyOf<T, Key: Ord>> List<T, SortedBy<B>> {
     }
 
     /// Returns the items with keys in a range; an empty slice if the range ends before it starts.
+    ///
+    /// ```
+    /// use marmota_collections::List;
+    /// let mut stops = List::sorted_by(|stop: &(u32, &str)| &stop.0);
+    /// stops.add_all([(730, "Alewife"), (745, "Davis"), (745, "Porter")])?;
+    ///
+    /// assert_eq!(stops.range(740..), [(745, "Davis"), (745, "Porter")]);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     pub fn range<Q: Ord + ?Sized>(&self, keys: impl RangeBounds<Q>) -> &[T]
     where
         B::Key: Borrow<Q>,

@@ -26,10 +26,7 @@ pub(crate) const fn form_number(form: ValueForm) -> u8 {
 }
 
 pub(crate) fn form_of_number(number: u8) -> Option<ValueForm> {
-    use ValueForm::{Blob, Bool, Currency, Date, Float, Int, Json, Text, Time, Timestamp, Uuid};
-    [Bool, Int, Float, Currency, Text, Json, Blob, Date, Time, Timestamp, Uuid]
-        .into_iter()
-        .find(|&form| form_number(form) == number)
+    ValueForm::ALL.into_iter().find(|&form| form_number(form) == number)
 }
 
 pub(crate) fn write_name(out: &mut impl Write, name: &str) -> io::Result<()> {

@@ -339,7 +339,11 @@ fn write_fixed(words: &mut [u64], column: Column, value: ValueRef<'_>) {
             words[place] = high;
             words[place + 1] = low;
         }
-        _ => {}
+        ValueRef::Absent
+        | ValueRef::Null
+        | ValueRef::Text(_)
+        | ValueRef::Json(_)
+        | ValueRef::Blob(_) => {}
     }
 }
 

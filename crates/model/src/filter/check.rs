@@ -17,6 +17,18 @@ impl SortKey {
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] with the position.
+    ///
+    /// ```
+    /// # use marmota_model::{Field, Kind, Role, Schema, Table};
+    /// # let table = Table::new(Schema::new("person", vec![
+    /// #     Field::new("id", Kind::I64).role(Role::Key),
+    /// #     Field::new("name", Kind::TEXT).search(true),
+    /// #     Field::new("died", Kind::I64).nullable(true)]))?;
+    /// use marmota_model::SortKey;
+    /// assert!(SortKey { field: 2, descending: true }.check(&table).is_ok());
+    /// assert!(SortKey { field: 3, descending: true }.check(&table).is_err());
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     pub fn check(self, table: &Table) -> Result<()> {
         check_field(table, self.field)
     }
@@ -28,6 +40,23 @@ impl FilterExpr {
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] with the field and the value.
+    ///
+    /// ```
+    /// # use marmota_model::{Field, Kind, Role, Schema, Table};
+    /// # let table = Table::new(Schema::new("person", vec![
+    /// #     Field::new("id", Kind::I64).role(Role::Key),
+    /// #     Field::new("name", Kind::TEXT).search(true),
+    /// #     Field::new("died", Kind::I64).nullable(true)]))?;
+    /// use marmota_model::{Comparison, FilterExpr, Value};
+    /// let filter = FilterExpr::Compare {
+    ///     field: 2,
+    ///     comparison: Comparison::Less,
+    ///     value: Value::from("1930"),
+    /// };
+    /// assert!(filter.check(&table).unwrap_err().to_string().contains("must be of type integer"));
+    /// assert!(FilterExpr::IsNull { field: 3 }.check(&table).is_err());
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     pub fn check(&self, table: &Table) -> Result<()> {
         self.check_node(table, 0, &mut Size::default())
     }

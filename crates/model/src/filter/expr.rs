@@ -5,6 +5,23 @@ use crate::{Comparison, FieldSet, Place, Search, Table, Value};
 
 /// A condition on a row in the form for engines: fields are named by their position in the table of
 /// the operation. Programs use [`Filter`](crate::Filter), which knows its model or table.
+///
+/// ```
+/// # use marmota_model::{Field, Kind, Role, Schema, Table};
+/// # let table = Table::new(Schema::new("person", vec![
+/// #     Field::new("id", Kind::I64).role(Role::Key),
+/// #     Field::new("name", Kind::TEXT).search(true),
+/// #     Field::new("died", Kind::I64).nullable(true)]))?;
+/// use marmota_model::{Comparison, FilterExpr, Value, parse_filter};
+/// let died = FilterExpr::Compare {
+///     field: 2,
+///     comparison: Comparison::Greater,
+///     value: Value::Int(1930),
+/// };
+/// let parsed = parse_filter(&table, "died > 1930 or died = null")?.into_expr_for(&table)?;
+/// assert_eq!(parsed, died.or(FilterExpr::IsNull { field: 2 }));
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub enum FilterExpr {
     /// Compares a field with a value, which is not NULL.
@@ -62,6 +79,18 @@ pub enum FilterExpr {
 
 /// A field to sort by, in the form for engines. Programs use [`Order`](crate::Order), which knows
 /// its model or table.
+///
+/// ```
+/// # use marmota_model::{Field, Kind, Role, Schema, Table};
+/// # let table = Table::new(Schema::new("person", vec![
+/// #     Field::new("id", Kind::I64).role(Role::Key),
+/// #     Field::new("name", Kind::TEXT).search(true),
+/// #     Field::new("died", Kind::I64).nullable(true)]))?;
+/// use marmota_model::{SortKey, parse_order};
+/// let order = parse_order(&table, "-died")?.remove(0);
+/// assert_eq!(order.into_key_for(&table)?, SortKey { field: 2, descending: true });
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SortKey {
     /// The field.
@@ -73,6 +102,12 @@ pub struct SortKey {
 impl FilterExpr {
     /// Rows whose searchable fields, taken together, match a search: `marmot -dog "alpine mead*"`
     /// ([`Search`]).
+    ///
+    /// ```
+    /// use marmota_model::FilterExpr;
+    /// let filter = FilterExpr::search("marmot -dog");
+    /// assert!(matches!(filter, FilterExpr::Search { field: None, .. }));
+    /// ```
     #[must_use]
     pub fn search(text: &str) -> Self {
         Self::Search { field: None, search: Box::new(Search::new(text)) }
@@ -97,6 +132,12 @@ impl FilterExpr {
     }
 
     /// Returns a filter that is true if either filter is.
+    ///
+    /// ```
+    /// use marmota_model::FilterExpr;
+    /// let (a, b) = (FilterExpr::IsNull { field: 1 }, FilterExpr::IsNull { field: 2 });
+    /// assert_eq!(a.clone().or(b.clone()), FilterExpr::Or(vec![a, b]));
+    /// ```
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         match self {
@@ -123,6 +164,19 @@ impl FilterExpr {
     }
 
     /// Returns the fields that the filter uses.
+    ///
+    /// ```
+    /// # use marmota_model::{Field, Kind, Role, Schema, Table};
+    /// # let table = Table::new(Schema::new("person", vec![
+    /// #     Field::new("id", Kind::I64).role(Role::Key),
+    /// #     Field::new("name", Kind::TEXT).search(true),
+    /// #     Field::new("died", Kind::I64).nullable(true)]))?;
+    /// use marmota_model::FilterExpr;
+    /// let filter = FilterExpr::IsNull { field: 2 }.and(FilterExpr::search("ada"));
+    /// let fields: Vec<usize> = filter.fields(&table).iter().collect();
+    /// assert_eq!(fields, [1, 2], "the search reads the searchable field");
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     #[must_use]
     pub fn fields(&self, table: &Table) -> FieldSet {
         match self {

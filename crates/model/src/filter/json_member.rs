@@ -29,6 +29,14 @@ impl<M, T> Column<M, Option<Json<T>>> {
 
 /// A place inside a JSON field, from [`Column::at`]. An invalid path is reported when the filter is
 /// used. [`JsonCondition`] defines the results for values that are missing or of another type.
+///
+/// ```
+/// # use marmota_model::{Column, Filter, Json};
+/// # struct Place;
+/// # impl Place { const OPTIONS: Column<Self, Json<Vec<u8>>> = Column::new(1, "options"); }
+/// let city = || Place::OPTIONS.at("address.city");
+/// let filter: Filter<Place> = city().exists().and(!city().is_in(["Bourges", "Tours"]));
+/// ```
 #[must_use = "a place is no filter yet"]
 pub struct Member<M> {
     field: usize,
@@ -51,16 +59,37 @@ impl<M> Member<M> {
     }
 
     /// Rows where it is `value`: a number, a text or a boolean.
+    ///
+    /// ```
+    /// # use marmota_model::{Column, Filter, Json};
+    /// # struct Place;
+    /// # impl Place { const OPTIONS: Column<Self, Json<Vec<u8>>> = Column::new(1, "options"); }
+    /// let filter = Place::OPTIONS.at("tags[0]").eq("red");
+    /// ```
     pub fn eq(self, value: impl Into<Value>) -> Filter<M> {
         self.compare(Comparison::Equal, value)
     }
 
     /// Rows where it exists and is not `value`.
+    ///
+    /// ```
+    /// # use marmota_model::{Column, Filter, Json};
+    /// # struct Place;
+    /// # impl Place { const OPTIONS: Column<Self, Json<Vec<u8>>> = Column::new(1, "options"); }
+    /// let filter = Place::OPTIONS.at("open").ne(true);
+    /// ```
     pub fn ne(self, value: impl Into<Value>) -> Filter<M> {
         self.compare(Comparison::NotEqual, value)
     }
 
     /// Rows where it is less than `value`.
+    ///
+    /// ```
+    /// # use marmota_model::{Column, Filter, Json};
+    /// # struct Place;
+    /// # impl Place { const OPTIONS: Column<Self, Json<Vec<u8>>> = Column::new(1, "options"); }
+    /// let filter = Place::OPTIONS.at("floor").lt(3_i64);
+    /// ```
     pub fn lt(self, value: impl Into<Value>) -> Filter<M> {
         self.compare(Comparison::Less, value)
     }
@@ -81,21 +110,49 @@ impl<M> Member<M> {
     }
 
     /// Rows where it is one of `values`.
+    ///
+    /// ```
+    /// # use marmota_model::{Column, Filter, Json};
+    /// # struct Place;
+    /// # impl Place { const OPTIONS: Column<Self, Json<Vec<u8>>> = Column::new(1, "options"); }
+    /// let filter = Place::OPTIONS.at("floor").is_in([1_i64, 2]);
+    /// ```
     pub fn is_in<V: Into<Value>>(self, values: impl IntoIterator<Item = V>) -> Filter<M> {
         self.filter(JsonTest::In(values.into_iter().map(Into::into).collect()))
     }
 
     /// Rows where it is null or missing.
+    ///
+    /// ```
+    /// # use marmota_model::{Column, Filter, Json};
+    /// # struct Place;
+    /// # impl Place { const OPTIONS: Column<Self, Json<Vec<u8>>> = Column::new(1, "options"); }
+    /// let filter = Place::OPTIONS.at("closed").is_null();
+    /// ```
     pub fn is_null(self) -> Filter<M> {
         self.filter(JsonTest::IsNull)
     }
 
     /// Rows where it exists, including null.
+    ///
+    /// ```
+    /// # use marmota_model::{Column, Filter, Json};
+    /// # struct Place;
+    /// # impl Place { const OPTIONS: Column<Self, Json<Vec<u8>>> = Column::new(1, "options"); }
+    /// let filter = Place::OPTIONS.at("closed").exists();
+    /// ```
     pub fn exists(self) -> Filter<M> {
         self.filter(JsonTest::Exists)
     }
 
     /// Rows where it is a text that contains `text`, ignoring the case of A to Z.
+    ///
+    /// ```
+    /// # use marmota_model::{Column, Filter, Json};
+    /// # struct Place;
+    /// # impl Place { const OPTIONS: Column<Self, Json<Vec<u8>>> = Column::new(1, "options"); }
+    /// let filter = Place::OPTIONS.at("note").contains("quiet");
+    /// ```
     pub fn contains(self, text: impl Into<String>) -> Filter<M> {
         self.filter(JsonTest::Match(Place::Anywhere, text.into()))
     }

@@ -4,6 +4,21 @@ use super::check::check_value;
 use crate::{Comparison, Error, ErrorKind, FieldSet, FilterExpr, Result, SortKey, Table, Value};
 
 /// The selection of a list or count.
+///
+/// ```
+/// # use marmota_model::{Field, Kind, Role, Schema, Table};
+/// # let table = Table::new(Schema::new("person", vec![
+/// #     Field::new("id", Kind::I64).role(Role::Key),
+/// #     Field::new("name", Kind::TEXT).search(true),
+/// #     Field::new("died", Kind::I64).nullable(true)]))?;
+/// use marmota_model::{RowQuery, SortKey, parse_filter};
+/// let mut query = RowQuery::new();
+/// query.filter = Some(parse_filter(&table, "died != null")?.into_expr_for(&table)?);
+/// query.order = vec![SortKey { field: 2, descending: true }];
+/// query.limit = Some(20);
+/// query.check(&table)?;
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RowQuery {
     /// The condition; `None` for all rows.
@@ -20,6 +35,12 @@ pub struct RowQuery {
 
 impl RowQuery {
     /// Selects all rows, in the order of their keys.
+    ///
+    /// ```
+    /// use marmota_model::RowQuery;
+    /// let query = RowQuery { limit: Some(10), ..RowQuery::new() };
+    /// assert!(query.filter.is_none());
+    /// ```
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -27,6 +48,20 @@ impl RowQuery {
 
     /// Returns the order with the key appended, so that it is total and a page can start after any
     /// row.
+    ///
+    /// ```
+    /// # use marmota_model::{Field, Kind, Role, Schema, Table};
+    /// # let table = Table::new(Schema::new("person", vec![
+    /// #     Field::new("id", Kind::I64).role(Role::Key),
+    /// #     Field::new("name", Kind::TEXT).search(true),
+    /// #     Field::new("died", Kind::I64).nullable(true)]))?;
+    /// use marmota_model::{RowQuery, SortKey};
+    /// let by_name = SortKey { field: 1, descending: true };
+    /// let query = RowQuery { order: vec![by_name], ..RowQuery::new() };
+    /// let by_key = SortKey { field: 0, descending: true };
+    /// assert_eq!(query.order_with_key(&table), [by_name, by_key]);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     #[must_use]
     pub fn order_with_key(&self, table: &Table) -> Vec<SortKey> {
         let mut order = self.order.clone();
@@ -42,6 +77,26 @@ impl RowQuery {
     }
 
     /// Returns the condition combined with the start of the page.
+    ///
+    /// The page after a row `(name, id)` has the rows with a greater name, and those with the same name
+    /// and a greater key (keyset pagination).
+    ///
+    /// ```
+    /// # use marmota_model::{Field, Kind, Role, Schema, Table};
+    /// # let table = Table::new(Schema::new("person", vec![
+    /// #     Field::new("id", Kind::I64).role(Role::Key),
+    /// #     Field::new("name", Kind::TEXT).search(true),
+    /// #     Field::new("died", Kind::I64).nullable(true)]))?;
+    /// use marmota_model::{FilterExpr, RowQuery, SortKey, Value};
+    /// let query = RowQuery {
+    ///     order: vec![SortKey { field: 1, descending: false }],
+    ///     after: Some(vec![Value::from("Curie"), Value::Int(7)]),
+    ///     ..RowQuery::new()
+    /// };
+    /// let Some(FilterExpr::Or(parts)) = query.filter_with_after(&table) else { panic!() };
+    /// assert_eq!(parts.len(), 2);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     #[must_use]
     pub fn filter_with_after(&self, table: &Table) -> Option<FilterExpr> {
         let after = self.after.as_ref().map(|after| behind(&self.order_with_key(table), after));

@@ -1,28 +1,21 @@
-//! The text form of filters and orders, as used in URLs.
+//! The text form of filters and orders, as used in URLs, rights and on the command line.
 //!
 //! ```text
 //! filter  = and { ("or" | "||") and }
 //! and     = not { ("and" | "&&") not }
-//! not     = ("not" | "!") not | "(" filter ")" | field test
-//!         | "@" string                     any field has these words
-//! field   = name | name path                a path inside a JSON field
-//! path    = ("." (name | string) | "[" number "]") …
+//! not     = ("not" | "!") not | "(" filter ")" | field test | "@" string
+//! field   = name [ path ]
+//! path    = step { step }
+//! step    = "." (name | string) | "[" number "]"
 //! test    = ("=" | "!=" | "<" | "<=" | ">" | ">=") value
-//!         | "~" string                     has the text in it
-//!         | "^" string                     begins with the text
-//!         | "@" string                     has these words
-//!         | ["not"] "in" "(" value {"," value} ")"
-//!         | "exists"                       behind a path: it is there, be it null
-//! value   = number | 'string' | "string" | true | false | null
-//! order   = ["-"] field {"," ["-"] field}
+//!         | ("~" | "^" | "@") string
+//!         | ["not"] "in" ( "(" value {"," value} ")" | "@user.groups" )
+//!         | "exists"
+//! value   = number | string | word | "true" | "false" | "null" | "@user.id" | "@user.name"
+//! order   = ["-" | "+"] name {"," ["-" | "+"] name}
 //! ```
-//! A quote in a string is doubled or escaped with a backslash.
 //!
-//! A rule is a filter whose values may be those of the caller:
-//! ```text
-//! value   = … | "@user.id" | "@user.name"
-//! in      = … "in" "@user.groups"
-//! ```
+//! The tables of [`parse_filter`] explain each form with an example.
 
 mod caller;
 mod cursor;
@@ -39,6 +32,48 @@ use crate::schema::violation;
 use crate::{Error, ErrorKind, Filter, Kind, Order, Result, SortKey, Table, ValueRef};
 
 /// Parses a filter on the rows of `table`.
+///
+/// # Conditions
+/// | condition | selects rows where | example |
+/// |---|---|---|
+/// | `field = value` | the field is the value | `name = 'Curie'` |
+/// | `field != value` | the field has another value | `state != 'done'` |
+/// | `<` `<=` `>` `>=` | the field is less or more | `born >= 1815-12-10` |
+/// | `field = null`, `field != null` | the field is NULL, or is not | `died = null` |
+/// | `field in (value, …)` | the field is one of the values | `id in (1, 2, 3)` |
+/// | `field not in (value, …)` | the field is another value | `state not in ('new', 'open')` |
+/// | `field ~ 'text'` | the text contains it, in any case of A to Z | `name ~ 'cur'` |
+/// | `field ^ 'text'` | the text starts with it, in any case of A to Z | `name ^ 'mar'` |
+/// | `field @ 'words'` | the field has the words ([`Search`](crate::Search)) | `body @ 'marmot -dog'` |
+/// | `@ 'words'` | the searchable fields, taken together, have the words | `@ 'alpine mead*'` |
+/// | `field.path …` | the value at a path in a JSON field | `options.tags[0] = 'red'` |
+/// | `field.path exists` | the path exists, also if its value is null | `options.'unit price' exists` |
+///
+/// # Combinations
+/// | | meaning | binds |
+/// |---|---|---|
+/// | `not a`, `!a` | a is false | closest |
+/// | `a and b`, `a && b` | both are true | |
+/// | `a or b`, `a \|\| b` | at least one is true | loosest |
+/// | `( … )` | first what is inside | |
+///
+/// A comparison with NULL is neither true nor false: `died > 1900` and `not died > 1900` both leave
+/// out rows whose `died` is NULL.
+///
+/// # Values
+/// | kind | written | example |
+/// |---|---|---|
+/// | boolean, integer, float, currency | without quotes | `true`, `-7`, `2.5`, `12.50` |
+/// | text, enum, UUID | in single or double quotes | `'O''Brien'`, `"O'Brien"` |
+/// | date, time, timestamp | with or without quotes | `2026-11-21`, `'17:05:00'` |
+/// | reference | as the key of the other table | `author = 7` |
+///
+/// A quote in a text is doubled or escaped with a backslash. Names of fields are case-sensitive; the
+/// words `and`, `or`, `not`, `in` and `exists` are not.
+///
+/// # Limits
+/// [`FILTER_DEPTH_MAX`](crate::FILTER_DEPTH_MAX), [`FILTER_TERMS_MAX`](crate::FILTER_TERMS_MAX) and
+/// [`FILTER_BYTES_MAX`](crate::FILTER_BYTES_MAX).
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`] with the position of the syntax error, or with the field and the value
@@ -61,6 +96,16 @@ pub fn parse_filter(table: &Table, text: &str) -> Result<Filter> {
 }
 
 /// Returns true if a rule uses values of the caller.
+///
+/// ```
+/// # use marmota_model::{asks_for_caller, Field, Kind, Role, Schema, Table};
+/// # let table = Table::new(Schema::new("note", vec![
+/// #     Field::new("id", Kind::I64).role(Role::Key),
+/// #     Field::new("owner", Kind::I64)]))?;
+/// assert!(asks_for_caller(&table, "owner = @user.id"));
+/// assert!(!asks_for_caller(&table, "owner = 7"));
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
 #[must_use]
 pub fn asks_for_caller(table: &Table, text: &str) -> bool {
     parse_filter(table, text).is_err() && parse_rule(table, text, &Caller::sample()).is_ok()
@@ -68,6 +113,12 @@ pub fn asks_for_caller(table: &Table, text: &str) -> bool {
 
 /// Parses a rule on the rows of `table`: a filter that may compare with `@user.id`, `@user.name`
 /// and, with `in`, `@user.groups`.
+///
+/// | value | is | example |
+/// |---|---|---|
+/// | `@user.id` | the caller's key, as the field's kind | `owner = @user.id` |
+/// | `@user.name` | the caller's name | `author = @user.name` |
+/// | `in @user.groups` | one of the caller's groups, by name | `team in @user.groups` |
 ///
 /// # Errors
 /// As [`parse_filter`].
@@ -88,10 +139,23 @@ pub fn parse_rule(table: &Table, text: &str, caller: &Caller) -> Result<Filter> 
     Ok(Filter::of_checked(table, expr))
 }
 
-/// Parses an order by fields of `table`.
+/// Parses an order by fields of `table`: names separated by commas, each with `-` in front for
+/// descending order.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] with the name that is not a field.
+/// [`ErrorKind::Invalid`] with the name that is not a field, is named twice, or is a blob.
+///
+/// ```
+/// # use marmota_model::{parse_order, Field, Kind, Role, Schema, Table};
+/// # let table = Table::new(Schema::new("person", vec![
+/// #     Field::new("id", Kind::I64).role(Role::Key),
+/// #     Field::new("name", Kind::TEXT),
+/// #     Field::new("born", Kind::I64)]))?;
+/// let order = parse_order(&table, "-born, name")?;
+/// assert!(order[0].clone().into_key_for(&table)?.descending);
+/// assert!(parse_order(&table, "age").is_err());
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
 pub fn parse_order(table: &Table, text: &str) -> Result<Vec<Order>> {
     let mut order: Vec<SortKey> = Vec::new();
     for part in text.split(',') {

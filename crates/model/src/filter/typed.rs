@@ -44,6 +44,13 @@ pub struct Filter<M = Record> {
 /// A field to sort the rows of the model `M` by, from
 /// [`Column::ascending`](crate::Column::ascending), or the rows of a table that is known only at
 /// run time, from [`parse_order`](crate::parse_order).
+///
+/// ```
+/// # use marmota_model::{Column, Order};
+/// # struct Person;
+/// # impl Person { const BORN: Column<Self, i64> = Column::new(1, "born"); }
+/// let youngest_first: [Order<Person>; 1] = [Person::BORN.descending()];
+/// ```
 #[must_use = "an order sorts nothing by itself; pass it to a verb"]
 pub struct Order<M = Record> {
     key: SortKey,
@@ -62,11 +69,31 @@ impl<M> Filter<M> {
     }
 
     /// Selects the rows that both filters select.
+    ///
+    /// ```
+    /// # use marmota_model::{Column, Filter};
+    /// # struct Person;
+    /// # impl Person {
+    /// #     const NAME: Column<Self, String> = Column::new(1, "name");
+    /// #     const DIED: Column<Self, Option<i64>> = Column::new(2, "died");
+    /// # }
+    /// let filter = Person::NAME.starts_with("A").and(Person::DIED.is_null());
+    /// ```
     pub fn and(self, other: Self) -> Self {
         self.combine(other, FilterExpr::and)
     }
 
     /// Selects the rows that either filter selects.
+    ///
+    /// ```
+    /// # use marmota_model::{Column, Filter};
+    /// # struct Person;
+    /// # impl Person {
+    /// #     const NAME: Column<Self, String> = Column::new(1, "name");
+    /// #     const DIED: Column<Self, Option<i64>> = Column::new(2, "died");
+    /// # }
+    /// let filter = Person::DIED.lt(1900).or(Person::DIED.is_null());
+    /// ```
     pub fn or(self, other: Self) -> Self {
         self.combine(other, FilterExpr::or)
     }
@@ -84,6 +111,17 @@ impl<M> Filter<M> {
     }
 
     /// Selects the rows that at least one of the filters selects; no row if the list is empty.
+    ///
+    /// ```
+    /// # use marmota_model::{Column, Filter};
+    /// # struct Person;
+    /// # impl Person {
+    /// #     const NAME: Column<Self, String> = Column::new(1, "name");
+    /// #     const DIED: Column<Self, Option<i64>> = Column::new(2, "died");
+    /// # }
+    /// let names = ["Ada", "Grace"];
+    /// let filter = Filter::any(names.map(|name| Person::NAME.starts_with(name)));
+    /// ```
     pub fn any(filters: impl IntoIterator<Item = Self>) -> Self {
         let (exprs, subject) = gather(filters);
         Self { expr: FilterExpr::Or(exprs), subject, model: PhantomData }
@@ -103,6 +141,13 @@ fn gather<M>(filters: impl IntoIterator<Item = Filter<M>>) -> (Vec<FilterExpr>, 
 impl<M: Model> Filter<M> {
     /// Selects rows whose searchable fields, taken together, match a search:
     /// `marmot -dog "alpine mead*"` ([`Search`](crate::Search)).
+    ///
+    /// ```no_run
+    /// # use marmota_model::{Filter, Model};
+    /// # fn example<Note: Model>() {
+    /// let filter: Filter<Note> = Filter::search("marmot -dog");
+    /// # }
+    /// ```
     pub fn search(text: &str) -> Self {
         Self::of_model(FilterExpr::search(text))
     }
@@ -119,7 +164,19 @@ impl Filter {
     /// positions in that table.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] with the field and the value that do not fit.
+    /// [`crate::ErrorKind::Invalid`] with the field and the value that do not fit.
+    ///
+    /// ```
+    /// # use marmota_model::{Field, Kind, Role, Schema, Table};
+    /// # let table = Table::new(Schema::new("person", vec![
+    /// #     Field::new("id", Kind::I64).role(Role::Key),
+    /// #     Field::new("name", Kind::TEXT).search(true),
+    /// #     Field::new("died", Kind::I64).nullable(true)]))?;
+    /// use marmota_model::{Filter, FilterExpr};
+    /// let alive = Filter::from_expr(&table, FilterExpr::IsNull { field: 2 })?;
+    /// assert!(Filter::from_expr(&table, FilterExpr::IsNull { field: 3 }).is_err());
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     pub fn from_expr(table: &Table, expr: FilterExpr) -> Result<Self> {
         expr.check(table)?;
         Ok(Self::of_checked(table, expr))
@@ -132,7 +189,7 @@ impl Filter {
     /// Returns the expression for engines, for an operation on `table`.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] with both tables and the field, if the filter was made for a table
+    /// [`crate::ErrorKind::Invalid`] with both tables and the field, if the filter was made for a table
     /// with another name or other fields.
     pub fn into_expr_for(self, table: &Table) -> Result<FilterExpr> {
         self.subject.check(table.shape().hash, table.name(), self.expr.first_field())?;
@@ -142,7 +199,7 @@ impl Filter {
     /// Converts the filter to one of a model, for the verbs of the model.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] with both tables and the field, if the filter was made for another
+    /// [`crate::ErrorKind::Invalid`] with both tables and the field, if the filter was made for another
     /// table than the model's.
     pub fn of<M: Model>(self) -> Result<Filter<M>> {
         self.subject.check(hash_of(M::schema()), M::TABLE, self.expr.first_field())?;
@@ -198,7 +255,19 @@ impl Order {
     /// Creates an order of the rows of `table` by the field at a position.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for a position that the table does not have.
+    /// [`crate::ErrorKind::Invalid`] for a position that the table does not have.
+    ///
+    /// ```
+    /// # use marmota_model::{Field, Kind, Role, Schema, Table};
+    /// # let table = Table::new(Schema::new("person", vec![
+    /// #     Field::new("id", Kind::I64).role(Role::Key),
+    /// #     Field::new("name", Kind::TEXT).search(true),
+    /// #     Field::new("died", Kind::I64).nullable(true)]))?;
+    /// use marmota_model::{Order, SortKey};
+    /// let order = Order::from_key(&table, SortKey { field: 1, descending: false })?;
+    /// assert_eq!(order.into_key_for(&table)?.field, 1);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     pub fn from_key(table: &Table, key: SortKey) -> Result<Self> {
         key.check(table)?;
         Ok(Self::of_checked(table, key))
@@ -211,7 +280,7 @@ impl Order {
     /// Returns the sort key for engines, for an operation on `table`.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] with both tables and the field, if the order was made for a table
+    /// [`crate::ErrorKind::Invalid`] with both tables and the field, if the order was made for a table
     /// with another name or other fields.
     pub fn into_key_for(self, table: &Table) -> Result<SortKey> {
         self.subject.check(table.shape().hash, table.name(), Some(self.key.field))?;
@@ -221,7 +290,7 @@ impl Order {
     /// Converts the order to one of a model, for the verbs of the model.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] with both tables and the field, if the order was made for another
+    /// [`crate::ErrorKind::Invalid`] with both tables and the field, if the order was made for another
     /// table than the model's.
     pub fn of<M: Model>(self) -> Result<Order<M>> {
         self.subject.check(hash_of(M::schema()), M::TABLE, Some(self.key.field))?;

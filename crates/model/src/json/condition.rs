@@ -21,6 +21,18 @@ use crate::{Comparison, Place, Value};
 /// with, and has no order to it: `<`, `<=`, `>` and `>=` are neither true nor false. An object or
 /// array is equal to nothing. Of several members with the same name the last one counts, as it does
 /// for JSON readers.
+///
+/// ```
+/// use marmota_model::json::{JsonCondition, JsonPath, JsonTest};
+/// use marmota_model::{Comparison, Value};
+/// let condition = JsonCondition {
+///     path: JsonPath::new("address.city"),
+///     test: JsonTest::Compare(Comparison::Equal, Value::from("Bourges")),
+/// };
+/// assert_eq!(condition.ask(Some(r#"{"address":{"city":"Bourges"}}"#)), Some(true));
+/// assert_eq!(condition.ask(Some(r#"{"address":{"city":18000}}"#)), Some(false));
+/// assert_eq!(condition.ask(Some(r#"{"address":null}"#)), None);
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct JsonCondition {
     /// The path.
@@ -59,6 +71,14 @@ enum Found<'j> {
 
 impl JsonCondition {
     /// Returns the values with which the test compares.
+    ///
+    /// ```
+    /// use marmota_model::Value;
+    /// use marmota_model::json::{JsonCondition, JsonPath, JsonTest};
+    /// let test = JsonTest::In(vec![Value::Int(1), Value::Int(2)]);
+    /// let condition = JsonCondition { path: JsonPath::new("size"), test };
+    /// assert_eq!(condition.values().len(), 2);
+    /// ```
     #[must_use]
     pub fn values(&self) -> &[Value] {
         match &self.test {
@@ -72,6 +92,13 @@ impl JsonCondition {
     /// Returns `None` if the result is neither true nor false.
     ///
     /// In a text that is not JSON, every path is missing.
+    ///
+    /// ```
+    /// use marmota_model::json::{JsonCondition, JsonPath, JsonTest};
+    /// let exists = JsonCondition { path: JsonPath::new("a[1]"), test: JsonTest::Exists };
+    /// assert_eq!(exists.ask(Some(r#"{"a":[0,null]}"#)), Some(true));
+    /// assert_eq!(exists.ask(None), Some(false));
+    /// ```
     #[must_use]
     pub fn ask(&self, json: Option<&str>) -> Option<bool> {
         let found = match (json, self.path.steps()) {

@@ -17,6 +17,24 @@ const TEXT_BYTES_MAX: usize = VALUE_BYTES - 16;
 const MEMBER_BYTES: usize = JsonMember::SHORT + VALUE_BYTES;
 
 /// A writer of rows as JSON objects. It keeps only its buffer from one row to the next.
+///
+/// ```
+/// # use marmota_model::{Field, Kind, Role, Schema, Table};
+/// # let table = Table::new(Schema::new("person", vec![
+/// #     Field::new("id", Kind::I64).role(Role::Key),
+/// #     Field::new("name", Kind::TEXT),
+/// #     Field::new("born", Kind::Date).nullable(true)]))?;
+/// use marmota_model::ValueRef;
+/// use marmota_model::json::RowWriter;
+/// let (mut writer, mut out) = (RowWriter::new(), Vec::new());
+/// for name in ["Ada", "Grace"] {
+///     let row = [ValueRef::Absent, ValueRef::Text(name), ValueRef::Absent];
+///     writer.write(&mut out, &table, table.all(), &row);
+///     out.push(b'\n');
+/// }
+/// assert_eq!(out, b"{\"name\":\"Ada\"}\n{\"name\":\"Grace\"}\n");
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct RowWriter {
     bytes: [u8; LINE_BYTES],
@@ -103,6 +121,16 @@ impl RowWriter {
 }
 
 /// Appends a value of `kind`: an enum that is stored as a number is written as its name.
+///
+/// ```
+/// use marmota_model::json::write_value_as;
+/// use marmota_model::{EnumStored, Kind, ValueRef, Variant};
+/// let variants = vec![Variant { name: "open".into(), number: 1 }];
+/// let state = Kind::Enum { variants: variants.into(), stored: EnumStored::Integer };
+/// let mut out = Vec::new();
+/// write_value_as(&mut out, &state, ValueRef::Int(1));
+/// assert_eq!(out, b"\"open\"");
+/// ```
 pub fn write_value_as(out: &mut Vec<u8>, kind: &Kind, value: ValueRef<'_>) {
     if let (Kind::Enum { variants, stored: EnumStored::Integer }, ValueRef::Int(number)) =
         (kind, value)

@@ -10,6 +10,13 @@ pub const JSON_PATH_BYTES_MAX: usize = 1_000;
 pub const JSON_PATH_STEPS_MAX: usize = 32;
 
 /// One step into a JSON value.
+///
+/// ```
+/// use marmota_model::json::{JsonPath, JsonStep};
+/// let path = JsonPath::new("tags[0]");
+/// let steps = [JsonStep::Member("tags".into()), JsonStep::Element(0)];
+/// assert_eq!(path.steps(), Ok(&steps[..]));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum JsonStep {
     /// The member of an object with this name.
@@ -69,6 +76,12 @@ impl JsonPath {
     ///
     /// # Errors
     /// The fault of the text.
+    ///
+    /// ```
+    /// use marmota_model::json::JsonPath;
+    /// assert_eq!(JsonPath::new("address.city").steps().map(<[_]>::len), Ok(2));
+    /// assert_eq!(JsonPath::new("tags[0").steps(), Err("has a `[` without its `]`"));
+    /// ```
     pub fn steps(&self) -> Result<&[JsonStep], &str> {
         match &self.steps {
             Ok(steps) => Ok(steps),

@@ -21,6 +21,23 @@ use crate::{
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`] if the body is not a JSON object, with the position of the fault.
+///
+/// ```
+/// # use marmota_model::{Field, Kind, Role, Schema, Table};
+/// # let table = Table::new(Schema::new("person", vec![
+/// #     Field::new("id", Kind::I64).role(Role::Key),
+/// #     Field::new("name", Kind::TEXT),
+/// #     Field::new("born", Kind::Date).nullable(true)]))?;
+/// use marmota_model::{Scratch, ValueRef, json};
+/// let (scratch, mut violations) = (Scratch::new(), Vec::new());
+/// let mut row = [ValueRef::Absent; 3];
+/// let body = br#"{"name":"Ada","born":"1815-13-10","mail":null}"#;
+/// json::read_object(&table, body, &scratch, &mut row, &mut violations)?;
+/// assert_eq!(row[1], ValueRef::Text("Ada"));
+/// let found: Vec<_> = violations.iter().map(|one| (&*one.field, &*one.rule)).collect();
+/// assert_eq!(found, [("born", "type"), ("mail", "unknown")]);
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
 pub fn read_object<'a>(
     table: &Table,
     body: &'a [u8],
@@ -45,6 +62,16 @@ pub fn read_object<'a>(
 ///
 /// # Errors
 /// The violation, if the value is of the wrong type.
+///
+/// ```
+/// use marmota_model::json::read_value;
+/// use marmota_model::{Field, Kind, Scratch, ValueRef};
+/// let (scratch, price) = (Scratch::new(), Field::new("price", Kind::Currency));
+/// let amount = "12.5".parse().map(ValueRef::Currency).unwrap();
+/// assert_eq!(read_value(&price, "12.5", &scratch), Ok(amount));
+/// assert_eq!(read_value(&price, "\"12.5\"", &scratch), Ok(amount));
+/// assert_eq!(read_value(&price, "true", &scratch).unwrap_err().rule, "type");
+/// ```
 pub fn read_value<'a>(
     field: &Field,
     json: &'a str,

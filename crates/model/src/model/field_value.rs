@@ -5,6 +5,30 @@ use uuid::Uuid;
 use crate::{Collation, Currency, Date, Kind, Scratch, Time, Timestamp, ValueRef};
 
 /// A Rust type that can be a field of a model.
+///
+/// A type of a program becomes a field by its conversion to a type that is one. Its values have the
+/// kind of that type in the schema, in JSON and in the database:
+///
+/// ```
+/// use marmota_model::{FieldValue, Kind, Scratch, ValueRef};
+///
+/// #[derive(Debug, PartialEq)]
+/// struct Isbn(u64);
+///
+/// impl FieldValue for Isbn {
+///     const KIND: Kind = Kind::Int { min: 9_780_000_000_000, max: 9_799_999_999_999 };
+///
+///     fn to_row<'a>(&'a self, scratch: &'a Scratch) -> ValueRef<'a> {
+///         self.0.to_row(scratch)
+///     }
+///
+///     fn from_row(value: ValueRef<'_>) -> Option<Self> {
+///         u64::from_row(value).map(Self)
+///     }
+/// }
+///
+/// assert_eq!(Isbn::from_row(ValueRef::Int(9_780_131_103_627)), Some(Isbn(9_780_131_103_627)));
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a field of a model",
     note = "fields are bool, i8 to i64, u8 to u64, f32, f64, String, Currency, Date, Time, \

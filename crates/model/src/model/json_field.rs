@@ -4,12 +4,20 @@ use std::ops::{Deref, DerefMut};
 
 use crate::{FieldValue, Kind, Scratch, ValueRef};
 
-/// Any serde value, stored as JSON text.
+/// Any serde value, stored as JSON text. It dereferences to the value.
+///
+/// A stored text that does not fit the type is an error of the read. A value that serde cannot
+/// write as JSON, such as a map whose keys are not texts, is refused by the write as missing.
 ///
 /// ```
 /// use marmota_model::Json;
 /// let tags = Json(vec!["a".to_owned()]);
 /// assert_eq!(tags.len(), 1);
+///
+/// use marmota_model::{FieldValue, Scratch, ValueRef};
+/// let scratch = Scratch::new();
+/// assert_eq!(tags.to_row(&scratch), ValueRef::Json(r#"["a"]"#));
+/// assert_eq!(Json::from_row(ValueRef::Json("[1, 2]")), Some(Json(vec![1, 2])));
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Json<T>(pub T);

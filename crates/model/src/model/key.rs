@@ -8,6 +8,18 @@ use uuid::Uuid;
 use crate::{FieldValue, KeyKind, Value, ValueRef};
 
 /// A Rust type that can be a key.
+///
+/// | type | who assigns it | value before the insert |
+/// |---|---|---|
+/// | `i64` | the engine | 0 |
+/// | `Uuid` | the store (version 7, RFC 9562) | nil |
+/// | `String` | the caller | the key |
+///
+/// ```
+/// use marmota_model::{Key, Uuid, ValueRef};
+/// assert!(0_i64.is_unset() && Uuid::nil().is_unset());
+/// assert_eq!("FR".to_owned().borrow(), ValueRef::Text("FR"));
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the key of a model",
     note = "a key is `i64` (the engine gives it), `Uuid` (the store gives it) or `String` \

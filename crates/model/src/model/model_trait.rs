@@ -3,7 +3,62 @@
 use crate::value::excerpt::excerpt_of;
 use crate::{Error, ErrorKind, FieldValue, Key, KeyKind, Result, Schema, Scratch, ValueRef};
 
-/// A Rust struct that is a row of a table. Derive it.
+/// A Rust struct that is a row of a table. Derive it with `#[derive(Model)]`, which writes:
+///
+/// ```
+/// use std::sync::LazyLock;
+/// use marmota_model::{
+///     Column, Field, Key, KeyKind, Kind, Model, Result, Role, Schema, Scratch, ValueRef, read_field,
+/// };
+///
+/// #[derive(Debug, PartialEq)]
+/// struct City {
+///     id: i64,
+///     name: String,
+/// }
+///
+/// impl City {
+///     const NAME: Column<Self, String> = Column::new(1, "name");
+/// }
+///
+/// impl Model for City {
+///     const TABLE: &'static str = "city";
+///     const KEY_KIND: KeyKind = <i64 as Key>::KEY_KIND;
+///     type Key = i64;
+///
+///     fn schema() -> &'static Schema {
+///         static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::new("city", vec![
+///             Field::new("id", Kind::I64).role(Role::Key),
+///             Field::new("name", Kind::TEXT),
+///         ]));
+///         &SCHEMA
+///     }
+///
+///     fn key(&self) -> &i64 {
+///         &self.id
+///     }
+///
+///     fn set_key(&mut self, key: i64) {
+///         self.id = key;
+///     }
+///
+///     fn write<'a>(&'a self, row: &mut [ValueRef<'a>], _: &'a Scratch) {
+///         row.copy_from_slice(&[ValueRef::Int(self.id), ValueRef::Text(&self.name)]);
+///     }
+///
+///     fn read(row: &[ValueRef<'_>]) -> Result<Self> {
+///         let schema = Self::schema();
+///         Ok(Self { id: read_field(row, 0, schema)?, name: read_field(row, 1, schema)? })
+///     }
+/// }
+///
+/// let bourges = City { id: 1, name: "Bourges".into() };
+/// let (mut row, scratch) = ([ValueRef::Absent; 2], Scratch::new());
+/// bourges.write(&mut row, &scratch);
+/// assert_eq!(City::read(&row)?, bourges);
+/// assert_eq!(City::NAME.name(), "name");
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a model",
     note = "add `#[derive(Model)]` to the struct"
@@ -38,6 +93,18 @@ pub trait Model: Sized + 'static {
 }
 
 /// Reads one field of a row.
+///
+/// ```
+/// use marmota_model::{Field, Kind, Role, Schema, ValueRef, read_field};
+/// let schema = Schema::new("city", vec![
+///     Field::new("id", Kind::I64).role(Role::Key),
+///     Field::new("name", Kind::TEXT),
+/// ]);
+/// let row = [ValueRef::Int(1), ValueRef::Text("Bourges")];
+/// assert_eq!(read_field::<String>(&row, 1, &schema)?, "Bourges");
+/// assert!(read_field::<bool>(&row, 1, &schema).is_err());
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
 ///
 /// # Errors
 /// [`ErrorKind::Engine`] with the table and the field.

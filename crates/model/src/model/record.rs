@@ -29,6 +29,17 @@ pub struct Record {
 
 impl Record {
     /// Creates a row with no field set.
+    ///
+    /// ```
+    /// # use marmota_model::{Field, Kind, Role, Schema, Table};
+    /// # let table = Table::new(Schema::new("person", vec![
+    /// #     Field::new("id", Kind::I64).role(Role::Key),
+    /// #     Field::new("name", Kind::TEXT),
+    /// #     Field::new("born", Kind::Date).nullable(true)]))?;
+    /// let ada = marmota_model::Record::new(table.into());
+    /// assert_eq!(ada.value("name")?, &marmota_model::Value::Absent);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     #[must_use]
     pub fn new(table: Arc<Table>) -> Self {
         let values = vec![Value::Absent; table.fields().len()];
@@ -36,6 +47,19 @@ impl Record {
     }
 
     /// Copies a row that an engine lends.
+    ///
+    /// ```
+    /// # use marmota_model::{Field, Kind, Role, Schema, Table};
+    /// # let table = Table::new(Schema::new("person", vec![
+    /// #     Field::new("id", Kind::I64).role(Role::Key),
+    /// #     Field::new("name", Kind::TEXT),
+    /// #     Field::new("born", Kind::Date).nullable(true)]))?;
+    /// use marmota_model::{Record, Value, ValueRef};
+    /// let row = [ValueRef::Int(1), ValueRef::Text("Ada"), ValueRef::Null];
+    /// let ada = Record::from_row(table.into(), &row);
+    /// assert_eq!(ada.value("name")?, &Value::from("Ada"));
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     #[must_use]
     pub fn from_row(table: Arc<Table>, row: &[ValueRef<'_>]) -> Self {
         Self { table, values: row.iter().map(ValueRef::to_value).collect() }
@@ -57,6 +81,19 @@ impl Record {
     ///
     /// # Errors
     /// [`crate::ErrorKind::Invalid`] for an unknown field.
+    ///
+    /// ```
+    /// # use marmota_model::{Field, Kind, Role, Schema, Table};
+    /// # let table = Table::new(Schema::new("person", vec![
+    /// #     Field::new("id", Kind::I64).role(Role::Key),
+    /// #     Field::new("name", Kind::TEXT),
+    /// #     Field::new("born", Kind::Date).nullable(true)]))?;
+    /// use marmota_model::{Record, Value};
+    /// let mut ada = Record::new(table.into());
+    /// ada.set("born", Value::Date("1815-12-10".parse().unwrap()))?;
+    /// assert!(ada.value("born").is_ok() && ada.value("birth").is_err());
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     pub fn value(&self, field: &str) -> Result<&Value> {
         Ok(&self.values[self.table.position(field)?])
     }
@@ -66,6 +103,20 @@ impl Record {
     /// # Errors
     /// [`crate::ErrorKind::Invalid`] for an unknown field, or a value that breaks a rule; the
     /// record is then unchanged.
+    ///
+    /// ```
+    /// # use marmota_model::{Field, Kind, Role, Schema, Table};
+    /// # let table = Table::new(Schema::new("person", vec![
+    /// #     Field::new("id", Kind::I64).role(Role::Key),
+    /// #     Field::new("name", Kind::TEXT),
+    /// #     Field::new("born", Kind::Date).nullable(true)]))?;
+    /// use marmota_model::{Record, Value};
+    /// let mut ada = Record::new(table.into());
+    /// ada.set("name", "Ada")?;
+    /// assert_eq!(ada.set("name", Value::Null).unwrap_err().violations()[0].rule, "required");
+    /// assert_eq!(ada.value("name")?, &Value::from("Ada"));
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     pub fn set(&mut self, field: &str, value: impl Into<Value>) -> Result<()> {
         let position = self.table.position(field)?;
         let value = value.into();
@@ -81,6 +132,19 @@ impl Record {
     }
 
     /// Returns the row, borrowed, in the form for engines.
+    ///
+    /// ```
+    /// # use marmota_model::{Field, Kind, Role, Schema, Table};
+    /// # let table = Table::new(Schema::new("person", vec![
+    /// #     Field::new("id", Kind::I64).role(Role::Key),
+    /// #     Field::new("name", Kind::TEXT),
+    /// #     Field::new("born", Kind::Date).nullable(true)]))?;
+    /// use marmota_model::{Record, ValueRef};
+    /// let mut ada = Record::new(table.into());
+    /// ada.set("name", "Ada")?;
+    /// assert_eq!(ada.as_row(), [ValueRef::Absent, ValueRef::Text("Ada"), ValueRef::Absent]);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     #[must_use]
     pub fn as_row(&self) -> Vec<ValueRef<'_>> {
         self.values.iter().map(Value::as_ref).collect()
@@ -88,6 +152,20 @@ impl Record {
 }
 
 /// A sink that collects rows as records.
+///
+/// ```
+/// # use marmota_model::{Field, Kind, Role, Schema, Table};
+/// # let table = Table::new(Schema::new("person", vec![
+/// #     Field::new("id", Kind::I64).role(Role::Key),
+/// #     Field::new("name", Kind::TEXT),
+/// #     Field::new("born", Kind::Date).nullable(true)]))?;
+/// use std::sync::Arc;
+/// use marmota_model::{Records, RowSink, ValueRef};
+/// let mut records = Records::new(Arc::new(table));
+/// let _ = records.row(&[ValueRef::Int(1), ValueRef::Text("Ada"), ValueRef::Null]);
+/// assert_eq!(records.rows.len(), 1);
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Records {
     table: Arc<Table>,

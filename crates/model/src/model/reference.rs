@@ -7,6 +7,17 @@ use std::marker::PhantomData;
 use crate::{FieldValue, Key, Kind, Model, Scratch, ValueRef};
 
 /// The key of a row of another model.
+///
+/// The store refuses a reference to a row that does not exist, and the delete of a row that is
+/// referred to.
+///
+/// ```no_run
+/// # use marmota_model::{Model, Ref};
+/// # fn example<Author: Model<Key = i64>>() {
+/// let author: Ref<Author> = Ref::new(7);
+/// assert_eq!(*author.key(), 7);
+/// # }
+/// ```
 pub struct Ref<M: Model>(M::Key, PhantomData<fn() -> M>);
 
 impl<M: Model> Ref<M> {

@@ -8,6 +8,9 @@ use super::digits::{Room, eight, put_unsigned, put_word, without_zeros};
 /// An exact amount with four decimals, from -922 337 203 685 477.5808 to 922 337 203 685 477.5807.
 /// It is not a binary fraction, so it is never rounded.
 ///
+/// The text form has no thousands separator and no exponent; a fifth decimal is an error, unless it
+/// is zero. SQL engines store it as an integer or `numeric(19,4)`; JSON has it as a number.
+///
 /// ```
 /// use marmota_model::Currency;
 /// let price: Currency = "12.5".parse()?;
@@ -19,6 +22,13 @@ use super::digits::{Room, eight, put_unsigned, put_word, without_zeros};
 pub struct Currency(i64);
 
 /// The error for a text that is not a [`Currency`].
+///
+/// ```
+/// use marmota_model::{Currency, CurrencyError};
+/// assert_eq!("12,5".parse::<Currency>(), Err(CurrencyError::Syntax));
+/// assert_eq!("0.00005".parse::<Currency>(), Err(CurrencyError::Precision));
+/// assert_eq!("1000000000000000".parse::<Currency>(), Err(CurrencyError::Range));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CurrencyError {
     /// The text is not a decimal number.
@@ -43,27 +53,59 @@ impl std::error::Error for CurrencyError {}
 
 impl Currency {
     /// Units per 1: amounts are stored in ten-thousandths.
+    ///
+    /// ```
+    /// use marmota_model::Currency;
+    /// assert_eq!(Currency::from(3).scaled(), 3 * Currency::SCALE);
+    /// ```
     pub const SCALE: i64 = 10_000;
 
     /// Returns the amount of `scaled` ten-thousandths.
+    ///
+    /// ```
+    /// use marmota_model::Currency;
+    /// assert_eq!(Currency::from_scaled(-25_000).to_string(), "-2.5");
+    /// ```
     #[must_use]
     pub const fn from_scaled(scaled: i64) -> Self {
         Self(scaled)
     }
 
     /// Returns the amount in ten-thousandths.
+    ///
+    /// ```
+    /// use marmota_model::Currency;
+    /// let (a, b): (Currency, Currency) = ("0.1".parse()?, "0.2".parse()?);
+    /// assert_eq!(a.scaled() + b.scaled(), 3_000);
+    /// # Ok::<(), marmota_model::CurrencyError>(())
+    /// ```
     #[must_use]
     pub const fn scaled(self) -> i64 {
         self.0
     }
 
     /// Returns the sum, or `None` on overflow.
+    ///
+    /// ```
+    /// use marmota_model::Currency;
+    /// let (a, b): (Currency, Currency) = ("0.1".parse()?, "0.2".parse()?);
+    /// assert_eq!(a.checked_add(b), Some("0.3".parse()?));
+    /// assert_eq!(Currency::from_scaled(i64::MAX).checked_add(a), None);
+    /// # Ok::<(), marmota_model::CurrencyError>(())
+    /// ```
     #[must_use]
     pub fn checked_add(self, other: Self) -> Option<Self> {
         self.0.checked_add(other.0).map(Self)
     }
 
     /// Writes the shortest exact decimal form: `12.5`, `-0.0001`, `7`.
+    ///
+    /// ```
+    /// use marmota_model::Currency;
+    /// let mut out = b"price=".to_vec();
+    /// Currency::from_scaled(125_000).write(&mut out);
+    /// assert_eq!(out, b"price=12.5");
+    /// ```
     pub fn write(self, out: &mut Vec<u8>) {
         let mut room = [0; 32];
         let length = self.put(&mut room);

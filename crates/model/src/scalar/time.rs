@@ -14,6 +14,12 @@ const DAYS_MAX: i32 = 2_932_896;
 const CIVIL_DAYS: i32 = 719_468;
 
 /// The error for a text that is not a date, time or timestamp.
+///
+/// ```
+/// use marmota_model::{Date, TimeError};
+/// assert_eq!("2026-02-30".parse::<Date>(), Err(TimeError));
+/// assert_eq!("21.11.2026".parse::<Date>(), Err(TimeError));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeError;
 
@@ -27,6 +33,9 @@ impl std::error::Error for TimeError {}
 
 /// A calendar day, from 0001-01-01 to 9999-12-31.
 ///
+/// The text form is that of ISO 8601, `YYYY-MM-DD`, in the proleptic Gregorian calendar. Days are
+/// ordered and can be counted by [`Date::days`].
+///
 /// ```
 /// use marmota_model::Date;
 /// let day: Date = "2026-11-21".parse()?;
@@ -37,10 +46,24 @@ impl std::error::Error for TimeError {}
 pub struct Date(i32);
 
 /// A time of day to the microsecond, without a zone.
+///
+/// The text form is that of ISO 8601: `17:05:00`, with up to six decimals of the second. It is
+/// written with as many decimals as needed.
+///
+/// ```
+/// use marmota_model::Time;
+/// let time: Time = "07:30:00.250".parse()?;
+/// assert_eq!(time.to_string(), "07:30:00.25");
+/// assert!(time < "07:31".parse()?);
+/// # Ok::<(), marmota_model::TimeError>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(i64);
 
 /// A point in time to the microsecond, in UTC, in the years 1 to 9999.
+///
+/// The text form is that of RFC 3339. A text needs an offset (`Z` or `+01:00`), which is subtracted;
+/// the point in time is always written in UTC.
 ///
 /// ```
 /// use marmota_model::Timestamp;
@@ -54,6 +77,12 @@ pub struct Timestamp(i64);
 impl Date {
     /// Returns the day that is `days` after 1970-01-01 (before it, if negative).
     ///
+    /// ```
+    /// use marmota_model::Date;
+    /// assert_eq!(Date::from_days(-1)?.to_string(), "1969-12-31");
+    /// # Ok::<(), marmota_model::TimeError>(())
+    /// ```
+    ///
     /// # Errors
     /// [`TimeError`] outside the years 1 to 9999.
     pub const fn from_days(days: i32) -> Result<Self, TimeError> {
@@ -61,6 +90,13 @@ impl Date {
     }
 
     /// Returns the days since 1970-01-01.
+    ///
+    /// ```
+    /// use marmota_model::Date;
+    /// let (from, to): (Date, Date) = ("2026-02-27".parse()?, "2026-03-02".parse()?);
+    /// assert_eq!(to.days() - from.days(), 3);
+    /// # Ok::<(), marmota_model::TimeError>(())
+    /// ```
     #[must_use]
     pub const fn days(self) -> i32 {
         self.0
@@ -70,6 +106,13 @@ impl Date {
 impl Time {
     /// Returns the time that is `micros` after midnight.
     ///
+    /// ```
+    /// use marmota_model::Time;
+    /// assert_eq!(Time::from_micros(90_000_000)?.to_string(), "00:01:30");
+    /// assert!(Time::from_micros(86_400_000_000).is_err());
+    /// # Ok::<(), marmota_model::TimeError>(())
+    /// ```
+    ///
     /// # Errors
     /// [`TimeError`] outside one day.
     pub const fn from_micros(micros: i64) -> Result<Self, TimeError> {
@@ -77,6 +120,12 @@ impl Time {
     }
 
     /// Returns the microseconds since midnight.
+    ///
+    /// ```
+    /// use marmota_model::Time;
+    /// assert_eq!("01:00:00".parse::<Time>()?.micros(), 3_600_000_000);
+    /// # Ok::<(), marmota_model::TimeError>(())
+    /// ```
     #[must_use]
     pub const fn micros(self) -> i64 {
         self.0
@@ -85,6 +134,13 @@ impl Time {
 
 impl Timestamp {
     /// Returns the point in time that is `micros` after 1970-01-01T00:00:00Z.
+    ///
+    /// ```
+    /// use marmota_model::Timestamp;
+    /// let at = Timestamp::from_micros(1_500_000)?;
+    /// assert_eq!(at.to_string(), "1970-01-01T00:00:01.5Z");
+    /// # Ok::<(), marmota_model::TimeError>(())
+    /// ```
     ///
     /// # Errors
     /// [`TimeError`] outside the years 1 to 9999.
@@ -95,12 +151,26 @@ impl Timestamp {
     }
 
     /// Returns the microseconds since 1970-01-01T00:00:00Z.
+    ///
+    /// ```
+    /// use marmota_model::Timestamp;
+    /// let at: Timestamp = "1970-01-01T01:00:00+01:00".parse()?;
+    /// assert_eq!(at.micros(), 0);
+    /// # Ok::<(), marmota_model::TimeError>(())
+    /// ```
     #[must_use]
     pub const fn micros(self) -> i64 {
         self.0
     }
 
     /// Returns the time of the system clock.
+    ///
+    /// ```
+    /// use marmota_model::Timestamp;
+    /// let begin = Timestamp::now();
+    /// assert!(begin > "2026-01-01T00:00:00Z".parse()?);
+    /// # Ok::<(), marmota_model::TimeError>(())
+    /// ```
     #[must_use]
     pub fn now() -> Self {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);

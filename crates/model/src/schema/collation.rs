@@ -5,6 +5,13 @@ use std::cmp::Ordering;
 use crate::ValueRef;
 
 /// The rule by which texts compare, sort and are unique.
+///
+/// ```
+/// use marmota_model::{Collation, Field, Kind};
+/// let email = Kind::Text { chars_max: 200, collation: Collation::NoCase };
+/// let email = Field::new("email", email).unique(true);
+/// assert_eq!(email.kind.collation(), Collation::NoCase);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Collation {
     /// Byte by byte.
@@ -39,6 +46,13 @@ impl Collation {
 }
 
 /// Returns true if two texts are equal under a collation.
+///
+/// ```
+/// use marmota_model::Collation;
+/// use marmota_model::rule::same_text;
+/// assert!(same_text(Collation::NoCase, "Curie", "CURIE"));
+/// assert!(!same_text(Collation::NoCase, "Élan", "élan"), "É is not one of A to Z");
+/// ```
 #[must_use]
 pub fn same_text(collation: Collation, a: &str, b: &str) -> bool {
     match collation {

@@ -5,6 +5,14 @@ use std::borrow::Cow;
 use crate::{Kind, Literal, Rule};
 
 /// One field of a model.
+///
+/// ```
+/// use marmota_model::{Field, Kind, Literal, Rule};
+/// let rating = Field::new("rating", Kind::I64)
+///     .default(Literal::Int(3))
+///     .rules(vec![Rule::Range { min: Some(Literal::Int(1)), max: Some(Literal::Int(5)) }]);
+/// assert!(!rating.nullable && !rating.unique);
+/// ```
 #[derive(Clone, Debug)]
 pub struct Field {
     /// The name of the column, and of the member in JSON.
@@ -30,6 +38,20 @@ pub struct Field {
 }
 
 /// The role of a field in the store.
+///
+/// A table has one field with [`Role::Key`], and at most one of each other role but `Plain`. The store
+/// sets the values of the last three; a caller cannot.
+///
+/// ```
+/// use marmota_model::{Field, Kind, Role, Schema, Table};
+/// let table = Table::new(Schema::new("note", vec![
+///     Field::new("id", Kind::I64).role(Role::Key),
+///     Field::new("made", Kind::Timestamp).role(Role::CreatedAt),
+///     Field::new("version", Kind::I64).role(Role::Version),
+/// ]))?;
+/// assert_eq!((table.key(), table.created_at(), table.version()), (0, Some(1), Some(2)));
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Role {
     /// No role: only the caller sets the field.
@@ -59,6 +81,15 @@ impl Field {
     }
 
     /// As [`Field::new`], with a name made at run time.
+    ///
+    /// ```
+    /// use marmota_model::{Field, Kind};
+    /// let fields: Vec<Field> = ["name", "city"]
+    ///     .into_iter()
+    ///     .map(|name| Field::named(format!("{name}_text").into(), Kind::TEXT))
+    ///     .collect();
+    /// assert_eq!(fields[1].name, "city_text");
+    /// ```
     #[must_use]
     pub const fn named(name: Cow<'static, str>, kind: Kind) -> Self {
         Self {
@@ -76,6 +107,19 @@ impl Field {
     }
 
     /// Sets whether the field may be NULL.
+    /// Default: false.
+    ///
+    /// ```
+    /// use marmota_model::{Field, Kind, Role, Schema, Table, ValueRef};
+    /// let table = Table::new(Schema::new("person", vec![
+    ///     Field::new("id", Kind::I64).role(Role::Key),
+    ///     Field::new("name", Kind::TEXT),
+    ///     Field::new("died", Kind::Date).nullable(true),
+    /// ]))?;
+    /// assert!(table.validate(&[ValueRef::Int(1), ValueRef::Text("Ada"), ValueRef::Null]).is_ok());
+    /// assert!(table.validate(&[ValueRef::Int(1), ValueRef::Null, ValueRef::Null]).is_err());
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     #[must_use]
     pub const fn nullable(mut self, nullable: bool) -> Self {
         self.nullable = nullable;
@@ -83,6 +127,12 @@ impl Field {
     }
 
     /// Sets whether its values are unique.
+    /// Default: false. Several rows may have NULL. Texts are compared under the field's collation.
+    ///
+    /// ```
+    /// use marmota_model::{Field, Kind};
+    /// assert!(Field::new("email", Kind::TEXT).unique(true).unique);
+    /// ```
     #[must_use]
     pub const fn unique(mut self, unique: bool) -> Self {
         self.unique = unique;
@@ -90,6 +140,17 @@ impl Field {
     }
 
     /// Sets whether its words can be searched.
+    /// Default: false. Only texts can be searched.
+    ///
+    /// ```
+    /// use marmota_model::{Field, Kind, Role, Schema, Table, parse_filter};
+    /// let table = Table::new(Schema::new("note", vec![
+    ///     Field::new("id", Kind::I64).role(Role::Key),
+    ///     Field::new("body", Kind::TEXT).search(true),
+    /// ]))?;
+    /// assert!(parse_filter(&table, "body @ 'alpine marmot*'").is_ok());
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     #[must_use]
     pub const fn search(mut self, search: bool) -> Self {
         self.search = search;
@@ -111,6 +172,13 @@ impl Field {
     }
 
     /// Sets the role of the field in the store.
+    /// Default: [`Role::Plain`].
+    ///
+    /// ```
+    /// use marmota_model::{Field, Kind, Role};
+    /// const ID: Field = Field::new("id", Kind::Uuid).role(Role::Key);
+    /// assert_eq!(ID.role, Role::Key);
+    /// ```
     #[must_use]
     pub const fn role(mut self, role: Role) -> Self {
         self.role = role;
@@ -118,6 +186,17 @@ impl Field {
     }
 
     /// Sets the default value of new rows.
+    /// A text is parsed as the field's kind, so that every kind can have a default.
+    ///
+    /// ```
+    /// use marmota_model::{Field, Kind, Literal, Role, Schema, Table, Value};
+    /// let table = Table::new(Schema::new("task", vec![
+    ///     Field::new("id", Kind::I64).role(Role::Key),
+    ///     Field::new("due", Kind::Date).default(Literal::Text("2026-12-31".into())),
+    /// ]))?;
+    /// assert_eq!(table.default(1).map(|due| due.to_value()), Some(Value::Date("2026-12-31".parse()?)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn default(mut self, default: Literal) -> Self {
         self.default = Some(default);
@@ -125,6 +204,13 @@ impl Field {
     }
 
     /// Sets the rules for its values.
+    /// They are checked in their order; the first that is broken is reported.
+    ///
+    /// ```
+    /// use marmota_model::{Field, Kind, Rule};
+    /// let email = Field::new("email", Kind::TEXT).rules(vec![Rule::NotEmpty, Rule::Email]);
+    /// assert_eq!(email.rules.len(), 2);
+    /// ```
     #[must_use]
     pub fn rules(mut self, rules: impl Into<Cow<'static, [Rule]>>) -> Self {
         self.rules = rules.into();
@@ -132,6 +218,13 @@ impl Field {
     }
 
     /// Sets the previous name of its column.
+    /// When the store is opened, a column with that name is renamed and keeps its values.
+    ///
+    /// ```
+    /// use marmota_model::{Field, Kind};
+    /// let field = Field::new("family_name", Kind::TEXT).was("last_name");
+    /// assert_eq!(field.was.as_deref(), Some("last_name"));
+    /// ```
     #[must_use]
     pub fn was(mut self, name: impl Into<Cow<'static, str>>) -> Self {
         self.was = Some(name.into());

@@ -1,41 +1,13 @@
-//! The forms of field values, without their rules. Engines choose the storage of a field by its
-//! form.
+//! The form of a kind's values, without their rules.
 
-use crate::{EnumStored, KeyKind, Kind};
-
-/// The form of a field's values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ValueForm {
-    /// [`crate::ValueRef::Bool`].
-    Bool,
-    /// [`crate::ValueRef::Int`].
-    Int,
-    /// [`crate::ValueRef::Float`].
-    Float,
-    /// [`crate::ValueRef::Currency`].
-    Currency,
-    /// [`crate::ValueRef::Text`].
-    Text,
-    /// [`crate::ValueRef::Json`].
-    Json,
-    /// [`crate::ValueRef::Blob`].
-    Blob,
-    /// [`crate::ValueRef::Date`].
-    Date,
-    /// [`crate::ValueRef::Time`].
-    Time,
-    /// [`crate::ValueRef::Timestamp`].
-    Timestamp,
-    /// [`crate::ValueRef::Uuid`].
-    Uuid,
-}
+use crate::{EnumStored, KeyKind, Kind, ValueForm};
 
 impl Kind {
     /// Returns the form of this kind's values: for a reference that of its target's key, for an
     /// enum a number or a text.
     ///
     /// ```
-    /// use marmota_model::{ValueForm, KeyKind, Kind};
+    /// use marmota_model::{KeyKind, Kind, ValueForm};
     /// let author = Kind::Reference { table: "author".into(), key: KeyKind::Uuid };
     /// assert_eq!(author.form(), ValueForm::Uuid);
     /// ```

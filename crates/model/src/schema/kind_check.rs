@@ -1,6 +1,6 @@
 //! Whether a value fits its field's kind.
 
-use crate::{EnumStored, Field, KeyKind, Kind, ValueRef};
+use crate::{EnumStored, Field, Kind, ValueRef};
 
 /// The short name of a broken rule, and its requirement.
 pub(crate) type Broken = (&'static str, String);
@@ -41,17 +41,8 @@ pub(crate) fn check_kind(field: &Field, value: ValueRef<'_>) -> Result<(), Broke
         {
             Ok(())
         }
-        (Kind::Bool, ValueRef::Bool(_))
-        | (Kind::Float, ValueRef::Float(_))
-        | (Kind::Currency, ValueRef::Currency(_))
-        | (Kind::Blob, ValueRef::Blob(_))
-        | (Kind::Json, ValueRef::Json(_))
-        | (Kind::Date, ValueRef::Date(_))
-        | (Kind::Time, ValueRef::Time(_))
-        | (Kind::Timestamp, ValueRef::Timestamp(_))
-        | (Kind::Uuid | Kind::Reference { key: KeyKind::Uuid, .. }, ValueRef::Uuid(_))
-        | (Kind::Reference { key: KeyKind::Auto, .. }, ValueRef::Int(_))
-        | (Kind::Reference { key: KeyKind::Text, .. }, ValueRef::Text(_)) => Ok(()),
+        (Kind::Enum { .. }, _) => Err(wrong_type(field)),
+        (kind, value) if value.form() == Some(kind.form()) => Ok(()),
         _ => Err(wrong_type(field)),
     }
 }

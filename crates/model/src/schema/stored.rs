@@ -1,7 +1,7 @@
 //! Conversion of stored SQL values (integers, floats, texts, bytes) to a kind. The result of a raw
 //! SQL statement has lost its kind if it is computed (`max(born)`).
 
-use crate::{Currency, Date, EnumStored, KeyKind, Kind, Time, Timestamp, Uuid, ValueRef};
+use crate::{Currency, Date, Kind, Time, Timestamp, Uuid, ValueForm, ValueRef};
 
 impl Kind {
     /// Converts a stored value to the value of a field of this kind; `None` if it does not fit.
@@ -16,48 +16,29 @@ impl Kind {
     /// ```
     #[must_use]
     pub fn read_stored<'a>(&self, stored: ValueRef<'a>) -> Option<ValueRef<'a>> {
-        Some(match (self, stored) {
-            (_, ValueRef::Null) => ValueRef::Null,
-            (Self::Bool, ValueRef::Int(value)) => ValueRef::Bool(value != 0),
-            (Self::Float, ValueRef::Int(value)) => ValueRef::Float(value as f64),
-            (Self::Currency, ValueRef::Int(value)) => {
-                ValueRef::Currency(Currency::from_scaled(value))
-            }
-            (Self::Date, ValueRef::Int(days)) => {
-                ValueRef::Date(Date::from_days(i32::try_from(days).ok()?).ok()?)
-            }
-            (Self::Time, ValueRef::Int(micros)) => ValueRef::Time(Time::from_micros(micros).ok()?),
-            (Self::Timestamp, ValueRef::Int(micros)) => {
-                ValueRef::Timestamp(Timestamp::from_micros(micros).ok()?)
-            }
-            (Self::Uuid | Self::Reference { key: KeyKind::Uuid, .. }, ValueRef::Blob(bytes)) => {
+        let form = self.form();
+        Some(match stored {
+            ValueRef::Null => ValueRef::Null,
+            value if value.form() == Some(form) => value,
+            ValueRef::Int(value) => match form {
+                ValueForm::Bool => ValueRef::Bool(value != 0),
+                ValueForm::Float => ValueRef::Float(value as f64),
+                ValueForm::Currency => ValueRef::Currency(Currency::from_scaled(value)),
+                ValueForm::Date => {
+                    ValueRef::Date(Date::from_days(i32::try_from(value).ok()?).ok()?)
+                }
+                ValueForm::Time => ValueRef::Time(Time::from_micros(value).ok()?),
+                ValueForm::Timestamp => ValueRef::Timestamp(Timestamp::from_micros(value).ok()?),
+                ValueForm::Int
+                | ValueForm::Text
+                | ValueForm::Json
+                | ValueForm::Blob
+                | ValueForm::Uuid => return None,
+            },
+            ValueRef::Blob(bytes) if form == ValueForm::Uuid => {
                 ValueRef::Uuid(Uuid::from_slice(bytes).ok()?)
             }
-            (Self::Json, ValueRef::Text(text)) => ValueRef::Json(text),
-            (Self::Bool, value @ ValueRef::Bool(_))
-            | (Self::Float, value @ ValueRef::Float(_))
-            | (Self::Currency, value @ ValueRef::Currency(_))
-            | (Self::Date, value @ ValueRef::Date(_))
-            | (Self::Time, value @ ValueRef::Time(_))
-            | (Self::Timestamp, value @ ValueRef::Timestamp(_))
-            | (
-                Self::Uuid | Self::Reference { key: KeyKind::Uuid, .. },
-                value @ ValueRef::Uuid(_),
-            )
-            | (Self::Json, value @ ValueRef::Json(_))
-            | (Self::Blob, value @ ValueRef::Blob(_))
-            | (
-                Self::Int { .. }
-                | Self::Enum { stored: EnumStored::Integer, .. }
-                | Self::Reference { key: KeyKind::Auto, .. },
-                value @ ValueRef::Int(_),
-            )
-            | (
-                Self::Text { .. }
-                | Self::Enum { stored: EnumStored::Text, .. }
-                | Self::Reference { key: KeyKind::Text, .. },
-                value @ ValueRef::Text(_),
-            ) => value,
+            ValueRef::Text(text) if form == ValueForm::Json => ValueRef::Json(text),
             _ => return None,
         })
     }

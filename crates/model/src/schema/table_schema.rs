@@ -8,6 +8,17 @@ use crate::{Field, Role};
 ///
 /// A schema is independent of engines. [`crate::Table`] is its prepared form: checked, with an
 /// index of names.
+///
+/// ```
+/// use marmota_model::{Field, Index, Kind, Role, Schema};
+/// let schema = Schema::new("seat", vec![
+///     Field::new("id", Kind::I64).role(Role::Key),
+///     Field::new("room", Kind::TEXT),
+///     Field::new("number", Kind::I64),
+/// ])
+/// .indexes(vec![Index { fields: vec![1, 2].into(), unique: true }]);
+/// assert_eq!((&*schema.name, schema.key), ("seat", 0));
+/// ```
 #[derive(Clone, Debug)]
 pub struct Schema {
     /// The name of the table, and of the resource in REST: `person`.
@@ -25,6 +36,12 @@ pub struct Schema {
 }
 
 /// An index over one or more fields.
+///
+/// ```
+/// use marmota_model::Index;
+/// let by_room_and_number = Index { fields: vec![1, 2].into(), unique: true };
+/// assert_eq!(by_room_and_number.fields.len(), 2);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Index {
     /// The positions of its fields, in order.
@@ -59,6 +76,13 @@ impl Schema {
     }
 
     /// Sets whether every write to its rows adds an entry to the store's history.
+    /// Default: false.
+    ///
+    /// ```
+    /// use marmota_model::{Field, Kind, Role, Schema};
+    /// let id = Field::new("id", Kind::I64).role(Role::Key);
+    /// assert!(Schema::new("invoice", vec![id]).audit(true).audit);
+    /// ```
     #[must_use]
     pub const fn audit(mut self, audit: bool) -> Self {
         self.audit = audit;
@@ -66,6 +90,20 @@ impl Schema {
     }
 
     /// Sets the indexes.
+    /// Unique fields and references have an index without being listed here ([`Table::indexes`]).
+    ///
+    /// [`Table::indexes`]: crate::Table::indexes
+    ///
+    /// ```
+    /// use marmota_model::{Field, Index, Kind, Role, Schema};
+    /// let fields = vec![
+    ///     Field::new("id", Kind::I64).role(Role::Key),
+    ///     Field::new("born", Kind::Date),
+    /// ];
+    /// let by_birth = Index { fields: vec![1].into(), unique: false };
+    /// let schema = Schema::new("person", fields).indexes(vec![by_birth]);
+    /// assert_eq!(schema.indexes.len(), 1);
+    /// ```
     #[must_use]
     pub fn indexes(mut self, indexes: Vec<Index>) -> Self {
         self.indexes = indexes.into();
@@ -73,6 +111,14 @@ impl Schema {
     }
 
     /// Sets the previous name of its table.
+    /// When the store is opened, a table with that name is renamed and keeps its rows.
+    ///
+    /// ```
+    /// use marmota_model::{Field, Kind, Role, Schema};
+    /// let id = Field::new("id", Kind::I64).role(Role::Key);
+    /// let schema = Schema::new("customer", vec![id]).was("client");
+    /// assert_eq!(schema.was.as_deref(), Some("client"));
+    /// ```
     #[must_use]
     pub fn was(mut self, name: impl Into<Cow<'static, str>>) -> Self {
         self.was = Some(name.into());

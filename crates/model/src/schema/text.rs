@@ -6,8 +6,17 @@ use crate::{EnumStored, Field, KeyKind, Kind, Literal, Value, ValueRef};
 
 /// Parses a value of `kind` from its text form.
 ///
+/// A text is parsed as it is, without quotes. Blobs have no text form.
+///
 /// # Errors
 /// The expected form, as the text after "not" in a message.
+///
+/// ```
+/// use marmota_model::text::parse;
+/// use marmota_model::{Kind, ValueRef};
+/// assert_eq!(parse(&Kind::I64, "42"), Ok(ValueRef::Int(42)));
+/// assert_eq!(parse(&Kind::Date, "tomorrow"), Err("a date such as 2026-11-21"));
+/// ```
 pub fn parse<'a>(kind: &Kind, text: &'a str) -> Result<ValueRef<'a>, &'static str> {
     match kind {
         Kind::Bool => match text {
@@ -47,6 +56,7 @@ pub fn parse<'a>(kind: &Kind, text: &'a str) -> Result<ValueRef<'a>, &'static st
 }
 
 /// The value of an enum's name in a row.
+/// See [`enum_value`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EnumValue {
     /// The name itself.
@@ -65,6 +75,15 @@ impl EnumValue {
 }
 
 /// Returns the value in a row for a name of an enum; `None` for an unknown name.
+///
+/// ```
+/// use marmota_model::text::{EnumValue, enum_value};
+/// use marmota_model::{EnumStored, Kind, Variant};
+/// let variants = vec![Variant { name: "open".into(), number: 1 }];
+/// let state = Kind::Enum { variants: variants.into(), stored: EnumStored::Integer };
+/// assert_eq!(enum_value(&state, "open"), Some(EnumValue::Number(1)));
+/// assert_eq!(enum_value(&state, "shut"), None);
+/// ```
 #[must_use]
 pub fn enum_value(kind: &Kind, name: &str) -> Option<EnumValue> {
     let Kind::Enum { variants, stored } = kind else { return None };

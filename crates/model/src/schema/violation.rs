@@ -4,6 +4,14 @@ use crate::value::excerpt::excerpt_of;
 use crate::{Field, ValueRef, Violation};
 
 /// Returns the violation of `rule` by `value` in `field`.
+///
+/// ```
+/// use marmota_model::rule::violation;
+/// use marmota_model::{Error, Field, Kind, ValueRef};
+/// let field = Field::new("age", Kind::I64);
+/// let error = Error::invalid(vec![violation(&field, ValueRef::Int(-1), "range", "must be positive")]);
+/// assert_eq!(error.to_string(), "field `age` = -1: must be positive (rule range)");
+/// ```
 #[must_use]
 pub fn violation(
     field: &Field,

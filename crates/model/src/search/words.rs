@@ -87,6 +87,13 @@ impl Characters {
 
 /// The words of one text, folded so that equivalent words are equal. The memory is reused for the
 /// next text.
+///
+/// ```
+/// use marmota_model::Words;
+/// let mut words = Words::default();
+/// words.take("L'été, jean-paul!");
+/// assert_eq!(words.iter().collect::<Vec<_>>(), ["l", "ete", "jean", "paul"]);
+/// ```
 #[derive(Debug, Default)]
 pub struct Words {
     text: String,
@@ -163,6 +170,9 @@ impl Words {
     }
 
     /// Returns the word at a position.
+    ///
+    /// # Panics
+    /// If there is no word at the position.
     #[must_use]
     pub fn at(&self, place: usize) -> &str {
         let start = if place == 0 { 0 } else { self.ends[place - 1] };

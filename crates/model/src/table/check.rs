@@ -7,6 +7,22 @@ use crate::{Error, Result, ValueRef, Violation};
 
 impl Table {
     /// Checks the fields of `row` that are not `Absent`, and adds their faults to `violations`.
+    ///
+    /// There is at most one violation for each field: the first rule that it breaks.
+    ///
+    /// ```
+    /// # use marmota_model::{Field, Kind, Role, Schema, Table};
+    /// # let table = Table::new(Schema::new("person", vec![
+    /// #     Field::new("id", Kind::I64).role(Role::Key),
+    /// #     Field::new("name", Kind::TEXT),
+    /// #     Field::new("born", Kind::Date).nullable(true)]))?;
+    /// use marmota_model::ValueRef;
+    /// let mut violations = Vec::new();
+    /// table.check(&[ValueRef::Absent, ValueRef::Null, ValueRef::Int(7)], &mut violations);
+    /// let found: Vec<_> = violations.iter().map(|one| (&*one.field, &*one.rule)).collect();
+    /// assert_eq!(found, [("name", "required"), ("born", "type")]);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     pub fn check(&self, row: &[ValueRef<'_>], violations: &mut Vec<Violation>) {
         self.check_rules(self.rules(), row, violations);
     }
@@ -54,6 +70,19 @@ impl Table {
     ///
     /// # Errors
     /// [`crate::ErrorKind::Invalid`] with a violation for each field at fault.
+    ///
+    /// ```
+    /// # use marmota_model::{Field, Kind, Role, Schema, Table};
+    /// # let table = Table::new(Schema::new("person", vec![
+    /// #     Field::new("id", Kind::I64).role(Role::Key),
+    /// #     Field::new("name", Kind::TEXT),
+    /// #     Field::new("born", Kind::Date).nullable(true)]))?;
+    /// use marmota_model::ValueRef;
+    /// let born = ValueRef::Date("1815-12-10".parse().unwrap());
+    /// assert!(table.validate(&[ValueRef::Absent, ValueRef::Text("Ada"), born]).is_ok());
+    /// assert!(table.validate(&[ValueRef::Absent, ValueRef::Int(1), born]).is_err());
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     pub fn validate(&self, row: &[ValueRef<'_>]) -> Result<()> {
         let mut violations = Vec::new();
         self.check(row, &mut violations);

@@ -12,8 +12,23 @@ use crate::{Error, ErrorKind, Field, FieldSet, KeyKind, Kind, Result, Role, Sche
 impl Table {
     /// Checks and prepares a schema.
     ///
+    /// - Names of the table and its fields are 1 to 63 ASCII letters, digits or `_` and start with no
+    ///   digit; two fields do not differ by case alone. There are at most [`FieldSet::CAPACITY`] fields.
+    /// - Exactly one field has [`Role::Key`]; it is not nullable, and of kind [`Kind::I64`], UUID or text.
+    /// - Defaults and the ends of ranges are values of their field; patterns are regular expressions.
+    ///
     /// # Errors
     /// [`ErrorKind::Invalid`] with the table and field that are invalid, and the reason.
+    ///
+    /// ```
+    /// use marmota_model::{Field, Kind, Role, Schema, Table};
+    /// let fields = vec![
+    ///     Field::new("id", Kind::I64).role(Role::Key),
+    ///     Field::new("first name", Kind::TEXT),
+    /// ];
+    /// let error = Table::new(Schema::new("person", fields)).unwrap_err();
+    /// assert!(error.to_string().starts_with("field `first name` of model `person`: a name is 1 to 63"));
+    /// ```
     pub fn new(schema: Schema) -> Result<Self> {
         check_names(&schema)?;
         let key_kind = check_key(&schema)?;

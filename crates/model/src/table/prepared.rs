@@ -11,6 +11,20 @@ use crate::{
 };
 
 /// A prepared schema.
+///
+/// ```
+/// use std::sync::Arc;
+/// use marmota_model::{Field, Kind, Record, Role, Schema, Table, ValueRef, json};
+///
+/// let table = Arc::new(Table::new(Schema::new("city", vec![
+///     Field::new("id", Kind::I64).role(Role::Key),
+///     Field::new("name", Kind::TEXT),
+/// ]))?);
+/// let mut out = Vec::new();
+/// json::write_row(&mut out, &table, table.all(), &[ValueRef::Int(1), ValueRef::Text("Bourges")]);
+/// assert_eq!(out, br#"{"id":1,"name":"Bourges"}"#);
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Table {
     pub(super) schema: Schema,
@@ -37,18 +51,49 @@ impl Table {
     }
 
     /// Returns the table's name.
+    ///
+    /// ```
+    /// # use marmota_model::{Field, Kind, Role, Schema, Table};
+    /// # let table = Table::new(Schema::new("person", vec![
+    /// #     Field::new("id", Kind::I64).role(Role::Key),
+    /// #     Field::new("name", Kind::TEXT),
+    /// #     Field::new("born", Kind::Date).nullable(true)]))?;
+    /// assert_eq!(table.name(), "person");
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     #[must_use]
     pub fn name(&self) -> &str {
         &self.schema.name
     }
 
     /// Returns the original schema.
+    ///
+    /// ```
+    /// # use marmota_model::{Field, Kind, Role, Schema, Table};
+    /// # let table = Table::new(Schema::new("person", vec![
+    /// #     Field::new("id", Kind::I64).role(Role::Key),
+    /// #     Field::new("name", Kind::TEXT),
+    /// #     Field::new("born", Kind::Date).nullable(true)]))?;
+    /// assert!(!table.schema().audit);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     #[must_use]
     pub const fn schema(&self) -> &Schema {
         &self.schema
     }
 
     /// Returns the fields in the order of rows.
+    ///
+    /// ```
+    /// # use marmota_model::{Field, Kind, Role, Schema, Table};
+    /// # let table = Table::new(Schema::new("person", vec![
+    /// #     Field::new("id", Kind::I64).role(Role::Key),
+    /// #     Field::new("name", Kind::TEXT),
+    /// #     Field::new("born", Kind::Date).nullable(true)]))?;
+    /// let names: Vec<&str> = table.fields().iter().map(|field| &*field.name).collect();
+    /// assert_eq!(names, ["id", "name", "born"]);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     #[must_use]
     pub fn fields(&self) -> &[Field] {
         &self.schema.fields
@@ -57,18 +102,51 @@ impl Table {
     /// Returns the position of the field called `name`.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] with the rule `unknown` and the names of the fields.
+    /// [`crate::ErrorKind::Invalid`] with the rule `unknown` and the names of the fields.
+    ///
+    /// ```
+    /// # use marmota_model::{Field, Kind, Role, Schema, Table};
+    /// # let table = Table::new(Schema::new("person", vec![
+    /// #     Field::new("id", Kind::I64).role(Role::Key),
+    /// #     Field::new("name", Kind::TEXT),
+    /// #     Field::new("born", Kind::Date).nullable(true)]))?;
+    /// assert_eq!(table.position("born")?, 2);
+    /// let error = table.position("birth").unwrap_err();
+    /// assert!(error.to_string().contains("it has id, name, born"));
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     pub fn position(&self, name: &str) -> Result<usize> {
         self.find(name).ok_or_else(|| Error::invalid(vec![self.unknown_field(name, "null")]))
     }
 
     /// Returns the position of the field called `name`, if it exists.
+    ///
+    /// ```
+    /// # use marmota_model::{Field, Kind, Role, Schema, Table};
+    /// # let table = Table::new(Schema::new("person", vec![
+    /// #     Field::new("id", Kind::I64).role(Role::Key),
+    /// #     Field::new("name", Kind::TEXT),
+    /// #     Field::new("born", Kind::Date).nullable(true)]))?;
+    /// assert_eq!((table.find("name"), table.find("Name")), (Some(1), None));
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     #[must_use]
     pub fn find(&self, name: &str) -> Option<usize> {
         self.positions.get(name).copied()
     }
 
     /// Returns the violation for a member that is not a field.
+    ///
+    /// ```
+    /// # use marmota_model::{Field, Kind, Role, Schema, Table};
+    /// # let table = Table::new(Schema::new("person", vec![
+    /// #     Field::new("id", Kind::I64).role(Role::Key),
+    /// #     Field::new("name", Kind::TEXT),
+    /// #     Field::new("born", Kind::Date).nullable(true)]))?;
+    /// let violation = table.unknown_field("nme", "\"Ada\"");
+    /// assert_eq!(violation.message, "`person` has no such field; it has id, name, born");
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     #[must_use]
     pub fn unknown_field(&self, name: &str, value: &str) -> Violation {
         let names: Vec<&str> = self.fields().iter().map(|field| &*field.name).collect();
@@ -81,6 +159,16 @@ impl Table {
     }
 
     /// Returns `"name":` for the field at `position`, escaped and quoted.
+    ///
+    /// ```
+    /// # use marmota_model::{Field, Kind, Role, Schema, Table};
+    /// # let table = Table::new(Schema::new("person", vec![
+    /// #     Field::new("id", Kind::I64).role(Role::Key),
+    /// #     Field::new("name", Kind::TEXT),
+    /// #     Field::new("born", Kind::Date).nullable(true)]))?;
+    /// assert_eq!(table.json_key(1), b"\"name\":");
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     #[must_use]
     pub fn json_key(&self, position: usize) -> &[u8] {
         self.json_members[position].key()
@@ -93,24 +181,63 @@ impl Table {
     }
 
     /// Returns the position of the key.
+    ///
+    /// ```
+    /// # use marmota_model::{Field, Kind, Role, Schema, Table};
+    /// # let table = Table::new(Schema::new("person", vec![
+    /// #     Field::new("id", Kind::I64).role(Role::Key),
+    /// #     Field::new("name", Kind::TEXT),
+    /// #     Field::new("born", Kind::Date).nullable(true)]))?;
+    /// assert_eq!(table.key(), 0);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     #[must_use]
     pub const fn key(&self) -> usize {
         self.schema.key
     }
 
     /// Returns the kind of the key.
+    ///
+    /// ```
+    /// # use marmota_model::{Field, Kind, Role, Schema, Table};
+    /// # let table = Table::new(Schema::new("person", vec![
+    /// #     Field::new("id", Kind::I64).role(Role::Key),
+    /// #     Field::new("name", Kind::TEXT),
+    /// #     Field::new("born", Kind::Date).nullable(true)]))?;
+    /// assert_eq!(table.key_kind(), marmota_model::KeyKind::Auto);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     #[must_use]
     pub const fn key_kind(&self) -> KeyKind {
         self.key_kind
     }
 
     /// Returns all fields.
+    ///
+    /// ```
+    /// # use marmota_model::{Field, Kind, Role, Schema, Table};
+    /// # let table = Table::new(Schema::new("person", vec![
+    /// #     Field::new("id", Kind::I64).role(Role::Key),
+    /// #     Field::new("name", Kind::TEXT),
+    /// #     Field::new("born", Kind::Date).nullable(true)]))?;
+    /// assert_eq!(table.all().len(), 3);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     #[must_use]
     pub const fn all(&self) -> FieldSet {
         self.all
     }
 
     /// Returns the fields that a read returns by default: all except blobs.
+    ///
+    /// ```
+    /// use marmota_model::{Field, Kind, Role, Schema, Table};
+    /// let table = Table::new(Schema::new("photo", vec![
+    ///     Field::new("id", Kind::I64).role(Role::Key),
+    ///     Field::new("jpeg", Kind::Blob)]))?;
+    /// assert!(!table.read_by_default().contains(1));
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     #[must_use]
     pub const fn read_by_default(&self) -> FieldSet {
         self.read_by_default
@@ -141,12 +268,32 @@ impl Table {
     }
 
     /// Returns the default value of the field at `position`.
+    ///
+    /// ```
+    /// # use marmota_model::{Field, Kind, Role, Schema, Table};
+    /// # let table = Table::new(Schema::new("person", vec![
+    /// #     Field::new("id", Kind::I64).role(Role::Key),
+    /// #     Field::new("name", Kind::TEXT),
+    /// #     Field::new("born", Kind::Date).nullable(true)]))?;
+    /// assert_eq!(table.default(1), None);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     #[must_use]
     pub fn default(&self, position: usize) -> Option<ValueRef<'_>> {
         self.defaults[position].as_ref().map(Value::as_ref)
     }
 
     /// Returns the searchable fields.
+    ///
+    /// ```
+    /// # use marmota_model::{Field, Kind, Role, Schema, Table};
+    /// # let table = Table::new(Schema::new("person", vec![
+    /// #     Field::new("id", Kind::I64).role(Role::Key),
+    /// #     Field::new("name", Kind::TEXT),
+    /// #     Field::new("born", Kind::Date).nullable(true)]))?;
+    /// assert_eq!(table.search_fields().count(), 0);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     pub fn search_fields(&self) -> impl Iterator<Item = usize> {
         let fields = self.fields().iter().enumerate();
         fields.filter(|(_, field)| field.search).map(|(position, _)| position)
@@ -164,6 +311,15 @@ impl Table {
 
     /// Returns all indexes that the table needs: those declared, one for each unique field, and one
     /// for each reference (so that a delete finds the rows that refer to the deleted one).
+    ///
+    /// ```
+    /// use marmota_model::{Field, Kind, Role, Schema, Table};
+    /// let table = Table::new(Schema::new("user", vec![
+    ///     Field::new("id", Kind::I64).role(Role::Key),
+    ///     Field::new("email", Kind::TEXT).unique(true)]))?;
+    /// assert!(table.indexes()[0].unique);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     #[must_use]
     pub fn indexes(&self) -> Vec<Index> {
         let mut indexes = Vec::new();

@@ -7,6 +7,16 @@ use uuid::Uuid;
 use crate::{Currency, Date, Time, Timestamp};
 
 /// A borrowed value: from a column of SQLite, a packet, a body or a struct.
+///
+/// [`ValueRef::Absent`] and [`ValueRef::Null`] differ: a write leaves an absent field unchanged, and
+/// sets a null field to NULL. A value is 24 bytes and `Copy`.
+///
+/// ```
+/// use marmota_model::ValueRef;
+/// let row = [ValueRef::Int(7), ValueRef::Text("Curie"), ValueRef::Null];
+/// assert_eq!(row[1].as_text(), Some("Curie"));
+/// assert!(row[2].is_null() && !row[2].is_absent());
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum ValueRef<'a> {
     /// No value: a field that was not requested, or that a write leaves unchanged.
@@ -52,6 +62,12 @@ impl<'a> ValueRef<'a> {
     }
 
     /// Returns the integer, if it is one.
+    ///
+    /// ```
+    /// use marmota_model::ValueRef;
+    /// assert_eq!(ValueRef::Int(7).as_int(), Some(7));
+    /// assert_eq!(ValueRef::Text("7").as_int(), None);
+    /// ```
     #[must_use]
     pub const fn as_int(&self) -> Option<i64> {
         match self {
@@ -61,6 +77,12 @@ impl<'a> ValueRef<'a> {
     }
 
     /// Returns the text, if it is one.
+    ///
+    /// ```
+    /// use marmota_model::ValueRef;
+    /// assert_eq!(ValueRef::Text("Curie").as_text(), Some("Curie"));
+    /// assert_eq!(ValueRef::Json("\"Curie\"").as_text(), None);
+    /// ```
     #[must_use]
     pub const fn as_text(&self) -> Option<&'a str> {
         match self {
@@ -72,6 +94,17 @@ impl<'a> ValueRef<'a> {
     /// Compares two values in the sort order of all engines: NULL first, numbers and times by
     /// value, text and bytes byte by byte. Values of different kinds do not occur in one column; if
     /// they do, they compare by kind.
+    ///
+    /// The order of texts that ignore case is [`Collation::order`](crate::Collation::order).
+    ///
+    /// ```
+    /// use std::cmp::Ordering;
+    /// use marmota_model::ValueRef;
+    /// let mut values = [ValueRef::Int(2), ValueRef::Null, ValueRef::Int(-1)];
+    /// values.sort_by(|a, b| a.order(b));
+    /// assert_eq!(values, [ValueRef::Null, ValueRef::Int(-1), ValueRef::Int(2)]);
+    /// assert_eq!(ValueRef::Text("Z").order(&ValueRef::Text("a")), Ordering::Less);
+    /// ```
     #[must_use]
     pub fn order(&self, other: &ValueRef<'_>) -> Ordering {
         match (self, other) {

@@ -3,6 +3,12 @@
 use std::cmp::Ordering;
 
 /// A comparison of two values.
+///
+/// ```
+/// use marmota_model::{Comparison, ValueRef};
+/// let (a, b) = (ValueRef::Int(3), ValueRef::Int(5));
+/// assert!(Comparison::LessOrEqual.holds(a.order(&b)));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Comparison {
     /// `=`
@@ -20,6 +26,12 @@ pub enum Comparison {
 }
 
 /// A position of a text in another one.
+///
+/// ```
+/// use marmota_model::Place;
+/// assert!(Place::Start.finds("Marie Curie", "marie"));
+/// assert!(!Place::Start.finds("Marie Curie", "curie"));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Place {
     /// Anywhere.
@@ -30,6 +42,13 @@ pub enum Place {
 
 impl Comparison {
     /// Returns true if the comparison holds for two values with this order.
+    ///
+    /// ```
+    /// use std::cmp::Ordering;
+    /// use marmota_model::Comparison;
+    /// assert!(Comparison::NotEqual.holds(Ordering::Less));
+    /// assert!(!Comparison::Greater.holds(Ordering::Equal));
+    /// ```
     #[must_use]
     pub const fn holds(self, order: Ordering) -> bool {
         match self {
@@ -45,6 +64,12 @@ impl Comparison {
 
 impl Place {
     /// Returns true if `text` contains `part` at this position, ignoring the case of A to Z.
+    ///
+    /// ```
+    /// use marmota_model::Place;
+    /// assert!(Place::Anywhere.finds("Marie CURIE", "curie"));
+    /// assert!(!Place::Anywhere.finds("Élan", "élan"), "É is not one of A to Z");
+    /// ```
     #[must_use]
     pub fn finds(self, text: &str, part: &str) -> bool {
         let (text, part) = (text.as_bytes(), part.as_bytes());

@@ -6,6 +6,12 @@ use crate::ValueRef;
 const EXCERPT_CHARS_MAX: usize = 100;
 
 /// Returns at most 100 characters of `text`, for an error message.
+///
+/// ```
+/// use marmota_model::text::excerpt;
+/// assert_eq!(excerpt("short"), "short");
+/// assert_eq!(excerpt(&"é".repeat(500)), format!("{}…", "é".repeat(100)));
+/// ```
 #[must_use]
 pub fn excerpt(text: &str) -> String {
     match text.char_indices().nth(EXCERPT_CHARS_MAX) {
@@ -15,6 +21,13 @@ pub fn excerpt(text: &str) -> String {
 }
 
 /// Returns a value as JSON text, cut to 100 characters, for an error message.
+///
+/// ```
+/// use marmota_model::ValueRef;
+/// use marmota_model::text::excerpt_of;
+/// assert_eq!(excerpt_of(ValueRef::Text("x")), "\"x\"");
+/// assert_eq!(excerpt_of(ValueRef::Null), "null");
+/// ```
 #[must_use]
 pub fn excerpt_of(value: ValueRef<'_>) -> String {
     let mut out = Vec::new();

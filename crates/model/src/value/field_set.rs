@@ -1,6 +1,12 @@
 //! Sets of fields, which an operation reads or writes.
 
 /// A set of field positions, at most [`FieldSet::CAPACITY`].
+///
+/// ```
+/// use marmota_model::FieldSet;
+/// let fields: FieldSet = [4, 0, 2].into_iter().collect();
+/// assert_eq!(fields.iter().collect::<Vec<_>>(), [0, 2, 4]);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FieldSet(u128);
 
@@ -11,12 +17,23 @@ impl FieldSet {
     pub const EMPTY: Self = Self(0);
 
     /// Returns the first `count` fields.
+    ///
+    /// ```
+    /// use marmota_model::FieldSet;
+    /// assert_eq!(FieldSet::first(3), FieldSet::EMPTY.with(0).with(1).with(2));
+    /// ```
     #[must_use]
     pub const fn first(count: usize) -> Self {
         if count >= Self::CAPACITY { Self(u128::MAX) } else { Self((1 << count) - 1) }
     }
 
     /// Returns the fields of `row` that are not absent.
+    ///
+    /// ```
+    /// use marmota_model::{FieldSet, ValueRef};
+    /// let row = [ValueRef::Int(7), ValueRef::Absent, ValueRef::Null];
+    /// assert_eq!(FieldSet::present(&row), FieldSet::EMPTY.with(0).with(2));
+    /// ```
     #[must_use]
     #[inline]
     pub fn present(row: &[crate::ValueRef<'_>]) -> Self {
@@ -34,24 +51,46 @@ impl FieldSet {
     }
 
     /// Returns the set with the field at `position`.
+    ///
+    /// ```
+    /// use marmota_model::FieldSet;
+    /// assert!(FieldSet::EMPTY.with(5).contains(5));
+    /// ```
     #[must_use]
     pub const fn with(self, position: usize) -> Self {
         Self(self.0 | 1 << position)
     }
 
     /// Returns the set without the field at `position`.
+    ///
+    /// ```
+    /// use marmota_model::FieldSet;
+    /// assert_eq!(FieldSet::first(2).without(1), FieldSet::first(1));
+    /// ```
     #[must_use]
     pub const fn without(self, position: usize) -> Self {
         Self(self.0 & !(1 << position))
     }
 
     /// Returns the fields in either set.
+    ///
+    /// ```
+    /// use marmota_model::FieldSet;
+    /// let (a, b) = (FieldSet::EMPTY.with(0).with(1), FieldSet::EMPTY.with(1).with(2));
+    /// assert_eq!(a.union(b), FieldSet::first(3));
+    /// ```
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
     /// Returns the fields in both sets.
+    ///
+    /// ```
+    /// use marmota_model::FieldSet;
+    /// let (a, b) = (FieldSet::EMPTY.with(0).with(1), FieldSet::EMPTY.with(1).with(2));
+    /// assert_eq!(a.intersection(b), FieldSet::EMPTY.with(1));
+    /// ```
     #[must_use]
     pub const fn intersection(self, other: Self) -> Self {
         Self(self.0 & other.0)
@@ -76,6 +115,12 @@ impl FieldSet {
     }
 
     /// Returns the positions, in the schema's order.
+    ///
+    /// ```
+    /// use marmota_model::FieldSet;
+    /// let positions: Vec<usize> = FieldSet::EMPTY.with(64).with(3).iter().collect();
+    /// assert_eq!(positions, [3, 64]);
+    /// ```
     pub fn iter(self) -> impl Iterator<Item = usize> {
         let mut rest = self.0;
         std::iter::from_fn(move || {

@@ -10,6 +10,15 @@ pub(crate) const fn is_escaped(byte: u8) -> bool {
 }
 
 /// Appends `"…"`, escaped as RFC 8259 requires.
+///
+/// `"`, `\\` and the control characters are escaped; other characters are UTF-8 as they are.
+///
+/// ```
+/// use marmota_model::json::write_string;
+/// let mut out = Vec::new();
+/// write_string(&mut out, "say \"é\"\n");
+/// assert_eq!(out, "\"say \\\"é\\\"\\n\"".as_bytes());
+/// ```
 pub fn write_string(out: &mut Vec<u8>, text: &str) {
     let bytes = text.as_bytes();
     out.reserve(bytes.len() + 2);
@@ -51,6 +60,26 @@ fn write_quoted(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
 }
 
 /// Appends a value: bytes as base64url (RFC 4648, without padding), an absent value as `null`.
+///
+/// | value | JSON |
+/// |---|---|
+/// | NULL, absent, a float that is not finite | `null` |
+/// | boolean, integer, float, currency | `true`, `7`, `2.5`, `12.5` |
+/// | text, enum | `"Curie"` |
+/// | bytes | `"AQID"` |
+/// | JSON | its text, as it is |
+/// | date, time, timestamp, UUID | their text form in quotes |
+///
+/// ```
+/// use marmota_model::ValueRef;
+/// use marmota_model::json::write_value;
+/// let mut out = Vec::new();
+/// for value in [ValueRef::Int(7), ValueRef::Blob(&[1, 2, 3]), ValueRef::Json("[1]")] {
+///     write_value(&mut out, value);
+///     out.push(b' ');
+/// }
+/// assert_eq!(out, br#"7 "AQID" [1] "#);
+/// ```
 pub fn write_value(out: &mut Vec<u8>, value: ValueRef<'_>) {
     match value {
         ValueRef::Absent | ValueRef::Null => out.extend_from_slice(b"null"),

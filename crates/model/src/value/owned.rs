@@ -5,6 +5,14 @@ use uuid::Uuid;
 use crate::{Currency, Date, Time, Timestamp, ValueRef};
 
 /// An owned value.
+///
+/// Values are made with `From`; `Value::from(None)` does not exist, so NULL is written out.
+///
+/// ```
+/// use marmota_model::{Value, ValueRef};
+/// let values = [Value::from(7_i64), Value::from("Curie"), Value::from(true), Value::Null];
+/// assert_eq!(values[1].as_ref(), ValueRef::Text("Curie"));
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Value {
     /// See [`ValueRef::Absent`].
@@ -38,6 +46,14 @@ pub enum Value {
 
 impl ValueRef<'_> {
     /// Returns an owned copy.
+    ///
+    /// ```
+    /// use marmota_model::{Value, ValueRef};
+    /// let text = String::from("Curie");
+    /// let value = ValueRef::Text(&text).to_value();
+    /// drop(text);
+    /// assert_eq!(value, Value::Text("Curie".into()));
+    /// ```
     #[must_use]
     pub fn to_value(&self) -> Value {
         match *self {
@@ -60,6 +76,13 @@ impl ValueRef<'_> {
 
 impl Value {
     /// Returns the same value, borrowed.
+    ///
+    /// ```
+    /// use marmota_model::{Value, ValueRef};
+    /// let owned = vec![Value::from(7_i64), Value::from("Curie")];
+    /// let row: Vec<ValueRef<'_>> = owned.iter().map(Value::as_ref).collect();
+    /// assert_eq!(row, [ValueRef::Int(7), ValueRef::Text("Curie")]);
+    /// ```
     #[must_use]
     pub fn as_ref(&self) -> ValueRef<'_> {
         match self {

@@ -4,6 +4,16 @@
 use bumpalo::Bump;
 
 /// An arena. An empty arena allocates no memory.
+///
+/// ```
+/// use marmota_model::{Scratch, ValueRef};
+/// let mut scratch = Scratch::new();
+/// for number in 0..3 {
+///     let row = [ValueRef::Text(scratch.text(&format!("row {number}")))];
+///     assert!(row[0].as_text().is_some());
+///     scratch.reset();
+/// }
+/// ```
 #[derive(Default)]
 pub struct Scratch(Bump);
 
@@ -15,11 +25,22 @@ impl Scratch {
     }
 
     /// Stores a copy of `text`, which lives until the arena is reset or dropped.
+    ///
+    /// ```
+    /// let scratch = marmota_model::Scratch::new();
+    /// let (a, b) = (scratch.text("a"), scratch.text("b"));
+    /// assert_eq!([a, b].concat(), "ab");
+    /// ```
     pub fn text(&self, text: &str) -> &str {
         self.0.alloc_str(text)
     }
 
     /// Stores a copy of `bytes`, which lives until the arena is reset or dropped.
+    ///
+    /// ```
+    /// let scratch = marmota_model::Scratch::new();
+    /// assert_eq!(scratch.bytes(&[1, 2, 3]), [1, 2, 3]);
+    /// ```
     pub fn bytes(&self, bytes: &[u8]) -> &[u8] {
         self.0.alloc_slice_copy(bytes)
     }

@@ -7,7 +7,7 @@
 
 #[path = "../../src/commit/group_commit.rs"]
 mod group_commit;
-#[path = "../../../store/src/wait/queue.rs"]
+#[path = "../../../store/src/runtime/wait/queue.rs"]
 mod queue;
 mod sync;
 #[path = "../../src/commit/write_lock.rs"]

@@ -1,4 +1,4 @@
-//! Tests of the layers, each above a layer that answers as it was told and records its calls.
+//! Tests of the layers, each above a layer that returns prepared results and records its calls.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;

@@ -65,20 +65,32 @@ pub const fn ordinal(value: ValueRef<'_>) -> Option<i64> {
         ValueRef::Date(value) => Some(value.days() as i64),
         ValueRef::Time(value) => Some(value.micros()),
         ValueRef::Timestamp(value) => Some(value.micros()),
-        _ => None,
+        ValueRef::Absent
+        | ValueRef::Null
+        | ValueRef::Bool(_)
+        | ValueRef::Float(_)
+        | ValueRef::Text(_)
+        | ValueRef::Blob(_)
+        | ValueRef::Json(_)
+        | ValueRef::Uuid(_) => None,
     }
 }
 
 /// Returns true if [`ordinal`] has an integer for each value of this form.
 const fn is_ordinal(form: ValueForm) -> bool {
-    matches!(
-        form,
+    match form {
         ValueForm::Int
-            | ValueForm::Currency
-            | ValueForm::Date
-            | ValueForm::Time
-            | ValueForm::Timestamp
-    )
+        | ValueForm::Currency
+        | ValueForm::Date
+        | ValueForm::Time
+        | ValueForm::Timestamp => true,
+        ValueForm::Bool
+        | ValueForm::Float
+        | ValueForm::Text
+        | ValueForm::Blob
+        | ValueForm::Json
+        | ValueForm::Uuid => false,
+    }
 }
 
 /// A field of a row that is a slice of values.

@@ -1,9 +1,9 @@
 //! The wait queue in all its interleavings (by loom, which also tries what weak
-//! memory allows): `src/wait/queue.rs` as it is, with loom's locks.
+//! memory allows): `src/runtime/wait/queue.rs` as it is, with loom's locks.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(dead_code, unreachable_pub, reason = "the file is included for a part of what it does")]
 
-#[path = "../../src/wait/queue.rs"]
+#[path = "../../src/runtime/wait/queue.rs"]
 mod queue;
 mod sync;
 

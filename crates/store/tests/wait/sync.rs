@@ -1,4 +1,4 @@
-//! Loom's locks and atomics under the names of `src/wait/sync.rs`.
+//! Loom's locks and atomics under the names of `src/runtime/wait/sync.rs`.
 
 pub(crate) use loom::sync::atomic::{AtomicUsize, Ordering, fence};
 

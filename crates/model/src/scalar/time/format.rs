@@ -1,4 +1,7 @@
 //! Dates and times as text in ISO 8601.
+//!
+//! Days are converted to years and months as in H. Hinnant, "chrono-Compatible Low-Level Date
+//! Algorithms" (`civil_from_days`): years begin in March, so that a leap day is the last day.
 
 use std::fmt;
 
@@ -84,6 +87,13 @@ macro_rules! written {
     ($($type:ty, $put:ident;)*) => {$(
         impl $type {
             /// Appends it in the form of `Display`.
+            ///
+            /// ```
+            /// let mut out = Vec::new();
+            /// marmota_model::Date::from_days(0)?.write(&mut out);
+            /// assert_eq!(out, b"1970-01-01");
+            /// # Ok::<(), marmota_model::TimeError>(())
+            /// ```
             pub fn write(self, out: &mut Vec<u8>) {
                 let mut room = [0; 32];
                 let length = $put(&mut room, self);

@@ -127,3 +127,39 @@ pub(super) fn values(field: &Field) -> Vec<Value> {
         _ => texts(&["ab", "AB", "é", "", "a_b%", "'", "É", "toolong", "b"]),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use marmota_model::{Table, ValueForm};
+
+    use super::*;
+    use crate::random_row::RandomRow;
+
+    #[test]
+    fn values_of_every_form_are_tried() {
+        let fields: Vec<Field> =
+            schemas().iter().flat_map(|schema| schema.fields.to_vec()).collect();
+        for form in ValueForm::ALL {
+            let has_form = |field: &Field| field.kind.form() == form;
+            assert!(fields.iter().any(has_form), "no table has a field with values of {form:?}");
+        }
+        for field in &fields {
+            for value in values(field) {
+                assert_eq!(value.as_ref().form(), Some(field.kind.form()), "{}", field.name);
+            }
+        }
+    }
+
+    #[test]
+    fn random_values_fit_every_field() {
+        let mut random = RandomRow::new(7);
+        for table in schemas().map(|schema| Table::new(schema).unwrap()) {
+            for (position, field) in table.fields().iter().enumerate() {
+                let mut row = vec![Value::Absent; table.fields().len()];
+                row[position] = random.value(&table, field, &mut |_| None).unwrap_or_default();
+                let row: Vec<_> = row.iter().map(Value::as_ref).collect();
+                table.validate(&row).unwrap();
+            }
+        }
+    }
+}
