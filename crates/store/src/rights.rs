@@ -35,12 +35,16 @@ pub(crate) use access::{Access, Referring, TableRights};
 pub use grant::{Grant, OWN_PREFIX, Right, is_internal};
 
 /// The rights of one caller on a store's tables; see the module's documentation.
+///
+/// It is made once for a session of a caller, and shared by all operations of that caller: the
+/// filters are parsed when it is made. It is immutable; a change of grants takes effect with the
+/// next one.
 pub struct Rights {
     caller: Option<Caller>,
     pub(crate) tables: Vec<TableRights>,
     /// The index of each table, by its address.
     numbers: HashMap<usize, usize>,
-    /// The methods that may be called, as in the grants.
+    /// The methods that may be called, as in the grants: `*`, `service` or `service.method`.
     calls: Vec<Box<str>>,
     /// The number of these rights, which is unique.
     number: u64,
@@ -113,6 +117,24 @@ impl Rights {
     }
 
     /// Returns true if the caller has this right for at least some rows of a table.
+    ///
+    /// False also for a table of another store. It is for menus and documents; the operation itself
+    /// is checked in any case.
+    ///
+    /// ```
+    /// use marmota_memory::Memory;
+    /// use marmota_model::{Field, Kind, Role, Schema};
+    /// use marmota_store::Store;
+    /// use marmota_store::rights::{Grant, Right, Rights};
+    ///
+    /// let note = Schema::new("note", vec![Field::new("id", Kind::I64).role(Role::Key)]);
+    /// let store = Store::builder(Memory::new()).schema(note).open()?;
+    /// let rights = Rights::new(store.registry(), None, &[Grant::new("note", &[Right::Read])])?;
+    /// let note = store.table("note")?;
+    /// assert!(rights.allow(&note, Right::Read));
+    /// assert!(!rights.allow(&note, Right::Delete));
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     #[must_use]
     pub fn allow(&self, table: &Table, right: Right) -> bool {
         self.of(table).is_ok_and(|rights| !matches!(rights.access(right), Access::Denied))
@@ -123,6 +145,20 @@ impl Rights {
     ///
     /// # Errors
     /// [`ErrorKind::Denied`], or [`ErrorKind::Unauthenticated`] for an anonymous caller.
+    ///
+    /// ```
+    /// use marmota_memory::Memory;
+    /// use marmota_model::ErrorKind;
+    /// use marmota_store::Store;
+    /// use marmota_store::rights::{Grant, Rights};
+    ///
+    /// let store = Store::builder(Memory::new()).open()?;
+    /// let rights = Rights::new(store.registry(), None, &[Grant::call("calculator.add")])?;
+    /// rights.check_call("calculator", Some("add"))?;
+    /// let refused = rights.check_call("calculator", Some("reset")).unwrap_err();
+    /// assert_eq!(refused.kind(), ErrorKind::Unauthenticated);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     pub fn check_call(&self, service: &str, method: Option<&str>) -> Result<()> {
         let is_it = |granted: &str| match granted.split_once('.') {
             None => granted == "*" || granted == service,
@@ -139,6 +175,10 @@ impl Rights {
 
     /// Returns a number that two callers share only if both may read all rows of a table; `None` if
     /// the rows of the table alone do not determine what the caller may read.
+    ///
+    /// The cache keeps rows by it: rows that one caller has read are lent only to callers with the
+    /// same number. Entries of the history never have one, since the rights on them depend on other
+    /// tables.
     pub(crate) fn read_number(&self, table: &Table) -> Option<u64> {
         match &self.of(table).ok()?.read {
             Access::All => Some(0),
@@ -148,15 +188,23 @@ impl Rights {
     }
 
     /// Returns a key that identifies the caller, for data that is stored for each caller.
+    ///
+    /// An anonymous caller has the empty text, so all of them share their data.
     pub(crate) fn caller_key(&self) -> String {
         self.caller.as_ref().map_or_else(String::new, |caller| format!("user {}", caller.id))
     }
 
+    /// Returns the caller's name for messages.
     pub(crate) fn caller_name(&self) -> &str {
         self.caller.as_ref().map_or("nobody", |caller| &caller.name)
     }
 
     /// Returns the rights on a table.
+    ///
+    /// Tables are found by address, which is constant as long as the store is open.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`] for a table of another store: no right on it was granted.
     pub(crate) fn of(&self, table: &Table) -> Result<&TableRights> {
         let number = self.numbers.get(&(std::ptr::from_ref(table) as usize));
         number.map(|&number| &self.tables[number]).ok_or_else(|| {
@@ -179,6 +227,9 @@ impl Rights {
     }
 
     /// Checks a new row before it is inserted, as far as this is possible by then.
+    ///
+    /// Fields that are still absent, such as an automatic key, are unknown, so a rule about them
+    /// does not match; [`TableRights::tells_before`] is false where that would refuse a valid row.
     pub(crate) fn check_insert(&self, rights: &TableRights, row: &[ValueRef<'_>]) -> Result<()> {
         if !rights.insert.extends_to(&rights.table, row)? {
             return Err(self.unsuitable(&rights.table));
@@ -197,6 +248,7 @@ impl Rights {
         prepare::finish(violations)
     }
 
+    /// The error for a right that the caller has on no row of the table.
     #[cold]
     pub(crate) fn denied(&self, right: Right, table: &Table) -> Error {
         let (who, what) = (self.caller_name(), right.name());
@@ -207,6 +259,7 @@ impl Rights {
         Error::new(self.refusal(), message)
     }
 
+    /// The error for a row that the caller may read, but without this right.
     #[cold]
     pub(crate) fn denied_row(&self, right: Right, table: &Table, key: ValueRef<'_>) -> Error {
         let (who, what) = (self.caller_name(), right.name());
@@ -231,6 +284,10 @@ impl Rights {
 
 /// Makes the entries of the history visible to callers with the right to them, table by table,
 /// unless the history as such is granted.
+///
+/// A rule that selects rows cannot be applied to entries: they have fields as JSON. So a caller with
+/// [`Right::History`] on some rows of a table reads entries only by a filter that names one row, such
+/// as that of [`crate::Store::history`]; that row is checked first (`layers/rights/narrowing.rs`).
 fn settle_history(tables: &mut [TableRights]) {
     let open = |table: &&TableRights| matches!(table.history, Access::All);
     let names: Vec<String> =

@@ -1,5 +1,15 @@
 //! Tables and rows, as all engines and layers use them: the tables of a store, rows before a write,
 //! filters on rows, copies, and the errors for rows.
+//!
+//! | module | subject |
+//! |---|---|
+//! | `registry` | the tables of a store, by name and by type |
+//! | `tables` | the tables of an engine, by number |
+//! | `prepare` | keys, timestamps, defaults and rules of a row before a write |
+//! | `predicate` | the evaluation of a filter on a row |
+//! | `row_buffer` | copies of rows between threads |
+//! | `history` | the model of history entries |
+//! | `refusal` | the errors with which engines refuse a write |
 
 pub mod history;
 pub mod predicate;

@@ -16,6 +16,10 @@ use marmota_model::{Table, ValueRef};
 use smallvec::SmallVec;
 
 /// A table that does not change as long as this value lives.
+///
+/// The engine that lends owns the lock: it is taken by
+/// [`Session::lend`](crate::engine::Session::lend) and released when the last clone of the `Arc` is
+/// dropped. Row numbers are valid as long as this value. A method never waits.
 pub trait BorrowedTable: Debug + Send + Sync {
     /// The table.
     fn table(&self) -> &Arc<Table>;
@@ -90,8 +94,20 @@ pub struct RowRange {
 }
 
 /// Row numbers of a lent table, read one by one.
+///
+/// Rows of a range are drawn in blocks, so that a statement that stops early does not pay for all.
+///
+/// ```
+/// use marmota_store::borrowed_table::RowNumbers;
+/// // A list or a single row needs no table to draw from.
+/// let rows = RowNumbers::list(vec![4, 2, 7]);
+/// let none = RowNumbers::none();
+/// assert!(format!("{rows:?}").contains("[7, 2, 4]"), "the next one is last");
+/// assert!(format!("{none:?}").contains("one: None"));
+/// ```
 #[derive(Debug)]
 pub struct RowNumbers {
+    /// The range that is not drawn yet; `None` for a list or a single row.
     left: Option<RowRange>,
     /// The only row, if there is at most one.
     one: Option<u32>,
@@ -134,6 +150,7 @@ impl RowNumbers {
         }
     }
 
+    /// Draws the next block of the range, and returns its first row.
     fn draw(&mut self, table: &dyn BorrowedTable) -> Option<u32> {
         table.draw(self.left.as_mut()?, &mut self.block);
         self.block.reverse();

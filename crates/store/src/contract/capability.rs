@@ -61,19 +61,39 @@ pub struct Capability {
 }
 
 /// How a session reads while another has a transaction open.
+///
+/// The order of the variants is from the least to the most waiting: a store of several databases
+/// has the maximum of its parts.
+///
+/// ```
+/// use marmota_store::engine::ReadsMeanwhile;
+/// assert!(ReadsMeanwhile::Before < ReadsMeanwhile::Wait);
+/// assert_eq!(ReadsMeanwhile::default(), ReadsMeanwhile::Before);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ReadsMeanwhile {
-    /// It reads what was committed before.
+    /// It reads what was committed before, without waiting (multi-version concurrency).
     #[default]
     Before,
-    /// It waits for the end of a transaction that has written to its table.
+    /// It waits for the end of a transaction that has written to its table. Reads of other tables
+    /// do not wait.
     WaitForTables,
-    /// It waits for the end of the transaction.
+    /// It waits for the end of the transaction, also if that has only read.
     Wait,
 }
 
 impl Capability {
-    /// Creates the capability of an engine with this name.
+    /// Creates the capability of an engine with this name, with the defaults of all fields.
+    /// `durable` is true if an acknowledged write survives the end of the process.
+    ///
+    /// ```
+    /// use marmota_store::engine::{Capability, ReadsMeanwhile};
+    /// let capability = Capability::new("tiny", false)
+    ///     .with_persistence()
+    ///     .with_reads_meanwhile(ReadsMeanwhile::Wait)
+    ///     .without_transactions();
+    /// assert!(capability.persistent && !capability.durable && !capability.transactions);
+    /// ```
     #[must_use]
     pub const fn new(name: &'static str, durable: bool) -> Self {
         Self {
@@ -101,6 +121,8 @@ impl Capability {
     }
 
     /// The same engine, with SQL.
+    ///
+    /// It executes [`Operation::Sql`](crate::operation::Operation::Sql) ([`Capability::sql`]).
     #[must_use]
     pub const fn with_sql(mut self) -> Self {
         self.sql = true;
@@ -108,6 +130,9 @@ impl Capability {
     }
 
     /// The same engine, with aggregation pipelines.
+    ///
+    /// It executes [`Operation::Aggregate`](crate::operation::Operation::Aggregate)
+    /// ([`Capability::aggregation`]).
     #[must_use]
     pub const fn with_aggregation(mut self) -> Self {
         self.aggregation = true;
@@ -122,6 +147,8 @@ impl Capability {
     }
 
     /// The same engine, whose transactions lock rows.
+    ///
+    /// A write waits only for transactions that wrote to the same row ([`Capability::row_locks`]).
     #[must_use]
     pub const fn with_row_locks(mut self) -> Self {
         self.row_locks = true;
@@ -159,6 +186,8 @@ impl Capability {
     }
 
     /// The same engine, without transactions.
+    ///
+    /// The conformance suite then checks that it refuses them as [`ErrorKind::Unsupported`].
     #[must_use]
     pub const fn without_transactions(mut self) -> Self {
         self.transactions = false;
@@ -167,6 +196,14 @@ impl Capability {
 
     /// Returns an error if the engine has no transactions; `what` begins its message, such as "a
     /// migration".
+    ///
+    /// ```
+    /// use marmota_model::ErrorKind;
+    /// use marmota_store::engine::Capability;
+    /// let capability = Capability::new("tiny", false).without_transactions();
+    /// let error = capability.check_transactions("a migration").unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::Unsupported);
+    /// ```
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`].

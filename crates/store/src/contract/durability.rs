@@ -17,6 +17,12 @@
 /// or when the log is moved to the file. The file stays sound. A *store* with `None` never waits
 /// for the disk, so a power loss may damage its file; the durability of a single write has no
 /// effect there.
+///
+/// ```
+/// use marmota_store::Durability;
+/// assert_eq!(Durability::default(), Durability::Full);
+/// assert!(Durability::None < Durability::Relaxed && Durability::Relaxed < Durability::Full);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Durability {
     /// Nothing waits for the disk.

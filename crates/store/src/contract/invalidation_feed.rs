@@ -1,11 +1,21 @@
 //! Notifications of writes by others to a database, from its engine to a store's cache
 //! ([`crate::engine::Engine::subscribe_changes`]).
+//!
+//! Three rules keep the cache from being older than what was acknowledged:
+//!
+//! 1. An engine reports a write of others after that write is visible to its reads.
+//! 2. While it cannot receive notifications (a lost connection, a full buffer), it holds a
+//!    [`FeedPause`] of the tables concerned.
+//! 3. A pause ends only once reads see every write that was missed.
+//!
+//! Reason and alternatives: `docs/design/008-cache.md`.
 
 use std::sync::Arc;
 
 use marmota_model::Table;
 
-/// What the notifications invalidate: the cache of a store.
+/// The receiver of the notifications: the cache of a store. It is a trait, because `contract` does
+/// not import the layers.
 pub(crate) trait Invalidated: Send + Sync {
     /// Invalidates the rows of the table with this name, if it is a table of the store.
     fn invalidate(&self, table: &str);
@@ -18,6 +28,37 @@ pub(crate) trait Invalidated: Send + Sync {
 pub(crate) type Resume = Box<dyn FnOnce() + Send + Sync>;
 
 /// The receiver of an engine's notifications of writes by others.
+///
+/// The store passes it to [`Engine::subscribe_changes`](crate::engine::Engine::subscribe_changes).
+/// It can be called from any thread, and does not block.
+///
+/// ```
+/// use std::sync::Arc;
+/// use marmota_model::Table;
+/// use marmota_store::{FeedPause, InvalidationFeed};
+///
+/// /// The receiving side of an engine's connection for notifications.
+/// struct Listener {
+///     feed: Arc<InvalidationFeed>,
+///     tables: Vec<Arc<Table>>,
+///     pause: Option<FeedPause>,
+/// }
+///
+/// impl Listener {
+///     fn received(&self, table: &str) {
+///         self.feed.invalidate(table);
+///     }
+///
+///     fn lost(&mut self) {
+///         self.pause = Some(self.feed.pause(&self.tables));
+///     }
+///
+///     /// The notifications are subscribed again.
+///     fn connected(&mut self) {
+///         self.pause = None;
+///     }
+/// }
+/// ```
 pub struct InvalidationFeed(Arc<dyn Invalidated>);
 
 /// A pause of the notifications for some tables. As long as it exists, the store caches no rows of
@@ -25,6 +66,7 @@ pub struct InvalidationFeed(Arc<dyn Invalidated>);
 pub struct FeedPause(Option<Resume>);
 
 impl InvalidationFeed {
+    /// Creates the feed of a store's cache.
     pub(crate) fn new(cache: Arc<dyn Invalidated>) -> Self {
         Self(cache)
     }
@@ -36,6 +78,8 @@ impl InvalidationFeed {
     }
 
     /// Pauses the notifications of writes to these tables until the result is dropped.
+    ///
+    /// Pauses nest: a table is cached again when the last of its pauses is dropped.
     #[must_use]
     pub fn pause(&self, tables: &[Arc<Table>]) -> FeedPause {
         FeedPause(Some(Arc::clone(&self.0).pause(tables)))

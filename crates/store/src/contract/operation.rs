@@ -19,6 +19,37 @@ pub use write::Write;
 
 /// An operation for an engine. Rows have one value for each field of the table, in its order;
 /// absent values are not written.
+///
+/// An engine matches the variants that it supports, and returns [`ErrorKind::Unsupported`] for all
+/// others: variants may be added. The result goes to [`Outcome`], of which each variant sets these
+/// fields:
+///
+/// | operation | [`Outcome`] |
+/// |---|---|
+/// | `Get`, `List`, `Count` | `rows`: the number lent or counted |
+/// | `Insert` | `rows`: 1, or 0 if it was ignored; `keys`: [`Keys::One`] if the engine made the key or applied a conflict action; `version` if the table has one; `effect` |
+/// | `InsertMany` | `rows`; `keys`: [`Keys::Range`] or [`Keys::Each`] if the engine made the keys, [`Keys::Upserted`] with a conflict action |
+/// | `Update` | `rows`: 1; `version` |
+/// | `UpdateMany`, `DeleteWhere` | `rows` |
+/// | `Increment` | `rows`: 1; `value`: the sum; `version` |
+/// | `Delete` | `rows`: 1 |
+/// | `Batch` | nothing that the store relies on; each write's own outcome is in `results` |
+/// | `Sql`, `Aggregate` | `rows`: the number lent or changed |
+/// | the steps of a transaction | nothing |
+///
+/// ```
+/// use marmota_model::{Field, Kind, Role, Schema, Table, ValueRef};
+/// use marmota_store::operation::{OnConflict, Operation};
+///
+/// let fields = vec![Field::new("id", Kind::I64).role(Role::Key), Field::new("name", Kind::TEXT)];
+/// let table = Table::new(Schema::new("city", fields))?;
+/// let row = [ValueRef::Absent, ValueRef::Text("Turin")];
+/// let insert = Operation::insert(&table, &row);
+/// assert!(insert.is_write());
+/// assert!(matches!(insert, Operation::Insert { on_conflict: OnConflict::Refuse, .. }));
+/// assert_eq!(insert.table().map(Table::name), Some("city"));
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
 #[non_exhaustive]
 pub enum Operation<'a> {
     /// Lends the row with this key to the sink; no row if it is missing.
@@ -172,6 +203,8 @@ impl<'a> Operation<'a> {
     }
 
     /// Returns true for an operation that changes rows or opens a transaction.
+    ///
+    /// A `Begin` counts as a write, since the transaction may lock what it reads.
     #[must_use]
     pub const fn is_write(&self) -> bool {
         match self {
@@ -232,6 +265,19 @@ impl Write {
     /// # Errors
     /// Those of `run`; [`ErrorKind::Bug`] for a write that is audited or guarded, which takes
     /// several operations ([`crate::operation::BatchMachine`]).
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use marmota_model::{Field, Kind, Role, Schema, Table, Value};
+    /// use marmota_store::operation::{Operation, Write};
+    ///
+    /// let city = Schema::new("city", vec![Field::new("id", Kind::I64).role(Role::Key)]);
+    /// let table = Arc::new(Table::new(city)?);
+    /// let write = Write::Delete { table, key: Value::Int(7), version: None };
+    /// let is_delete = write.with_operation(|it| Ok(matches!(it, Operation::Delete { .. })))?;
+    /// assert!(is_delete);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     pub fn with_operation<T>(
         &self,
         run: impl FnOnce(&mut Operation<'_>) -> Result<T>,
@@ -263,21 +309,30 @@ impl Write {
     }
 }
 
+/// The error for a write that [`Write::is_of_steps`], which only a batch executes.
 #[cold]
 fn of_steps() -> Error {
     Error::new(ErrorKind::Bug, "a write of several steps was taken for one operation")
 }
 
+/// Borrows the values of a row that owns them.
 fn borrow_row(row: &[Value]) -> Vec<ValueRef<'_>> {
     row.iter().map(Value::as_ref).collect()
 }
 
 /// The behaviour of a batch when one of its writes fails.
+///
+/// ```
+/// use marmota_store::operation::BatchMode;
+/// assert_eq!(BatchMode::default(), BatchMode::AllOrNothing);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BatchMode {
-    /// All writes are undone; the results end with the one that failed.
+    /// All writes are undone; the results end with the one that failed, and the batch returns a
+    /// copy of its error.
     #[default]
     AllOrNothing,
-    /// Only that write is undone; every write has a result.
+    /// Only that write is undone, by a savepoint around it; every write has a result, and the batch
+    /// succeeds.
     Each,
 }

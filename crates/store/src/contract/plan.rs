@@ -9,13 +9,47 @@ use std::fmt;
 use marmota_model::{Error, ErrorKind, Result};
 
 /// The steps from the current state of a database to the one that its models need, in order.
+///
+/// ```
+/// use marmota_store::plan::{Change, Destructive, StepEffect, Plan, PlanStep};
+///
+/// let step = PlanStep {
+///     table: "person".into(),
+///     change: Change::DropColumn("nickname".into()),
+///     effect: StepEffect::Destructive {
+///         what: "3 values are lost".into(),
+///         way_out: "keep the field".into(),
+///         needed: false,
+///     },
+///     statements: vec!["ALTER TABLE person DROP COLUMN nickname".into()],
+/// };
+/// let plan = Plan { steps: vec![step] };
+/// // The store can be opened; the column stays until its loss is allowed.
+/// plan.check(&Destructive::default())?;
+/// assert_eq!(plan.to_do(&Destructive::default()).count(), 0);
+/// let allowed = Destructive { columns: vec!["person.nickname".into()], ..Destructive::default() };
+/// assert_eq!(plan.to_do(&allowed).count(), 1);
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     /// The steps; empty if the database fits.
     pub steps: Vec<PlanStep>,
 }
 
-/// One step.
+/// One step of a [`Plan`].
+///
+/// Its `Display` is a short sentence, as `migrate --dry-run` prints it.
+///
+/// ```
+/// use marmota_store::plan::{Change, PlanStep, StepEffect};
+/// let change = Change::AddColumn("year".into());
+/// let step =
+///     PlanStep { table: "person".into(), change, effect: StepEffect::Safe, statements: Vec::new() };
+/// assert_eq!(step.to_string(), "add column person.year");
+/// assert_eq!(step.column(), Some("year"));
+/// assert_eq!(step.blocking_reason(), None);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanStep {
     /// The table's name in the model.
@@ -100,6 +134,8 @@ pub enum StepEffect {
 }
 
 /// The destructive steps that are allowed.
+///
+/// Default: none is allowed. Names are compared without regard to ASCII case.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Destructive {
     /// Allows all steps without which the models cannot be used.
@@ -109,6 +145,8 @@ pub struct Destructive {
 }
 
 impl Destructive {
+    /// Returns true if a step is executed: one without loss always, one with loss if it is named or
+    /// needed and allowed, a refused one never.
     fn allow(&self, step: &PlanStep) -> bool {
         match &step.effect {
             StepEffect::Safe => true,

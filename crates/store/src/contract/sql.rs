@@ -11,6 +11,10 @@ use marmota_model::{Error, ErrorKind, FieldValue, Kind, Result, Table, Value, Va
 use crate::contract::borrowed_table::BorrowedTables;
 
 /// A statement that is passed to an engine.
+///
+/// An engine checks that the text is one statement. As [`ErrorKind::Denied`] it MUST refuse one that
+/// changes rows if `writes` is false, and one that writes to an audited table if `unaudited` is
+/// false. It sets `columns` before the first row, also if there are no rows.
 #[derive(Clone, Copy, Debug)]
 pub struct SqlCall<'a> {
     /// One statement.
@@ -28,6 +32,9 @@ pub struct SqlCall<'a> {
 }
 
 /// Lends tables of other databases to a statement that reads them.
+///
+/// The store implements it for a statement over several databases; an engine with SQL calls it
+/// once, before the first step of the statement.
 pub trait Lender {
     /// Lends the tables, in the order of `wanted`. They do not change until they are returned.
     ///
@@ -46,6 +53,20 @@ pub struct Wanted {
 }
 
 /// The columns of a statement's rows.
+///
+/// ```
+/// use marmota_model::Kind;
+/// use marmota_store::sql::{SqlColumn, SqlColumns};
+///
+/// let columns = SqlColumns::new(vec![
+///     SqlColumn { name: "name".into(), kind: Some(Kind::TEXT) },
+///     SqlColumn { name: "total".into(), kind: None },
+/// ]);
+/// assert_eq!(columns.position("total")?, 1);
+/// assert!(columns.position("age").is_err());
+/// columns.check_names()?;
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
 #[derive(Debug, Default)]
 pub struct SqlColumns {
     columns: Box<[SqlColumn]>,
@@ -108,6 +129,7 @@ impl SqlColumns {
     }
 }
 
+/// The error for a name that two columns have.
 #[cold]
 fn called_twice(name: &str) -> Error {
     let message = format!("two columns are called `{name}`: name one of them with AS");
@@ -115,6 +137,24 @@ fn called_twice(name: &str) -> Error {
 }
 
 /// A row of a statement, lent for one call.
+///
+/// ```
+/// use marmota_model::{Kind, ValueRef};
+/// use marmota_store::sql::{SqlColumn, SqlColumns, SqlRow};
+///
+/// let columns = SqlColumns::new(vec![
+///     SqlColumn { name: "name".into(), kind: Some(Kind::TEXT) },
+///     SqlColumn { name: "total".into(), kind: None },
+/// ]);
+/// let values = [ValueRef::Text("Ana"), ValueRef::Int(3)];
+/// let row = SqlRow::new(&columns, &values);
+/// assert_eq!(row.read::<i64>("total")?, 3);
+///
+/// let mut json = Vec::new();
+/// row.write_json(&mut json);
+/// assert_eq!(json, br#"{"name":"Ana","total":3}"#);
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct SqlRow<'r> {
     columns: &'r SqlColumns,
@@ -167,6 +207,8 @@ impl<'r> SqlRow<'r> {
     }
 
     /// Appends the row as a JSON object with the columns' names as members.
+    ///
+    /// A value of a field is written like that field in a row's JSON; a computed value by its type.
     pub fn write_json(&self, out: &mut Vec<u8>) {
         out.push(b'{');
         for (at, (column, value)) in self.columns.columns.iter().zip(self.values).enumerate() {

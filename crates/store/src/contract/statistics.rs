@@ -62,6 +62,11 @@ impl EngineStatistics {
     }
 
     /// Returns the average number of writes that shared a wait for the disk; 0 if none did.
+    ///
+    /// ```
+    /// use marmota_store::EngineStatistics;
+    /// assert_eq!(EngineStatistics::default().writes_per_group(), 0.0);
+    /// ```
     #[must_use]
     pub fn writes_per_group(&self) -> f64 {
         self.grouped_writes as f64 / (self.groups as f64).max(1.0)

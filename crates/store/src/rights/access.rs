@@ -1,4 +1,8 @@
 //! The rights on one table, prepared for checks.
+//!
+//! [`Access`] is a set of rows: none, all, or those that a filter selects. The rights of several
+//! grants are combined once, when a caller's [`super::Rights`] are made, so that a check costs one
+//! evaluation of a filter at most.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,13 +16,18 @@ use crate::rows::predicate::Condition;
 /// The rows to which a right applies.
 #[derive(Clone, Debug)]
 pub(crate) enum Access {
+    /// No row.
     Denied,
+    /// Every row; nothing is to be checked.
     All,
+    /// The rows that the condition selects.
     Where(Arc<Condition>),
 }
 
 impl Access {
     /// Applies to the rows that one of the filters selects.
+    ///
+    /// An empty list selects no row.
     pub(crate) fn of(table: &Table, mut filters: Vec<FilterExpr>) -> Self {
         let filter = match filters.len() {
             1 => filters.remove(0),
@@ -28,6 +37,8 @@ impl Access {
     }
 
     /// Applies to the rows to which both apply.
+    ///
+    /// Equal filters are not repeated: grants usually have the same rule for several rights.
     fn and(&self, table: &Table, other: &Self) -> Self {
         match (self, other) {
             (Self::Denied, _) | (_, Self::Denied) => Self::Denied,
@@ -52,6 +63,12 @@ impl Access {
     }
 
     /// Returns true if it applies to a row; absent fields are unknown.
+    ///
+    /// A condition on an unknown field does not apply (SQL's three-valued logic).
+    ///
+    /// # Errors
+    /// [`marmota_model::ErrorKind::Invalid`] for a condition on a field that the table does not
+    /// have.
     pub(crate) fn extends_to(&self, table: &Table, row: &[ValueRef<'_>]) -> Result<bool> {
         match self {
             Self::Denied => Ok(false),
@@ -61,6 +78,8 @@ impl Access {
     }
 
     /// Returns the fields that its filter uses.
+    ///
+    /// A check of a row needs exactly these.
     pub(crate) fn fields(&self, table: &Table) -> FieldSet {
         match self {
             Self::Denied | Self::All => FieldSet::EMPTY,
@@ -69,6 +88,8 @@ impl Access {
     }
 
     /// Returns the filter for it, combined with another one; `None` for all rows.
+    ///
+    /// An empty `Or` selects no row, and is how a denied access is expressed as a filter.
     pub(crate) fn narrow(&self, filter: Option<FilterExpr>) -> Option<FilterExpr> {
         match (self, filter) {
             (Self::All, filter) => filter,
@@ -80,31 +101,50 @@ impl Access {
         }
     }
 
+    /// Returns true if nothing is to be checked.
     pub(crate) const fn is_all(&self) -> bool {
         matches!(self, Self::All)
     }
 }
 
 /// A field that refers to rows of which the caller may not refer to all.
+///
+/// Fields that may refer to all rows have no entry, so that their writes are not checked.
 #[derive(Clone, Debug)]
 pub(crate) struct Referring {
+    /// The index of the field.
     pub(crate) field: usize,
+    /// The table that it refers to.
     pub(crate) target: Arc<Table>,
+    /// The rows to which the caller may refer: by the right `refer` or `read`.
     pub(crate) access: Access,
 }
 
 /// The rights of a caller on a table.
+///
+/// `update`, `delete` and `history` are already narrowed to rows that may be read; `insert` is not,
+/// since a caller may write rows that they cannot read.
 #[derive(Debug)]
 pub(crate) struct TableRights {
     pub(crate) table: Arc<Table>,
+    /// The rows to get, list and count.
     pub(crate) read: Access,
+    /// The rows whose entries may be read.
     pub(crate) history: Access,
+    /// The new rows that may be written.
     pub(crate) insert: Access,
+    /// The rows that may be changed, before and after the write.
     pub(crate) update: Access,
+    /// The rows that may be removed.
     pub(crate) delete: Access,
+    /// The rows to which other rows may refer.
     refer: Access,
+    /// The fields whose values have to be checked.
     pub(crate) referring: Vec<Referring>,
     /// True if a new row can be checked before its insert.
+    ///
+    /// False if the rule uses an automatic key, or if a reference is restricted by more than the
+    /// target's key: then the checks need the database.
     pub(crate) tells_before: bool,
 }
 
@@ -142,6 +182,7 @@ impl TableRights {
         }
     }
 
+    /// Returns the rows to which a right applies. [`Right::Call`] applies to none.
     pub(crate) const fn access(&self, right: Right) -> &Access {
         match right {
             Right::Read => &self.read,
@@ -156,6 +197,8 @@ impl TableRights {
 }
 
 /// Sets, for each table, which of its fields may not refer to all rows.
+///
+/// It runs after all tables are collected, because a reference needs the rights on its target.
 pub(super) fn settle_references(tables: &mut [TableRights]) {
     let targets: HashMap<String, (Arc<Table>, Access)> = tables
         .iter()
@@ -181,6 +224,8 @@ pub(super) fn settle_references(tables: &mut [TableRights]) {
 
 impl Referring {
     /// Returns the key to which a row refers with the field.
+    ///
+    /// `None` if the field is NULL or absent, which refers to nothing.
     pub(super) fn key_in<'v>(&self, row: &[ValueRef<'v>]) -> Option<ValueRef<'v>> {
         row.get(self.field).copied().filter(|key| !key.is_null() && !key.is_absent())
     }

@@ -12,6 +12,15 @@ use crate::rows::registry::Registry;
 pub const OWN_PREFIX: &str = "marmota_";
 
 /// Returns true for one of Marmota's internal tables, which generic interfaces never expose.
+///
+/// ```
+/// use marmota_model::{Field, Kind, Role, Schema, Table};
+/// use marmota_store::rights::is_internal;
+/// let table = |name| Table::new(Schema::new(name, vec![Field::new("id", Kind::I64).role(Role::Key)]));
+/// assert!(is_internal(&table("marmota_user")?));
+/// assert!(!is_internal(&table("note")?));
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
 #[must_use]
 pub fn is_internal(table: &Table) -> bool {
     table.name().starts_with(OWN_PREFIX)
@@ -21,6 +30,22 @@ pub fn is_internal(table: &Table) -> bool {
 pub(super) const SERVICE_PREFIX: &str = "service:";
 
 /// A right on a table.
+///
+/// | right | permits | needs `read` as well |
+/// |---|---|---|
+/// | `read` | get, list, count | |
+/// | `history` | entries of the row | yes |
+/// | `insert` | insert; with a conflict action also `update` or `delete` of existing rows | |
+/// | `update` | update, patch, increment | yes |
+/// | `delete` | delete | yes |
+/// | `refer` | values of references to the row | included in `read` |
+/// | `call` | methods of services | |
+///
+/// ```
+/// use marmota_store::rights::Right;
+/// assert_eq!(Right::History.name(), "history");
+/// assert!(!Right::ALL.contains(&Right::Call));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Right {
@@ -62,6 +87,15 @@ impl Right {
 
 /// Rights on a table. As JSON:
 /// `{"table":"note","rights":["read","update"],"rule":"owner = @user.id"}`.
+///
+/// ```
+/// use marmota_store::rights::{Grant, Right};
+///
+/// let own = Grant::new("note", &[Right::Read, Right::Update]).rule("owner = @user.id");
+/// let json = serde_json::to_string(&own)?;
+/// assert_eq!(json, r#"{"table":"note","rights":["read","update"],"rule":"owner = @user.id"}"#);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Grant {
@@ -77,6 +111,15 @@ pub struct Grant {
 
 impl Grant {
     /// Grants rights on all rows of a table, or of all models (`*`).
+    ///
+    /// `*` does not include Marmota's own tables ([`OWN_PREFIX`]). The grant is not checked here;
+    /// see [`Grant::check`].
+    ///
+    /// ```
+    /// use marmota_store::rights::{Grant, Right};
+    /// let read_all = Grant::new("*", &[Right::Read]);
+    /// assert_eq!(read_all.rule, None);
+    /// ```
     #[must_use]
     pub fn new(table: impl Into<String>, rights: &[Right]) -> Self {
         Self { table: table.into(), rights: rights.to_vec(), rule: None }
@@ -84,12 +127,28 @@ impl Grant {
 
     /// Grants the right to call a method (`calculator.add`, `sum`), all methods of a service
     /// (`calculator`), or all methods (`*`).
+    ///
+    /// ```
+    /// use marmota_store::rights::{Grant, Right};
+    /// let grant = Grant::call("calculator.add");
+    /// assert_eq!(grant.table, "service:calculator.add");
+    /// assert_eq!(grant.rights, [Right::Call]);
+    /// ```
     #[must_use]
     pub fn call(methods: &str) -> Self {
         Self::new(format!("{SERVICE_PREFIX}{methods}"), &[Right::Call])
     }
 
     /// Limits the grant to rows that match this rule.
+    ///
+    /// A rule is a filter as text, as in REST's `where`, which may compare fields with `@user.id`,
+    /// `@user.name` and `@user.groups`. A second call replaces the first rule.
+    ///
+    /// ```
+    /// use marmota_store::rights::{Grant, Right};
+    /// let team = Grant::new("note", &[Right::Read]).rule("team in @user.groups");
+    /// assert_eq!(team.rule.as_deref(), Some("team in @user.groups"));
+    /// ```
     #[must_use]
     pub fn rule(mut self, rule: impl Into<String>) -> Self {
         self.rule = Some(rule.into());
@@ -100,6 +159,23 @@ impl Grant {
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] for an unknown table, [`ErrorKind::Invalid`] for an invalid rule.
+    ///
+    /// The rule has to be valid for each table of the grant, with `*` for all of them.
+    ///
+    /// ```
+    /// use marmota_memory::Memory;
+    /// use marmota_model::{ErrorKind, Field, Kind, Role, Schema};
+    /// use marmota_store::Store;
+    /// use marmota_store::rights::{Grant, Right};
+    ///
+    /// let note = Schema::new("note", vec![Field::new("id", Kind::I64).role(Role::Key)]);
+    /// let store = Store::builder(Memory::new()).schema(note).open()?;
+    /// let grant = Grant::new("note", &[Right::Read]);
+    /// grant.check(store.registry())?;
+    /// let unknown = grant.rule("colour = 'red'").check(store.registry()).unwrap_err();
+    /// assert_eq!(unknown.kind(), ErrorKind::Invalid);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     pub fn check(&self, registry: &Registry) -> Result<()> {
         let is_service = self.table.starts_with(SERVICE_PREFIX);
         if is_service && (self.rights != [Right::Call] || self.rule.is_some()) {
@@ -121,6 +197,7 @@ impl Grant {
         tables.try_for_each(|table| parse_rule(table, rule, &Caller::sample()).map(drop))
     }
 
+    /// Returns true if the grant applies to a table.
     pub(super) fn is_on(&self, table: &Table) -> bool {
         self.table == table.name() || self.table == "*" && !table.name().starts_with(OWN_PREFIX)
     }

@@ -17,6 +17,24 @@ pub const HISTORY_TABLE: &str = "marmota_history";
 ///
 /// Fields are kept by name, as JSON, so that the entry stays readable when
 /// the model's fields are renamed or gone.
+///
+/// The store adds the model itself when an audited one is registered; do not register it. Entries
+/// are immutable for programs: they are read by [`Store::history`](crate::Store::history), or
+/// listed like any other model.
+///
+/// ```
+/// use marmota_memory::Memory;
+/// use marmota_model::{Field, Kind, Record, Role, Schema};
+/// use marmota_store::{History, HistoryAction, Store};
+///
+/// let note = Schema::new("note", vec![Field::new("id", Kind::I64).role(Role::Key)]).audit(true);
+/// let store = Store::builder(Memory::new()).schema(note).open()?;
+/// store.with_actor("ana").insert_record(&Record::new(store.table("note")?)).run()?;
+/// let entries = store.list::<History>().filter(History::ACTOR.eq("ana")).run()?;
+/// assert_eq!(entries[0].action, HistoryAction::Insert);
+/// assert_eq!((&*entries[0].of_table, &*entries[0].of_key), ("note", "1"));
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct History {
     /// The entry's key: entries are in the order of writes.
@@ -38,6 +56,9 @@ pub struct History {
 }
 
 /// A kind of write to a row.
+///
+/// It is stored as its name ([`HistoryAction::name`]). An upsert is an insert or an update, by its
+/// effect; a replaced row has a `Delete` before the `Insert`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HistoryAction {
     /// The row was inserted.
@@ -60,6 +81,11 @@ impl HistoryAction {
     };
 
     /// Returns its name, as it is stored.
+    ///
+    /// ```
+    /// use marmota_store::HistoryAction;
+    /// assert_eq!(HistoryAction::Increment.name(), "increment");
+    /// ```
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -166,6 +192,8 @@ impl Model for History {
 }
 
 /// Formats a key as it is stored in [`History::of_key`].
+///
+/// The text is unique within a table, since all keys of a table have the same kind.
 pub(crate) fn key_text(key: ValueRef<'_>) -> String {
     match key {
         ValueRef::Int(key) => key.to_string(),
@@ -177,6 +205,21 @@ pub(crate) fn key_text(key: ValueRef<'_>) -> String {
 
 /// Returns a filter on the history's table for the entries of one row, including those from before
 /// the table was renamed.
+///
+/// `schema` is that of the audited table, `key` the row's key; the row itself may be deleted.
+///
+/// ```
+/// # use marmota_memory::Memory;
+/// # use marmota_model::{Field, Kind, Record, Role, Schema, ValueRef};
+/// # use marmota_store::{History, Store};
+/// use marmota_store::history;
+/// # let note = Schema::new("note", vec![Field::new("id", Kind::I64).role(Role::Key)]).audit(true);
+/// # let store = Store::builder(Memory::new()).schema(note).open()?;
+/// # store.insert_record(&Record::new(store.table("note")?)).run()?;
+/// let filter = history::of_row(store.table("note")?.schema(), ValueRef::Int(1));
+/// assert_eq!(store.list::<History>().filter(filter).run()?.len(), 1);
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
 pub fn of_row(schema: &Schema, key: ValueRef<'_>) -> Filter<History> {
     let of_table = match &schema.was {
         Some(was) => History::OF_TABLE.is_in([&*schema.name, was]),

@@ -3,6 +3,10 @@
 //! Rights, and engines that cannot pass a filter to a database, use the same evaluation, so their
 //! results agree. A [`Condition`] is evaluated on slices of values. A [`Predicate`] is evaluated on
 //! rows in an engine's own form, and reads only the fields that it needs.
+//!
+//! A comparison with NULL or with an absent value is unknown; `not` of unknown is unknown; `and`
+//! and `or` follow Kleene's logic, as in SQL. A row is selected only if the result is
+//! true.
 
 use std::cell::RefCell;
 
@@ -14,6 +18,9 @@ use marmota_model::{
 use smallvec::SmallVec;
 
 /// A field in an engine's own form, with the data that locates the field's value in a row.
+///
+/// An engine implements it for its description of a column, and [`FilteredRow`] for its rows.
+/// Engines whose rows are slices of [`ValueRef`] use [`Condition`] instead.
 pub trait FieldColumn: Copy {
     /// Returns the index of the field in its table.
     fn field(&self) -> usize;
@@ -26,6 +33,8 @@ pub trait FieldColumn: Copy {
 }
 
 /// A row that a [`Predicate`] is evaluated on, with columns of type `C`.
+///
+/// `'a` is the lifetime of the row's data. The value of an absent field is NULL.
 pub trait FilteredRow<'a, C>: Copy {
     /// Returns true if the field is NULL.
     fn is_null(self, column: &C) -> bool;
@@ -57,6 +66,17 @@ impl<'a, C: FieldColumn> FilteredRow<'a, C> for &[ValueRef<'a>] {
 
 /// Returns an integer with the same order as the value: for an integer, an amount, a date or a
 /// time. `None` for other values.
+///
+/// An amount in its smallest unit (a ten-thousandth), a date in days, a time and a timestamp in
+/// microseconds.
+///
+/// ```
+/// use marmota_model::{Currency, ValueRef};
+/// use marmota_store::predicate::ordinal;
+/// assert_eq!(ordinal(ValueRef::Int(7)), Some(7));
+/// assert_eq!(ordinal(ValueRef::Currency(Currency::from_scaled(25_000))), Some(25_000));
+/// assert_eq!(ordinal(ValueRef::Text("7")), None);
+/// ```
 #[must_use]
 pub const fn ordinal(value: ValueRef<'_>) -> Option<i64> {
     match value {
@@ -133,6 +153,9 @@ impl FieldColumn for ValueColumn {
 /// assert!(!ready.selects(&[ValueRef::Int(2), ValueRef::Null]));
 /// # Ok::<(), marmota_model::Error>(())
 /// ```
+///
+/// It owns the filter, and can be kept. [`Condition::asked`] prepares it for a number of rows: the
+/// sorting of lists and the choice of comparisons happen once.
 #[derive(Clone, Debug)]
 pub struct Condition {
     filter: FilterExpr,
@@ -167,6 +190,8 @@ impl Condition {
 }
 
 /// A [`Condition`] that is prepared to be evaluated.
+///
+/// It has buffers for full-text search, so it is used by one thread at a time.
 pub struct Ready<'f>(Predicate<'f, ValueColumn>);
 
 impl Ready<'_> {
@@ -184,8 +209,59 @@ impl std::fmt::Debug for Ready<'_> {
 }
 
 /// A filter prepared to be evaluated on rows with columns of type `C`.
+///
+/// `C` is the engine's description of a column ([`FieldColumn`]). It borrows the values of the
+/// filter.
+///
+/// ```
+/// use marmota_model::{Collation, Comparison, Field, FilterExpr, Kind, Role, Schema, Table};
+/// use marmota_model::{Value, ValueForm, ValueRef};
+/// use marmota_store::predicate::{FieldColumn, FilteredRow, Predicate};
+///
+/// /// A column of rows that are arrays of integers.
+/// #[derive(Clone, Copy)]
+/// struct IntColumn(usize);
+///
+/// impl FieldColumn for IntColumn {
+///     fn field(&self) -> usize {
+///         self.0
+///     }
+///     fn form(&self) -> ValueForm {
+///         ValueForm::Int
+///     }
+///     fn collation(&self) -> Collation {
+///         Kind::I64.collation()
+///     }
+/// }
+///
+/// #[derive(Clone, Copy)]
+/// struct IntRow<'a>(&'a [i64; 2]);
+///
+/// impl<'a> FilteredRow<'a, IntColumn> for IntRow<'a> {
+///     fn is_null(self, _: &IntColumn) -> bool {
+///         false
+///     }
+///     fn ordinal(self, column: &IntColumn) -> i64 {
+///         self.0[column.0]
+///     }
+///     fn value(self, column: &IntColumn) -> ValueRef<'a> {
+///         ValueRef::Int(self.0[column.0])
+///     }
+/// }
+///
+/// let fields = vec![Field::new("id", Kind::I64).role(Role::Key), Field::new("age", Kind::I64)];
+/// let table = Table::new(Schema::new("person", fields))?;
+/// let filter =
+///     FilterExpr::Compare { field: 1, comparison: Comparison::Greater, value: Value::Int(30) };
+/// let predicate = Predicate::new(&filter, &table, &[IntColumn(0), IntColumn(1)])?;
+/// assert!(predicate.selects(IntRow(&[1, 36])));
+/// assert!(!predicate.selects(IntRow(&[2, 12])));
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
 pub struct Predicate<'f, C>(Node<'f, C>);
 
+/// A part of a filter, with the columns that it reads. The variants are those of [`FilterExpr`],
+/// except that comparisons of integers have a separate one: they need no [`ValueRef`].
 enum Node<'f, C> {
     /// A field with integer values, compared to an integer.
     Ordinal {
@@ -250,6 +326,7 @@ impl<C> std::fmt::Debug for Predicate<'_, C> {
 }
 
 impl<'f, C: FieldColumn> Node<'f, C> {
+    /// Prepares a part of a filter, and the parts in it.
     fn new(filter: &'f FilterExpr, table: &Table, columns: &[C]) -> Result<Self> {
         let column = |field: usize| {
             columns.get(field).copied().ok_or_else(|| {
@@ -358,6 +435,7 @@ fn until<'a, C: FieldColumn>(
     answer
 }
 
+/// Returns the value of a field; `None` for NULL, whose comparison is unknown.
 fn known<'a, C>(row: impl FilteredRow<'a, C>, column: &C) -> Option<ValueRef<'a>> {
     Some(row.value(column)).filter(|value| !value.is_null())
 }

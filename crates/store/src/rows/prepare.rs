@@ -1,5 +1,32 @@
 //! Prepares rows for an engine: fills in keys, timestamps, versions and defaults, then checks the
 //! rules. Structs, records, batches and REST bodies use the same code.
+//!
+//! The order is the same for all writes: the key, timestamps and the version, defaults, then all
+//! rules at once, so that an error names every field at fault. Uniqueness and references are
+//! checked by the engine afterwards.
+//!
+//! ```
+//! use marmota_model::{ErrorKind, Field, Kind, Role, Schema, Table, ValueRef};
+//! use marmota_store::prepare::{self, ValueSource, WriteTimestamp};
+//!
+//! let fields = vec![
+//!     Field::new("id", Kind::I64).role(Role::Key),
+//!     Field::new("name", Kind::TEXT),
+//!     Field::new("note", Kind::TEXT).nullable(true),
+//! ];
+//! let table = Table::new(Schema::new("person", fields))?;
+//! let mut row = [ValueRef::Int(0), ValueRef::Text("Ana"), ValueRef::Absent];
+//! let stamp = WriteTimestamp::now(&table);
+//! prepare::insert(&table, &mut row, ValueSource::Values, stamp)?;
+//! // The engine generates the key; the optional field is NULL.
+//! assert_eq!(row, [ValueRef::Absent, ValueRef::Text("Ana"), ValueRef::Null]);
+//!
+//! let mut row = [ValueRef::Absent; 3];
+//! let error = prepare::insert(&table, &mut row, ValueSource::Values, stamp).unwrap_err();
+//! assert_eq!(error.kind(), ErrorKind::Invalid);
+//! assert_eq!(error.violations()[0].field, "name");
+//! # Ok::<(), marmota_model::Error>(())
+//! ```
 
 use marmota_model::rule::violation;
 use marmota_model::{
@@ -7,6 +34,8 @@ use marmota_model::{
 };
 
 /// The source of a row, which determines how much of it has to be checked.
+///
+/// Both are checked against the rules of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueSource {
     /// A struct: its types need no check.
@@ -16,6 +45,8 @@ pub enum ValueSource {
 }
 
 /// The timestamp that all rows of one write share.
+///
+/// It is the system clock's time, in microseconds (UTC), or zero if the table needs none.
 #[derive(Clone, Copy, Debug)]
 pub struct WriteTimestamp {
     now: Timestamp,
@@ -42,6 +73,17 @@ impl WriteTimestamp {
 }
 
 /// Prepares a row for an insert.
+///
+/// | field | before | after |
+/// |---|---|---|
+/// | automatic key | 0, NULL or absent | absent: the engine generates it |
+/// | UUID key | nil, NULL or absent | a new UUID, version 7 (RFC 9562) |
+/// | text key | empty or absent | an error |
+/// | created-at, updated-at | any | `stamp` |
+/// | version | any | 1 |
+/// | other, absent | | its default, or NULL if it is optional, otherwise an error |
+///
+/// The row has one value for each field of the table, in order.
 ///
 /// # Errors
 /// [`marmota_model::ErrorKind::Invalid`] with a violation for each invalid field.
@@ -81,6 +123,9 @@ pub fn insert_into<'a>(
 /// Prepares a row for an update of a stored one: the fields with a value are written, the others
 /// are unchanged.
 ///
+/// The key, the created-at field and the version become absent; the engine increments the version.
+/// The updated-at field becomes `stamp`.
+///
 /// # Errors
 /// Those of [`insert`].
 pub fn update<'a>(
@@ -114,6 +159,8 @@ pub fn update_into<'a>(
 
 /// Fills absent fields with their default or NULL, like an insert, for a write that replaces a row
 /// as a whole. Blobs, which reads leave out by default, stay as they are.
+///
+/// A field without a default that is not optional is a violation.
 pub fn fill_for_replace<'a>(
     table: &'a Table,
     row: &mut [ValueRef<'a>],
@@ -142,6 +189,11 @@ pub fn not_the_same_fields() -> Error {
 
 /// Returns an error if there are violations.
 ///
+/// ```
+/// use marmota_store::prepare;
+/// assert!(prepare::finish(Vec::new()).is_ok());
+/// ```
+///
 /// # Errors
 /// [`marmota_model::ErrorKind::Invalid`] with all violations.
 pub fn finish(violations: Vec<Violation>) -> Result<()> {
@@ -157,6 +209,7 @@ pub fn no_target(field: &Field, key: ValueRef<'_>, target: &str) -> Violation {
     violation(field, key, "reference", message)
 }
 
+/// Prepares the key of a new row, as the table at [`insert`] states.
 fn prepare_key(table: &Table, row: &mut [ValueRef<'_>], violations: &mut Vec<Violation>) {
     let key = table.key();
     let field = &table.fields()[key];
@@ -184,6 +237,7 @@ fn prepare_key(table: &Table, row: &mut [ValueRef<'_>], violations: &mut Vec<Vio
     }
 }
 
+/// Fills all absent fields except the key.
 fn fill_absent<'a>(table: &'a Table, row: &mut [ValueRef<'a>], violations: &mut Vec<Violation>) {
     let key = table.key();
     let mut from = 0;
@@ -196,6 +250,7 @@ fn fill_absent<'a>(table: &'a Table, row: &mut [ValueRef<'a>], violations: &mut 
     }
 }
 
+/// Fills one absent field with its default or NULL, or adds a violation.
 #[cold]
 fn fill_one<'a>(
     table: &'a Table,
@@ -216,6 +271,7 @@ fn fill_one<'a>(
     }
 }
 
+/// Checks the rules; a struct's values already have the types of their fields.
 fn check(
     table: &Table,
     row: &[ValueRef<'_>],

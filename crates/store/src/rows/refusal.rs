@@ -1,5 +1,21 @@
 //! The errors with which all engines refuse a write: they have the field, the value and an
 //! alternative.
+//!
+//! Each function makes one error, so that all engines have the same kind, the same violations and
+//! nearly the same text. The conformance suite compares kinds and violations.
+//!
+//! ```
+//! use marmota_model::{ErrorKind, Field, Kind, Role, Schema, Table, ValueRef};
+//! use marmota_store::refusal;
+//!
+//! let person = Schema::new("person", vec![Field::new("id", Kind::I64).role(Role::Key)]);
+//! let table = Table::new(person)?;
+//! let missing = refusal::not_found(&table, ValueRef::Int(7));
+//! assert_eq!(missing.kind(), ErrorKind::NotFound);
+//! assert_eq!(missing.message(), "no person with id 7");
+//! assert_eq!(refusal::stale(&table, ValueRef::Int(7), 3, 2).kind(), ErrorKind::Stale);
+//! # Ok::<(), marmota_model::Error>(())
+//! ```
 
 use std::ops::Deref;
 use std::time::Duration;
@@ -7,6 +23,8 @@ use std::time::Duration;
 use marmota_model::{Error, ErrorKind, Table, ValueRef, Violation};
 
 /// Creates an error of `kind` with these violations; a single violation is also its message.
+///
+/// Several violations are those of one composite unique index.
 #[must_use]
 pub fn with_violations(kind: ErrorKind, violations: Vec<Violation>) -> Error {
     let message = match violations.as_slice() {
@@ -20,6 +38,15 @@ pub fn with_violations(kind: ErrorKind, violations: Vec<Violation>) -> Error {
 }
 
 /// Copies an error for a second receiver, without its source.
+///
+/// Kind, message, violations and [`Error::is_retryable`] are kept.
+///
+/// ```
+/// use marmota_model::{Error, ErrorKind};
+/// use marmota_store::refusal::copy_of;
+/// let error = Error::new(ErrorKind::Busy, "try again").retryable();
+/// assert!(copy_of(&error).is_retryable());
+/// ```
 #[cold]
 #[must_use]
 pub fn copy_of(error: &Error) -> Error {
@@ -29,6 +56,8 @@ pub fn copy_of(error: &Error) -> Error {
 }
 
 /// The error for a key without a row.
+///
+/// Kind: [`ErrorKind::NotFound`].
 #[cold]
 #[must_use]
 pub fn not_found(table: &Table, key: ValueRef<'_>) -> Error {
@@ -38,6 +67,8 @@ pub fn not_found(table: &Table, key: ValueRef<'_>) -> Error {
 }
 
 /// The error of a verb on a row that does not exist.
+///
+/// The same for a missing row and for one that the caller may not read.
 #[cold]
 pub(crate) fn no_row(table: &Table, key: ValueRef<'_>) -> Error {
     let key = marmota_model::text::excerpt_of(key);
@@ -46,6 +77,8 @@ pub(crate) fn no_row(table: &Table, key: ValueRef<'_>) -> Error {
 }
 
 /// The error for a row whose version differs from the expected one.
+///
+/// `version` is the stored one, `expected` that of the caller. Kind: [`ErrorKind::Stale`].
 #[cold]
 #[must_use]
 pub fn stale(table: &Table, key: ValueRef<'_>, version: i64, expected: i64) -> Error {
@@ -62,6 +95,8 @@ pub fn stale(table: &Table, key: ValueRef<'_>, version: i64, expected: i64) -> E
 
 /// The error for rows inserted together of which some have a key and others do not; `row` differs
 /// from those before it.
+///
+/// Kind: [`ErrorKind::Invalid`].
 #[cold]
 #[must_use]
 pub fn mixed_keys(row: usize) -> Error {
@@ -71,6 +106,9 @@ pub fn mixed_keys(row: usize) -> Error {
 
 /// The error for a delete of a row (or of one of several) to which these fields of other tables
 /// still refer.
+///
+/// `key` is that of the row, or `None` for a delete by filter; `by` has the tables and the indexes
+/// of their fields. Kind: [`ErrorKind::Conflict`].
 #[cold]
 #[must_use]
 pub fn still_referred_to(
@@ -94,6 +132,8 @@ pub fn still_referred_to(
 }
 
 /// The error for a table that a transaction or a long statement did not release in time.
+///
+/// `waited` is the engine's limit, shown in seconds. Kind: [`ErrorKind::Busy`].
 #[cold]
 #[must_use]
 pub fn table_kept(waited: Duration) -> Error {
@@ -106,6 +146,8 @@ pub fn table_kept(waited: Duration) -> Error {
 }
 
 /// The error for a transaction that begins in another one.
+///
+/// Kind: [`ErrorKind::Invalid`].
 #[cold]
 #[must_use]
 pub fn transaction_is_open() -> Error {
@@ -113,6 +155,8 @@ pub fn transaction_is_open() -> Error {
 }
 
 /// The error for a step of a transaction where none is open.
+///
+/// Kind: [`ErrorKind::Invalid`].
 #[cold]
 #[must_use]
 pub fn no_transaction() -> Error {
@@ -120,6 +164,8 @@ pub fn no_transaction() -> Error {
 }
 
 /// The error for a savepoint that was released or undone, or never set.
+///
+/// Kind: [`ErrorKind::Invalid`].
 #[cold]
 #[must_use]
 pub fn no_savepoint() -> Error {
@@ -127,6 +173,8 @@ pub fn no_savepoint() -> Error {
 }
 
 /// The error for a poll of an operation that does not wait in the session.
+///
+/// Kind: [`ErrorKind::Bug`], since the store polls a ticket only while it waits.
 #[cold]
 #[must_use]
 pub fn not_waiting() -> Error {

@@ -8,10 +8,29 @@ use std::sync::Arc;
 use marmota_model::{Error, ErrorKind, Model, Result, Table};
 
 /// The registered tables.
+///
+/// It is made by the builder of a store and immutable afterwards.
+/// [`Store::registry`](crate::Store::registry) returns it.
+///
+/// ```
+/// use marmota_memory::Memory;
+/// use marmota_model::{Field, Kind, Role, Schema};
+/// use marmota_store::Store;
+///
+/// let city = Schema::new("city", vec![Field::new("id", Kind::I64).role(Role::Key)]);
+/// let store = Store::builder(Memory::new()).schema(city).open()?;
+/// assert_eq!(store.registry().table("city")?.name(), "city");
+/// let error = store.registry().table("town").unwrap_err();
+/// assert!(error.message().contains("city"), "the message has the existing names");
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Registry {
+    /// In the order of registration.
     tables: Vec<Arc<Table>>,
+    /// The same tables by name.
     by_name: HashMap<String, Arc<Table>>,
+    /// The tables of models that are Rust types; a schema made at run time has no type.
     by_type: HashMap<TypeId, Arc<Table>, BuildHasherDefault<TypeIdHasher>>,
     /// The index of each table's database, in a store with several.
     databases: HashMap<String, usize>,
@@ -86,6 +105,8 @@ impl Registry {
     }
 
     /// Returns the index of a table's database.
+    ///
+    /// Default: 0, the first database.
     pub(crate) fn database_of(&self, table: &Table) -> usize {
         self.databases.get(table.name()).copied().unwrap_or(0)
     }
@@ -96,6 +117,9 @@ impl Registry {
     }
 
     /// Adds a table; `of` is the type of its model, if it has one.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Conflict`] if there is a table of this name.
     pub(crate) fn add(&mut self, table: Arc<Table>, of: Option<TypeId>) -> Result<()> {
         if self.by_name.contains_key(table.name()) {
             let message = format!("two models have the table `{}`; rename one", table.name());
@@ -111,6 +135,8 @@ impl Registry {
 
     /// Returns the tables, each after the tables that it refers to. Tables that refer to each other
     /// in a circle keep the order of registration.
+    ///
+    /// Engines create tables in this order, and backups and transfers insert rows in it.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] for a reference to a table that is not registered.

@@ -21,17 +21,24 @@ use marmota_model::{Currency, Date, RowSink, Time, Timestamp, Uuid, ValueRef};
 /// });
 /// assert_eq!((lent, names.len()), ((1, ControlFlow::Continue(())), 1));
 /// ```
+///
+/// It is for a read that continues on another thread: that thread fills buffers, and the caller's
+/// thread lends them to its sink.
 #[derive(Debug, Default)]
 pub struct RowBuffer {
+    /// The values of all rows, one after the other; each row has `width` of them.
     values: Vec<Copied>,
+    /// The texts and JSON of all rows, one after the other.
     texts: String,
+    /// The blobs and UUIDs of all rows, one after the other.
     bytes: Vec<u8>,
     /// The number of values of each row.
     width: usize,
     rows: usize,
 }
 
-/// A value; for texts and bytes, their position and length.
+/// A value of 16 bytes; for texts and bytes, their position and length. UUIDs are stored with the
+/// bytes, as they would make every value larger.
 #[derive(Clone, Copy, Debug)]
 enum Copied {
     Absent,
@@ -88,6 +95,7 @@ impl RowBuffer {
         }
     }
 
+    /// Appends a text, and returns its position and length.
     #[inline]
     fn text(&mut self, text: &str) -> (u32, u32) {
         let place = (short(self.texts.len()), short(text.len()));
@@ -95,6 +103,7 @@ impl RowBuffer {
         place
     }
 
+    /// Appends bytes, and returns their position and length.
     #[inline]
     fn blob(&mut self, bytes: &[u8]) -> (u32, u32) {
         let place = (short(self.bytes.len()), short(bytes.len()));
@@ -103,6 +112,9 @@ impl RowBuffer {
     }
 
     /// Lends the rows until the sink has enough, and returns how many were lent.
+    ///
+    /// The second value is `Break` if the sink has ended the read. Rows without columns are lent as
+    /// empty slices.
     pub fn lend(&self, sink: &mut dyn RowSink) -> (u64, ControlFlow<()>) {
         if self.width == 0 {
             for lent in 1..=self.rows as u64 {
@@ -124,6 +136,7 @@ impl RowBuffer {
         (self.rows as u64, ControlFlow::Continue(()))
     }
 
+    /// Returns a value as it was pushed, borrowed from the buffer.
     #[inline]
     fn value(&self, copied: Copied) -> ValueRef<'_> {
         let text = |at: u32, length: u32| &self.texts[at as usize..][..length as usize];
@@ -156,6 +169,19 @@ impl RowBuffer {
     }
 
     /// Returns the size of its rows in bytes.
+    ///
+    /// Without the memory that is reserved for further rows.
+    ///
+    /// ```
+    /// use marmota_model::ValueRef;
+    /// use marmota_store::row_buffer::RowBuffer;
+    /// let mut rows = RowBuffer::default();
+    /// assert_eq!(rows.size(), 0);
+    /// rows.push(&[ValueRef::Text("Ada")]);
+    /// assert!(rows.size() >= 3);
+    /// rows.clear();
+    /// assert_eq!((rows.rows(), rows.size()), (0, 0));
+    /// ```
     #[must_use]
     pub fn size(&self) -> usize {
         self.values.len() * size_of::<Copied>() + self.texts.len() + self.bytes.len()
@@ -170,6 +196,7 @@ impl RowBuffer {
     }
 }
 
+/// Converts a length; see the panics of [`RowBuffer::push`].
 fn short(length: usize) -> u32 {
     #[expect(clippy::expect_used, reason = "buffers are passed on long before")]
     u32::try_from(length).expect("a row buffer has less than 4 GiB")

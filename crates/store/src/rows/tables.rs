@@ -1,5 +1,24 @@
 //! The tables that an engine has prepared, each with a number by which a session finds its
 //! statements. This is for engines whose sessions have prepared statements.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use marmota_model::{Field, Kind, Role, Schema, Table};
+//! use marmota_store::tables::{KnownTables, Tables};
+//!
+//! let city = Schema::new("city", vec![Field::new("id", Kind::I64).role(Role::Key)]);
+//! let city = Arc::new(Table::new(city)?);
+//! let all = Arc::new(Tables::default());
+//! let mut known = KnownTables::new(Arc::clone(&all));
+//! assert!(known.number(&city).is_err(), "it is not prepared yet");
+//!
+//! // `Engine::migrate` adds the tables; sessions learn them at their next lookup.
+//! all.add(&[Arc::clone(&city)]);
+//! let number = known.number(&city)?;
+//! assert_eq!(known.at(number as usize).map(|table| table.name()), Some("city"));
+//! assert_eq!(known.named("CITY").map(|table| table.name()), Some("city"));
+//! # Ok::<(), marmota_model::Error>(())
+//! ```
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,12 +31,16 @@ use parking_lot::RwLock;
 /// an address identifies a table.
 #[derive(Debug, Default)]
 pub struct Tables {
+    /// Only grows; the place of a table is its number.
     list: RwLock<Vec<Arc<Table>>>,
+    /// The length of `list`, which a session compares without the lock.
     count: AtomicUsize,
 }
 
 impl Tables {
     /// Adds tables after the existing ones.
+    ///
+    /// A table that is prepared again, by a second call of `Engine::migrate`, gets another number.
     pub fn add(&self, tables: &[Arc<Table>]) {
         let mut list = self.list.write();
         list.extend_from_slice(tables);
@@ -28,10 +51,15 @@ impl Tables {
 /// One session's view of the tables.
 #[derive(Debug)]
 pub struct KnownTables {
+    /// The engine's tables.
     all: Arc<Tables>,
+    /// The tables that the session has learned, by number.
     known: Vec<Arc<Table>>,
+    /// The number of each table, by the address of the table.
     by_address: HashMap<usize, u32>,
     /// The table of the last lookup.
+    ///
+    /// Most sessions use the same table several times in a row.
     last: (usize, u32),
 }
 
@@ -70,6 +98,7 @@ impl KnownTables {
         Ok(Arc::clone(&self.known[number as usize]))
     }
 
+    /// [`Self::number`] of a table other than the last one.
     fn look_up(&mut self, table: &Table, address: usize) -> Result<u32> {
         if !self.by_address.contains_key(&address) {
             self.learn();
@@ -86,6 +115,8 @@ impl KnownTables {
     }
 
     /// Adds the tables that were prepared since the last call.
+    ///
+    /// Without new tables it costs one atomic load.
     pub fn learn(&mut self) {
         if self.all.count.load(Ordering::Acquire) == self.known.len() {
             return;
@@ -99,12 +130,16 @@ impl KnownTables {
     }
 
     /// Returns the last prepared table called `name`.
+    ///
+    /// ASCII case is ignored, as in SQL.
     #[must_use]
     pub fn named(&self, name: &str) -> Option<&Arc<Table>> {
         self.known.iter().rev().find(|table| table.name().eq_ignore_ascii_case(name))
     }
 
     /// Returns the audited tables and the table of the history.
+    ///
+    /// Engines with SQL use them to refuse statements that would bypass the history.
     pub fn audited(&self) -> impl Iterator<Item = &Arc<Table>> {
         let is_kept = |table: &&Arc<Table>| {
             table.schema().audit || table.name() == crate::rows::history::HISTORY_TABLE

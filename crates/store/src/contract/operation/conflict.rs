@@ -37,6 +37,20 @@ impl OnConflict {
 
     /// Returns the action for a row of which the caller gave these fields: an update leaves the
     /// other fields unchanged, although an insert fills them.
+    ///
+    /// ```
+    /// use marmota_model::{Field, FieldSet, Kind, Role, Schema, Table};
+    /// use marmota_store::operation::OnConflict;
+    ///
+    /// let fields = vec![Field::new("id", Kind::I64).role(Role::Key), Field::new("name", Kind::TEXT)];
+    /// let table = Table::new(Schema::new("city", fields))?;
+    /// let given = FieldSet::EMPTY.with(0).with(1);
+    /// // The key is never written to an existing row.
+    /// let update = OnConflict::UPDATE.with_given(&table, given);
+    /// assert_eq!(update, OnConflict::Update { fields: FieldSet::EMPTY.with(1) });
+    /// assert_eq!(OnConflict::Ignore.with_given(&table, given), OnConflict::Ignore);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     #[must_use]
     pub fn with_given(self, table: &Table, given: FieldSet) -> Self {
         let Self::Update { .. } = self else { return self };
@@ -47,6 +61,9 @@ impl OnConflict {
 }
 
 /// Returns the filter for rows with the key of a new row, or with its values in a unique index.
+///
+/// A unique index of which the row has a NULL or absent value is left out. If nothing is left, the
+/// filter selects no row.
 pub(crate) fn conflicting_rows(table: &Table, row: &[Value]) -> FilterExpr {
     let key = Index { fields: vec![table.key()].into(), unique: true };
     let there = |field: &usize| !matches!(row[*field], Value::Absent | Value::Null);
@@ -81,6 +98,11 @@ pub enum UpsertEffect {
 
 impl UpsertEffect {
     /// Returns the effect as one word, the same in answers and logs.
+    ///
+    /// ```
+    /// use marmota_store::operation::UpsertEffect;
+    /// assert_eq!(UpsertEffect::Ignored.name(), "ignored");
+    /// ```
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -1,4 +1,7 @@
 //! Links: values of a batch's writes that come from its earlier writes.
+//!
+//! A link is stored next to the writes, not in them, so that only a write with a link is copied
+//! when it is executed ([`resolve_links`]). Reason and alternatives: `docs/design/005-batches.md`.
 
 use marmota_model::rule::violation;
 use marmota_model::{Error, ErrorKind, Kind, Result, Table, Value, ValueRef};
@@ -8,6 +11,23 @@ use super::write::Write;
 
 /// A value of a write of a batch: the key of the row that an earlier insert of the batch has made
 /// or found.
+///
+/// Links are in the order of `write`, and refer to earlier writes only (`result < write`).
+///
+/// ```
+/// use std::sync::Arc;
+/// use marmota_model::{Field, Kind, Role, Schema, Table, Value};
+/// use marmota_store::operation::{Link, LinkAt, Write};
+///
+/// let city = Schema::new("city", vec![Field::new("id", Kind::I64).role(Role::Key)]);
+/// let table = Arc::new(Table::new(city)?);
+/// let insert = Write::insert(Arc::clone(&table), vec![Value::Absent]);
+/// // Write 1 deletes the row that write 0 has made.
+/// let link = Link { write: 1, at: LinkAt::Key, result: 0 };
+/// link.check(&table, &[insert])?;
+/// assert!(Link { result: 5, ..link }.check(&table, &[]).is_err());
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
     /// The place of the write that takes the key.
@@ -23,7 +43,7 @@ pub struct Link {
 pub enum LinkAt {
     /// The key of the row that it writes to.
     Key,
-    /// The value of a field that refers to the insert's table.
+    /// The value of the field with this index, which refers to the insert's table.
     Field(usize),
 }
 
@@ -78,6 +98,22 @@ impl LinkAt {
 }
 
 /// Returns the key of the row that an insert has made or found.
+///
+/// `None` for a write that is not an insert of one row. If the row had its key already, the key is
+/// that of the write; otherwise that of the outcome.
+///
+/// ```
+/// use std::sync::Arc;
+/// use marmota_model::{Field, Kind, Role, Schema, Table, Value};
+/// use marmota_store::operation::{Keys, Outcome, Write, key_made};
+///
+/// let city = Schema::new("city", vec![Field::new("id", Kind::I64).role(Role::Key)]);
+/// let table = Arc::new(Table::new(city)?);
+/// let write = Write::insert(table, vec![Value::Absent]);
+/// let outcome = Outcome { keys: Keys::One(Value::Int(4)), ..Outcome::rows(1) };
+/// assert_eq!(key_made(&write, &outcome), Some(&Value::Int(4)));
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
 #[must_use]
 pub fn key_made<'o>(write: &'o Write, outcome: &'o Outcome) -> Option<&'o Value> {
     match (&outcome.keys, write) {
@@ -92,6 +128,9 @@ pub fn key_made<'o>(write: &'o Write, outcome: &'o Outcome) -> Option<&'o Value>
 }
 
 /// Returns the write with its links replaced by keys.
+///
+/// `links` are those of this write; `writes` and `results` are those of the whole batch so far, by
+/// place.
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`] if one of the inserts has failed.
@@ -118,6 +157,8 @@ pub fn resolve_links(
 }
 
 impl Write {
+    /// Writes a key to its place. A place that the write does not have is ignored: [`Link::check`]
+    /// has refused such links before.
     fn put(&mut self, at: LinkAt, value: Value) {
         match (at, self) {
             (

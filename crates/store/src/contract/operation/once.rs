@@ -15,8 +15,14 @@ use sha2::{Digest, Sha256};
 use super::outcome::Outcome;
 
 /// The table of the answers.
+///
+/// It exists only in a store that is opened with
+/// [`StoreBuilder::idempotency`](crate::StoreBuilder::idempotency), in each of its databases.
 pub const ANSWERS: &str = "marmota_answer";
 /// The maximum length of a key in bytes.
+///
+/// The draft of the header `Idempotency-Key` (draft-ietf-httpapi-idempotency-key-header) sets no
+/// limit; 255 bytes fit an indexed column of every engine.
 pub const KEY_BYTES_MAX: usize = 255;
 /// Separates a key from the number of its part: a header cannot contain this byte.
 const PART: char = '\u{1f}';
@@ -49,6 +55,21 @@ impl Default for Idempotency {
 }
 
 /// A hash of a request: equal requests have equal hashes, at any time.
+///
+/// It is SHA-256 (FIPS 180-4) over the parts, each with its length as 8 bytes, little-endian, in
+/// front: so `ab` + `c` differs from `a` + `bc`.
+///
+/// ```
+/// use marmota_model::ValueRef;
+/// use marmota_store::operation::{Fingerprint, OnceKey};
+///
+/// let mut request = Fingerprint::default();
+/// request.add(b"POST /orders");
+/// request.add_value(ValueRef::Int(3));
+/// let key = OnceKey::new("order-7", &request)?;
+/// assert_eq!(key.parts().0, "order-7");
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Fingerprint(Sha256);
 
@@ -59,7 +80,7 @@ impl Fingerprint {
         self.0.update(part);
     }
 
-    /// Adds a value.
+    /// Adds a value with its kind: the integer 1 and the text `1` differ.
     pub fn add_value(&mut self, value: ValueRef<'_>) {
         match value {
             ValueRef::Absent => self.add(b"absent"),
@@ -78,16 +99,19 @@ impl Fingerprint {
         }
     }
 
+    /// Adds the name of a kind, and the bytes of a value of variable length.
     fn pair(&mut self, kind: &[u8], bytes: &[u8]) {
         self.add(kind);
         self.add(bytes);
     }
 
+    /// Returns the hash of all parts so far.
     pub(crate) fn bytes(&self) -> [u8; 32] {
         self.0.clone().finalize().into()
     }
 }
 
+/// Returns the bytes of a value of eight bytes, after a byte for its kind.
 fn tagged(tag: u8, number: i64) -> [u8; 9] {
     let mut bytes = [tag; 9];
     bytes[1..].copy_from_slice(&number.to_le_bytes());
@@ -95,9 +119,15 @@ fn tagged(tag: u8, number: i64) -> [u8; 9] {
 }
 
 /// An idempotency key, with the hash and the time of its request.
+///
+/// The time is that of its creation, by the system clock: a stored answer expires by it
+/// ([`Idempotency::kept_for`]).
 #[derive(Clone, Debug)]
 pub struct OnceKey {
+    /// The key as it is stored: as given, with the parts that [`OnceKey::part`] and `of_caller`
+    /// append.
     pub(crate) key: String,
+    /// The hash of the request. Another request with the same key is refused.
     pub(crate) request: [u8; 32],
     pub(crate) now: Timestamp,
     /// The caller, if callers have rights.
@@ -105,6 +135,16 @@ pub struct OnceKey {
 }
 
 impl OnceKey {
+    /// Creates the key of a request that is executed once. `key` has 1 to [`KEY_BYTES_MAX`] bytes
+    /// and is chosen by the caller, usually a random UUID.
+    ///
+    /// ```
+    /// use marmota_model::ErrorKind;
+    /// use marmota_store::operation::{Fingerprint, OnceKey};
+    /// let error = OnceKey::new("", &Fingerprint::default()).unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::Invalid);
+    /// ```
+    ///
     /// # Errors
     /// [`marmota_model::ErrorKind::Invalid`] for a key that is empty or too long.
     pub fn new(key: impl Into<String>, request: &Fingerprint) -> Result<Self> {
@@ -162,6 +202,8 @@ impl OnceKey {
 }
 
 /// The answer to a batch.
+///
+/// Both an original and a repeated request get the same bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answered {
     /// The bytes that were made when the batch was executed.
@@ -171,6 +213,9 @@ pub struct Answered {
 }
 
 /// The idempotency settings of a batch that is executed once.
+///
+/// An engine passes it to [`BatchMachine`](crate::operation::BatchMachine) or
+/// [`BatchDriver`](crate::operation::BatchDriver) with the rest of the batch, and need not read it.
 pub struct Once<'a> {
     /// The table of answers.
     pub table: &'a Arc<Table>,

@@ -5,6 +5,18 @@ use marmota_model::Value;
 use super::conflict::{UpsertEffect, UpsertResult};
 
 /// The result of an operation.
+///
+/// [`Operation`](super::Operation) has a table of the fields that each operation sets; the others
+/// keep their defaults.
+///
+/// ```
+/// use marmota_model::Value;
+/// use marmota_store::operation::{UpsertEffect, Keys, Outcome};
+///
+/// let inserted = Outcome { keys: Keys::One(Value::Int(1)), ..Outcome::rows(1) };
+/// assert_eq!(inserted.effect, UpsertEffect::Inserted);
+/// assert_eq!(inserted.version, None);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
     /// The number of rows lent, counted or changed.

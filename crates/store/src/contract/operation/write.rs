@@ -9,6 +9,23 @@ use crate::contract::audit::Audit;
 use crate::rights::Rights;
 
 /// One write of a batch, which owns its values.
+///
+/// Callers make the first five variants. The store wraps a write in the others, from the inside out
+/// `Audited`, `Compared`, `Guarded`: a write with a wrapper takes several operations
+/// ([`Write::is_of_steps`]), which [`BatchMachine`](crate::operation::BatchMachine) executes.
+///
+/// ```
+/// use std::sync::Arc;
+/// use marmota_model::{Field, Kind, Role, Schema, Table, Value};
+/// use marmota_store::operation::Write;
+///
+/// let city = Schema::new("city", vec![Field::new("id", Kind::I64).role(Role::Key)]);
+/// let table = Arc::new(Table::new(city)?);
+/// let write = Write::insert(Arc::clone(&table), vec![Value::Absent]);
+/// assert_eq!(write.table().name(), "city");
+/// assert!(!write.is_of_steps());
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Write {
@@ -162,6 +179,7 @@ impl Write {
         }
     }
 
+    /// Returns the data for its history entry, if its table is audited.
     pub(crate) fn audit(&self) -> Option<&Audit> {
         match self {
             Self::Audited { audit, .. } => Some(audit),

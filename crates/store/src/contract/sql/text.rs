@@ -1,8 +1,21 @@
 //! Helpers for the text of statements, used by engines with SQL and in their errors.
+//!
+//! The functions look at the first word only. They are no SQL parser: engines let the database
+//! parse a statement, and use these for choices that precede it (reads or writes, which session)
+//! and for messages.
 
 use marmota_model::{Error, text::excerpt};
 
 /// Returns the first word of a statement, after white space and comments.
+///
+/// Both kinds of SQL comments are skipped, `-- …` and `/* … */`, as are semicolons. An unterminated
+/// comment has no word after it.
+///
+/// ```
+/// use marmota_store::sql::text::first_word;
+/// assert_eq!(first_word("-- all\n /* people */ SELECT * FROM person"), "SELECT");
+/// assert_eq!(first_word("/* open"), "");
+/// ```
 #[must_use]
 pub fn first_word(text: &str) -> &str {
     let mut rest = text;
@@ -21,6 +34,14 @@ pub fn first_word(text: &str) -> &str {
 }
 
 /// Returns true if the first word of a statement is one of these.
+///
+/// ASCII case is ignored.
+///
+/// ```
+/// use marmota_store::sql::text::begins_with;
+/// assert!(begins_with("select 1", &["SELECT", "VALUES"]));
+/// assert!(!begins_with("selected", &["SELECT"]));
+/// ```
 #[must_use]
 pub fn begins_with(text: &str, words: &[&str]) -> bool {
     let first = first_word(text);
@@ -28,6 +49,8 @@ pub fn begins_with(text: &str, words: &[&str]) -> bool {
 }
 
 /// Returns the same error with the statement that caused it.
+///
+/// Long statements are shortened in the message.
 #[cold]
 #[must_use]
 pub fn at_text(error: &Error, text: &str) -> Error {

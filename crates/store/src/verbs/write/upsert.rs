@@ -167,11 +167,11 @@ macro_rules! ways {
             /// # struct City { id: i64, #[model(unique)] name: String, people: i64 }
             /// # let city = |name: &str, people| City { id: 0, name: name.to_owned(), people };
             /// # let store = Store::builder(Memory::new()).model::<City>().open()?;
-            /// use marmota_store::operation::Effect;
+            /// use marmota_store::operation::UpsertEffect;
             ///
             /// let bourges = city("Bourges", 64_000);
-            /// assert_eq!(store.insert(&bourges).or_ignore().run()?.effect, Effect::Inserted);
-            /// assert_eq!(store.insert(&bourges).or_ignore().run()?.effect, Effect::Ignored);
+            /// assert_eq!(store.insert(&bourges).or_ignore().run()?.effect, UpsertEffect::Inserted);
+            /// assert_eq!(store.insert(&bourges).or_ignore().run()?.effect, UpsertEffect::Ignored);
             /// # Ok::<(), marmota_model::Error>(())
             /// ```
             pub fn or_ignore(self) -> Action<'s, $over> {
@@ -249,11 +249,11 @@ impl Store {
     /// # struct City { id: i64, #[model(unique)] name: String, people: i64 }
     /// # let city = |name: &str, people| City { id: 0, name: name.to_owned(), people };
     /// # let store = Store::builder(Memory::new()).model::<City>().open()?;
-    /// use marmota_store::operation::Effect;
+    /// use marmota_store::operation::UpsertEffect;
     ///
     /// store.upsert(&city("Bourges", 64_000)).run()?;
     /// let again = store.upsert(&city("Bourges", 65_000)).run()?;
-    /// assert_eq!((again.key, again.effect), (1, Effect::Updated));
+    /// assert_eq!((again.key, again.effect), (1, UpsertEffect::Updated));
     /// assert_eq!(store.get::<City>(1).run()?.people, 65_000);
     /// # Ok::<(), marmota_model::Error>(())
     /// ```
