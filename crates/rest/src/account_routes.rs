@@ -14,9 +14,9 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::answer::JSON;
-use crate::authenticator::Authenticator;
-use crate::body;
+use crate::protocol::body;
+use crate::request::answer::JSON;
+use crate::request::authenticator::Authenticator;
 
 /// The maximum size of a body in bytes.
 const BODY_BYTES_MAX: usize = 64 * 1024;

@@ -7,16 +7,16 @@ use marmota_model::Error;
 use marmota_store::{Store, Tenants};
 use marmota_web::OpenApi;
 
-use crate::blob::BlobPut;
-use crate::delete::{Delete, DeleteWhere};
+use crate::documents::schema_document::OPEN_API;
 use crate::endpoints::Endpoints;
-use crate::get::Get;
-use crate::increment::Increment;
-use crate::pages::Pages;
 use crate::reactor::watch_engines;
-use crate::schema_document::OPEN_API;
-use crate::state::{ActorOf, ApiSettings, ApiSource, ApiState, TenantSource};
-use crate::update::Update;
+use crate::request::pages::Pages;
+use crate::request::state::{ActorOf, ApiSettings, ApiSource, ApiState, TenantSource};
+use crate::rows::blob::BlobPut;
+use crate::rows::delete::{Delete, DeleteWhere};
+use crate::rows::get::Get;
+use crate::rows::increment::Increment;
+use crate::rows::update::Update;
 
 /// REST over every table of a store, at `/api`: [`Api`] with its defaults.
 ///
@@ -199,7 +199,7 @@ impl Api {
     #[cfg(feature = "auth")]
     pub fn auth(mut self, auth: &marmota_auth::Auth) -> Self {
         self.settings.authenticator =
-            Some(Arc::new(crate::authenticator::Authenticator::new(auth)));
+            Some(Arc::new(crate::request::authenticator::Authenticator::new(auth)));
         self
     }
 

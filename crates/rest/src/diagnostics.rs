@@ -13,7 +13,7 @@ use marmota_store::Store;
 use marmota_web::{ApiError, ApiResult, bearer_token, is_same_token};
 use serde_json::{Map, Value, json};
 
-use crate::answer::JSON;
+use crate::request::answer::JSON;
 
 /// The maximum size of a body in bytes.
 const BODY_BYTES_MAX: usize = 4 * 1024;
@@ -283,7 +283,7 @@ impl Shared {
         struct Change {
             filter: String,
         }
-        crate::body::check_json(request)?;
+        crate::protocol::body::check_json(request)?;
         let Change { filter } = serde_json::from_slice(request.body()).map_err(|error| {
             Error::new(ErrorKind::Invalid, format!("the body is not as it should be: {error}"))
         })?;

@@ -10,22 +10,22 @@ use marmota_store::Store;
 use marmota_store::registry::Registry;
 use marmota_web::{ApiError, ApiResult, OpenApi};
 
-use crate::accept::{self, Offer};
-use crate::admission::{CallerStore, admit};
-use crate::answer::{Out, refuse};
-use crate::batch::BatchCall;
-use crate::batch_lines;
-use crate::blob::BlobGet;
-use crate::call::{Verb, execute_verb};
-use crate::history;
-use crate::insert_lines;
-use crate::list::List;
-use crate::ndjson;
-use crate::once::{Once, Shape};
-use crate::request_context::RequestContext;
-use crate::row_lines::RowLines;
-use crate::schema_document;
-use crate::state::{ApiSource, ApiState, Found};
+use crate::batches::batch::BatchCall;
+use crate::batches::batch_lines;
+use crate::batches::insert_lines;
+use crate::batches::row_lines::RowLines;
+use crate::documents::schema_document;
+use crate::protocol::ndjson;
+use crate::request::accept::{self, Offer};
+use crate::request::admission::{CallerStore, admit};
+use crate::request::answer::{Out, refuse};
+use crate::request::call::{Verb, execute_verb};
+use crate::request::request_context::RequestContext;
+use crate::request::state::{ApiSource, ApiState, Found};
+use crate::rows::blob::BlobGet;
+use crate::rows::history;
+use crate::rows::list::List;
+use crate::rows::once::{Once, Shape};
 
 /// A request, and the store with the rights of its caller.
 #[derive(Clone, Copy)]
@@ -158,12 +158,12 @@ impl Endpoints {
                     return insert_once(context, shape, out);
                 }
                 if many {
-                    match crate::insert_many::InsertMany::of(context) {
+                    match crate::rows::insert_many::InsertMany::of(context) {
                         Ok(verb) => execute_verb(verb, context, out),
                         Err(error) => refused(error, out),
                     }
                 } else {
-                    match crate::insert::Insert::of(context) {
+                    match crate::rows::insert::Insert::of(context) {
                         Ok(verb) => execute_verb(verb, context, out),
                         Err(error) => refused(error, out),
                     }
@@ -233,7 +233,7 @@ fn later<H>(
     handler: &Arc<H>,
     api: &Arc<ApiState>,
     request: &Request,
-    finding: crate::authenticator::StoreForCaller,
+    finding: crate::request::authenticator::StoreForCaller,
 ) -> Flow
 where
     H: Fn(Call<'_>, &mut Out<'_, '_>) -> Flow + Send + Sync + 'static,

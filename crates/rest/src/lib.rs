@@ -16,50 +16,17 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod accept;
 #[cfg(feature = "auth")]
 mod account_routes;
-mod admission;
-mod answer;
 mod api;
-#[cfg(feature = "auth")]
-mod authenticator;
-mod batch;
-mod batch_lines;
-mod batch_operation;
-mod blob;
-mod body;
-mod call;
-mod cursor;
-mod delete;
+mod batches;
 mod diagnostics;
-mod effects;
+mod documents;
 mod endpoints;
-mod etag;
-mod get;
-mod history;
-mod increment;
-mod insert;
-mod insert_lines;
-mod insert_many;
-mod key;
-mod line_chunks;
-mod linked;
-mod list;
-mod ndjson;
-mod once;
-mod open_api;
-mod pages;
-mod params;
+mod protocol;
 mod reactor;
-mod refusal;
-mod request_context;
-mod row_lines;
-mod schema_document;
-mod scratch_buffer;
-mod state;
-mod submission;
-mod update;
+mod request;
+mod rows;
 
 pub use api::{Api, api, tenants};
 pub use diagnostics::{Diagnostics, LogLevels};

@@ -1,0 +1,166 @@
+//! `{"$result":0}` in an operation of a batch: the key of the row that an earlier operation
+//! inserts.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use marmota_model::{KeyKind, Kind, Table, Uuid, Value, ValueRef, Violation};
+use marmota_store::operation::{Link, LinkAt, Write};
+use marmota_web::{ApiError, ApiResult};
+use serde::Deserialize;
+
+use crate::batches::line_chunks::CHUNK_LINES;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Named {
+    #[serde(rename = "$result")]
+    operation: usize,
+}
+
+/// Returns the index of the operation that a value refers to.
+pub(crate) fn operation_of(json: &str) -> Option<usize> {
+    serde_json::from_str(json).ok().map(|Named { operation }| operation)
+}
+
+/// The number of operations of earlier chunks that can be referred to.
+const EARLIER_MAX: usize = CHUNK_LINES;
+
+/// The operations of a batch so far, and the links between them. For a batch in lines: those of the
+/// chunk, and the keys of the last operations before it.
+#[derive(Debug, Default)]
+pub(crate) struct Linked {
+    pub(crate) writes: Vec<Write>,
+    pub(crate) links: Vec<Link>,
+    /// For each operation the index of its write; `None` if it was refused.
+    places: Vec<Option<usize>>,
+    /// The index of the first of these operations.
+    first: usize,
+    /// The results of the last operations before that one.
+    earlier: VecDeque<Earlier>,
+}
+
+/// The result of an operation of an earlier chunk.
+#[derive(Debug)]
+enum Earlier {
+    /// The operation is not an insert, or was refused.
+    Nothing,
+    /// An insert into this table; it has failed if it has no key.
+    Insert(Arc<Table>, Option<Value>),
+}
+
+/// The key of an earlier operation.
+pub(crate) enum Made<'l> {
+    /// Known when the batch is executed.
+    Then(Link),
+    /// Known from an earlier chunk.
+    Identity(&'l Value),
+}
+
+impl Linked {
+    /// Adds an operation's write and its links, or `None` if it was refused.
+    pub(crate) fn add(&mut self, write: Option<(Write, Vec<Link>)>) {
+        let place = self.writes.len();
+        self.places.push(write.is_some().then_some(place));
+        if let Some((write, links)) = write {
+            self.writes.push(write);
+            self.links.extend(links);
+        }
+    }
+
+    /// Starts the next chunk; `key` returns the key of the row inserted by an operation of the
+    /// current chunk, from the write, its index among the writes, and its index in the chunk.
+    pub(crate) fn next_chunk(&mut self, key: impl Fn(&Write, usize, usize) -> Option<Value>) {
+        for (number, place) in self.places.iter().enumerate() {
+            self.earlier.push_back(match place.map(|place| (place, &self.writes[place])) {
+                Some((place, write @ Write::Insert { table, .. })) => {
+                    Earlier::Insert(Arc::clone(table), key(write, place, number))
+                }
+                _ => Earlier::Nothing,
+            });
+        }
+        self.first += self.places.len();
+        let known = self.earlier.len().saturating_sub(EARLIER_MAX);
+        self.earlier.drain(..known);
+        self.forget_chunk();
+    }
+
+    /// Restarts the current chunk.
+    pub(crate) fn forget_chunk(&mut self) {
+        self.writes.clear();
+        self.links.clear();
+        self.places.clear();
+    }
+
+    /// Returns the key of an earlier operation for the next one.
+    ///
+    /// # Errors
+    /// 400 or 422 if that operation is later, was refused, is too far back, or does not insert a
+    /// suitable row.
+    pub(crate) fn made(&self, table: &Table, at: LinkAt, operation: usize) -> ApiResult<Made<'_>> {
+        let refused = |why: &str| {
+            Err(ApiError::bad_request(format!("it refers to operation {operation}, which {why}")))
+        };
+        let name = format!("operation {operation}");
+        let Some(number) = operation.checked_sub(self.first) else {
+            // Computed from the operations, so that the result does not depend on chunk boundaries.
+            let back = self.first + self.places.len() - operation;
+            let place = (self.earlier.len() + operation).checked_sub(self.first);
+            let known = place.filter(|_| back <= EARLIER_MAX).map(|place| &self.earlier[place]);
+            return match known {
+                None => refused("lies too far back: the last 1,000 before it can be referred to"),
+                Some(Earlier::Nothing) => refused("is no insert, or was refused"),
+                Some(Earlier::Insert(made, key)) => {
+                    at.check(table, Some(made), &name)?;
+                    key.as_ref()
+                        .map_or_else(|| refused("made no row"), |key| Ok(Made::Identity(key)))
+                }
+            };
+        };
+        let place = match self.places.get(number) {
+            Some(Some(place)) => *place,
+            Some(None) => return refused("was refused"),
+            None => return refused("does not come before it"),
+        };
+        let made = match &self.writes[place] {
+            Write::Insert { table, .. } => Some(&**table),
+            _ => None,
+        };
+        at.check(table, made, &name)?;
+        Ok(Made::Then(Link { write: self.writes.len(), at, result: place }))
+    }
+
+    /// Removes references to earlier operations from the violations of a row, and sets placeholders
+    /// of the right type.
+    ///
+    /// # Errors
+    /// As [`Self::made`].
+    pub(crate) fn take<'l>(
+        &'l self,
+        table: &Table,
+        row: &mut [ValueRef<'l>],
+        violations: &mut Vec<Violation>,
+    ) -> ApiResult<Vec<Link>> {
+        let mut links = Vec::new();
+        for (position, field) in table.fields().iter().enumerate() {
+            let Kind::Reference { key, .. } = &field.kind else { continue };
+            let named = violations.iter().position(|found| found.field == field.name);
+            let Some(at) = named else { continue };
+            let Some(operation) = operation_of(&violations[at].value) else { continue };
+            let made = self.made(table, LinkAt::Field(position), operation)?;
+            violations.remove(at);
+            row[position] = match (made, key) {
+                (Made::Identity(key), _) => key.as_ref(),
+                (Made::Then(link), key) => {
+                    links.push(link);
+                    match key {
+                        KeyKind::Auto => ValueRef::Int(1),
+                        KeyKind::Uuid => ValueRef::Uuid(Uuid::nil()),
+                        KeyKind::Text => ValueRef::Text("?"),
+                    }
+                }
+            };
+        }
+        Ok(links)
+    }
+}

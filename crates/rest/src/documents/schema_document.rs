@@ -1,0 +1,171 @@
+//! `GET /api`: the tables and their fields, for humans; `GET /api/openapi.json`, for tools.
+
+use marmota_http::Request;
+use marmota_model::{Collation, Field, KeyKind, Kind, Role, Rule, Table, json};
+use marmota_store::Store;
+use marmota_store::rights::Right;
+use marmota_web::OpenApi;
+use serde_json::{Map, Value, json};
+
+use crate::documents::open_api;
+use crate::protocol::etag::{self, Etag};
+use crate::request::answer::{Head, JSON, Out, refuse};
+use crate::request::params;
+
+/// The path of the OpenAPI document, after the prefix.
+pub(crate) const OPEN_API: &str = "/openapi.json";
+
+/// Responds with the description of the tables.
+pub(crate) fn answer(store: &Store, request: &Request, out: &mut Out<'_, '_>) {
+    if let Err(error) = params::none(request) {
+        return refuse(error, out);
+    }
+    let base = request.path().trim_end_matches('/');
+    let mut document = json!({ "tables": [] });
+    let mut tables = Vec::new();
+    for table in store.exposed_tables() {
+        let Some(rights) = store.rights() else {
+            tables.push(of_table(table, base));
+            continue;
+        };
+        let allowed = Right::ALL.into_iter().filter(|right| rights.allow(table, *right));
+        let allowed: Vec<&str> = allowed.map(Right::name).collect();
+        let mut shown = of_table(table, base);
+        shown["rights"] = json!(allowed);
+        tables.push(shown);
+    }
+    document["tables"] = Value::Array(tables);
+    if store.rights().is_some() {
+        document["security"] = json!([
+            { "type": "http", "scheme": "bearer", "login": format!("{base}/auth/login") },
+            { "type": "cookie", "name": "__Host-marmota_session", "login": format!("{base}/auth/login") },
+        ]);
+    }
+    give(&document, store, request, out);
+}
+
+/// Responds with the OpenAPI document of the tables and the additional operations.
+pub(crate) fn open_api(
+    store: &Store,
+    additions: &OpenApi,
+    request: &Request,
+    out: &mut Out<'_, '_>,
+) {
+    if let Err(error) = params::none(request) {
+        return refuse(error, out);
+    }
+    let base = request.path().strip_suffix(OPEN_API).unwrap_or_default();
+    give(&open_api::of_store(store, base, additions).document(), store, request, out);
+}
+
+fn give(document: &Value, store: &Store, request: &Request, out: &mut Out<'_, '_>) {
+    let mut body = document.to_string().into_bytes();
+    let etag = Some(Etag::of_bytes(&body));
+    let mut answer = out.begin(store.rights().is_some());
+    if etag.is_some_and(|etag| etag::none_match(request, etag)) {
+        answer.empty(Head::new(marmota_http::Status::NOT_MODIFIED, "").etag(etag));
+    } else {
+        answer.whole(Head::new(marmota_http::Status::OK, JSON).etag(etag), &mut body);
+    }
+    let kept = answer.into_kept();
+    out.end(kept);
+}
+
+fn of_table(table: &Table, base: &str) -> Value {
+    let name = |position: usize| &*table.fields()[position].name;
+    let indexes: Vec<Value> = table
+        .indexes()
+        .iter()
+        .map(|index| {
+            let fields: Vec<&str> = index.fields.iter().map(|&field| name(field)).collect();
+            json!({ "fields": fields, "unique": index.unique })
+        })
+        .collect();
+    let fields: Vec<Value> =
+        table.fields().iter().enumerate().map(|(at, field)| of_field(table, at, field)).collect();
+    let mut out = json!({
+        "name": table.name(),
+        "href": format!("{base}/{}", table.name()),
+        "key": name(table.key()),
+        "key_given_by": match table.key_kind() {
+            KeyKind::Auto | KeyKind::Uuid => "service",
+            KeyKind::Text => "client",
+        },
+        "fields": fields,
+        "indexes": indexes,
+    });
+    if table.schema().audit {
+        out["history"] = json!(format!("{base}/{}/{{key}}/history", table.name()));
+    }
+    out
+}
+
+fn of_field(table: &Table, position: usize, field: &Field) -> Value {
+    let mut out = Map::new();
+    let mut put = |name: &str, value: Value| {
+        out.insert(name.to_owned(), value);
+    };
+    put("name", json!(field.name));
+    put("kind", json!(field.kind.name()));
+    put("nullable", json!(field.nullable));
+    put("unique", json!(field.unique || position == table.key()));
+    if field.search {
+        put("search", json!(true));
+    }
+    match &field.kind {
+        Kind::Text { chars_max, collation } => {
+            if *chars_max > 0 {
+                put("max", json!(chars_max));
+            }
+            if *collation == Collation::NoCase {
+                put("collation", json!("nocase"));
+            }
+        }
+        Kind::Int { min, max } if (*min, *max) != (i64::MIN, i64::MAX) => {
+            put("range", json!([min, max]));
+        }
+        Kind::Enum { variants, .. } => {
+            let names: Vec<&str> = variants.iter().map(|variant| &*variant.name).collect();
+            put("values", json!(names));
+        }
+        Kind::Reference { table, .. } => put("table", json!(table)),
+        _ => {}
+    }
+    let role = match field.role {
+        Role::Plain => None,
+        Role::Key => Some("key"),
+        Role::CreatedAt => Some("created_at"),
+        Role::UpdatedAt => Some("updated_at"),
+        Role::Version => Some("version"),
+    };
+    if let Some(role) = role {
+        put("role", json!(role));
+    }
+    if let Some(default) = table.default(position) {
+        let mut text = Vec::new();
+        json::write_value_as(&mut text, &field.kind, default);
+        put("default", serde_json::from_slice(&text).unwrap_or_default());
+    }
+    if !field.rules.is_empty() {
+        put("rules", field.rules.iter().map(of_rule).collect());
+    }
+    Value::Object(out)
+}
+
+fn of_rule(rule: &Rule) -> Value {
+    let end = |end: &Option<marmota_model::Literal>| {
+        let mut text = Vec::new();
+        let value = end.as_ref().map_or(marmota_model::ValueRef::Null, |literal| literal.value());
+        json::write_value(&mut text, value);
+        serde_json::from_slice::<Value>(&text).unwrap_or_default()
+    };
+    match rule {
+        Rule::NotEmpty => json!({ "rule": "not_empty" }),
+        Rule::Length { min, max } => json!({ "rule": "length", "min": min, "max": max }),
+        Rule::Range { min, max } => json!({ "rule": "range", "min": end(min), "max": end(max) }),
+        Rule::Pattern(pattern) => json!({ "rule": "pattern", "pattern": pattern }),
+        Rule::Email => json!({ "rule": "email" }),
+        Rule::Check { name, .. } => json!({ "rule": name }),
+        _ => json!({ "rule": "other" }),
+    }
+}

@@ -1,0 +1,157 @@
+//! Request bodies: checks for JSON, and parsing of rows.
+
+use marmota_http::{Method, Request};
+use marmota_model::rule::violation;
+use marmota_model::{
+    Error, ErrorKind, Kind, Result as ModelResult, Scratch, Table, ValueRef, Violation, json,
+};
+use marmota_store::Durability;
+use marmota_web::{ApiError, ApiResult};
+use smallvec::SmallVec;
+
+use crate::protocol::refusal::of_url;
+
+/// A row on the stack, unless the table is wide.
+pub(crate) type Row<'a> = SmallVec<[ValueRef<'a>; 24]>;
+
+pub(crate) fn empty_row<'a>(table: &Table) -> Row<'a> {
+    smallvec::smallvec![ValueRef::Absent; table.fields().len()]
+}
+
+/// Returns an error for a body with another media type than JSON.
+///
+/// # Errors
+/// 415, as for [`Request::check_json`].
+pub(crate) fn check_json(request: &Request) -> ApiResult<()> {
+    Ok(request.check_json()?)
+}
+
+/// Returns true for `Prefer: return=minimal`.
+pub(crate) fn wants_minimal(request: &Request) -> bool {
+    request.header_text("prefer").is_some_and(|prefer| {
+        prefer.split([',', ';']).any(|part| part.trim().eq_ignore_ascii_case("return=minimal"))
+    })
+}
+
+/// Returns the durability requested by `Prefer: durability=…`.
+///
+/// # Errors
+/// 400 if it is not a known durability.
+pub(crate) fn durability(request: &Request) -> ApiResult<Option<Durability>> {
+    if let Method::Get | Method::Head = request.method() {
+        return Ok(None);
+    }
+    let Some(prefer) = request.header_text("prefer") else { return Ok(None) };
+    let asked = prefer.split([',', ';']).find_map(|part| {
+        let (name, word) = part.split_once('=')?;
+        name.trim().eq_ignore_ascii_case("durability").then(|| word.trim().trim_matches('"'))
+    });
+    match asked {
+        None => Ok(None),
+        Some("full") => Ok(Some(Durability::Full)),
+        Some("relaxed") => Ok(Some(Durability::Relaxed)),
+        Some("none") => Ok(Some(Durability::None)),
+        Some(other) => Err(ApiError::bad_request(format!(
+            "`Prefer: durability={}` must be full, relaxed or none",
+            marmota_model::text::excerpt(other)
+        ))),
+    }
+}
+
+/// Reads an object into `row`. Violations of its members are added to `violations`; values for the
+/// creation and update times are ignored.
+///
+/// # Errors
+/// If the body is not a JSON object.
+pub(crate) fn read_row<'a>(
+    table: &Table,
+    body: &'a [u8],
+    scratch: &'a Scratch,
+    row: &mut [ValueRef<'a>],
+    violations: &mut Vec<Violation>,
+) -> ModelResult<()> {
+    json::read_object(table, body, scratch, row, violations)?;
+    for stamp in [table.created_at(), table.updated_at()].into_iter().flatten() {
+        row[stamp] = ValueRef::Absent;
+    }
+    Ok(())
+}
+
+/// Removes the expected version from a row to be written, and combines it with a version elsewhere
+/// in the request.
+///
+/// # Errors
+/// 400 if the two differ, 422 if it is not a valid version.
+pub(crate) fn take_version(
+    table: &Table,
+    row: &mut [ValueRef<'_>],
+    elsewhere: Option<i64>,
+    violations: &mut Vec<Violation>,
+) -> ApiResult<Option<i64>> {
+    let Some(position) = table.version() else { return Ok(elsewhere) };
+    let field = &table.fields()[position];
+    match (std::mem::take(&mut row[position]), elsewhere) {
+        (ValueRef::Int(inside), Some(outside)) if inside != outside => {
+            let message = format!("`{}` differs from the version expected, {outside}", field.name);
+            let value = ValueRef::Int(inside);
+            Err(of_url(Error::invalid(vec![violation(field, value, "version", message)])))
+        }
+        (ValueRef::Int(inside), _) => Ok(Some(inside)),
+        (ValueRef::Null, _) => {
+            let message = "must be the version read, or not there";
+            violations.push(violation(field, ValueRef::Null, "required", message));
+            Ok(elsewhere)
+        }
+        _ => Ok(elsewhere),
+    }
+}
+
+/// Returns an error if the row has another key than the request.
+///
+/// # Errors
+/// 400.
+pub(crate) fn check_same_key(
+    table: &Table,
+    row: &[ValueRef<'_>],
+    key: ValueRef<'_>,
+) -> ApiResult<()> {
+    let inside = row[table.key()];
+    if inside.is_absent() || inside == key {
+        return Ok(());
+    }
+    let field = &table.fields()[table.key()];
+    let message = format!(
+        "the row is that of {}; a key does not change",
+        marmota_model::text::excerpt_of(key)
+    );
+    Err(of_url(Error::invalid(vec![violation(field, inside, "key", message)])))
+}
+
+/// Returns the field named in the path, if it is a blob.
+///
+/// # Errors
+/// 404 otherwise.
+pub(crate) fn blob_field(request: &Request, table: &Table) -> ApiResult<usize> {
+    let name = request.param("field").unwrap_or_default();
+    match table.find(&name) {
+        Some(field) if table.fields()[field].kind == Kind::Blob => Ok(field),
+        Some(field) => Err(no_resource(format!(
+            "field `{name}` of `{}` is {}, no blob; it is read and written with its row",
+            table.name(),
+            table.fields()[field].kind.name()
+        ))),
+        None if name == "history" => Err(no_resource(format!(
+            "`{}` keeps no history: audit its model (`#[model(audit)]`) for one",
+            table.name()
+        ))),
+        None => Err(no_resource(format!(
+            "`{}` has no field `{}`",
+            table.name(),
+            marmota_model::text::excerpt(&name)
+        ))),
+    }
+}
+
+pub(crate) fn no_resource(message: String) -> ApiError {
+    Error::new(ErrorKind::NotFound, message).into()
+}

@@ -1,0 +1,58 @@
+//! Keys in paths: parsing path segments, and writing them for `Location`.
+
+use marmota_http::Request;
+use marmota_model::rule::violation;
+use marmota_model::{Error, KeyKind, Table, Uuid, Value, ValueRef};
+use marmota_web::{ApiError, ApiResult};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+
+use crate::protocol::refusal::of_url;
+
+/// The characters that are not encoded in a path segment (RFC 3986, unreserved).
+const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// Returns the key in the request's path.
+///
+/// # Errors
+/// 400 if it is not a valid key of the table.
+pub(crate) fn of_path(request: &Request, table: &Table) -> ApiResult<Value> {
+    let text = request.param("id").unwrap_or_default();
+    match table.key_kind() {
+        KeyKind::Auto => text.parse().ok().map(Value::Int),
+        KeyKind::Uuid => Uuid::try_parse(&text).ok().map(Value::Uuid),
+        KeyKind::Text if is_utf8(request, &text) => Some(Value::Text(text.to_string())),
+        KeyKind::Text => None,
+    }
+    .ok_or_else(|| wrong(table, &text))
+}
+
+#[cold]
+fn wrong(table: &Table, text: &str) -> ApiError {
+    let what = match table.key_kind() {
+        KeyKind::Auto => "an integer",
+        KeyKind::Uuid => "a UUID",
+        KeyKind::Text => "UTF-8",
+    };
+    let field = &table.fields()[table.key()];
+    let message = format!("the key in the path of a `{}` must be {what}", table.name());
+    of_url(Error::invalid(vec![violation(field, ValueRef::Text(text), "type", message)]))
+}
+
+/// Returns false if the decoder replaced invalid UTF-8 by U+FFFD: the key would differ from the
+/// requested one.
+fn is_utf8(request: &Request, text: &str) -> bool {
+    !text.contains('\u{fffd}') || percent_decode_str(request.path()).decode_utf8().is_ok()
+}
+
+/// Appends the key as a path segment.
+pub(crate) fn push_segment(path: &mut String, key: ValueRef<'_>) {
+    match key {
+        ValueRef::Int(number) => path.push_str(itoa::Buffer::new().format(number)),
+        ValueRef::Uuid(uuid) => {
+            path.push_str(uuid.hyphenated().encode_lower(&mut Uuid::encode_buffer()));
+        }
+        ValueRef::Text(text) => path.extend(utf8_percent_encode(text, SEGMENT)),
+        // Other values are not keys.
+        _ => {}
+    }
+}

@@ -1,0 +1,244 @@
+//! Destinations of a response: the connection's buffer, or a separate response for a request that
+//! had to wait. Verbs do not depend on which is used.
+
+use marmota_http::{IntoResponse, ProblemDocument, Response, ResponseWriter, Status};
+use marmota_web::ApiError;
+
+use crate::protocol::etag::Etag;
+
+pub(crate) const JSON: &str = "application/json";
+/// The `Cache-Control` of responses that depend on the caller: shared caches must not reuse them.
+pub(crate) const PRIVATE: &str = "private, no-cache";
+
+/// Bodies of at least this size are passed on instead of copied.
+const COPY_BYTES_MAX: usize = 32 * 1024;
+
+/// The head of a response.
+#[derive(Debug)]
+pub(crate) struct Head {
+    pub(crate) status: Status,
+    /// Empty for a response without a body.
+    pub(crate) content_type: &'static str,
+    pub(crate) etag: Option<Etag>,
+    pub(crate) location: Option<String>,
+    pub(crate) link: Option<String>,
+    /// True if `Prefer: return=minimal` was applied.
+    pub(crate) minimal: bool,
+    /// An additional header.
+    pub(crate) extra: Option<(&'static str, &'static str)>,
+    /// True if the response is private to its caller.
+    private: bool,
+}
+
+impl Head {
+    pub(crate) const fn new(status: Status, content_type: &'static str) -> Self {
+        Self {
+            status,
+            content_type,
+            etag: None,
+            location: None,
+            link: None,
+            minimal: false,
+            extra: None,
+            private: false,
+        }
+    }
+
+    pub(crate) const fn etag(mut self, etag: Option<Etag>) -> Self {
+        self.etag = etag;
+        self
+    }
+
+    fn headers(&self, mut put: impl FnMut(&'static str, &str)) {
+        if let Some(etag) = self.etag {
+            put("ETag", etag.text().as_str());
+        }
+        if let Some(location) = &self.location {
+            put("Location", location);
+        }
+        if let Some(link) = &self.link {
+            put("Link", link);
+        }
+        if self.private {
+            put("Cache-Control", PRIVATE);
+        }
+        if self.minimal {
+            put("Preference-Applied", "return=minimal");
+        }
+        if let Some((name, value)) = self.extra {
+            put(name, value);
+        }
+    }
+}
+
+/// A response that is being written.
+pub(crate) enum Answer<'o, 'w> {
+    /// Written to the connection's buffer.
+    Direct { out: &'o mut ResponseWriter<'w>, head: Option<Head>, private: bool },
+    /// Collected until it is complete.
+    Later { head: Option<Head>, body: Vec<u8>, private: bool },
+}
+
+impl<'o, 'w> Answer<'o, 'w> {
+    const fn direct(out: &'o mut ResponseWriter<'w>, private: bool) -> Self {
+        Self::Direct { out, head: None, private }
+    }
+
+    const fn is_private(&self) -> bool {
+        match self {
+            Self::Direct { private, .. } | Self::Later { private, .. } => *private,
+        }
+    }
+
+    /// Finishes the head and returns the body, for appending.
+    pub(crate) fn body(&mut self, mut begin: Head) -> &mut Vec<u8> {
+        begin.private = self.is_private();
+        match self {
+            Self::Direct { out, head, .. } => {
+                write_head(out, &begin);
+                *head = Some(begin);
+                out.body_mut()
+            }
+            Self::Later { head, body, .. } => {
+                *head = Some(begin);
+                body.clear();
+                body
+            }
+        }
+    }
+
+    /// Writes a response without a body.
+    pub(crate) fn empty(&mut self, mut begin: Head) {
+        begin.private = self.is_private();
+        match self {
+            Self::Direct { out, head, .. } => {
+                write_head(out, &begin);
+                *head = Some(begin);
+            }
+            Self::Later { head, body, .. } => {
+                body.clear();
+                *head = Some(begin);
+            }
+        }
+    }
+
+    /// Writes a response with a complete body. Afterwards `ready` can be reused by the caller.
+    pub(crate) fn whole(&mut self, mut begin: Head, ready: &mut Vec<u8>) {
+        begin.private = self.is_private();
+        match self {
+            Self::Direct { out, head, .. } if ready.len() >= COPY_BYTES_MAX => {
+                out.respond(response(&begin, std::mem::take(ready)));
+                *head = Some(begin);
+            }
+            _ => self.body(begin).extend_from_slice(ready),
+        }
+    }
+
+    /// Writes the error response, and replaces the response written so far.
+    pub(crate) fn fail(&mut self, error: &ApiError) {
+        let document = error.document();
+        document.log();
+        let mut head = Head::new(document.status(), ProblemDocument::MEDIA_TYPE);
+        head.extra = document.header();
+        document.write(self.body(head));
+    }
+
+    /// Converts the unfinished response, to be continued later.
+    pub(crate) fn into_later(self) -> Answer<'static, 'static> {
+        match self {
+            Self::Direct { out, head, private } => {
+                let length = out.body_len();
+                let body = match length {
+                    0 => Vec::new(),
+                    length => {
+                        let bytes = out.body_mut();
+                        bytes[bytes.len() - length..].to_vec()
+                    }
+                };
+                Answer::Later { head, body, private }
+            }
+            Self::Later { head, body, private } => Answer::Later { head, body, private },
+        }
+    }
+
+    /// Returns the response as a value, unless it is in the connection's buffer.
+    pub(crate) fn into_kept(self) -> Option<Response> {
+        match self {
+            Self::Direct { .. } => None,
+            later @ Self::Later { .. } => Some(later.into_response()),
+        }
+    }
+
+    /// Returns the response as a value.
+    pub(crate) fn into_response(self) -> Response {
+        match self {
+            Self::Later { head: Some(head), body, .. } => response(&head, body),
+            // A direct response is in its buffer; this arm is never sent to a client.
+            Self::Later { head: None, .. } | Self::Direct { .. } => {
+                Response::from_status(Status::INTERNAL_SERVER_ERROR)
+            }
+        }
+    }
+}
+
+fn write_head(out: &mut ResponseWriter<'_>, head: &Head) {
+    out.status(head.status);
+    if !head.content_type.is_empty() {
+        out.content_type(head.content_type);
+    }
+    head.headers(|name, value| {
+        // Tags and percent-encoded paths are valid header values.
+        let _ = out.header(name, value);
+    });
+}
+
+fn response(head: &Head, body: Vec<u8>) -> Response {
+    let mut response = if head.content_type.is_empty() {
+        Response::new(head.status)
+    } else {
+        Response::with_body(head.content_type, body).with_status(head.status)
+    };
+    head.headers(|name, value| {
+        let _ = response.add_header(name.into(), value.as_bytes().to_vec().into());
+    });
+    response
+}
+
+/// The destination of a handler's response.
+pub(crate) enum Out<'o, 'w> {
+    /// The connection's buffer.
+    Direct(&'o mut ResponseWriter<'w>),
+    /// This slot, for a request whose caller had to be looked up first.
+    #[cfg_attr(not(feature = "auth"), allow(dead_code, reason = "no caller is looked up"))]
+    Kept(&'o mut Option<Response>),
+}
+
+impl<'w> Out<'_, 'w> {
+    /// Starts a response, to be passed to [`Out::end`].
+    pub(crate) const fn begin(&mut self, private: bool) -> Answer<'_, 'w> {
+        match self {
+            Self::Direct(out) => Answer::direct(out, private),
+            Self::Kept(_) => Answer::Later { head: None, body: Vec::new(), private },
+        }
+    }
+
+    /// Stores the result of [`Answer::into_kept`].
+    pub(crate) fn end(&mut self, kept: Option<Response>) {
+        if let (Self::Kept(slot), Some(response)) = (self, kept) {
+            **slot = Some(response);
+        }
+    }
+
+    /// Writes a complete response.
+    pub(crate) fn respond(&mut self, response: Response) {
+        match self {
+            Self::Direct(out) => out.respond(response),
+            Self::Kept(slot) => **slot = Some(response),
+        }
+    }
+}
+
+/// Writes an error that occurred outside of a call.
+pub(crate) fn refuse(error: ApiError, out: &mut Out<'_, '_>) {
+    out.respond(error.into_response());
+}

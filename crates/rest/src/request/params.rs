@@ -1,0 +1,279 @@
+//! Query parameters of the URL, validated: each parameter is known and appears once, each field
+//! exists, and each number is in its range.
+
+use marmota_http::Request;
+use marmota_model::{
+    Comparison, FieldSet, FilterExpr, Kind, RowQuery, SortKey, Table, parse_filter, parse_order,
+};
+use marmota_store::operation::OnConflict;
+use marmota_web::{ApiError, ApiResult};
+
+use crate::protocol::cursor;
+use crate::protocol::refusal::{of_param, of_url};
+use crate::request::state::ApiState;
+
+/// The parameters of a list that are not fields.
+const OF_LISTS: [&str; 6] = ["filter", "order", "limit", "after", "fields", "count"];
+
+/// The parameters of a list.
+#[derive(Debug)]
+pub(crate) struct ListParams {
+    /// The query, with the limit of the page.
+    pub(crate) query: RowQuery,
+    /// The fields to return; the query may read more.
+    pub(crate) shown: FieldSet,
+    pub(crate) rows_max: u64,
+    pub(crate) count: bool,
+}
+
+/// Returns an error for any parameter, on routes without parameters.
+///
+/// # Errors
+/// 400 with the parameter.
+pub(crate) fn none(request: &Request) -> ApiResult<()> {
+    match request.query_params().next() {
+        None => Ok(()),
+        Some((name, value)) => Err(unknown(&name, &value, "this route takes no parameters")),
+    }
+}
+
+/// Returns the conflict action in `?on_conflict=`.
+///
+/// # Errors
+/// 400 for an unknown action, or another parameter.
+pub(crate) fn on_conflict(request: &Request) -> ApiResult<OnConflict> {
+    let mut way = None;
+    for (name, value) in request.query_params() {
+        if name != "on_conflict" {
+            return Err(unknown(&name, &value, "this route takes `on_conflict` only"));
+        }
+        once(&mut way, "on_conflict", &value, self::way(&value)?)?;
+    }
+    Ok(way.unwrap_or_default())
+}
+
+/// Returns the error for an idempotent request with parameters.
+pub(crate) fn no_key_beside_parameters() -> ApiError {
+    ApiError::bad_request(
+        "a POST with `Idempotency-Key` takes no parameters; one with `on_conflict` can be \
+         sent again as it is, or stand in a batch",
+    )
+}
+
+/// Parses a conflict action.
+///
+/// # Errors
+/// 400 for an unknown action.
+pub(crate) fn way(word: &str) -> ApiResult<OnConflict> {
+    match word {
+        "refuse" => Ok(OnConflict::Refuse),
+        "ignore" => Ok(OnConflict::Ignore),
+        "replace" => Ok(OnConflict::Replace),
+        "update" => Ok(OnConflict::UPDATE),
+        other => Err(of_param(
+            "on_conflict",
+            other,
+            "one_of",
+            "must be refuse, ignore, replace or update".to_owned(),
+        )),
+    }
+}
+
+/// Returns the fields in `?fields=`; the table's default set without it.
+///
+/// # Errors
+/// 400 for a field that the table does not have, or another parameter.
+pub(crate) fn fields(request: &Request, table: &Table) -> ApiResult<FieldSet> {
+    let mut chosen = None;
+    for (name, value) in request.query_params() {
+        if name != "fields" {
+            return Err(unknown(&name, &value, "this route takes `fields` only"));
+        }
+        once(&mut chosen, "fields", &value, parse_fields(table, &value)?)?;
+    }
+    Ok(chosen.unwrap_or(table.read_by_default()))
+}
+
+/// Returns the filter in `?filter=`, which is required.
+///
+/// # Errors
+/// 400 with the position of the error, or if it is missing.
+pub(crate) fn required_filter(request: &Request, table: &Table) -> ApiResult<FilterExpr> {
+    let mut filter = None;
+    for (name, value) in request.query_params() {
+        if name != "filter" {
+            return Err(unknown(&name, &value, "this route takes `filter` only"));
+        }
+        once(&mut filter, "filter", &value, of_filter(table, &value)?)?;
+    }
+    filter.ok_or_else(|| {
+        let key = &table.fields()[table.key()].name;
+        of_param(
+            "filter",
+            "",
+            "required",
+            format!(
+                "rows are deleted by a filter, such as ?filter={key} = 7, or all of them by \
+                 ?filter={key} != null; one row is deleted at its own path"
+            ),
+        )
+    })
+}
+
+/// Returns the parameters of a page of a list.
+///
+/// # Errors
+/// 400 with the parameter, its value and the allowed values.
+pub(crate) fn list(request: &Request, table: &Table, api: &ApiState) -> ApiResult<ListParams> {
+    of_list(request, table, api.page_rows_default, api.page_rows_max)
+}
+
+/// Returns the parameters of a list without pages.
+///
+/// # Errors
+/// As [`list`], and for the parameter `count`.
+pub(crate) fn lines(request: &Request, table: &Table) -> ApiResult<ListParams> {
+    let rows_max = i64::MAX as u64;
+    let params = of_list(request, table, rows_max, rows_max)?;
+    if params.count {
+        let message = "applies to pages; NDJSON has all rows";
+        return Err(of_param("count", "true", "unknown", message.to_owned()));
+    }
+    Ok(params)
+}
+
+fn of_list(
+    request: &Request,
+    table: &Table,
+    rows_default: u64,
+    rows_max: u64,
+) -> ApiResult<ListParams> {
+    let mut query = RowQuery::new();
+    let (mut order, mut limit, mut after, mut shown, mut count) = (None, None, None, None, None);
+    let (mut filter, mut equal) = (None, Vec::new());
+    let mut named = FieldSet::EMPTY;
+    for (name, value) in request.query_params() {
+        match &*name {
+            "filter" => once(&mut filter, &name, &value, of_filter(table, &value)?)?,
+            "order" => {
+                let parsed = of_order(table, &value).map_err(of_url)?;
+                once(&mut order, &name, &value, parsed)?;
+            }
+            "limit" => once(&mut limit, &name, &value, of_limit(&value, rows_max)?)?,
+            "after" => once(&mut after, &name, &value, value.to_string())?,
+            "fields" => once(&mut shown, &name, &value, parse_fields(table, &value)?)?,
+            "count" => once(&mut count, &name, &value, of_count(&value)?)?,
+            _ => {
+                let Some(field) = table.find(&name) else {
+                    return Err(unknown_of_list(table, &name, &value));
+                };
+                if named.contains(field) {
+                    return Err(twice(&name, &value));
+                }
+                named = named.with(field);
+                equal.push(of_field(table, field, &value)?);
+            }
+        }
+    }
+    equal.extend(filter);
+    query.filter = match equal.len() {
+        0 | 1 => equal.pop(),
+        _ => Some(FilterExpr::And(equal)),
+    };
+    query.order = order.unwrap_or_default();
+    if let Some(after) = after {
+        query.after = Some(cursor::read(table, &query, &after)?);
+    }
+    let shown = shown.unwrap_or(table.read_by_default());
+    let order = query.order_with_key(table);
+    query.fields = Some(order.iter().fold(shown, |fields, by| fields.with(by.field)));
+    query.check(table).map_err(of_url)?;
+    let rows_max = limit.unwrap_or(rows_default);
+    Ok(ListParams { query, shown, rows_max, count: count.unwrap_or(false) })
+}
+
+fn once<T>(slot: &mut Option<T>, name: &str, text: &str, value: T) -> ApiResult<()> {
+    match slot.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(twice(name, text)),
+    }
+}
+
+#[cold]
+fn twice(name: &str, value: &str) -> ApiError {
+    let message = "must stand only once; `filter` takes several conditions on a field";
+    of_param(name, value, "twice", message.to_owned())
+}
+
+#[cold]
+fn unknown(name: &str, value: &str, why: &str) -> ApiError {
+    of_param(name, value, "unknown", why.to_owned())
+}
+
+#[cold]
+fn unknown_of_list(table: &Table, name: &str, value: &str) -> ApiError {
+    let fields: Vec<&str> = table.fields().iter().map(|field| &*field.name).collect();
+    let message = format!(
+        "is not a parameter of a list; allowed are {} and the fields of `{}`: {}",
+        OF_LISTS.join(", "),
+        table.name(),
+        fields.join(", ")
+    );
+    of_param(name, value, "unknown", message)
+}
+
+fn of_filter(table: &Table, text: &str) -> ApiResult<FilterExpr> {
+    parse_filter(table, text).and_then(|filter| filter.into_expr_for(table)).map_err(of_url)
+}
+
+fn of_order(table: &Table, text: &str) -> marmota_model::Result<Vec<SortKey>> {
+    parse_order(table, text)?.into_iter().map(|order| order.into_key_for(table)).collect()
+}
+
+fn of_limit(text: &str, rows_max: u64) -> ApiResult<u64> {
+    match text.parse() {
+        Ok(rows) if (1..=rows_max).contains(&rows) => Ok(rows),
+        _ => Err(of_param(
+            "limit",
+            text,
+            "range",
+            format!("must be an integer between 1 and {rows_max}"),
+        )),
+    }
+}
+
+fn of_count(text: &str) -> ApiResult<bool> {
+    match text {
+        "true" | "1" | "" => Ok(true),
+        "false" | "0" => Ok(false),
+        _ => Err(of_param("count", text, "type", "must be true or false".to_owned())),
+    }
+}
+
+/// Returns the filter of `?field=value`: equality or, for a field that is not text, also `null`.
+fn of_field(table: &Table, position: usize, text: &str) -> ApiResult<FilterExpr> {
+    let field = &table.fields()[position];
+    let is_text = matches!(
+        field.kind,
+        Kind::Text { .. } | Kind::Reference { key: marmota_model::KeyKind::Text, .. }
+    );
+    if text == "null" && field.nullable && !is_text {
+        return Ok(FilterExpr::IsNull { field: position });
+    }
+    match marmota_model::text::parse(&field.kind, text) {
+        Ok(value) => Ok(FilterExpr::Compare {
+            field: position,
+            comparison: Comparison::Equal,
+            value: value.to_value(),
+        }),
+        Err(what) => Err(of_param(&field.name, text, "type", format!("is compared with {what}"))),
+    }
+}
+
+fn parse_fields(table: &Table, text: &str) -> ApiResult<FieldSet> {
+    let mut fields = FieldSet::EMPTY;
+    for name in text.split(',') {
+        fields = fields.with(table.position(name.trim()).map_err(of_url)?);
+    }
+    Ok(fields)
+}

@@ -1,0 +1,33 @@
+//! `GET /api/{table}/{id}/history`: a page of the history of an audited row, including deleted
+//! rows.
+
+use std::sync::Arc;
+
+use marmota_model::Table;
+use marmota_store::history::{HISTORY_TABLE, of_row};
+use marmota_web::ApiResult;
+
+use crate::protocol::key;
+use crate::request::request_context::RequestContext;
+use crate::rows::list::List;
+
+const HISTORY: &str = "history";
+
+/// Returns true if the path names the history of a row.
+pub(crate) fn is_asked_for(context: RequestContext<'_>) -> bool {
+    context.table().schema().audit
+        && context.request.param("field").is_some_and(|field| field == HISTORY)
+        && context.table().find(HISTORY).is_none()
+}
+
+/// Returns the list, and its table.
+///
+/// # Errors
+/// 400 for an invalid key, and the errors of lists.
+pub(crate) fn list(context: RequestContext<'_>) -> ApiResult<(List, &Arc<Table>)> {
+    let key = key::of_path(context.request, context.table())?;
+    let table = context.api.store.registry().table(HISTORY_TABLE)?;
+    let only = of_row(context.table().schema(), key.as_ref()).into_expr();
+    let context = RequestContext { subject: table, ..context };
+    Ok((List::among(context, Some(only))?, table))
+}

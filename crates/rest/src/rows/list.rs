@@ -1,0 +1,218 @@
+//! `GET /api/{table}`: a page of rows.
+//!
+//! The page is written into a thread-local buffer, and copied once after the head: the `Link`
+//! header precedes the rows, but its content is known only after them.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use marmota_http::{QueryParams, Request, Status};
+use marmota_model::{FilterExpr, NoRows, RowQuery, SortKey, Table, ValueRef, json};
+use marmota_store::operation::Operation;
+use marmota_web::ApiResult;
+
+use crate::protocol::cursor;
+use crate::protocol::etag::{self, Etag};
+use crate::protocol::scratch_buffer::ScratchBuffer;
+use crate::request::answer::{Answer, Head, JSON};
+use crate::request::call::{Execute, Interrupt, Next, Verb};
+use crate::request::pages::{Page, PageName};
+use crate::request::params::{self, ListParams};
+use crate::request::request_context::RequestContext;
+
+pub(crate) enum List {
+    /// The page is known: it is cached, or the client has it.
+    Identity { etag: Etag, page: Option<Arc<Page>> },
+    /// The page must be read.
+    Read(Box<Reading>),
+}
+
+/// A page that is being read.
+pub(crate) struct Reading {
+    /// The name for caching it, if it can be cached.
+    name: Option<PageName>,
+    params: ListParams,
+    order: Vec<SortKey>,
+    /// The total number of rows, once they are counted.
+    count: Option<u64>,
+    writer: json::RowWriter,
+    body: ScratchBuffer,
+    rows: u64,
+    /// The last row's cursor, if more rows follow.
+    next: Option<String>,
+    more: bool,
+}
+
+impl List {
+    pub(crate) fn of(context: RequestContext<'_>) -> ApiResult<Self> {
+        Self::among(context, None)
+    }
+
+    /// Returns a list of the rows that `only` selects.
+    pub(crate) fn among(context: RequestContext<'_>, only: Option<FilterExpr>) -> ApiResult<Self> {
+        let pages = &context.api.pages;
+        let name = pages.name(context.store, context.table(), context.request);
+        if let Some(name) = name {
+            if etag::none_match(context.request, name.etag) {
+                return Ok(Self::Identity { etag: name.etag, page: None });
+            }
+            if let Some(page) = pages.get(name, context.request) {
+                return Ok(Self::Identity { etag: name.etag, page: Some(page) });
+            }
+        }
+        Ok(Self::Read(Box::new(Reading::new(context, name, only)?)))
+    }
+}
+
+impl Reading {
+    fn new(
+        context: RequestContext<'_>,
+        name: Option<PageName>,
+        only: Option<FilterExpr>,
+    ) -> ApiResult<Self> {
+        let mut params = params::list(context.request, context.table(), context.api)?;
+        if let Some(only) = only {
+            params.query.filter = Some(match params.query.filter.take() {
+                Some(filter) => only.and(filter),
+                None => only,
+            });
+        }
+        // One row more shows whether there is a next page.
+        params.query.limit = Some(params.rows_max + 1);
+        let order = params.query.order_with_key(context.table());
+        let mut body = ScratchBuffer::take();
+        body.extend_from_slice(b"{\"rows\":[");
+        let writer = json::RowWriter::new();
+        Ok(Self {
+            name,
+            params,
+            order,
+            count: None,
+            writer,
+            body,
+            rows: 0,
+            next: None,
+            more: false,
+        })
+    }
+
+    fn take_row(&mut self, table: &Table, row: &[ValueRef<'_>]) -> ControlFlow<()> {
+        if self.rows == self.params.rows_max {
+            self.more = true;
+            return ControlFlow::Break(());
+        }
+        if self.rows > 0 {
+            self.body.push(b',');
+        }
+        self.rows += 1;
+        self.writer.write(&mut self.body, table, self.params.shown, row);
+        if self.rows == self.params.rows_max {
+            self.next = Some(cursor::write(table, &self.order, row));
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn end(&mut self, context: RequestContext<'_>, answer: &mut Answer<'_, '_>) {
+        let next = match (self.more, &self.next) {
+            (true, Some(cursor)) => Some(next_url(context.request, cursor)),
+            _ => None,
+        };
+        self.body.extend_from_slice(b"],\"next\":");
+        match &next {
+            Some(url) => json::write_string(&mut self.body, url),
+            None => self.body.extend_from_slice(b"null"),
+        }
+        if let Some(count) = self.count {
+            self.body.extend_from_slice(b",\"count\":");
+            self.body.extend_from_slice(count.to_string().as_bytes());
+        }
+        self.body.push(b'}');
+        let link = next.map(|url| format!("<{url}>; rel=\"next\""));
+        let source = (context.store, context.table());
+        // A page that was read during a write may match neither version, so it gets no tag.
+        let name = self.name.filter(|&name| {
+            context.api.pages.keep(name, source, context.request, link.as_deref(), &self.body)
+        });
+        let mut head = Head::new(Status::OK, JSON).etag(name.map(|name| name.etag));
+        head.link = link;
+        answer.whole(head, &mut self.body);
+    }
+
+    fn step(
+        &mut self,
+        context: RequestContext<'_>,
+        answer: &mut Answer<'_, '_>,
+        execute: &mut Execute<'_>,
+    ) -> Result<Next, Interrupt> {
+        let table = context.table();
+        if self.params.count && self.count.is_none() {
+            let filter = self.params.query.filter.as_ref();
+            let counted = execute(&mut Operation::Count { table, filter }, &mut NoRows)?;
+            self.count = Some(counted.rows);
+            return Ok(Next::Step);
+        }
+        // The sink modifies all parameters except the query.
+        let query: RowQuery = std::mem::take(&mut self.params.query);
+        let mut sink = |row: &[ValueRef<'_>]| self.take_row(table, row);
+        let ran = execute(&mut Operation::List { table, query: &query }, &mut sink);
+        self.params.query = query;
+        ran?;
+        self.end(context, answer);
+        Ok(Next::Answered)
+    }
+}
+
+impl Verb for List {
+    type Subject = Table;
+
+    fn step(
+        &mut self,
+        context: RequestContext<'_>,
+        answer: &mut Answer<'_, '_>,
+        execute: &mut Execute<'_>,
+    ) -> Result<Next, Interrupt> {
+        match self {
+            Self::Read(reading) => return reading.step(context, answer, execute),
+            Self::Identity { etag, page: None } => {
+                answer.empty(Head::new(Status::NOT_MODIFIED, "").etag(Some(*etag)));
+            }
+            Self::Identity { etag, page: Some(page) } => {
+                let mut head = Head::new(Status::OK, JSON).etag(Some(*etag));
+                head.link.clone_from(&page.link);
+                answer.body(head).extend_from_slice(&page.body);
+            }
+        }
+        Ok(Next::Answered)
+    }
+}
+
+/// Returns the request's URL with another cursor.
+fn next_url(request: &Request, cursor: &str) -> String {
+    let mut url = String::with_capacity(request.target().len() + cursor.len() + 8);
+    push_safe(&mut url, request.path());
+    url.push('?');
+    for pair in request.query().split('&') {
+        let is_after = QueryParams::new(pair).next().is_none_or(|(name, _)| name == "after");
+        if !is_after {
+            push_safe(&mut url, pair);
+            url.push('&');
+        }
+    }
+    url.push_str("after=");
+    url.push_str(cursor);
+    url
+}
+
+/// Appends a part of a target, and encodes the characters that would end a link in a header and
+/// that lax clients send unencoded.
+fn push_safe(url: &mut String, part: &str) {
+    for c in part.chars() {
+        match c {
+            '<' => url.push_str("%3C"),
+            '>' => url.push_str("%3E"),
+            '"' => url.push_str("%22"),
+            '\\' => url.push_str("%5C"),
+            c => url.push(c),
+        }
+    }
+}

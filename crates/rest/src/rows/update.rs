@@ -1,0 +1,226 @@
+//! `PUT` and `PATCH /api/{table}/{id}`: replaces a row, or changes the given fields.
+
+use marmota_http::Status;
+use marmota_model::{
+    ErrorKind, FieldSet, KeyKind, NoRows, Scratch, Table, Value, ValueRef, Violation,
+};
+use marmota_store::operation::Operation;
+use marmota_store::prepare::{self, ValueSource, WriteTimestamp};
+use marmota_web::{ApiError, ApiResult};
+
+use crate::protocol::body::{self, Row, empty_row};
+use crate::protocol::etag::{self, Condition, Etag};
+use crate::protocol::key;
+use crate::request::answer::{Answer, Head, JSON};
+use crate::request::call::{Execute, Interrupt, Next, Verb};
+use crate::request::params;
+use crate::request::request_context::RequestContext;
+use crate::rows::insert::{write_minimal, write_stored};
+
+pub(crate) struct Update {
+    key: Value,
+    replace: bool,
+    condition: Condition,
+    stamp: WriteTimestamp,
+    stage: Stage,
+    /// True if the row was read, maybe in an earlier step.
+    found: bool,
+}
+
+#[derive(Clone, Copy)]
+enum Stage {
+    /// Update the existing row.
+    Update,
+    /// The row does not exist: insert it.
+    Insert { must_be_new: bool },
+    /// Written; read the fields that the body did not contain.
+    Read { version: Option<i64> },
+}
+
+impl Update {
+    pub(crate) fn replace(context: RequestContext<'_>) -> ApiResult<Self> {
+        Self::of(context, true)
+    }
+
+    pub(crate) fn patch(context: RequestContext<'_>) -> ApiResult<Self> {
+        Self::of(context, false)
+    }
+
+    fn of(context: RequestContext<'_>, replace: bool) -> ApiResult<Self> {
+        params::none(context.request)?;
+        body::check_json(context.request)?;
+        let key = key::of_path(context.request, context.table())?;
+        let must_be_new =
+            replace && etag::must_be_new(context.request) && can_create(context.table());
+        let (condition, stage) = if must_be_new {
+            (Condition::default(), Stage::Insert { must_be_new })
+        } else {
+            (etag::condition(context.request, context.table())?, Stage::Update)
+        };
+        Ok(Self {
+            key,
+            replace,
+            condition,
+            stamp: WriteTimestamp::now(context.table()),
+            stage,
+            found: false,
+        })
+    }
+
+    /// Parses the row in the body; its violations are not reported yet.
+    fn read<'a>(
+        &self,
+        context: RequestContext<'a>,
+        scratch: &'a Scratch,
+        violations: &mut Vec<Violation>,
+    ) -> Result<(Row<'a>, Option<i64>), Interrupt> {
+        let table = context.table();
+        let mut row = empty_row(table);
+        body::read_row(table, context.request.body(), scratch, &mut row, violations)?;
+        body::check_same_key(table, &row, self.key.as_ref())?;
+        let version = body::take_version(table, &mut row, self.condition.version, violations)?;
+        Ok((row, version))
+    }
+
+    fn update(
+        &mut self,
+        context: RequestContext<'_>,
+        answer: &mut Answer<'_, '_>,
+        execute: &mut Execute<'_>,
+    ) -> Result<Next, Interrupt> {
+        let table = context.table();
+        let scratch = Scratch::new();
+        let mut violations = Vec::new();
+        let (mut row, version) = self.read(context, &scratch, &mut violations)?;
+        if self.replace {
+            prepare::fill_for_replace(table, &mut row, &mut violations);
+        }
+        prepare::update_into(table, &mut row, ValueSource::Values, self.stamp, &mut violations);
+        prepare::finish(violations)?;
+        let key = self.key.as_ref();
+        let ran = execute(&mut Operation::Update { table, key, row: &row, version }, &mut NoRows);
+        let outcome = match ran {
+            Ok(outcome) => outcome,
+            Err(Interrupt::Failed(error))
+                if error.error().kind() == ErrorKind::NotFound
+                    && self.may_create(table, version.is_some()) =>
+            {
+                self.stage = Stage::Insert { must_be_new: false };
+                return Ok(Next::Step);
+            }
+            Err(interrupt) => return Err(interrupt),
+        };
+        if body::wants_minimal(context.request) {
+            let etag = outcome.version.map(Etag::Version);
+            write_minimal(context.request, Head::new(Status::OK, JSON).etag(etag), answer);
+            return Ok(Next::Answered);
+        }
+        row[table.key()] = key;
+        if let (Some(position), Some(version)) = (table.version(), outcome.version) {
+            row[position] = ValueRef::Int(version);
+        }
+        let shown = table.read_by_default();
+        if FieldSet::present(&row).union(shown) == FieldSet::present(&row) {
+            // The body contains all fields.
+            write_stored(context, &row, Status::OK, None, answer);
+            return Ok(Next::Answered);
+        }
+        self.stage = Stage::Read { version: outcome.version };
+        Ok(Next::Step)
+    }
+
+    /// Returns true if a PUT may insert a missing row: the key is in the path, and the request does
+    /// not require the row to exist.
+    fn may_create(&self, table: &Table, expects_version: bool) -> bool {
+        self.replace && can_create(table) && !self.condition.must_exist && !expects_version
+    }
+
+    fn insert(
+        &self,
+        context: RequestContext<'_>,
+        must_be_new: bool,
+        answer: &mut Answer<'_, '_>,
+        execute: &mut Execute<'_>,
+    ) -> Result<Next, Interrupt> {
+        let table = context.table();
+        let scratch = Scratch::new();
+        let mut violations = Vec::new();
+        let (mut row, _) = self.read(context, &scratch, &mut violations)?;
+        row[table.key()] = self.key.as_ref();
+        prepare::insert_into(table, &mut row, ValueSource::Values, self.stamp, &mut violations);
+        prepare::finish(violations)?;
+        let ran = execute(&mut Operation::insert(table, &row), &mut NoRows);
+        ran.map_err(|interrupt| match interrupt {
+            Interrupt::Failed(error) if must_be_new && is_taken_key(table, &error) => {
+                etag::stale(format!("there is a `{}` with this key already", table.name())).into()
+            }
+            interrupt => interrupt,
+        })?;
+        write_stored(
+            context,
+            &row,
+            Status::CREATED,
+            Some(context.request.path().to_owned()),
+            answer,
+        );
+        Ok(Next::Answered)
+    }
+
+    fn read_back(
+        &mut self,
+        context: RequestContext<'_>,
+        written: Option<i64>,
+        answer: &mut Answer<'_, '_>,
+        execute: &mut Execute<'_>,
+    ) -> Result<Next, Interrupt> {
+        let table = context.table();
+        let found = &mut self.found;
+        let mut sink = |row: &[ValueRef<'_>]| {
+            *found = true;
+            write_stored(context, row, Status::OK, None, answer);
+            std::ops::ControlFlow::Break(())
+        };
+        let (key, fields) = (self.key.as_ref(), table.read_by_default());
+        let fields = table.version().map_or(fields, |version| fields.with(version));
+        match execute(&mut Operation::Get { table, key, fields }, &mut sink) {
+            // The row is written: a value that cannot be read does not make the write fail.
+            Err(Interrupt::Failed(_)) if !self.found => {}
+            ran => drop(ran?),
+        }
+        if !self.found {
+            // Written, but deleted concurrently or not readable.
+            let head = Head::new(Status::OK, JSON).etag(written.map(Etag::Version));
+            write_minimal(context.request, head, answer);
+        }
+        Ok(Next::Answered)
+    }
+}
+
+impl Verb for Update {
+    type Subject = Table;
+
+    fn step(
+        &mut self,
+        context: RequestContext<'_>,
+        answer: &mut Answer<'_, '_>,
+        execute: &mut Execute<'_>,
+    ) -> Result<Next, Interrupt> {
+        match self.stage {
+            Stage::Update => self.update(context, answer, execute),
+            Stage::Insert { must_be_new } => self.insert(context, must_be_new, answer, execute),
+            Stage::Read { version } => self.read_back(context, version, answer, execute),
+        }
+    }
+}
+
+/// Returns true if clients provide keys, so that a path can name a new row.
+fn can_create(table: &Table) -> bool {
+    table.key_kind() != KeyKind::Auto
+}
+
+/// Returns true for a conflict of the key with another row.
+fn is_taken_key(table: &Table, error: &ApiError) -> bool {
+    let key = &table.fields()[table.key()].name;
+    error.error().kind() == ErrorKind::Conflict
+        && error.error().violations().iter().any(|violation| violation.field == **key)
+}
