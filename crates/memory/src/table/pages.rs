@@ -171,7 +171,7 @@ impl Pages {
             match (column.form, value) {
                 (ValueForm::Int, ValueRef::Int(value)) => words[place] = value as u64,
                 (ValueForm::Currency, ValueRef::Currency(value)) => {
-                    words[place] = value.scaled() as u64
+                    words[place] = value.scaled() as u64;
                 }
                 (ValueForm::Timestamp, ValueRef::Timestamp(value)) => {
                     words[place] = value.micros() as u64;
