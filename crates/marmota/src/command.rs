@@ -98,6 +98,11 @@ pub fn run(models: impl Fn(&str) -> Result<StoreBuilder> + 'static) -> ExitCode 
 
 impl Command {
     /// Creates a program. `models` adds the program's models to the store at a URL.
+    ///
+    /// ```
+    /// let program = marmota::command::Command::new(marmota::open);
+    /// # let _ = program;
+    /// ```
     #[must_use]
     pub fn new(models: impl Fn(&str) -> Result<StoreBuilder> + 'static) -> Self {
         Self {
@@ -113,7 +118,12 @@ impl Command {
         }
     }
 
-    /// Sets the one-line description of the program in its help.
+    /// Sets the one-line description of the program in its help. Default: `A data service`.
+    ///
+    /// ```
+    /// let program = marmota::command::Command::new(marmota::open).about("People and their notes");
+    /// # let _ = program;
+    /// ```
     #[must_use]
     pub const fn about(mut self, about: &'static str) -> Self {
         self.about = about;
@@ -121,7 +131,12 @@ impl Command {
     }
 
     /// Sets the program's version, for `-V` and for `--version`, which also prints the enabled
-    /// features and the version of SQLite.
+    /// features and the version of SQLite. Default: no `--version`.
+    ///
+    /// ```
+    /// let program = marmota::command::Command::new(marmota::open).version(env!("CARGO_PKG_VERSION"));
+    /// # let _ = program;
+    /// ```
     #[must_use]
     pub const fn version(mut self, version: &'static str) -> Self {
         self.version = version;
@@ -129,7 +144,12 @@ impl Command {
     }
 
     /// Sets the URL of the database that is used if neither `--db` nor the environment variable
-    /// `MARMOTA_DB` is set. Default: `sqlite:data/marmota.db`.
+    /// `MARMOTA_DB` is set. Default: `sqlite:data/marmota.db`. Its folder is created if it is missing.
+    ///
+    /// ```
+    /// let program = marmota::command::Command::new(marmota::open).db("sqlite:data/people.db");
+    /// # let _ = program;
+    /// ```
     #[must_use]
     pub const fn db(mut self, url: &'static str) -> Self {
         self.db = url;
@@ -137,6 +157,11 @@ impl Command {
     }
 
     /// Sets the address where `serve` listens without `--listen`. Default: `127.0.0.1:8080`.
+    ///
+    /// ```
+    /// let program = marmota::command::Command::new(marmota::open).listen("127.0.0.1:9000");
+    /// # let _ = program;
+    /// ```
     #[must_use]
     pub const fn listen(mut self, address: &'static str) -> Self {
         self.listen = address;
@@ -144,7 +169,17 @@ impl Command {
     }
 
     /// Sets a function that `serve` calls after it has opened the store, for example to insert the
-    /// first rows.
+    /// first rows. It is called at each start.
+    ///
+    /// ```
+    /// let program = marmota::command::Command::new(marmota::open).seed(|store| {
+    ///     if store.registry().tables().is_empty() {
+    ///         println!("the program has no models");
+    ///     }
+    ///     Ok(())
+    /// });
+    /// # let _ = program;
+    /// ```
     #[must_use]
     pub fn seed(mut self, seed: impl Fn(&Store) -> Result<()> + 'static) -> Self {
         self.seed = Box::new(seed);
@@ -153,12 +188,23 @@ impl Command {
 
     /// Sets the routes of `serve`. Default: REST over all models, which are also served as a store
     /// for other processes.
+    ///
+    /// ```
+    /// use marmota::command::Command;
+    /// use marmota::http::Router;
+    /// use marmota::rest;
+    ///
+    /// let program = Command::new(marmota::open)
+    ///     .routes(|store| Router::new().nest("/v1", rest::api(store)));
+    /// # let _ = program;
+    /// ```
     #[must_use]
     pub fn routes(mut self, routes: impl Fn(&Store) -> Router + 'static) -> Self {
         self.routes = Some(Box::new(routes));
         self
     }
 
+    /// Returns the program's routes, or REST and the remote store if it has none.
     fn routes_of(&self, store: &Store) -> Router {
         match &self.routes {
             Some(routes) => routes(store),
@@ -173,6 +219,11 @@ impl Command {
 
     /// Sets the text that `serve` prints once it listens. The function gets the URL for clients,
     /// for example `http://127.0.0.1:8080`.
+    ///
+    /// ```
+    /// let program = marmota::command::Command::new(marmota::open).greeting(|url| format!("People: {url}/api/person"));
+    /// # let _ = program;
+    /// ```
     #[must_use]
     pub fn greeting(mut self, greeting: impl Fn(&str) -> String + 'static) -> Self {
         self.greeting = Box::new(greeting);
@@ -222,6 +273,7 @@ impl Command {
         self.dispatch(&matches).unwrap_or_else(|error| output::end_of(&name, &*error))
     }
 
+    /// Returns the parser of the command line.
     fn parser(&self, name: &str) -> clap::Command {
         // `serve` is the default subcommand: the program accepts its arguments too.
         let parser = serve::Serve::augment_args(clap::Command::new(name.to_owned()));
@@ -236,6 +288,7 @@ impl Command {
         parser.subcommands(self.own.iter().map(|(command, _)| command.clone()))
     }
 
+    /// Runs the selected subcommand. Custom ones come first, so that they can replace the others.
     fn dispatch(&self, matches: &ArgMatches) -> Done {
         let own = matches.subcommand().and_then(|(name, matches)| {
             let (_, run) = self.own.iter().find(|(command, _)| command.get_name() == name)?;

@@ -22,8 +22,11 @@ pub(crate) type AnyLayer = Box<dyn Layer<Registry> + Send + Sync>;
 /// read blocks no one: up to 4 MiB of lines are buffered, further lines are dropped. When the log
 /// is dropped, it waits up to a second for the buffered lines.
 pub struct Log {
+    /// The text of the current filter.
     filter: Mutex<String>,
+    /// The thread that writes the lines.
     writer: BackgroundWriter,
+    /// The filter inside the subscriber.
     targets: reload::Handle<Targets, Registry>,
 }
 
@@ -34,10 +37,21 @@ impl Log {
     /// # Errors
     /// [`ErrorKind::Invalid`] for an invalid filter, [`ErrorKind::Conflict`] if the process already
     /// has a log.
+    ///
+    /// ```no_run
+    /// use marmota::Log;
+    /// use marmota::rest::LogLevels;
+    ///
+    /// let log = Log::start("info,marmota::slow=off")?;
+    /// log.set_filter("debug")?;
+    /// assert_eq!(log.filter(), "debug");
+    /// # Ok::<(), marmota::model::Error>(())
+    /// ```
     pub fn start(filter: &str) -> Result<Arc<Self>> {
         Self::with_layer(filter, None)
     }
 
+    /// Starts the log with another layer of the subscriber, such as that of telemetry.
     pub(crate) fn with_layer(filter: &str, other: Option<AnyLayer>) -> Result<Arc<Self>> {
         let (layer, targets) = reload::Layer::new(parse(filter)?);
         let writer = BackgroundWriter::new("marmota-log", std::io::stderr()).map_err(|error| {

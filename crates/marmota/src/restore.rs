@@ -1,4 +1,8 @@
 //! Restore of a database from a backup, for all engines.
+//!
+//! The manifest of a backup names the engine, the tables with their numbers of rows, and checksums. It
+//! is compared with the files before anything is replaced. The engine then writes the new database
+//! next to the old one and renames it, so an interruption leaves one of the two.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,6 +26,31 @@ const MAIN: &str = "main";
 /// - [`ErrorKind::Conflict`] if the database exists and `replaces` is false,
 ///   [`ErrorKind::Busy`] if it is open elsewhere.
 /// - [`ErrorKind::Io`] if the disk fails or is full.
+///
+/// ```
+/// use marmota::prelude::*;
+///
+/// #[derive(Model)]
+/// struct Note {
+///     id: i64,
+///     text: String,
+/// }
+///
+/// let folder = tempfile::tempdir()?;
+/// let url = format!("sqlite:{}", folder.path().join("notes.db").display());
+/// let builder = || Ok::<_, Error>(marmota::open(&url)?.model::<Note>());
+/// let store = builder()?.open()?;
+/// store.insert(&Note { id: 0, text: "kept".into() }).run()?;
+/// let backup = folder.path().join("backup");
+/// store.backup(&backup)?;
+/// store.delete::<Note>(1).run()?;
+/// store.close()?;
+///
+/// let manifest = marmota::restore(&backup, &url, true)?;
+/// assert_eq!(manifest.tables["note"], 1);
+/// assert_eq!(builder()?.open()?.get::<Note>(1).run()?.text, "kept");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn restore(backup: impl AsRef<Path>, url: &str, replaces: bool) -> Result<Manifest> {
     restore_all(backup, &[(MAIN, url)], replaces)
 }
@@ -45,7 +74,7 @@ pub fn restore_all(
     manifest.verify(backup)?;
     if let Some(there) = copies.iter().find(|copy| !replaces && is_file(copy.url)) {
         let message = format!(
-            "there is a database {} already: name another file, or have it replaced (`--replace`)",
+            "the database {} already exists: name another file, or replace it with `--replace`",
             text::excerpt(path_of(there.url))
         );
         return Err(Error::new(ErrorKind::Conflict, message));
@@ -71,13 +100,22 @@ pub fn restore_all(
 
 /// A database of a backup, and its destination.
 struct Copy<'c> {
+    /// The name of the database in the store.
     name: &'c str,
+    /// The engine that made the copy, as in URLs.
     engine: &'c str,
+    /// The file of the copy.
     path: std::path::PathBuf,
+    /// The number of rows of each table.
     tables: &'c BTreeMap<String, u64>,
+    /// The database to restore.
     url: &'c str,
 }
 
+/// Returns the databases of a backup, the first one first, each with its URL.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] for a database without a URL, a URL without a database, or another engine.
 fn copies_of<'c>(
     manifest: &'c Manifest,
     backup: &Path,
@@ -97,15 +135,14 @@ fn copies_of<'c>(
     for (name, engine, path, tables) in databases {
         let Some((_, url)) = urls.iter().find(|(of, _)| *of == name) else {
             return invalid(format!(
-                "{} is of several databases, and `{name}` has no place yet: say where it goes, by \
-                 `restore_all` or `--database {name}=URL`",
+                "{} has several databases, and `{name}` has no URL: set it with `restore_all` or \
+                 `--database {name}=URL`",
                 backup.display()
             ));
         };
         if url.split(':').next() != Some(engine) {
             let message = format!(
-                "{} is a backup of a database of the engine `{}`: restore it to a URL that begins \
-                 so",
+                "{} is a backup of the engine `{}`: restore it to a URL with that scheme",
                 path.display(),
                 text::excerpt(engine)
             );
@@ -117,6 +154,7 @@ fn copies_of<'c>(
 }
 
 impl Copy<'_> {
+    /// Installs the copy at its URL.
     fn put(&self, replaces: bool) -> Result<()> {
         let Self { url, path, tables, .. } = self;
         match self.engine {
@@ -131,6 +169,7 @@ impl Copy<'_> {
     }
 }
 
+/// Returns the path in a URL, without its scheme and parameters.
 fn path_of(url: &str) -> &str {
     let (_, rest) = url.split_once(':').unwrap_or((url, ""));
     let path = rest.split('?').next().unwrap_or_default();

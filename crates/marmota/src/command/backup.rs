@@ -1,4 +1,13 @@
-//! `backup`: a checked copy of the database, which others may write to meanwhile.
+//! `backup`: a checked copy of the database, while other processes may write to it.
+//!
+//! ```text
+//! $ people backup --keep 7
+//! backups/backup-20260704T091500.123456Z: 73728 bytes, 2 tables, 31 rows, checked
+//! ```
+//!
+//! The copy is made and checked by the store ([`marmota_store::StoreBuilder::backup_with`]); this file
+//! names it, shows a progress bar on a terminal, and removes old copies. A backup consists of the copy
+//! and its manifest, in the same folder.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -35,6 +44,7 @@ pub(super) struct Backup {
 }
 
 impl Backup {
+    /// Makes the backup, then removes old ones. A failed backup removes nothing.
     pub(super) fn run(&self, command: &Command) -> Done {
         let url = command.url(&self.database);
         if !crate::restore::is_there(url) {
@@ -73,6 +83,7 @@ impl Backup {
     }
 }
 
+/// Prints the line of one copied database.
 fn say(file: &Path, bytes: u64, tables: &BTreeMap<String, u64>) {
     let rows: u64 = tables.values().sum();
     notice(format_args!(
@@ -87,6 +98,7 @@ fn stamp() -> String {
     Timestamp::now().to_string().replace(['-', ':'], "")
 }
 
+/// Returns a progress bar in bytes; it is drawn only on a terminal.
 fn bar() -> ProgressBar {
     let bar = ProgressBar::new(0);
     if let Ok(style) = ProgressStyle::with_template("{bar:40} {percent}% {pos}/{len} {eta}") {
@@ -95,6 +107,7 @@ fn bar() -> ProgressBar {
     bar
 }
 
+/// Parses the prefix of names: no separators, so that it stays in the folder.
 fn plain_name(name: &str) -> Result<String, String> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     match !name.is_empty() && name.len() <= 100 && name.bytes().all(is_plain) {

@@ -1,5 +1,16 @@
-//! `migrate`: changes the database so that it fits the program's models, and runs its migrations;
-//! or shows what would change.
+//! `migrate`: changes the database so that it fits the program's models, and runs its migrations; or
+//! shows what would change.
+//!
+//! ```text
+//! $ people migrate --dry-run
+//! + add column person.email
+//!     ALTER TABLE person ADD COLUMN email TEXT;
+//! $ echo $?
+//! 3
+//! ```
+//!
+//! A line begins with `+` for a change that is made, with `!` for one that is refused, and with a
+//! blank for one that needs `--allow-loss` or `--drop`.
 
 use std::process::ExitCode;
 
@@ -36,6 +47,8 @@ pub(super) struct Migrate {
 }
 
 impl Migrate {
+    /// Shows or makes the changes. Exit codes of `--dry-run`: 0 for nothing to do, 3 for pending
+    /// changes, 4 for a change that would be refused.
     pub(super) fn run(&self, command: &Command) -> Done {
         let url = command.url(&self.database);
         let migrations = command.builder(seen(url))?.migration_status()?;
@@ -102,6 +115,7 @@ fn mark(status: &MigrationStatus, to: Option<u32>) -> Option<String> {
     }
 }
 
+/// Prints a line for each migration: its number and name, and when it was run.
 fn print_status(migrations: &[MigrationStatus]) -> Result<(), OutputError> {
     if migrations.is_empty() {
         report("The program has no migrations.")?;
@@ -146,6 +160,7 @@ fn print(
     Ok(())
 }
 
+/// Returns the explanation of a step that loses data or is refused; `None` for a safe one.
 fn note(step: &PlanStep) -> Option<String> {
     match &step.effect {
         StepEffect::Safe => None,

@@ -1,4 +1,12 @@
 //! `move`: copies all rows from one database to another, between any engines.
+//!
+//! ```text
+//! $ people move --from sqlite:data/people.db --to postgres://localhost/people
+//! person: 31 rows, the same in both, checksum 3fd1c0de5a1f4b7794f2a1f0d3e8b6c5
+//! ```
+//!
+//! The store copies and compares ([`marmota_store::StoreBuilder::transfer_to`]); this file adds the
+//! tables that no model of the program names, and shows the progress.
 
 use std::process::ExitCode;
 
@@ -28,6 +36,7 @@ pub(super) struct Move {
 }
 
 impl Move {
+    /// Copies the rows, and prints a line for each table.
     pub(super) fn run(&self, command: &Command) -> Done {
         if !crate::restore::is_there(&self.from) {
             return Err("there is no database to move: name it by --from".into());
@@ -83,6 +92,7 @@ fn with_own_tables(
     Ok((from, to))
 }
 
+/// Returns a progress bar in rows; it is drawn only on a terminal.
 fn bar() -> ProgressBar {
     let bar = ProgressBar::new(0);
     if let Ok(style) = ProgressStyle::with_template("{bar:40} {percent}% {msg} {eta}") {

@@ -1,4 +1,14 @@
 //! The part of `serve` for operators: a log, and routes for statistics, metrics and health.
+//!
+//! | option | adds |
+//! |---|---|
+//! | `--diagnostics` | `/api/-/statistics`, `/api/-/levels`, `/metrics`, `/healthz`, `/readyz` |
+//! | `--slow-query-ms` | counters, and log lines for slow operations and calls |
+//! | `--log` | the level of the log on stderr |
+//! | `--otlp` | spans, sent to a collector of OpenTelemetry |
+//!
+//! Without users, a token protects the diagnostics: that of an environment variable, because command
+//! lines are visible to other users of the machine, or a random one that is printed at the start.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -13,6 +23,7 @@ use marmota_store::{Store, StoreBuilder};
 
 use crate::Log;
 
+/// The options for operators.
 #[derive(Args)]
 pub(super) struct Operators {
     /// Serves /api/-/statistics, /metrics, /healthz, /readyz and the log's filter at /api/-/levels:
@@ -41,10 +52,13 @@ pub(super) struct Operators {
 
 /// The log, metrics and telemetry of a running program.
 pub(super) struct Watch {
+    /// The metrics of the web server, with `--diagnostics`.
     pub(super) metrics: Option<Metrics>,
     /// Access to the diagnostics for programs without users.
     access: Option<Access>,
+    /// The log; `None` if the program has started a log of another kind.
     log: Option<Arc<Log>>,
+    /// The exporter of spans, with `--otlp`.
     #[cfg(feature = "otel")]
     telemetry: Option<crate::Telemetry>,
 }
@@ -61,6 +75,10 @@ impl Operators {
         }
     }
 
+    /// Starts the log and the telemetry.
+    ///
+    /// # Errors
+    /// An invalid filter or token, or `--otlp` in a program with a log of another kind.
     #[cfg(feature = "otel")]
     pub(super) fn begin(&self) -> Result<Watch> {
         let Some(url) = &self.otlp else {
@@ -82,6 +100,7 @@ impl Operators {
         self.watch(Log::start(&self.log))
     }
 
+    /// Combines a started log with what the options request.
     fn watch(&self, log: Result<Arc<Log>>) -> Result<Watch> {
         let log = match log {
             Ok(log) => Some(log),
@@ -149,6 +168,7 @@ impl Watch {
         }
     }
 
+    /// Adds the routes for operators.
     fn operated(
         &self,
         routes: Router,
@@ -173,6 +193,7 @@ const TOKEN_CHARS_MIN: usize = 16;
 /// The value of [`Watch::access`]: access by token or, optionally, from this machine.
 struct Access {
     token: String,
+    /// True if the token was generated, and is printed.
     is_made: bool,
     /// Clients on this machine may read without the token.
     local: bool,

@@ -1,4 +1,9 @@
-//! `restore`: restores a database from a backup.
+//! `restore`: restores a database from a backup, through [`crate::restore_all`].
+//!
+//! ```text
+//! $ people restore backups/backup-20260704T091500.123456Z --replace
+//! sqlite:data/people.db is as it was at 2026-07-04T09:15:00.123456Z: 2 tables, 31 rows
+//! ```
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -24,6 +29,7 @@ pub(super) struct Restore {
 }
 
 impl Restore {
+    /// Restores all databases of the backup, and prints a line for each.
     pub(super) fn run(&self, command: &Command) -> Done {
         let url = command.url(&self.database);
         let others = self.others.iter().map(|(name, url)| (&**name, &**url));
@@ -38,11 +44,13 @@ impl Restore {
     }
 }
 
+/// Prints the line of one restored database.
 fn say(url: &str, taken: &str, tables: &BTreeMap<String, u64>) {
     let rows: u64 = tables.values().sum();
     notice(format_args!("{url} is as it was at {taken}: {} tables, {rows} rows", tables.len()));
 }
 
+/// Parses `NAME=URL`.
 fn named(argument: &str) -> Result<(String, String), String> {
     match argument.split_once('=') {
         Some((name, url)) if !name.is_empty() => Ok((name.to_owned(), url.to_owned())),

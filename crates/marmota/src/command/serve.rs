@@ -1,4 +1,9 @@
 //! `serve`: serves the program's models over HTTP until a signal ends it.
+//!
+//! The order of a start: the options are checked, the database is opened (and migrated), the log is
+//! started, the addresses are bound, signal handlers are installed, the addresses are printed, and
+//! the routes are served. SIGINT or SIGTERM ends it: no connection is accepted any more, requests in
+//! progress are answered, then the database is closed. A second signal ends the process at once.
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -71,6 +76,7 @@ pub(super) struct Serve {
 }
 
 impl Serve {
+    /// Serves until a signal. Errors of the start are returned before an address is printed.
     pub(super) fn run(&self, command: &Command) -> Done {
         let listen: Vec<&str> = match &*self.listen {
             [] => vec![command.listen],
@@ -161,12 +167,17 @@ impl Serve {
             None => Ok(()),
             Some(address) => Err(format!(
                 "{address} can be reached from other machines, and callers are not authenticated: \
-                 everyone could read and write all rows. Say `--auth` (users and rights), `--open` \
+                 everyone could read and write all rows. Use `--auth` (users and rights), `--open` \
                  if that is wanted, or listen on 127.0.0.1"
             )),
         }
     }
 
+    /// Returns all routes: those of the program or the REST API, with accounts if `--auth` is given,
+    /// and those for operators.
+    ///
+    /// # Errors
+    /// `--auth` on a program with custom routes; those authenticate their callers themselves.
     fn routes(
         &self,
         command: &Command,
@@ -178,8 +189,8 @@ impl Serve {
             return Ok(without_users(command, store, url, watch));
         }
         if command.routes.is_some() {
-            let message = "this program has its own routes, and decides itself who may call them: \
-                           leave `--auth` out";
+            let message = "this program has custom routes, which authenticate their callers: leave out \
+                           `--auth`";
             return Err(message.into());
         }
         let auth = Auth::new(store, Settings::default())?;
@@ -210,6 +221,7 @@ fn without_users(command: &Command, store: &Store, url: &str, watch: &Watch) -> 
     watch.beside(command.routes_of(store), store, |state| watch.admit(state))
 }
 
+/// The options for TLS. Without one of them, the server speaks plain HTTP.
 #[derive(Args)]
 struct TlsArguments {
     /// TLS with a certificate for localhost that is made at the start: for development
@@ -248,9 +260,11 @@ struct TlsArguments {
 }
 
 impl TlsArguments {
+    /// Returns the settings of TLS; `None` if no option requests it. Several certificates are chosen by
+    /// the name that a client connects to (SNI).
     fn tls(&self) -> Option<marmota_http::Tls> {
         let mut pairs = self.tls_cert.iter().zip(&self.tls_key);
-        let mut tls = match self.asked_for() {
+        let mut tls = match self.of_authority() {
             Some(tls) => tls,
             None => match pairs.next() {
                 Some((certificate, key)) => marmota_http::Tls::files(certificate, key),
@@ -266,8 +280,9 @@ impl TlsArguments {
         }
     }
 
+    /// Returns TLS with a certificate of an authority, if `--acme` is given (RFC 8555).
     #[cfg(feature = "acme")]
-    fn asked_for(&self) -> Option<marmota_http::Tls> {
+    fn of_authority(&self) -> Option<marmota_http::Tls> {
         if self.acme.is_empty() {
             return None;
         }
@@ -283,11 +298,12 @@ impl TlsArguments {
 
     #[cfg(not(feature = "acme"))]
     #[allow(clippy::unused_self, reason = "it has certificates with the feature")]
-    const fn asked_for(&self) -> Option<marmota_http::Tls> {
+    const fn of_authority(&self) -> Option<marmota_http::Tls> {
         None
     }
 }
 
+/// Parses the number of threads.
 fn threads(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(0) => Err("a server has at least 1 thread".to_owned()),
@@ -303,9 +319,10 @@ fn host_name(listen: &str) -> Option<&str> {
     (!is_address && !name.is_empty()).then_some(name)
 }
 
+/// Parses permissions of a Unix socket: three octal digits.
 fn octal(text: &str) -> Result<u32, String> {
     match u32::from_str_radix(text, 8) {
         Ok(mode) if mode <= 0o777 => Ok(mode),
-        _ => Err("permissions are three octal digits, 660 say".to_owned()),
+        _ => Err("permissions are three octal digits, for example 660".to_owned()),
     }
 }

@@ -1,4 +1,12 @@
 //! The version of a program, with its build options, for `--version` and the log.
+//!
+//! ```text
+//! $ people --version
+//! people 1.4.0
+//! marmota 0.1.0
+//! features: sqlite, remote, auth, tls, compression
+//! SQLite 3.54.1
+//! ```
 
 /// The optional features of the build, in the order of the manifest.
 const FEATURES: [(&str, bool); 12] = [
@@ -16,6 +24,7 @@ const FEATURES: [(&str, bool); 12] = [
     ("otel", cfg!(feature = "otel")),
 ];
 
+/// Returns the names of the features that this build has, separated by commas.
 fn features() -> String {
     let names: Vec<&str> = FEATURES.iter().filter(|(_, has)| *has).map(|(name, _)| *name).collect();
     names.join(", ")
@@ -38,10 +47,12 @@ pub(super) fn line(version: &str) -> String {
     format!("{program}marmota {}, features {}{sqlite}", marmota_version(), features())
 }
 
+/// Returns the version of this crate, which may differ from that of the program.
 const fn marmota_version() -> &'static str {
     env!("CARGO_PKG_VERSION")
 }
 
+/// Returns the version of the SQLite that is compiled in; `None` without the engine.
 #[cfg(feature = "sqlite")]
 #[allow(clippy::unnecessary_wraps, reason = "without the feature there is none")]
 fn sqlite() -> Option<&'static str> {
