@@ -42,7 +42,7 @@ const MAIN: &str = "main";
 /// let store = builder()?.open()?;
 /// store.insert(&Note { id: 0, text: "kept".into() }).run()?;
 /// let backup = folder.path().join("backup");
-/// store.backup(&backup)?;
+/// store.backup_to(&backup)?;
 /// store.delete::<Note>(1).run()?;
 /// store.close()?;
 ///
@@ -183,6 +183,8 @@ fn is_file(url: &str) -> bool {
 }
 
 /// A database of the memory engine may consist of its log alone.
+///
+/// The first log has the number 1.
 fn has_log(path: &str) -> bool {
     Path::new(&format!("{path}.log.1")).exists()
 }
