@@ -265,7 +265,7 @@ impl Write {
 
 #[cold]
 fn of_steps() -> Error {
-    Error::new(ErrorKind::Bug, "a write of several steps was taken for one operation")
+    Error::new(ErrorKind::Bug, "a write of several steps was executed as one operation")
 }
 
 fn borrow_row(row: &[Value]) -> Vec<ValueRef<'_>> {

@@ -369,8 +369,8 @@ impl<'s> Batch<'s> {
 
 #[cold]
 fn of_another_batch() -> Error {
-    let message =
-        "it refers to a row that another batch makes; carry that out first, and use its key";
+    let message = "it refers to a row that another batch inserts; run that batch first, and use the key of \
+         the row";
     Error::new(ErrorKind::Invalid, message)
 }
 
@@ -433,7 +433,7 @@ impl Verb for Writes {
             }
             return Ok(results);
         }
-        Err(Error::new(ErrorKind::Bug, "the engine gave no result for a write of a batch"))
+        Err(Error::new(ErrorKind::Bug, "the engine did not return a result for a write of a batch"))
     }
 }
 

@@ -20,7 +20,7 @@ use crate::verbs::action::{Action, Verb};
 /// transaction. When the `Transaction` is dropped, it ends for all of them: their operations fail
 /// with [`marmota_model::ErrorKind::Invalid`]. [`Store::begin`] on a handle of a transaction fails
 /// as well; set a [savepoint](Transaction::savepoint) instead.
-#[must_use = "a transaction that is dropped is undone"]
+#[must_use = "a dropped transaction is rolled back"]
 #[derive(Debug)]
 pub struct Transaction {
     store: Store,

@@ -59,7 +59,7 @@ pub fn check_version(table: &Table, version: Option<i64>) -> Result<()> {
         return Ok(());
     }
     let message = format!(
-        "`{}` has no version to compare with; give a field of it #[model(version)]",
+        "`{}` has no version to compare with; add #[model(version)] to one of its fields",
         table.name()
     );
     Err(Error::new(ErrorKind::Invalid, message))
@@ -67,7 +67,8 @@ pub fn check_version(table: &Table, version: Option<i64>) -> Result<()> {
 
 #[cold]
 fn lost_key(table: &Table) -> Error {
-    let message = format!("the engine gave no key of the right kind for `{}`", table.name());
+    let message =
+        format!("the engine did not return a key of the right kind for `{}`", table.name());
     Error::new(ErrorKind::Bug, message)
 }
 
@@ -187,8 +188,7 @@ impl<M: Model> Verb for InsertMany<'_, M> {
         {
             return Err(Error::new(
                 ErrorKind::Invalid,
-                "insert_many takes rows that all have a key or all have none; \
-                 split them, or use a batch",
+                "the rows of insert_many must all have a key, or none; split them, or use a batch",
             ));
         }
         let (scratch, keys) = (Scratch::new(), RefCell::new(Vec::new()));
@@ -373,7 +373,8 @@ pub fn check_increment(table: &Table, field: usize, by: ValueRef<'_>) -> Result<
     if fits && what.role == Role::Plain {
         return Ok(());
     }
-    let message = "only integer and currency fields of the caller's can be added to, by their kind";
+    let message = "only integer and currency fields that the store does not set can be \
+                   incremented, by a value of the same kind";
     Err(Error::invalid(vec![marmota_model::rule::violation(what, by, "type", message)]))
 }
 

@@ -86,7 +86,7 @@ fn is_audited(ledger: Option<&Arc<Ledger>>, operation: &Operation<'_>) -> Result
         });
     }
     if is_history {
-        let message = format!("`{HISTORY_TABLE}` is written by the store alone");
+        let message = format!("`{HISTORY_TABLE}` can only be written by the store");
         return Err(Error::new(ErrorKind::Denied, message));
     }
     Ok(is_audited)
