@@ -45,7 +45,7 @@ pub fn restore_all(
     manifest.verify(backup)?;
     if let Some(there) = copies.iter().find(|copy| !replaces && is_file(copy.url)) {
         let message = format!(
-            "there is a database {} already: name another file, or have it replaced (`--replace`)",
+            "the database {} exists: name another file, or replace the file with `--replace`",
             text::excerpt(path_of(there.url))
         );
         return Err(Error::new(ErrorKind::Conflict, message));
@@ -56,7 +56,7 @@ pub fn restore_all(
             true => error,
             false => {
                 let message = format!(
-                    "database `{}`: {}; restored before it: {} (do it again with `--replace`)",
+                    "database `{}`: {}; already restored: {} (try again with `--replace`)",
                     copy.name,
                     error.message(),
                     done.join(", ")
@@ -97,15 +97,15 @@ fn copies_of<'c>(
     for (name, engine, path, tables) in databases {
         let Some((_, url)) = urls.iter().find(|(of, _)| *of == name) else {
             return invalid(format!(
-                "{} is of several databases, and `{name}` has no place yet: say where it goes, by \
-                 `restore_all` or `--database {name}=URL`",
+                "{} has several databases, but no URL for `{name}`: set one with `restore_all` or \
+                 `--database {name}=URL`",
                 backup.display()
             ));
         };
         if url.split(':').next() != Some(engine) {
             let message = format!(
-                "{} is a backup of a database of the engine `{}`: restore it to a URL that begins \
-                 so",
+                "{} is a backup of a database of the engine `{}`: restore it to a URL of this \
+                 engine",
                 path.display(),
                 text::excerpt(engine)
             );

@@ -173,7 +173,10 @@ fn increment(
 ) -> Result<Outcome> {
     let schema = &locked.slot(table).table;
     let Some(field) = schema.fields().get(position) else {
-        let message = format!("an increment names field {position} of `{}`", schema.name());
+        let message = format!(
+            "an increment uses field number {position}, which `{}` does not have",
+            schema.name()
+        );
         return Err(Error::new(ErrorKind::Invalid, message));
     };
     let refuse = |value, rule, message: &str| {

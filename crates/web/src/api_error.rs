@@ -131,7 +131,7 @@ impl ApiError {
     /// ```
     #[must_use]
     pub fn method_not_allowed(allow: &'static str) -> Self {
-        let message = format!("this resource answers {allow}");
+        let message = format!("this resource allows only {allow}");
         let mut error = Self::from(Error::new(ErrorKind::Unsupported, message))
             .with_status(Status::METHOD_NOT_ALLOWED);
         error.allow = Some(allow);

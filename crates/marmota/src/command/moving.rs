@@ -30,7 +30,7 @@ pub(super) struct Move {
 impl Move {
     pub(super) fn run(&self, command: &Command) -> Done {
         if !crate::restore::is_there(&self.from) {
-            return Err("there is no database to move: name it by --from".into());
+            return Err("there is no database to move: name one with --from".into());
         }
         if self.from == self.to {
             return Err("--from and --to are the same database".into());

@@ -29,7 +29,7 @@ impl<M, T> Column<M, Option<Json<T>>> {
 
 /// A place inside a JSON field, from [`Column::at`]. An invalid path is reported when the filter is
 /// used. [`JsonCondition`] defines the results for values that are missing or of another type.
-#[must_use = "a place is no filter yet"]
+#[must_use = "a path is not a filter yet"]
 pub struct Member<M> {
     field: usize,
     path: JsonPath,

@@ -265,7 +265,10 @@ impl Writer {
     ) -> Result<Outcome> {
         let table = &shape.table;
         let Some(field) = table.fields().get(at) else {
-            let message = format!("an increment names field {at} of `{}`", table.name());
+            let message = format!(
+                "an increment uses field number {at}, which `{}` does not have",
+                table.name()
+            );
             return Err(Error::new(ErrorKind::Invalid, message));
         };
         let refuse = |value: ValueRef<'_>, rule, message: &str| {

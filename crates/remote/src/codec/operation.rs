@@ -152,8 +152,8 @@ pub(crate) fn put_operation(
         Operation::Release(name) => put_step(out, begin, RELEASE, *name),
         Operation::RollbackTo(name) => put_step(out, begin, ROLLBACK_TO, *name),
         _ => {
-            let message = "raw SQL is not sent to a server: it would bypass the rules \
-                           of its models";
+            let message = "raw SQL cannot be sent to a server, because it would bypass the rules \
+                           of the models";
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
     }
@@ -191,7 +191,7 @@ fn read_conflict(read: &mut Bytes<'_>, table: &Table) -> Result<OnConflict> {
             let given: FieldSet = read.fields(table.fields().len())?;
             OnConflict::UPDATE.with_given(table, given)
         }
-        _ => return Err(broken("has a conflict of no kind")),
+        _ => return Err(broken("has an unknown conflict action")),
     })
 }
 

@@ -132,7 +132,7 @@ pub(super) fn table_of<'t>(
 pub(super) fn field_of(read: &mut Bytes<'_>, table: &Table) -> Result<usize> {
     let field = read.size()?;
     if field >= table.fields().len() {
-        return Err(broken("names a field that the table has not"));
+        return Err(broken("names a field that the table does not have"));
     }
     Ok(field)
 }
@@ -147,6 +147,6 @@ fn row_of<'p>(read: &mut Bytes<'p>, table: &Table) -> Result<Vec<ValueRef<'p>>> 
 fn name_of(read: &mut Bytes<'_>) -> Result<u32> {
     match u32::try_from(read.unsigned()?) {
         Ok(name) if name != u32::MAX => Ok(name),
-        _ => Err(broken("names a savepoint that cannot be")),
+        _ => Err(broken("has an invalid savepoint")),
     }
 }
