@@ -133,7 +133,7 @@ fn read(text: &str) -> Result<Vec<SearchTerm>, String> {
         rest = behind.trim_start();
     }
     if terms.iter().all(|term| term.excluded) {
-        return Err("only excludes words; add a word to search for".to_owned());
+        return Err("has no word to search for; words with `-` only exclude rows".to_owned());
     }
     Ok(terms)
 }

@@ -17,7 +17,7 @@ use crate::error_document::ErrorDocument;
 /// async fn page(request: Request) -> ApiResult {
 ///     match request.query_params().next() {
 ///         None => Ok(Response::text("the first page")),
-///         Some(_) => Err(ApiError::bad_request("this route takes no parameters")),
+///         Some(_) => Err(ApiError::bad_request("this route accepts no parameters")),
 ///     }
 /// }
 /// # let _ = page;

@@ -7,7 +7,7 @@
 //! HTTP/1.1 409 Conflict
 //! Content-Type: application/problem+json
 //!
-//! {"type":"urn:marmota:error:conflict","title":"The write collides with what is stored",
+//! {"type":"urn:marmota:error:conflict","title":"The write conflicts with stored data",
 //!  "status":409,"detail":"field `email`: …","errors":[{"field":"email",…}]}
 //! ```
 //!

@@ -241,7 +241,7 @@ mod tests {
         let schema = Schema::new("a", vec![id(), Field::new("b", Kind::I64).rules(vec![range])]);
         let error = Table::new(schema).unwrap_err();
         assert!(
-            error.to_string().contains("field `b` of model `a`: range 3 to 2 fits none"),
+            error.to_string().contains("field `b` of model `a`: the range 3 to 2 is empty"),
             "{error}"
         );
     }

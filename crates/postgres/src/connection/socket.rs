@@ -239,7 +239,7 @@ fn reach(options: &PostgresOptions, until: Instant) -> io::Result<Stream> {
         }
         Host::Tcp(name) => name,
     };
-    let mut failure = io::Error::new(Io::NotFound, "the name has no address");
+    let mut failure = io::Error::new(Io::NotFound, "the host name has no address");
     for address in (name.as_str(), options.port).to_socket_addrs()? {
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {

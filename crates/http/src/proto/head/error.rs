@@ -76,7 +76,7 @@ impl HeadError {
     ///
     /// ```
     /// use marmota_http::head::HeadError;
-    /// assert_eq!(HeadError::Folded.text(), "folded header lines are obsolete");
+    /// assert_eq!(HeadError::Folded.text(), "folded header lines are obsolete and not allowed");
     /// ```
     pub fn text(self) -> &'static str {
         match self {

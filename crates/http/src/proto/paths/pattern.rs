@@ -56,7 +56,9 @@ fn segment(part: &str) -> Result<Segment<'_>, String> {
         "uuid" => Kind::Uuid,
         "path" => Kind::Rest,
         _ => {
-            return Err(format!("{kind:?} is not a kind of parameter: use int, uuid, text or path"));
+            return Err(format!(
+                "{kind:?} is not a kind of parameter: use int, uuid, text or path"
+            ));
         }
     };
     Ok(Segment::Param(name, kind))
