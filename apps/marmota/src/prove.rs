@@ -56,7 +56,7 @@ fn fault(name: &str) -> Result<DiskFault, String> {
     match name {
         "retried-sync" => Ok(DiskFault::RetriesSync),
         "denied-write" => Ok(DiskFault::DeniesWrite),
-        _ => Err("there are retried-sync and denied-write".to_owned()),
+        _ => Err("use retried-sync or denied-write".to_owned()),
     }
 }
 

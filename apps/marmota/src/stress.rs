@@ -262,16 +262,16 @@ impl Stress {
             None => self.transport.iter().all(|one| one.scheme().is_some()),
         };
         if !self.bind.is_empty() && !has_addresses {
-            return Err("--bind is for clients that come over HTTP: add --transport http, or \
-                        --server http://HOST:PORT/api"
+            return Err("--bind is only for clients over HTTP: add --transport http, or --server \
+                        http://HOST:PORT/api"
                 .into());
         }
         if let Some(clients) = self.clients_in_all
             && clients < most
         {
             let message = format!(
-                "--clients-in-all {clients} is fewer than one for each of {most} threads: lower \
-                 --threads"
+                "--clients-in-all {clients} is less than one client for each of {most} threads: \
+                 lower --threads"
             );
             return Err(message.into());
         }
@@ -285,9 +285,9 @@ impl Stress {
         match marmota::http::raise_descriptors_max() {
             Some(limit) if ends * u64::from(clients) + OTHER_DESCRIPTORS > limit => {
                 let message = format!(
-                    "{clients} clients take {} descriptors, and this process may have {limit}: \
-                     raise that (ulimit -n), or divide them among processes by --servers and \
-                     --client-processes",
+                    "{clients} clients need {} file descriptors, but the limit of this process is \
+                     {limit}: raise the limit (ulimit -n), or divide the clients among processes \
+                     with --servers and --client-processes",
                     ends * u64::from(clients)
                 );
                 Err(message.into())

@@ -213,7 +213,7 @@ impl Auth {
         age: Option<Duration>,
     ) -> Result<(i64, String)> {
         if let Proof::Key(_) = known.proof() {
-            let message = "a key makes no other keys: log in for that";
+            let message = "a key cannot create other keys: log in to create one";
             return Err(Error::new(ErrorKind::Denied, message));
         }
         let (user, most) = (known.user(), self.0.settings.sessions_max);
@@ -229,7 +229,7 @@ impl Auth {
         };
         let id = self.0.store.transaction(|tx| {
             if tx.count::<ApiKey>().filter(ApiKey::USER.eq(Ref::new(user))).run()? >= most as u64 {
-                let message = format!("a user has {most} keys at most; revoke one first");
+                let message = format!("a user can have at most {most} keys; revoke one first");
                 return Err(Error::new(ErrorKind::Denied, message));
             }
             tx.insert(&ApiKey { id: ids::of_key(tx)?, ..key.clone() }).run()
@@ -281,7 +281,8 @@ fn check_managers(tx: &Transaction, name: &str) -> Result<()> {
     }
     let name = marmota_model::text::excerpt(name);
     let message = format!(
-        "`{name}` is the last administrator; make another user with a password an administrator first"
+        "`{name}` is the last administrator; first make another user with a password an \
+         administrator"
     );
     Err(Error::new(ErrorKind::Conflict, message))
 }
@@ -297,7 +298,7 @@ fn check_groups(store: &Store, names: &[String]) -> Result<()> {
         Some(name) => {
             let name = marmota_model::text::excerpt(name);
             let message = match &known[..] {
-                [] => format!("the group `{name}` does not exist; no group was made yet"),
+                [] => format!("the group `{name}` does not exist; there are no groups yet"),
                 known => {
                     let known = known.join(", ");
                     format!("the group `{name}` does not exist; the groups are: {known}")

@@ -160,7 +160,7 @@ impl Auth {
         let is_right = inner.passwords.suits(password, hash);
         let Some(user) = user.filter(|_| is_right) else {
             self.tell(&SecurityEvent::LoginFailed { name: shown(name), address: from });
-            return Err(unauthenticated("there is no such name with this password"));
+            return Err(unauthenticated("wrong name or password"));
         };
         inner.attempts.succeeded(name, from, inner.now());
         let login = inner.begin_session(&user, from)?;
@@ -178,7 +178,7 @@ impl Auth {
     /// [`ErrorKind::Denied`] if the caller is authenticated by a key.
     pub fn jwt(&self, known: &Identity) -> Result<(String, Timestamp)> {
         let Proof::Session(_) = known.proof else {
-            return Err(Error::new(ErrorKind::Denied, "a JWT stands for a session: log in for it"));
+            return Err(Error::new(ErrorKind::Denied, "a JWT needs a session: log in first"));
         };
         let jwt = self.0.jwts.make(known.user, known.token, self.0.now())?;
         self.tell(&SecurityEvent::JwtMade { user: known.user });
@@ -191,7 +191,7 @@ impl Auth {
     /// [`ErrorKind::Denied`] if the caller is authenticated by a key.
     pub fn logout(&self, known: &Identity) -> Result<()> {
         let Proof::Session(_) = known.proof else {
-            let message = "a key has no session to end; it can be revoked";
+            let message = "a key has no session to end; revoke the key instead";
             return Err(Error::new(ErrorKind::Denied, message));
         };
         self.end(known)?;
@@ -248,7 +248,7 @@ impl Auth {
             let is_it = user.token.as_ref().is_some_and(|kept| is_same(kept, &hash));
             is_it && user.token_ends_at.is_some_and(|end| end > inner.now())
         };
-        let unknown = || unauthenticated("the token is unknown, was used, or has ended");
+        let unknown = || unauthenticated("the token is unknown, was used, or has expired");
         let user = inner.user_named(name)?.filter(|user| !user.is_disabled);
         let Some(user) = user.filter(suits) else {
             self.tell(&SecurityEvent::LoginFailed { name: shown(name), address: from });
@@ -280,7 +280,13 @@ impl Auth {
         }
         inner.attempts.succeeded(&user.name, from, inner.now());
         let new = inner.passwords.hash(new)?;
-        let changed = || Error::new(ErrorKind::Conflict, "the password was changed meanwhile");
+        let changed = || {
+            Error::new(
+                ErrorKind::Conflict,
+                "the password was changed in the \
+                                                          meantime; log in again",
+            )
+        };
         self.store_password(user.id, &new, |now| {
             if now.password == user.password { Ok(()) } else { Err(changed()) }
         })
@@ -434,7 +440,7 @@ impl Inner {
             let same = current
                 .is_some_and(|current| current.password == user.password && !current.is_disabled);
             if !same {
-                return Err(unauthenticated("there is no such name with this password"));
+                return Err(unauthenticated("wrong name or password"));
             }
             self.make_room(tx, user.id)?;
             tx.insert(&session).run().map(drop)
@@ -573,7 +579,7 @@ pub(crate) fn new_user(name: &str) -> User {
 pub(crate) fn check_grant(store: &Store, grant: &Grant) -> Result<()> {
     let is_own = grant.table.starts_with(OWN_PREFIX) && grant.table != HISTORY_TABLE;
     if is_own && grant.rights.iter().any(|right| *right != Right::Refer) {
-        let message = format!("`{}` can be referred to, and no more be granted", grant.table);
+        let message = format!("only the right `refer` can be granted on `{}`", grant.table);
         return Err(Error::new(ErrorKind::Invalid, message));
     }
     grant.check(store.registry())

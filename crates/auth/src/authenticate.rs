@@ -87,7 +87,7 @@ impl Auth {
             false => (TokenHash::of(token), None),
             true => match self.0.jwts.read(token, self.0.now()) {
                 Some((user, session)) => (session, Some(user)),
-                None => return Authenticating::unknown("the JWT is invalid, or has ended"),
+                None => return Authenticating::unknown("the JWT is invalid or has expired"),
             },
         };
         self.find(hash, token.starts_with(KEY_PREFIX), of_user)
@@ -124,7 +124,7 @@ impl Auth {
     pub fn store_of(&self, credential: &[u8]) -> StoreOf {
         let now = |result| StoreOf(StoreState::Ready(Some(result)));
         if credential.is_empty() {
-            let none = || unauthenticated("show a token: a session's, or a key");
+            let none = || unauthenticated("send a token: a session token or a key");
             return now(self.anonymous().cloned().ok_or_else(none));
         }
         match std::str::from_utf8(credential) {
@@ -183,7 +183,7 @@ impl Future for StoreOf {
 
 #[cold]
 fn unknown() -> Error {
-    unauthenticated("the token is unknown, or has ended")
+    unauthenticated("the token is unknown or has expired")
 }
 
 fn of(known: Arc<Identity>, of_user: Option<i64>) -> Result<Arc<Identity>> {

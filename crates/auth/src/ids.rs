@@ -78,5 +78,5 @@ fn raise(tx: &Transaction, of: &str, to: i64) -> Result<()> {
 }
 
 fn too_high() -> Error {
-    Error::new(ErrorKind::Conflict, "the highest id is taken: there are none left")
+    Error::new(ErrorKind::Conflict, "no id is left, because the highest id is used")
 }

@@ -42,7 +42,8 @@ impl Jwts {
     /// [`ErrorKind::Invalid`] for a secret that is too short.
     pub(crate) fn new(secret: &[u8], age: Duration) -> Result<Self> {
         if secret.len() < SECRET_BYTES_MIN {
-            let message = format!("the secret of JWTs has {SECRET_BYTES_MIN} bytes or more");
+            let message =
+                format!("the secret for JWTs must have at least {SECRET_BYTES_MIN} bytes");
             return Err(Error::new(ErrorKind::Invalid, message));
         }
         // Fails if another provider is installed; that one supports this algorithm, too.
@@ -75,7 +76,7 @@ impl Jwts {
         };
         let jwt = encode(&Header::new(Algorithm::HS256), &claims, &self.encoding);
         let jwt = jwt.map_err(|error| {
-            Error::new(ErrorKind::Bug, "a JWT could not be made").with_source(error.to_string())
+            Error::new(ErrorKind::Bug, "a JWT could not be created").with_source(error.to_string())
         })?;
         Ok((jwt, Timestamp::from_micros(exp.saturating_mul(1_000_000)).unwrap_or_default()))
     }

@@ -22,7 +22,8 @@ pub(crate) struct Passwords {
 impl Passwords {
     pub(crate) fn new(memory_kib: u32, passes: u32) -> Result<Self> {
         let params = Params::new(memory_kib, passes, 1, None).map_err(|error| {
-            let message = format!("passwords cannot cost {memory_kib} KiB and {passes} passes");
+            let message =
+                format!("invalid cost of passwords: {memory_kib} KiB and {passes} passes");
             Error::new(ErrorKind::Invalid, message).with_source(error.to_string())
         })?;
         let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
@@ -43,7 +44,7 @@ impl Passwords {
                 value: "\"…\"".to_owned(),
                 rule: "length".to_owned(),
                 message: format!(
-                    "must have {CHARS_MIN} characters or more, {BYTES_MAX} bytes or less"
+                    "must have at least {CHARS_MIN} characters and at most {BYTES_MAX} bytes"
                 ),
             }]));
         }

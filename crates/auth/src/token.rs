@@ -35,7 +35,8 @@ impl TokenHash {
 pub(crate) fn random<const N: usize>() -> Result<[u8; N]> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(|error| {
-        Error::new(ErrorKind::Io, "the system gives no random bytes").with_source(error.to_string())
+        Error::new(ErrorKind::Io, "the system returned no random bytes")
+            .with_source(error.to_string())
     })?;
     Ok(bytes)
 }

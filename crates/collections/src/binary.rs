@@ -128,27 +128,27 @@ pub(crate) fn is_binary(bytes: &[u8]) -> bool {
 /// Checks everything except the items.
 pub(crate) fn read(bytes: &[u8], shape: BinaryShape, limits: &DecodeLimits) -> Result<Items> {
     if !is_binary(bytes) {
-        return Err(damaged(0, "these are not the bytes of a collection"));
+        return Err(damaged(0, "the bytes are not a collection"));
     }
     let Some((summed, sum)) =
         bytes.split_last_chunk().filter(|(summed, _)| summed.len() >= HEAD_BYTES)
     else {
-        return Err(damaged(bytes.len(), "the bytes are cut short"));
+        return Err(damaged(bytes.len(), "the bytes are truncated"));
     };
     let version = u32::from_le_bytes(part(summed, 8));
     if version != VERSION {
         let message = format!(
-            "the bytes have version {version}, and this program reads {VERSION}: use the program \
-             that wrote them, or a newer one"
+            "the bytes have version {version}, but this program reads version {VERSION}: use the \
+             program that wrote the bytes, or a newer one"
         );
         return Err(damaged(8, &message));
     }
     if crc32fast::hash(summed) != u32::from_le_bytes(*sum) {
-        let message = "the checksum is another: the bytes are damaged or cut short";
+        let message = "the checksum is wrong: the bytes are damaged or truncated";
         return Err(damaged(summed.len(), message));
     }
     if summed[12] != shape as u8 {
-        return Err(damaged(12, &format!("the bytes are of no {shape:?}")));
+        return Err(damaged(12, &format!("the bytes are not a {shape:?}")));
     }
     let (saved_ms, count) =
         (u64::from_le_bytes(part(summed, 13)), u64::from_le_bytes(part(summed, 21)));
@@ -168,9 +168,11 @@ pub(crate) fn read(bytes: &[u8], shape: BinaryShape, limits: &DecodeLimits) -> R
     zstd::Decoder::with_buffer(&summed[HEAD_BYTES..])
         // Memory is allocated for the bytes that exist, not for the announced length.
         .and_then(|frame| frame.take(length + 1).read_to_end(&mut content))
-        .map_err(|error| damaged(HEAD_BYTES, &format!("the content does not unpack: {error}")))?;
+        .map_err(|error| {
+            damaged(HEAD_BYTES, &format!("the content cannot be decompressed: {error}"))
+        })?;
     if content.len() as u64 != length {
-        return Err(damaged(29, "the content is not as long as announced"));
+        return Err(damaged(29, "the content does not have the declared length"));
     }
     let age_ms = now_ms().saturating_sub(saved_ms);
     Ok(Items { content, at: 0, next: 0, count, depth_max: limits.depth_max, age_ms })
@@ -184,7 +186,7 @@ impl Items {
     pub fn next_item<T: DeserializeOwned>(&mut self) -> Result<Option<T>> {
         let start = self.at;
         if self.next == self.count {
-            let message = "there is more than the items announced";
+            let message = "there are bytes after the declared items";
             return if start == self.content.len() {
                 Ok(None)
             } else {

@@ -19,7 +19,7 @@ pub(crate) fn save(path: &Path, bytes: &[u8]) -> Result<()> {
         _ => Path::new("."),
     };
     let Some(name) = path.file_name() else {
-        let message = format!("{} names no file to save to", path.display());
+        let message = format!("{} is not the path of a file to save to", path.display());
         return Err(Error::new(ErrorKind::Invalid, message));
     };
     let mut beside = OsString::from(".");

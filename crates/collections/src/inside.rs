@@ -40,7 +40,7 @@ pub(crate) fn check<T: ?Sized>(collection: &T) {
     assert!(
         !inside.unwrap_or(false),
         "a closure under the lock of a shared collection used the same collection; use the value \
-         that it was given, or call after it returns"
+         that was passed to the closure, or call after the closure returns"
     );
 }
 

@@ -243,7 +243,7 @@ impl<K, V, B: Base<K, V>> Map<K, V, B> {
         }
         match self.entries.find_mut(&key) {
             Some(entry) => &mut entry.value,
-            None => unreachable!("it was there, or was put there, and nothing came between"),
+            None => unreachable!("the entry exists or was just inserted"),
         }
     }
 
@@ -419,7 +419,10 @@ impl<K, V, B: Base<K, V>> Map<K, V, B> {
         new.reserve(entries.len());
         for (at, (key, value, expiry)) in entries.enumerate() {
             if new.entries.find(&key).is_some() {
-                let message = format!("the key of entry {at} is there twice; remove one");
+                let message = format!(
+                    "the key of entry {at} occurs twice; remove one of the \
+                                       entries"
+                );
                 return Err(Error::new(ErrorKind::Conflict, message));
             }
             new.insert_for(key, value, expiry);

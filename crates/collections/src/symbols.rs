@@ -138,8 +138,8 @@ impl Table {
 #[cold]
 fn full(texts: usize, bytes_max: usize) -> Error {
     let message = format!(
-        "the table of symbols is full with {texts} texts and a limit of {bytes_max} bytes; give it \
-         more by `Symbols::with_bytes_max`"
+        "the table of symbols is full with {texts} texts and a limit of {bytes_max} bytes; raise \
+         the limit with `Symbols::with_bytes_max`"
     );
     Error::new(ErrorKind::Unsupported, message)
 }

@@ -188,7 +188,7 @@ impl<M> Columns<M> {
             return Ok(());
         }
         let (name, rows) = (self.inner.table.name(), self.inner.rows);
-        let message = format!("no row {row} of `{name}`, there are {rows}");
+        let message = format!("no row {row} of `{name}`, which has {rows} rows");
         Err(Error::new(ErrorKind::NotFound, message))
     }
 }

@@ -214,7 +214,8 @@ impl<'p> Loader<'p> {
 
     fn columns<M>(&self, table: &Arc<Table>, source: &Source<'_>) -> Result<Columns<M>> {
         if matches!(self.separator, b'"' | b'\r' | b'\n') {
-            let message = "a separator of CSV is no quote and no line end; `,`, `;` or a tab are";
+            let message = "a separator of CSV cannot be a quote or a line end; use `,`, `;` or a \
+                           tab";
             return Err(Error::new(ErrorKind::Invalid, message));
         }
         let header = Header::read(source, self.separator, self.record_bytes_max)?;

@@ -69,7 +69,7 @@ impl Constant {
             (Shape::Int(min, max), Lit::Int(_)) => {
                 return match self.integer() {
                     Some(value) if (min..=max).contains(&value) => Ok(Literal::Int(value)),
-                    _ => Err(format!("the type of this field holds {min} to {max}")),
+                    _ => Err(format!("the type of this field allows {min} to {max}")),
                 };
             }
             (Shape::Int(..), _) => "a whole number",
@@ -81,10 +81,10 @@ impl Constant {
                 });
             }
             (Shape::Currency, _) => "a number, as 12.50",
-            (Shape::Blob, _) => return Err("a blob has no constants".to_owned()),
+            (Shape::Blob, _) => return Err("a blob field cannot have a constant".to_owned()),
             (Shape::Reference, Lit::Int(_)) | (Shape::Other, _) => return self.as_written(),
             (_, Lit::Str(text)) if text.value().contains('\0') => {
-                return Err("a text has no character U+0000".to_owned());
+                return Err("a text must not contain the character U+0000".to_owned());
             }
             (_, Lit::Str(text)) => return Ok(Literal::Text(text.value())),
             (Shape::Text, _) => "a text in quotes",
@@ -105,7 +105,7 @@ impl Constant {
             Lit::Float(_) => self.float(),
             _ => match self.integer() {
                 Some(value) => Ok(Literal::Int(value)),
-                None => Err("an integer has 64 bits and a sign".to_owned()),
+                None => Err("an integer must fit into 64 bits with a sign".to_owned()),
             },
         }
     }
@@ -126,7 +126,7 @@ impl Constant {
     fn float(&self) -> Result<Literal, String> {
         match self.digits().parse::<f64>() {
             Ok(value) if value.is_finite() => Ok(Literal::Float(value)),
-            _ => Err("a float is finite".to_owned()),
+            _ => Err("a float must be finite".to_owned()),
         }
     }
 }

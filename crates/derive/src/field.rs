@@ -148,7 +148,11 @@ impl Field {
     fn take_role(&mut self, role: Role, item: &Item, problems: &mut Problems) {
         item.bare(problems);
         if self.role != Role::Plain {
-            problems.at(item, "a field is one of key, created_at, updated_at and version");
+            problems.at(
+                item,
+                "a field can have only one of the roles key, created_at, updated_at \
+                               and version",
+            );
         }
         self.role = role;
         self.role_span = Some(item.name.span());
@@ -176,7 +180,7 @@ impl Field {
                 "binary" => text.collation = "Binary",
                 other => problems.at(
                     collation,
-                    format!("no collation {other:?}; there are \"nocase\" and \"binary\""),
+                    format!("unknown collation {other:?}; use \"nocase\" or \"binary\""),
                 ),
             }
         }
@@ -217,7 +221,7 @@ impl Field {
     fn suits(&self, suits: bool, item: &Item, whom: &str, problems: &mut Problems) -> bool {
         if !suits {
             let of = self.inside.to_string().replace(' ', "");
-            problems.at(item, format!("`{}` is for {whom}; this field is `{of}`", item.name));
+            problems.at(item, format!("`{}` is only for {whom}; this field is `{of}`", item.name));
         }
         suits
     }
@@ -238,7 +242,7 @@ impl Field {
         if let (Some(least), Some(most)) = (&min, &max)
             && least.order(most).is_some_and(std::cmp::Ordering::is_gt)
         {
-            problems.at(item, "`min` is above `max`: no value fits");
+            problems.at(item, "`min` is above `max`: no value would be valid");
         }
         let [min, max] = [min, max].map(|end| optional(end.map(|end| end.code(model))));
         Some(quote!(#model::Rule::Range { min: #min, max: #max }))
@@ -285,8 +289,10 @@ impl Field {
             if text.chars_max != 0 && length > text.chars_max as usize {
                 let most = text.chars_max;
                 let default = items.iter().find(|item| item.name == "default");
-                problems
-                    .at(default, format!("it has {length} characters, and `max` allows {most}"));
+                problems.at(
+                    default,
+                    format!("the text has {length} characters, but `max` allows {most}"),
+                );
             }
         }
         let (type_fits, expected) = match self.role {
@@ -294,21 +300,21 @@ impl Field {
             Role::Key => (true, ""),
             Role::CreatedAt | Role::UpdatedAt => (
                 matches!(self.shape, Shape::Timestamp | Shape::Other) && !self.optional,
-                "this field is set by the store: write its type as `Timestamp`",
+                "the store sets this field: its type must be `Timestamp`",
             ),
             Role::Version => (
                 matches!(self.shape, Shape::Int(i64::MIN, _) | Shape::Other) && !self.optional,
-                "this field is counted by the store: write its type as `i64`",
+                "the store increments this field: its type must be `i64`",
             ),
         };
         if !type_fits {
             problems.at_span(self.of_span, expected);
         }
         for item in items.iter().filter(|item| item.name == "default") {
-            problems.at(item, "the store sets this field itself; a default is never used");
+            problems.at(item, "the store sets this field; remove the default, which is never used");
         }
         for item in items.iter().filter(|item| item.name == "immutable") {
-            problems.at(item, "the store sets this field itself; leave `immutable` out");
+            problems.at(item, "the store sets this field; leave `immutable` out");
         }
     }
 
@@ -317,8 +323,8 @@ impl Field {
         if self.optional || !self.shape.may_be_key() {
             problems.at_span(
                 self.of_span,
-                "the type of a key is `i64` (the engine gives it), `Uuid` (the store gives it) \
-                 or `String` (the caller gives it)",
+                "the type of a key must be `i64` (set by the engine), `Uuid` (set by the store) or \
+                 `String` (set by the caller)",
             );
         }
         if self.unique || self.index {
@@ -328,7 +334,7 @@ impl Field {
             );
         }
         if self.default.is_some() && self.role == Role::Plain {
-            problems.at_span(self.name_span, "a key has no default");
+            problems.at_span(self.name_span, "a key cannot have a default");
         }
         if self.immutable {
             problems.at_span(self.name_span, "a key never changes; leave `immutable` out");
@@ -390,7 +396,7 @@ fn length_rule(item: &Item, model: &TokenStream, problems: &mut Problems) -> Opt
     };
     let (min, max) = (size(ends.min, 0), size(ends.max, u32::MAX));
     if min > max {
-        problems.at(item, "`min` is above `max`: no value fits");
+        problems.at(item, "`min` is above `max`: no value would be valid");
     }
     Some(quote!(#model::Rule::Length { min: #min, max: #max }))
 }

@@ -47,26 +47,29 @@ fn named_fields<'a>(input: &'a DeriveInput, problems: &mut Problems) -> Option<&
     if !input.generics.params.is_empty() {
         problems.at(
             &input.generics,
-            "a model is one table, so its struct has no generic parameters and no lifetimes; \
-             write one struct for each table, of types that own their data",
+            "a model is one table, so its struct cannot have generic parameters or lifetimes; \
+             write one struct for each table, with types that own their data",
         );
     }
     match &input.data {
         Data::Struct(data) => match &data.fields {
             Fields::Named(fields) => return Some(fields),
-            Fields::Unnamed(fields) => problems
-                .at(fields, "the fields of a model have names: write `{ id: i64, name: String }`"),
+            Fields::Unnamed(fields) => problems.at(
+                fields,
+                "the fields of a model must have names: write `{ id: i64, name: String \
+                             }`",
+            ),
             Fields::Unit => problems.at(
                 &input.ident,
-                "a model has fields, one of which is its key: write `{ id: i64 }`",
+                "a model must have fields, one of which is the key: write `{ id: i64 }`",
             ),
         },
         Data::Enum(data) => problems.at(
             data.enum_token,
-            "a model is a struct; for an enum that is the type of a field, derive `ModelEnum`",
+            "a model must be a struct; for an enum that is the type of a field, derive `ModelEnum`",
         ),
         Data::Union(data) => {
-            problems.at(data.union_token, "a model is a struct with named fields");
+            problems.at(data.union_token, "a model must be a struct with named fields");
         }
     }
     None
@@ -123,7 +126,8 @@ impl Model {
         if let Some(fault) = name::fault(&self.table) {
             problems.at_span(span, format!("{fault}{way_out}"));
         } else if self.table.starts_with("sqlite_") {
-            problems.at_span(span, format!("SQLite keeps names with `sqlite_` to itself{way_out}"));
+            problems
+                .at_span(span, format!("names with `sqlite_` are reserved for SQLite{way_out}"));
         }
     }
 
@@ -169,7 +173,10 @@ impl Model {
             if let Some(first) = self.fields[..position].iter().find(same) {
                 problems.at_span(
                     field.role_span.unwrap_or(field.name_span),
-                    format!("the field `{}` has this part already; keep one of them", first.ident),
+                    format!(
+                        "the field `{}` already has this attribute; keep one of the two",
+                        first.ident
+                    ),
                 );
             }
         }
@@ -184,7 +191,7 @@ impl Model {
                 problems.at_span(
                     field.name_span,
                     format!(
-                        "the column `{}` is that of the field `{}` already; rename one of them",
+                        "the column name `{}` is already used by the field `{}`; rename one of them",
                         field.name, first.ident
                     ),
                 );
@@ -192,7 +199,7 @@ impl Model {
                 problems.at_span(
                     field.ident.span(),
                     format!(
-                        "the constant `{}` is that of the field `{}` already; give this field \
+                        "the constant `{}` already belongs to the field `{}`; give this field \
                          another name in Rust",
                         field.constant, first.ident
                     ),
@@ -203,8 +210,8 @@ impl Model {
             problems.at_span(
                 field.ident.span(),
                 format!(
-                    "a model has at most {FIELDS_MAX} fields, and this one has {}; move some to \
-                     another model, or into one `Json` field",
+                    "a model can have at most {FIELDS_MAX} fields, but this one has {}; move some \
+                     to another model, or into one `Json` field",
                     self.fields.len()
                 ),
             );

@@ -38,7 +38,7 @@ impl ModelEnum {
             item.bare(problems);
         }
         if !input.generics.params.is_empty() {
-            problems.at(&input.generics, "an enum that is a field has no generic parameters");
+            problems.at(&input.generics, "an enum that is a field cannot have generic parameters");
         }
         let Data::Enum(data) = &input.data else {
             problems.at(
@@ -48,7 +48,7 @@ impl ModelEnum {
             return None;
         };
         if data.variants.is_empty() {
-            problems.at(&input.ident, "an enum that is a field has at least one variant");
+            problems.at(&input.ident, "an enum that is a field must have at least one variant");
         }
         let mut variants: Vec<Variant> = Vec::with_capacity(data.variants.len());
         for (position, variant) in data.variants.iter().enumerate() {
@@ -58,8 +58,8 @@ impl ModelEnum {
                 problems.at(
                     ident,
                     format!(
-                        "rows keep this variant's number: write it, as `{ident} = {number}`, so that \
-                         it stays the same when variants are added or moved"
+                        "rows store the number of this variant: write the number, as in `{ident} = \
+                         {number}`, so that it stays the same when variants are added or moved"
                     ),
                 );
             }
@@ -67,7 +67,7 @@ impl ModelEnum {
                 problems.at(
                     &variant.ident,
                     format!(
-                        "the name {:?} is that of `{}` already; rename one of them",
+                        "the name {:?} is already used by `{}`; rename one of them",
                         read.name, first.ident
                     ),
                 );
@@ -148,8 +148,8 @@ impl Variant {
             problems.at(
                 &variant.fields,
                 format!(
-                    "a variant that is kept in one column has no data: write `{ident}` alone, \
-                     and keep the data in fields of the model or in a `Json<…>`"
+                    "a variant is stored in one column and cannot have data: write only `{ident}`, \
+                     and store the data in fields of the model or in a `Json<…>`"
                 ),
             );
         }
@@ -158,7 +158,11 @@ impl Variant {
             if let Some(text) = item.text(problems) {
                 name = text.value();
                 if name.is_empty() || name.contains('\0') {
-                    problems.at(text, "a name is not empty and has no character U+0000");
+                    problems.at(
+                        text,
+                        "a name must not be empty and must not contain the character \
+                                       U+0000",
+                    );
                 }
             }
         }

@@ -34,7 +34,10 @@ pub(crate) fn fault(name: &str) -> Option<&'static str> {
     if fits {
         None
     } else {
-        Some("a name is 1 to 63 ASCII letters, digits or `_`, and starts with no digit")
+        Some(
+            "a name must have 1 to 63 ASCII letters, digits or `_`, and must not start with a \
+              digit",
+        )
     }
 }
 

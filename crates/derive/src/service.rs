@@ -54,7 +54,7 @@ impl Given {
                 }
                 other => problems.at(
                     &item.name,
-                    format!("no attribute `{other}`; there are `name = \"…\"` and `crate = \"…\"`"),
+                    format!("unknown attribute `{other}`; use `name = \"…\"` or `crate = \"…\"`"),
                 ),
             }
         }
@@ -80,7 +80,7 @@ pub(crate) fn expand(attribute: TokenStream, item: &ItemTrait) -> TokenStream {
     let mut problems = Problems::default();
     let given = Given::read(attribute, &mut problems);
     if !item.generics.params.is_empty() {
-        let message = "a service has one contract, so its trait has no generic parameters";
+        let message = "a service has one contract, so its trait cannot have generic parameters";
         problems.at(&item.generics, message);
     }
     let mut methods = Vec::new();
@@ -88,7 +88,11 @@ pub(crate) fn expand(attribute: TokenStream, item: &ItemTrait) -> TokenStream {
         match one {
             TraitItem::Fn(function) => {
                 if let Some(body) = &function.default {
-                    problems.at(body, "a service's methods are implemented where it is served");
+                    problems.at(
+                        body,
+                        "the methods of a service cannot have a default body: \
+                                       implement them in the server",
+                    );
                 }
                 check_receiver(&function.sig, &mut problems);
                 let mut attributes = function.attrs.clone();
@@ -97,11 +101,11 @@ pub(crate) fn expand(attribute: TokenStream, item: &ItemTrait) -> TokenStream {
                 let method = Method::read(&function.sig, &mut problems);
                 methods.extend(method.map(|it| (attributes, Method { is_retryable, ..it })));
             }
-            other => problems.at(other, "a service has methods and nothing else"),
+            other => problems.at(other, "a service can only have methods"),
         }
     }
     if methods.is_empty() {
-        problems.at(&item.ident, "a service has at least one method");
+        problems.at(&item.ident, "a service must have at least one method");
     }
     problems.or_code(|| code(&given, item, &methods))
 }
@@ -111,43 +115,50 @@ fn check_receiver(signature: &Signature, problems: &mut Problems) {
         .receiver()
         .is_some_and(|receiver| matches!(receiver.kind, ReceiverKind::Reference(_, _, None)));
     if !takes_self {
-        let message = "a service's method takes `&self`: several calls may be under way at once";
+        let message = "a method of a service must take `&self`, because several calls can run at \
+                       once";
         problems.at(signature, message);
     }
     if signature.asyncness.is_none() {
-        problems.at(signature, "a service's method is `async`: it may be called from elsewhere");
+        problems.at(
+            signature,
+            "a method of a service must be `async`, because it may be called \
+                                from another process",
+        );
     }
 }
 
 impl Method {
     pub(crate) fn read(signature: &Signature, problems: &mut Problems) -> Option<Self> {
         if !signature.generics.params.is_empty() {
-            let message = "a method that is called from elsewhere has no generic parameters";
+            let message = "a method of a service cannot have generic parameters";
             problems.at(&signature.generics, message);
         }
         let mut parameters = Vec::new();
         for input in &signature.inputs {
             let FnArg::Typed(typed) = input else { continue };
             if let Type::Reference(reference) = &*typed.ty {
-                let message = "a parameter owns its data: `String` for `&str`, `Vec` for slices";
+                let message = "a parameter must own its data: use `String` for `&str`, and `Vec` \
+                               for slices";
                 problems.at(reference, message);
             }
             match &*typed.pat {
                 Pat::Ident(pat) if pat.by_ref.is_none() && pat.subpat.is_none() => {
                     parameters.push((pat.ident.clone(), (*typed.ty).clone()));
                 }
-                other => problems.at(other, "a parameter has a name, by which it is called"),
+                other => problems.at(other, "a parameter must have a name, which callers use"),
             }
         }
         let output = match &signature.output {
             ReturnType::Type(_, output) => (**output).clone(),
             ReturnType::Default => {
-                problems.at(&signature.ident, "it may fail on its way: give it `-> Result<()>`");
+                problems
+                    .at(&signature.ident, "any call can fail on its way: return `-> Result<()>`");
                 return None;
             }
         };
         let Some(result) = inside_result(&output) else {
-            problems.at(&output, "give Marmota's `Result<T>`: any call may fail on its way");
+            problems.at(&output, "any call can fail on its way: return Marmota's `Result<T>`");
             return None;
         };
         for ty in parameters.iter().map(|(_, ty)| ty).chain([&result]) {
@@ -218,8 +229,8 @@ fn check_stream(ty: &Type, problems: &mut Problems) {
         _ => ty.to_token_stream(),
     };
     if mentions(inside, &is_stream) {
-        let message = "a stream is a parameter or the whole result, not a part of one: give what \
-                       belongs to it by parameters, or by a separate call";
+        let message = "a stream must be a parameter or the whole result, not a part of one: pass \
+                       other data in parameters, or with a separate call";
         problems.at(ty, message);
     }
 }

@@ -12,7 +12,7 @@ pub(crate) fn expand(attribute: TokenStream, item: &ItemFn) -> TokenStream {
     let mut problems = Problems::default();
     let given = Given::read(attribute, &mut problems);
     if let Some(receiver) = item.sig.receiver() {
-        problems.at(receiver, "a method by itself has no `self`; `#[service]` is for traits");
+        problems.at(receiver, "a single method cannot take `self`; use `#[service]` on a trait");
     }
     let method = Method::read(&item.sig, &mut problems);
     problems.or_code(|| method.map(|method| code(&given, item, &method)).unwrap_or_default())

@@ -539,7 +539,11 @@ impl Connection {
             }
             Timing::Head | Timing::Body => {
                 self.refuse(
-                    Response::problem(Status::REQUEST_TIMEOUT, "the request did not come in time"),
+                    Response::problem(
+                        Status::REQUEST_TIMEOUT,
+                        "the request was not received in \
+                                                                time",
+                    ),
                     local,
                 );
                 self.drive(local)

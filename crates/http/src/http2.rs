@@ -474,7 +474,7 @@ impl Http2 {
         if pending.tunnel.is_some() && message::is_success(text) {
             // As the answer to a CONNECT, it would mean that the tunnel is open.
             pending.tunnel = None;
-            let text = "a WebSocket is not opened by this method: send a GET";
+            let text = "a WebSocket cannot be opened with this method: send a GET";
             return self.write(pending, Response::problem(Status::BAD_REQUEST, text), local);
         }
         let PendingStream { mut respond, request, upload, tunnel } = pending;

@@ -393,7 +393,7 @@ fn read_stream(
         (Waited::Ready(ControlFlow::Break(error)), _) => Err(CallError::Body(error)),
         (Waited::Ready(_), Framing::Length(length)) if length != out.len() as u64 => {
             let bytes = out.len();
-            Err(CallError::Body(format!("{bytes} bytes of a length of {length}").into()))
+            Err(CallError::Body(format!("{bytes} of {length} bytes").into()))
         }
         _ => Ok(()),
     }

@@ -170,7 +170,7 @@ impl Multipart {
                     return Poll::Ready(next.map_err(MultipartError::of_parser));
                 }
                 if fed >= HEADLESS_BYTES_MAX {
-                    let reason = "the head of a part is too large";
+                    let reason = "the header of a part is too large";
                     return Poll::Ready(Err(MultipartError::Malformed(reason)));
                 }
                 fed += ready!(feed.poll_feed(context, HEAD_BYTES_MAX))?;
@@ -186,11 +186,11 @@ fn check_head(field: &multer::Field<'_>) -> Result<(), MultipartError> {
     for (name, value) in field.headers() {
         bytes += name.as_str().len() + value.len();
         if std::str::from_utf8(value.as_bytes()).is_err() {
-            return Err(MultipartError::Malformed("the head of a part is not UTF-8"));
+            return Err(MultipartError::Malformed("the header of a part is not UTF-8"));
         }
     }
     if bytes > HEAD_BYTES_MAX {
-        return Err(MultipartError::Malformed("the head of a part is too large"));
+        return Err(MultipartError::Malformed("the header of a part is too large"));
     }
     match field.name() {
         Some(_) => Ok(()),

@@ -149,7 +149,7 @@ impl Server {
     pub fn bind_shared(address: impl ToAddresses + fmt::Debug) -> Result<Self, ServerError> {
         let server = Self::open(&address, true)?;
         if server.bound.iter().any(|bound| bound.address.net().is_none()) {
-            let text = "only ports are shared, a Unix socket is one server's";
+            let text = "only TCP ports can be shared, not Unix sockets";
             let source = io::Error::new(io::ErrorKind::InvalidInput, text);
             return Err(ServerError::Bind { address: format!("{address:?}"), source });
         }
@@ -204,7 +204,7 @@ impl Server {
         address: impl ToAddresses + fmt::Debug,
     ) -> Result<Self, ServerError> {
         if self.bound.len() == LISTENERS_MAX {
-            let source = io::Error::other("the server has as many listeners as it can have");
+            let source = io::Error::other("the server cannot have more listeners");
             return Err(ServerError::Bind { address: format!("{address:?}"), source });
         }
         self.bound.push(Bound::open(&address, self.shares)?);
@@ -311,7 +311,7 @@ impl Server {
         if self.name.bytes().any(|byte| byte.is_ascii_control()) {
             return Err(ServerError::Name(self.name));
         }
-        for (name, value) in [("threads", self.threads), ("servers", self.servers)] {
+        for (name, value) in [("threads_per_listener", self.threads), ("listeners", self.servers)] {
             if value == Some(0) {
                 return Err(ServerError::Count(name));
             }

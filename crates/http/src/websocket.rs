@@ -247,19 +247,19 @@ fn check<'a>(
 ) -> Result<Option<&'a [u8]>, Response> {
     let refuse = |status, text: &'static str| Err(Response::problem(status, text));
     if request.method() != Method::Get || request.version() == Version::Http10 {
-        return refuse(Status::BAD_REQUEST, "a WebSocket is opened by a GET of HTTP/1.1");
+        return refuse(Status::BAD_REQUEST, "a WebSocket must be opened with a GET of HTTP/1.1");
     }
     let has_stream = request.version() == Version::Http2;
     if has_stream && !has_word(request, "upgrade", "websocket") {
-        let text = "over HTTP/2 a WebSocket is opened by CONNECT with :protocol (RFC 8441)";
+        let text = "over HTTP/2, a WebSocket must be opened with CONNECT and :protocol (RFC 8441)";
         return refuse(Status::BAD_REQUEST, text);
     }
     if !has_word(request, "upgrade", "websocket") || !has_word(request, "connection", "upgrade") {
-        let text = "this is a WebSocket: say Upgrade: websocket and Connection: Upgrade";
+        let text = "this is a WebSocket: send Upgrade: websocket and Connection: Upgrade";
         return Err(upgrade(text, "Upgrade", "websocket"));
     }
     if request.header("sec-websocket-version") != Some(b"13") {
-        let text = "the only version spoken here is 13";
+        let text = "only version 13 is supported";
         return Err(upgrade(text, "Sec-WebSocket-Version", "13"));
     }
     let named =
@@ -268,10 +268,10 @@ fn check<'a>(
     let is_key =
         named("sec-websocket-key") == 1 && BASE64.decode(key).is_ok_and(|key| key.len() == 16);
     if !is_key && !has_stream {
-        return refuse(Status::BAD_REQUEST, "Sec-WebSocket-Key is no base64 of 16 bytes");
+        return refuse(Status::BAD_REQUEST, "Sec-WebSocket-Key must be 16 bytes in base64");
     }
     if !request.body().is_empty() {
-        return refuse(Status::BAD_REQUEST, "a request for a WebSocket has no body");
+        return refuse(Status::BAD_REQUEST, "a request for a WebSocket must not have a body");
     }
     let Some(origins) = &options.origins else {
         request.check_site_strictly().map_err(IntoResponse::into_response)?;

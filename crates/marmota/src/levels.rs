@@ -55,7 +55,7 @@ impl Log {
     pub(crate) fn with_layer(filter: &str, other: Option<AnyLayer>) -> Result<Arc<Self>> {
         let (layer, targets) = reload::Layer::new(parse(filter)?);
         let writer = BackgroundWriter::new("marmota-log", std::io::stderr()).map_err(|error| {
-            Error::new(ErrorKind::Io, "the log's thread cannot be started").with_source(error)
+            Error::new(ErrorKind::Io, "the thread of the log cannot be started").with_source(error)
         })?;
         let of_lines = writer.clone();
         let lines = fmt::layer().with_writer(move || of_lines.clone());
@@ -84,7 +84,10 @@ fn parse(filter: &str) -> Result<Targets> {
     let targets = filter.parse().ok().filter(|_| filter.split(',').all(is_part));
     targets.map(quiet).ok_or_else(|| {
         let filter = marmota_model::text::excerpt(filter);
-        let message = format!("`{filter}` is no filter; `info,marmota::slow=off` is one");
+        let message = format!(
+            "`{filter}` is not a log filter; write one such as \
+                               `info,marmota::slow=off`"
+        );
         Error::new(ErrorKind::Invalid, message)
     })
 }
@@ -116,7 +119,7 @@ impl LogLevels for Log {
         let mut now = self.filter.lock().unwrap_or_else(PoisonError::into_inner);
         self.targets
             .reload(targets)
-            .map_err(|error| Error::new(ErrorKind::Bug, "the log has gone").with_source(error))?;
+            .map_err(|error| Error::new(ErrorKind::Bug, "the log was closed").with_source(error))?;
         // The maximum level of the crate `log` is not updated automatically.
         log::set_max_level(match LevelFilter::current() {
             LevelFilter::OFF => log::LevelFilter::Off,

@@ -175,7 +175,8 @@ fn unknown_engine(url: &str) -> Error {
         }
     };
     let message = format!(
-        "this build has no engine for `{scheme}:` URLs: enable the cargo feature `{feature}` of marmota"
+        "this build has no engine for `{scheme}:` URLs: enable the Cargo feature `{feature}` of \
+         marmota"
     );
     Error::new(ErrorKind::Unsupported, message)
 }

@@ -74,7 +74,7 @@ pub fn restore_all(
     manifest.verify(backup)?;
     if let Some(there) = copies.iter().find(|copy| !replaces && is_file(copy.url)) {
         let message = format!(
-            "the database {} already exists: name another file, or replace it with `--replace`",
+            "the database {} exists: name another file, or replace the file with `--replace`",
             text::excerpt(path_of(there.url))
         );
         return Err(Error::new(ErrorKind::Conflict, message));
@@ -85,7 +85,7 @@ pub fn restore_all(
             true => error,
             false => {
                 let message = format!(
-                    "database `{}`: {}; restored before it: {} (do it again with `--replace`)",
+                    "database `{}`: {}; already restored: {} (try again with `--replace`)",
                     copy.name,
                     error.message(),
                     done.join(", ")
@@ -135,14 +135,15 @@ fn copies_of<'c>(
     for (name, engine, path, tables) in databases {
         let Some((_, url)) = urls.iter().find(|(of, _)| *of == name) else {
             return invalid(format!(
-                "{} has several databases, and `{name}` has no URL: set it with `restore_all` or \
+                "{} has several databases, but no URL for `{name}`: set one with `restore_all` or \
                  `--database {name}=URL`",
                 backup.display()
             ));
         };
         if url.split(':').next() != Some(engine) {
             let message = format!(
-                "{} is a backup of the engine `{}`: restore it to a URL with that scheme",
+                "{} is a backup of a database of the engine `{}`: restore it to a URL of this \
+                 engine",
                 path.display(),
                 text::excerpt(engine)
             );

@@ -53,8 +53,8 @@ impl Telemetry {
         let host = endpoint.strip_prefix("http://").map(|rest| rest.trim_end_matches('/'));
         if host.is_none_or(|host| host.is_empty() || host.contains(['?', '#', ' '])) {
             let message = format!(
-                "`{}` is no collector's address; `http://127.0.0.1:4318` is one (for one that \
-                 requires TLS, run a local collector that forwards to it)",
+                "`{}` is not the address of a collector; use one such as `http://127.0.0.1:4318` \
+                 (for a collector that requires TLS, run a local collector that forwards to it)",
                 text::excerpt(endpoint)
             );
             return Err(Error::new(ErrorKind::Invalid, message));
@@ -64,7 +64,7 @@ impl Telemetry {
             .with_endpoint(format!("{}/v1/traces", endpoint.trim_end_matches('/')))
             .build()
             .map_err(|error| {
-                let message = format!("no spans can be sent to {endpoint}: {error}");
+                let message = format!("spans cannot be sent to {endpoint}: {error}");
                 Error::new(ErrorKind::Invalid, message)
             })?;
         let provider = SdkTracerProvider::builder()

@@ -36,7 +36,7 @@ pub fn tenants(
     let path = url.split('?').next().unwrap_or_default();
     if !path.contains(PLACE) {
         let message = format!(
-            "{:?} is the same for all tenants: it must have `{PLACE}` in its path, as in \
+            "{:?} is the same for all tenants: the URL must have `{PLACE}` in its path, as in \
              sqlite:data/{PLACE}.db",
             marmota_model::text::excerpt(path)
         );

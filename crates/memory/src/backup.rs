@@ -44,7 +44,7 @@ impl Shared {
         progress(rows / 2, rows);
         let copy = plain_file::load(path, &self.encryption)?;
         if counted(&copy)? != tables {
-            let message = format!("{}: it does not hold what was copied", path.display());
+            let message = format!("{}: the copy differs from the database", path.display());
             return Err(Error::new(ErrorKind::Engine, message));
         }
         progress(rows, rows);
@@ -87,13 +87,14 @@ impl Memory {
     ) -> Result<()> {
         let memory = Self::from_url(url)?;
         let Some((path, _)) = &memory.shared.file else {
-            let message = "a backup is restored to a file: name one, as in memory:data/app.mem";
+            let message = "a backup can only be restored to a file: name one, as in \
+                           memory:data/app.mem";
             return Err(Error::new(ErrorKind::Invalid, message));
         };
         let is_there = path.exists() || journal::first_log(path)?.is_some();
         if is_there && !replaces {
             let message = format!(
-                "{} is there: name another file, or have it replaced (`--replace`)",
+                "{} exists: name another file, or replace the file with `--replace`",
                 path.display()
             );
             return Err(Error::new(ErrorKind::Conflict, message));

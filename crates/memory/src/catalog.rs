@@ -72,8 +72,8 @@ impl Catalog {
             let target_kind = self.slots[target as usize].table.key_kind();
             if target_kind != *key {
                 let message = format!(
-                    "field `{}` of model `{}` refers to `{name}` by a key of kind {}, which is \
-                     of kind {}; use the same kind",
+                    "field `{}` of model `{}` refers to `{name}` with a key of type {}, but its \
+                     key is {}; use the same type",
                     field.name,
                     table.name(),
                     key_name(*key),
@@ -159,7 +159,7 @@ pub(super) fn rebuild(
     comparison::plan(&Shape::of(old), table).check(destructive)?;
     if old.table.fields()[old.table.key()].name != table.fields()[table.key()].name {
         let message = format!(
-            "field `{}` of `{}`: another field is the key of existing rows",
+            "field `{}` of `{}`: the existing rows have another key field, which cannot be changed",
             table.fields()[table.key()].name,
             table.name()
         );
@@ -177,7 +177,7 @@ pub(super) fn rebuild(
     })
     .map_err(|error| {
         let message = format!(
-            "the rows of `{}` do not fit its new schema: {error}; change those rows first",
+            "the rows of `{}` do not match the new schema: {error}; change those rows first",
             table.name()
         );
         Error::new(ErrorKind::Invalid, message)

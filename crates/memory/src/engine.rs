@@ -90,13 +90,19 @@ impl Memory {
         refuse_secrets(url)?;
         let refuse = |why: &str| {
             let message = format!(
-                "{url:?} is no URL of the memory engine: {why}; use memory: or \
-                 memory:FILE?format=json or binary&durability=full, relaxed or none&\
-                 create_folders=true&key_env=NAME, and read_deadline_ms=NUMBER with either"
+                "{url:?} is not a URL of the memory engine: {why}; use memory: or memory:FILE, \
+                 with the options format (json or binary), durability (full, relaxed or none), \
+                 create_folders (true or false) and key_env (NAME) for a file, and \
+                 read_deadline_ms (a number) for both"
             );
             Error::new(ErrorKind::Invalid, message)
         };
-        let rest = url.strip_prefix("memory:").ok_or_else(|| refuse("it begins otherwise"))?;
+        let rest = url.strip_prefix("memory:").ok_or_else(|| {
+            refuse(
+                "it does not begin with \
+                                                                     `memory:`",
+            )
+        })?;
         let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (mut format, mut durability, mut source) = (None, None, None);
         let (mut creates_folders, mut of_file) = (false, false);
@@ -105,7 +111,7 @@ impl Memory {
             of_file |= !option.starts_with("read_deadline_ms=");
             match option.split_once('=') {
                 Some(("read_deadline_ms", value)) => {
-                    let wrong = || refuse("read_deadline_ms is a number of milliseconds");
+                    let wrong = || refuse("read_deadline_ms must be a number of milliseconds");
                     read_deadline_ms = value.parse().map_err(|_| wrong())?;
                 }
                 Some(("format", "json")) => format = Some(FileFormat::Json),
@@ -122,7 +128,7 @@ impl Memory {
         if path.is_empty() {
             return match of_file {
                 false => Self::new().read_deadline_ms(read_deadline_ms),
-                true => Err(refuse("options but read_deadline_ms are for a file")),
+                true => Err(refuse("without a file, only the option read_deadline_ms is allowed")),
             };
         }
         let named = if path.ends_with(".json") { FileFormat::Json } else { FileFormat::Binary };
@@ -151,8 +157,7 @@ impl Memory {
         match Arc::get_mut(&mut self.shared).filter(|shared| shared.journal.get().is_none()) {
             Some(shared) => shared.read_deadline_ms = limit,
             None => {
-                let message =
-                    "the engine was used already: give `read_deadline_ms` before all else";
+                let message = "the engine was used already: set `read_deadline_ms` before the first operation";
                 return Err(Error::new(ErrorKind::Invalid, message));
             }
         }
@@ -182,7 +187,7 @@ impl Memory {
         match Arc::get_mut(&mut self.shared).filter(|shared| shared.journal.get().is_none()) {
             Some(shared) => shared.encryption = Arc::new(encryption),
             None => {
-                let message = "the engine was used already: give its key before all else";
+                let message = "the engine was used already: set the key before the first operation";
                 return Err(Error::new(ErrorKind::Invalid, message));
             }
         }
@@ -217,7 +222,7 @@ impl Memory {
                     .is_ok_and(|own| path.canonicalize().is_ok_and(|it| it == own)))
         {
             let message = format!(
-                "{} has a log, which continues it: make a snapshot, or save to another file",
+                "{} has a log of later writes: make a snapshot, or save to another file",
                 path.display()
             );
             return Err(Error::new(ErrorKind::Invalid, message));

@@ -166,7 +166,7 @@ impl Journal {
         let payload = &record.0[RECORD_BYTES..];
         if payload.len() > record::PAYLOAD_BYTES_MAX {
             let message = format!(
-                "a commit of {} bytes is longer than the log takes ({}): split it",
+                "a commit of {} bytes is larger than the log allows ({}): split the commit",
                 payload.len(),
                 record::PAYLOAD_BYTES_MAX
             );
@@ -319,8 +319,8 @@ impl Journal {
     #[cold]
     fn fail(&self, error: &io::Error) -> Error {
         let message = format!(
-            "the disk failed under the log of {}, so that it is unknown which of the last writes it \
-             has ({error}): nothing is answered any more; check the disk, then open it again",
+            "the disk failed while the log of {} was written ({error}), so the last writes may be \
+             lost: the engine has stopped; check the disk, then open the engine again",
             self.path.display()
         );
         log::error!("{message}");
@@ -525,7 +525,7 @@ const fn bytes_max(snapshot_bytes: u64) -> u64 {
 #[cold]
 fn unknown(failure: Error) -> Error {
     let message = format!(
-        "whether the write took place is unknown, read before you retry: {}",
+        "the write may or may not have been committed, read the row before you retry: {}",
         failure.message()
     );
     Error::new(ErrorKind::Lost, message).with_source(failure)

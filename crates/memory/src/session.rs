@@ -142,7 +142,7 @@ impl MemorySession {
         outcome: &mut Outcome,
     ) -> Result<Attempt> {
         if self.is_over && !matches!(operation, Operation::Begin) {
-            let message = "the transaction has ended; begin another";
+            let message = "the transaction has ended; begin a new one";
             return Err(Error::new(ErrorKind::Invalid, message));
         }
         if self.transaction.is_some() {

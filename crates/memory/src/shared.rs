@@ -180,8 +180,8 @@ impl Shared {
     pub(crate) fn check_version(loaded: &Loaded, version: u32) -> Result<()> {
         if loaded.schema > version {
             let message = format!(
-                "{} was written by a program with schema version {}, and this one has {version}: \
-                 use that program, or a newer one",
+                "{} was written with a newer schema version ({}; this program has {version}): \
+                 start the newer program or restore a backup",
                 loaded.path.display(),
                 loaded.schema
             );

@@ -74,7 +74,7 @@ pub(super) fn execute(
 
 #[cold]
 fn unexpected() -> Error {
-    Error::new(ErrorKind::Bug, "the memory engine was given an operation that is not about rows")
+    Error::new(ErrorKind::Bug, "the memory engine does not support this operation here")
 }
 
 fn insert(
@@ -173,7 +173,10 @@ fn increment(
 ) -> Result<Outcome> {
     let schema = &locked.slot(table).table;
     let Some(field) = schema.fields().get(position) else {
-        let message = format!("an increment names field {position} of `{}`", schema.name());
+        let message = format!(
+            "an increment uses field number {position}, which `{}` does not have",
+            schema.name()
+        );
         return Err(Error::new(ErrorKind::Invalid, message));
     };
     let refuse = |value, rule, message: &str| {
@@ -190,13 +193,20 @@ fn increment(
             return refuse(
                 current,
                 "required",
-                "is null, which nothing can be added to; set it first",
+                "is null and cannot be incremented; set a value first",
             );
         }
-        _ => return refuse(by, "type", "an increment is for integers and currencies, by the same"),
+        _ => {
+            return refuse(
+                by,
+                "type",
+                "only integer and currency fields can be incremented, by a \
+                                        value of the same kind",
+            );
+        }
     };
     let Some(sum) = sum else {
-        return refuse(by, "range", "would make the sum too large for 64 bits");
+        return refuse(by, "range", "would make the sum larger than 64 bits allow");
     };
     let mut row: Values<'_> = smallvec![ValueRef::Absent; schema.fields().len()];
     row[position] = sum;
@@ -274,7 +284,7 @@ fn find_row(locked: &LockedTables<'_>, table: u32, key: ValueRef<'_>) -> Result<
     locked.find(table, key)?.ok_or_else(|| {
         let name = locked.slot(table).table.name();
         let key = marmota_model::text::excerpt_of(key);
-        Error::new(ErrorKind::NotFound, format!("`{name}` has no row with the key {key}"))
+        Error::new(ErrorKind::NotFound, format!("there is no `{name}` with the key {key}"))
     })
 }
 

@@ -234,7 +234,10 @@ impl Error {
         let message = match violations.as_slice() {
             [one] => one.to_string(),
             many if many.len() >= VIOLATIONS_MAX => {
-                format!("{VIOLATIONS_MAX} fields or more are not valid; the first ones are named")
+                format!(
+                    "{VIOLATIONS_MAX} or more fields are not valid; only the first ones are \
+                         listed"
+                )
             }
             many => format!("{} fields are not valid", many.len()),
         };

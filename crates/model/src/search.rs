@@ -127,10 +127,10 @@ impl SearchTerm {
 
 fn read(text: &str) -> Result<Vec<SearchTerm>, String> {
     if text.len() > SEARCH_BYTES_MAX {
-        return Err(format!("has {} bytes; {SEARCH_BYTES_MAX} is the most", text.len()));
+        return Err(format!("has {} bytes; at most {SEARCH_BYTES_MAX} are allowed", text.len()));
     }
     if text.contains('\0') {
-        return Err("has the character U+0000 in it".to_owned());
+        return Err("contains the character U+0000".to_owned());
     }
     let mut terms = Vec::new();
     let mut rest = text.trim_start();
@@ -159,7 +159,7 @@ fn read(text: &str) -> Result<Vec<SearchTerm>, String> {
         rest = behind.trim_start();
     }
     if terms.iter().all(|term| term.excluded) {
-        return Err("names no word to look for; rows are only excluded from those found".to_owned());
+        return Err("has no word to search for; words with `-` only exclude rows".to_owned());
     }
     Ok(terms)
 }
@@ -167,14 +167,14 @@ fn read(text: &str) -> Result<Vec<SearchTerm>, String> {
 fn term(written: &str, prefix: bool, excluded: bool) -> Result<SearchTerm, String> {
     if written.contains('*') {
         return Err(format!(
-            "has a `*` inside {:?}; it stands at the end of a word or phrase",
+            "has a `*` inside {:?}; a `*` is only allowed at the end of a word or phrase",
             excerpt(written)
         ));
     }
     let mut words = Words::default();
     words.take(written);
     if words.is_empty() {
-        return Err(format!("has {:?}, which has no letter and no digit", excerpt(written)));
+        return Err(format!("has {:?}, which contains no letter or digit", excerpt(written)));
     }
     let words = words.iter().map(str::to_owned).collect();
     Ok(SearchTerm { words, prefix, excluded, written: written.to_owned() })

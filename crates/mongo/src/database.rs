@@ -79,13 +79,13 @@ pub(crate) fn each_document(
     mut with: impl FnMut(&RawDocument) -> Result<()>,
 ) -> Result<()> {
     let broken = |error: &dyn std::fmt::Display| {
-        Error::new(ErrorKind::Protocol, format!("the MongoDB server answered otherwise: {error}"))
+        Error::new(ErrorKind::Protocol, format!("unexpected answer of the MongoDB server: {error}"))
     };
     for document in batch.doc_slices().map_err(|error| broken(&error))? {
         let document = document.map_err(|error| broken(&error))?;
         match document.as_document() {
             Some(document) => with(document)?,
-            None => return Err(broken(&"a row is no document")),
+            None => return Err(broken(&"a row is not a document")),
         }
     }
     Ok(())

@@ -22,30 +22,35 @@ pub(crate) fn of(fault: &mongodb::error::Error, changes: bool) -> Error {
     let (kind, message) = match &*fault.kind {
         Fault::Command(command) => of_code(command.code, &command.message),
         Fault::Authentication { message, .. } => {
-            (ErrorKind::Denied, format!("the MongoDB server refuses the login: {message}"))
+            (ErrorKind::Denied, format!("the MongoDB server refused the login: {message}"))
         }
         // Nothing was sent.
         Fault::ServerSelection { .. } | Fault::DnsResolve { .. } => {
             (ErrorKind::Io, format!("no MongoDB server can be reached: {fault}"))
         }
         Fault::ConnectionPoolCleared { .. } => {
-            (ErrorKind::Io, "the MongoDB server went away; try again".to_owned())
+            (ErrorKind::Io, "the MongoDB server closed the connection; try again".to_owned())
         }
         Fault::Write(WriteFailure::WriteConcernError(late)) => (
             ErrorKind::Lost,
-            format!("the write took place, but not as durably as requested: {}", late.message),
+            format!(
+                "the write was executed, but not with the requested durability: {}",
+                late.message
+            ),
         ),
         Fault::Io(_) if changes => (
             ErrorKind::Lost,
-            "the connection to MongoDB broke: whether the write took place is unknown".to_owned(),
+            "the connection to MongoDB was lost: the write may or may not have been committed; \
+             read the row before you retry"
+                .to_owned(),
         ),
-        Fault::Io(_) => (ErrorKind::Io, "the connection to MongoDB broke; try again".to_owned()),
+        Fault::Io(_) => (ErrorKind::Io, "the connection to MongoDB was lost; try again".to_owned()),
         Fault::InvalidArgument { message, .. } | Fault::InvalidTlsConfig { message, .. } => {
-            (ErrorKind::Invalid, format!("MongoDB's driver refuses it: {message}"))
+            (ErrorKind::Invalid, format!("the MongoDB driver refused the operation: {message}"))
         }
         Fault::Shutdown => (ErrorKind::Closed, "the store is closed".to_owned()),
         Fault::InvalidResponse { message, .. } => {
-            (ErrorKind::Protocol, format!("the MongoDB server answered otherwise: {message}"))
+            (ErrorKind::Protocol, format!("unexpected error of the MongoDB server: {message}"))
         }
         _ => (ErrorKind::Engine, fault.to_string()),
     };
@@ -61,9 +66,9 @@ pub(crate) fn inside(fault: &mongodb::error::Error, open: Duration) -> Error {
         _ => 0,
     };
     if code == LASTED_TOO_LONG || code == NO_SUCH_TRANSACTION && open >= LIFETIME {
-        let message = "the transaction lasted longer than MongoDB lets one \
-                       (`transactionLifetimeLimitSeconds`), and nothing of it was done: do less \
-                       in one";
+        let message = "the transaction took longer than MongoDB allows \
+                       (`transactionLifetimeLimitSeconds`) and was rolled back: do less in one \
+                       transaction";
         return Error::new(ErrorKind::Timeout, message).with_source(fault.clone());
     }
     if code == WRITE_CONFLICT || code == NO_SUCH_TRANSACTION || is_taken(fault) {
@@ -83,8 +88,7 @@ pub(crate) fn inside(fault: &mongodb::error::Error, open: Duration) -> Error {
 pub(crate) fn lost_race() -> Error {
     Error::new(
         ErrorKind::Conflict,
-        "another transaction changed what this one rests on, and nothing of this one was done: \
-         run it again from its beginning",
+        "the transaction conflicted with another one and was rolled back: run it again",
     )
     .retryable()
 }
@@ -103,7 +107,7 @@ pub(crate) fn of_code(code: i32, words: &str) -> (ErrorKind, String) {
         14031 => ErrorKind::Io,
         238 | 263 | 303 => ErrorKind::Unsupported,
         10334 => {
-            let message = format!("a row is larger than a document of MongoDB can be: {words}");
+            let message = format!("a row is larger than MongoDB allows for a document: {words}");
             return (ErrorKind::Invalid, message);
         }
         _ => ErrorKind::Engine,
@@ -132,7 +136,8 @@ pub(crate) fn closed() -> Error {
 #[cold]
 pub(crate) fn strange_key(collection: &str) -> Error {
     let message = format!(
-        "`{collection}` has a document whose _id is no key of the model: another program wrote it"
+        "`{collection}` has a document whose _id is not a key of the model: another program wrote \
+         this document"
     );
     Error::new(ErrorKind::Engine, message)
 }
@@ -140,5 +145,5 @@ pub(crate) fn strange_key(collection: &str) -> Error {
 /// Returns the error for an operation that the engine does not know.
 #[cold]
 pub(crate) fn unexpected() -> Error {
-    Error::new(ErrorKind::Bug, "the MongoDB engine was given an operation that it does not know")
+    Error::new(ErrorKind::Bug, "the MongoDB engine does not support this operation here")
 }

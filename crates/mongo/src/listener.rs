@@ -46,8 +46,8 @@ pub(crate) fn check(database: &Database) -> Result<()> {
     match database.driver.selection_criteria() {
         None | Some(SelectionCriteria::ReadPreference(ReadPreference::Primary)) => Ok(()),
         Some(_) => {
-            let message = "a cache needs to read from the primary, and the URL's `readPreference` \
-                           selects others, which may lag: remove one of the two";
+            let message = "a cache needs to read from the primary, but `readPreference` in the URL \
+                           selects secondaries, which may lag: remove `readPreference` or the cache";
             Err(Error::new(ErrorKind::Unsupported, message))
         }
     }
@@ -68,8 +68,8 @@ pub(crate) async fn start(
     let stream = listener.watch().await.map_err(|error| {
         let error = fault::of(&error, false);
         let message = format!(
-            "a cache needs notice of the writes of others, by a change stream, which could not be \
-             opened: {}",
+            "a cache needs notifications of writes by other programs, but the change stream for \
+             them could not be opened: {}",
             error.message()
         );
         Error::new(error.kind(), message).with_source(error)
@@ -114,11 +114,11 @@ impl Listener {
                 Ok(Ok(Some(event))) => self.tell(&event),
                 Ok(Ok(None)) => {}
                 Ok(Err(error)) => {
-                    log::debug!("no feed from MongoDB: {error}");
+                    log::debug!("no notifications from MongoDB: {error}");
                     return;
                 }
                 Err(_) => {
-                    log::debug!("no feed from MongoDB: it has not answered");
+                    log::debug!("no notifications from MongoDB: the server did not answer in time");
                     return;
                 }
             }
@@ -160,8 +160,11 @@ impl Listener {
                 Ok(Err(error)) if is_refused(&error) => {
                     log::warn!("rows are not cached: {error}");
                 }
-                Ok(Err(error)) => log::debug!("no feed from MongoDB: {error}"),
-                Err(_) => log::debug!("no feed from MongoDB: it has not answered"),
+                Ok(Err(error)) => log::debug!("no notifications from MongoDB: {error}"),
+                Err(_) => log::debug!(
+                    "no notifications from MongoDB: the server did not answer in \
+                                       time"
+                ),
             }
             tokio::time::sleep(backoff.pause()).await;
         }

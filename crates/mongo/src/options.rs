@@ -29,7 +29,7 @@ pub(crate) fn parse(url: &str) -> Result<(String, Options)> {
         let number = || {
             value.parse::<u64>().ok().filter(|number| *number > 0).ok_or_else(|| {
                 let value = marmota_model::text::excerpt(value);
-                let message = format!("`{name}={value}` in the URL: write a number above 0");
+                let message = format!("`{name}={value}` in the URL: write a number greater than 0");
                 Error::new(ErrorKind::Invalid, message)
             })
         };

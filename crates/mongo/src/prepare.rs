@@ -135,8 +135,8 @@ async fn check_version(database: &Database, version: u32) -> Result<()> {
         return Ok(());
     }
     let message = format!(
-        "the database `{}` has models of version {there}, and this program has version {version}: \
-         a newer program wrote it; run that one",
+        "the database `{}` was written with a newer schema version ({there}; this program has \
+         {version}): start the newer program or restore a backup",
         database.driver.name()
     );
     Err(Error::new(ErrorKind::Invalid, message))
@@ -275,8 +275,9 @@ async fn compare(
     let key_was = key.was.as_deref() == Some(&existing.key);
     if existing.rows > 0 && existing.key != key.name && !key_was {
         let why = format!(
-            "its rows have the key `{}` in the database, and `{}` in the model: keys cannot be \
-             changed in place; give the model another name and copy the rows",
+            "the table has the key `{}` in the database, and `{}` in the model: the key of a table \
+             cannot be changed; give the model another table name and copy the rows, or change the \
+             model back",
             existing.key, key.name
         );
         planned.add(Change::SchemaMismatch, StepEffect::Refused(why), StepAction::Nothing);
@@ -336,8 +337,8 @@ impl Planning<'_> {
         let form = form_name(field, shape, at);
         if known.form != form && existing.rows > 0 {
             let why = format!(
-                "it changes from {} to {form}; add a field of another name instead, or change it \
-                 back",
+                "the field changes from {} to {form}; add a field with another name instead, or \
+                 change it back",
                 known.form
             );
             let change = Change::ChangeColumn { column: name, from: known.form.clone(), to: form };
@@ -347,8 +348,8 @@ impl Planning<'_> {
             let effect = match database.count(&existing.name, missing).await? {
                 0 => StepEffect::Safe,
                 nulls => StepEffect::Refused(format!(
-                    "it must have a value in the model, and {nulls} rows in the database have \
-                     none; give them one, or make the field optional"
+                    "the field must have a value in the model, but {nulls} rows in the database \
+                     have none; give them one, or make the field optional"
                 )),
             };
             self.add(Change::RequireValue(name), effect, StepAction::Nothing);
@@ -372,8 +373,8 @@ impl Planning<'_> {
             Some(value) => (StepEffect::Safe, StepAction::Fill(at, value)),
             None if field.nullable => (StepEffect::Safe, StepAction::Nothing),
             None => {
-                let why = "it is new and must have a value, but the table has rows: give it a \
-                           default for those, or make it optional";
+                let why = "the field is new and must have a value, but the table has rows: give it \
+                           a default for those, or make it optional";
                 (StepEffect::Refused(why.to_owned()), StepAction::Nothing)
             }
         };
@@ -429,8 +430,8 @@ impl Planning<'_> {
                     let names: Vec<&str> =
                         fields.map(|&field| &*self.table.fields()[field].name).collect();
                     StepEffect::Refused(format!(
-                        "{} is to be unique, and more than one row has {value}; change or delete \
-                         all of them but one",
+                        "{} must be unique, but several rows have {value}; change or delete all \
+                         but one of them",
                         names.join(", ")
                     ))
                 }

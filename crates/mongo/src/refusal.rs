@@ -10,7 +10,7 @@ pub(crate) fn taken(table: &Table, fields: &[usize], row: &[ValueRef<'_>]) -> Er
     let names: Vec<&str> = fields.iter().map(|&field| &*table.fields()[field].name).collect();
     let message = format!("another row of `{}` has the same {}", table.name(), names.join(", "));
     fields.iter().fold(Error::new(ErrorKind::Conflict, message), |error, &field| {
-        let message = "must be unique, and another row has it";
+        let message = "must be unique, but another row has this value";
         error.with_violation(violation(&table.fields()[field], row[field], "unique", message))
     })
 }
@@ -19,9 +19,9 @@ pub(crate) fn taken(table: &Table, fields: &[usize], row: &[ValueRef<'_>]) -> Er
 #[cold]
 pub(crate) fn no_transactions(what: &str) -> Error {
     let message = format!(
-        "{what} needs transactions, which a MongoDB server that stands alone does not have: use a \
+        "{what} needs transactions, which a standalone MongoDB server does not support: use a \
          replica set, send the writes one by one or as a batch of `each`, or keep these models in \
-         an engine that has them"
+         an engine with transactions"
     );
     Error::new(ErrorKind::Unsupported, message)
 }

@@ -196,7 +196,7 @@ impl Session for MongoSession {
             Operation::RollbackTo(name) => self.savepoint(Savepoint::RollBackTo(*name)),
             Operation::Sql { .. } => Err(Error::new(
                 ErrorKind::Unsupported,
-                "MongoDB has no SQL; use filters, or `aggregate`",
+                "the engine `mongo` does not support SQL: use filters, or `aggregate`",
             )),
             operation => {
                 let shape = self.shared.shape(operation.table().ok_or_else(fault::unexpected)?)?;

@@ -117,7 +117,7 @@ impl Shape {
                 Err(Error::new(ErrorKind::Unsupported, message))
             };
             if field.name == ORDER || field.name == "_id" && !is_key {
-                return refuse("the engine needs a member of this name; rename the field");
+                return refuse("the engine uses this name itself; rename the field");
             }
             let beside = match (&field.kind, field.kind.collation()) {
                 (_, Collation::NoCase) if is_key => Some(Beside::Written),
@@ -126,7 +126,12 @@ impl Shape {
                 _ => None,
             };
             let name = if is_key { "_id" } else { &*field.name };
-            let Ok(name) = <&CStr>::try_from(name) else { return refuse("its name has a NUL") };
+            let Ok(name) = <&CStr>::try_from(name) else {
+                return refuse(
+                    "the name contains a NUL \
+                                                                         character",
+                );
+            };
             let form = field.kind.form();
             columns.push(Column { name: name.to_owned(), form, beside });
         }
@@ -455,8 +460,8 @@ fn misfit(shape: &Shape, at: usize, value: RawBsonRef<'_>) -> Error {
     Error::new(
         ErrorKind::Engine,
         format!(
-            "field `{name}` of `{table}` holds {there}, which is no {kind}: another program wrote \
-             it; correct it there"
+            "field `{name}` of `{table}` has the value {there}, which is not a {kind}: another \
+             program wrote this value; correct it in the database"
         ),
     )
 }

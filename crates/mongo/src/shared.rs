@@ -100,7 +100,10 @@ impl Shared {
     /// [`ErrorKind::Invalid`] for a table that was not prepared.
     pub(crate) fn shape(&self, table: &Table) -> Result<Arc<Shape>> {
         self.named(table.name()).ok_or_else(|| {
-            let message = format!("the table `{}` was not prepared by this store", table.name());
+            let message = format!(
+                "table `{}` is not known; register its model with the store first",
+                table.name()
+            );
             Error::new(ErrorKind::Invalid, message)
         })
     }
@@ -160,7 +163,7 @@ impl Shared {
         if before >= self.options.operations_max {
             self.counts.refused();
             let message = format!(
-                "{} operations wait for MongoDB (`operations_max`); try again",
+                "{} operations already wait for MongoDB (`operations_max`); try again later",
                 self.options.operations_max
             );
             return Err(Error::new(ErrorKind::Busy, message));
@@ -191,8 +194,8 @@ impl Shared {
             Ok(done) => done,
             Err(_) => {
                 let message = format!(
-                    "MongoDB has not answered within {} ms (`operation_timeout_ms`); whether a \
-                     write took place is unknown",
+                    "MongoDB has not answered within {} ms (`operation_timeout_ms`); a write may \
+                     or may not have been committed",
                     self.options.timeout.as_millis()
                 );
                 Err(Error::new(ErrorKind::Timeout, message))
@@ -214,8 +217,8 @@ impl Shared {
         while self.transactions_open.is_any() {
             if std::time::Instant::now() >= until {
                 self.closed.store(false, Ordering::SeqCst);
-                let message =
-                    "a transaction is open, and did not end in time; end it and close again";
+                let message = "a transaction is still open and did not end in time; end it, then close the \
+                     store again";
                 return Err(Error::new(ErrorKind::Busy, message));
             }
             std::thread::sleep(Duration::from_millis(1));

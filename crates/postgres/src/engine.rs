@@ -129,8 +129,8 @@ impl Engine for Postgres {
     }
 
     fn copy_to(&self, _: &Path, _: &mut dyn FnMut(u64, u64)) -> Result<Copied> {
-        let message = "backups of PostgreSQL are made by its own programs: `pg_dump` for a database, \
-                       `pg_basebackup` for a server";
+        let message = "the engine `postgres` does not support backups: use PostgreSQL's `pg_dump` \
+                       for a database, or `pg_basebackup` for a server";
         Err(Error::new(ErrorKind::Unsupported, message))
     }
 

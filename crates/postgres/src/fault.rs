@@ -97,23 +97,31 @@ pub(crate) fn of(failure: &Failure) -> Error {
         code::UNIQUE => (ErrorKind::Conflict, format!("another row has the same value: {words}")),
         code::REFERENCE => (
             ErrorKind::Conflict,
-            format!("rows that refer to each other would be torn apart: {words}"),
+            format!("a reference would point to a row that does not exist: {words}"),
         ),
         code::CANCELLED => (
             ErrorKind::Timeout,
-            "PostgreSQL took longer than statement_timeout_ms allows, and did nothing".to_owned(),
+            "the statement took longer than `statement_timeout_ms` and was rolled back".to_owned(),
         ),
-        code::LOCKED => (ErrorKind::Busy, "what it needs is locked; try again".to_owned()),
-        "2200H" => {
-            (ErrorKind::Engine, "there are no keys left: the highest is taken; free it".to_owned())
-        }
+        code::LOCKED => (
+            ErrorKind::Busy,
+            "a row or table is locked by another transaction; try \
+                                           again"
+                .to_owned(),
+        ),
+        "2200H" => (
+            ErrorKind::Engine,
+            "no automatic key is left, because the highest key is used: give \
+                                 keys yourself, or delete that row"
+                .to_owned(),
+        ),
         // The message of RAISE in a trigger is meant for the caller.
         "P0001" => (ErrorKind::Conflict, words.clone()),
         code::NO_RIGHT => (
             ErrorKind::Denied,
-            "the database user of this store may not do this: an administrator of the database has \
-             to GRANT it SELECT, INSERT, UPDATE and DELETE on the table, and USAGE on the sequence \
-             of its key"
+            "the database user of this store lacks a right: an administrator of the database must \
+             GRANT this user SELECT, INSERT, UPDATE and DELETE on the table, and USAGE on the \
+             sequence of its key"
                 .to_owned(),
         ),
         "428C9" => (
@@ -122,18 +130,34 @@ pub(crate) fn of(failure: &Failure) -> Error {
              leave the field or key out"
                 .to_owned(),
         ),
-        "25006" => (ErrorKind::Io, format!("the server can only be read: {words}")),
+        "25006" => (ErrorKind::Io, format!("the server is read-only: {words}")),
         code if code.starts_with("23") || code.starts_with("22") => {
             (ErrorKind::Invalid, words.clone())
         }
-        code::DISK_FULL => (ErrorKind::Io, format!("the server's disk is full: {words}")),
-        code if code.starts_with("53") => {
-            (ErrorKind::Busy, format!("PostgreSQL lacks room: {words}; make some, or try later"))
-        }
+        code::DISK_FULL => (
+            ErrorKind::Io,
+            format!(
+                "the disk of the PostgreSQL server is full: \
+                                                    {words}"
+            ),
+        ),
+        code if code.starts_with("53") => (
+            ErrorKind::Busy,
+            format!(
+                "PostgreSQL is out of resources: {words}; free some, or try \
+                                       again later"
+            ),
+        ),
         code if code.starts_with("57P") || code.starts_with("08") => {
             (ErrorKind::Lost, format!("PostgreSQL ended the connection: {words}"))
         }
-        code if code.starts_with("58") => (ErrorKind::Io, format!("the server's disk: {words}")),
+        code if code.starts_with("58") => (
+            ErrorKind::Io,
+            format!(
+                "the disk of the PostgreSQL \
+                                                                   server failed: {words}"
+            ),
+        ),
         code => (ErrorKind::Engine, format!("{words} (PostgreSQL code {code})")),
     };
     Error::new(kind, message).with_source(source(failure))
@@ -144,8 +168,7 @@ pub(crate) fn of(failure: &Failure) -> Error {
 pub(crate) fn lost_race() -> Error {
     Error::new(
         ErrorKind::Conflict,
-        "another transaction changed what this one rests on, and nothing of this one was done: \
-         run it again from its beginning",
+        "the transaction conflicted with another one and was rolled back: run it again",
     )
     .retryable()
 }
@@ -153,8 +176,14 @@ pub(crate) fn lost_race() -> Error {
 /// Returns the error for a connection that was lost, for this reason, during an operation.
 #[cold]
 pub(crate) fn lost(reason: &str, options: &PostgresOptions, writes: bool) -> Error {
-    let unknown = if writes { "; whether it took place is unknown: look" } else { "" };
-    let message = format!("PostgreSQL at {} is gone: {reason}{unknown}", options.place());
+    let unknown = if writes {
+        "; the write may or may not have been committed: read the row before \
+                               you retry"
+    } else {
+        ""
+    };
+    let message =
+        format!("the connection to PostgreSQL at {} was lost: {reason}{unknown}", options.place());
     Error::new(ErrorKind::Lost, message)
 }
 
@@ -172,7 +201,7 @@ pub(crate) fn taken(
     row: &[ValueRef<'_>],
     fields: &[usize],
 ) -> Error {
-    let message = "another row has it already";
+    let message = "must be unique, but another row has this value";
     let violations = fields.iter().map(|&field| blame(table, row, field, "unique", message));
     with_violations(ErrorKind::Conflict, violations.collect()).with_source(source(failure))
 }

@@ -135,7 +135,11 @@ impl Inside {
             let pause = self.feed.pause(&self.tables);
             let told = silent.and_then(|table| warn_of(&notify::silent(&table), None));
             if let Some(loss) = connection.loss() {
-                log::debug!("no feed from PostgreSQL at {}: {}", self.options.place(), loss.0);
+                log::debug!(
+                    "no notifications from PostgreSQL at {}: {}",
+                    self.options.place(),
+                    loss.0
+                );
             }
             drop(connection);
             match self.connect_again(told) {

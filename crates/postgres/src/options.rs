@@ -147,7 +147,9 @@ impl PostgresOptions {
         let user = part("user", "PGUSER")
             .or_else(|| system_user().map(|user| user.name))
             .or_else(|| environment("USER"))
-            .ok_or_else(|| invalid("user", "", "name one, as in postgres://user@host/database"))?;
+            .ok_or_else(|| {
+                invalid("user", "", "add a user, as in postgres://user@host/database")
+            })?;
         let database = part("dbname", "PGDATABASE").unwrap_or_else(|| user.clone());
         let mut options = Self {
             host,
@@ -182,12 +184,17 @@ impl PostgresOptions {
                 None | Some("true") => true,
                 Some("false") => false,
                 Some(other) => {
-                    return Err(invalid("group_reads", other, "say true or false"));
+                    return Err(invalid("group_reads", other, "write true or false"));
                 }
             },
             direct: match given.get("direct_url") {
                 Some(url) if url::Parts::parse(&url)?.get("direct_url").is_some() => {
-                    return Err(invalid("direct_url", "…", "it cannot have one of its own"));
+                    return Err(invalid(
+                        "direct_url",
+                        "…",
+                        "the URL in `direct_url` cannot have a \
+                                                           `direct_url` itself",
+                    ));
                 }
                 Some(url) => Some(Box::new(Self::parse_in(&url, environment)?)),
                 None => None,
@@ -197,7 +204,7 @@ impl PostgresOptions {
         };
         if options.connections_max < CONNECTIONS_LEAST {
             let value = options.connections_max.to_string();
-            let why = format!("there must be at least {CONNECTIONS_LEAST}");
+            let why = format!("write {CONNECTIONS_LEAST} or more");
             return Err(invalid("connections_max", &value, &why));
         }
         if options.password.is_none() {
@@ -240,7 +247,7 @@ fn invalid(part: &str, value: &str, why: &str) -> Error {
 
 fn number<T: std::str::FromStr>(part: &str, text: Option<String>, otherwise: T) -> Result<T> {
     let Some(text) = text else { return Ok(otherwise) };
-    text.parse().map_err(|_| invalid(part, &text, "give a whole number within its range"))
+    text.parse().map_err(|_| invalid(part, &text, "write an integer within the allowed range"))
 }
 
 fn tls_mode(text: Option<&str>) -> Result<TlsMode> {
@@ -251,7 +258,7 @@ fn tls_mode(text: Option<&str>) -> Result<TlsMode> {
         Some("verify-ca") => TlsMode::VerifyCa,
         Some("verify-full") => TlsMode::VerifyFull,
         Some(other) => {
-            let why = "give disable, prefer, require, verify-ca or verify-full";
+            let why = "write disable, prefer, require, verify-ca or verify-full";
             return Err(invalid("sslmode", other, why));
         }
     })
@@ -262,7 +269,7 @@ fn durability(text: Option<&str>) -> Result<Durability> {
         None | Some("full") => Durability::Full,
         Some("relaxed") => Durability::Relaxed,
         Some("none") => Durability::None,
-        Some(other) => return Err(invalid("durability", other, "give full, relaxed or none")),
+        Some(other) => return Err(invalid("durability", other, "write full, relaxed or none")),
     })
 }
 

@@ -100,8 +100,8 @@ impl Preparing<'_> {
         let there = self.version()?;
         if there > i64::from(version) {
             let message = format!(
-                "{} was made by a newer schema (database {there}, program {version}): start the \
-                 newer program or restore a backup",
+                "{} was written with a newer schema version ({there}; this program has {version}): \
+                 start the newer program or restore a backup",
                 self.options.place()
             );
             return Err(Error::new(ErrorKind::Invalid, message));
@@ -224,16 +224,16 @@ fn refusal(step: &PlanStep, error: QueryError, options: &PostgresOptions) -> Err
     };
     let why = match (&step.change, &*code) {
         (Change::AddIndex { columns, .. }, code::UNIQUE) => format!(
-            "{} is to be unique, and more than one row has the same; change or delete all of them \
-             but one",
+            "{} must be unique, but several rows have the same value; change or delete all but one \
+             of them",
             columns.join(", ")
         ),
         (_, code::NO_RIGHT) => format!(
-            "cannot {step}: the database user has to own the table for that, and the right to create \
-             in its schema; run `migrate` as its owner"
+            "cannot {step}: the database user must own the table and have the right CREATE on its \
+             schema; run `migrate` as the owner"
         ),
         (_, code::REFERENCE) => {
-            format!("cannot {step}: rows refer to rows that are not there; correct those")
+            format!("cannot {step}: rows refer to rows that do not exist; correct those rows")
         }
         _ => format!("cannot {step}: {}", error.message()),
     };

@@ -135,7 +135,11 @@ impl PostgresSession {
             Operation::Batch { writes, .. } => (0..)
                 .zip(writes.iter())
                 .try_for_each(|(at, write)| composer.write(commands, Role::Main(at), write)),
-            _ => Err(Error::new(ErrorKind::Unsupported, "PostgreSQL has no such operation here")),
+            _ => Err(Error::new(
+                ErrorKind::Unsupported,
+                "the PostgreSQL engine does not support \
+                                                         this operation here",
+            )),
         }
     }
 

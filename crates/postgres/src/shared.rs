@@ -147,10 +147,9 @@ impl Shared {
         let Some(direct) = &self.options.direct else {
             if self.options.is_pooled {
                 let message = format!(
-                    "PostgreSQL at {} is reached over a connection pooler, which passes on no \
-                     announcements of other programs' writes: name the server itself in the URL \
-                     (`direct_url`, with % before what has a meaning in a URL), or open the store \
-                     without a cache",
+                    "PostgreSQL at {} is connected through a pooler, which does not forward \
+                     notifications of writes by other programs: add the server's own URL to the \
+                     URL (`direct_url`, percent-encoded), or open the store without a cache",
                     self.options.place()
                 );
                 return Err(Error::new(ErrorKind::Unsupported, message));
@@ -172,8 +171,8 @@ impl Shared {
         connection.close();
         if ours != theirs {
             let message = format!(
-                "`direct_url` names another server or database ({}) than the URL ({}): announcements \
-                 of writes would be missed",
+                "`direct_url` names another server or database ({}) than the URL ({}): \
+                 notifications of writes would be missed",
                 direct.place(),
                 self.options.place()
             );
@@ -194,7 +193,8 @@ impl Shared {
         // closed later.
         let timeout = Duration::from_millis(self.options.acquire_timeout_ms.into());
         if !self.pool.close(timeout) {
-            let message = "a transaction is open, and did not end in time; end it and close again";
+            let message = "a transaction is still open and did not end in time; end it, then close \
+                           the store again";
             return Err(Error::new(ErrorKind::Busy, message));
         }
         self.is_closed.store(true, Ordering::SeqCst);

@@ -241,8 +241,8 @@ fn program(name: &str) -> io::Result<PathBuf> {
             io::Error::new(
                 io::ErrorKind::NotFound,
                 format!(
-                    "PostgreSQL's {name} is not here: install postgresql, or name its folder \
-                         by MARMOTA_POSTGRES_BIN"
+                    "{name} of PostgreSQL was not found: install postgresql, or set \
+                         MARMOTA_POSTGRES_BIN to its folder"
                 ),
             )
         },

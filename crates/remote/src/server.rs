@@ -150,8 +150,8 @@ impl Service {
         }
         Err(Error::new(
             ErrorKind::Denied,
-            "the store keeps accounts, but clients of the remote service are not authenticated: \
-             add `.authenticate(…)` (`serve --auth`), or `.allow_anonymous()` to let everyone \
+            "the store has accounts, but clients of the remote service are not authenticated: add \
+             `.authenticate(…)` (`serve --auth`), or `.allow_anonymous()` to let anonymous callers \
              read and write all other tables",
         ))
     }

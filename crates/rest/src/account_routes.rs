@@ -58,7 +58,7 @@ impl Reply {
 impl Asked {
     fn read<T: DeserializeOwned>(&self) -> ModelResult<T> {
         serde_json::from_slice(&self.body).map_err(|error| {
-            Error::new(ErrorKind::Invalid, format!("the body is not as it should be: {error}"))
+            Error::new(ErrorKind::Invalid, format!("the body is not valid: {error}"))
         })
     }
 

@@ -227,11 +227,10 @@ impl Shared {
         }
         Err(match &self.token {
             Some(_) => {
-                let message =
-                    "this is for who sends the operators' token, `Authorization: Bearer …`";
+                let message = "send the operators' token: `Authorization: Bearer …`";
                 self.refusal(ErrorKind::Unauthenticated, message)
             }
-            None => self.refusal(ErrorKind::Denied, "this is not for you to ask"),
+            None => self.refusal(ErrorKind::Denied, "you may not read or change diagnostics"),
         })
     }
 
@@ -239,7 +238,11 @@ impl Shared {
     fn check_known(&self, known: Option<&marmota_auth::Identity>) -> ApiResult<()> {
         match known {
             Some(known) if known.is_admin() => Ok(()),
-            Some(_) => Err(self.refusal(ErrorKind::Denied, "only administrators may ask this")),
+            Some(_) => Err(self.refusal(
+                ErrorKind::Denied,
+                "only administrators may read or change \
+                                                            diagnostics",
+            )),
             None => {
                 let message = "log in as an administrator, or send a token";
                 Err(self.refusal(ErrorKind::Unauthenticated, message))
@@ -285,11 +288,11 @@ impl Shared {
         }
         crate::protocol::body::check_json(request)?;
         let Change { filter } = serde_json::from_slice(request.body()).map_err(|error| {
-            Error::new(ErrorKind::Invalid, format!("the body is not as it should be: {error}"))
+            Error::new(ErrorKind::Invalid, format!("the body is not valid: {error}"))
         })?;
         if let Some(levels) = &self.levels {
             levels.set_filter(&filter)?;
-            log::info!("the log's filter is {filter:?} from here on");
+            log::info!("the log filter was set to {filter:?}");
         }
         Ok(self.levels_now())
     }

@@ -218,8 +218,8 @@ impl Endpoints {
         Endpoint::direct(|request: &Request, out: &mut ResponseWriter<'_>| {
             let path = marmota_model::text::excerpt(request.path());
             let message = format!(
-                "{path} is no resource; there are a table, a table's row by its key, and a row's \
-                 blob by its field, without a slash at the end"
+                "{path} is not a resource; the resources are TABLE, TABLE/KEY for a row, and \
+                 TABLE/KEY/FIELD for a blob, without a slash at the end"
             );
             refused(Error::new(ErrorKind::NotFound, message).into(), &mut Out::Direct(out))
         })

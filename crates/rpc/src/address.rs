@@ -56,8 +56,8 @@ impl ServerAddress {
     pub fn parse(url: &str) -> Result<Self> {
         let refused = |rest: &str| {
             let message = format!(
-                "{:?} is the URL of no server{rest}; use unix:PATH, http://HOST:PORT/api, \
-                 ws://HOST:PORT/api, or https: and wss: with the same",
+                "{:?} is not the URL of a server{rest}; use unix:PATH, http://HOST:PORT/api, \
+                 ws://HOST:PORT/api, or https: and wss: for TLS",
                 marmota_model::text::excerpt(url)
             );
             Error::new(ErrorKind::Invalid, message)
@@ -69,7 +69,7 @@ impl ServerAddress {
                 (SocketEndpoint::Unix(path.to_owned()), prefix)
             }
             ("https" | "wss", _) if cfg!(not(feature = "tls")) => {
-                return Err(refused(": this build has no TLS (the feature `tls`)"));
+                return Err(refused(": this build does not support TLS (the feature `tls`)"));
             }
             ("http" | "https", Some(rest)) => {
                 let (host, prefix) = host_of(rest, scheme == "https");

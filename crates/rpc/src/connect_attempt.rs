@@ -107,7 +107,7 @@ impl<C> ConnectAttempt<C> {
 
 #[cold]
 fn no_thread() -> Error {
-    Error::new(ErrorKind::Busy, "the system gives no thread for connecting; try again")
+    Error::new(ErrorKind::Busy, "a thread for connecting could not be started; try again")
 }
 
 /// Ends an attempt, also if connecting panics.

@@ -81,7 +81,7 @@ impl Connection {
     /// [`ErrorKind::Busy`] if the server does not read earlier packets: more than 64 MiB wait.
     pub fn queue(&mut self, body: &[u8]) -> Result<()> {
         if self.outbox.len() - self.sent + body.len() > OUTBOX_BYTES_MAX {
-            return Err(Error::new(ErrorKind::Busy, "the server does not take what is sent"));
+            return Err(Error::new(ErrorKind::Busy, "the server does not read the sent data"));
         }
         packet::put(&mut self.outbox, body);
         Ok(())
@@ -271,6 +271,6 @@ impl fmt::Debug for Connection {
 
 #[cold]
 fn lost(error: io::Error) -> Error {
-    let message = "the connection has ended; what was under way may have taken place";
+    let message = "the connection was closed; running operations may have been executed";
     Error::new(ErrorKind::Lost, message).with_source(error)
 }

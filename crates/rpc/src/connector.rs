@@ -93,7 +93,8 @@ impl Connector {
                 let mut transport = WebSocketTransport::new(transport, received);
                 // It is smaller than the system's buffers, which are empty.
                 if transport.send(first)? < first.len() {
-                    let message = format!("the server at {} did not take the greeting", host.name);
+                    let message =
+                        format!("the server at {} did not accept the greeting", host.name);
                     return Err(Error::new(ErrorKind::Timeout, message));
                 }
                 Ok(Connection::new(Box::new(transport), Vec::new()))
@@ -125,8 +126,8 @@ impl Connector {
 #[cold]
 pub fn no_local_address(target: &dyn fmt::Debug) -> Error {
     let message = format!(
-        "a local address was set, and {target:?} is reached without one; leave it out, or use \
-         http://HOST:PORT/api or ws://HOST:PORT/api"
+        "a local address is set, but {target:?} does not use one; leave the local address out, or \
+         use http://HOST:PORT/api or ws://HOST:PORT/api"
     );
     Error::new(ErrorKind::Invalid, message)
 }

@@ -102,7 +102,7 @@ pub fn first(bytes: &[u8], bytes_max: usize) -> Result<Option<Packet<'_>>> {
 
 #[cold]
 fn too_large(length: usize, bytes_max: usize) -> Error {
-    let message = format!("a packet of {length} bytes, {bytes_max} are the most");
+    let message = format!("a packet has {length} bytes; at most {bytes_max} are allowed");
     Error::new(ErrorKind::Protocol, message)
 }
 

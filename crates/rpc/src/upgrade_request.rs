@@ -64,7 +64,7 @@ impl UpgradeRequest<'_> {
             && header(&head, "sec-websocket-protocol") == Some(self.protocol);
         match is_ours {
             true => Ok(received),
-            false => Err(self.refused(host, "it opens a WebSocket for something else")),
+            false => Err(self.refused(host, "where the WebSocket has another protocol")),
         }
     }
 
@@ -153,7 +153,7 @@ fn exchanged(
     let (mut received, mut piece) = (Vec::new(), [0; 4096]);
     while end_of_head(&received).is_none() {
         if received.len() > HEAD_BYTES_MAX {
-            return Err(io::Error::other("the head of its answer does not end"));
+            return Err(io::Error::other("the head of the answer is too long"));
         }
         stream.set_timeout(left())?;
         match stream.read(&mut piece) {

@@ -180,7 +180,7 @@ impl Call {
     fn panicked(&self, panic: &(dyn Any + Send)) -> Error {
         let text = panic.downcast_ref::<&str>().copied();
         let text = text.or_else(|| panic.downcast_ref::<String>().map(|text| &**text));
-        let text = text.unwrap_or("it did not say why");
+        let text = text.unwrap_or("no message");
         Error::new(ErrorKind::Bug, format!("{self:?} has panicked: {text}"))
     }
 }

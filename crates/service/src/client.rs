@@ -238,7 +238,7 @@ impl std::fmt::Debug for Client {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match &self.way {
             Way::InProcess { .. } => "Client(in process)",
-            Way::Peer { .. } => "Client(by a connection)",
+            Way::Peer { .. } => "Client(over a connection)",
         })
     }
 }

@@ -118,7 +118,7 @@ impl ClientBuilder {
     pub fn connect(self) -> Result<Client> {
         let mut secret = [0; 16];
         getrandom::fill(&mut secret).map_err(|error| {
-            let message = format!("the system gives no random numbers: {error}");
+            let message = format!("the system returned no random numbers: {error}");
             Error::new(ErrorKind::Io, message)
         })?;
         let secret = format!("{:032x}", u128::from_le_bytes(secret));
@@ -134,8 +134,7 @@ impl ClientBuilder {
             PeerCalls::new(peer.clone(), Arc::clone(&settings), origin)
         };
         let address = ServerAddress::parse(&self.url)?;
-        let mut connector =
-            Connector::new(address, PATH, UPGRADE, "nothing of that kind is served");
+        let mut connector = Connector::new(address, PATH, UPGRADE, "services are not served");
         connector.credential = Credential::new(self.token);
         connector.ca_file = self.ca_file;
         let hello = hello.into_bytes();

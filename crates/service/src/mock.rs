@@ -90,7 +90,7 @@ struct Said {
 impl Said {
     fn of(result: &impl Serialize) -> Result<Self> {
         let json = serde_json::to_vec(result).map_err(|error| {
-            let message = format!("what the mock answers cannot be written as JSON: {error}");
+            let message = format!("the answer of the mock cannot be written as JSON: {error}");
             Error::new(ErrorKind::Bug, message)
         })?;
         Ok(Self { json, end: None })
@@ -110,7 +110,7 @@ impl Said {
         };
         let pieces = pieces.map_err(|wanted| {
             let message = format!(
-                "the mock answers {called} by {}, which is no stream: it takes {wanted}",
+                "the mock answers {called} with {}, which is not a stream: use {wanted}",
                 excerpt(&text)
             );
             Error::new(ErrorKind::Protocol, message)
@@ -131,7 +131,7 @@ impl Rule {
 
 /// A rule for some calls of a method. It has no effect until [`When::returns`], [`When::fails`] or
 /// [`When::answers`] sets its answer.
-#[must_use = "say what it answers: `returns`, `fails` or `answers`"]
+#[must_use = "set the answer: `returns`, `fails` or `answers`"]
 pub struct When<'m> {
     mock: &'m Mock,
     method: usize,

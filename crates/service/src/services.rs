@@ -77,7 +77,7 @@ impl Services {
         match self.0.place(name) {
             Ok(_) => {
                 let message = format!(
-                    "there is a service `{name}` already; give one another name: \
+                    "there already is a service `{name}`; give one of them another name: \
                      `#[service(name = \"…\")]`"
                 );
                 Err(Error::new(ErrorKind::Conflict, message))
@@ -191,7 +191,7 @@ impl Hosted {
     fn no_method(&self, method: &str) -> Error {
         let name = self.contract.name;
         let message = if self.is_method {
-            format!("`{name}` is a method by itself; call it by `{name}`")
+            format!("`{name}` is a single method; call it as `{name}`")
         } else {
             let names: Vec<&str> = self.contract.methods.iter().map(|one| one.name).collect();
             let names = names.join(", ");

@@ -161,7 +161,7 @@ impl<C: Stubbed> Subscribers<C> {
             self.forget(&mut listed);
             if listed.len() >= self.subscribers_max {
                 let message = format!(
-                    "{} subscribers are kept, the most there may be (`subscribers_max`); try again",
+                    "there are {} subscribers, the limit (`subscribers_max`); try again later",
                     self.subscribers_max
                 );
                 return Err(Error::new(ErrorKind::Busy, message));
@@ -256,7 +256,8 @@ impl<C: Stubbed> Subscribers<C> {
 
 fn caller() -> Result<(Call, Arc<Subscriber>)> {
     let call = Call::current().ok_or_else(|| {
-        let message = "there is no call whose caller could be a subscriber: ask within a method";
+        let message = "no call is running whose caller could be the subscriber: subscribe inside a \
+                       method";
         Error::new(ErrorKind::Unsupported, message)
     })?;
     let subscriber = call.subscriber().ok_or_else(|| not_to_be_called(&call))?;
@@ -275,8 +276,8 @@ fn key_of(call: &Call, subscriber: &Arc<Subscriber>) -> Key {
 #[cold]
 fn not_to_be_called(call: &Call) -> Error {
     let message = format!(
-        "who makes {call:?} cannot be called back: connect by a socket, and offer the service that \
-         is to be called"
+        "the caller of {call:?} has no callbacks: connect over a socket, and register the callback \
+         service (`callbacks`)"
     );
     Error::new(ErrorKind::Unsupported, message)
 }

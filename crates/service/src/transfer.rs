@@ -121,7 +121,7 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Transfer for ItemStream<T
 /// this is not reached.
 #[cold]
 fn no_value() -> serde_json::Error {
-    serde::de::Error::custom("a stream is no value")
+    serde::de::Error::custom("a stream is not a value")
 }
 
 impl Reply {
@@ -129,7 +129,7 @@ impl Reply {
     pub(crate) fn read<T: Transfer>(self, expected: Expected) -> Result<T> {
         let what = expected.what.clone();
         let none = |why: &str| {
-            let message = format!("{what} is not of its type: {why}");
+            let message = format!("{what} does not match its type: {why}");
             Error::new(ErrorKind::Protocol, message)
         };
         match (self, T::FORM) {
@@ -141,7 +141,7 @@ impl Reply {
                 T::of_pieces(pieces, expected).ok_or_else(|| none("it is a stream"))
             }
             (Self::Stream(_), TransferForm::Value) => Err(none("it is a stream")),
-            (Self::Value(_), _) => Err(none("it is no stream")),
+            (Self::Value(_), _) => Err(none("it is not a stream")),
         }
     }
 }

@@ -53,8 +53,9 @@ impl TableSteps<'_> {
             false => format!("the key {}", has.join(", ")),
         };
         format!(
-            "it has {has} in the database, and {} {wanted} in the model: keys cannot be changed in \
-             place; give the model another table name and copy the rows, or change the model back",
+            "the table has {has} in the database, and {} {wanted} in the model: the key of a table \
+             cannot be changed; give the model another table name and copy the rows, or change the \
+             model back",
             field.name
         )
     }
@@ -87,8 +88,8 @@ impl TableSteps<'_> {
         let change = Change::AddColumn(field.name.to_string());
         if !field.nullable && has_rows {
             if matches!(field.kind, Kind::Reference { .. }) {
-                let why = "it is new and must refer to a row, but the table has rows: make it \
-                           optional, give it values, and make it required then";
+                let why = "the field is new and must refer to a row, but the table has rows: make \
+                           it optional, write its values, and then make it required";
                 return self.refuse(change, why);
             }
             default = match (field.role, default) {
@@ -96,8 +97,8 @@ impl TableSteps<'_> {
                 (Role::Version, None) => Some("1".to_owned()),
                 (Role::CreatedAt | Role::UpdatedAt, None) => Some(now()),
                 (_, None) => {
-                    let why = "it is new and must have a value, but the table has rows: give it a \
-                               default for those, or make it optional";
+                    let why = "the field is new and must have a value, but the table has rows: \
+                               give it a default for those, or make it optional";
                     return self.refuse(change, why);
                 }
                 (_, default) => default,
@@ -131,9 +132,9 @@ impl TableSteps<'_> {
         let nulls = count(&format!("{} IS NULL", quoted(column)))?;
         if nulls > 0 {
             let why = format!(
-                "it must have a value in the model, and {nulls} rows in the database have none; \
-                 give them one (UPDATE {} SET {shown}=… WHERE {shown} IS NULL), or make the field \
-                 optional",
+                "the field must have a value in the model, but {nulls} rows in the database have \
+                 none; give them one (UPDATE {} SET {shown}=… WHERE {shown} IS NULL), or make the \
+                 field optional",
                 quoted(self.table.name()),
             );
             self.refuse(Change::RequireValue(name), why);
@@ -151,8 +152,8 @@ impl TableSteps<'_> {
         let table = self.table.name();
         let what = match needed {
             true => format!(
-                "the column is NOT NULL without a default in the database, and the model has no \
-                 such field, so that no row could be inserted; its {values} values would be lost"
+                "the column is NOT NULL without a default in the database, but the model has no \
+                 such field, so rows could not be inserted; its {values} values would be lost"
             ),
             false => format!("the model has no such field; its {values} values would be lost"),
         };
@@ -179,8 +180,8 @@ impl TableSteps<'_> {
         let effect = match double {
             None => StepEffect::Safe,
             Some(double) => StepEffect::Refused(format!(
-                "{} is to be unique, and more than one row has {double}; change or delete all of \
-                 them but one",
+                "{} must be unique, but several rows have {double}; change or delete all but one \
+                 of them",
                 columns.join(", ")
             )),
         };

@@ -52,7 +52,7 @@ impl Shared {
         // The header was copied from a file in WAL mode.
         to.execute("PRAGMA journal_mode=DELETE").map_err(at)?;
         if check(&mut to, path)? != content {
-            let message = format!("{}: it does not hold what was copied", database_name(path));
+            let message = format!("{}: the copy differs from the database", database_name(path));
             return Err(Error::new(ErrorKind::Engine, message));
         }
         check_references(&mut to, path)?;
@@ -97,8 +97,8 @@ fn check_references(connection: &mut Connection, path: &Path) -> Result<()> {
         None => Ok(()),
         Some(table) => {
             let message = format!(
-                "{}: rows of `{table}` refer to rows that are not there, as they do in the \
-                 database: correct them there",
+                "{}: rows of `{table}` refer to rows that do not exist, in the backup and in the \
+                 database: correct them in the database",
                 database_name(path)
             );
             Err(Error::new(ErrorKind::Engine, message))
@@ -144,12 +144,13 @@ impl Sqlite {
         replaces: bool,
     ) -> Result<()> {
         let Location::File(path) = location else {
-            let message = "a backup is restored to a file: name one, as in sqlite:data/app.db";
+            let message = "a backup can only be restored to a file: name one, as in \
+                           sqlite:data/app.db";
             return Err(Error::new(ErrorKind::Invalid, message));
         };
         if path.exists() && !replaces {
             let message = format!(
-                "{} is there: name another file, or have it replaced (`--replace`)",
+                "{} exists: name another file, or replace the file with `--replace`",
                 database_name(path)
             );
             return Err(Error::new(ErrorKind::Conflict, message));
@@ -158,8 +159,10 @@ impl Sqlite {
         // Locked first, so that a long copy is not made in vain.
         let held = hold(&encryption, path)?;
         let disk = |error: std::io::Error| {
-            let message =
-                format!("{}: it was not restored ({error}): check the disk", database_name(path));
+            let message = format!(
+                "{}: the backup was not restored ({error}): check the disk",
+                database_name(path)
+            );
             Error::new(ErrorKind::Io, message).with_source(error)
         };
         have_folder(path, options.create_folders)?;

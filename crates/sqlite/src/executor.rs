@@ -263,7 +263,7 @@ impl Executor {
             Operation::RollbackTo(number) => self.savepoint(Verb::RollbackTo, *number),
             _ => Err(Error::new(
                 ErrorKind::Unsupported,
-                "the SQLite engine does not know this operation, or not in this place",
+                "the SQLite engine does not support this operation here",
             )),
         }?;
         Ok(())
@@ -376,7 +376,7 @@ impl Executor {
                 unknown(failure.message())
             }
             Some(failure) => self.with_holder(fault::of(failure)),
-            None => unknown("the folder or the file could not be synced"),
+            None => unknown("the folder or the file could not be synced to the disk"),
         }
     }
 
@@ -475,7 +475,12 @@ impl Executor {
             executor.note_alone(started);
             match done {
                 Ok(()) if !syncs.failed() => {}
-                Ok(()) => return Err(unknown("the folder or the file could not be synced")),
+                Ok(()) => {
+                    return Err(unknown(
+                        "the folder or the file could not be synced to the \
+                                              disk",
+                    ));
+                }
                 Err(error) => return Err(executor.alone_failed(error, syncs)),
             }
             executor.note_commit();

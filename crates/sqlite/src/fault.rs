@@ -22,19 +22,21 @@ pub(crate) fn of(failure: &Failure) -> Error {
         ),
         code::READONLY => (
             ErrorKind::Io,
-            "the database can only be read, nothing was written: give the program the right to \
-             write the file and its folder"
+            "the database is read-only, nothing was written: give the program the right to write \
+             to the file and its folder"
                 .to_owned(),
         ),
-        code::IOERR => {
-            (ErrorKind::Io, format!("the disk failed, nothing was written: {words}; check it"))
-        }
-        code::CANTOPEN => {
-            (ErrorKind::Io, format!("{words}: the folder must be there, and files in it writable"))
-        }
+        code::IOERR => (
+            ErrorKind::Io,
+            format!("the disk failed, nothing was written: {words}; check the disk"),
+        ),
+        code::CANTOPEN => (
+            ErrorKind::Io,
+            format!("{words}: the folder must exist, and its files must be writable"),
+        ),
         code::NOTADB => (
             ErrorKind::Engine,
-            "the file is no SQLite database, or an encrypted one (which takes a build with the \
+            "the file is not a SQLite database, or is encrypted (which needs a build with the \
              feature `encryption`): name another file, or move this one away"
                 .to_owned(),
         ),
@@ -43,10 +45,10 @@ pub(crate) fn of(failure: &Failure) -> Error {
         }
         code::TOOBIG => (
             ErrorKind::Invalid,
-            "a value or row is larger than SQLite takes (1,000,000,000 bytes)".to_owned(),
+            "a value or row is larger than SQLite allows (1,000,000,000 bytes)".to_owned(),
         ),
         code::INTERRUPT => (ErrorKind::Timeout, "the operation was interrupted".to_owned()),
-        code::NOMEM => (ErrorKind::Engine, "SQLite got no memory".to_owned()),
+        code::NOMEM => (ErrorKind::Engine, "SQLite is out of memory".to_owned()),
         code::CONSTRAINT => return constraint(failure),
         code => (ErrorKind::Engine, format!("{words} (SQLite code {code})")),
     };
@@ -61,7 +63,7 @@ fn constraint(failure: &Failure) -> Error {
             (ErrorKind::Conflict, format!("another row has the same value: {words}"))
         }
         code::CONSTRAINT_FOREIGNKEY => {
-            (ErrorKind::Conflict, "rows that refer to each other would be torn apart".to_owned())
+            (ErrorKind::Conflict, "a reference would point to a row that does not exist".to_owned())
         }
         // The message of RAISE in a trigger is meant for the caller.
         code::CONSTRAINT_TRIGGER => (ErrorKind::Conflict, words.to_owned()),
@@ -83,10 +85,12 @@ pub(crate) fn is_taken(failure: &Failure) -> bool {
 pub(crate) fn of_row(failure: &Failure, table: &Table, row: &[ValueRef<'_>]) -> Error {
     let (kind, rule, message) = match failure.code() {
         code::CONSTRAINT_UNIQUE | code::CONSTRAINT_PRIMARYKEY | code::CONSTRAINT_ROWID => {
-            (ErrorKind::Conflict, "unique", "another row has it already")
+            (ErrorKind::Conflict, "unique", "must be unique, but another row has this value")
         }
         code::CONSTRAINT_NOTNULL => (ErrorKind::Invalid, "required", "must not be null"),
-        code::CONSTRAINT_DATATYPE => (ErrorKind::Invalid, "type", "is of another type"),
+        code::CONSTRAINT_DATATYPE => {
+            (ErrorKind::Invalid, "type", "has another type than the column")
+        }
         _ => return of(failure),
     };
     let violations = violations(failure.message(), table, row, rule, message);
@@ -135,10 +139,7 @@ fn source(failure: &Failure) -> String {
 
 #[cold]
 pub(crate) fn busy() -> Error {
-    Error::new(
-        ErrorKind::Busy,
-        "another transaction is writing, and did not end in time; try again",
-    )
+    Error::new(ErrorKind::Busy, "another transaction is writing and did not end in time; try again")
 }
 
 #[cfg(test)]

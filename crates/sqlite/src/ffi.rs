@@ -137,7 +137,7 @@ fn initialize() -> Result<(), Failure> {
     // SAFETY: has no arguments, and may be called from any thread.
     match *CODE.get_or_init(|| unsafe { raw::marmota_sqlite3_initialize() }) {
         code::OK => Ok(()),
-        code => Err(Failure::new(code, "SQLite does not initialize")),
+        code => Err(Failure::new(code, "SQLite cannot be initialized")),
     }
 }
 
@@ -182,7 +182,7 @@ impl Connection {
     /// Opens the file at `path`; creates it if it is missing.
     pub(crate) fn open_file(path: &Path) -> Result<Self, Failure> {
         let name = file_name(path)
-            .ok_or_else(|| Failure::new(code::CANTOPEN, "the path cannot be a file's"))?;
+            .ok_or_else(|| Failure::new(code::CANTOPEN, "the path is not valid for a file"))?;
         Self::open(&name)
     }
 
@@ -200,7 +200,7 @@ impl Connection {
         let code =
             unsafe { raw::marmota_sqlite3_open_v2(name.as_ptr(), &raw mut db, flags, ptr::null()) };
         let Some(db) = NonNull::new(db) else {
-            return Err(Failure::new(code::NOMEM, "no memory for a connection"));
+            return Err(Failure::new(code::NOMEM, "out of memory for a connection"));
         };
         // From here on, dropping it closes the connection, also after a failure.
         let mut connection = Self {
@@ -241,7 +241,7 @@ impl Connection {
     pub(crate) fn prepare(&mut self, sql: &str) -> Result<StatementId, Failure> {
         let (statement, _) = self.compile(sql, raw::PREPARE_PERSISTENT)?;
         if statement.is_null() {
-            return Err(Failure::new(code::MISUSE, "no statement in the text"));
+            return Err(Failure::new(code::MISUSE, "the text does not contain a statement"));
         }
         Ok(self.keep(Prepared::new(statement)))
     }
@@ -402,7 +402,7 @@ impl Connection {
         // borrow it.
         match unsafe { raw::marmota_sync_log(self.db.as_ptr()) } {
             code::OK => Ok(()),
-            code => Err(Failure::new(code, "the log cannot be taken to the disk")),
+            code => Err(Failure::new(code, "the log cannot be synced to the disk")),
         }
     }
 
@@ -452,7 +452,13 @@ impl Connection {
     /// Returns the collation of a column.
     pub(crate) fn collation(&self, table: &str, column: &str) -> Result<String, Failure> {
         let terminated = |name: &str| {
-            CString::new(name).map_err(|_| Failure::new(code::MISUSE, "a name has a NUL in it"))
+            CString::new(name).map_err(|_| {
+                Failure::new(
+                    code::MISUSE,
+                    "a name contains a NUL \
+                                                                       character",
+                )
+            })
         };
         let (table, column) = (terminated(table)?, terminated(column)?);
         let mut collation: *const c_char = ptr::null();
@@ -586,7 +592,7 @@ impl<'v> Run<'_, 'v> {
             self.fault = code::MISUSE;
         }
         if self.fault != code::OK {
-            return Err(Failure::new(self.fault, "the values bound do not suit the statement"));
+            return Err(Failure::new(self.fault, "the bound values do not match the statement"));
         }
         // SAFETY: the statement is alive, and so are its bound values: all of them were bound by
         // this `Run`.

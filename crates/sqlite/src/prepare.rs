@@ -145,8 +145,8 @@ fn refusal(step: &PlanStep, failure: &Failure) -> Error {
         (&step.change, failure.code())
     {
         let message = format!(
-            "table `{}`: {} is to be unique, and more than one row has the same; change or delete \
-             all of them but one",
+            "table `{}`: {} must be unique, but several rows have the same value; change or delete \
+             all but one of them",
             step.table,
             columns.join(", ")
         );
@@ -170,7 +170,7 @@ fn check_references(connection: &mut Connection) -> Result<()> {
         Some((table, parent)) => Err(Error::new(
             ErrorKind::Invalid,
             format!(
-                "table `{table}`: rows refer to rows of `{parent}` that are not there; correct or \
+                "table `{table}`: rows refer to rows of `{parent}` that do not exist; correct or \
                  delete them first (PRAGMA foreign_key_check lists them)"
             ),
         )),
@@ -185,8 +185,8 @@ fn check_version(connection: &mut Connection, version: u32, place: &str) -> Resu
     let file = version_of(connection)?;
     if file > i64::from(version) {
         let message = format!(
-            "{place} was made by a newer schema (file {file}, program {version}): start the newer \
-             program or restore a backup"
+            "{place} was written with a newer schema version ({file}; this program has {version}): \
+             start the newer program or restore a backup"
         );
         return Err(Error::new(ErrorKind::Invalid, message));
     }

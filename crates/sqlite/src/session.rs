@@ -289,8 +289,8 @@ impl SqliteSession {
             }
             return Err(Error::new(
                 ErrorKind::Engine,
-                "the transaction was undone when one of its operations failed; roll it back and \
-                 begin again",
+                "the transaction was rolled back because one of its operations failed; begin a new \
+                 one",
             ));
         }
         if matches!(operation, Operation::Commit) {

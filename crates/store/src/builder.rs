@@ -293,7 +293,7 @@ impl StoreBuilder {
         }
         if self.idempotency.is_some() {
             for (_, engine) in &engines {
-                let what = "keeping the answers to batches (idempotency)";
+                let what = "storing the answers to batches (idempotency)";
                 engine.capability().check_transactions(what)?;
             }
         }
@@ -380,7 +380,7 @@ pub(crate) struct Assembled {
 /// Returns the table of idempotent answers.
 fn answers_table(registry: &Registry) -> Result<Arc<Table>> {
     if registry.table(ANSWERS).is_ok() {
-        let message = format!("the table `{ANSWERS}` is the store's; rename yours");
+        let message = format!("the table name `{ANSWERS}` is reserved for the store; rename yours");
         return Err(Error::new(ErrorKind::Conflict, message));
     }
     Ok(Arc::new(Table::new(answers_schema())?))
@@ -396,7 +396,7 @@ fn home_of_history(registry: &Registry, homes: &HashMap<String, usize>) -> Resul
         None => Ok(first),
         Some(other) => {
             let message = format!(
-                "the model `{}` is audited in another database than the models before it, and a \
+                "the model `{}` is audited in another database than the models before it, but a \
                  store has one history: keep audited models in one database, or open a store on \
                  each",
                 other.name()

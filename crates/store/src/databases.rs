@@ -55,7 +55,8 @@ impl Homes {
         let address = std::ptr::from_ref(table) as usize;
         let known = self.by_address.get().and_then(|homes| homes.get(&address));
         known.or_else(|| self.by_name.get(table.name())).copied().ok_or_else(|| {
-            let message = format!("the table `{}` is of no database of this store", table.name());
+            let message =
+                format!("the table `{}` is not in a database of this store", table.name());
             Error::new(ErrorKind::Invalid, message)
         })
     }
@@ -73,7 +74,7 @@ impl Databases {
     ) -> Result<Self> {
         if engines.len() > DATABASES_MAX {
             let message = format!(
-                "a store has {DATABASES_MAX} databases at most, not {}: open another store",
+                "a store has at most {DATABASES_MAX} databases, not {}: open another store",
                 engines.len()
             );
             return Err(Error::new(ErrorKind::Invalid, message));
@@ -100,9 +101,9 @@ impl Databases {
                 let Some(&other) = self.homes.by_name.get(&**to) else { continue };
                 if home != other {
                     let message = format!(
-                        "field `{}` of `{}` refers to `{to}`, which is in another database \
-                         (`{}`, not `{}`): the reference could not be enforced; keep both in one, \
-                         or make the field a plain key (`i64`, `Uuid`, `String`)",
+                        "field `{}` of `{}` refers to `{to}`, which is in another database (`{}`, \
+                         not `{}`), where the reference cannot be enforced; keep both tables in \
+                         one database, or make the field a plain key (`i64`, `Uuid`, `String`)",
                         field.name,
                         table.name(),
                         self.shared[other].name,
@@ -202,8 +203,8 @@ fn check_name(name: &str, at: usize) -> Result<()> {
     }
     let name = marmota_model::text::excerpt(name);
     let message = format!(
-        "{name:?} cannot be a database's name: it takes small letters, digits and _, a letter \
-         first, 64 characters at most, and neither `main` nor `temp`"
+        "{name:?} is not a valid name of a database: use at most 64 lower-case letters, digits and \
+         _, with a letter first; `main` and `temp` are reserved"
     );
     Err(Error::new(ErrorKind::Invalid, message))
 }

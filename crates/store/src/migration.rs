@@ -151,7 +151,7 @@ impl fmt::Display for Named<'_> {
 #[cold]
 fn failed(migration: &Migration, what: &str, error: Error) -> Error {
     let message = format!(
-        "{migration} was not {what}, and nothing that it wrote was kept: {}",
+        "{migration} was not {what}, and its changes were rolled back: {}",
         error.message()
     );
     let named = Error::new(error.kind(), message);

@@ -209,7 +209,10 @@ impl Rights {
         let number = self.numbers.get(&(std::ptr::from_ref(table) as usize));
         number.map(|&number| &self.tables[number]).ok_or_else(|| {
             let name = table.name();
-            let message = format!("`{name}` is no table of this store's; take it from the store");
+            let message = format!(
+                "`{name}` is not a table of this store; use the table that the \
+                                   store returns"
+            );
             Error::new(ErrorKind::Denied, message)
         })
     }
@@ -277,7 +280,11 @@ impl Rights {
     #[cold]
     pub(crate) fn unsuitable(&self, table: &Table) -> Error {
         let who = self.caller_name();
-        let message = format!("{who} may not write such a row of `{}`", table.name());
+        let message = format!(
+            "{who} may not write this row of `{}`: the rule of the grant \
+                               excludes it",
+            table.name()
+        );
         Error::new(self.refusal(), message)
     }
 }

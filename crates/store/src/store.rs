@@ -181,8 +181,8 @@ impl Store {
         answered: &'a mut Option<Answered>,
     ) -> Result<Once<'a>> {
         let Some((table, limits)) = &self.core.answers else {
-            let message = "the store keeps no answers to requests with an idempotency key; start \
-                           the program with `serve --idempotency`, or open the store with \
+            let message = "the store does not accept idempotency keys; start the program with \
+                           `serve --idempotency`, or open the store with \
                            `StoreBuilder::idempotency`";
             return Err(Error::new(ErrorKind::Unsupported, message));
         };

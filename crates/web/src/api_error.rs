@@ -17,7 +17,7 @@ use crate::error_document::ErrorDocument;
 /// async fn page(request: Request) -> ApiResult {
 ///     match request.query_params().next() {
 ///         None => Ok(Response::text("the first page")),
-///         Some(_) => Err(ApiError::bad_request("this route takes no parameters")),
+///         Some(_) => Err(ApiError::bad_request("this route accepts no parameters")),
 ///     }
 /// }
 /// # let _ = page;
@@ -131,7 +131,7 @@ impl ApiError {
     /// ```
     #[must_use]
     pub fn method_not_allowed(allow: &'static str) -> Self {
-        let message = format!("this resource answers {allow}");
+        let message = format!("this resource allows only {allow}");
         let mut error = Self::from(Error::new(ErrorKind::Unsupported, message))
             .with_status(Status::METHOD_NOT_ALLOWED);
         error.allow = Some(allow);

@@ -210,7 +210,7 @@ fn credential(request: &Request) -> ApiResult<Option<Credential<'_>>> {
     if let Some(header) = request.header("authorization") {
         return match bearer_token(header) {
             Some(token) => Ok(Some(Credential::Header(token))),
-            None => Err(unauthenticated("`Authorization` takes the form `Bearer TOKEN`")),
+            None => Err(unauthenticated("`Authorization` must have the form `Bearer TOKEN`")),
         };
     }
     match token_of(request) {
@@ -241,7 +241,7 @@ fn check_origin(request: &Request) -> ApiResult<()> {
     if same || request.header(SCRIPT_HEADER).is_some() {
         return Ok(());
     }
-    let message = "a cookie is good for requests of this origin's own pages; send the token by \
+    let message = "a cookie is accepted only from pages of this origin; send the token in \
                    `Authorization: Bearer`, or the header `X-Marmota-CSRF: 1` with the cookie";
     Err(Error::new(ErrorKind::Denied, message).into())
 }

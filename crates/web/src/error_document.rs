@@ -7,7 +7,7 @@
 //! HTTP/1.1 409 Conflict
 //! Content-Type: application/problem+json
 //!
-//! {"type":"urn:marmota:error:conflict","title":"The write collides with what is stored",
+//! {"type":"urn:marmota:error:conflict","title":"The write conflicts with stored data",
 //!  "status":409,"detail":"field `email`: …","errors":[{"field":"email",…}]}
 //! ```
 //!
@@ -211,18 +211,18 @@ fn status_of(kind: ErrorKind, names_fields: bool) -> Status {
 /// Returns the title of a kind, which is the same for all errors of the kind.
 const fn title(kind: ErrorKind) -> &'static str {
     match kind {
-        ErrorKind::NotFound => "There is no such thing",
-        ErrorKind::Conflict => "The write collides with what is stored",
+        ErrorKind::NotFound => "Not found",
+        ErrorKind::Conflict => "The write conflicts with stored data",
         ErrorKind::Stale => "The row has changed since it was read",
         ErrorKind::Invalid => "The request is not valid",
         ErrorKind::Denied => "The caller may not do this",
-        ErrorKind::Unauthenticated => "Who calls has to be known",
-        ErrorKind::Busy => "Too much is waiting",
-        ErrorKind::Timeout => "It took too long",
+        ErrorKind::Unauthenticated => "The caller is not authenticated",
+        ErrorKind::Busy => "The service is busy",
+        ErrorKind::Timeout => "The operation timed out",
         ErrorKind::Lost => "The outcome is unknown",
         ErrorKind::Refused => "The database cannot be reached",
-        ErrorKind::Unsupported => "The service does not do this",
-        ErrorKind::Io => "The storage does not take writes or cannot be read",
+        ErrorKind::Unsupported => "The service does not support this",
+        ErrorKind::Io => "The storage cannot be written or read",
         ErrorKind::Closed => "The service is closing",
         _ => "The service failed",
     }
@@ -234,8 +234,9 @@ const fn concealed(kind: ErrorKind) -> Option<&'static str> {
     match kind {
         ErrorKind::Io => Some("the disk is full, read-only or failing; nothing was written"),
         ErrorKind::Lost => Some(
-            "the database went away or its disk failed: whether a write took place is unknown; \
-             read before you retry, or send writes with an Idempotency-Key",
+            "the connection to the database was lost, or its disk failed: a write may or may not \
+             have been committed; read the row before you retry, or send writes with an \
+             Idempotency-Key",
         ),
         ErrorKind::Refused => Some("the database cannot be reached; nothing was done"),
         ErrorKind::Engine | ErrorKind::Protocol | ErrorKind::Bug => {

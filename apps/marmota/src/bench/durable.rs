@@ -157,7 +157,7 @@ fn run_threads(
             if read.first_name == people[at % people.len()].first_name {
                 return Ok(());
             }
-            Err(Error::new(ErrorKind::Bug, format!("row {id} is not what was inserted")))
+            Err(Error::new(ErrorKind::Bug, format!("row {id} differs from the inserted row")))
         })
     })?;
     let reading = started.elapsed();

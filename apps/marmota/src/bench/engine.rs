@@ -149,7 +149,7 @@ impl Engine {
     pub(super) fn parse(name: &str) -> std::result::Result<Self, String> {
         Self::all().into_iter().find(|engine| engine.name == name).ok_or_else(|| {
             let names: Vec<_> = Self::all().iter().map(|engine| engine.name).collect();
-            format!("there is no engine {}; there are {}", excerpt(name), names.join(", "))
+            format!("there is no engine {}; the engines are {}", excerpt(name), names.join(", "))
         })
     }
 

@@ -191,7 +191,10 @@ impl Bench<'_> {
         if sum == expected {
             return Ok(());
         }
-        let message = format!("other rows came back than were inserted: {sum:?}, {expected:?}");
+        let message = format!(
+            "the rows that were read differ from the inserted rows: {sum:?}, \
+                               {expected:?}"
+        );
         Err(Error::new(ErrorKind::Bug, message))
     }
 }

@@ -81,7 +81,7 @@ impl History {
         let mut rows: HashMap<(i64, i64), Sample> = HashMap::with_capacity(found.len());
         for row in found {
             let place = (row.thread, row.number);
-            let twice = rows.insert(place, row).map(|row| format!("{row:?} is there twice"));
+            let twice = rows.insert(place, row).map(|row| format!("{row:?} exists twice"));
             tally.look(1, twice);
         }
         for inserted in &self.inserted {
@@ -101,7 +101,7 @@ impl History {
         // Earlier in the record the accounts do not exist yet.
         if !accounts.is_empty() {
             let (sum, wanted) = (accounts.iter().sum::<i64>(), BALANCE * accounts.len() as i64);
-            let fault = || format!("the accounts have {sum} together instead of {wanted}");
+            let fault = || format!("the accounts have {sum} in total instead of {wanted}");
             tally.look(1, (sum != wanted || accounts.len() != ACCOUNTS.count()).then(fault));
         }
         let certain = self.counted.iter().filter(|fate| fate.is_certain(until)).count();

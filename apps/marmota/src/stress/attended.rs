@@ -61,7 +61,7 @@ fn obey(stand: &Stand, plan: &Plan) -> Result<Came, Failed> {
             lead.take(step)?;
             say("done")?;
         }
-        Err("the process that led has gone".into())
+        Err("the leading process ended".into())
     })
 }
 

@@ -56,12 +56,12 @@ struct Heard {
 /// Kills the server `rounds` times.
 pub(super) fn run(stress: &Stress, rounds: u32) -> Result<Tally, Failed> {
     if stress.server.is_some() {
-        return Err("--chaos kills a server of its own; leave --server out".into());
+        return Err("--chaos starts and kills its own server; leave --server out".into());
     }
     if let [one] = stress.transport[..]
         && one.is_encrypted()
     {
-        let message = "--chaos cuts connections without TLS: by unix, http or websocket";
+        let message = "--chaos can only cut connections without TLS: use unix, http or websocket";
         return Err(message.into());
     }
     let folder = Folder::new()?;
@@ -173,13 +173,13 @@ fn look(
 ) -> Result<(), Failed> {
     let rows = of_run(store, run)?;
     let stored: HashMap<i64, &Sample> = rows.iter().map(|row| (row.id, row)).collect();
-    tally.look(1, (stored.len() != rows.len()).then(|| "an id is there twice".to_owned()));
+    tally.look(1, (stored.len() != rows.len()).then(|| "an id exists twice".to_owned()));
     for (thread, heard) in (0..).zip(heard) {
         for &(id, number) in &heard.acknowledged {
             let wanted = Sample::new(seed, run, thread, number).with_id(id);
             let fault = match stored.get(&id) {
                 Some(came) => wanted.fault(came),
-                None => Some(format!("row {id} was acknowledged and is not there")),
+                None => Some(format!("row {id} was acknowledged but is missing")),
             };
             tally.look(FIELDS, fault);
         }

@@ -145,7 +145,7 @@ impl Drivers {
                 // The process has finished this command, so it may end.
                 Said::Ended if done[number] => continue,
                 Said::Ended => {
-                    let text = format!("client process {number} ended when it was to {what}");
+                    let text = format!("client process {number} ended when it should {what}");
                     return Err(text.into());
                 }
             };

@@ -188,7 +188,7 @@ impl<'r> Worker<'r> {
             if Instant::now() > until {
                 let message = format!(
                     "not all clients were connected within {} s, a thread has {one} of its \
-                     {count}; give them more by --connect-seconds",
+                     {count}; allow more time with --connect-seconds",
                     self.plan.connect_max.as_secs()
                 );
                 return Err(message);

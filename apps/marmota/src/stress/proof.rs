@@ -102,9 +102,11 @@ fn check(stress: &Stress, servers: u32, clients: u32) -> Result<(), Failed> {
     let processes = stress.client_processes;
     let in_memory = |url: &str| url.starts_with("memory:") || url.starts_with("sqlite::memory:");
     if servers > 1 && stress.db.as_deref().is_none_or(in_memory) {
-        return Err("several servers need a database that all of them can open: name it by --db, \
-                    postgres://HOST/DATABASE say"
-            .into());
+        return Err(
+            "several servers need a database that all of them can open: name one with --db, \
+                    such as postgres://HOST/DATABASE"
+                .into(),
+        );
     }
     if clients < stress.threads_each() * processes {
         let message = format!(
@@ -123,8 +125,8 @@ fn check(stress: &Stress, servers: u32, clients: u32) -> Result<(), Failed> {
         let each = if servers == 1 { each.min(u64::from(clients)) } else { each };
         if each + OTHERS > limit {
             let message = format!(
-                "a {what} would have {each} connections, and a process may have {limit} \
-                 descriptors here: raise that (ulimit -n), or divide the clients by {option}"
+                "a {what} would have {each} connections, but a process may have only {limit} file \
+                 descriptors: raise the limit (ulimit -n), or divide the clients with {option}"
             );
             return Err(message.into());
         }

@@ -70,7 +70,7 @@ impl Sample {
 
     /// Returns the difference between the row and the one that was read; `None` if they are equal.
     pub(crate) fn fault(&self, came: &Self) -> Option<String> {
-        (self != came).then(|| format!("row {}: {came:?} came back for {self:?}", self.id))
+        (self != came).then(|| format!("row {}: {came:?} was read instead of {self:?}", self.id))
     }
 }
 

@@ -251,9 +251,9 @@ fn a_damaged_or_foreign_backup_is_refused() {
         let manifest = manifest_path(&scene.backup);
         let text = std::fs::read_to_string(&manifest).unwrap();
         for (from, to, part) in [
-            ("marmota-backup", "tar", "the format"),
+            ("marmota-backup", "tar", "the unknown format"),
             ("\"version\": 1", "\"version\": 3", "newer"),
-            ("{", "[", "no manifest"),
+            ("{", "[", "not the manifest"),
             ("\"entry\": 0", "\"entry\": 1", "differ from its manifest"),
         ] {
             std::fs::write(&manifest, text.replacen(from, to, 1)).unwrap();
@@ -266,7 +266,7 @@ fn a_damaged_or_foreign_backup_is_refused() {
         scene.refused(&other, true, ErrorKind::Invalid, "is a backup of");
         scene.refused(&format!("{}:", scheme.0), true, ErrorKind::Invalid, "");
         scene.backup = scene.folder.0.path().join("live.db");
-        scene.refused(&url, true, ErrorKind::NotFound, "no backup");
+        scene.refused(&url, true, ErrorKind::NotFound, "not a backup");
         assert_eq!(entries(&url), 1, "nothing of this has touched it");
     }
 }

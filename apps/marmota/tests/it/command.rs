@@ -36,9 +36,9 @@ fn migrate_makes_the_database() {
     assert!(said.contains("+ add table person"), "{said}");
     assert!(folder.0.path().join("a.db").is_file());
     let said = folder.run(&["migrate", "--dry-run", "--db", "sqlite:a.db"]).with(0);
-    assert_eq!(said, "The database fits the models.\n");
+    assert_eq!(said, "The database matches the models.\n");
     let said = folder.run(&["migrate", "--drop", "person.nose", "--db", "sqlite:a.db"]).with(1);
-    assert!(said.contains("nothing of `person.nose`"), "{said}");
+    assert!(said.contains("`person.nose` is not a table or column"), "{said}");
     let said = folder.run(&["migrate", "--db", "oracle:a"]).with(1);
     assert!(said.contains("marmota: ") && said.contains("oracle:a"), "{said}");
 }

@@ -142,7 +142,7 @@ fn rows_move_between_engines_and_go_on_after_a_break() {
     assert!(wanted.0.iter().all(|person| person.id < key));
     store.close().unwrap();
     let said = people(&folder, &["move", "--from", &first, "--to", &middle]).with(1);
-    assert!(said.contains("`person` has 5001 rows here and 5002 there"), "{said}");
+    assert!(said.contains("`person` has 5001 rows here and 5002 in the other database"), "{said}");
     let said = people(&folder, &["move", "--from", "sqlite:none.db", "--to", &middle]).with(1);
     assert!(said.contains("no database to move"), "{said}");
 }

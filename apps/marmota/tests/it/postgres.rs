@@ -18,7 +18,7 @@ fn the_url_chooses_postgresql() {
     assert!(said.contains("+ add table person\n    CREATE TABLE \"person\""), "{said}");
     folder.run(&["migrate", "--db", &url]).with(0);
     let said = folder.run(&["migrate", "--dry-run", "--db", &url]).with(0);
-    assert_eq!(said, "The database fits the models.\n");
+    assert_eq!(said, "The database matches the models.\n");
 
     let mut program = folder.program(&["serve", "--listen", "127.0.0.1:0", "--db", &url]);
     let mut program = program.stdout(Stdio::piped()).spawn().unwrap();

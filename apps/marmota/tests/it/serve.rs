@@ -284,7 +284,7 @@ fn processes_share_a_port_if_all_of_them_are_told_to() {
     assert!(said.contains("choose another address"), "{said}");
     let words = ["serve", "--reuse-port", "--listen", "unix:socket", "--db", "memory:"];
     let said = Folder::new().run(&words).with(1);
-    assert!(said.contains("only ports are shared"), "{said}");
+    assert!(said.contains("only TCP ports can be shared"), "{said}");
 }
 
 #[test]

@@ -107,8 +107,8 @@ fn what_cannot_be_tried_is_said() {
         ("stress --bind 192.0.2.1 --transport http --rows 1 --threads 1", "192.0.2.1"),
         ("stress --server unix:nobody --bind 127.0.0.2 --rows 1", "http://HOST:PORT/api"),
         ("stress --clients-in-all 3 --threads 4", "lower --threads"),
-        ("stress --servers 2 --rows 1", "name it by --db"),
-        ("stress --servers 2 --rows 1 --db memory:", "name it by --db"),
+        ("stress --servers 2 --rows 1", "name one with --db"),
+        ("stress --servers 2 --rows 1 --db memory:", "name one with --db"),
         ("stress --servers 1 --clients-in-all 3", "lower --threads"),
         ("stress --servers 1 --db nothing: --rows 1", "did not start"),
     ] {

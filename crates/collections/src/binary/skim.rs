@@ -19,13 +19,13 @@ pub(super) fn end_of_value(bytes: &[u8], start: usize, depth_max: usize) -> Resu
         *left -= 1;
         let value = Value::at(bytes, at)?;
         let body = (at + value.head).checked_add(value.body).filter(|&end| end <= bytes.len());
-        at = body.ok_or((at, "a length reaches past the end"))?;
+        at = body.ok_or((at, "a length exceeds the end"))?;
         if value.values > 0 {
             if value.values > (bytes.len() - at) as u64 {
-                return Err((at - value.head, "a length reaches past the end"));
+                return Err((at - value.head, "a length exceeds the end"));
             }
             if open.len() > depth_max {
-                return Err((at - value.head, "it is nested deeper than the limit"));
+                return Err((at - value.head, "the item is nested deeper than the limit"));
             }
             open.push(value.values);
         }
@@ -45,11 +45,11 @@ struct Value {
 
 impl Value {
     fn at(bytes: &[u8], at: usize) -> Result<Self, Fault> {
-        let &marker = bytes.get(at).ok_or((at, "the bytes end within an item"))?;
+        let &marker = bytes.get(at).ok_or((at, "the bytes end inside an item"))?;
         // Reads a big-endian length of `size` bytes after the marker.
         let length = |size: usize| {
             let bytes = bytes.get(at + 1..at + 1 + size);
-            let bytes = bytes.ok_or((at, "the bytes end within a length"))?;
+            let bytes = bytes.ok_or((at, "the bytes end inside a length"))?;
             Ok::<u32, Fault>(bytes.iter().fold(0, |sum, &byte| sum << 8 | u32::from(byte)))
         };
         let sized = |body: usize| Ok(Self { head: 1, body, values: 0 });
@@ -64,7 +64,7 @@ impl Value {
             0x80..=0x8F => Ok(Self { head: 1, body: 0, values: u64::from(marker & 0x0F) * 2 }),
             0x90..=0x9F => Ok(Self { head: 1, body: 0, values: u64::from(marker & 0x0F) }),
             0xA0..=0xBF => sized(usize::from(marker & 0x1F)),
-            0xC1 => Err((at, "0xC1 begins no value")),
+            0xC1 => Err((at, "0xC1 is not a valid type byte")),
             0xC4 | 0xD9 => bytes_of(1, 0),
             0xC5 | 0xDA => bytes_of(2, 0),
             0xC6 | 0xDB => bytes_of(4, 0),
@@ -99,7 +99,7 @@ mod tests {
         let end = bytes.len();
         bytes.push(0xC1);
         assert_eq!(end_of_value(&bytes, 0, 8), Ok(end));
-        assert_eq!(end_of_value(&bytes, end, 8), Err((end, "0xC1 begins no value")));
+        assert_eq!(end_of_value(&bytes, end, 8), Err((end, "0xC1 is not a valid type byte")));
         for cut in [1, 100, end - 1] {
             assert!(end_of_value(&bytes[..cut], 0, 8).is_err());
         }

@@ -122,7 +122,8 @@ pub(super) fn past_the_end(place: usize, len: usize) -> Error {
 #[cold]
 pub(super) fn twice(Twice(first, second): Twice) -> Error {
     let message = format!(
-        "items {first} and {second} have the same key, which this list takes once; remove one"
+        "items {first} and {second} have the same key, but the keys of this list are unique; \
+         remove one"
     );
     Error::new(ErrorKind::Conflict, message)
 }

@@ -27,7 +27,7 @@ impl<T> List<T> {
     pub fn insert(&mut self, place: usize, item: T) -> Result<()> {
         if place > self.items.len() {
             let len = self.items.len();
-            let message = format!("a list of {len} items has no place {place} to insert at");
+            let message = format!("cannot insert at place {place} in a list of {len} items");
             return Err(Error::new(ErrorKind::NotFound, message));
         }
         self.items.insert(place, item);

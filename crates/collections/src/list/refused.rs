@@ -19,10 +19,10 @@ impl<T> fmt::Display for Refused<T> {
         match self.place {
             Some(place) => write!(
                 f,
-                "the item at place {place} has the same key, which this list takes once; update \
-                 or remove it"
+                "the item at place {place} has the same key, but the keys of this list are unique; \
+                 update or remove that item"
             ),
-            None => f.write_str("the list is full: a hashed one holds 2^32 items"),
+            None => f.write_str("the list is full: a hashed list can have 2^32 items"),
         }
     }
 }

@@ -136,16 +136,16 @@ fn hostile_bytes_are_refused_by_what_is_wrong() {
     let text = message(List::<u8>::from_binary(&forged(1, 1, Some(u64::MAX), &[1])));
     assert!(text.starts_with("byte 29: ") && text.contains("limit"), "{text}");
     let bomb = forged(1, 1, Some(4), &vec![0; 50 << 20]);
-    assert!(message(List::<u8>::from_binary(&bomb)).contains("not as long"));
+    assert!(message(List::<u8>::from_binary(&bomb)).contains("the declared length"));
     let text = message(List::<u8>::from_binary(&forged(1, 1, None, &[1, 2])));
     assert_eq!(
         text,
-        "item 1, byte 1 of the unpacked content: there is more than the items announced"
+        "item 1, byte 1 of the unpacked content: there are bytes after the declared items"
     );
     let text = message(List::<u8>::from_binary(&forged(1, 3, None, &[1, 2, 0xC3])));
     assert!(text.starts_with("item 2, byte 2 of the unpacked content: "), "{text}");
     let text = message(List::<u8>::from_binary(&forged(2, 0, None, &[])));
-    assert_eq!(text, "byte 12: the bytes are of no List");
+    assert_eq!(text, "byte 12: the bytes are not a List");
 }
 
 #[test]

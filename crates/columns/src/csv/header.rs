@@ -43,7 +43,7 @@ impl Header {
             taken = marks[from].wrapping_add(1) as usize;
             let Some(line) = first else {
                 if taken == 0 && window.at_end() {
-                    return Err(refused(source, "a quote in its first line is never closed"));
+                    return Err(refused(source, "a quote in the first line is never closed"));
                 }
                 continue;
             };
@@ -53,7 +53,7 @@ impl Header {
                 let name = &bytes[ends[0].wrapping_add(1) as usize..ends[1] as usize];
                 let name = name.strip_suffix(b"\r").unwrap_or(name);
                 let Ok(name) = std::str::from_utf8(name) else {
-                    return Err(refused(source, "its first line is no UTF-8"));
+                    return Err(refused(source, "the first line is not UTF-8"));
                 };
                 let unquoted = name.strip_prefix('"').and_then(|name| name.strip_suffix('"'));
                 names.push(
@@ -62,7 +62,7 @@ impl Header {
             }
             return Ok(Self { names, end: window.offset(end + 1) });
         }
-        Err(refused(source, "it is empty; its first line should name its columns"))
+        Err(refused(source, "the file is empty; the first line must have the names of the columns"))
     }
 
     /// Returns the column of each of the table's fields.
@@ -77,13 +77,13 @@ impl Header {
             let mut found = self.names.iter().enumerate().filter(|(_, name)| **name == field.name);
             let column = found.next().map(|(column, _)| column);
             if found.next().is_some() {
-                let why = format!("it has more than one column `{}`", field.name);
+                let why = format!("the file has more than one column `{}`", field.name);
                 return Err(refused(source, &why));
             }
             if Builder::new(table, position).is_none() {
                 let message = format!(
-                    "{}: field `{}` of `{}` is a {}, which has no form in CSV; load a model \
-                     without it",
+                    "{}: field `{}` of `{}` is a {}, which cannot be read from CSV; load a model \
+                     without this field",
                     source.name(),
                     field.name,
                     table.name(),
@@ -101,7 +101,7 @@ impl Header {
             return Ok(columns);
         }
         let (which, has) = (missing.join(", "), self.names.join(", "));
-        Err(refused(source, &format!("it has no column {which}; its first line names {has}")))
+        Err(refused(source, &format!("the file has no column {which}; the first line has {has}")))
     }
 }
 

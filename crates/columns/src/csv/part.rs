@@ -143,7 +143,7 @@ impl<'a> Plan<'a> {
             && !taker.is_done
         {
             let message = "a quote in the middle of a field; put the whole field in quotes, and \
-                           double those that belong to it";
+                           double the quotes inside the field";
             taker.refuse(quote, message.to_owned());
         }
         taker.taken
@@ -153,7 +153,7 @@ impl<'a> Plan<'a> {
         let (start, _) = run.range(fault.record, fault.column);
         let name = &self.names[fault.column];
         let (message, violation) = match fault.what {
-            What::NotUtf8 => (format!("field `{name}` is no UTF-8"), None),
+            What::NotUtf8 => (format!("field `{name}` is not UTF-8"), None),
             What::Broken(violation) => (violation.to_string(), Some(*violation)),
             What::Full => (format!("field `{name}` {FULL}"), None),
         };
@@ -222,7 +222,7 @@ impl Taker<'_, '_, '_> {
         let names = self.plan.names;
         let message = match names.get(fields) {
             Some(missing) => format!(
-                "the record has {fields} of {} fields; the first that is missing is `{missing}`",
+                "the record has {fields} of {} fields; the first missing field is `{missing}`",
                 names.len()
             ),
             None => format!("the record has {fields} fields instead of {}", names.len()),
@@ -254,7 +254,7 @@ impl Taker<'_, '_, '_> {
         } else if let Some((record, column)) = half_quoted {
             let name = &self.plan.names[column];
             let message = format!(
-                "field `{name}` continues after its closing quote; double a quote that belongs to it"
+                "field `{name}` continues after its closing quote; double a quote inside the field"
             );
             self.refuse(run.range(record, column).0, message);
         }

@@ -22,7 +22,10 @@ impl Source<'_> {
         let (file, metadata) = opened.map_err(|error| failed(&name, error))?;
         if !metadata.is_file() {
             // A pipe has no length and can be read only once.
-            let message = format!("{name} is no regular file; read it and use `csv::read`");
+            let message = format!(
+                "{name} is not a regular file; read the content and use \
+                                   `csv::read`"
+            );
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
         Ok(Self::File { file, name, length: metadata.len() })
@@ -60,7 +63,7 @@ impl Source<'_> {
                 while done < wanted {
                     match file.read_at(&mut into[done..], offset + done as u64) {
                         Ok(0) => {
-                            let message = format!("{name} was cut off while it was read");
+                            let message = format!("{name} was truncated while it was read");
                             return Err(Error::new(ErrorKind::Io, message));
                         }
                         Ok(read) => done += read,

@@ -42,7 +42,7 @@ fn the_place_and_the_reason_are_named() {
     for (lines, expected) in [
         (
             "1,a,b\n1,c\n",
-            "line 3, column 1: the record has 2 of 3 fields; the first that is missing is `name`",
+            "line 3, column 1: the record has 2 of 3 fields; the first missing field is `name`",
         ),
         ("1,a,b,c\n", "line 2, column 1: the record has 4 fields instead of 3"),
         ("1,a,b\n\n1,çà\"b,c\n", "line 4, column 5: a quote in the middle of a field"),
@@ -58,7 +58,8 @@ fn the_place_and_the_reason_are_named() {
         ("-1,a,b\n", "line 2, column 1: field `zone` = -1: must be between 0 and"),
         (
             "1,àbcdéf,b\n",
-            "line 2, column 3: field `code` = \"àbcdéf\": must have at most 5 characters, has 6 (rule max)",
+            "line 2, column 3: field `code` = \"àbcdéf\": must have at most 5 characters, but has \
+             6 (rule max)",
         ),
         (
             "1,à,B\n",
@@ -82,9 +83,9 @@ fn violations_come_along() {
 #[test]
 fn bytes_that_are_no_text() {
     let error = error(b"zone,code,name\n1,a,b\n1,\xff,b\n").to_string();
-    assert!(error.contains("line 3, column 3: field `code` is no UTF-8"), "{error}");
+    assert!(error.contains("line 3, column 3: field `code` is not UTF-8"), "{error}");
     let error = self::error(b"zone,code,name\n1,a,a rather long text with \xe9\n").to_string();
-    assert!(error.contains("line 2, column 5: field `name` is no UTF-8"), "{error}");
+    assert!(error.contains("line 2, column 5: field `name` is not UTF-8"), "{error}");
 }
 
 #[test]
@@ -98,11 +99,11 @@ fn headers() {
     for (text, expected) in [
         ("", "CSV: it is empty"),
         ("\n\n", "CSV: it is empty"),
-        ("zone,name\n1,a\n", "CSV: it has no column `code`; its first line names zone, name"),
-        ("Zone;Code\n", "CSV: it has no column `code`, `zone`, `name`"),
-        ("zone,code,name,zone\n", "CSV: it has more than one column `zone`"),
-        ("zone,\"code,name\n", "CSV: a quote in its first line is never closed"),
-        ("\n \n\"code,name\n", "CSV: a quote in its first line is never closed"),
+        ("zone,name\n1,a\n", "CSV: the file has no column `code`; the first line has zone, name"),
+        ("Zone;Code\n", "CSV: the file has no column `code`, `zone`, `name`"),
+        ("zone,code,name,zone\n", "CSV: the file has more than one column `zone`"),
+        ("zone,\"code,name\n", "CSV: a quote in the first line is never closed"),
+        ("\n \n\"code,name\n", "CSV: a quote in the first line is never closed"),
     ] {
         let error = error(text.as_bytes());
         assert_eq!(error.kind(), ErrorKind::Invalid);

@@ -54,12 +54,10 @@ impl fmt::Display for BodyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::TooLarge => "the body is too large",
-            Self::TimedOut => "the request did not come in time",
-            Self::CutOff => "the connection ended inside of the body",
+            Self::TimedOut => "the request was not received in time",
+            Self::CutOff => "the connection was closed before the end of the body",
             Self::Malformed(how) => how,
-            Self::NoRoom => {
-                "the server holds as many bytes of request bodies as it may; try again later"
-            }
+            Self::NoRoom => "the server's memory for request bodies is full; try again later",
         })
     }
 }

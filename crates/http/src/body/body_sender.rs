@@ -33,7 +33,7 @@ pub struct Gone;
 
 impl fmt::Display for Gone {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the client takes no more of the answer")
+        f.write_str("the client does not read the rest of the answer")
     }
 }
 
@@ -307,7 +307,7 @@ impl Producer for Receiver {
             Some(End::Finished) => Poll::Ready(Ok(ControlFlow::Break(()))),
             Some(End::Failed(error)) => Poll::Ready(Err(error)),
             Some(End::Dropped) => {
-                Poll::Ready(Err("its sender was dropped before the end of the body".into()))
+                Poll::Ready(Err("the sender was dropped before the end of the body".into()))
             }
             None => {
                 state.receiver = Some(context.waker().clone());

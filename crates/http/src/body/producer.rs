@@ -264,10 +264,12 @@ impl BodyStream {
         for _ in 0..POLLS_MAX {
             // A producer that has panicked is not polled again.
             let polled = catch_unwind(AssertUnwindSafe(|| self.producer.poll_piece(context, out)));
-            match polled.unwrap_or_else(|_| Poll::Ready(Err("its producer has panicked".into()))) {
+            match polled.unwrap_or_else(|_| Poll::Ready(Err("the producer panicked".into()))) {
                 Poll::Ready(Err(error)) => return Progress::Failed(error),
                 _ if out.len() < start => {
-                    return Progress::Failed("it cut bytes off that were not its own".into());
+                    return Progress::Failed(
+                        "the writer removed bytes that it had not written".into(),
+                    );
                 }
                 Poll::Pending => return Progress::Stalled,
                 Poll::Ready(Ok(ControlFlow::Continue(()))) => {}

@@ -76,12 +76,12 @@ impl StreamedBody {
             }
             Framing::Length(left) if count as u64 > *left => {
                 out.truncate(start + *left as usize);
-                return Poll::Ready(Err("it is longer than its declared length".into()));
+                return Poll::Ready(Err("the body is longer than its declared length".into()));
             }
             Framing::Length(left) => {
                 *left -= count as u64;
                 if *left > 0 && matches!(made, Poll::Ready(Ok(()))) {
-                    return Poll::Ready(Err("it is shorter than its declared length".into()));
+                    return Poll::Ready(Err("the body is shorter than its declared length".into()));
                 }
             }
             Framing::Close => {}

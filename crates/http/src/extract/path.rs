@@ -62,7 +62,7 @@ impl<T: DeserializeOwned, S> FromRequest<S> for Path<T> {
         T::deserialize(parameters).map(Self).map_err(|error| match error {
             PathError::Value(reason) => refused(Status::NOT_FOUND, "the path", "", &reason),
             PathError::Handler(reason) => {
-                log::error!("the handler of {} does not fit its route: {reason}", request.path());
+                log::error!("the handler of {} does not match its route: {reason}", request.path());
                 Response::from_status(Status::INTERNAL_SERVER_ERROR)
             }
         })
@@ -117,7 +117,7 @@ impl<'de> Parameters<'de> {
         match self.values.len() {
             found if found == count => Ok(()),
             found => Err(PathError::Handler(format!(
-                "the pattern has {found} parameters, the handler takes {count}"
+                "the pattern has {found} parameters, but the handler takes {count}"
             ))),
         }
     }

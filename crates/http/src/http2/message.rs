@@ -20,8 +20,10 @@ pub(super) fn opening(head: &request::Parts) -> Option<Result<(), &'static str>>
     }
     Some(match head.extensions.get::<h2::ext::Protocol>() {
         Some(name) if name.as_str().eq_ignore_ascii_case("websocket") => Ok(()),
-        Some(_) => Err("the only :protocol spoken here is websocket"),
-        None => Err("this is no proxy: CONNECT opens a WebSocket here, with :protocol"),
+        Some(_) => Err("the only supported :protocol is websocket"),
+        None => {
+            Err("this server is not a proxy: CONNECT can only open a WebSocket, with :protocol")
+        }
     })
 }
 

@@ -88,9 +88,9 @@ impl Sending {
             let is_long = self.left.is_some_and(|left| left < made.len() as u64);
             let failed = match ahead {
                 Progress::Failed(error) => Some(error),
-                _ if is_long => Some("it is longer than its declared length".into()),
+                _ if is_long => Some("the body is longer than its declared length".into()),
                 Progress::Ended if is_short => {
-                    Some("it is shorter than its declared length".into())
+                    Some("the body is shorter than its declared length".into())
                 }
                 Progress::Ended => {
                     self.source = None;

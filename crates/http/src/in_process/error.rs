@@ -39,8 +39,12 @@ impl fmt::Display for CallError {
         match self {
             Self::Route(error) => error.fmt(f),
             Self::Request(reason) => write!(f, "the request is not valid: {reason}"),
-            Self::Body(error) => write!(f, "the body of the answer has failed: {error}"),
-            Self::System(error) => write!(f, "the system refused a descriptor or thread: {error}"),
+            Self::Body(error) => write!(f, "the body of the answer failed: {error}"),
+            Self::System(error) => write!(
+                f,
+                "the system refused a file descriptor or thread: \
+                                              {error}"
+            ),
         }
     }
 }

@@ -78,7 +78,7 @@ impl TestResponse {
 
     /// Parses the output of a [`ResponseWriter`](crate::ResponseWriter).
     pub(super) fn parse(output: &[u8]) -> Result<Self, CallError> {
-        let broken = || CallError::Body("the handler wrote over the head of its answer".into());
+        let broken = || CallError::Body("the handler overwrote the head of its answer".into());
         let end = memchr::memmem::find(output, b"\r\n\r\n").ok_or_else(broken)?;
         let head = String::from_utf8_lossy(&output[..end]);
         let mut lines = head.split("\r\n");

@@ -268,7 +268,7 @@ impl Response {
     pub fn with_etag(mut self, request: &Request, tag: &str) -> Result<Self, HeaderError> {
         if tag.bytes().any(|byte| byte <= b' ' || byte == b'"') {
             let name = "ETag".to_owned();
-            return Err(HeaderError { name, reason: "a tag has no blanks and no quotes" });
+            return Err(HeaderError { name, reason: "an ETag must not contain blanks or quotes" });
         }
         let is_named = |known: &str| {
             let known = known.trim();

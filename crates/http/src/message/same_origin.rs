@@ -106,16 +106,17 @@ impl fmt::Display for CrossSite {
         match self {
             Self::Host(host) => write!(
                 f,
-                "`Host: {host}` over the loopback interface is refused, as a foreign page could \
-                 send it by DNS rebinding; use localhost or an address, or allow the name: \
-                 `Server::allowed_hosts`, `serve --allow-host`; a reverse proxy on this machine: \
-                 `Server::trusted_proxies`, `serve --trusted-proxies`"
+                "`Host: {host}` over the loopback interface is refused, because a foreign page \
+                 could send it by DNS rebinding; use localhost or an IP address, or allow the name \
+                 (`Server::allowed_hosts`, `serve --allow-host`); for a reverse proxy on this \
+                 machine, trust the proxy (`Server::trusted_proxies`, `serve --trusted-proxies`)"
             ),
             Self::Origin(origin) => write!(
                 f,
-                "a page of another origin ({origin}) may not do this; allow the origin: \
-                 `Server::allowed_origins`, `serve --allow-origin`; behind a reverse proxy, have \
-                 it pass on `Host`, or trust it: `Server::trusted_proxies`, `serve --trusted-proxies`"
+                "a page of another origin ({origin}) may not do this; allow the origin \
+                 (`Server::allowed_origins`, `serve --allow-origin`); behind a reverse proxy, make \
+                 the proxy forward `Host`, or trust the proxy (`Server::trusted_proxies`, `serve \
+                 --trusted-proxies`)"
             ),
             Self::ContentType(kind) => write!(
                 f,

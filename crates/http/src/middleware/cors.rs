@@ -80,7 +80,7 @@ impl Cors {
     /// On [`Cors::any`], since every page could then use every user's session.
     #[must_use]
     pub fn credentials(mut self) -> Self {
-        assert!(self.origins.is_some(), "credentials are for origins that are named: Cors::of");
+        assert!(self.origins.is_some(), "credentials need a list of origins: use Cors::of");
         self.credentials = true;
         self
     }
@@ -150,7 +150,7 @@ impl Cors {
 fn list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let names: Vec<&str> = names.into_iter().collect();
     for name in &names {
-        assert!(crate::proto::head::is_token(name.as_bytes()), "{name:?} is no name");
+        assert!(crate::proto::head::is_token(name.as_bytes()), "{name:?} is not a valid name");
     }
     names.join(", ")
 }

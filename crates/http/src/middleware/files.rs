@@ -446,10 +446,8 @@ impl Router {
         let pattern = format!("{prefix}/{{path:path}}");
         let router = match files.folder.is_dir() {
             true => self,
-            false => self.refuse(
-                &pattern,
-                format!("{} is no folder that can be read", files.folder.display()),
-            ),
+            false => self
+                .refuse(&pattern, format!("{} is not a readable folder", files.folder.display())),
         };
         let router = match prefix.is_empty() {
             true => router,

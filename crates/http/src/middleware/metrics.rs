@@ -104,21 +104,21 @@ impl Metrics {
         let open = opened.saturating_sub(closed);
         single("marmota_http_connections", "gauge", "Connections open.", open);
         let refused = sum(|counters| &counters.refused);
-        let help = "Connections refused, there being as many as there may be.";
+        let help = "Connections refused because the limit was reached.";
         single("marmota_http_connections_refused_total", "counter", help, refused);
         let help = "Connections ended because too many bytes of answers were unread.";
         let shed = sum(|counters| &counters.shed);
         single("marmota_http_connections_shed_total", "counter", help, shed);
-        let help = "Connections of HTTP/2 ended for a flood of frames or resets.";
+        let help = "HTTP/2 connections closed because of a flood of frames or resets.";
         let flooding = sum(|counters| &counters.flooding);
         single("marmota_http_connections_flooding_total", "counter", help, flooding);
         let help = "Answers cut off because their body failed.";
         let cut_off = sum(|counters| &counters.cut_off);
         single("marmota_http_answers_cut_off_total", "counter", help, cut_off);
-        let help = "Connections whose TLS or PROXY header was not understood.";
+        let help = "Connections with an invalid TLS or PROXY header.";
         let failed = sum(|counters| &counters.handshakes_failed);
         single("marmota_http_handshakes_failed_total", "counter", help, failed);
-        let help = "WebSockets whose handler has ended with an error.";
+        let help = "WebSockets whose handler returned an error.";
         let failed = sum(|counters| &counters.sockets_failed);
         single("marmota_http_websockets_failed_total", "counter", help, failed);
         let received = sum(|counters| &counters.received_bytes);
@@ -127,9 +127,9 @@ impl Metrics {
         single("marmota_http_sent_bytes_total", "counter", "Bytes sent.", sent);
         // As Prometheus' own libraries name them.
         let (open, limit) = descriptors::open_and_limit();
-        let help = "Descriptors that the process has open.";
+        let help = "Open file descriptors of the process.";
         open.into_iter().for_each(|open| single("process_open_fds", "gauge", help, open));
-        let help = "Descriptors that the process may have open.";
+        let help = "Limit on open file descriptors of the process.";
         limit.into_iter().for_each(|limit| single("process_max_fds", "gauge", help, limit));
         statuses(&shared.threads, &mut text);
         latencies(&shared.threads, &mut text);

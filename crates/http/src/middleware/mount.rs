@@ -150,7 +150,7 @@ impl<B: http_body::Body + 'static> Producer for Frames<B> {
                 append(frame, out);
                 Ok(ControlFlow::Continue(()))
             }
-            Some(Err(_)) => Err("the mounted service's body has failed".into()),
+            Some(Err(_)) => Err("the body of the mounted service failed".into()),
         })
     }
 }

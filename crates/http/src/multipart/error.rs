@@ -45,13 +45,15 @@ impl MultipartError {
             Error::FieldSizeExceeded { field_name, .. } => {
                 Self::TooLarge(field_name.unwrap_or_default())
             }
-            Error::IncompleteFieldData { .. } => Self::Malformed("it ends inside of a part"),
+            Error::IncompleteFieldData { .. } => Self::Malformed("the form ends inside a part"),
             Error::IncompleteHeaders
             | Error::ReadHeaderFailed(_)
             | Error::DecodeHeaderName { .. }
-            | Error::DecodeHeaderValue { .. } => Self::Malformed("the head of a part is malformed"),
+            | Error::DecodeHeaderValue { .. } => {
+                Self::Malformed("the header of a part is malformed")
+            }
             // `IncompleteStream`, for both. The others need settings that are not used.
-            _ => Self::Malformed("it has no end, or a line with a boundary is malformed"),
+            _ => Self::Malformed("the form has no end, or a boundary line is malformed"),
         }
     }
 }

@@ -70,13 +70,13 @@ impl Feed {
         let refused = |reason| Poll::Ready(Err(MultipartError::Malformed(reason)));
         loop {
             match memmem::find(bytes, delimiter) {
-                Some(at) if at > HEAD_BYTES_MAX => return refused("no part begins"),
+                Some(at) if at > HEAD_BYTES_MAX => return refused("a part is missing"),
                 Some(at) if at > 0 && !bytes[..at].ends_with(b"\r\n") => {
-                    return refused("the first boundary is within a line");
+                    return refused("the first boundary is not at the start of a line");
                 }
                 Some(_) => break,
                 None if bytes.len() > HEAD_BYTES_MAX + delimiter.len() => {
-                    return refused("no part begins");
+                    return refused("a part is missing");
                 }
                 None => {}
             }
@@ -111,7 +111,7 @@ impl Feed {
             queue.pieces.push_back(piece);
         } else if std::mem::replace(&mut queue.ended, true) {
             // The parser knows the end already, and waits for bytes that do not come.
-            return Poll::Ready(Err(MultipartError::Malformed("it ends inside of a part")));
+            return Poll::Ready(Err(MultipartError::Malformed("the form ends inside a part")));
         }
         Poll::Ready(Ok(count))
     }

@@ -178,7 +178,10 @@ impl Drop for UnfinishedFile<'_> {
         if let Some(path) = self.0
             && let Err(error) = std::fs::remove_file(path)
         {
-            log::warn!("{} is left of an upload: {error}", path.display());
+            log::warn!(
+                "the temporary file {} of an upload could not be removed: {error}",
+                path.display()
+            );
         }
     }
 }

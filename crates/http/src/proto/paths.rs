@@ -155,7 +155,7 @@ impl PathTree {
         for segment in segments(pattern)? {
             if let Segment::Param(name, _) = segment {
                 if params.iter().any(|param| param == name) {
-                    return Err(format!("the parameter {name:?} is named twice"));
+                    return Err(format!("the parameter {name:?} occurs twice"));
                 }
                 params.push(name.to_owned());
             }
@@ -166,7 +166,7 @@ impl PathTree {
         let slot = match method {
             None => &mut leaf.any,
             Some(Method::Other) => {
-                return Err("a method without a name is routed by `any` only".to_owned());
+                return Err("a method without a name can only be routed with `any`".to_owned());
             }
             Some(method) => &mut leaf.named[method as usize],
         };

@@ -103,7 +103,7 @@ impl ChosenBackend {
 fn probe() -> io::Result<()> {
     let thread = std::thread::Builder::new().name("marmota-probe".to_owned());
     let probed = thread.spawn(Ring::probe)?.join();
-    probed.unwrap_or_else(|_| Err(io::Error::other("trying it panicked")))
+    probed.unwrap_or_else(|_| Err(io::Error::other("the attempt panicked")))
 }
 
 #[cfg(test)]

@@ -121,17 +121,17 @@ impl Descriptors {
             return;
         }
         let Self { limit, full, .. } = *self;
-        let advice = "raise the process' limit (ulimit -n, LimitNOFILE= of systemd), or serve the \
-                       port by several processes";
+        let advice = "raise the limit of the process (ulimit -n, or LimitNOFILE= in systemd), or \
+                       serve the port with several processes";
         if state == NEAR {
             log::warn!(
-                "{open} of the {limit} descriptors that this process may have are open; from \
-                 {full} on new connections are refused: {advice}"
+                "{open} of {limit} file descriptors of this process are open; from {full} on, new \
+                 connections are refused: {advice}"
             );
         } else {
             log::warn!(
-                "{open} of the {limit} descriptors that this process may have are open: new \
-                 connections are refused with 503, open ones continue; {advice}"
+                "{open} of {limit} file descriptors of this process are open: new connections are \
+                 refused with 503, and open ones continue; {advice}"
             );
         }
     }
@@ -146,7 +146,7 @@ impl Descriptors {
         self.next_check_ms.store(now_ms.saturating_add(CHECK_INTERVAL_MS), Ordering::Relaxed);
         if open_now().is_some_and(|open| open < percent(self.limit, FAR_PERCENT)) {
             self.reported.store(FAR, Ordering::Relaxed);
-            log::info!("the limit on descriptors is not near any more");
+            log::info!("enough file descriptors are free again: new connections are accepted");
         }
     }
 }

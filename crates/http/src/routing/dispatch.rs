@@ -115,7 +115,11 @@ pub(crate) fn run(
         }
     }));
     match ran {
-        Ok(RunResult::Failed) => log_panic(request, &"it cut bytes off that were not its own"),
+        Ok(RunResult::Failed) => log_panic(
+            request,
+            &"the writer removed bytes that it had not \
+                                                      written",
+        ),
         Ok(ran) => return ran,
         Err(panic) => log_panic(request, &*panic),
     }
@@ -153,7 +157,7 @@ pub(crate) fn unrouted(request: &Request, found: Found) -> Response {
 pub(crate) fn log_panic(request: &Request, panic: &(dyn Any + Send)) {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(|text| &**text));
-    let text = text.unwrap_or("it did not say why");
+    let text = text.unwrap_or("no message");
     let (method, path, id) = (request.method_name(), request.path(), request.id());
-    log::error!("the handler of {method} {path} has panicked (request {id}): {text}");
+    log::error!("the handler of {method} {path} panicked (request {id}): {text}");
 }

@@ -19,7 +19,7 @@ use crate::socket::tls::TlsError;
 ///
 /// let server = Server::bind("127.0.0.1:0")?.listeners(0);
 /// let error = server.start(Router::new()).expect_err("0 listeners");
-/// assert!(matches!(error, ServerError::Count("servers")));
+/// assert!(matches!(error, ServerError::Count("listeners")));
 /// assert!(matches!(Server::bind("nowhere"), Err(ServerError::Bind { .. })));
 /// # Ok::<(), ServerError>(())
 /// ```
@@ -37,8 +37,8 @@ pub enum ServerError {
     Route(RouteError),
     /// The name for the `Server` header has a control character.
     Name(String),
-    /// The named number, [`crate::Server::threads_per_listener`] (`threads`) or
-    /// [`crate::Server::listeners`] (`servers`), is 0.
+    /// The named number, [`crate::Server::threads_per_listener`] or
+    /// [`crate::Server::listeners`], is 0.
     Count(&'static str),
     /// The environment variable `MARMOTA_HTTP_BACKEND` names an unknown backend.
     Backend(String),
@@ -62,7 +62,8 @@ impl fmt::Display for ServerError {
             Self::Bind { address, source } => {
                 write!(
                     f,
-                    "cannot listen on {address}: {source}; choose another address or stop what uses it"
+                    "cannot listen on {address}: {source}; choose another address, or stop the \
+                     program that uses it"
                 )
             }
             Self::Route(error) => error.fmt(f),
@@ -70,16 +71,16 @@ impl fmt::Display for ServerError {
                 write!(f, "server name {name:?} has a control character; choose another")
             }
             Self::Count(name) => {
-                write!(f, "{name} is 0; set at least 1, or leave it out for the default")
+                write!(f, "`{name}` is 0; set at least 1, or leave `{name}` out for the default")
             }
             Self::Backend(value) => {
-                write!(f, "{VARIABLE}={value:?}: no such backend; say ring, epoll or auto")
+                write!(f, "{VARIABLE}={value:?}: unknown backend; use ring, epoll or auto")
             }
             Self::Ring(error) => {
                 write!(
                     f,
-                    "io_uring cannot be used: {error}; it takes Linux 6.1 and leave to use it, \
-                     choose Backend::Auto or Backend::Epoll"
+                    "io_uring cannot be used: {error}; io_uring needs Linux 6.1 and permission; \
+                     use Backend::Auto or Backend::Epoll instead"
                 )
             }
             Self::Proxy(error) => error.fmt(f),

@@ -155,9 +155,9 @@ impl RunningServer {
                 for signal in signals.forever() {
                     match signal {
                         SIGHUP if reload() => {
-                            log::info!("SIGHUP: the certificates are read again");
+                            log::info!("SIGHUP: reading the certificates again");
                         }
-                        SIGHUP => log::info!("SIGHUP: nothing to read again; ignored"),
+                        SIGHUP => log::info!("SIGHUP: no certificates to read again; ignored"),
                         SIGUSR1 | SIGUSR2 => log::info!("signal {signal} is ignored"),
                         // At once: what runs at an exit may wait for what hangs.
                         _ if is_ending => signal_hook::low_level::exit(128 + signal),

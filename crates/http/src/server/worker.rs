@@ -46,7 +46,7 @@ const PAUSE_MS: u64 = 100;
 /// Returns the answer to a connection beyond [`Limits::connections_max`]: 503 with a problem
 /// document.
 fn busy() -> Vec<u8> {
-    let detail = "the server has as many connections as it may; try again later";
+    let detail = "the server has reached its limit of connections; try again later";
     let body = problem::document(Status::SERVICE_UNAVAILABLE, Some(detail));
     let length = body.len();
     let head = format!(
@@ -443,7 +443,10 @@ impl Worker {
         let left = self.unread_bytes.saturating_sub(shed);
         unread.report(self.unread_bytes, left);
         self.unread_bytes = left;
-        log::debug!("{shed} bytes of unread answers were given up: {held} of {max} were held");
+        log::debug!(
+            "{shed} bytes of unread answers were discarded: {held} of {max} bytes were in \
+                     use"
+        );
     }
 
     /// Checks the deadline of every connection, reports unread answers to the budget, and returns

@@ -42,7 +42,7 @@ impl Bound {
         shares: bool,
     ) -> Result<Self, BindError> {
         let error = |source| BindError { address: format!("{address:?}"), source };
-        let mut last = io::Error::new(io::ErrorKind::InvalidInput, "the name has no address");
+        let mut last = io::Error::new(io::ErrorKind::InvalidInput, "the host name has no address");
         for candidate in address.to_addresses().map_err(error)? {
             match Listener::open(&candidate, shares) {
                 Ok((listener, address)) => {

@@ -48,7 +48,7 @@ impl PortLock {
             || wider
                 .try_fold(false, |found, wide| Ok::<_, io::Error>(found || is_locked(wide)?))?;
         if is_taken {
-            let text = "the server that listens there does not share its port";
+            let text = "another server uses this port and does not share it";
             return Err(io::Error::new(io::ErrorKind::AddrInUse, text));
         }
         Ok(())

@@ -66,7 +66,8 @@ impl fmt::Display for ProxyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "trusted proxy {:?}: say an address (10.0.0.7), a network (10.0.0.0/8, fd00::/8) or unix",
+            "trusted proxy {:?} is not valid: use an address (10.0.0.7), a network (10.0.0.0/8, \
+             fd00::/8) or unix",
             self.named
         )
     }

@@ -383,8 +383,8 @@ impl Acceptor {
             if now - state.begun > READING_MAX && !std::mem::replace(&mut state.is_reported, true) {
                 let s = READING_MAX.as_secs();
                 log::warn!(
-                    "TLS: reading the certificates takes more than {s} s; what was read before is \
-                     used on"
+                    "TLS: reading the certificates takes more than {s} s; the previous \
+                     certificates stay in use"
                 );
             }
             return;
@@ -394,7 +394,7 @@ impl Acceptor {
         let thread = std::thread::Builder::new().name("marmota-certificates".to_owned());
         let begun = thread.spawn(move || looking.0.renew(always));
         if let Err(error) = begun {
-            log::debug!("TLS: no thread to look at the certificates: {error}");
+            log::debug!("TLS: cannot start a thread to read the certificates: {error}");
         }
     }
 
@@ -411,7 +411,7 @@ impl Acceptor {
                 *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
                 log::info!("TLS: the certificates were read again");
             }
-            Err(error) => log::warn!("{error}; what was read before is used on"),
+            Err(error) => log::warn!("{error}; the previous certificates stay in use"),
         }
         *stamps = found;
     }

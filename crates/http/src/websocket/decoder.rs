@@ -149,10 +149,10 @@ impl Decoder {
         }
         match (header.opcode, &self.message) {
             (Opcode::Continuation, None) => {
-                return Err(FrameError::protocol("a continuation of no message"));
+                return Err(FrameError::protocol("a continuation without a message"));
             }
             (Opcode::Continuation, Some(_)) => {}
-            (_, Some(_)) => return Err(FrameError::protocol("a message inside of another")),
+            (_, Some(_)) => return Err(FrameError::protocol("a message inside another message")),
             (opcode, None) => {
                 self.message = Some(Partial {
                     is_text: opcode == Opcode::Text,
@@ -249,11 +249,11 @@ fn inflate(_: &[u8], _: usize) -> Result<Vec<u8>, FrameError> {
 fn close_of(payload: &[u8]) -> Result<Option<(u16, String)>, FrameError> {
     match payload.split_first_chunk::<2>() {
         None if payload.is_empty() => Ok(None),
-        None => Err(FrameError::protocol("half a close code")),
+        None => Err(FrameError::protocol("the close code has one byte")),
         Some((code, reason)) => {
             let code = u16::from_be_bytes(*code);
             if !matches!(code, 1000..=1003 | 1007..=1014 | 3000..=4999) {
-                return Err(FrameError::protocol("the close code is none"));
+                return Err(FrameError::protocol("the close code is not valid"));
             }
             let reason = std::str::from_utf8(reason).map_err(|_| FrameError::TEXT)?;
             Ok(Some((code, reason.to_owned())))

@@ -176,8 +176,8 @@ impl WebSocketProtocol {
                 static LIMIT: LogLimit = LogLimit::new();
                 if let Some(left_out) = LIMIT.next() {
                     log::warn!(
-                        "a WebSocket's handler has failed: {error} \
-                         ({left_out} more since the last line)"
+                        "the handler of a WebSocket failed: {error} ({left_out} more since the \
+                         last line)"
                     );
                 }
                 if let Some(observer) = &turn.local.observer {
@@ -293,7 +293,7 @@ impl Protocol for WebSocketProtocol {
         }
         if turn.local.draining && !self.close_sent {
             let close =
-                Close { code: Close::GOING_AWAY, reason: "the server is going down".into() };
+                Close { code: Close::GOING_AWAY, reason: "the server is shutting down".into() };
             self.send_close(&close, turn);
             self.end(close, turn);
         }

@@ -77,7 +77,7 @@ impl Tunnel {
                     self.input.extend_from_slice(&bytes);
                 }
                 Some(Incoming::Message(Message::Text(_))) => {
-                    return Err((1003, "bytes are spoken here, in binary messages"));
+                    return Err((1003, "only binary messages are allowed here"));
                 }
                 Some(Incoming::Ping(bytes)) => {
                     put_frame(turn.output, Opcode::Pong, false, &bytes);

@@ -209,7 +209,7 @@ fn what_no_certificate_is_given_for_is_refused_at_the_start() {
         let error = start(Acme::new([name]));
         assert!(error.contains(&format!("`{name}` is no host name")), "{error}");
     }
-    assert!(start(Acme::new(Vec::<String>::new())).contains("no host name to ask"));
+    assert!(start(Acme::new(Vec::<String>::new())).contains("no host name to request"));
     let error = start(Acme::new(["a.test"]).directory("http://ca.test/dir"));
     assert!(error.contains("`http://ca.test/dir`"), "{error}");
     let error = start(Acme::new(["a.test"]).ca_file("/nowhere/ca.pem"));

@@ -186,7 +186,7 @@ fn a_server_near_its_limit_refuses_new_connections_and_keeps_the_old() {
         assert!(full.contains("are refused with 503"), "{full}");
         clients.truncate(1);
         let far = line_with(&mut serving.said, "log: ");
-        assert!(far.contains("is not near any more"), "{far}");
+        assert!(far.contains("enough file descriptors are free again"), "{far}");
         let begun = Instant::now();
         while number(&mut clients[0], "process_open_fds") > with_one {
             assert!(begun.elapsed() < PATIENCE, "clients that have left are not closed");

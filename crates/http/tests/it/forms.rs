@@ -100,7 +100,7 @@ fn forms_that_cannot_be_taken_leave_nothing_behind() {
         (body(&[(file, &vec![1; (4 << 20) + 1])]), 413, "\"f\" is too large"),
         (body(&[("name=t", b"\xff")]), 400, "\"t\" is not UTF-8"),
         (body(&[("nameless", b"")]), 400, "a part has no name"),
-        (cut[..9_000].to_vec(), 400, "ends inside of a part"),
+        (cut[..9_000].to_vec(), 400, "ends inside a part"),
         (b"no form at all".to_vec(), 400, "malformed"),
     ] {
         let (_, answer) = send(&server, "/streamed", &form);

@@ -43,7 +43,7 @@ fn a_port_that_is_not_shared_is_refused_to_those_that_would() {
         let alone = start(Server::bind(everywhere).unwrap(), "alone");
         let address = SocketAddr::from(([127, 0, 0, 1], alone.local_addr().port()));
         let error = Server::bind_shared(address).unwrap_err().to_string();
-        assert!(error.contains("does not share its port"), "{error}");
+        assert!(error.contains("does not share it"), "{error}");
         assert_eq!(who_answers(address), ["alone"]);
     }
 }
@@ -53,7 +53,7 @@ fn a_unix_socket_is_not_shared() {
     let folder = tempfile::tempdir().unwrap();
     let path = format!("unix:{}", folder.path().join("socket").display());
     let error = Server::bind_shared(&path).unwrap_err().to_string();
-    assert!(error.contains("only ports are shared"), "{error}");
+    assert!(error.contains("only TCP ports can be shared"), "{error}");
     // One beside a port that is shared is this server's alone.
     let first = Server::bind_shared("127.0.0.1:0").unwrap().also_bind(&path).unwrap();
     let second = Server::bind_shared(first.local_addr()).unwrap();

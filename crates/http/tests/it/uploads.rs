@@ -237,7 +237,7 @@ fn broken_and_cut_off_bodies_are_errors() {
     let answer = client.answer().unwrap();
     let detail = answer.detail();
     assert_eq!(answer.status, 400);
-    assert_eq!(detail.as_deref(), Some("the connection ended inside of the body"));
+    assert_eq!(detail.as_deref(), Some("the connection was closed before the end of the body"));
     assert!(client.is_closed());
 }
 

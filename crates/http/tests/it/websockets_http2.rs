@@ -277,7 +277,7 @@ fn what_is_no_websocket_is_refused() {
         assert!(status == 501 && text.contains(":protocol"), "{status} {text}");
         let proxied = http::Request::builder().method("CONNECT").uri("x.test:443").body(());
         let (status, text) = ask(&client, proxied.unwrap()).await;
-        assert!(status == 501 && text.contains("no proxy"), "{status} {text}");
+        assert!(status == 501 && text.contains("not a proxy"), "{status} {text}");
         assert_eq!(ask(&client, connecting("/none")).await.0, 404);
         assert_eq!(ask(&client, connecting("/secret")).await.0, 401);
         // A 2xx would say that the tunnel is open.

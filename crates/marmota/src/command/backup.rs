@@ -48,7 +48,7 @@ impl Backup {
     pub(super) fn run(&self, command: &Command) -> Done {
         let url = command.url(&self.database);
         if !crate::restore::is_there(url) {
-            return Err(format!("there is no database {url}: name it by --db").into());
+            return Err(format!("there is no database {url}: name the database with --db").into());
         }
         let begin = format!("{}-", self.name);
         let file = match &self.to {
@@ -112,6 +112,6 @@ fn plain_name(name: &str) -> Result<String, String> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     match !name.is_empty() && name.len() <= 100 && name.bytes().all(is_plain) {
         true => Ok(name.to_owned()),
-        false => Err("a name is 1 to 100 letters, digits, `-` or `_`".to_owned()),
+        false => Err("a name must have 1 to 100 letters, digits, `-` or `_`".to_owned()),
     }
 }

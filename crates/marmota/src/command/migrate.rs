@@ -71,7 +71,7 @@ impl Migrate {
                 }
                 None if !is_done => ExitCode::from(3),
                 None => {
-                    report("The database fits the models.")?;
+                    report("The database matches the models.")?;
                     ExitCode::SUCCESS
                 }
             });
@@ -90,7 +90,7 @@ impl Migrate {
             Ok(())
         })?;
         changes().for_each(notice);
-        notice("The database fits the models.");
+        notice("The database matches the models.");
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -39,7 +39,7 @@ impl Move {
     /// Copies the rows, and prints a line for each table.
     pub(super) fn run(&self, command: &Command) -> Done {
         if !crate::restore::is_there(&self.from) {
-            return Err("there is no database to move: name it by --from".into());
+            return Err("there is no database to move: name one with --from".into());
         }
         if self.from == self.to {
             return Err("--from and --to are the same database".into());

@@ -89,7 +89,7 @@ impl Operators {
         let telemetry = crate::Telemetry::otlp(url, &name)?;
         let log = Log::with_telemetry(&self.log, &telemetry).map_err(|error| {
             // Without `--otlp`'s own log no spans would be sent: an error is better.
-            let message = format!("`--otlp` needs a log of marmota's own: {error}");
+            let message = format!("`--otlp` needs the log of marmota: {error}");
             Error::new(error.kind(), message)
         })?;
         Ok(Watch { telemetry: Some(telemetry), ..self.watch(Ok(log))? })
@@ -135,12 +135,13 @@ impl Watch {
         let Some(Access { token, local, .. }) = &self.access else { return diagnostics };
         let diagnostics = diagnostics.token(token.clone());
         if *local {
-            let way = "without it this machine may read, by `localhost` and not through a proxy";
+            let way = "without it, this machine may read, through `localhost` and not through a \
+                       proxy";
             return diagnostics.allow_reading(is_local).denied_hint(way);
         }
         diagnostics.denied_hint(format!(
-            "it is printed at the start, or set by {TOKEN}; --diagnostics-local lets this machine read \
-             without it, --auth administrators"
+            "the token is printed at the start, or set in {TOKEN}; --diagnostics-local lets this \
+             machine read without the token, and --auth lets administrators"
         ))
     }
 
@@ -209,14 +210,14 @@ impl Access {
                 return Ok(Self { token, is_made: false, local });
             }
             let message = format!(
-                "{TOKEN} is no token that cannot be guessed: it takes {TOKEN_CHARS_MIN} characters or \
-                 more, of ASCII and without blanks; `openssl rand -hex 32` makes one"
+                "{TOKEN} is too easy to guess, or not valid: use at least {TOKEN_CHARS_MIN} ASCII \
+                 characters without blanks; `openssl rand -hex 32` prints a token"
             );
             return Err(Error::new(ErrorKind::Invalid, message));
         }
         let mut random = [0; 32];
         getrandom::fill(&mut random).map_err(|error| {
-            Error::new(ErrorKind::Io, format!("the system gives no random numbers: {error}"))
+            Error::new(ErrorKind::Io, format!("the system returned no random numbers: {error}"))
         })?;
         let hex = |byte: &u8| format!("{byte:02x}");
         Ok(Self { token: random.iter().map(hex).collect(), is_made: true, local })

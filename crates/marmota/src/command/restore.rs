@@ -47,13 +47,16 @@ impl Restore {
 /// Prints the line of one restored database.
 fn say(url: &str, taken: &str, tables: &BTreeMap<String, u64>) {
     let rows: u64 = tables.values().sum();
-    notice(format_args!("{url} is as it was at {taken}: {} tables, {rows} rows", tables.len()));
+    notice(format_args!(
+        "{url} was restored to its state at {taken}: {} tables, {rows} rows",
+        tables.len()
+    ));
 }
 
 /// Parses `NAME=URL`.
 fn named(argument: &str) -> Result<(String, String), String> {
     match argument.split_once('=') {
         Some((name, url)) if !name.is_empty() => Ok((name.to_owned(), url.to_owned())),
-        _ => Err("it must be such as archive=sqlite:data/archive.db".to_owned()),
+        _ => Err("write NAME=URL, such as archive=sqlite:data/archive.db".to_owned()),
     }
 }

@@ -166,9 +166,9 @@ impl Serve {
         match addresses.filter_map(|address| address.net()).find(public) {
             None => Ok(()),
             Some(address) => Err(format!(
-                "{address} can be reached from other machines, and callers are not authenticated: \
-                 everyone could read and write all rows. Use `--auth` (users and rights), `--open` \
-                 if that is wanted, or listen on 127.0.0.1"
+                "{address} can be reached from other machines, but callers are not authenticated: \
+                 any caller could read and write all rows. Add `--auth` (users and rights), or \
+                 `--open` if this is intended, or listen on 127.0.0.1"
             )),
         }
     }
@@ -189,8 +189,8 @@ impl Serve {
             return Ok(without_users(command, store, url, watch));
         }
         if command.routes.is_some() {
-            let message = "this program has custom routes, which authenticate their callers: leave out \
-                           `--auth`";
+            let message = "this program has its own routes and authenticates their callers itself: \
+                           leave `--auth` out";
             return Err(message.into());
         }
         let auth = Auth::new(store, Settings::default())?;
@@ -306,7 +306,7 @@ impl TlsArguments {
 /// Parses the number of threads.
 fn threads(text: &str) -> Result<usize, String> {
     match text.parse() {
-        Ok(0) => Err("a server has at least 1 thread".to_owned()),
+        Ok(0) => Err("a server must have at least 1 thread".to_owned()),
         Ok(threads) => Ok(threads),
         Err(error) => Err(error.to_string()),
     }
@@ -323,6 +323,6 @@ fn host_name(listen: &str) -> Option<&str> {
 fn octal(text: &str) -> Result<u32, String> {
     match u32::from_str_radix(text, 8) {
         Ok(mode) if mode <= 0o777 => Ok(mode),
-        _ => Err("permissions are three octal digits, for example 660".to_owned()),
+        _ => Err("permissions must be three octal digits, such as 660".to_owned()),
     }
 }

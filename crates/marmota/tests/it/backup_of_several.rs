@@ -182,7 +182,7 @@ fn what_does_not_fit_is_refused_before_anything_is_replaced() {
     let text = std::fs::read_to_string(manifest_path(&backup)).unwrap();
     let hostile = text.replace("\"archive\"", "\"../archive\"");
     std::fs::write(manifest_path(&backup), hostile).unwrap();
-    refused(restore(&backup, &at, true), ErrorKind::Invalid, "what is no name");
+    refused(restore(&backup, &at, true), ErrorKind::Invalid, "invalid name");
     std::fs::write(manifest_path(&backup), text).unwrap();
     remove(&backup).unwrap();
     let left: Vec<_> =

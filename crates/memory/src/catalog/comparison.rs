@@ -77,8 +77,8 @@ pub(crate) fn plan(shape: &Shape, table: &Table) -> Plan {
             Some((_, Some(form))) if has_rows && *form != field.kind.form() => {
                 let (from, to) = (format!("{form:?}"), field.kind.name().to_owned());
                 let why = format!(
-                    "it changes from {from} to {to}; add a field of another name instead, or \
-                     change it back"
+                    "the field changes from {from} to {to}; add a field with another name instead, \
+                     or change it back"
                 );
                 let column = field.name.to_string();
                 add(Change::ChangeColumn { column, from, to }, StepEffect::Refused(why));
@@ -89,8 +89,8 @@ pub(crate) fn plan(shape: &Shape, table: &Table) -> Plan {
                 let effect = match is_given || !has_rows {
                     true => StepEffect::Safe,
                     false => StepEffect::Refused(
-                        "it is new, and rows have no value for it; make it nullable or give it a \
-                         default"
+                        "the field is new and must have a value, but the table has rows: give it a \
+                         default for those, or make it optional"
                             .to_owned(),
                     ),
                 };
@@ -119,10 +119,10 @@ fn drop_column(table: &Table, name: &str, rows: u64) -> PlanStep {
         0 => StepEffect::Safe,
         rows => StepEffect::Destructive {
             what: format!(
-                "it is gone from the model, and its values in up to {rows} rows would be lost"
+                "the model has no such field; its values in up to {rows} rows would be lost"
             ),
             way_out: format!(
-                "keep the field, or drop it (`migrate --drop {}.{name}`)",
+                "add the field, or drop it (`migrate --drop {}.{name}`)",
                 table.name()
             ),
             needed: true,

@@ -251,5 +251,5 @@ fn unlocked() -> Error {
 /// The error for an operation of a newer store that this engine does not support.
 #[cold]
 fn unknown_operation() -> Error {
-    Error::new(ErrorKind::Bug, "the memory engine was given an operation that it does not know")
+    Error::new(ErrorKind::Bug, "the memory engine does not support this operation here")
 }

@@ -89,8 +89,8 @@ pub(crate) fn check_sections(sections: &BTreeMap<String, Section>) -> Result<()>
         };
         if section.parts.windows(2).any(|pair| pair[0].fields != pair[1].fields) {
             let message = format!(
-                "table `{name}` was changed to other fields in its log, and its model is not \
-                 registered; register it first"
+                "the fields of table `{name}` change in its log, but its model is not registered; \
+                 register the model first"
             );
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
@@ -192,22 +192,22 @@ fn write_table(out: &mut impl Write, rows: &TableRows) -> io::Result<()> {
 /// Reads the file; the error describes its defect.
 pub(crate) fn load(bytes: &[u8]) -> Result<ReadFile, String> {
     if bytes.get(..MAGIC.len()) != Some(MAGIC) {
-        return Err("is no file of the memory engine".to_owned());
+        return Err("is not a file of the memory engine".to_owned());
     }
     let mut head = Bytes { rest: &bytes[MAGIC.len()..] };
-    let version = head.u32().ok_or("is cut short")?;
+    let version = head.u32().ok_or("is truncated")?;
     if version != VERSION && version != VERSION_LINKED {
         return Err(format!(
-            "has the file version {version}, and this program reads up to {VERSION_LINKED}: use \
-             the program that wrote it, or a newer one"
+            "has the file version {version}, but this program reads versions up to \
+             {VERSION_LINKED}: use the program that wrote the file, or a newer one"
         ));
     }
     if bytes.len() < HEAD_BYTES + TAIL_BYTES {
-        return Err("is cut short".to_owned());
+        return Err("is truncated".to_owned());
     }
     let (summed, sum) = bytes.split_at(bytes.len() - 4);
     if crc32fast::hash(summed).to_le_bytes() != sum {
-        return Err("is damaged or cut short: its checksum is another; restore a copy".to_owned());
+        return Err("is damaged or truncated: its checksum is wrong; restore a copy".to_owned());
     }
     let (frame, length) = summed[HEAD_BYTES..].split_at(summed.len() - HEAD_BYTES - 8);
     let length = u64::from_le_bytes(length.try_into().unwrap_or_default());
@@ -220,7 +220,7 @@ pub(crate) fn load(bytes: &[u8]) -> Result<ReadFile, String> {
         Err(error) => return Err(format!("is damaged: {error}")),
     }
     load_content(&Arc::new(content), version == VERSION_LINKED)
-        .ok_or_else(|| "is damaged: a table makes no sense".to_owned())
+        .ok_or_else(|| "is damaged: a table cannot be read".to_owned())
 }
 
 fn load_content(content: &Arc<Vec<u8>>, is_linked: bool) -> Option<ReadFile> {

@@ -96,7 +96,7 @@ impl Part {
     fn fill(&self, rows: &mut TableRows, destructive: &Destructive) -> Result<()> {
         let table = Arc::clone(&rows.table);
         let refuse = |what: String| {
-            let message = format!("`{}` does not fit its model: {what}", table.name());
+            let message = format!("`{}` does not match its model: {what}", table.name());
             Error::new(ErrorKind::Invalid, message)
         };
         let mut places = Vec::with_capacity(self.fields.len());
@@ -108,7 +108,10 @@ impl Part {
             };
             if rows.pages.layout.columns[place].form != *form {
                 let kind = table.fields()[place].kind.name();
-                return Err(refuse(format!("field `{name}` was {form:?} and is {kind}")));
+                return Err(refuse(format!(
+                    "field `{name}` is {form:?} in the file, and {kind} in \
+                                           the model"
+                )));
             }
             places.push(Some(place));
         }
@@ -122,7 +125,7 @@ impl Part {
                 rows.insert_loaded(&row).map_err(|error| refuse(error.to_string()))?;
             }
             if !bytes.rest.is_empty() {
-                return Err(refuse("a block has more than its rows".to_owned()));
+                return Err(refuse("a block has bytes after its last row".to_owned()));
             }
         }
         Ok(())

@@ -105,7 +105,7 @@ pub(crate) struct Link {
 pub(crate) fn other_format(table: &str, format: &str) -> Error {
     let message = format!(
         "table `{table}` was loaded from a file of another format and cannot be written as \
-         {format} while its model is not registered; register it first"
+         {format} because its model is not registered; register the model first"
     );
     Error::new(ErrorKind::Unsupported, message)
 }

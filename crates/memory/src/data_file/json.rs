@@ -95,14 +95,14 @@ pub(crate) fn load(bytes: &[u8]) -> Result<ReadFile, String> {
         serde_json::from_slice(bytes).map_err(|error| format!("is damaged: {error}"))?;
     if document.format != FORMAT {
         return Err(format!(
-            "is no file of the memory engine: its format is {:?}",
+            "is not a file of the memory engine: its format is {:?}",
             document.format
         ));
     }
     if document.version != VERSION {
         return Err(format!(
-            "has the file version {}, and this program reads {VERSION}: use the program that \
-             wrote it, or a newer one",
+            "has the file version {}, but this program reads version {VERSION}: use the program \
+             that wrote the file, or a newer one",
             document.version
         ));
     }
@@ -134,7 +134,7 @@ impl<'de> Deserialize<'de> for Tables {
                 let mut tables = BTreeMap::new();
                 while let Some((name, rows)) = map.next_entry::<String, Box<RawValue>>()? {
                     if tables.insert(name.clone(), Section::Json(rows)).is_some() {
-                        return Err(A::Error::custom(format!("table `{name}` comes twice")));
+                        return Err(A::Error::custom(format!("table `{name}` occurs twice")));
                     }
                 }
                 Ok(Tables(tables))

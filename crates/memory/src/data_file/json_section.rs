@@ -21,7 +21,7 @@ pub(crate) fn fill(list: &RawValue, rows: &mut TableRows, destructive: &Destruct
     match (failed, read) {
         (Some(error), _) => Err(error),
         (None, Err(error)) => {
-            let message = format!("`{}` is no list of rows: {error}", rows.table.name());
+            let message = format!("`{}` is not a list of rows: {error}", rows.table.name());
             Err(Error::new(ErrorKind::Invalid, message))
         }
         (None, Ok(())) => Ok(()),
@@ -52,7 +52,7 @@ fn renamed(table: &Table, json: &RawValue, destructive: &Destructive) -> Result<
 pub(crate) fn shape(list: &RawValue) -> Result<Shape> {
     let rows: Vec<BTreeMap<String, &RawValue>> =
         serde_json::from_str(list.get()).map_err(|error| {
-            Error::new(ErrorKind::Invalid, format!("it is no list of rows: {error}"))
+            Error::new(ErrorKind::Invalid, format!("the table is not a list of rows: {error}"))
         })?;
     let mut shape = Shape { rows: rows.len() as u64, ..Shape::default() };
     for name in rows.iter().flat_map(BTreeMap::keys) {

@@ -47,7 +47,7 @@ fn beside(path: &Path) -> Result<String> {
     match path.file_name() {
         Some(name) => Ok(format!(".{}.", name.display())),
         None => {
-            let message = format!("{} names no file to save to", path.display());
+            let message = format!("{} is not the path of a file to save to", path.display());
             Err(Error::new(ErrorKind::Invalid, message))
         }
     }

@@ -91,9 +91,11 @@ pub(crate) fn open(mut file: Vec<u8>, path: &Path, encryption: &FileEncryption) 
     let refuse = |what: &str| {
         Error::new(ErrorKind::Invalid, format!("{} {what}: restore a copy", path.display()))
     };
-    let Some(head) = file.get(..HEAD_BYTES) else { return Err(refuse("is cut short")) };
+    let Some(head) = file.get(..HEAD_BYTES) else { return Err(refuse("is truncated")) };
     if head[8..START_BYTES] != VERSION.to_le_bytes() {
-        return Err(refuse("is sealed in another version than this program reads, or damaged"));
+        return Err(refuse(
+            "is encrypted in another version than this program reads, or is damaged",
+        ));
     }
     let cipher = encryption.open(path, Use::Snapshot, head)?;
     let (mut at, mut end, mut number) = (HEAD_BYTES, 0, 0);
@@ -103,7 +105,7 @@ pub(crate) fn open(mut file: Vec<u8>, path: &Path, encryption: &FileEncryption) 
         let is_last = behind == file.len();
         let opened = cipher.unseal(number, &[u8::from(is_last)], &mut file[at..behind]);
         let bytes = opened.ok_or_else(|| {
-            refuse(&format!("is damaged or cut short in the 64 KiB from byte {at} on"))
+            refuse(&format!("is damaged or truncated in the 64 KiB from byte {at} on"))
         })?;
         file.copy_within(at..at + bytes, end);
         (at, end) = (behind, end + bytes);

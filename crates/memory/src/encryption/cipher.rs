@@ -82,7 +82,7 @@ fn nonce(number: u64) -> Nonce {
 pub(crate) fn random<const BYTES: usize>() -> Result<[u8; BYTES]> {
     let mut bytes = [0; BYTES];
     getrandom::fill(&mut bytes).map_err(|error| {
-        Error::new(ErrorKind::Io, format!("the system gives no random bytes: {error}"))
+        Error::new(ErrorKind::Io, format!("the system returned no random bytes: {error}"))
     })?;
     Ok(bytes)
 }

@@ -31,8 +31,8 @@ impl FileEncryption {
             return Ok(());
         }
         let message = format!(
-            "{} is not encrypted, but a key was given: encrypt it once with `Memory::rekey`, or \
-             open it without a key",
+            "{}: the file is not encrypted, but a key was given: encrypt the file with \
+             `Memory::rekey`, or open it without a key",
             path.display()
         );
         Err(Error::new(ErrorKind::Invalid, message))
@@ -44,8 +44,8 @@ impl FileEncryption {
             return Ok(());
         }
         let message = format!(
-            "{} is JSON, which is for people to read and is not encrypted, but a key was given: \
-             use a binary file, or leave the key out",
+            "{} is JSON, which cannot be encrypted, but a key was given: use a binary file, or \
+             leave the key out",
             path.display()
         );
         Err(Error::new(ErrorKind::Invalid, message))
@@ -75,9 +75,9 @@ mod plain {
             match source {
                 None => Ok(Self),
                 Some(_) => {
-                    let message = "a key was given (MARMOTA_KEY, or by `key_env`), but this build \
-                                   cannot encrypt: build with the feature `encryption`, or leave \
-                                   the key out";
+                    let message = "a key was given (MARMOTA_KEY, or `key_env`), but this build \
+                                   does not support encryption: build with the feature \
+                                   `encryption`, or leave the key out";
                     Err(Error::new(ErrorKind::Unsupported, message))
                 }
             }
@@ -93,8 +93,8 @@ mod plain {
 
         pub(crate) fn open(&self, path: &Path, _: Use, _: &[u8]) -> Result<Cipher> {
             let message = format!(
-                "{} is encrypted, and this build cannot read that: build with the feature \
-                 `encryption`",
+                "{} is encrypted, but this build does not support encryption: build with the \
+                 feature `encryption`",
                 path.display()
             );
             Err(Error::new(ErrorKind::Unsupported, message))
@@ -204,8 +204,8 @@ mod keyed {
     #[cold]
     fn wrong_key(path: &Path) -> Error {
         let message = format!(
-            "{}: the key does not open it: it is not the one the file was written with, or the \
-             file's head is damaged; give the right key, or restore a backup",
+            "{}: the key cannot decrypt the file: the key is wrong, or the header of the file is \
+             damaged; use the right key, or restore a backup",
             path.display()
         );
         Error::new(ErrorKind::Denied, message)
@@ -214,8 +214,8 @@ mod keyed {
     #[cold]
     fn locked(path: &Path) -> Error {
         let message = format!(
-            "{} is encrypted: give its key (`Memory::key`, `?key_env=NAME` or the environment \
-             variable MARMOTA_KEY)",
+            "{}: the file is encrypted: give the key (`Memory::key`, `?key_env=NAME` or the \
+             environment variable MARMOTA_KEY)",
             path.display()
         );
         Error::new(ErrorKind::Denied, message)

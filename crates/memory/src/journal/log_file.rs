@@ -165,11 +165,11 @@ pub(super) fn fault(error: io::Error) -> Error {
             "the disk is full, nothing was written: make room and try again".to_owned()
         }
         PermissionDenied | ReadOnlyFilesystem => {
-            "the log can only be read, nothing was written: give the program the right to write \
-             the file and its folder"
+            "the log is read-only, nothing was written: give the program the right to write to the \
+             file and its folder"
                 .to_owned()
         }
-        _ => format!("the disk failed, nothing was written: {error}; check it"),
+        _ => format!("the disk failed, nothing was written: {error}; check the disk"),
     };
     Error::new(ErrorKind::Io, message).with_source(error)
 }

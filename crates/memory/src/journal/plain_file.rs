@@ -25,7 +25,7 @@ pub(crate) fn load(path: &Path, encryption: &FileEncryption) -> Result<Loaded> {
 pub(crate) fn check_without_log(path: &Path) -> Result<()> {
     if let Some(log) = journal::first_log(path)? {
         let message = format!(
-            "{} is not all there is: {} has what was written since; open it with \
+            "{} is not complete: later writes are in its log {}; open the file with \
              ?durability=full, relaxed or none",
             path.display(),
             log.display()

@@ -111,8 +111,8 @@ fn lock(path: &Path) -> Result<Lock> {
                 holder => holder.to_owned(),
             };
             let message = format!(
-                "{} is held by {holder}: a memory engine has its log alone; end that process, or \
-                 let it answer for both",
+                "{} is locked by {holder}: only one memory engine can use a log; end that process, \
+                 or access the data through it",
                 path.display()
             );
             return Err(Error::new(ErrorKind::Busy, message));
@@ -298,8 +298,8 @@ fn adopt(
 ) -> Result<()> {
     if loaded.tables.values().any(|section| matches!(section, Section::Json(_))) {
         let message = format!(
-            "{} is JSON, which has no log: open it without a durability, or load it and save it as \
-             a binary file first",
+            "{} is JSON, which has no log: open the file without a durability, or first convert it \
+             to a binary file (load, then save)",
             path.display()
         );
         return Err(Error::new(ErrorKind::Unsupported, message));
@@ -332,14 +332,14 @@ fn belonging(path: &Path, is_there: bool, link: Option<&Link>, logs: Vec<u64>) -
         return match logs.first() {
             None => Ok(logs),
             Some(&first) if is_there => refuse(format!(
-                "{} belongs to another snapshot than {}: move the one away that is not wanted",
+                "{} belongs to another snapshot than {}: move away the one that you do not need",
                 named(first),
                 path.display()
             )),
             Some(1) => consecutive(path, logs),
             Some(&first) => refuse(format!(
-                "{} continues a snapshot, and {} is missing: restore it, or move the log away \
-                 to begin anew",
+                "{} is the log of a snapshot, but {} is missing: restore the snapshot, or move the \
+                 log away to start empty",
                 named(first),
                 path.display()
             )),
@@ -350,7 +350,7 @@ fn belonging(path: &Path, is_there: bool, link: Option<&Link>, logs: Vec<u64>) -
         None if link.position == 0 => Ok(logs),
         Some(&first) if first == link.generation => consecutive(path, logs),
         _ => refuse(format!(
-            "{} is missing, which continues {}: restore it",
+            "{} is missing, the log of {}: restore the log",
             named(link.generation),
             path.display()
         )),
@@ -362,7 +362,7 @@ fn consecutive(path: &Path, logs: Vec<u64>) -> Result<Vec<u64>> {
         None => Ok(logs),
         Some(pair) => {
             let message = format!(
-                "{} is missing, though the log after it is there: restore it",
+                "{} is missing, but a later log exists: restore the missing log",
                 log_path(path, pair[0] + 1).display()
             );
             Err(Error::new(ErrorKind::Invalid, message))
@@ -394,13 +394,13 @@ impl Reading<'_> {
             Err(HeadFault::Torn) if self.is_last && self.position == 0 => return Ok(0),
             Err(HeadFault::Torn | HeadFault::Foreign) => {
                 return Err(self.refuse(
-                    "is no log of the memory engine, or its head is damaged: restore a copy",
+                    "is not a log of the memory engine, or its header is damaged: restore a copy",
                 ));
             }
             Err(HeadFault::Version(version)) => {
                 return Err(self.refuse(&format!(
-                    "has the log version {version}, which this program does not read: use the \
-                     program that wrote it, or a newer one"
+                    "has the log version {version}, which this program does not support: use the \
+                     program that wrote the log, or a newer one"
                 )));
             }
         };
@@ -415,8 +415,8 @@ impl Reading<'_> {
         }
         if head.identity != *identity {
             return Err(self.refuse(
-                "belongs to another snapshot than the one in its folder: move the one away that is \
-                 not wanted",
+                "belongs to another snapshot than the one in its folder: move away the one that \
+                 you do not need",
             ));
         }
         let mut scan = record::scan(&log, head);
@@ -433,7 +433,8 @@ impl Reading<'_> {
             let at = payload.start;
             if state.take(&log, payload).is_none() {
                 return Err(self.refuse(&format!(
-                    "has a record at byte {at} that makes no sense: use the program that wrote it"
+                    "has a record at byte {at} that this program cannot read: use the program that \
+                     wrote the log"
                 )));
             }
         }
@@ -447,8 +448,8 @@ impl Reading<'_> {
             Rest::Nothing if !is_short => Ok(()),
             Rest::Torn if self.is_last && !is_short => {
                 log::warn!(
-                    "{}: the last {} bytes, from byte {end} on, were never written whole and are \
-                     cut off; the {} records before them are kept",
+                    "{}: the last {} bytes, from byte {end} on, are an incomplete write and were \
+                     removed; the {} records before them are kept",
                     self.path.display(),
                     bytes - end,
                     scan.payloads.len()
@@ -462,10 +463,10 @@ impl Reading<'_> {
             }
             Rest::Damaged(next) => Err(self.refuse(&format!(
                 "is damaged at byte {end}, and has valid records after that, from byte {next} on: \
-                 restore a copy, or cut it there to do without them (truncate -s {end})"
+                 restore a copy, or give those records up and truncate the log (truncate -s {end})"
             ))),
             _ => Err(self.refuse(&format!(
-                "ends at byte {end}, and more of it had been on the disk: restore a copy"
+                "ends at byte {end}, but more had been written to the disk: restore a copy"
             ))),
         }
     }
@@ -533,8 +534,8 @@ impl State {
             let merged =
                 section.and_then(|section| changed.put_into(section)).ok_or_else(|| {
                     let message = format!(
-                        "{}: the log has changes to `{name}` which do not fit its rows: use the \
-                     program that wrote it",
+                        "{}: the log has changes to `{name}` that do not match its rows: use the \
+                     program that wrote the log",
                         path.display()
                     );
                     Error::new(ErrorKind::Invalid, message)

@@ -149,7 +149,7 @@ impl LongScan {
 
     fn turn_on(&mut self, table: &TableRows, sink: &mut dyn RowSink) -> Result<Turn> {
         if table.retired {
-            let message = "the table was changed while it was read; read it again";
+            let message = "the table was changed while it was read; read the rows again";
             return Err(Error::new(ErrorKind::Busy, message));
         }
         let copies = Arc::clone(&self.copies);

@@ -20,7 +20,7 @@ impl RowSet {
 
     pub(crate) fn insert(&mut self, row: u32) {
         let Some(word) = self.words.get_mut(row as usize / 64) else {
-            debug_assert!(false, "row {row} was not there when the set was made");
+            debug_assert!(false, "row {row} did not exist when the set was made");
             return;
         };
         let bit = 1 << (row % 64);

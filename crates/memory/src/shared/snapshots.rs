@@ -95,7 +95,7 @@ impl Shared {
             }
             Err(error) => {
                 log::warn!(
-                    "{}: no snapshot at the close, the log has it all: {error}",
+                    "{}: the snapshot at the close failed, and the log is kept: {error}",
                     path.display()
                 );
                 journal.sync()
@@ -117,7 +117,7 @@ impl Shared {
             }
             match made {
                 Err(error) if error.kind() != ErrorKind::Closed => {
-                    log::warn!("no snapshot was made, the log continues: {error}");
+                    log::warn!("the snapshot failed, and the log continues: {error}");
                 }
                 _ => {}
             }

@@ -68,8 +68,8 @@ impl TableRows {
             None => Ok(1),
             Some(last) => last.checked_add(1).ok_or_else(|| {
                 let message = format!(
-                    "`{}` has a row with the highest key there is, {last}: no automatic key is \
-                     left; give keys yourself or delete that row",
+                    "no automatic key is left for `{}`, because the highest key, {last}, is used: \
+                     give keys yourself, or delete that row",
                     self.table.name()
                 );
                 Error::new(ErrorKind::Conflict, message)
@@ -232,8 +232,8 @@ impl TableRows {
                 || self.table.default(position).is_some();
             if row[position].is_absent() && !is_given {
                 let message = format!(
-                    "field `{}` of model `{}`: rows in the file have no value for it; make it \
-                     nullable or give it a default",
+                    "field `{}` of model `{}`: rows in the file have no value for the field; give \
+                     it a default, or make it optional",
                     field.name,
                     self.table.name()
                 );
@@ -278,7 +278,7 @@ impl TableRows {
 
 #[cold]
 fn full(table: &Table) -> Error {
-    let message = format!("`{}` has as many rows as a table in memory can have", table.name());
+    let message = format!("`{}` is full: a table in memory cannot have more rows", table.name());
     Error::new(ErrorKind::Conflict, message)
 }
 
@@ -288,7 +288,7 @@ fn collision<'v>(table: &Table, fields: &[usize], value: impl Fn(usize) -> Value
     let names: Vec<&str> = fields.iter().map(|&field| &*table.fields()[field].name).collect();
     let message = format!("another row of `{}` has the same {}", table.name(), names.join(", "));
     fields.iter().fold(Error::new(ErrorKind::Conflict, message), |error, &field| {
-        let message = "must be unique, and another row has it".to_owned();
+        let message = "must be unique, but another row has this value".to_owned();
         error.with_violation(violation(&table.fields()[field], value(field), "unique", message))
     })
 }

@@ -40,7 +40,7 @@ pub(crate) fn update_row(
     {
         changes[field] = ValueRef::Int(version.checked_add(1).ok_or_else(|| {
             let field = &schema.fields()[field];
-            let message = "has reached the highest number there is";
+            let message = "has reached the highest possible number";
             Error::invalid(vec![violation(field, ValueRef::Int(version), "range", message)])
         })?);
     }

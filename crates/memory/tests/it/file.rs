@@ -199,7 +199,7 @@ fn damaged_files_are_refused() {
     longer.push(0);
     refusal(&path, &longer);
     for (text, part) in [
-        ("SQLite format 3\0", "no file of the memory engine"),
+        ("SQLite format 3\0", "not a file of the memory engine"),
         ("{", "line 1"),
         (r#"{"format":"other","version":1,"schema":1,"tables":{}}"#, "other"),
         (r#"{"format":"marmota-memory","version":2,"schema":1,"tables":{}}"#, "file version 2"),
@@ -279,7 +279,7 @@ fn rows_that_do_not_fit_their_model_are_refused() {
         (r#"[{"id":1,"name":null}]"#, "must not be null"),
         (r#"[{"id":1,"name":"x","boss":2}]"#, "must be the key of a row of `a`"),
         (r#"[7]"#, "not a JSON object"),
-        (r#"{"id":1}"#, "no list of rows"),
+        (r#"{"id":1}"#, "not a list of rows"),
     ] {
         let text = format!(
             r#"{{"format":"marmota-memory","version":1,"schema":1,"tables":{{"a":{rows}}}}}"#
@@ -335,8 +335,8 @@ fn a_changed_schema_keeps_the_rows_or_is_refused() {
     }
     let changed = |fields: Vec<Field>| engine.prepare(&[table_of("a", fields)], 2);
     for (fields, part) in [
-        (vec![id()], "keep the field, or drop it"),
-        (vec![id(), Field::new("n", Kind::TEXT)], "add a field of another name"),
+        (vec![id()], "add the field, or drop it"),
+        (vec![id(), Field::new("n", Kind::TEXT)], "add a field with another name"),
         (vec![id(), Field::new("n", Kind::I64), Field::new("m", Kind::TEXT)], "give it a default"),
         (vec![id(), Field::new("n", Kind::I64).unique(true)], "same n"),
     ] {

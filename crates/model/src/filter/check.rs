@@ -118,16 +118,16 @@ fn bytes_of(value: &Value) -> usize {
 #[cold]
 fn too_large(depth: usize, size: &Size) -> Error {
     let message = if depth > FILTER_DEPTH_MAX {
-        format!("the filter nests deeper than {FILTER_DEPTH_MAX} levels: write it flatter")
+        format!("the filter nests deeper than {FILTER_DEPTH_MAX} levels: simplify the filter")
     } else if size.terms > FILTER_TERMS_MAX {
         format!(
-            "the filter has more than {FILTER_TERMS_MAX} terms, values of lists included: split it \
-             into several reads"
+            "the filter has more than {FILTER_TERMS_MAX} terms, including values in lists: split \
+             the filter into several reads"
         )
     } else {
         format!(
-            "the filter has more than {FILTER_BYTES_MAX} bytes of texts: compare with shorter ones, \
-             or split it into several reads"
+            "the filter has more than {FILTER_BYTES_MAX} bytes of text: compare with shorter \
+             texts, or split the filter into several reads"
         )
     };
     Error::new(ErrorKind::Invalid, message)
@@ -137,7 +137,10 @@ fn check_field(table: &Table, field: usize) -> Result<()> {
     if field < table.fields().len() {
         return Ok(());
     }
-    let message = format!("a filter or order names field {field} of `{}`", table.name());
+    let message = format!(
+        "a filter or order uses field number {field}, which `{}` does not have",
+        table.name()
+    );
     Err(Error::new(ErrorKind::Invalid, message))
 }
 
@@ -146,11 +149,11 @@ pub(super) fn check_value(table: &Table, position: usize, value: ValueRef<'_>) -
     let field = &table.fields()[position];
     let (rule, message) = match check_kind(field, value) {
         _ if value.is_null() || value.is_absent() => {
-            ("type", "compare with null by `= null` or is_null".to_owned())
+            ("type", "cannot be compared with null this way; use `= null` or is_null".to_owned())
         }
         // NaN is neither less nor greater than a number, and engines differ on equality.
         _ if matches!(value, ValueRef::Float(number) if number.is_nan()) => {
-            ("type", "compare with a number; NaN is none".to_owned())
+            ("type", "cannot be compared with NaN; use a number".to_owned())
         }
         // A filter may compare with a value that the field cannot contain: it selects no rows.
         Err((rule, message)) if rule == "type" => (rule, message),
@@ -164,13 +167,13 @@ fn check_search(table: &Table, field: Option<usize>, search: &Search) -> Result<
         check_field(table, position)?;
         let what = &table.fields()[position];
         if !what.search {
-            let message = "cannot be searched; give it #[model(search)]".to_owned();
+            let message = "cannot be searched; add #[model(search)] to the field".to_owned();
             let text = ValueRef::Text(search.text());
             return Err(Error::invalid(vec![violation(what, text, "search", message)]));
         }
     } else if table.search_fields().next().is_none() {
         let message = format!(
-            "`{}` has no field that can be searched; give one #[model(search)]",
+            "`{}` has no field that can be searched; add #[model(search)] to one",
             table.name()
         );
         return Err(Error::new(ErrorKind::Invalid, message));
@@ -190,7 +193,10 @@ fn check_inside(table: &Table, position: usize, condition: &JsonCondition) -> Re
         Err(Error::invalid(vec![violation]))
     };
     if field.kind != Kind::Json {
-        return refused("path", format!("a {} field has no paths", field.kind.name()));
+        return refused(
+            "path",
+            format!("a {} field has no paths; only JSON fields have", field.kind.name()),
+        );
     }
     if let Err(why) = condition.path.steps() {
         return refused("path", format!("the path {why}"));
@@ -203,8 +209,10 @@ fn check_inside(table: &Table, position: usize, condition: &JsonCondition) -> Re
     match condition.values().iter().find(|value| !fits(value)) {
         Some(value) => {
             let value = excerpt_of(value.as_ref());
-            let message =
-                format!("a path is compared with a number, text, true or false, not {value}");
+            let message = format!(
+                "a path can be compared with a number, a text, true or false, not with \
+                         {value}"
+            );
             refused("type", message)
         }
         None => Ok(()),

@@ -37,7 +37,7 @@ impl<M, T> Column<M, Option<Json<T>>> {
 /// let city = || Place::OPTIONS.at("address.city");
 /// let filter: Filter<Place> = city().exists().and(!city().is_in(["Bourges", "Tours"]));
 /// ```
-#[must_use = "a place is no filter yet"]
+#[must_use = "a path is not a filter yet"]
 pub struct Member<M> {
     field: usize,
     path: JsonPath,

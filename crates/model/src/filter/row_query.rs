@@ -120,8 +120,8 @@ impl RowQuery {
             if after.len() != order.len() {
                 return Err(Error::new(
                     ErrorKind::Invalid,
-                    "`after` has not one value for each field of the order; \
-                     take it from the page before",
+                    "`after` must have one value for each field of the order; use the `after` of \
+                     the previous page",
                 ));
             }
             for (by, value) in order.iter().zip(after) {

@@ -58,20 +58,21 @@ impl Subject {
     fn misplaced(&self, table: &str, field: Option<usize>) -> Error {
         let message = match self {
             Self::Mixed(both) => format!(
-                "a filter of `{table}` combines conditions on `{}` and `{}`; use those of one table",
+                "a filter of `{table}` combines conditions on `{}` and `{}`; use conditions on one \
+                 table",
                 both[0].table, both[1].table
             ),
             Self::Table(shape) => {
                 let on = field.map(|at| format!("field `{}` of ", shape.field(at)));
                 let other = if *shape.table == *table { "another version of " } else { "" };
                 format!(
-                    "a filter or order on {}{other}`{}` was used on `{table}`; make it with the \
-                     table that it is used on",
+                    "a filter or order on {}{other}`{}` was used on `{table}`; use the columns of \
+                     `{table}`",
                     on.unwrap_or_default(),
                     shape.table
                 )
             }
-            Self::Model => format!("a filter or order was used on `{table}`"),
+            Self::Model => format!("a filter or order of another model was used on `{table}`"),
         };
         Error::new(ErrorKind::Invalid, message)
     }

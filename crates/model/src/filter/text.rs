@@ -166,7 +166,7 @@ pub fn parse_order(table: &Table, text: &str) -> Result<Vec<Order>> {
         };
         let field = table.position(name)?;
         if table.fields()[field].kind == Kind::Blob {
-            let message = "a blob gives no order; sort by another field";
+            let message = "a blob field cannot be sorted by; sort by another field";
             return Err(Error::invalid(vec![violation(
                 &table.fields()[field],
                 ValueRef::Null,

@@ -50,12 +50,11 @@ impl JsonPath {
     #[must_use]
     pub fn new(text: &str) -> Self {
         let steps = match read(text) {
-            Ok((_, taken)) if !text[taken..].trim_end().is_empty() => Err(format!(
-                "has {:?} where a `.` or `[` should be",
-                excerpt(text[taken..].trim_start())
-            )),
+            Ok((_, taken)) if !text[taken..].trim_end().is_empty() => {
+                Err(format!("has {:?}, expected `.` or `[`", excerpt(text[taken..].trim_start())))
+            }
             Ok((steps, _)) if steps.is_empty() => {
-                Err("names no member and no element; write it as in `address.city`".to_owned())
+                Err("is empty; write a path such as `address.city`".to_owned())
             }
             Ok((steps, _)) => Ok(steps.into()),
             Err(why) => Err(why),
@@ -115,7 +114,10 @@ fn read(text: &str) -> Result<(Vec<JsonStep>, usize), String> {
             let number = inside[..end].trim();
             let element = number.parse().map_err(|_| {
                 let number = excerpt(number);
-                format!("has {number:?} in brackets; elements are counted from 0: `tags[0]`")
+                format!(
+                    "has {number:?} in brackets; write the index of an element, counted from \
+                         0: `tags[0]`"
+                )
             })?;
             at = start + 1 + end + 1;
             JsonStep::Element(element)
@@ -152,8 +154,8 @@ fn member(text: &str) -> Result<(String, usize), String> {
     if length == 0 {
         let found = name.chars().next().map_or("its end".to_owned(), |c| format!("{c:?}"));
         return Err(format!(
-            "has {found} where a member's name should be; other than letters, digits and `_` \
-             stand in quotes"
+            "has {found}, expected the name of a member; a name with characters other than \
+             letters, digits and `_` must be quoted"
         ));
     }
     Ok((name[..length].to_owned(), start + length))

@@ -104,7 +104,7 @@ impl<'de> Visitor<'de> for Object<'de, '_> {
         let mut seen = FieldSet::EMPTY;
         while let Some(name) = map.next_key_seed(Name)? {
             if self.violations.len() >= VIOLATIONS_MAX {
-                return Err(serde::de::Error::custom("too much is wrong with it"));
+                return Err(serde::de::Error::custom("too many errors"));
             }
             let Some(position) = self.table.find(&name) else {
                 let value: &RawValue = map.next_value()?;
@@ -114,7 +114,7 @@ impl<'de> Visitor<'de> for Object<'de, '_> {
             let field = &self.table.fields()[position];
             let json: &'de RawValue = map.next_value()?;
             if seen.contains(position) {
-                let mut twice = violation(field, ValueRef::Null, "twice", "must stand only once");
+                let mut twice = violation(field, ValueRef::Null, "twice", "must occur only once");
                 twice.value = excerpt(json.get());
                 self.violations.push(twice);
             }

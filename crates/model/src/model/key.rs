@@ -22,8 +22,8 @@ use crate::{FieldValue, KeyKind, Value, ValueRef};
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the key of a model",
-    note = "a key is `i64` (the engine gives it), `Uuid` (the store gives it) or `String` \
-            (the caller gives it)"
+    note = "a key is `i64` (set by the engine), `Uuid` (set by the store) or `String` (set by the \
+            caller)"
 )]
 pub trait Key:
     FieldValue + Clone + PartialEq + Eq + Hash + fmt::Debug + Send + Sync + 'static

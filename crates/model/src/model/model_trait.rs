@@ -125,9 +125,9 @@ pub fn misfit(row: &[ValueRef<'_>], position: usize, schema: &Schema) -> Error {
     let value = row.get(position).copied().unwrap_or_default();
     let field = schema.fields.get(position).map_or("?", |field| &field.name);
     let what = if value.is_absent() {
-        "was not read, and its type has no empty value; read the whole row".to_owned()
+        "was not read, but its type has no empty value; read the whole row".to_owned()
     } else {
-        format!("holds {}, which does not fit its type", excerpt_of(value))
+        format!("has the value {}, which does not match its type", excerpt_of(value))
     };
     Error::new(ErrorKind::Engine, format!("field `{field}` of `{}` {what}", schema.name))
 }

@@ -25,7 +25,7 @@ pub struct TimeError;
 
 impl fmt::Display for TimeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("not a date or time in the ISO 8601 form, or out of the years 1 to 9999")
+        f.write_str("not a date or time in ISO 8601 format, or not in the years 1 to 9999")
     }
 }
 

@@ -214,7 +214,7 @@ impl Kind {
         let is_text = matches!(self, Self::Text { .. });
         // A constant expression must not run a destructor; a text kind owns no memory.
         std::mem::forget(self);
-        assert!(is_text, "`max` and `collate` are for text fields");
+        assert!(is_text, "`max` and `collate` are only for text fields");
         Self::Text { chars_max, collation }
     }
 }

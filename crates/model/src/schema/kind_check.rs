@@ -24,7 +24,10 @@ pub(crate) fn check_kind(field: &Field, value: ValueRef<'_>) -> Result<(), Broke
             // A text has at most as many characters as bytes: count only if that can matter.
             if most != 0 && text.len() > most && text.chars().count() > most {
                 let length = text.chars().count();
-                return Err(("max", format!("must have at most {most} characters, has {length}")));
+                return Err((
+                    "max",
+                    format!("must have at most {most} characters, but has {length}"),
+                ));
             }
             if has_nul(text) {
                 return Err(("type", "must not contain the character U+0000".to_owned()));

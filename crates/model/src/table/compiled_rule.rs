@@ -52,7 +52,9 @@ impl CompiledRule {
                     Self::Length { min: *min as usize, max: *max as usize }
                 }
                 Rule::Length { min, max } => {
-                    return Err(format!("length {min} to {max} fits none"));
+                    return Err(format!(
+                        "the length {min} to {max} is empty: `min` is above `max`"
+                    ));
                 }
                 Rule::Range { min, max } => {
                     let end = |end: &Option<crate::Literal>| {
@@ -63,7 +65,9 @@ impl CompiledRule {
                         && min.as_ref().order(&max.as_ref()).is_gt()
                     {
                         let (min, max) = (excerpt_of(min.as_ref()), excerpt_of(max.as_ref()));
-                        return Err(format!("range {min} to {max} fits none"));
+                        return Err(format!(
+                            "the range {min} to {max} is empty: `min` is above `max`"
+                        ));
                     }
                     Self::Range { min, max }
                 }
@@ -130,7 +134,7 @@ fn check_length(value: ValueRef<'_>, min: usize, max: usize) -> Result<(), Broke
     if (min..=max).contains(&length) {
         return Ok(());
     }
-    Err(("length", format!("must have {min} to {max} {unit}, has {length}")))
+    Err(("length", format!("must have {min} to {max} {unit}, but has {length}")))
 }
 
 fn check_range(

@@ -63,13 +63,13 @@ impl Table {
             check_role(&self.schema, field)?;
             if field.search && !matches!(field.kind, Kind::Text { .. }) {
                 let kind = field.kind.name();
-                let why = format!("only texts have words to search for, and it is {kind}");
+                let why = format!("only text fields can be searched, and this field is {kind}");
                 return Err(refuse(&self.schema, Some(field), &why));
             }
             if field.immutable {
                 if field.role != Role::Plain {
-                    let why = "only a field without a role is immutable; the key and the times of \
-                               inserts never change, other roles change with each write";
+                    let why = "a field with a role cannot be immutable: the key and `created_at` \
+                               never change, and other roles change with each write";
                     return Err(refuse(&self.schema, Some(field), why));
                 }
                 self.immutable = self.immutable.with(position);
@@ -80,7 +80,7 @@ impl Table {
             let default = match &field.default {
                 None => None,
                 Some(literal) => Some(literal_value(field, literal).map_err(|why| {
-                    refuse(&self.schema, Some(field), &format!("its default is {why}"))
+                    refuse(&self.schema, Some(field), &format!("the default is {why}"))
                 })?),
             };
             self.defaults.push(default);
@@ -103,7 +103,7 @@ impl Table {
                 return Err(refuse(
                     &self.schema,
                     None,
-                    "an index names no field, or one it has not",
+                    "an index has no fields, or a field that the model does not have",
                 ));
             }
         }
@@ -128,13 +128,21 @@ fn is_name(name: &str) -> bool {
 }
 
 fn check_names(schema: &Schema) -> Result<()> {
-    let rule = "a name is 1 to 63 ASCII letters, digits or `_`, and starts with no digit";
+    let rule = "a name must have 1 to 63 ASCII letters, digits or `_`, and must not start with a \
+                digit";
     if !is_name(&schema.name) || schema.name.starts_with("sqlite_") {
         return Err(refuse(schema, None, &format!("{rule} (nor with `sqlite_`)")));
     }
     if schema.fields.len() > FieldSet::CAPACITY {
         let most = FieldSet::CAPACITY;
-        return Err(refuse(schema, None, &format!("it has more than {most} fields; split it")));
+        return Err(refuse(
+            schema,
+            None,
+            &format!(
+                "the model has more than {most} fields; split the \
+                                                  model"
+            ),
+        ));
     }
     for (position, field) in schema.fields.iter().enumerate() {
         if !is_name(&field.name) {
@@ -142,12 +150,12 @@ fn check_names(schema: &Schema) -> Result<()> {
         }
         let same = |other: &Field| other.name.eq_ignore_ascii_case(&field.name);
         if schema.fields[..position].iter().any(same) {
-            return Err(refuse(schema, Some(field), "there are two fields of this name"));
+            return Err(refuse(schema, Some(field), "two fields have this name"));
         }
         if let Some(was) = &field.was {
             let taken = |other: &Field| other.name.eq_ignore_ascii_case(was);
             if !is_name(was) || schema.fields.iter().any(taken) {
-                let why = format!("its `was` names a field that is there, or none: {was:?}");
+                let why = format!("`was` must be the name of a former field, not {was:?}");
                 return Err(refuse(schema, Some(field), &why));
             }
         }
@@ -157,12 +165,12 @@ fn check_names(schema: &Schema) -> Result<()> {
 
 fn check_key(schema: &Schema) -> Result<KeyKind> {
     let Some(field) = schema.fields.get(schema.key) else {
-        return Err(refuse(schema, None, "it has no key; give one field the role Key"));
+        return Err(refuse(schema, None, "the model has no key; give one field the role Key"));
     };
     if schema.fields.iter().filter(|field| field.role == Role::Key).count() != 1
         || field.role != Role::Key
     {
-        return Err(refuse(schema, Some(field), "exactly one field has the role Key"));
+        return Err(refuse(schema, Some(field), "exactly one field must have the role Key"));
     }
     if field.nullable {
         return Err(refuse(schema, Some(field), "a key cannot be NULL"));
@@ -171,7 +179,7 @@ fn check_key(schema: &Schema) -> Result<KeyKind> {
         Kind::Int { min: i64::MIN, max: i64::MAX } => Ok(KeyKind::Auto),
         Kind::Uuid => Ok(KeyKind::Uuid),
         Kind::Text { .. } => Ok(KeyKind::Text),
-        _ => Err(refuse(schema, Some(field), "a key is i64, Uuid or text")),
+        _ => Err(refuse(schema, Some(field), "a key must be i64, Uuid or text")),
     }
 }
 
@@ -187,7 +195,7 @@ fn check_role(schema: &Schema, field: &Field) -> Result<()> {
         (false, _) => Err(refuse(
             schema,
             Some(field),
-            "created_at and updated_at are Timestamp, version is i64, and none is optional",
+            "created_at and updated_at must be Timestamp, and version i64; none can be optional",
         )),
         (_, false) => Err(refuse(schema, Some(field), "two fields have this role")),
         _ => Ok(()),
@@ -248,7 +256,7 @@ mod tests {
         let schema = Schema::new("a", vec![id(), Field::new("b", Kind::I64).rules(vec![range])]);
         let error = Table::new(schema).unwrap_err();
         assert!(
-            error.to_string().contains("field `b` of model `a`: range 3 to 2 fits none"),
+            error.to_string().contains("field `b` of model `a`: the range 3 to 2 is empty"),
             "{error}"
         );
     }

@@ -220,8 +220,9 @@ impl Transaction {
             let pause = backoff.pause();
             if Instant::now() + pause >= end {
                 let message = format!(
-                    "the commit of the transaction was sent, and MongoDB has not confirmed it \
-                     (`operation_timeout_ms`): whether it took place is unknown ({fault})"
+                    "MongoDB did not confirm the commit of the transaction in time \
+                     (`operation_timeout_ms`): the transaction may or may not have been committed \
+                     ({fault})"
                 );
                 return Err(Error::new(ErrorKind::Lost, message).with_source(fault));
             }

@@ -53,7 +53,10 @@ impl Written {
             }
         } else if let Ok(late) = answer.get_document("writeConcernError") {
             let words = late.get_str("errmsg").unwrap_or("not confirmed");
-            let message = format!("the write took place, but not as durably as requested: {words}");
+            let message = format!(
+                "the write was executed, but not with the requested durability: \
+                                   {words}"
+            );
             return Err(Error::new(ErrorKind::Lost, message));
         }
         written.answer = answer;

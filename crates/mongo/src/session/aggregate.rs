@@ -27,20 +27,26 @@ pub(crate) fn command(
     let refused = |message| Err(Error::new(ErrorKind::Invalid, message));
     let stages = match serde_json::from_str(pipeline) {
         Ok(Bson::Array(stages)) => stages,
-        Ok(_) => return refused("a pipeline is a JSON array of stages".to_owned()),
-        Err(error) => return refused(format!("the pipeline is no JSON: {error}")),
+        Ok(_) => return refused("a pipeline must be a JSON array of stages".to_owned()),
+        Err(error) => return refused(format!("the pipeline is not valid JSON: {error}")),
     };
     for (at, stage) in stages.iter().enumerate() {
         let names: Vec<&String> = stage.as_document().iter().flat_map(|it| it.keys()).collect();
         match names[..] {
             [name] if WRITING.contains(&name.as_str()) => {
-                let message = format!("stage {at} (`{name}`) writes: write with the store's verbs");
+                let message = format!(
+                    "stage {at} (`{name}`) writes, which is not allowed: use the \
+                                       verbs of the store to write"
+                );
                 return refused(message);
             }
             [name] if name.starts_with('$') => {}
             _ => {
                 let stage = text::excerpt(&stage.to_string()).to_string();
-                let message = format!("stage {at} is no object of one `$` name: {stage}");
+                let message = format!(
+                    "stage {at} must be an object with one name that begins with \
+                                       `$`: {stage}"
+                );
                 return refused(message);
             }
         }

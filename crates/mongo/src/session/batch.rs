@@ -25,10 +25,10 @@ const SAVEPOINT: u32 = u32::MAX - 1;
 /// Returns the reason why a batch needs a transaction, if it does.
 pub(crate) fn needs_transaction(writes: &[Write], mode: BatchMode) -> Option<&'static str> {
     if mode == BatchMode::AllOrNothing && writes.len() > 1 {
-        return Some("a batch of which all or nothing takes place");
+        return Some("an all-or-nothing batch");
     }
     let is_audited = |write: &Write| matches!(write, Write::Audited { .. });
-    writes.iter().any(is_audited).then_some("a write that is entered in the history")
+    writes.iter().any(is_audited).then_some("a write to an audited model")
 }
 
 /// Returns true for a write that may read rows before it decides.
@@ -179,7 +179,7 @@ fn one_by_one(
             }
             step if !step.is_write() => {
                 return Err(no_transactions(
-                    "a write that depends on the stored row (rights by a rule, immutable fields)",
+                    "a write that depends on the stored row (a rule of a grant, immutable fields)",
                 ));
             }
             step => {

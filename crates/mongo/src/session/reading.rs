@@ -249,15 +249,15 @@ fn lend_wanted(row: &[ValueRef<'_>], wanted: FieldSet, sink: &mut dyn RowSink) -
 
 #[cold]
 fn not_sorted() -> marmota_model::Error {
-    let message = "the rows could not be sorted, because the engine is being closed";
+    let message = "the rows could not be sorted because the engine is being closed";
     marmota_model::Error::new(marmota_model::ErrorKind::Closed, message)
 }
 
 #[cold]
 fn too_many(shape: &Shape) -> marmota_model::Error {
     let message = format!(
-        "the rows of `{}` to be sorted by a JSON or blob field have more than {} MB: MongoDB \
-         cannot sort by their bytes; filter more, or sort by another field",
+        "the rows of `{}` to sort by a JSON or blob field have more than {} MB, which must be \
+         sorted in memory: select fewer rows, or sort by another field",
         shape.name(),
         SORT_BYTES_MAX >> 20
     );

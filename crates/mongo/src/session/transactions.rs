@@ -64,7 +64,7 @@ impl MongoSession {
     /// answer in between.
     pub(super) fn batch_once(&mut self, durability: Option<Durability>) -> Result<Submitted> {
         if !self.shared.capability.transactions {
-            return Err(no_transactions("a batch that takes place once"));
+            return Err(no_transactions("a batch with an idempotency key"));
         }
         let under_way = self.enter()?;
         let (inner, is_nested) = (Box::new(self.inner()), self.is_in_transaction());

@@ -108,7 +108,7 @@ impl<'de> Visitor<'de> for Node {
     type Value = RawBson;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a value that BSON has as well")
+        f.write_str("a value that BSON supports")
     }
 
     fn visit_bool<E>(self, value: bool) -> Result<RawBson, E> {
@@ -140,7 +140,7 @@ impl<'de> Visitor<'de> for Node {
             return Err(A::Error::custom("too deep"));
         };
         if self.in_array {
-            return Err(A::Error::custom("an array in an array, which not all servers take"));
+            return Err(A::Error::custom("an array in an array, which not all servers support"));
         }
         let mut array = RawArrayBuf::new();
         while let Some(value) = items.next_element_seed(Node { depth, in_array: true })? {
@@ -159,7 +159,7 @@ impl<'de> Visitor<'de> for Node {
             let is_plain =
                 !name.is_empty() && !name.starts_with('$') && !name.contains(['.', '\0']);
             if !is_plain || names.contains(&name) {
-                return Err(A::Error::custom("a name that documents cannot have"));
+                return Err(A::Error::custom("a name that is not allowed in a document"));
             }
             let value = members.next_value_seed(Node { depth, in_array: false })?;
             let key = <&CStr>::try_from(&*name).map_err(A::Error::custom)?;

@@ -24,8 +24,8 @@ impl Writer {
             }
             _ => {
                 let message = format!(
-                    "no automatic key is left for `{name}`: the highest is taken; give keys \
-                     yourself"
+                    "no automatic key is left for `{name}`, because the highest key is used: give \
+                     keys yourself, or delete that row"
                 );
                 Err(Error::new(ErrorKind::Conflict, message))
             }

@@ -126,7 +126,8 @@ impl Writer {
             Err(error) => error,
             Ok(()) => {
                 let message = format!(
-                    "another row of `{}` has a value that must be unique; it may have gone since",
+                    "another row of `{}` had a value that must be unique, and may have been \
+                     deleted since",
                     shape.name()
                 );
                 Error::new(ErrorKind::Conflict, message)

@@ -46,7 +46,7 @@ impl Writer {
             }
             Write::Delete { key, version, .. } => self.delete(&shape, key.as_ref(), *version).await,
             Write::DeleteWhere { filter, .. } => self.delete_where(&shape, filter.as_ref()).await,
-            _ => Err(no_transactions("a write that is entered in the history")),
+            _ => Err(no_transactions("a write to an audited model")),
         }
     }
 
@@ -265,7 +265,10 @@ impl Writer {
     ) -> Result<Outcome> {
         let table = &shape.table;
         let Some(field) = table.fields().get(at) else {
-            let message = format!("an increment names field {at} of `{}`", table.name());
+            let message = format!(
+                "an increment uses field number {at}, which `{}` does not have",
+                table.name()
+            );
             return Err(Error::new(ErrorKind::Invalid, message));
         };
         let refuse = |value: ValueRef<'_>, rule, message: &str| {
@@ -282,16 +285,17 @@ impl Writer {
                     Currency::checked_add(a, b).map(Value::Currency)
                 }
                 (ValueRef::Null, _) => {
-                    let message = "is null, which nothing can be added to; set it first";
+                    let message = "is null and cannot be incremented; set a value first";
                     return refuse(ValueRef::Null, "required", message);
                 }
                 _ => {
-                    let message = "an increment is for integers and currencies, by the same";
+                    let message = "only integer and currency fields can be incremented, by a value \
+                                   of the same kind";
                     return refuse(by, "type", message);
                 }
             };
             let Some(sum) = sum else {
-                return refuse(by, "range", "would make the sum too large for 64 bits");
+                return refuse(by, "range", "would make the sum larger than 64 bits allow");
             };
             let mut row = vec![ValueRef::Absent; shape.columns.len()];
             row[at] = sum.as_ref();

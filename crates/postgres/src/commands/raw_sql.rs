@@ -105,7 +105,8 @@ impl Described {
     ) -> Result<Arc<SqlText>> {
         if description.columns.len() > COLUMNS_MAX {
             let message = format!(
-                "the rows have {} columns, {COLUMNS_MAX} at most are read: name those you need",
+                "the rows have {} columns; at most {COLUMNS_MAX} are allowed: select only the \
+                 columns that you need",
                 description.columns.len()
             );
             return Err(Error::new(ErrorKind::Invalid, message));
@@ -147,22 +148,25 @@ pub(crate) fn announce(call: &SqlCall<'_>) -> Result<Arc<Text>> {
     let text = call.text;
     let refused = |kind, message: &str| Err(at_text(&Error::new(kind, message), text));
     if let Some(name) = call.database {
-        let message =
-            format!("there is no database `{name}` to name here: the store has one, leave it out");
+        let message = format!(
+            "there is no database `{name}`: this store has one database, which needs no \
+                     name; leave the name out"
+        );
         return Err(Error::new(ErrorKind::Invalid, message));
     }
     if text.contains('\0') {
-        let message = "a NUL character ends a statement, and no text of PostgreSQL's has one";
+        let message = "a statement cannot contain a NUL character, and PostgreSQL cannot store one \
+                       in a text";
         return Err(Error::new(ErrorKind::Invalid, message));
     }
     if first_word(text).is_empty() && text.trim_start().is_empty() {
-        return Err(Error::new(ErrorKind::Invalid, "there is no statement in the text"));
+        return Err(Error::new(ErrorKind::Invalid, "the text does not contain a statement"));
     }
     match call.writes {
         false if begins_with(text, READS) => {}
         true if begins_with(text, WRITES) => {}
         false if begins_with(text, WRITES) => {
-            let message = "the statement changes rows, and `sql` only reads: use `execute`";
+            let message = "the statement changes rows, but `sql` only reads: use `execute`";
             return refused(ErrorKind::Denied, message);
         }
         true if begins_with(text, READS) => {
@@ -171,9 +175,9 @@ pub(crate) fn announce(call: &SqlCall<'_>) -> Result<Arc<Text>> {
         }
         _ => {
             let message = format!(
-                "`{}` is no statement to be run here: `sql` takes SELECT, VALUES, TABLE, WITH and \
-                 EXPLAIN, `execute` INSERT, UPDATE, DELETE, MERGE and WITH; tables are the models', \
-                 transactions `store.transaction`",
+                "`{}` is not allowed: `sql` accepts SELECT, VALUES, TABLE, WITH and EXPLAIN; \
+                 `execute` accepts INSERT, UPDATE, DELETE, MERGE and WITH. Use migrations to \
+                 change tables, and `store.transaction` for transactions",
                 marmota_model::text::excerpt(first_word(text))
             );
             return Err(Error::new(ErrorKind::Denied, message));
@@ -193,7 +197,7 @@ impl SqlText {
         let wanted = self.parameters.len();
         if wanted != call.values.len() {
             let message = format!(
-                "the statement has {wanted} parameters, {} values were bound",
+                "the statement has {wanted} parameters, but {} values were bound",
                 call.values.len()
             );
             return Err(at_text(&Error::new(ErrorKind::Invalid, message), call.text));
@@ -202,8 +206,8 @@ impl SqlText {
             for (at, (oid, value)) in self.parameters.iter().zip(call.values).enumerate() {
                 parameter::put(out, *oid, value.as_ref()).map_err(|parameter::ValueMismatch| {
                     let message = format!(
-                        "the value {} of parameter {} is not of the type that PostgreSQL expects \
-                         there ({}): cast the parameter, or bind another",
+                        "the value {} of parameter {} does not have the type that PostgreSQL \
+                         expects ({}): cast the parameter, or bind another value",
                         marmota_model::text::excerpt_of(value.as_ref()),
                         at + 1,
                         parameter::type_name(*oid)
@@ -248,8 +252,8 @@ impl SqlText {
     fn unread(&self, at: usize, bytes: usize) -> Error {
         let name = self.columns.list().get(at).map_or("?", |column| &column.name);
         let message = format!(
-            "column `{name}` holds a value of {bytes} bytes that no type of Marmota has (an infinite \
-             date, or a number out of its range): cast it to text in the statement"
+            "column `{name}` has a value of {bytes} bytes that no type of Marmota can represent \
+             (an infinite date, or a number out of range): cast the column to text in the statement"
         );
         Error::new(ErrorKind::Invalid, message)
     }
@@ -257,7 +261,11 @@ impl SqlText {
 
 #[cold]
 fn changed() -> Error {
-    Error::new(ErrorKind::Engine, "the tables have changed under the statement: run it again")
+    Error::new(
+        ErrorKind::Engine,
+        "the tables were changed while the statement was in use: run the \
+                                   statement again",
+    )
 }
 
 /// Returns the error of a statement that the server refused.
@@ -266,12 +274,12 @@ pub(crate) fn refused(failure: &Failure, call: &SqlCall<'_>) -> Error {
     let error = match failure.code() {
         "25006" if !call.writes => Error::new(
             ErrorKind::Denied,
-            "the statement changes something, and `sql` only reads: use `execute`",
+            "the statement changes something, but `sql` only reads: use `execute`",
         ),
         "42601" if failure.message.contains("multiple commands") => Error::new(
             ErrorKind::Invalid,
-            "there is more than one statement in the text: run them one by one, in a transaction if \
-             they belong together",
+            "the text contains more than one statement: run the statements one by one, in a \
+             transaction if they belong together",
         ),
         code if code.starts_with("42") && code != fault::code::NO_RIGHT => {
             let place = match failure.position {

@@ -140,7 +140,8 @@ impl Composer {
             (Kind::Int { min, max }, ValueRef::Int(by)) => (*min, *max, by),
             (Kind::Currency, ValueRef::Currency(by)) => (i64::MIN, i64::MAX, by.scaled()),
             _ => {
-                let message = "only integers and amounts can be added to, by their like";
+                let message = "only integer and currency fields can be incremented, by a value of \
+                               the same kind";
                 return Err(Error::invalid(vec![violation(field, by, "type", message)]));
             }
         };
@@ -273,7 +274,11 @@ impl Composer {
             Write::DeleteWhere { table, filter } => {
                 self.delete_where(commands, role, table, filter.as_ref())
             }
-            _ => Err(Error::new(ErrorKind::Unsupported, "PostgreSQL has no such write here")),
+            _ => Err(Error::new(
+                ErrorKind::Unsupported,
+                "the PostgreSQL engine does not support \
+                                                         this write here",
+            )),
         }
     }
 }

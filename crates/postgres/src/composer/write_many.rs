@@ -52,7 +52,7 @@ impl Composer {
                 commands.key_max = commands.key_max.max(Some(key));
             }
             if commands.parameters.len() > BYTES_MAX {
-                let message = format!("the rows of one insert take more than {BYTES_MAX} bytes");
+                let message = format!("the rows of one insert have more than {BYTES_MAX} bytes");
                 return Err(Error::new(ErrorKind::Invalid, message));
             }
             row.fill(ValueRef::Absent);

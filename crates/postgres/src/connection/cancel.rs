@@ -76,7 +76,7 @@ impl GivenUp {
         let (given_up, slot) = (Arc::clone(self), Arc::clone(slot));
         let asks = move |key| {
             if let Err(error) = connector::cancel(&given_up.options, &key) {
-                log::debug!("a cancelled statement still runs at the server: {error}");
+                log::debug!("a canceled statement still runs on the server: {error}");
             }
             REQUESTS.fetch_sub(1, Ordering::AcqRel);
             given_up.was_asked(&slot);

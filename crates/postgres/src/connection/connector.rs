@@ -101,7 +101,7 @@ pub(crate) fn connect(
     loop {
         let refused = |what: &str| unreached(io::Error::new(io::ErrorKind::InvalidData, what));
         while let Some((message, taken)) =
-            backend::first(&bytes).map_err(|_| refused("it broke the protocol"))?
+            backend::first(&bytes).map_err(|_| refused("the server violated the protocol"))?
         {
             out.clear();
             let ready = greeting.hear(message, &mut out)?;
@@ -120,14 +120,18 @@ pub(crate) fn connect(
             }
         }
         if bytes.len() > MESSAGE_BYTES_MAX {
-            return Err(refused("it broke the protocol"));
+            return Err(refused("the server violated the protocol"));
         }
         if Instant::now() >= until {
-            return Err(unreached(io::Error::new(io::ErrorKind::TimedOut, "it took too long")));
+            return Err(unreached(io::Error::new(
+                io::ErrorKind::TimedOut,
+                "the connection attempt \
+                                                                          timed out",
+            )));
         }
         match socket.read(&mut chunk).map_err(unreached)? {
             0 => {
-                let message = "it hung up before the connection was made";
+                let message = "the server closed the connection during the login";
                 return Err(unreached(io::Error::new(io::ErrorKind::UnexpectedEof, message)));
             }
             read => bytes.extend_from_slice(&chunk[..read]),
@@ -203,8 +207,8 @@ pub(crate) fn connect_first(options: &mut PostgresOptions) -> Result<Connection,
     }
     options.is_pooled = true;
     log::info!(
-        "PostgreSQL at {} is reached over a connection pooler: statements are not kept prepared, \
-         and each transaction begins with its settings",
+        "PostgreSQL at {} is connected through a pooler: statements are not kept prepared, and \
+         each transaction sets its settings",
         options.place()
     );
     connect(options, Purpose::Exclusive)
@@ -254,14 +258,22 @@ impl Greeting<'_> {
             ask::DONE => {}
             ask::PASSWORD => frontend::password(out, self.password()?.as_str().as_bytes()),
             ask::MD5 => {
-                let salt = body.first_chunk().ok_or_else(|| self.refused("it sent no salt"))?;
+                let salt = body.first_chunk().ok_or_else(|| {
+                    self.refused(
+                        "the server did not send \
+                                                                          a salt",
+                    )
+                })?;
                 let (user, password) = (self.options.user.as_bytes(), self.password()?);
                 let hash = md5_hash(user, password.as_str().as_bytes(), *salt);
                 frontend::password(out, hash.as_bytes());
             }
             ask::SASL => {
                 if !body.split(|&byte| byte == 0).any(|name| name == SCRAM_SHA_256.as_bytes()) {
-                    return Err(self.refused("it requires authentication other than SCRAM-SHA-256"));
+                    return Err(self.refused(
+                        "the server requires a SASL mechanism other than \
+                                             SCRAM-SHA-256",
+                    ));
                 }
                 let password = self.password()?.as_str().as_bytes();
                 let scram = ScramSha256::new(password, ChannelBinding::unsupported());
@@ -270,7 +282,10 @@ impl Greeting<'_> {
             }
             ask::SASL_GOES_ON | ask::SASL_ENDS => {
                 let Some(scram) = &mut self.scram else {
-                    return Err(self.refused("it continued an authentication that was not begun"));
+                    return Err(self.refused(
+                        "the server continued an authentication that was not \
+                                             started",
+                    ));
                 };
                 let heard =
                     if ask == ask::SASL_ENDS { scram.finish(body) } else { scram.update(body) };
@@ -283,7 +298,7 @@ impl Greeting<'_> {
             }
             _ => {
                 return Err(self.refused(
-                    "it requires an authentication method that Marmota does not support",
+                    "the server requires an authentication method that Marmota does not support",
                 ));
             }
         }
@@ -293,7 +308,7 @@ impl Greeting<'_> {
     fn password(&self) -> Result<&Password, NoConnection> {
         self.options.password.as_ref().ok_or_else(|| {
             self.refused(
-                "it requires a password: give it in the URL, in PGPASSWORD or in ~/.pgpass",
+                "the server requires a password: give one in the URL, in PGPASSWORD or in ~/.pgpass",
             )
         })
     }
@@ -314,7 +329,7 @@ impl Greeting<'_> {
             _ => (ErrorKind::Refused, false),
         };
         let place = self.options.place();
-        let message = format!("PostgreSQL at {place} does not let {user} in: {words}");
+        let message = format!("PostgreSQL at {place} refused the login of {user}: {words}");
         // PgBouncer's message: a server names an unknown setting differently.
         let is_of_a_pooler = words.contains("unsupported startup parameter");
         NoConnection { kind, message, is_final, is_of_a_pooler }

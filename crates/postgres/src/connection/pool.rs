@@ -69,8 +69,8 @@ impl Pool {
             place.leave();
         } else if Instant::now() >= until {
             let message = format!(
-                "all {} connections for transactions are taken, and none was given back in time; \
-                 try again, or raise connections_max",
+                "all {} connections for transactions are in use, and none became free in time; try \
+                 again, or raise `connections_max`",
                 self.slots_max
             );
             return Err(Error::new(ErrorKind::Busy, message));

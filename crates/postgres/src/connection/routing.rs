@@ -82,7 +82,7 @@ impl Connection {
             Ok(Some(found)) => found,
             Ok(None) => return None,
             Err(backend::Broken) => {
-                self.lose("it broke the protocol");
+                self.lose("the server violated the protocol");
                 return Some(Err(()));
             }
         };

@@ -116,7 +116,7 @@ impl Socket {
         if self.stream.read(&mut answer)? == 0 {
             return Err(io::Error::new(
                 Io::UnexpectedEof,
-                "it closed the connection at the request for TLS",
+                "the server closed the connection when TLS was requested",
             ));
         }
         match (answer, options.tls_mode) {
@@ -132,9 +132,10 @@ impl Socket {
             ([b'N'], TlsMode::Prefer) => Ok(()),
             ([b'N'], _) => Err(io::Error::new(
                 Io::PermissionDenied,
-                "it does not speak TLS: switch it on there (ssl = on), or give sslmode=disable",
+                "the server does not support TLS: enable TLS there (ssl = on), or use \
+                 sslmode=disable",
             )),
-            _ => Err(io::Error::new(Io::InvalidData, "what listens there is no PostgreSQL")),
+            _ => Err(io::Error::new(Io::InvalidData, "the server there is not PostgreSQL")),
         }
     }
 
@@ -238,11 +239,11 @@ fn reach(options: &PostgresOptions, until: Instant) -> io::Result<Stream> {
         }
         Host::Tcp(name) => name,
     };
-    let mut failure = io::Error::new(Io::NotFound, "the name has no address");
+    let mut failure = io::Error::new(Io::NotFound, "the host name has no address");
     for address in (name.as_str(), options.port).to_socket_addrs()? {
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(io::Error::new(Io::TimedOut, "it did not answer in time"));
+            return Err(io::Error::new(Io::TimedOut, "the server did not answer in time"));
         }
         match TcpStream::connect_timeout(&address, left) {
             Ok(stream) => {

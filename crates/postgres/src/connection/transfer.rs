@@ -89,7 +89,13 @@ impl Connection {
     fn receive(&mut self) -> io::Result<bool> {
         self.make_room();
         let came = match self.socket.read(&mut self.input[self.unread.end..]) {
-            Ok(0) => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it hung up")),
+            Ok(0) => {
+                return Err(io::Error::new(
+                    io::ErrorKind::UnexpectedEof,
+                    "the server closed \
+                                                                              the connection",
+                ));
+            }
             Ok(came) => came,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 self.is_dry = true;

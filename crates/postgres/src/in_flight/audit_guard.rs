@@ -64,8 +64,8 @@ pub(crate) fn refused(composer: &mut Composer, failure: &Failure, call: &SqlCall
     let named = |(_, name): &&(u32, String)| failure.message.contains(&format!("\"{name}\""));
     let table = audited.iter().find(named).map_or("a table", |(_, name)| name);
     let message = format!(
-        "the statement writes to `{table}`, and what SQL writes would not be entered in the \
-         history: use the verbs (`insert`, `patch`, …), or say `.unaudited()` to leave no entries"
+        "the statement writes to `{table}`, and raw SQL adds no entries to the history: use the \
+         verbs (`insert`, `patch`, …), or call `.unaudited()` to write without entries"
     );
     at_text(&Error::new(ErrorKind::Denied, message), call.text)
 }

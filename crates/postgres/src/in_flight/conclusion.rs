@@ -300,6 +300,6 @@ impl InFlightOperation {
 fn undone() -> Error {
     Error::new(
         ErrorKind::Engine,
-        "the transaction was undone when one of its operations failed; begin again",
+        "the transaction was rolled back because one of its operations failed; begin a new one",
     )
 }

@@ -44,8 +44,8 @@ pub(crate) fn prepare(
     let found = look(connection, tables, options)?;
     if let Some(other) = found.iter().find(|table| !table.is_plain) {
         let message = format!(
-            "table `{}` is a view, or has parts that can be written to by themselves, of which \
-             PostgreSQL does not notify: open the store without a cache",
+            "table `{}` is a view or has partitions, for which PostgreSQL sends no notifications: \
+             open the store without a cache",
             other.name
         );
         return Err(Error::new(ErrorKind::Unsupported, message));
@@ -78,8 +78,9 @@ pub(crate) fn find_silent(tables: &[Arc<Table>]) -> String {
 /// Returns the error for a table whose writes are no longer announced.
 pub(crate) fn silent(table: &str) -> Error {
     let message = format!(
-        "the trigger `{TRIGGER}` of table `{table}` was dropped or disabled, so that writes of other \
-         programs are not announced: open the store again to make it, or without a cache"
+        "the trigger `{TRIGGER}` of table `{table}` was dropped or disabled, so that writes of \
+         other programs are not notified: open the store again to create the trigger, or open it \
+         without a cache"
     );
     Error::new(ErrorKind::Unsupported, message)
 }
@@ -94,12 +95,12 @@ fn make(
         done.map_err(|error| {
             let error = error.into_error(options);
             let why = match error.kind() {
-                ErrorKind::Denied => "the database user has to own the tables",
+                ErrorKind::Denied => "the database user must own the tables",
                 _ => error.message(),
             };
             let message = format!(
-                "a cache needs notice of the writes of others, by a trigger on each table, which could \
-                 not be made: {why}"
+                "a cache needs notifications of writes by other programs, but the trigger for them \
+                 could not be created: {why}"
             );
             Error::new(error.kind(), message).with_source(error)
         })

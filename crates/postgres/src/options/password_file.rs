@@ -27,7 +27,7 @@ pub(super) fn look_up(
     }
     if is_open_to_others(&metadata) {
         // Like in libpq: it is ignored with a warning.
-        log::warn!("{} can be read by others and is not used: chmod 600", path.display());
+        log::warn!("{} is readable by other users and is ignored: chmod 600", path.display());
         return Ok(None);
     }
     let text = std::fs::read_to_string(&path).map_err(|error| {

@@ -35,8 +35,8 @@ impl Parts {
             .ok_or_else(|| {
                 Error::new(
                     ErrorKind::Invalid,
-                    "the URL of a PostgreSQL server begins with postgres:// or postgresql://, as \
-                     in postgres://user:password@host:5432/database",
+                    "the URL of a PostgreSQL server must begin with postgres:// or postgresql://, \
+                     as in postgres://user:password@host:5432/database",
                 )
             })?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
@@ -55,14 +55,14 @@ impl Parts {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             if !NAMES.contains(&name) {
                 let message = format!(
-                    "`{}` is no part of a PostgreSQL URL; there are: {}",
+                    "`{}` is not an option of a PostgreSQL URL; the options are: {}",
                     marmota_model::text::excerpt(name),
                     NAMES.join(", ")
                 );
                 return Err(Error::new(ErrorKind::Invalid, message));
             }
             if value.is_empty() {
-                return Err(invalid(name, "", "give it a value, or leave it out"));
+                return Err(invalid(name, "", "add a value, or leave the option out"));
             }
             parts.add(name, value)?;
         }
@@ -74,13 +74,13 @@ impl Parts {
             Some(rest) => {
                 let (host, port) = rest
                     .split_once(']')
-                    .ok_or_else(|| invalid("host", host, "an address in [ needs its ]"))?;
+                    .ok_or_else(|| invalid("host", host, "a `[` without its `]`"))?;
                 (host, port.strip_prefix(':').unwrap_or(""))
             }
             None => host.rsplit_once(':').unwrap_or((host, "")),
         };
         if host.contains(',') {
-            return Err(invalid("host", host, "give one host"));
+            return Err(invalid("host", host, "only one host is supported"));
         }
         self.add("host", host)?;
         self.add("port", port)
@@ -91,8 +91,14 @@ impl Parts {
         if !value.is_empty() {
             let is_secret = matches!(name, "password" | "direct_url");
             let shown = if is_secret { "…" } else { value };
-            let decoded = decoded(value)
-                .ok_or_else(|| invalid(name, shown, "a % needs two hexadecimal digits (UTF-8)"))?;
+            let decoded = decoded(value).ok_or_else(|| {
+                invalid(
+                    name,
+                    shown,
+                    "a `%` must be followed by two hexadecimal \
+                                                     digits, and the result must be UTF-8",
+                )
+            })?;
             self.0.push((name.to_owned(), decoded));
         }
         Ok(())

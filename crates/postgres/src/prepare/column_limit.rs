@@ -102,7 +102,11 @@ impl fmt::Display for Limit {
                 write!(f, "must be between {min} and {max}")
             }
             Self::Chars(most) => write!(f, "must have at most {most} characters"),
-            Self::Digits(most) => write!(f, "must have at most {most} digits before the point"),
+            Self::Digits(most) => write!(
+                f,
+                "must have at most {most} digits before the decimal \
+                                             point"
+            ),
         }
     }
 }
@@ -116,7 +120,8 @@ pub(crate) fn violation(
 ) -> Violation {
     let field = &table.fields()[position];
     let message = format!(
-        "{limit} in the column of the database; ALTER TABLE {} ALTER COLUMN {} TYPE {} widens it",
+        "{limit}, the limit of the column in the database; ALTER TABLE {} ALTER COLUMN {} TYPE {} \
+         raises the limit",
         quoted(table.name()),
         quoted(&field.name),
         limit.wider()

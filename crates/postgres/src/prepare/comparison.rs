@@ -105,7 +105,8 @@ impl Comparison<'_> {
 
     fn compare(&mut self, run: &mut Preparing<'_>, layout: &Layout) -> Result<()> {
         if !layout.is_table {
-            let why = "the database has something else of this name (a view?); rename one";
+            let why = "the database has a view or another object of this name; rename one of the \
+                       two";
             self.steps.refuse(Change::SchemaMismatch, why);
             return Ok(());
         }
@@ -202,7 +203,7 @@ impl Comparison<'_> {
         if column.is_generated && position != self.steps.table.key() {
             let table = quoted(self.steps.table.name());
             let why = format!(
-                "PostgreSQL computes the column (GENERATED ALWAYS), and a model writes its fields: \
+                "PostgreSQL computes the column (GENERATED ALWAYS), so a model cannot write it: \
                  leave the field out and read the column with `sql`, or ALTER TABLE {table} ALTER \
                  COLUMN {name} DROP EXPRESSION (DROP IDENTITY for an identity)"
             );
@@ -228,7 +229,8 @@ impl Comparison<'_> {
             _ if !column.is_a(wanted) => {
                 let why = format!(
                     "the column is {} in the database, and a {} field is {}; give the field \
-                     another name (it is added, and values can be copied), or change its type back",
+                     another name (it is added as a new column, and you can copy the values), or \
+                     change its type back",
                     column.declared,
                     field.kind.name(),
                     sql_type(wanted)
@@ -237,8 +239,8 @@ impl Comparison<'_> {
             }
             _ if wanted == PgType::Text && !column.is_deterministic => {
                 let why = format!(
-                    "texts that differ are equal by the column's collation, and a model compares \
-                     them byte by byte: ALTER TABLE {} ALTER COLUMN {name} TYPE text COLLATE \"C\"",
+                    "the column's collation treats different texts as equal, but a model compares \
+                     texts byte by byte: ALTER TABLE {} ALTER COLUMN {name} TYPE text COLLATE \"C\"",
                     quoted(self.steps.table.name()),
                 );
                 self.steps.refuse(change("text COLLATE \"C\""), why);

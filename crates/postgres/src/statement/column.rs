@@ -128,7 +128,7 @@ pub(crate) fn put_present(out: &mut Vec<u8>, table: &Table, row: &[ValueRef<'_>]
 pub(crate) fn misfit(table: &Table, position: usize) -> Error {
     let field = &table.fields()[position];
     let message = format!(
-        "a value for field `{}` of `{}` is no {} of PostgreSQL's",
+        "a value for field `{}` of `{}` is not a valid {} in PostgreSQL",
         field.name,
         table.name(),
         field.kind.name()
@@ -188,8 +188,8 @@ fn unreadable(table: &Table, columns: &[Column], mut stored: Row<'_>, column: Co
         }
     }
     let message = format!(
-        "the value{row} in `{}` is one of PostgreSQL's that a {} field does not have, written by \
-         another program: correct it there, or leave the field out of what is read",
+        "the value{row} in `{}` cannot be represented by a {} field: another program wrote this \
+         value; correct it in the database, or leave the field out of the read",
         table.name(),
         field.kind.name()
     );

@@ -250,7 +250,7 @@ pub fn unreadable(pg_type: PgType, bytes: &[u8]) -> String {
             [_, _, _, _, 0xc0, ..] => "NaN",
             [_, _, _, _, 0xd0, ..] => "Infinity",
             [_, _, _, _, 0xf0, ..] => "-Infinity",
-            _ => "a number beyond 15 digits or with more than four decimals",
+            _ => "a number with more than 15 digits or more than four decimals",
         },
         _ => return format!("{} bytes", bytes.len()),
     };

@@ -120,9 +120,9 @@ fn a_statement_is_held_to_what_it_was_announced_as() {
         ("SELECT 1; SELECT 2", ErrorKind::Invalid, "more than one statement"),
         ("SELECT nmae FROM sale", ErrorKind::Invalid, "nmae"),
         ("SELECT (", ErrorKind::Invalid, "syntax"),
-        ("BEGIN", ErrorKind::Denied, "no statement to be run here"),
-        ("SET x = 1", ErrorKind::Denied, "no statement to be run here"),
-        ("", ErrorKind::Invalid, "no statement"),
+        ("BEGIN", ErrorKind::Denied, "is not allowed"),
+        ("SET x = 1", ErrorKind::Denied, "is not allowed"),
+        ("", ErrorKind::Invalid, "a statement"),
         ("SELECT 1/0", ErrorKind::Invalid, "zero"),
     ] {
         for tries in 0..2 {

@@ -28,15 +28,15 @@ impl Engine for Remote {
     /// Returns an empty plan if the server has the same tables: tables are migrated by the server.
     fn plan(&self, tables: &[Arc<Table>], _: u32) -> Result<Plan> {
         if tables.iter().any(|table| table.name() == MIGRATIONS) {
-            let message = "migrations are done by the program that serves the store: give them to \
-                           its builder, not to that of a client";
+            let message = "a client cannot run migrations: add them to the builder of the store in \
+                           the program that serves it";
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
         self.state.know(tables);
         let connection = self.state.connect()?;
         self.state.give_back(connection);
         if tables.iter().any(|table| table.name() == ANSWERS) {
-            let what = "keeping the answers to batches (idempotency)";
+            let what = "storing the answers to batches (idempotency)";
             self.capability().check_transactions(what)?;
         }
         Ok(Plan::default())

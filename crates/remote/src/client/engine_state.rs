@@ -130,7 +130,7 @@ impl EngineState {
         let tables = Arc::clone(&self.tables.read());
         let credential = self.credential.as_bytes();
         if credential.len() > CREDENTIAL_BYTES_MAX {
-            let message = format!("a credential has at most {CREDENTIAL_BYTES_MAX} bytes");
+            let message = format!("a credential must have at most {CREDENTIAL_BYTES_MAX} bytes");
             return Err(Error::new(ErrorKind::Invalid, message));
         }
         let mut hello = Vec::new();
@@ -150,8 +150,8 @@ impl EngineState {
             self.declared.get_or_init(|| (guarantees, guarantees.of_client(self.name)));
         if let Some(lost) = guarantees.lost(*first) {
             let message = format!(
-                "the server at {:?} guaranteed {lost} when this store was opened, and no longer \
-                 does: it has another engine now; open the store again",
+                "the server at {:?} guaranteed {lost} when this store was opened, but does not any \
+                 more, because the server has another engine now; open the store again",
                 self.target
             );
             return Err(Error::new(ErrorKind::Unsupported, message));
@@ -188,13 +188,15 @@ impl EngineState {
     #[cold]
     pub(super) fn lost(&self, may_have_written: bool) -> Error {
         let rest = if may_have_written {
-            "the write may have taken place: read before trying again, or send it as a batch with \
-             an idempotency key"
+            "the write may or may not have been committed: read the row before you retry, or send \
+             a batch with an idempotency key"
         } else {
             "nothing was changed"
         };
-        let message =
-            format!("the connection to {:?} broke before the answer came; {rest}", self.target);
+        let message = format!(
+            "the connection to {:?} was lost before the answer was received; {rest}",
+            self.target
+        );
         Error::new(ErrorKind::Lost, message)
     }
 

@@ -64,7 +64,7 @@ pub(super) fn take(
             Ok(())
         }
         (FAILED, _) => Err(read.error()?),
-        _ => Err(broken("is no answer to an operation")),
+        _ => Err(broken("is not an answer to an operation")),
     }
 }
 

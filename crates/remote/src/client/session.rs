@@ -154,7 +154,7 @@ impl RemoteSession {
         match (self.transaction, operation) {
             (InTransaction::Lost, Operation::Rollback) => Ok(Kind::Ends),
             (InTransaction::Lost, _) => {
-                let message = "the connection broke, and with it the transaction, which was undone";
+                let message = "the connection was lost, and the transaction was rolled back";
                 Err(Error::new(ErrorKind::Lost, message))
             }
             (InTransaction::No, Operation::Begin) => {
@@ -187,7 +187,8 @@ impl RemoteSession {
             }
             if one.packet.len() as u64 > connection.welcome.packet_bytes_max {
                 let message = format!(
-                    "the operation has {} bytes, and the server takes {}: send less at once",
+                    "the operation has {} bytes, but the server accepts at most {}: send fewer \
+                     rows at once",
                     one.packet.len(),
                     connection.welcome.packet_bytes_max
                 );
@@ -401,7 +402,8 @@ impl RemoteSession {
             None if self.waiting[place].until <= Instant::now() => {
                 let Waiting { is_write, number, .. } = self.waiting[place];
                 self.tell_of_cancel(number);
-                let rest = if is_write { "; a write may have taken place" } else { "" };
+                let rest =
+                    if is_write { "; a write may or may not have been committed" } else { "" };
                 let message = format!(
                     "the server did not answer within {} ms{rest}",
                     self.state.deadline.as_millis()
@@ -569,7 +571,7 @@ impl Session for RemoteSession {
         context: &mut Context<'_>,
     ) -> Poll<Result<()>> {
         let Some(place) = self.place(ticket) else {
-            let message = "an operation was polled after it had been given up or was done";
+            let message = "an operation was polled after it had ended or was canceled";
             return Poll::Ready(Err(Error::new(ErrorKind::Bug, message)));
         };
         match self.proceed(place, operation, sink, outcome, context) {

@@ -56,7 +56,7 @@ impl<'b> Bytes<'b> {
                 self.rest = rest;
                 Ok(taken)
             }
-            None => Err(broken("ends too soon")),
+            None => Err(broken("is truncated")),
         }
     }
 
@@ -73,7 +73,7 @@ impl<'b> Bytes<'b> {
                 self.rest = rest;
                 Ok(first)
             }
-            None => Err(broken("ends too soon")),
+            None => Err(broken("is truncated")),
         }
     }
 
@@ -81,7 +81,7 @@ impl<'b> Bytes<'b> {
         match self.u8()? {
             0 => Ok(false),
             1 => Ok(true),
-            _ => Err(broken("has neither true nor false where one should be")),
+            _ => Err(broken("has an invalid boolean")),
         }
     }
 
@@ -109,14 +109,19 @@ impl<'b> Bytes<'b> {
     }
 
     pub(crate) fn size(&mut self) -> Result<usize> {
-        usize::try_from(self.unsigned()?).map_err(|_| broken("has a size beyond memory"))
+        usize::try_from(self.unsigned()?).map_err(|_| {
+            broken(
+                "has a size that is too large for \
+                                                              memory",
+            )
+        })
     }
 
     /// Reads a number of items, each of which has at least one byte.
     pub(crate) fn count(&mut self) -> Result<usize> {
         let count = self.size()?;
         if count > self.rest.len() {
-            return Err(broken("announces more than it has"));
+            return Err(broken("is shorter than its declared length"));
         }
         Ok(count)
     }
@@ -129,7 +134,7 @@ impl<'b> Bytes<'b> {
 
     #[inline]
     pub(crate) fn text(&mut self) -> Result<&'b str> {
-        std::str::from_utf8(self.bytes()?).map_err(|_| broken("has a text that is no UTF-8"))
+        std::str::from_utf8(self.bytes()?).map_err(|_| broken("has a text that is not UTF-8"))
     }
 
     pub(crate) fn option(&mut self) -> Result<Option<i64>> {
@@ -138,7 +143,7 @@ impl<'b> Bytes<'b> {
 
     /// Returns an error if bytes remain.
     pub(crate) fn end(&self) -> Result<()> {
-        if self.rest.is_empty() { Ok(()) } else { Err(broken("continues after its end")) }
+        if self.rest.is_empty() { Ok(()) } else { Err(broken("has bytes after its end")) }
     }
 }
 

@@ -125,7 +125,7 @@ fn describe(field: &Field) -> String {
     let Field { kind, nullable, role, default, .. } = field;
     let mut text = match kind {
         Kind::Enum { variants, stored } => {
-            let mut text = format!("enum kept as {stored:?} of");
+            let mut text = format!("enum stored as {stored:?} of");
             for variant in variants.iter() {
                 let _ = write!(text, " {}={}", variant.name, variant.number);
             }
@@ -213,13 +213,13 @@ impl<'b> Hello<'b> {
     pub(crate) fn read(body: &'b [u8]) -> Result<Self> {
         let mut read = Bytes::new(body);
         if read.array::<6>().ok().as_ref() != Some(MAGIC) {
-            return Err(broken("is not how a client of Marmota begins"));
+            return Err(broken("is not the greeting of a Marmota client"));
         }
         let version = read.unsigned()?;
         if version != VERSION {
             let message = format!(
-                "the client speaks version {version} of the protocol, the server version \
-                 {VERSION}: bring both to the same release"
+                "the client uses version {version} of the protocol, but the server uses version \
+                 {VERSION}: use the same release on both sides"
             );
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
@@ -252,8 +252,8 @@ pub(crate) fn read_welcome<'t>(
             let version = read.unsigned()?;
             if version != VERSION {
                 let message = format!(
-                    "the server speaks version {version} of the protocol, the client version \
-                     {VERSION}: bring both to the same release"
+                    "the server uses version {version} of the protocol, but the client uses \
+                     version {VERSION}: use the same release on both sides"
                 );
                 return Err(Error::new(ErrorKind::Unsupported, message));
             }
@@ -282,7 +282,7 @@ pub(crate) fn read_welcome<'t>(
             }
             Err(broken("reports that tables differ, but not how"))
         }
-        _ => Err(broken("is no answer to a hello")),
+        _ => Err(broken("is not an answer to a hello")),
     }
 }
 
@@ -299,8 +299,8 @@ fn difference(table: &Table, theirs: &[(&str, &str)]) -> Error {
     let place = place.unwrap_or_default();
     let mine = field(ours.get(place).map(|(name, line)| (&**name, &**line)));
     let message = format!(
-        "the table `{}` is another one on the server: its field {place} is {mine} here and {} \
-         there; build the client with the server's models",
+        "the table `{}` differs on the server: field {place} is {mine} on the client and {} on the \
+         server; build the client with the server's models",
         table.name(),
         field(theirs.get(place).copied())
     );

@@ -99,8 +99,8 @@ pub(crate) fn put_operation(
         Operation::Release(name) => put_step(out, begin, RELEASE, *name),
         Operation::RollbackTo(name) => put_step(out, begin, ROLLBACK_TO, *name),
         _ => {
-            let message = "raw SQL is not sent to a server: it would bypass the rules \
-                           of its models";
+            let message = "raw SQL cannot be sent to a server, because it would bypass the rules \
+                           of the models";
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
     }

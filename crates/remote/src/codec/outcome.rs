@@ -85,7 +85,7 @@ pub(crate) fn put_results(out: &mut Vec<u8>, results: &[Result<Outcome>]) {
 impl Bytes<'_> {
     fn effect(&mut self) -> Result<UpsertEffect> {
         let number = usize::from(self.u8()?);
-        EFFECTS.get(number).copied().ok_or_else(|| broken("has an effect of no kind"))
+        EFFECTS.get(number).copied().ok_or_else(|| broken("has an unknown effect"))
     }
 
     pub(crate) fn outcome(&mut self) -> Result<Outcome> {
@@ -102,7 +102,7 @@ impl Bytes<'_> {
                 };
                 Keys::Upserted((0..count).map(|_| placed(self)).collect::<Result<_>>()?)
             }
-            _ => return Err(broken("has keys of no kind")),
+            _ => return Err(broken("has an unknown kind of keys")),
         };
         let (version, value) = (self.option()?, self.value()?.to_value());
         Ok(Outcome { rows, keys, version, value, effect: self.effect()? })
@@ -131,7 +131,7 @@ impl Bytes<'_> {
             results.push(match self.u8()? {
                 DONE => Ok(self.outcome()?),
                 FAILED => Err(self.error()?),
-                _ => return Err(broken("has a result of no kind")),
+                _ => return Err(broken("has an unknown kind of result")),
             });
         }
         Ok(results)

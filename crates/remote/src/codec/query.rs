@@ -136,7 +136,7 @@ pub(crate) fn put_query(out: &mut Vec<u8>, query: &RowQuery) {
 impl Bytes<'_> {
     fn comparison(&mut self) -> Result<Comparison> {
         let number = usize::from(self.u8()?);
-        COMPARISONS.get(number).copied().ok_or_else(|| broken("has a comparison of no kind"))
+        COMPARISONS.get(number).copied().ok_or_else(|| broken("has an unknown comparison"))
     }
 
     fn place(&mut self) -> Result<(Place, String)> {
@@ -184,7 +184,7 @@ impl Bytes<'_> {
             NOT => FilterExpr::Not(Box::new(self.filter_node(depth + 1, terms)?)),
             AND => FilterExpr::And(self.filter_list(depth, terms)?),
             OR => FilterExpr::Or(self.filter_list(depth, terms)?),
-            _ => return Err(broken("has a condition of no kind")),
+            _ => return Err(broken("has an unknown condition")),
         })
     }
 
@@ -198,7 +198,7 @@ impl Bytes<'_> {
             }
             IS_NULL => JsonTest::IsNull,
             EXISTS => JsonTest::Exists,
-            _ => return Err(broken("has a condition of no kind")),
+            _ => return Err(broken("has an unknown condition")),
         })
     }
 
@@ -212,7 +212,7 @@ impl Bytes<'_> {
         for _ in 0..self.count()? {
             match usize::from(self.u8()?) {
                 field if field < count => fields = fields.with(field),
-                _ => return Err(broken("names a field that the table has not")),
+                _ => return Err(broken("names a field that the table does not have")),
             }
         }
         Ok(fields)

@@ -92,7 +92,7 @@ impl<'b> Bytes<'b> {
                 ValueRef::Timestamp(Timestamp::from_micros(self.int()?).map_err(|_| beyond())?)
             }
             UUID => ValueRef::Uuid(Uuid::from_bytes(self.array()?)),
-            _ => return Err(broken("has a value of no kind")),
+            _ => return Err(broken("has an unknown kind of value")),
         })
     }
 
@@ -101,7 +101,7 @@ impl<'b> Bytes<'b> {
         let value = self.value()?;
         match value {
             ValueRef::Json(text) if serde_json::from_str::<IgnoredAny>(text).is_err() => {
-                Err(broken("has a JSON value that is no JSON"))
+                Err(broken("has an invalid JSON value"))
             }
             value => Ok(value),
         }

@@ -410,7 +410,7 @@ impl Peer {
         };
         let Some(greeted) = &self.greeted else { return };
         let mut one = self.running.swap_remove(place);
-        let error = Error::new(ErrorKind::Timeout, "the operation was given up by its client");
+        let error = Error::new(ErrorKind::Timeout, "the operation was canceled by its client");
         one.refuse(self.transaction.scope(&greeted.store), error, out);
         self.transaction.rest(false);
     }
@@ -472,8 +472,8 @@ impl Peer {
 
 #[cold]
 fn no_history() -> Error {
-    let message = "the client has audited models, and the store that is served keeps no history: \
-                   declare the models alike on both sides (`#[model(audit)]`)";
+    let message = "the client has audited models, but the served store has no history: declare the \
+                   models the same way on both sides (`#[model(audit)]`)";
     Error::new(ErrorKind::Unsupported, message)
 }
 

@@ -44,7 +44,7 @@ impl ReadyBatch {
             writes.push(write);
         }
         if !rest.is_empty() {
-            return Err(broken("links writes that are not there, or out of order"));
+            return Err(broken("links writes that do not exist, or are out of order"));
         }
         Ok(Self { mode, writes, links, once, results: Vec::new(), answered: None })
     }
@@ -105,14 +105,14 @@ pub(crate) fn read_results(read: &mut Bytes<'_>) -> Result<(Vec<Result<Outcome>>
         0 => None,
         1 => Some(false),
         2 => Some(true),
-        _ => return Err(broken("has results of no kind")),
+        _ => return Err(broken("has an unknown kind of results")),
     };
     Ok((results, repeated))
 }
 
 fn check_link(link: &Link, table: &Table, before: &[Write]) -> Result<()> {
     if matches!(link.at, LinkAt::Field(field) if field >= table.fields().len()) {
-        return Err(broken("links a field that the table has not"));
+        return Err(broken("links a field that the table does not have"));
     }
     link.check(table, before)
 }

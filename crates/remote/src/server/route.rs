@@ -54,7 +54,8 @@ fn answer(settings: &Arc<Settings>, request: &Request, out: &mut ResponseWriter<
     }
     let peer = Peer::new(Arc::clone(settings), Credential::of_request(request));
     out.respond(upgraded(request, UPGRADE, peer).unwrap_or_else(|_| {
-        let text = "Clients of Marmota ask for an upgrade to `marmota` here; others use REST.\n";
+        let text = "Clients of Marmota request an upgrade to `marmota` here; other clients use \
+                    REST.\n";
         Response::text(text).with_status(Status::UPGRADE_REQUIRED)
     }));
     Flow::Done

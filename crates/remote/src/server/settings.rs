@@ -47,8 +47,8 @@ impl Settings {
     #[cold]
     pub(crate) fn answer_is_too_long(&self) -> Error {
         let message = format!(
-            "the answer has more than {} bytes: ask for fewer rows (`limit`) and for the next \
-             ones after them (`after`)",
+            "the answer has more than {} bytes: request fewer rows (`limit`), and the next ones \
+             with `after`",
             self.answer_bytes_max
         );
         Error::new(ErrorKind::Invalid, message)

@@ -184,8 +184,8 @@ impl Submission {
     pub(super) fn late(&self) -> Error {
         let ms = self.terms.within.map_or(0, |within| within.as_millis());
         let message = format!(
-            "the operation was cancelled after {ms} ms, as its client requested; a write may have \
-             taken place"
+            "the operation was canceled after {ms} ms, as its client requested; a write may or \
+             may not have been committed"
         );
         Error::new(ErrorKind::Timeout, message)
     }
@@ -358,7 +358,7 @@ fn operate<T>(
             run(&mut Operation::DeleteWhere { table, filter: filter.as_ref() })
         }
         // A batch is prepared separately (`ReadyBatch`).
-        Asked::Batch(_) => Err(Error::new(ErrorKind::Bug, "a batch was taken for a verb")),
+        Asked::Batch(_) => Err(Error::new(ErrorKind::Bug, "a batch was executed as a verb")),
         Asked::Begin => run(&mut Operation::Begin),
         Asked::Commit => run(&mut Operation::Commit),
         Asked::Rollback => run(&mut Operation::Rollback),

@@ -41,17 +41,17 @@ impl TakenBack {
     pub(crate) fn error(self, limits: &TransactionLimits) -> Error {
         let message = match self {
             Self::Idle => format!(
-                "the transaction was rolled back: no operation came for {:?} (`Service::lease`); \
-                 begin another, and keep it short",
+                "the transaction was rolled back because it was idle for {:?} (`Service::lease`); \
+                 begin a new one, and keep it short",
                 limits.idle
             ),
             Self::Total => format!(
-                "the transaction was rolled back: it was open for {:?} \
-                 (`Service::transaction_timeout`); begin another, and keep it short",
+                "the transaction was rolled back because it was open for {:?} \
+                 (`Service::transaction_timeout`); begin a new one, and keep it short",
                 limits.total
             ),
-            Self::Refused => "the transaction was rolled back: its caller was refused meanwhile; \
-                              begin another"
+            Self::Refused => "the transaction was rolled back because its caller was refused in \
+                              the meantime; log in and begin a new one"
                 .to_owned(),
         };
         Error::new(ErrorKind::Timeout, message)
@@ -157,8 +157,8 @@ impl Drop for Counted {
 #[cold]
 fn too_many(whose: &str, setting: &str, most: usize) -> Error {
     let message = format!(
-        "{whose} has {most} open transactions already, the most allowed (`Service::{setting}`); \
-         try again when one has ended"
+        "{whose} already has {most} open transactions, the limit (`Service::{setting}`); try again \
+         when one has ended"
     );
     Error::new(ErrorKind::Busy, message)
 }
@@ -187,7 +187,7 @@ pub(crate) fn check_right(store: &Store) -> Result<()> {
     if tables.any(|table| writes.iter().any(|right| rights.allow(table, *right))) {
         return Ok(());
     }
-    let message = "a transaction needs a right to write (insert, update or delete) on some table, \
-                   and this caller has none; read without a transaction";
+    let message = "a transaction needs the right to write (insert, update or delete) to a table, \
+                   but this caller has none; read without a transaction";
     Err(Error::new(ErrorKind::Denied, message))
 }

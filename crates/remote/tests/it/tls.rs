@@ -40,12 +40,17 @@ fn a_server_that_is_not_to_be_trusted_is_refused_with_the_way_out() {
     let stranger = Authority::new();
     let cases = [
         ("another name", authority.tls("a.test", 2200), Some(&*file), "is for another name"),
-        ("expired", authority.tls("127.0.0.1", 2020), Some(&file), "has expired: renew it"),
+        (
+            "expired",
+            authority.tls("127.0.0.1", 2020),
+            Some(&file),
+            "has expired: renew the certificate",
+        ),
         (
             "stranger",
             stranger.tls("127.0.0.1", 2200),
             Some(&file),
-            "name the file of its authority",
+            "name the file with the certificate of the authority",
         ),
         ("no system's", stranger.tls("127.0.0.1", 2200), None, "authorit"),
     ];
@@ -58,7 +63,10 @@ fn a_server_that_is_not_to_be_trusted_is_refused_with_the_way_out() {
         );
     }
     let error = refused(&serve(None), Some(&file));
-    assert!(error.message().contains("it does not speak TLS: use http://"), "{error}");
+    assert!(
+        error.message().contains("the server does not support TLS on this port: use http://"),
+        "{error}"
+    );
     let error = refused(&serve(None), Some(Path::new("/nowhere/ca.pem")));
     assert_eq!(error.kind(), ErrorKind::Invalid);
     assert!(error.message().contains("/nowhere/ca.pem"), "{error}");

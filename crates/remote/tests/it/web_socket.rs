@@ -67,7 +67,7 @@ fn a_web_socket_for_something_else_is_told_from_a_store() {
     let url = format!("ws://{}/api", server.local_addr());
     let error = client(Remote::from_url(&url).unwrap()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Protocol);
-    assert!(error.message().contains("something else"), "{error}");
+    assert!(error.message().contains("another protocol"), "{error}");
 }
 
 #[test]

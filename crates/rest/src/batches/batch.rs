@@ -53,20 +53,20 @@ impl BatchCall {
         body::check_json(context.request)?;
         let no_batch = |why: &dyn std::fmt::Display| {
             ApiError::bad_request(format!(
-                "the body must be such as {{\"operations\":[{{\"delete\":\"person\",\"key\":7}}]}}: \
-                 {why}"
+                "the body must have the form \
+                 {{\"operations\":[{{\"delete\":\"person\",\"key\":7}}]}}: {why}"
             ))
         };
         // serde would also read the members from an array, and report errors about those.
         if context.request.body().trim_ascii_start().first() == Some(&b'[') {
-            return Err(no_batch(&"the operations stand in an object, not in an array alone"));
+            return Err(no_batch(&"the operations must be in an object, not only in an array"));
         }
         let body: Body<'_> =
             serde_json::from_slice(context.request.body()).map_err(|error| no_batch(&error))?;
         let most = context.api.batch_operations_max;
         if body.operations.len() > most {
             let count = body.operations.len();
-            let message = format!("a batch has at most {most} operations, this one has {count}");
+            let message = format!("the batch has {count} operations; at most {most} are allowed");
             return Err(ApiError::bad_request(message).with_status(Status::CONTENT_TOO_LARGE));
         }
         let mut batch = Self {

@@ -86,8 +86,8 @@ pub(crate) fn write_of(
             Ok((Write::Delete { table: Arc::clone(table), key, version }, links))
         }
         _ => Err(ApiError::bad_request(
-            "an operation has exactly one of insert, update, patch, increment and delete, with \
-             the table's name",
+            "an operation must have exactly one of insert, update, patch, increment and delete, \
+             with the name of the table",
         )),
     }
 }
@@ -120,7 +120,7 @@ fn only<const N: usize>(member: &Member<'_>, taken: [&str; N]) -> ApiResult<()> 
     match there.into_iter().find(|(name, there)| *there && !taken.contains(name)) {
         None => Ok(()),
         Some((name, _)) => Err(ApiError::bad_request(format!(
-            "this operation takes {} and no `{name}`",
+            "this operation accepts {}, but not `{name}`",
             taken.join(", ")
         ))),
     }

@@ -137,7 +137,7 @@ impl LineChunks {
     }
 
     fn too_long(&self) -> ApiError {
-        let message = format!("a line takes {} bytes at most", self.line_bytes_max);
+        let message = format!("a line may have at most {} bytes", self.line_bytes_max);
         ApiError::from(Error::new(ErrorKind::Invalid, message))
             .with_status(Status::CONTENT_TOO_LARGE)
     }
@@ -145,6 +145,6 @@ impl LineChunks {
 
 #[cold]
 fn too_blank() -> ApiError {
-    let message = format!("more than {BLANK_BYTES_MAX} bytes of empty lines follow one another");
+    let message = format!("there are more than {BLANK_BYTES_MAX} bytes of empty lines in a row");
     ApiError::from(Error::new(ErrorKind::Invalid, message)).with_status(Status::CONTENT_TOO_LARGE)
 }

@@ -99,7 +99,10 @@ impl Linked {
     /// suitable row.
     pub(crate) fn made(&self, table: &Table, at: LinkAt, operation: usize) -> ApiResult<Made<'_>> {
         let refused = |why: &str| {
-            Err(ApiError::bad_request(format!("it refers to operation {operation}, which {why}")))
+            Err(ApiError::bad_request(format!(
+                "the operation refers to operation {operation}, \
+                                               which {why}"
+            )))
         };
         let name = format!("operation {operation}");
         let Some(number) = operation.checked_sub(self.first) else {
@@ -108,19 +111,24 @@ impl Linked {
             let place = (self.earlier.len() + operation).checked_sub(self.first);
             let known = place.filter(|_| back <= EARLIER_MAX).map(|place| &self.earlier[place]);
             return match known {
-                None => refused("lies too far back: the last 1,000 before it can be referred to"),
-                Some(Earlier::Nothing) => refused("is no insert, or was refused"),
+                None => refused(
+                    "is too far back: only the previous 1,000 operations can be \
+                                 referred to",
+                ),
+                Some(Earlier::Nothing) => refused("is not an insert, or was refused"),
                 Some(Earlier::Insert(made, key)) => {
                     at.check(table, Some(made), &name)?;
-                    key.as_ref()
-                        .map_or_else(|| refused("made no row"), |key| Ok(Made::Identity(key)))
+                    key.as_ref().map_or_else(
+                        || refused("did not insert a row"),
+                        |key| Ok(Made::Identity(key)),
+                    )
                 }
             };
         };
         let place = match self.places.get(number) {
             Some(Some(place)) => *place,
             Some(None) => return refused("was refused"),
-            None => return refused("does not come before it"),
+            None => return refused("does not come before"),
         };
         let made = match &self.writes[place] {
             Write::Insert { table, .. } => Some(&**table),

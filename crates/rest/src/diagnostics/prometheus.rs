@@ -16,9 +16,14 @@ pub(super) fn write_store(text: &mut String, store: &Store) {
     for (name, kind, help, value) in [
         ("commits_total", "counter", "Commits.", engine.commits),
         ("groups_total", "counter", "Waits for the disk that writes shared.", engine.groups),
-        ("grouped_writes_total", "counter", "Writes that shared one.", engine.grouped_writes),
+        (
+            "grouped_writes_total",
+            "counter",
+            "Writes that shared a wait for the disk.",
+            engine.grouped_writes,
+        ),
         ("syncs_total", "counter", "System calls that waited for the disk.", engine.syncs),
-        ("checkpoints_total", "counter", "Logs taken to the file.", engine.checkpoints),
+        ("checkpoints_total", "counter", "Checkpoints of the log.", engine.checkpoints),
         ("writes_refused_total", "counter", "Writes refused.", engine.writes_refused),
         ("writes_waiting", "gauge", "Writes that wait.", engine.writes_waiting),
         (
@@ -30,14 +35,19 @@ pub(super) fn write_store(text: &mut String, store: &Store) {
         (
             "read_yields_total",
             "counter",
-            "Times that a read left its thread to others.",
+            "Times that a read yielded its thread.",
             engine.read_yields,
         ),
         ("read_timeouts_total", "counter", "Reads ended by their deadline.", engine.read_timeouts),
-        ("reads_cancelled_total", "counter", "Reads given up early.", engine.reads_cancelled),
+        ("reads_cancelled_total", "counter", "Reads canceled early.", engine.reads_cancelled),
         ("connections", "gauge", "Connections to a server.", engine.connections),
-        ("connections_in_use", "gauge", "Those in use.", engine.connections_in_use),
-        ("connections_wanted", "gauge", "Operations that wait for one.", engine.connections_wanted),
+        ("connections_in_use", "gauge", "Connections in use.", engine.connections_in_use),
+        (
+            "connections_wanted",
+            "gauge",
+            "Operations that wait for a connection.",
+            engine.connections_wanted,
+        ),
     ] {
         head(text, &format!("marmota_engine_{name}"), kind, help);
         let _ = writeln!(text, "marmota_engine_{name} {value}");
@@ -45,7 +55,7 @@ pub(super) fn write_store(text: &mut String, store: &Store) {
     if let Some(cache) = numbers.cache {
         for (name, help, value) in [
             ("hits_total", "Reads that the cache answered.", cache.hits),
-            ("misses_total", "Reads that it did not.", cache.misses),
+            ("misses_total", "Reads that the cache did not answer.", cache.misses),
         ] {
             head(text, &format!("marmota_cache_{name}"), "counter", help);
             let _ = writeln!(text, "marmota_cache_{name} {value}");

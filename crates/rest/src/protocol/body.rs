@@ -92,13 +92,13 @@ pub(crate) fn take_version(
     let field = &table.fields()[position];
     match (std::mem::take(&mut row[position]), elsewhere) {
         (ValueRef::Int(inside), Some(outside)) if inside != outside => {
-            let message = format!("`{}` differs from the version expected, {outside}", field.name);
+            let message = format!("`{}` differs from the expected version, {outside}", field.name);
             let value = ValueRef::Int(inside);
             Err(of_url(Error::invalid(vec![violation(field, value, "version", message)])))
         }
         (ValueRef::Int(inside), _) => Ok(Some(inside)),
         (ValueRef::Null, _) => {
-            let message = "must be the version read, or not there";
+            let message = "must be the version that was read, or be left out";
             violations.push(violation(field, ValueRef::Null, "required", message));
             Ok(elsewhere)
         }
@@ -121,7 +121,7 @@ pub(crate) fn check_same_key(
     }
     let field = &table.fields()[table.key()];
     let message = format!(
-        "the row is that of {}; a key does not change",
+        "the path has the key {}; a key cannot be changed",
         marmota_model::text::excerpt_of(key)
     );
     Err(of_url(Error::invalid(vec![violation(field, inside, "key", message)])))
@@ -136,12 +136,12 @@ pub(crate) fn blob_field(request: &Request, table: &Table) -> ApiResult<usize> {
     match table.find(&name) {
         Some(field) if table.fields()[field].kind == Kind::Blob => Ok(field),
         Some(field) => Err(no_resource(format!(
-            "field `{name}` of `{}` is {}, no blob; it is read and written with its row",
+            "field `{name}` of `{}` is {}, not a blob; read and write the field with its row",
             table.name(),
             table.fields()[field].kind.name()
         ))),
         None if name == "history" => Err(no_resource(format!(
-            "`{}` keeps no history: audit its model (`#[model(audit)]`) for one",
+            "`{}` has no history: audit the model (`#[model(audit)]`) to keep one",
             table.name()
         ))),
         None => Err(no_resource(format!(

@@ -49,8 +49,7 @@ fn checksum(table: &Table, order: &[SortKey], values: &[u8]) -> [u8; CHECKSUM_BY
 /// 400 if it is not a cursor for this order.
 pub(crate) fn read(table: &Table, query: &RowQuery, text: &str) -> ApiResult<Vec<Value>> {
     values(table, &query.order_with_key(table), text).ok_or_else(|| {
-        let message = "is no cursor of this list and order; take it from the `next` of the page \
-                       before";
+        let message = "is not a cursor of this list and order; use the `next` of the previous page";
         of_param("after", text, "cursor", message.to_owned())
     })
 }

@@ -101,8 +101,8 @@ pub(crate) struct Condition {
 pub(crate) fn condition(request: &Request, table: &Table) -> ApiResult<Condition> {
     if request.header("if-none-match").is_some() {
         return Err(ApiError::bad_request(
-            "`If-None-Match` is for reads and, as `*`, for a PUT that makes a row whose key the \
-             client gives; other writes take `If-Match`",
+            "`If-None-Match` is only for reads and, as `*`, for a PUT that inserts a row with the \
+             client's key; use `If-Match` for other writes",
         ));
     }
     let Some(header) = request.header("if-match") else { return Ok(Condition::default()) };
@@ -112,12 +112,15 @@ pub(crate) fn condition(request: &Request, table: &Table) -> ApiResult<Condition
         return Ok(Condition { must_exist: true, version: None });
     }
     if text.contains(',') {
-        return Err(ApiError::bad_request("`If-Match` takes one tag here, that of the row's GET"));
+        return Err(ApiError::bad_request(
+            "`If-Match` must have one tag here, the ETag of the row's \
+                                          GET",
+        ));
     }
     if table.version().is_none() {
         let message = format!(
-            "rows of `{}` have no version to compare `If-Match` with; leave it out, or give the \
-             model a version field",
+            "rows of `{}` have no version to compare with `If-Match`; leave the header out, or add \
+             a version field to the model",
             table.name()
         );
         return Err(stale(message));
@@ -127,7 +130,8 @@ pub(crate) fn condition(request: &Request, table: &Table) -> ApiResult<Condition
     match Etag::from_text(text.strip_prefix("W/").unwrap_or(text)) {
         Some(Etag::Version(version)) => Ok(Condition { must_exist: true, version: Some(version) }),
         _ => Err(stale(format!(
-            "`If-Match: {}` is no version of a `{}`; give the ETag of its GET, such as \"v3\"",
+            "`If-Match: {}` is not a version of a `{}`; send the ETag of the row's GET, such as \
+             \"v3\"",
             marmota_model::text::excerpt(text),
             table.name()
         ))),

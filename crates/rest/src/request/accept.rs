@@ -44,7 +44,8 @@ pub(crate) fn check(request: &Request, offer: Offer) -> ApiResult<()> {
         Offer::Json | Offer::Any => JSON,
     };
     let message = format!(
-        "`Accept: {}` accepts nothing that is offered here; send `Accept: {offered}`, or none",
+        "`Accept: {}` does not allow the available formats; send `Accept: {offered}`, or no \
+         `Accept`",
         marmota_model::text::excerpt(header)
     );
     Err(ApiError::from(Error::new(ErrorKind::Invalid, message)).with_status(Status::NOT_ACCEPTABLE))

@@ -48,7 +48,9 @@ impl Authenticator {
     ) -> marmota_model::Result<T> {
         match self.threads.result_of(work) {
             Some(result) => result.await,
-            None => Err(Error::new(ErrorKind::Busy, "too many logins wait; try again")),
+            None => {
+                Err(Error::new(ErrorKind::Busy, "too many logins are waiting; try again later"))
+            }
         }
     }
 

@@ -33,7 +33,7 @@ pub(crate) struct ListParams {
 pub(crate) fn none(request: &Request) -> ApiResult<()> {
     match request.query_params().next() {
         None => Ok(()),
-        Some((name, value)) => Err(unknown(&name, &value, "this route takes no parameters")),
+        Some((name, value)) => Err(unknown(&name, &value, "this route accepts no parameters")),
     }
 }
 
@@ -45,7 +45,11 @@ pub(crate) fn on_conflict(request: &Request) -> ApiResult<OnConflict> {
     let mut way = None;
     for (name, value) in request.query_params() {
         if name != "on_conflict" {
-            return Err(unknown(&name, &value, "this route takes `on_conflict` only"));
+            return Err(unknown(
+                &name,
+                &value,
+                "this route accepts only the parameter `on_conflict`",
+            ));
         }
         once(&mut way, "on_conflict", &value, self::way(&value)?)?;
     }
@@ -55,8 +59,8 @@ pub(crate) fn on_conflict(request: &Request) -> ApiResult<OnConflict> {
 /// Returns the error for an idempotent request with parameters.
 pub(crate) fn no_key_beside_parameters() -> ApiError {
     ApiError::bad_request(
-        "a POST with `Idempotency-Key` takes no parameters; one with `on_conflict` can be \
-         sent again as it is, or stand in a batch",
+        "a POST with `Idempotency-Key` accepts no parameters; a POST with `on_conflict` can be \
+         repeated without a key, or sent in a batch",
     )
 }
 
@@ -87,7 +91,7 @@ pub(crate) fn fields(request: &Request, table: &Table) -> ApiResult<FieldSet> {
     let mut chosen = None;
     for (name, value) in request.query_params() {
         if name != "fields" {
-            return Err(unknown(&name, &value, "this route takes `fields` only"));
+            return Err(unknown(&name, &value, "this route accepts only the parameter `fields`"));
         }
         once(&mut chosen, "fields", &value, parse_fields(table, &value)?)?;
     }
@@ -102,7 +106,7 @@ pub(crate) fn required_filter(request: &Request, table: &Table) -> ApiResult<Fil
     let mut filter = None;
     for (name, value) in request.query_params() {
         if name != "filter" {
-            return Err(unknown(&name, &value, "this route takes `filter` only"));
+            return Err(unknown(&name, &value, "this route accepts only the parameter `filter`"));
         }
         once(&mut filter, "filter", &value, of_filter(table, &value)?)?;
     }
@@ -113,8 +117,8 @@ pub(crate) fn required_filter(request: &Request, table: &Table) -> ApiResult<Fil
             "",
             "required",
             format!(
-                "rows are deleted by a filter, such as ?filter={key} = 7, or all of them by \
-                 ?filter={key} != null; one row is deleted at its own path"
+                "a filter is required: delete rows with one such as ?filter={key} = 7, all rows \
+                 with ?filter={key} != null, and one row at the path of the row"
             ),
         )
     })
@@ -136,7 +140,7 @@ pub(crate) fn lines(request: &Request, table: &Table) -> ApiResult<ListParams> {
     let rows_max = i64::MAX as u64;
     let params = of_list(request, table, rows_max, rows_max)?;
     if params.count {
-        let message = "applies to pages; NDJSON has all rows";
+        let message = "applies only to pages; NDJSON returns all rows";
         return Err(of_param("count", "true", "unknown", message.to_owned()));
     }
     Ok(params)
@@ -201,7 +205,7 @@ fn once<T>(slot: &mut Option<T>, name: &str, text: &str, value: T) -> ApiResult<
 
 #[cold]
 fn twice(name: &str, value: &str) -> ApiError {
-    let message = "must stand only once; `filter` takes several conditions on a field";
+    let message = "must occur only once; use `filter` for several conditions on a field";
     of_param(name, value, "twice", message.to_owned())
 }
 
@@ -266,7 +270,9 @@ fn of_field(table: &Table, position: usize, text: &str) -> ApiResult<FilterExpr>
             comparison: Comparison::Equal,
             value: value.to_value(),
         }),
-        Err(what) => Err(of_param(&field.name, text, "type", format!("is compared with {what}"))),
+        Err(what) => {
+            Err(of_param(&field.name, text, "type", format!("must be compared with {what}")))
+        }
     }
 }
 

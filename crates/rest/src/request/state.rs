@@ -124,7 +124,7 @@ impl TenantSource {
     fn state(&self, request: &Request) -> ApiResult<Arc<ApiState>> {
         #[cfg(feature = "auth")]
         if self.settings.authenticator.is_some() {
-            let message = "users are one store's, and this API is of tenants' stores";
+            let message = "users need a single store, but this API serves the stores of tenants";
             return Err(Error::new(ErrorKind::Unsupported, message).into());
         }
         let tenant = request.param("tenant").unwrap_or_default();

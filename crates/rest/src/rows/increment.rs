@@ -40,7 +40,8 @@ impl Increment {
         let key = key::of_path(context.request, table)?;
         if context.request.header("if-match").is_some() {
             return Err(ApiError::bad_request(
-                "an increment takes no `If-Match`: it adds to the stored value",
+                "an increment does not accept `If-Match`, because it adds to the stored value: \
+                 leave the header out",
             ));
         }
         let name = context.request.param("field").unwrap_or_default();
@@ -49,7 +50,7 @@ impl Increment {
             body::no_resource(format!("`{}` has no field `{name}`", table.name()))
         })?;
         let read: Body<'_> = serde_json::from_slice(context.request.body()).map_err(|error| {
-            ApiError::bad_request(format!("the body must be such as {{\"by\":1}}: {error}"))
+            ApiError::bad_request(format!("the body must have the form {{\"by\":1}}: {error}"))
         })?;
         let by = read_by(table, field, read.by.get())?;
         Ok(Self { key, field, by, stamp: WriteTimestamp::now(table) })

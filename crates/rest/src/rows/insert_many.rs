@@ -230,7 +230,7 @@ impl<'a, 'k, T: ObjectText<'a>> Objects<'a, 'k, T> {
         if self.index > 0 && keyed == self.keys.is_empty() {
             return Err(Error::new(
                 ErrorKind::Invalid,
-                "rows of one array all have a key or all have none; send two arrays, or a batch",
+                "the rows of an array must all have a key, or none; send two arrays, or a batch",
             ));
         }
         if keyed && self.keys.len() == self.index {

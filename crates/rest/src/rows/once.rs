@@ -59,7 +59,7 @@ impl Once {
     /// Responds with the stored response.
     pub(crate) fn answer(kept: &Answered, answer: &mut Answer<'_, '_>) -> ApiResult<()> {
         let broken = || {
-            let message = "the answer stored for this key is not one of REST";
+            let message = "the answer stored for this key does not belong to a REST request";
             ApiError::from(marmota_model::Error::new(marmota_model::ErrorKind::Engine, message))
         };
         let end = kept.bytes.iter().position(|&byte| byte == b'\n').ok_or_else(broken)?;

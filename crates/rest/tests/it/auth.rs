@@ -353,7 +353,7 @@ fn the_last_administrator_cannot_leave() {
         (format!("PATCH {path}"), r#"{"is_admin":false}"#),
         (format!("PATCH {path}"), r#"{"is_disabled":true}"#),
     ] {
-        by(&mut client, &admin, &request, body).refuses(409).says("administrator first");
+        by(&mut client, &admin, &request, body).refuses(409).says("first make another user");
     }
     by(&mut client, &admin, "GET /api/auth/users", "").is(200);
 }

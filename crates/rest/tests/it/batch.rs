@@ -116,7 +116,7 @@ fn what_is_no_batch_is_refused() {
         let many: Vec<Value> = (0..21).map(|_| insert("a")).collect();
         batch(client, "all", &json!(many)).refuses(413).says("at most 20");
         let array = r#"[{"delete":"person","key":7}]"#;
-        client.json("POST /api/batch", array).refuses(400).says("not in an array alone");
+        client.json("POST /api/batch", array).refuses(400).says("not only in an array");
         let not_allowed = client.get("/api/batch").refuses(405);
         assert_eq!(not_allowed.header("allow"), Some("POST, OPTIONS"));
     });

@@ -53,7 +53,7 @@ fn what_is_no_blob_is_not_found() {
     on_every_engine(|service| {
         let client = &mut service.client();
         client.get("/api/person/1/photo").refuses(404).says("no `person` with id 1");
-        client.get("/api/person/1/last_name").refuses(404).says("no blob");
+        client.get("/api/person/1/last_name").refuses(404).says("not a blob");
         client.get("/api/person/1/nope").refuses(404).says("no field `nope`");
         client.send("PUT /api/person/1/photo", &[], b"x").refuses(404);
         client.send("PUT /api/person/1/last_name", &[], b"x").refuses(404);

@@ -57,7 +57,7 @@ fn a_body_of_empty_lines_ends() {
 fn a_table_without_history_says_so() {
     let service = Service::memory();
     let answer = service.client().get("/api/city/x/history").refuses(404);
-    answer.says("keeps no history");
+    answer.says("has no history");
 }
 
 #[test]

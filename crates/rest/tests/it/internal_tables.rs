@@ -127,7 +127,7 @@ fn a_store_with_accounts_is_not_served_without_authentication() {
     let start = |router| Server::bind("127.0.0.1:0").unwrap().listeners(1).start(router);
     for router in [marmota_rest::api(&store), Api::new(&store).prefix("").router()] {
         let error = start(router).unwrap_err().to_string();
-        assert!(error.contains("keeps accounts") && error.contains(".auth(&auth)"), "{error}");
+        assert!(error.contains("has accounts") && error.contains(".auth(&auth)"), "{error}");
     }
     let nested = marmota_http::Router::new().nest("/x", marmota_rest::api(&store));
     assert!(start(nested).is_err());

@@ -112,7 +112,7 @@ fn a_table_without_a_version_has_tags_of_its_bytes() {
         client
             .send("DELETE /api/city/BGS", &[&format!("If-Match: {tag}")], b"")
             .refuses(412)
-            .says("no version");
+            .says("not a version");
         client.send("DELETE /api/city/BGS", &["If-Match: *"], b"").is(204);
     });
 }
@@ -281,7 +281,7 @@ fn many_rows_are_inserted_or_none() {
         let refused = client.json("POST /api/person", &bad).names(422, "year_of_birth", "type");
         assert_eq!(refused.value()["index"], 1);
         let mixed = format!("[{CURIE},{}]", CURIE.replace('{', "{\"id\":9,"));
-        client.json("POST /api/person", &mixed).refuses(400).says("all have a key or all");
+        client.json("POST /api/person", &mixed).refuses(400).says("must all have a key");
         let twice = r#"[{"code":"a","name":"x"},{"code":"a","name":"y"}]"#;
         client.json("POST /api/city", twice).refuses(409);
         client.json("POST /api/city", "[1]").refuses(400);

@@ -92,7 +92,7 @@ fn names_that_are_none_and_tenants_that_there_are_not() {
         let answer = client.get(&format!("/t/{name}/api/note"));
         assert!([400, 404].contains(&answer.status), "{name}: {}", answer.text());
     }
-    client.get("/t/Ana/api/note").refuses(400).says("small letters");
+    client.get("/t/Ana/api/note").refuses(400).says("lower-case letters");
     client.get("/t/ana/api/nothing").refuses(404).says("note");
     assert_eq!(
         std::fs::read_dir(folder.path())

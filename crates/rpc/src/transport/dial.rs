@@ -51,7 +51,7 @@ fn keep_alive(stream: &TcpStream) -> rustix::io::Result<()> {
 }
 
 fn tcp_stream(host: &str, local: Option<IpAddr>, until: Instant) -> io::Result<TcpStream> {
-    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the host name has no address");
     for address in host.to_socket_addrs()? {
         let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
         let connected = match local {
@@ -69,7 +69,7 @@ fn tcp_stream(host: &str, local: Option<IpAddr>, until: Instant) -> io::Result<T
 /// As `TcpStream::connect_timeout`, with a local address.
 fn connect_from(local: IpAddr, to: SocketAddr, until: Instant) -> io::Result<TcpStream> {
     if local.is_ipv4() != to.is_ipv4() {
-        let text = format!("{local} and {to} are addresses of two kinds");
+        let text = format!("{local} and {to} must both be IPv4 or both be IPv6 addresses");
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     }
     let family = if local.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
@@ -77,7 +77,7 @@ fn connect_from(local: IpAddr, to: SocketAddr, until: Instant) -> io::Result<Tcp
     let socket = socket_with(family, SocketType::STREAM, flags, None)?;
     bind(&socket, &SocketAddr::new(local, 0)).map_err(|error| {
         let error = io::Error::from(error);
-        io::Error::new(error.kind(), format!("no connection can come from {local}: {error}"))
+        io::Error::new(error.kind(), format!("cannot connect from {local}: {error}"))
     })?;
     match connect(&socket, &to) {
         Ok(()) => {}
@@ -107,6 +107,6 @@ fn unreachable_at(name: &str, error: io::Error) -> Error {
         io::ErrorKind::PermissionDenied => ErrorKind::Denied,
         _ => ErrorKind::Refused,
     };
-    let message = format!("no server of Marmota can be reached at {name}: {error}");
+    let message = format!("cannot connect to a Marmota server at {name}: {error}");
     Error::new(kind, message).with_source(error)
 }

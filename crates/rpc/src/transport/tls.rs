@@ -31,7 +31,7 @@ impl TlsStream {
         let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
         let name = name.trim_start_matches('[').trim_end_matches(']').to_owned();
         let invalid = |error: &dyn std::fmt::Display| {
-            let message = format!("{host} is no name that a certificate could be for: {error}");
+            let message = format!("{host} is not a valid host name for a certificate: {error}");
             Error::new(ErrorKind::Invalid, message)
         };
         let name = ServerName::try_from(name).map_err(|error| invalid(&error))?;

@@ -21,7 +21,7 @@ pub(super) fn trusting(ca_file: Option<&Path>) -> Result<Arc<ClientConfig>> {
         Some(path) => {
             let refused = |error: &dyn std::fmt::Display| {
                 let message = format!(
-                    "the CA file {} cannot be used: {error}; it has certificates as PEM",
+                    "the CA file {} cannot be used: {error}; use a PEM file with certificates",
                     path.display()
                 );
                 Error::new(ErrorKind::Invalid, message)
@@ -31,7 +31,7 @@ pub(super) fn trusting(ca_file: Option<&Path>) -> Result<Arc<ClientConfig>> {
                 roots.add(added).map_err(|it| refused(&it))?;
             }
             if roots.is_empty() {
-                return Err(refused(&"no certificate is in it"));
+                return Err(refused(&"the file has no certificate"));
             }
         }
         None => {
@@ -41,8 +41,8 @@ pub(super) fn trusting(ca_file: Option<&Path>) -> Result<Arc<ClientConfig>> {
             }
             roots.add_parsable_certificates(found.certs);
             if roots.is_empty() {
-                let message = "this system names no ca_file for TLS: install them (the package \
-                               ca-certificates), or name a file of ca_file";
+                let message = "this system has no CA certificates for TLS: install them (the \
+                               package ca-certificates), or set `ca_file`";
                 return Err(Error::new(ErrorKind::Invalid, message));
             }
         }
@@ -67,12 +67,12 @@ pub(crate) fn fault(host: &str, error: &io::Error) -> Option<Error> {
     let error = error.get_ref()?.downcast_ref::<rustls::Error>()?;
     let why = match error {
         InvalidCertificate(fault) => certificate_fault(fault),
-        InvalidMessage(_) => "it does not speak TLS: use http:// or ws://, or the port that does \
-                              speak it"
+        InvalidMessage(_) => "the server does not support TLS on this port: use http:// or ws://, \
+                              or the TLS port"
             .to_owned(),
         other => format!("TLS failed: {other}"),
     };
-    let message = format!("the server at {host} is not to be trusted: {why}");
+    let message = format!("the server at {host} cannot be trusted: {why}");
     Some(Error::new(ErrorKind::Protocol, message))
 }
 
@@ -84,23 +84,25 @@ fn certificate_fault(fault: &CertificateError) -> String {
                 _ => "others".to_owned(),
             };
             format!(
-                "its certificate is for another name ({names}): use one of its names in the URL, or \
-                 give it a certificate for this one"
+                "the certificate is for another name ({names}): use one of these names in the URL, \
+                 or install a certificate for this name on the server"
             )
         }
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
-            "its certificate has expired: renew it, or set this machine's clock".to_owned()
+            "the certificate has expired: renew the certificate, or correct the clock of this \
+             machine"
+                .to_owned()
         }
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
-            "its certificate is not valid yet: set this machine's clock".to_owned()
+            "the certificate is not valid yet: correct the clock of this machine".to_owned()
         }
         // Also for a CA of the same name with another key.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
-            "its certificate is not signed by an authority \
-                                            that this client trusts: name the file of its authority \
-                                            (`ca_file`, or the variable SSL_CERT_FILE)"
+            "the certificate is not signed by an authority that this client trusts: name the file \
+                                            with the certificate of the authority (`ca_file`, or \
+                                            the variable SSL_CERT_FILE)"
                 .to_owned()
         }
-        other => format!("its certificate cannot be used: {other}"),
+        other => format!("the certificate cannot be used: {other}"),
     }
 }

@@ -222,7 +222,7 @@ impl<'a> Arguments<'a> {
         let found = match (&mut self.streams, number, &json) {
             (Streams::Given(given), Some(number), _) => {
                 let place = usize::try_from(number).ok().and_then(|number| given.get_mut(number));
-                place.and_then(Option::take).ok_or("a stream that was not given yet")
+                place.and_then(Option::take).ok_or("a stream that was not passed yet")
             }
             (Streams::Peer(peer, first), Some(number), _) => {
                 match peer.take_stream(first.saturating_add(number), self.limits.bounds()) {
@@ -336,8 +336,8 @@ impl<'a> Arguments<'a> {
 pub(crate) fn read<'a, T: Deserialize<'a>>(json: &'a [u8], what: &str) -> Result<T> {
     serde_json::from_slice(json).map_err(|error| {
         let message = format!(
-            "the {what} are no JSON as it is wanted: {error}; send an object such as \
-             {{\"name\":value}}, or an array"
+            "the {what} are not valid: {error}; send an object such as {{\"name\":value}}, or an \
+             array"
         );
         Error::new(ErrorKind::Invalid, message)
     })

@@ -47,7 +47,7 @@ impl Connections {
                 let (ended, has_received) = run(connection, calls(&peer)).await;
                 match ended {
                     Ok(()) => break,
-                    Err(error) => log::info!("a connection to services has ended: {error}"),
+                    Err(error) => log::info!("a connection to services was closed: {error}"),
                 }
                 if has_received {
                     reconnect.reset();
@@ -86,7 +86,7 @@ impl Connections {
             let address = self.connector.address();
             if reconnect.is_over() {
                 let time = self.reconnect_for.unwrap_or_default();
-                log::warn!("no server was found at {address:?} within {time:?}");
+                log::warn!("no server answered at {address:?} within {time:?}");
                 return None;
             }
             let connector = self.connector.clone();
@@ -95,7 +95,7 @@ impl Connections {
             match meanwhile(peer, &watch, None, connected).await? {
                 Ok(connection) => return Some(connection),
                 Err(error) => {
-                    log::debug!("{address:?} is not reached: {error}");
+                    log::debug!("cannot connect to {address:?}: {error}");
                     peer.unreached(error);
                 }
             }
@@ -173,6 +173,6 @@ fn executor() -> Result<&'static Arc<Executor<'static>>> {
         thread.spawn(work).is_ok().then_some(executor)
     });
     executor.as_ref().ok_or_else(|| {
-        Error::new(ErrorKind::Busy, "the system gives no thread for connections; try again")
+        Error::new(ErrorKind::Busy, "a thread for connections could not be started; try again")
     })
 }

@@ -138,20 +138,22 @@ impl Runner {
                 let thread = std::thread::Builder::new().name("marmota-service".to_owned());
                 match thread.spawn(work) {
                     Ok(_) => begun += 1,
-                    Err(error) => log::error!("no thread for a service: {error}"),
+                    Err(error) => {
+                        log::error!("a thread for a service could not be started: {error}")
+                    }
                 }
             }
             (begun > 0).then_some(Threads { executor, _alive: alive })
         });
         threads.as_ref().map(|threads| Arc::clone(&threads.executor)).ok_or_else(|| {
-            Error::new(ErrorKind::Busy, "the system gives no thread for the service; try again")
+            Error::new(ErrorKind::Busy, "a thread for the service could not be started; try again")
         })
     }
 
     #[cold]
     fn too_many(&self, call: &Call) -> Error {
         let message = format!(
-            "{} calls of {} are under way, the most there may be (`calls_max`); try again",
+            "{} calls of {} are running, the limit (`calls_max`); try again later",
             self.calls_max,
             call.service()
         );

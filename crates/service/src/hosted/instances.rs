@@ -120,7 +120,7 @@ impl<T: Send + Sync + 'static> Instances<T> {
 fn key_of(lifetime: Lifetime, call: &Call) -> Result<Option<Key>> {
     let caller = || {
         call.caller().ok_or_else(|| {
-            let message = format!("{call:?} is answered by each caller's own: log in");
+            let message = format!("{call:?} has one instance per user: log in");
             Error::new(ErrorKind::Unauthenticated, message)
         })
     };
@@ -134,7 +134,7 @@ fn key_of(lifetime: Lifetime, call: &Call) -> Result<Option<Key>> {
             let first = caller.groups.iter().min().ok_or_else(|| {
                 let name = &caller.name;
                 let message =
-                    format!("{call:?} is answered by each group's own; {name} is in none");
+                    format!("{call:?} has one instance per group, but {name} is not in a group");
                 Error::new(ErrorKind::Denied, message)
             })?;
             Key::Group(first.clone())
@@ -143,8 +143,8 @@ fn key_of(lifetime: Lifetime, call: &Call) -> Result<Option<Key>> {
             Some(session) => Key::Session(Arc::clone(session)),
             None => {
                 let message = format!(
-                    "{call:?} is answered by each session's own, and a request by itself has \
-                     none: log in, or connect by a socket"
+                    "{call:?} has one instance per session, but this request has no session: log \
+                     in, or connect over a socket"
                 );
                 return Err(Error::new(ErrorKind::Unauthenticated, message));
             }
@@ -155,8 +155,8 @@ fn key_of(lifetime: Lifetime, call: &Call) -> Result<Option<Key>> {
 #[cold]
 fn no_stub(call: &Call) -> Error {
     let message = format!(
-        "{call:?} is answered by an instance of its caller's stub, and a request by itself has \
-         none: connect by a socket, and say which stub calls (`\"stub\":1`)"
+        "{call:?} has one instance per stub, but this request has no stub: connect over a socket, \
+         and send the number of the stub (`\"stub\":1`)"
     );
     Error::new(ErrorKind::Unsupported, message)
 }
@@ -164,7 +164,7 @@ fn no_stub(call: &Call) -> Error {
 #[cold]
 fn too_many(call: &Call, bounds: Bounds) -> Error {
     let message = format!(
-        "{} instances of {} are in use, the most there may be (`instances_max`); try again",
+        "{} instances of {} are in use, the limit (`instances_max`); try again later",
         bounds.instances_max,
         call.service()
     );

@@ -77,7 +77,10 @@ impl Peer {
         let mut state = self.0.lock();
         state.presence.check()?;
         if state.waiting.len() >= WAITING_MAX {
-            let message = format!("{WAITING_MAX} calls wait for their answers; wait for some");
+            let message = format!(
+                "{WAITING_MAX} calls wait for answers, the limit; wait until \
+                                   some are answered"
+            );
             return Err(Error::new(ErrorKind::Busy, message));
         }
         state.last += 1;

@@ -65,7 +65,7 @@ impl ContractCheck {
         *verdict = match terms.compare(answer) {
             Ok(()) => Verdict::Same,
             Err(error) => {
-                log::warn!("the server at the new connection is another one: {error}");
+                log::warn!("the server of the new connection has another contract: {error}");
                 Verdict::Differs(error)
             }
         };
@@ -103,8 +103,7 @@ impl Terms {
             return Ok(());
         }
         let message = format!(
-            "`{}` is served in another way since the connection broke (by itself or with others, \
-             with instances of each stub's own or without); make the stub anew",
+            "the server hosts `{}` differently since the connection was lost; create a new stub",
             self.contract.name
         );
         Err(Error::new(ErrorKind::Unsupported, message))

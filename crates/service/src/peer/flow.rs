@@ -114,7 +114,7 @@ impl Peer {
     /// Ends a stream that its sender has dropped.
     pub(super) fn abandon(&self, number: u64) {
         if self.0.lock().streams.outgoing.contains_key(&number) {
-            let message = "the stream's sender has given it up before its end";
+            let message = "the sender canceled the stream before its end";
             let error = Error::new(ErrorKind::Lost, message);
             self.finish(number, Some(Failure::of(&error, "a stream")));
         }

@@ -55,7 +55,7 @@ impl<'a> Frame<'a> {
             ),
             (4, &[a, b, c, d]) => Self::Credit(number, u32::from_le_bytes([a, b, c, d])),
             (5, []) => Self::Cancel(number),
-            _ => return Err(none("it is of no known kind and length")),
+            _ => return Err(none("it has an unknown kind or a wrong length")),
         };
         Ok(frame)
     }
@@ -86,7 +86,7 @@ impl<'a> Frame<'a> {
 
 #[cold]
 fn none(why: &str) -> Error {
-    Error::new(ErrorKind::Protocol, format!("a message about a stream is none: {why}"))
+    Error::new(ErrorKind::Protocol, format!("a message about a stream is not valid: {why}"))
 }
 
 #[cfg(test)]

@@ -320,7 +320,8 @@ impl Peer {
             }
         };
         fail(state, &sent, || {
-            let message = "the call was not answered in time; it may have taken place";
+            let message = "the call was not answered in time; the method may or may not have been \
+                           executed";
             Error::new(ErrorKind::Timeout, message)
         });
         fail(self.0.lock(), &unsent, || copy_of(&why));
@@ -370,8 +371,8 @@ impl Peer {
             state.settle(number, Err(error)).into_iter().for_each(Waker::wake);
         }
         fail(state, &strangers, || {
-            let message = "the connection broke, and with it ended the instance that this stub \
-                           called; make the stub anew";
+            let message = "the connection was lost, which ended the instance that this stub \
+                           called; create a new stub";
             Error::new(ErrorKind::Lost, message)
         });
         messages
@@ -435,13 +436,14 @@ fn is_final(error: &Error) -> bool {
 
 #[cold]
 pub(crate) fn lost() -> Error {
-    let message = "the connection broke before the answer came; the call may have taken place";
+    let message = "the connection was lost before the answer was received; the method may or may \
+                   not have been executed";
     Error::new(ErrorKind::Lost, message)
 }
 
 #[cold]
 fn ended() -> Error {
-    Error::new(ErrorKind::Refused, "the connection has ended; nothing was done")
+    Error::new(ErrorKind::Refused, "the connection is closed; nothing was done")
 }
 
 /// Returns the error for a call that was not sent.
@@ -450,7 +452,7 @@ fn away(since: Instant, why: Option<&Error>) -> Error {
     let kind = why.filter(|error| is_final(error)).map_or(ErrorKind::Refused, Error::kind);
     let why = why.map(|error| format!(": {}", error.message())).unwrap_or_default();
     let message = format!(
-        "the connection broke {} ms ago and there is no new one yet{why}; nothing was done",
+        "the connection was lost {} ms ago and is not restored yet{why}; nothing was done",
         since.elapsed().as_millis()
     );
     Error::new(kind, message)

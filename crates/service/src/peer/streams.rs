@@ -98,7 +98,8 @@ impl Streams {
             return Err(too_many(bounds.streams_max));
         }
         let Entry::Vacant(place) = self.incoming.entry(number) else {
-            let message = format!("stream {number} is taken already; number each anew");
+            let message =
+                format!("stream {number} exists already; use a new number for each stream");
             return Err(Error::new(ErrorKind::Invalid, message));
         };
         let inflow = Inflow {
@@ -174,12 +175,12 @@ impl Streams {
             frames.extend(self.forget(&inflow));
             let mut inflow = inflow.lock();
             let reconnect_timeout = inflow.reconnect_timeout;
-            wakers.extend(inflow.finish(Err(stalled("nothing has come", reconnect_timeout))));
+            wakers.extend(inflow.finish(Err(stalled("nothing was received", reconnect_timeout))));
         }
         self.outgoing.retain(|number, one| {
             let is_late = is_late(one.until);
             if is_late {
-                let error = stalled("nothing was taken", one.reconnect_timeout);
+                let error = stalled("nothing was read", one.reconnect_timeout);
                 frames.push(Frame::Fail(*number, Failure::of(&error, "a stream")).write());
                 wakers.extend(one.waker.take());
             }
@@ -236,15 +237,15 @@ impl Inflow {
 #[cold]
 pub(super) fn too_many(streams_max: usize) -> Error {
     let message = format!(
-        "{streams_max} streams are open on this connection, the most there may be \
-         (`streams_max`); take or drop some, or connect once more"
+        "{streams_max} streams are open on this connection, the limit (`streams_max`); read or \
+         drop some, or open another connection"
     );
     Error::new(ErrorKind::Busy, message)
 }
 
 #[cold]
 pub(super) fn broken() -> Error {
-    Error::new(ErrorKind::Lost, "the connection broke in the middle of the stream")
+    Error::new(ErrorKind::Lost, "the connection was lost in the middle of the stream")
 }
 
 #[cold]
@@ -255,6 +256,6 @@ fn stalled(what: &str, reconnect_timeout: Duration) -> Error {
 
 #[cold]
 pub(super) fn beyond(number: u64) -> Error {
-    let message = format!("more has come for stream {number} than was granted");
+    let message = format!("more was received for stream {number} than was granted");
     Error::new(ErrorKind::Protocol, message)
 }

@@ -41,8 +41,8 @@ impl Subscriptions {
         let Some(message) = message else { return };
         if self.calls.len() >= LISTS_MAX {
             log::warn!(
-                "this client is in {LISTS_MAX} lists of its server's; it will not be in the \
-                 others when the connection breaks"
+                "this client is in {LISTS_MAX} subscriber lists of the server, the limit; further \
+                 subscriptions are not restored when the connection is lost"
             );
             return;
         }
@@ -88,7 +88,7 @@ impl Subscriptions {
             Err(error) if may_do_better(&error) => one.again = Some(Instant::now() + AGAIN_AFTER),
             answer => {
                 let why = answer.err().map(|error| format!(": {error}")).unwrap_or_default();
-                log::warn!("this client is not among its server's subscribers any more{why}");
+                log::warn!("the server no longer has this client as a subscriber{why}");
                 self.calls.remove(place);
             }
         }

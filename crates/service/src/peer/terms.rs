@@ -34,7 +34,7 @@ impl Known {
 
     #[cold]
     pub(crate) fn no_contract(why: &str) -> Error {
-        Error::new(ErrorKind::Protocol, format!("the answer is no contract: {why}"))
+        Error::new(ErrorKind::Protocol, format!("the answer is not a contract: {why}"))
     }
 
     /// Returns the terms for the calls of a stub with this contract.
@@ -53,11 +53,11 @@ impl Known {
             let theirs = self.methods.iter().find(|(text, _)| is_named(text));
             let theirs = match theirs {
                 Some((text, _)) => format!("the server has `{text}`"),
-                None => "the server has no method of that name".to_owned(),
+                None => "the server has no method of this name".to_owned(),
             };
             let message = format!(
-                "the contract of `{}` differs: here it is `{method}`, {theirs}; build both sides \
-                 from the same trait",
+                "the contract of `{}` differs: the client has `{method}`, {theirs}; build both \
+                 sides from the same trait",
                 ours.name
             );
             return Err(Error::new(ErrorKind::Unsupported, message));

@@ -66,7 +66,7 @@ fn accept(settings: &Arc<Settings>, request: &Request, mut origin: CallOrigin) -
         options.message_bytes_max = calls.bytes_max();
         return Response::websocket(request, &options, |socket| run_web_socket(socket, calls));
     }
-    let text = "Services are called here by JSON-RPC over a WebSocket; without one, by `-/rpc`.\n";
+    let text = "Call services here with JSON-RPC over a WebSocket, or without one at `-/rpc`.\n";
     Response::text(text).with_status(Status::UPGRADE_REQUIRED)
 }
 
@@ -82,7 +82,7 @@ impl ServerProtocol for CallProtocol {
         let mut used = 0;
         loop {
             if let Err(error) = self.take(input, &mut used) {
-                log::info!("a client of services is cut off: {error}");
+                log::info!("a client of services was disconnected: {error}");
                 self.is_refused = true;
                 return used;
             }

@@ -148,7 +148,7 @@ fn plain(name: &str, text: &str) -> Value {
 
 /// Returns the schema of a type that only its program knows.
 fn own(text: &str) -> Value {
-    json!({ "description": format!("`{text}`, as serde has it") })
+    json!({ "description": format!("`{text}`, as serde writes it") })
 }
 
 #[cfg(test)]
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn types_are_known_by_their_names() {
-        let free = |text: &str| json!({ "description": format!("`{text}`, as serde has it") });
+        let free = |text: &str| json!({ "description": format!("`{text}`, as serde writes it") });
         let int = || json!({ "type": "integer", "format": "int32" });
         for (text, schema) in [
             ("bool", json!({ "type": "boolean" })),

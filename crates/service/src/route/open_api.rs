@@ -60,7 +60,7 @@ impl Services {
                 &root,
                 json!({
                     "operationId": format!("{name}.contract"),
-                    "summary": "Its methods, as they were written",
+                    "summary": "The methods, as they were written",
                     "tags": [name],
                     "security": [],
                     "responses": { "200": answer("The contract", &json!({ "type": "object" })) },
@@ -100,7 +100,7 @@ fn add(
     if let Some(form) = body::of_method(method) {
         // The stream is the body; the other parameters are in the query.
         let others = all.iter().filter(|one| one.form.is_value());
-        let what = "Where the body is the stream itself";
+        let what = "If the body is the stream itself";
         operation["parameters"] = others.map(|one| in_query(one, Some(what))).collect();
         let item = all.iter().find(|one| !one.form.is_value()).map(|one| one.type_name);
         let stream = json!({ "schema": lines(form, item.unwrap_or_default()) });
@@ -193,7 +193,7 @@ fn answer(what: &str, schema: &Value) -> Value {
 fn result(method: &contract::MethodContract) -> Value {
     match method.result_form {
         TransferForm::Value => answer(
-            "What comes of it",
+            "The result",
             &json!({
                 "type": "object",
                 "required": ["result"],
@@ -201,7 +201,7 @@ fn result(method: &contract::MethodContract) -> Value {
             }),
         ),
         form => json!({
-            "description": "A stream; an error in its middle cuts it off",
+            "description": "A stream; an error in the middle ends it",
             "content": { body::media_type(form): { "schema": lines(form, method.result) } },
         }),
     }

@@ -73,7 +73,9 @@ impl Exchange {
         let one = |failure| of(vec![Begun::refused(failure)], false);
         let whole: &RawValue = match serde_json::from_slice(message) {
             Ok(whole) => whole,
-            Err(error) => return one(coded(PARSE, format!("the message is no JSON: {error}"))),
+            Err(error) => {
+                return one(coded(PARSE, format!("the message is not valid JSON: {error}")));
+            }
         };
         if !whole.get().starts_with('[') {
             let begun = vec![Begun::read(settings, origin, whole)];
@@ -81,14 +83,15 @@ impl Exchange {
         }
         let parts: Vec<&RawValue> = serde_json::from_str(whole.get()).unwrap_or_default();
         match parts.len() {
-            0 => one(coded(REQUEST, "an empty batch calls nothing".to_owned())),
+            0 => one(coded(REQUEST, "the batch is empty".to_owned())),
             1..=BATCH_MAX => {
                 let begun =
                     parts.into_iter().map(|part| Begun::read(settings, origin, part)).collect();
                 of(begun, true)
             }
             count => {
-                let message = format!("a batch of {count} calls; {BATCH_MAX} are the most");
+                let message =
+                    format!("the batch has {count} calls; at most {BATCH_MAX} are allowed");
                 one(coded(REQUEST, message))
             }
         }
@@ -139,7 +142,7 @@ fn opened(peer: Option<&Peer>, reply: Reply, called: &str, limits: Limits) -> Re
         }
         // A method with streams is refused before the call, if its contract declares them.
         (Reply::Stream(_), None) => {
-            let message = format!("{called} gives a stream, and its contract does not say so");
+            let message = format!("{called} returns a stream that is missing in its contract");
             Err(Error::new(ErrorKind::Bug, message))
         }
     }
@@ -174,7 +177,7 @@ impl Begun {
 
     fn read(settings: &Settings, origin: &CallOrigin, part: &RawValue) -> Self {
         let Ok(request) = serde_json::from_str::<Request<'_>>(part.get()) else {
-            let message = "a call is an object with `jsonrpc`, `method`, `params` and `id`";
+            let message = "a call must be an object with `jsonrpc`, `method`, `params` and `id`";
             return Self::refused(coded(REQUEST, message.to_owned()));
         };
         let is_id = |id: &&RawValue| !id.get().starts_with(['{', '[', 't', 'f']);
@@ -187,11 +190,12 @@ impl Begun {
             request.jsonrpc.as_deref() == Some("2.0") && id.is_some() == request.id.is_some();
         let Some(method) = request.method.filter(|_| is_call) else {
             return refused(
-                "a call has \"jsonrpc\":\"2.0\", a method, and an id that is a number or a text",
+                "a call must have \"jsonrpc\":\"2.0\", a method, and an id that is a number or a \
+                 text",
             );
         };
         let Ok(Name(method)) = serde_json::from_str::<Name<'_>>(method.get()) else {
-            return refused(&format!("the method {} is no text", excerpt(method.get())));
+            return refused(&format!("the method {} is not a text", excerpt(method.get())));
         };
         let params = request.params.map_or("", RawValue::get);
         let outcome = settings.target(&method).map_err(|error| Failure::coded(METHOD, &error));
@@ -217,7 +221,8 @@ fn no_streams(target: &Target) -> Error {
     let name = target.name();
     let path = name.replace('.', "/");
     let message = format!(
-        "{name} takes or gives streams, which a request of JSON-RPC by itself cannot have: call it by          POST …/{path}, or on a connection (`Client::connect`, or a WebSocket)"
+        "{name} takes or returns streams, which a single request of JSON-RPC cannot have: call it \
+         with          POST …/{path}, or on a connection (`Client::connect`, or a WebSocket)"
     );
     Error::new(ErrorKind::Unsupported, message)
 }

@@ -173,7 +173,7 @@ impl PeerCalls {
             }
             for message in held {
                 if let Err(error) = self.take(&message) {
-                    log::info!("a client of services is cut off: {error}");
+                    log::info!("a client of services was disconnected: {error}");
                     self.has_left = true;
                     return;
                 }
@@ -190,7 +190,10 @@ impl PeerCalls {
             Ok(AskedFor { id: None, .. }) => return,
             Err(_) => "null",
         };
-        let why = format!("{REFUSED_AT} calls of this connection are under way; wait for some");
+        let why = format!(
+            "{REFUSED_AT} calls of this connection are running, the limit; wait \
+                           until some are answered"
+        );
         let failure = Failure::of(&Error::new(ErrorKind::Busy, why), "a call");
         let mut answer = Vec::new();
         put_answer(&mut answer, id, Err(failure));

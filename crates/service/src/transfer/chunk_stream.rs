@@ -41,7 +41,7 @@ impl ChunkStream {
             }
             _ => {
                 let items: Vec<&RawValue> =
-                    serde_json::from_str(json).map_err(|_| "an array, of an item each")?;
+                    serde_json::from_str(json).map_err(|_| "an array with one item each")?;
                 let mut lines = Vec::new();
                 for item in items {
                     lines::put(&mut lines, item.get().as_bytes());

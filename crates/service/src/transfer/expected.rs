@@ -27,7 +27,7 @@ impl Expected {
     #[cold]
     pub(super) fn misfit(&self, number: u64, line: &[u8], why: &str) -> Error {
         let (what, item) = (&self.what, excerpt(&String::from_utf8_lossy(line)));
-        let message = format!("item {number} of {what} is not of its type: {item}: {why}");
+        let message = format!("item {number} of {what} does not match its type: {item}: {why}");
         Error::new(self.fault, message)
     }
 

@@ -32,7 +32,7 @@ type Boxed<T> = Pin<Box<dyn Stream<Item = Result<T>> + Send>>;
 /// # })?;
 /// # Ok::<(), marmota_model::Error>(())
 /// ```
-#[must_use = "it does nothing unless it is given or taken"]
+#[must_use = "a stream does nothing unless it is passed on or read"]
 pub struct ItemStream<T>(Option<Boxed<T>>);
 
 impl<T> ItemStream<T> {
@@ -238,7 +238,7 @@ impl<T> Stream for Received<T> {
 /// # })?;
 /// # Ok::<(), marmota_model::Error>(())
 /// ```
-#[must_use = "it does nothing unless it is given or taken"]
+#[must_use = "a stream does nothing unless it is passed on or read"]
 pub struct ByteStream(Option<Boxed<Vec<u8>>>);
 
 impl ByteStream {

@@ -227,7 +227,7 @@ fn a_service_whose_instances_are_another_sort_asks_for_a_new_stub() {
         stand.replace(&client, &own);
         let error = old::Scale::weigh(&scale, 1).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
-        assert!(error.message().contains("make the stub anew"), "{error}");
+        assert!(error.message().contains("create a new stub"), "{error}");
         let anew = old::ScaleClient::new(&client).await.unwrap();
         assert_eq!(old::Scale::weigh(&anew, 2).await.unwrap(), 2);
         drop(anew);

@@ -73,7 +73,7 @@ fn contracts_stand_in_the_document_as_they_are_called() {
     let answer = &find["responses"]["200"]["content"]["application/json"]["schema"];
     assert_eq!(
         answer["properties"]["result"],
-        json!({ "description": "`Place`, as serde has it" })
+        json!({ "description": "`Place`, as serde writes it" })
     );
     let (_, count) = named("atlas.count");
     let by = &sent(&count, "application/json")["properties"]["by"];

@@ -125,12 +125,12 @@ fn a_request_by_itself_has_none() {
         .unwrap();
     let text = answer.body_mut().read_to_string().unwrap();
     assert_eq!(answer.status(), 501, "{text}");
-    assert!(text.contains("counter.add") && text.contains("connect by a socket"), "{text}");
+    assert!(text.contains("counter.add") && text.contains("connect over a socket"), "{text}");
     let call = r#"{"jsonrpc":"2.0","method":"counter.add","params":[1],"id":1,"stub":1}"#;
     let text =
         agent.post(format!("{url}/-/rpc")).content_type("application/json").send(call).unwrap();
     let text = text.into_body().read_to_string().unwrap();
-    assert!(text.contains("connect by a socket"), "{text}");
+    assert!(text.contains("connect over a socket"), "{text}");
     assert_eq!(alive.load(Ordering::SeqCst), 0);
     server.shutdown().unwrap();
 }

@@ -69,7 +69,7 @@ impl Sqlite {
         let mut after = open(&copy.0, new)?;
         if check(&mut after, &copy.0)? != content {
             let message = format!(
-                "{}: the copy under the new key does not hold the same; the file was left as it is",
+                "{}: the copy with the new key differs from the database; the file was not changed",
                 database_name(path)
             );
             return Err(Error::new(ErrorKind::Bug, message));
@@ -121,14 +121,14 @@ fn put_in_place(copy: &Path, path: &Path) -> Result<()> {
 
 fn disk(path: &Path, error: std::io::Error) -> Error {
     let message =
-        format!("{}: its key was not changed ({error}): check the disk", database_name(path));
+        format!("{}: the key was not changed ({error}): check the disk", database_name(path));
     Error::new(ErrorKind::Io, message).with_source(error)
 }
 
 /// Returns a path as an SQL text.
 fn quoted(path: &Path) -> Result<String> {
     let text = path.to_str().ok_or_else(|| {
-        let message = format!("{}: its path must be UTF-8 to change its key", database_name(path));
+        let message = format!("{}: the path must be UTF-8 to change the key", database_name(path));
         Error::new(ErrorKind::Unsupported, message)
     })?;
     Ok(format!("'{}'", text.replace('\'', "''")))

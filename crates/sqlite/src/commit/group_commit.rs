@@ -195,7 +195,7 @@ impl<J> Member<J> {
         state.stage = Stage::Done(match (failed, stage) {
             (Some(error), _) => Err(same(error)),
             (None, Stage::Ran(result)) => result,
-            (None, _) => Err(Error::new(ErrorKind::Bug, "a write of a group was not carried out")),
+            (None, _) => Err(Error::new(ErrorKind::Bug, "a write of a group was not executed")),
         });
         told.extend(state.waker.take());
     }

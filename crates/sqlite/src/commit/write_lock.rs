@@ -353,7 +353,13 @@ impl<W: Work> WriteLock<W> {
 
 #[cold]
 fn crowded(waiting: usize) -> Error {
-    Error::new(ErrorKind::Busy, format!("{waiting} writes wait for the disk already; try again"))
+    Error::new(
+        ErrorKind::Busy,
+        format!(
+            "{waiting} writes already wait for the disk; try again \
+                                         later"
+        ),
+    )
 }
 
 impl<W: Work> WriteGuard<'_, W> {

@@ -40,7 +40,8 @@ impl Executor {
     ) -> Result<u64> {
         if let Some(name) = call.database {
             let message = format!(
-                "there is no database `{name}` to name here: the store has one, leave it out"
+                "there is no database `{name}`: this store has one database, which needs no name; \
+                 leave the name out"
             );
             return Err(Error::new(ErrorKind::Invalid, message));
         }
@@ -56,7 +57,7 @@ impl Executor {
         let wanted = self.connection.parameters(text.id);
         if wanted != call.values.len() {
             let message = format!(
-                "the statement has {wanted} parameters, {} values were bound (in: {})",
+                "the statement has {wanted} parameters, but {} values were bound (in: {})",
                 call.values.len(),
                 excerpt(call.text)
             );
@@ -169,8 +170,8 @@ impl Executor {
             // A recompiled statement, after another program changed the tables, may have other
             // columns.
             if rows == 0 && run.column_count() != forms.len() {
-                let message = "the tables have changed under the statement; close the store and \
-                               open it again";
+                let message = "the tables were changed while the statement was in use; close the \
+                               store and open it again";
                 break Err(Error::new(ErrorKind::Engine, message));
             }
             rows += 1;
@@ -189,7 +190,8 @@ impl Executor {
     #[cold]
     fn add_text(&mut self, text: &str) -> Result<usize> {
         if has_nul(text) {
-            let message = "a NUL character ends a statement: bind what has one as a value";
+            let message = "a statement cannot contain a NUL character: bind a text that has one as \
+                           a value";
             return Err(Error::new(ErrorKind::Invalid, message));
         }
         self.connection.begin_use();
@@ -206,7 +208,8 @@ impl Executor {
         if described.len() > COLUMNS_MAX {
             self.connection.finalize(id);
             let message = format!(
-                "the rows have {} columns, {COLUMNS_MAX} at most are read: name those you need",
+                "the rows have {} columns; at most {COLUMNS_MAX} are allowed: select only the \
+                 columns that you need",
                 described.len()
             );
             return Err(Error::new(ErrorKind::Invalid, message));
@@ -336,8 +339,8 @@ fn as_stored(stored: Stored<'_>) -> Result<ValueRef<'_>> {
         Stored::Text(bytes) => match utf8(bytes) {
             Some(text) => ValueRef::Text(text),
             None => {
-                let message = "a column holds a text that is not UTF-8: read it as a blob \
-                               (`CAST(… AS BLOB)`)";
+                let message = "a column has a text that is not UTF-8: read it as a blob (`CAST(… \
+                               AS BLOB)`)";
                 return Err(Error::new(ErrorKind::Engine, message));
             }
         },
@@ -354,7 +357,7 @@ fn check_use(text: &Text, call: &SqlCall<'_>) -> Result<()> {
     let is_one_of = |words: &[&str]| begins_with(call.text, words);
     if text.written & !1 != 0 {
         let message = format!(
-            "the statement writes to another database than its own: name that one with \
+            "the statement writes to another database of the store: name the database with \
              `.on(\"…\")` (in: {})",
             excerpt(call.text)
         );
@@ -362,9 +365,9 @@ fn check_use(text: &Text, call: &SqlCall<'_>) -> Result<()> {
     }
     if let Some(table) = text.audited.as_ref().filter(|_| call.writes && !call.unaudited) {
         let message = format!(
-            "the statement writes to `{table}`, and what SQL writes would not be entered in the \
-             history: use the verbs (`insert`, `patch`, …), or say `.unaudited()` to leave no \
-             entries (in: {})",
+            "the statement writes to `{table}`, and raw SQL adds no entries to the history: use \
+             the verbs (`insert`, `patch`, …), or call `.unaudited()` to write without entries \
+             (in: {})",
             excerpt(call.text)
         );
         return Err(Error::new(ErrorKind::Denied, message));
@@ -372,7 +375,7 @@ fn check_use(text: &Text, call: &SqlCall<'_>) -> Result<()> {
     match (call.writes, text.writes) {
         (false, true) if is_one_of(WRITES) => {
             let message = format!(
-                "the statement changes rows, and `sql` only reads: use `execute` (in: {})",
+                "the statement changes rows, but `sql` only reads: use `execute` (in: {})",
                 excerpt(call.text)
             );
             Err(Error::new(ErrorKind::Denied, message))
@@ -388,9 +391,9 @@ fn check_use(text: &Text, call: &SqlCall<'_>) -> Result<()> {
         }
         _ => {
             let message = format!(
-                "`{}` is no statement to be run here: `sql` takes SELECT, VALUES, WITH and \
-                 EXPLAIN, `execute` INSERT, REPLACE, UPDATE, DELETE and WITH; tables are the \
-                 models', transactions `store.transaction`",
+                "`{}` is not allowed: `sql` accepts SELECT, VALUES, WITH and EXPLAIN; `execute` \
+                 accepts INSERT, REPLACE, UPDATE, DELETE and WITH. Use migrations to change \
+                 tables, and `store.transaction` for transactions",
                 excerpt(first_word(call.text))
             );
             Err(Error::new(ErrorKind::Denied, message))
@@ -401,11 +404,11 @@ fn check_use(text: &Text, call: &SqlCall<'_>) -> Result<()> {
 #[cold]
 fn unfit_text(unfit: &Unfit, text: &str) -> Error {
     match unfit {
-        Unfit::Empty => Error::new(ErrorKind::Invalid, "there is no statement in the text"),
+        Unfit::Empty => Error::new(ErrorKind::Invalid, "the text does not contain a statement"),
         Unfit::Several(at) => {
             let message = format!(
-                "there is more than one statement in the text, the second from byte {at} on ({}): \
-                 run them one by one, in a transaction if they belong together",
+                "the text contains more than one statement, the second from byte {at} on ({}): run \
+                 the statements one by one, in a transaction if they belong together",
                 excerpt(text.get(*at..).unwrap_or_default().trim_start())
             );
             Error::new(ErrorKind::Invalid, message)
@@ -423,7 +426,7 @@ fn unfit_text(unfit: &Unfit, text: &str) -> Error {
             };
             let hint = match failure.message() {
                 words if words.ends_with("may not be modified") => {
-                    ": rows in memory are written by the verbs (`insert`, `update`, …)"
+                    ": use the verbs (`insert`, `update`, …) to write rows in memory"
                 }
                 _ => "",
             };

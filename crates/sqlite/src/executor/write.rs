@@ -138,7 +138,8 @@ impl Executor {
             (Kind::Int { min, max }, ValueRef::Int(by)) => (*min, *max, by),
             (Kind::Currency, ValueRef::Currency(by)) => (i64::MIN, i64::MAX, by.scaled()),
             _ => {
-                let message = "only integers and amounts can be added to, by their like";
+                let message = "only integer and currency fields can be incremented, by a value of \
+                               the same kind";
                 return Err(Error::invalid(vec![violation(field, by, "type", message)]));
             }
         };
@@ -208,13 +209,15 @@ impl Executor {
         let field = &table.fields()[position];
         let (rule, message) = match old {
             Value::Absent => return refusal::not_found(table, *key),
-            Value::Null => ("required", "has no value to add to; write one first".to_owned()),
+            Value::Null => {
+                ("required", "is null and cannot be incremented; set a value first".to_owned())
+            }
             _ => {
                 let by = match field.kind {
                     Kind::Currency => Currency::from_scaled(by).to_string(),
                     _ => by.to_string(),
                 };
-                ("range", format!("{by} more does not fit its range"))
+                ("range", format!("would be out of range after an increment by {by}"))
             }
         };
         Error::invalid(vec![violation(field, old.as_ref(), rule, message)])

@@ -245,7 +245,8 @@ impl InsertedKeys {
             // SQLite generates the highest key plus one, until that overflows.
             Self::Same(Some(start)) if start.checked_add(row as i64) == Some(first) => {}
             Self::Same(Some(_)) => {
-                let message = "there are no keys left: the highest is taken; free it";
+                let message = "no automatic key is left, because the highest key is used: give \
+                               keys yourself, or delete that row";
                 return Err(Error::new(ErrorKind::Engine, message));
             }
         }

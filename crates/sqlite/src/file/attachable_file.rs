@@ -23,16 +23,16 @@ impl AttachableFile {
     pub(crate) fn unseen(&self, only_reads: bool) -> Option<&'static str> {
         match self.location {
             Location::Memory => Some(
-                "it is in SQLite's memory, which its own connection alone reads; keep the table \
-                 in a file, in the memory engine, or in the first database",
+                "the database is in SQLite's memory, which only one connection can read; keep the \
+                 table in a file, in the memory engine, or in the first database",
             ),
             Location::File(_) if self.is_exclusive => Some(
-                "its file is exclusive, so that no other connection reads it; open it without \
-                 `exclusive`, or keep the table in the first database",
+                "the file is opened with `exclusive`, so other connections cannot read it; open \
+                 the database without `exclusive`, or keep the table in the first database",
             ),
             Location::File(_) if !only_reads => Some(
-                "another file is seen by statements that read, outside of transactions, and where \
-                 the first database is a file that is not exclusive",
+                "a statement can use another file only if it reads, runs outside of transactions, \
+                 and the first database is a file without `exclusive`",
             ),
             Location::File(_) => None,
         }

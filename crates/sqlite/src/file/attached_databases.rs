@@ -96,8 +96,8 @@ impl AttachedDatabases {
         };
         let Unseen { database, why, .. } = self.unseen.iter().find(is_it)?;
         let message = format!(
-            "the table `{table}` is in the database `{database}`, which this statement does not \
-             see: {why}; or run it there, by `.on(\"{database}\")`"
+            "the table `{table}` is in the database `{database}`, which this statement cannot use: \
+             {why}; or run the statement there with `.on(\"{database}\")`"
         );
         Some(Error::new(ErrorKind::Unsupported, message))
     }
@@ -119,9 +119,9 @@ pub(crate) fn check_names(connection: &mut Connection, database: &AttachedDataba
         connection.query(&sql, |row| found = row.at(0).int()).map_err(|e| fault::of(&e))?;
         if found > 0 {
             let message = format!(
-                "the table `{}` is in database `{}`, and this one has something of that name as \
-                 well, so that SQL would not know which is meant: rename the model, or drop what \
-                 is there (`Sqlite::execute(\"DROP TABLE …\")`)",
+                "the table `{}` is in database `{}`, but this database has a table, view or index \
+                 with the same name, so that the name would be ambiguous in SQL: rename the model, \
+                 or drop the other one (`Sqlite::execute(\"DROP TABLE …\")`)",
                 table.name(),
                 database.name
             );

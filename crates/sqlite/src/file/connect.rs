@@ -105,7 +105,7 @@ fn connect_to_file(
     let encoding = pragma_text(&mut connection, "PRAGMA encoding").map_err(at)?;
     if encoding != "UTF-8" {
         let message = format!(
-            "{place}: its texts are {encoding}; copy it into a new one that is UTF-8 \
+            "{place}: the database is encoded in {encoding}; copy it to a new database in UTF-8 \
              (`sqlite3 old.db .dump | sqlite3 new.db`)"
         );
         return Err(Error::new(ErrorKind::Unsupported, message));
@@ -117,8 +117,8 @@ fn connect_to_file(
     let mode = pragma_text(&mut connection, "PRAGMA journal_mode=WAL").map_err(at)?;
     if mode != "wal" {
         let message = format!(
-            "{place}: its folder does not allow a write-ahead log (the journal stays `{mode}`); \
-             use a local disk, or the option `exclusive`"
+            "{place}: the folder does not support a write-ahead log (the journal mode stays \
+             `{mode}`); use a local disk, or the option `exclusive`"
         );
         return Err(Error::new(ErrorKind::Unsupported, message));
     }

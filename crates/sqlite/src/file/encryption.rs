@@ -207,9 +207,8 @@ mod keyed {
     #[cold]
     fn wrong_key(path: &Path) -> Error {
         let message = format!(
-            "{}: the key does not open it: it is not the one the file was written with, the \
-             file's first page is damaged, or it is no database; give the right key, or restore \
-             a backup",
+            "{}: the key cannot decrypt the file: the key is wrong, the first page of the file is \
+             damaged, or the file is not a database; use the right key, or restore a backup",
             database_name(path)
         );
         Error::new(ErrorKind::Denied, message)
@@ -218,8 +217,8 @@ mod keyed {
     #[cold]
     fn plain_file(path: &Path) -> Error {
         let message = format!(
-            "{}: it is not encrypted, but a key was given: encrypt it once with `Sqlite::rekey`, \
-             or open it without a key",
+            "{}: the file is not encrypted, but a key was given: encrypt the file with \
+             `Sqlite::rekey`, or open it without a key",
             database_name(path)
         );
         Error::new(ErrorKind::Invalid, message)
@@ -228,9 +227,9 @@ mod keyed {
     #[cold]
     fn closed_file(path: &Path) -> Error {
         let message = format!(
-            "{}: the file is encrypted, or no SQLite database: give its key (`SqliteOptions::key`, \
-             `?key_env=NAME` or the environment variable MARMOTA_KEY), name another file, or move \
-             this one away",
+            "{}: the file is encrypted, or is not a SQLite database: give the key \
+             (`SqliteOptions::key`, `?key_env=NAME` or the environment variable MARMOTA_KEY), name \
+             another file, or move this one away",
             database_name(path)
         );
         Error::new(ErrorKind::Engine, message)

@@ -14,7 +14,8 @@ use crate::file::encryption::error_at;
 pub(crate) fn lock_exclusively(connection: &mut Connection, path: &Path, then: &str) -> Result<()> {
     let busy = || {
         let message = format!(
-            "{}: it is open elsewhere; close every engine and program that uses it, then {then}",
+            "{}: the file is open elsewhere; close every engine and program that uses the file, \
+             then {then}",
             database_name(path)
         );
         Error::new(ErrorKind::Busy, message)
@@ -56,8 +57,10 @@ pub(crate) fn check(connection: &mut Connection, path: &Path) -> Result<Content>
     let at = |failure: Failure| error_at(&failure, &database_name(path));
     let verdict = pragma_text(connection, "PRAGMA integrity_check(1)").map_err(at)?;
     if verdict != "ok" {
-        let message =
-            format!("{}: it is damaged ({verdict}); restore a backup first", database_name(path));
+        let message = format!(
+            "{}: the file is damaged ({verdict}); restore a backup first",
+            database_name(path)
+        );
         return Err(Error::new(ErrorKind::Engine, message));
     }
     content(connection).map_err(at)

@@ -34,8 +34,8 @@ impl Stopped {
         let place = path.map_or_else(|| "the database".to_owned(), database_name);
         let error = io::Error::from_raw_os_error(crate::ffi::thread_sync_errno());
         let message = format!(
-            "{place} takes no more writes, because waiting for the disk failed (fsync: {error}): \
-             the system may have dropped what was written; check the disk, then restart the program"
+            "{place} accepts no more writes, because fsync failed ({error}): recent writes may be \
+             lost; check the disk, then restart the program"
         );
         log::error!("{message}");
         Self(message.into())
@@ -52,8 +52,8 @@ impl Stopped {
 #[cold]
 pub(crate) fn unknown(words: &str) -> Error {
     let message = format!(
-        "the disk failed at the commit ({words}): whether the write took place is unknown; read \
-         before you retry"
+        "the disk failed at the commit ({words}): the write may or may not have been committed; \
+         read the row before you retry"
     );
     Error::new(ErrorKind::Lost, message)
 }
@@ -104,7 +104,7 @@ fn page_bytes(connection: &mut Connection) -> std::result::Result<u64, Failure> 
 
 fn failed(path: &Path, error: io::Error) -> Error {
     let message = format!(
-        "{}: its log cannot be written to the disk ({error}): check the disk",
+        "{}: the log cannot be written to the disk ({error}): check the disk",
         database_name(path)
     );
     Error::new(ErrorKind::Io, message).with_source(error)

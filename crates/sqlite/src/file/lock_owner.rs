@@ -52,10 +52,10 @@ struct Lock {
 pub(crate) fn busy(path: &Path, waited: Duration) -> Error {
     let who = match lock_owner(path) {
         Some(lock_owner) => lock_owner.to_string(),
-        None => "another program or transaction has it locked".to_owned(),
+        None => "another program or transaction has locked the database".to_owned(),
     };
     let message = format!(
-        "{}: {who}; waited {} ms for it, try again",
+        "{}: {who}; gave up after {} ms, try again",
         database_name(path),
         waited.as_millis()
     );
@@ -144,9 +144,9 @@ impl fmt::Display for LockOwner {
             Err(_) => write!(f, "process {}", self.process)?,
         }
         f.write_str(match self.deed {
-            Deed::HasToItself => " has it to itself",
-            Deed::Writes => " is writing to it",
-            Deed::HasOpen => " has it open",
+            Deed::HasToItself => " has opened the database exclusively",
+            Deed::Writes => " is writing to the database",
+            Deed::HasOpen => " has the database open",
         })
     }
 }

@@ -110,8 +110,7 @@ impl SqliteOptions {
             None => Ok(()),
             Some(_) => Err(Error::new(
                 ErrorKind::Invalid,
-                "a database in memory is in no file and takes no key: leave the key out, or name \
-                 a file",
+                "a database in memory cannot be encrypted: leave the key out, or name a file",
             )),
         }
     }
@@ -131,8 +130,8 @@ impl SqliteOptions {
     pub(crate) fn take_key_from_environment(&mut self, location: &Location) -> Result<()> {
         let is_file = matches!(location, Location::File(_));
         if is_file && KeySource::usual().is_some() {
-            let message = "MARMOTA_KEY is set, but this build cannot encrypt: build with the \
-                           feature `encryption`, or unset the variable";
+            let message = "MARMOTA_KEY is set, but this build does not support encryption: build \
+                           with the feature `encryption`, or unset the variable";
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
         Ok(())
@@ -190,7 +189,7 @@ fn set_key_env(options: &mut SqliteOptions, name: &str) -> Result<()> {
 }
 
 fn set(options: &mut SqliteOptions, name: &str, value: &str) -> Result<(), String> {
-    let not = |what: &str| format!("the option `{name}` is {what}, not `{value}`");
+    let not = |what: &str| format!("the option `{name}` must be {what}, not `{value}`");
     match name {
         "durability" => {
             options.durability = match value {

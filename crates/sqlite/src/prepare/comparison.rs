@@ -61,7 +61,8 @@ impl Comparison<'_> {
 
     fn compare(&mut self, connection: &mut Connection, layout: &Layout) -> Result<(), Failure> {
         if !layout.is_table {
-            let why = "the database has a view or virtual table of this name; rename one";
+            let why =
+                "the database has a view or virtual table of this name; rename one of the two";
             self.steps.refuse(Change::SchemaMismatch, why.to_owned());
             return Ok(());
         }
@@ -144,8 +145,8 @@ impl Comparison<'_> {
         }
         let again = rebuild::attached(connection, &self.steps.there)?;
         if is_renamed && !again.is_empty() {
-            let why = "it is renamed and changed, and the table has triggers or indexes of its \
-                       own: rename it first, and change it when that is done";
+            let why = "the table is renamed and changed, but has triggers or indexes that the \
+                       model does not have: rename the table first, and change it later";
             self.steps.steps[first].effect = StepEffect::Refused(why.to_owned());
             return Ok(());
         }
@@ -169,7 +170,8 @@ impl Comparison<'_> {
         let Some((from, to)) = self.difference(connection, layout, field, column)? else {
             return Ok(None);
         };
-        let way_out = "give the field another name (it is added, and values can be copied)";
+        let way_out = "give the field another name (it is added as a new column, and you can copy \
+                       the values)";
         let what = format!("the column {from} in the database, and {to} in the model");
         let change = Change::ChangeColumn { column: field.name.to_string(), from, to };
         let conversion = rebuild::conversion(column, &field.kind).filter(|_| !column.is_key);
@@ -188,8 +190,8 @@ impl Comparison<'_> {
         };
         if lost > 0 && !field.nullable && self.steps.table.default(position).is_none() {
             let why = format!(
-                "{what}, {lost} values cannot be converted, and it must have one; correct them, \
-                 make the field optional, or {way_out}"
+                "{what}, {lost} values cannot be converted, and the field is required; correct \
+                 them, make the field optional, or {way_out}"
             );
             self.steps.refuse(change, why);
             return Ok(None);
@@ -204,11 +206,11 @@ impl Comparison<'_> {
             )?;
             StepEffect::Destructive {
                 what: format!(
-                    "{what}; of its {there} values {} would be converted and {lost} lost",
+                    "{what}; of {there} values, {} would be converted and {lost} would be lost",
                     there - lost
                 ),
                 way_out: format!(
-                    "{way_out}, or allow it (`migrate --drop {}.{}`)",
+                    "{way_out}, or allow the loss (`migrate --drop {}.{}`)",
                     self.steps.table.name(),
                     field.name
                 ),
@@ -230,7 +232,7 @@ impl Comparison<'_> {
         let wanted = sql_type(&field.kind);
         if column.affinity() != wanted {
             let declared = match &*column.declared {
-                "" => "is of no type".to_owned(),
+                "" => "has no type".to_owned(),
                 declared => format!("is {declared}"),
             };
             return Ok(Some((declared, wanted.to_owned())));

@@ -32,12 +32,12 @@ pub(super) fn is_one(statements: &[String]) -> bool {
 /// can.
 pub(super) fn blocking_reason(layout: &Layout) -> Option<&'static str> {
     if !layout.strict {
-        return Some("the table was not made by Marmota");
+        return Some("the table was not created by Marmota");
     }
     let sql = layout.sql.to_ascii_uppercase();
     let parts = ["CHECK", "AUTOINCREMENT", "GENERATED", " AS (", "UNIQUE", "DEFERR", "ON DELETE"];
     let has = parts.iter().any(|part| sql.contains(part));
-    has.then_some("the table has parts that no model makes")
+    has.then_some("the table has constraints that a model cannot have")
 }
 
 /// Returns the conversion of a column to a field, if its values can be converted.

@@ -331,7 +331,7 @@ impl OffloadedOperation {
             let mut copying = Copying { scan: self, skip: self.skip, rows, is_stuck: false };
             let run = || self.run_read(executor, &mut copying, &mut outcome);
             let ended = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
-                let message = "the thread that carried out a read panicked";
+                let message = "the thread that executed a read panicked";
                 Err(Error::new(ErrorKind::Bug, message))
             });
             (rows, is_stuck) = (copying.rows, copying.is_stuck);
@@ -398,7 +398,7 @@ impl OffloadedOperation {
 
     fn stopped(&self, shared: &Shared) -> Error {
         if self.is_cancelled() {
-            return Error::new(ErrorKind::Timeout, "the read was given up");
+            return Error::new(ErrorKind::Timeout, "the read was canceled");
         }
         shared.counts.read_timeout();
         late(shared.options.read_deadline_ms)
@@ -468,7 +468,7 @@ struct KeptTables(Option<Box<BorrowedTables>>);
 impl Lender for KeptTables {
     fn lend(&mut self, _: &[Wanted]) -> Result<BorrowedTables> {
         let tables = self.0.take().ok_or_else(|| {
-            Error::new(ErrorKind::Bug, "a long statement has lost the tables that it reads")
+            Error::new(ErrorKind::Bug, "the tables of a long statement are missing")
         })?;
         Ok(*tables)
     }

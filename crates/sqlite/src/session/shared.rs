@@ -237,8 +237,8 @@ impl Shared {
         }
         self.offloaded_ended();
         let message = format!(
-            "{scans_max} long reads are under way already (`scans_max`); try again later, or \
-             select fewer rows"
+            "{scans_max} long reads are running already (`scans_max`); try again later, or select \
+             fewer rows"
         );
         Err(Error::new(ErrorKind::Busy, message))
     }

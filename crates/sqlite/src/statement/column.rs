@@ -37,8 +37,8 @@ impl Column {
         Error::new(
             ErrorKind::Engine,
             format!(
-                "field `{}` of `{}` holds {stored}, which is no {}: another program wrote it; \
-                 correct it there",
+                "field `{}` of `{}` has the value {stored}, which is not a {}: another program \
+                 wrote this value; correct it in the database",
                 field.name,
                 table.name(),
                 field.kind.name()

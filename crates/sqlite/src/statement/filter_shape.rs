@@ -118,7 +118,7 @@ fn pattern(place: Place, text: &str) -> Result<String> {
     pattern.push('%');
     if pattern.len() > PATTERN_BYTES_MAX {
         let message = format!(
-            "the text to look for, {:?}, has {} bytes; SQLite takes {PATTERN_BYTES_MAX} at most",
+            "the text to search for, {:?}, has {} bytes; SQLite allows at most {PATTERN_BYTES_MAX}",
             marmota_model::text::excerpt(text),
             text.len()
         );

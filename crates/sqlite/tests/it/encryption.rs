@@ -188,7 +188,7 @@ fn what_does_not_fit_is_refused_with_the_way_out() {
         (&closed, Some(passphrase("x")), ErrorKind::Denied, ["closed.db", "right key"]),
         (&closed, None, ErrorKind::Engine, ["closed.db", "MARMOTA_KEY"]),
         (&open, Some(raw(1)), ErrorKind::Invalid, ["open.db", "Sqlite::rekey"]),
-        (&letter, Some(raw(1)), ErrorKind::Denied, ["letter.txt", "no database"]),
+        (&letter, Some(raw(1)), ErrorKind::Denied, ["letter.txt", "not a database"]),
     ] {
         let before = std::fs::read(path).unwrap();
         let error = read(path, key).unwrap_err();

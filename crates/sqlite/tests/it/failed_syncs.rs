@@ -54,7 +54,7 @@ fn rows(store: &Store) -> HashSet<i64> {
 fn is_stopped(error: &Error) {
     assert_eq!(error.kind(), ErrorKind::Io, "{error}");
     let text = error.to_string();
-    assert!(text.contains("takes no more writes") && text.contains("fsync"), "{text}");
+    assert!(text.contains("accepts no more writes") && text.contains("fsync"), "{text}");
     assert!(text.contains("restart"), "{text}");
 }
 

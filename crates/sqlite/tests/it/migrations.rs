@@ -150,7 +150,7 @@ fn a_database_that_skipped_a_version_names_the_way_out() {
         "person",
         "first_name",
         "migration 1 `split names` to migration 2 `trim names` are pending",
-        "skipped a program version, start that version first",
+        "skipped a version of the program, start that version first",
     ] {
         assert!(message.contains(words), "{words}: {message}");
     }

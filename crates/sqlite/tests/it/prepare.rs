@@ -103,8 +103,8 @@ fn an_index_that_the_model_no_longer_has_refuses_no_more() {
     assert_eq!(error.kind(), ErrorKind::Invalid);
     assert_eq!(
         error.to_string(),
-        "table `tag`: name is to be unique, and more than one row has \"a\"; change or delete \
-         all of them but one"
+        "table `tag`: name must be unique, but several rows have \"a\"; change or delete all but \
+         one of them"
     );
 }
 
@@ -169,7 +169,7 @@ fn a_key_of_another_kind_is_refused() {
         "CREATE TABLE note(id INTEGER, body TEXT)",
         "CREATE TABLE note(id INTEGER, body TEXT, PRIMARY KEY(id, body))",
     ] {
-        refused(sql, &model, "keys cannot be changed in place");
+        refused(sql, &model, "the key of a table cannot be changed");
     }
     let uuid = table("note", vec![Field::new("id", Kind::Uuid).role(Role::Key)]);
     refused("CREATE TABLE note(id INTEGER PRIMARY KEY)", &uuid, "id BLOB in the model");
@@ -218,8 +218,8 @@ fn a_newer_schema_is_refused() {
     assert_eq!(
         error.to_string(),
         format!(
-            "the database {} was made by a newer schema (file 5, program 3): start the newer \
-             program or restore a backup",
+            "the database {} was written with a newer schema version (5; this program has 3): \
+             start the newer program or restore a backup",
             path.display()
         )
     );
@@ -239,7 +239,7 @@ fn a_file_that_is_no_database_is_refused_and_left_alone() {
     std::fs::write(&path, &letter).unwrap();
     let error = open(&path).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Engine);
-    for part in ["letter.txt", "no SQLite database", "move"] {
+    for part in ["letter.txt", "not a SQLite database", "move"] {
         assert!(error.to_string().contains(part), "{error}");
     }
     assert_eq!(std::fs::read_to_string(&path).unwrap(), letter);

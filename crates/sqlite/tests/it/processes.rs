@@ -177,7 +177,11 @@ fn who_has_an_exclusive_file_is_named_until_it_is_killed() {
         let error = open(exclusive).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
         let comm = std::fs::read_to_string(format!("/proc/{}/comm", child.id())).unwrap();
-        let who = format!("process {} ({}) has it to itself", child.id(), comm.trim_end());
+        let who = format!(
+            "process {} ({}) has opened the database exclusively",
+            child.id(),
+            comm.trim_end()
+        );
         assert!(error.to_string().contains(&who), "{error}");
     }
     child.kill().unwrap();
@@ -185,12 +189,12 @@ fn who_has_an_exclusive_file_is_named_until_it_is_killed() {
     let engine = open(true).unwrap();
     engine.prepare(std::slice::from_ref(&note), 0).unwrap();
     assert_eq!(engine.session().unwrap().count(&note, None), 1);
-    // The other way round: somebody has it open who wants it shared.
+    // The other way round: somebody has the database open who wants it shared.
     drop(engine);
     let _other = file(&path, std::slice::from_ref(&note));
     let error = open(true).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Busy);
-    assert!(error.to_string().contains("this process has it open"), "{error}");
+    assert!(error.to_string().contains("this process has the database open"), "{error}");
 }
 
 #[test]

@@ -43,7 +43,7 @@ fn values_are_converted_when_told() {
     }
     let note = number(true);
     let error = engine.prepare(std::slice::from_ref(&note), 0).unwrap_err();
-    for part in ["of its 3 values 2 would be converted and 1 lost", "--drop note.body"] {
+    for part in ["of 3 values, 2 would be converted and 1 would be lost", "--drop note.body"] {
         assert!(error.to_string().contains(part), "{error}");
     }
     let done = migrate_keeping_extra(&engine, &note);

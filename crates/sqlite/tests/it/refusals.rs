@@ -156,7 +156,8 @@ fn a_row_that_is_still_referred_to() {
     assert_eq!(error.kind(), ErrorKind::Conflict);
     assert_eq!(
         error.to_string(),
-        "the city \"PAR\" is still referred to by `city` of `person`: delete or change that first"
+        "the city \"PAR\" is still referred to by `city` of `person`: first delete or change the \
+         rows that refer to it"
     );
     let error = session.run(Operation::DeleteWhere { table: &city, filter: None }).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict);

@@ -117,7 +117,7 @@ fn a_transaction_that_sqlite_undid_takes_no_more_writes() {
     assert_eq!((error.kind(), error.message()), (ErrorKind::Conflict, "no Bob here"));
     // Outside of the transaction this would be kept.
     let error = session.insert(&person, &person_row("b")).unwrap_err();
-    assert!(error.to_string().contains("was undone"), "{error}");
+    assert!(error.to_string().contains("was rolled back"), "{error}");
     assert!(session.run(Operation::Commit).is_err());
     assert_eq!(session.count(&person, None), 0);
     session.insert(&person, &person_row("c")).unwrap();

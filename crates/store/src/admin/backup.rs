@@ -162,7 +162,7 @@ fn make(engine: &dyn Engine, path: &Path, progress: &mut dyn FnMut(u64, u64)) ->
     let other_paths = others.iter().map(|(name, _)| other_path(path, name));
     for there in other_paths.chain([path.to_owned(), manifest_path(path)]) {
         if there.exists() {
-            let message = format!("{} is there already: name another file", there.display());
+            let message = format!("{} exists already: name another file", there.display());
             return Err(Error::new(ErrorKind::Conflict, message));
         }
     }
@@ -204,7 +204,7 @@ fn make(engine: &dyn Engine, path: &Path, progress: &mut dyn FnMut(u64, u64)) ->
 }
 
 fn failed(path: &Path, error: io::Error) -> Error {
-    let message = format!("{}: no backup was made ({error})", path.display());
+    let message = format!("{}: the backup failed ({error})", path.display());
     Error::new(ErrorKind::Io, message).with_source(error)
 }
 
@@ -265,14 +265,14 @@ impl Manifest {
         match read {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let message = format!(
-                    "{} is no backup, or one that was not finished: there is no {}",
+                    "{} is not a backup, or the backup was not finished: {} is missing",
                     backup.display(),
                     path.display()
                 );
                 return Err(Error::new(ErrorKind::NotFound, message));
             }
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                return Err(refuse("is no manifest of a backup".to_owned()));
+                return Err(refuse("is not the manifest of a backup".to_owned()));
             }
             Err(error) => {
                 let message = format!("{} cannot be read: {error}", path.display());
@@ -281,20 +281,20 @@ impl Manifest {
             Ok(_) => {}
         }
         let manifest: Self = serde_json::from_str(&text)
-            .map_err(|error| refuse(format!("is no manifest of a backup: {error}")))?;
+            .map_err(|error| refuse(format!("is not the manifest of a backup: {error}")))?;
         if manifest.format != FORMAT {
-            return Err(refuse(format!("is of the format {:?}", manifest.format)));
+            return Err(refuse(format!("has the unknown format {:?}", manifest.format)));
         }
         if !matches!(manifest.version, VERSION | VERSION_OF_SEVERAL) {
             return Err(refuse(format!(
-                "has the version {}, and this program reads {VERSION_OF_SEVERAL} at most: use the \
-                 program that wrote it, or a newer one",
+                "has the version {}, but this program reads versions up to {VERSION_OF_SEVERAL}: \
+                 use the program that wrote the backup, or a newer one",
                 manifest.version
             )));
         }
         // The names become paths.
         if !manifest.has_sane_names() {
-            return Err(refuse("names databases by what is no name".to_owned()));
+            return Err(refuse("has an invalid name of a database".to_owned()));
         }
         Ok(manifest)
     }
@@ -343,8 +343,8 @@ fn verify(path: &Path, bytes: u64, sha256: &str) -> Result<()> {
         return Ok(());
     }
     let message = format!(
-        "{} is damaged, or not the file its manifest is of: it has {} bytes where there were \
-         {bytes}, and another checksum; take another backup",
+        "{} is damaged, or does not belong to its manifest: it has {} bytes instead of {bytes}, \
+         and another checksum; use another backup",
         path.display(),
         found.0
     );

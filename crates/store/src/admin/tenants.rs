@@ -125,7 +125,7 @@ impl Tenants {
             return Ok(store);
         }
         let known = self.shared.known.get().ok_or_else(|| {
-            let message = "the tenants are unknown; set them by `Tenants::known`";
+            let message = "the names of the tenants are not known; set them with `Tenants::known`";
             Error::new(ErrorKind::Unsupported, message)
         })?;
         if !known(tenant) {
@@ -242,8 +242,8 @@ impl Shared {
                 return self.wait(state, deadline);
             }
             let message = format!(
-                "all {} databases that may be open at once are in use; try again later, or allow \
-                 more (`open_max`)",
+                "all {} databases that may be open at once are in use; try again later, or raise \
+                 `open_max`",
                 state.open_max
             );
             return Err(Error::new(ErrorKind::Busy, message));
@@ -258,7 +258,7 @@ impl Shared {
         // The next opening of this tenant reports a lasting error; the tenant that needs the room
         // is not affected.
         if let Err(error) = done {
-            log::warn!("the database of tenant {name} was not closed well: {error}");
+            log::warn!("the database of tenant {name} could not be closed: {error}");
         }
         Ok(())
     }
@@ -313,8 +313,8 @@ fn check_name(tenant: &str) -> Result<()> {
     }
     let tenant = marmota_model::text::excerpt(tenant);
     let message = format!(
-        "{tenant:?} cannot be a tenant's name: it takes small letters, digits, - and _, a letter \
-         or digit first, {NAME_CHARS_MAX} characters at most"
+        "{tenant:?} is not a valid name of a tenant: use at most {NAME_CHARS_MAX} lower-case \
+         letters, digits, - and _, with a letter or digit first"
     );
     Err(Error::new(ErrorKind::Invalid, message))
 }

@@ -137,9 +137,8 @@ fn check_all_are_moved(from: &Assembled, left: &[String]) -> Result<()> {
     others.sort_unstable();
     others.dedup();
     let message = format!(
-        "the database to move has tables that no model names: {}; nothing was moved: add their \
-         models, drop the tables, or leave them where they are (`--leave {}`, \
-         `StoreBuilder::leave`)",
+        "the database to move has tables without a model: {}; nothing was moved: add their models, \
+         drop the tables, or leave them in the old database (`--leave {}`, `StoreBuilder::leave`)",
         others.join(", "),
         others.join(" --leave ")
     );
@@ -152,8 +151,8 @@ fn check_source(from: &Assembled, version: u32) -> Result<()> {
     plan.check(&Destructive::default())?;
     if let Some(step) = plan.to_do(&Destructive::default()).next() {
         let message = format!(
-            "the database to move does not fit the models yet ({step}): open it with the program, or \
-             migrate it, first"
+            "the database to move does not match the models yet ({step}): first migrate it, or \
+             open it with the program"
         );
         return Err(Error::new(ErrorKind::Invalid, message));
     }
@@ -186,12 +185,13 @@ fn run(
         let theirs = sum(&mut *ends.to, of_to, &mut step)?;
         if ours != theirs {
             let message = format!(
-                "`{}` has {} rows here and {} there{}: the other database had rows of its own, or \
-                 this one was written to meanwhile; begin with an empty one, without other writers",
+                "`{}` has {} rows here and {} in the other database{}: the other database had rows \
+                 already, or this one was written to during the move; start with an empty \
+                 database, and stop all other writers",
                 of_from.name(),
                 ours.rows,
                 theirs.rows,
-                if ours.rows == theirs.rows { ", which are not the same" } else { "" }
+                if ours.rows == theirs.rows { ", which differ" } else { "" }
             );
             return Err(Error::new(ErrorKind::Conflict, message));
         }
@@ -330,8 +330,8 @@ fn references_to_itself(table: &Table) -> Vec<usize> {
 #[cold]
 fn circle(table: &Table) -> Error {
     let message = format!(
-        "rows of `{}` refer to each other in a circle, or too many of them to later ones: set those \
-         references to NULL before the move",
+        "rows of `{}` refer to each other in a cycle, or too many rows refer to later ones: set \
+         those references to NULL before the move",
         table.name()
     );
     Error::new(ErrorKind::Unsupported, message)

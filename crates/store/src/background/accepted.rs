@@ -15,7 +15,7 @@ type Told = Result<Vec<Outcome>>;
 /// Accepted writes. `.await` it, or call [`Accepted::wait`], for their outcomes. If it is dropped,
 /// the writes are still executed.
 #[derive(Debug)]
-#[must_use = "drop it by `let _ =` if nobody wants to hear what came of the writes"]
+#[must_use = "drop it with `let _ =` if the results of the writes are not needed"]
 pub struct Accepted(Arc<Slot>);
 
 /// The sender of the result of writes.

@@ -97,7 +97,7 @@ impl Queue {
             }
             if !waits {
                 let message = format!(
-                    "{} writes wait for the background batch already; try again",
+                    "{} writes already wait for the background batch; try again later",
                     state.waiting.0
                 );
                 return Err(Error::new(ErrorKind::Busy, message));

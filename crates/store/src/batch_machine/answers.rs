@@ -79,7 +79,7 @@ impl Once<'_> {
             return Ok(Recalled::TooOld(Write::Delete { table, key, version: None }));
         }
         if !matches!(&row[REQUEST], Value::Blob(request) if *request == self.key.request) {
-            let message = "was used for another request; a new request takes a new key";
+            let message = "was used for another request; send a new key with each new request";
             return Err(refused(self.key.given(), "same_request", message.to_owned()));
         }
         // This is a write, so that this answer waits for the disk like the first one.

@@ -149,7 +149,7 @@ impl<'r> RowsBefore<'r> {
 
 #[cold]
 fn changed(table: &Table, field: usize, value: ValueRef<'_>) -> Violation {
-    let message = "is fixed after the insert; leave it out, or send the value that is stored";
+    let message = "cannot be changed after the insert; leave it out, or send the stored value";
     violation(&table.fields()[field], value, "immutable", message)
 }
 

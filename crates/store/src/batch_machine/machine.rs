@@ -303,7 +303,7 @@ impl BatchMachine {
                 };
             }
             Stage::Idle => {
-                let message = "a batch was given a result that it does not wait for";
+                let message = "a batch received a result that it does not wait for";
                 return BatchStep::Done(Err(Error::new(ErrorKind::Bug, message)));
             }
         };
@@ -558,6 +558,6 @@ impl BatchMachine {
 /// Returns the write at a place, or the one that is executed instead.
 fn write_of<'w>(own: Option<&'w Write>, writes: &'w [Write], place: usize) -> Result<&'w Write> {
     own.or_else(|| writes.get(place)).ok_or_else(|| {
-        Error::new(ErrorKind::Bug, "a batch was brought again with fewer writes than before")
+        Error::new(ErrorKind::Bug, "a batch was resumed with fewer writes than before")
     })
 }

@@ -212,8 +212,8 @@ impl Capability {
             return Ok(());
         }
         let message = format!(
-            "{what} needs transactions, which the engine `{}` has not: leave it out, or keep it \
-             in a database of another engine",
+            "{what} needs transactions, which the engine `{}` does not support: leave it out, or \
+             use a database of another engine",
             self.name
         );
         Err(Error::new(ErrorKind::Unsupported, message))
@@ -278,8 +278,8 @@ impl Capability {
 #[cold]
 pub(crate) fn no_aggregation(engine: &str) -> Error {
     let message = format!(
-        "the engine `{engine}` has no aggregation pipelines; use SQL where it has that \
-         (`Store::sql`), or list and sum"
+        "the engine `{engine}` does not support aggregation pipelines; use SQL if the engine has \
+         it (`Store::sql`), or list the rows and sum them"
     );
     Error::new(ErrorKind::Unsupported, message)
 }

@@ -294,7 +294,7 @@ pub trait Engine: Send + Sync {
     /// database is damaged.
     fn copy_to(&self, path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Copied> {
         let _ = (path, progress);
-        let message = format!("the engine `{}` makes no backups", self.capability().name);
+        let message = format!("the engine `{}` does not support backups", self.capability().name);
         Err(Error::new(ErrorKind::Unsupported, message))
     }
 
@@ -412,7 +412,7 @@ impl std::fmt::Debug for AttachSource {
         f.write_str(match self {
             Self::Nothing => "nothing",
             Self::Rows => "rows in memory",
-            Self::Own(_) => "what its own kind understands",
+            Self::Own(_) => "engine-specific",
         })
     }
 }
@@ -500,7 +500,7 @@ pub trait Session: Send {
     /// [`marmota_model::ErrorKind::Unsupported`] if the engine lends no tables.
     fn lend(&mut self, tables: &[&Table], waker: Option<&Waker>) -> Result<Option<BorrowedTables>> {
         let _ = (tables, waker);
-        Err(Error::new(ErrorKind::Unsupported, "this engine lends no tables"))
+        Err(Error::new(ErrorKind::Unsupported, "this engine does not lend tables"))
     }
 
     /// Cancels an operation that has to wait. It may still be executed, but then before any write

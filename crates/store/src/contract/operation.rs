@@ -312,7 +312,7 @@ impl Write {
 /// The error for a write that [`Write::is_of_steps`], which only a batch executes.
 #[cold]
 fn of_steps() -> Error {
-    Error::new(ErrorKind::Bug, "a write of several steps was taken for one operation")
+    Error::new(ErrorKind::Bug, "a write of several steps was executed as one operation")
 }
 
 /// Borrows the values of a row that owns them.

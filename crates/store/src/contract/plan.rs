@@ -195,8 +195,8 @@ impl Plan {
             };
             if !self.steps.iter().any(|step| is_lost(&step)) {
                 let message = format!(
-                    "nothing of `{}` is to be dropped: name it as table.column, as \
-                     `migrate --dry-run` does",
+                    "`{}` is not a table or column that would be dropped: write table.column, as \
+                     `migrate --dry-run` lists it",
                     marmota_model::text::excerpt(name)
                 );
                 return Err(Error::new(ErrorKind::Invalid, message));
@@ -247,8 +247,8 @@ impl fmt::Display for PlanStep {
             Change::ChangeColumn { column, from, to } => {
                 write!(f, "change column {table}.{column} from {from} to {to}")
             }
-            Change::AllowNull(column) => write!(f, "let column {table}.{column} be NULL"),
-            Change::RequireValue(column) => write!(f, "let column {table}.{column} not be NULL"),
+            Change::AllowNull(column) => write!(f, "allow NULL in column {table}.{column}"),
+            Change::RequireValue(column) => write!(f, "make column {table}.{column} NOT NULL"),
             Change::DropColumn(column) => write!(f, "drop column {table}.{column}"),
             Change::AddIndex { columns, unique } => {
                 let kind = if *unique { "unique index" } else { "index" };
@@ -259,7 +259,7 @@ impl fmt::Display for PlanStep {
                 write!(f, "add search of {table} over {}", columns.join(", "))
             }
             Change::DropSearch => write!(f, "drop search of {table}"),
-            Change::SchemaMismatch => write!(f, "table {table} does not fit"),
+            Change::SchemaMismatch => write!(f, "table {table} does not match its model"),
         }
     }
 }

@@ -132,7 +132,7 @@ impl SqlColumns {
 /// The error for a name that two columns have.
 #[cold]
 fn called_twice(name: &str) -> Error {
-    let message = format!("two columns are called `{name}`: name one of them with AS");
+    let message = format!("two columns are called `{name}`: rename one of them with AS");
     Error::new(ErrorKind::Invalid, message)
 }
 
@@ -199,7 +199,7 @@ impl<'r> SqlRow<'r> {
             let name = self.columns.columns.get(place).map_or("?", |column| &column.name);
             let value = marmota_model::text::excerpt_of(value);
             let message = format!(
-                "column `{name}` holds {value}, which is no {} for this type",
+                "column `{name}` has the value {value}, which is not a {} of this type",
                 T::KIND.name()
             );
             Error::new(ErrorKind::Engine, message)
@@ -256,8 +256,8 @@ impl SqlRows {
 #[must_use]
 pub fn no_sql(engine: &str) -> Error {
     let message = format!(
-        "the engine `{engine}` has no SQL: keep the tables in SQLite or PostgreSQL, or open a SQLite database \
-         next to it in the same store (`.database(\"sql\", …)`)"
+        "the engine `{engine}` does not support SQL: keep the tables in SQLite or PostgreSQL, or \
+         open a SQLite database next to it in the same store (`.database(\"sql\", …)`)"
     );
     Error::new(ErrorKind::Unsupported, message)
 }

@@ -146,7 +146,7 @@ impl DatabasesSession {
                 Some(table) => self.homes.of(table),
                 None => Err(Error::new(
                     ErrorKind::Unsupported,
-                    "a store of several databases does not know this operation",
+                    "this operation is not supported by a store with several databases",
                 )),
             },
         }
@@ -171,8 +171,9 @@ impl DatabasesSession {
     fn two_databases(&self, what: &str, home: usize, other: usize) -> Error {
         let (home, other) = (&self.databases[home].name, &self.databases[other].name);
         let message = format!(
-            "{what} cannot write to two databases (`{home}` and `{other}`): no commit covers \
-             both; write to one and then to the other, or keep the tables in one database"
+            "{what} cannot write to two databases (`{home}` and `{other}`), which cannot be \
+             committed together; write to them one after the other, or keep the tables in one \
+             database"
         );
         Error::new(ErrorKind::Unsupported, message)
     }

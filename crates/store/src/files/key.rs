@@ -64,7 +64,9 @@ impl EncryptionKey {
             1..=PASSPHRASE_BYTES_MAX => Ok(Self(Secret::Passphrase(text))),
             bytes => Err(Error::new(
                 ErrorKind::Invalid,
-                format!("a passphrase has 1 to {PASSPHRASE_BYTES_MAX} bytes, this one has {bytes}"),
+                format!(
+                    "the passphrase has {bytes} bytes; 1 to {PASSPHRASE_BYTES_MAX} are allowed"
+                ),
             )),
         }
     }
@@ -136,7 +138,7 @@ impl KeySource {
             Err(_) => Err(Error::new(
                 ErrorKind::Invalid,
                 format!(
-                    "the environment variable {name} has no key: set it to 64 hex digits \
+                    "the environment variable {name} has no valid key: set it to 64 hex digits \
                      (`openssl rand -hex 32`) or a passphrase"
                 ),
             )),
@@ -212,9 +214,9 @@ pub fn refuse_secrets(url: &str) -> Result<()> {
         Some(name) => Err(Error::new(
             ErrorKind::Invalid,
             format!(
-                "the URL has the option `{name}`, but URLs end up in logs: put the key into the \
-                 environment variable MARMOTA_KEY (or another one, named by `key_env=NAME`), or \
-                 give it by a callback (`key`)"
+                "the URL has the option `{name}`, but URLs are written to logs: set the key in the \
+                 environment variable MARMOTA_KEY (or in another one, named with `key_env=NAME`), \
+                 or return it from a callback (`key`)"
             ),
         )),
     }

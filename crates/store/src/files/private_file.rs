@@ -11,7 +11,7 @@ use marmota_model::{Error, ErrorKind, Result};
 /// Returns options that create a file for its owner only, if they create one.
 #[must_use]
 pub fn options() -> OpenOptions {
-    #[allow(unused_mut, reason = "only Unix has modes")]
+    #[allow(unused_mut, reason = "file modes exist only on Unix")]
     let mut options = OpenOptions::new();
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
@@ -63,8 +63,8 @@ pub fn have_folder(path: &Path, creates: bool) -> Result<()> {
     if !creates {
         let (file, folder) = (path.display(), folder.display());
         let message = format!(
-            "the folder {folder} for {file} does not exist: correct the path, or make the folder \
-             (mkdir -p {folder}); the URL of a database takes create_folders=true"
+            "the folder {folder} for {file} does not exist: correct the path, or create the folder \
+             (mkdir -p {folder}); in the URL of a database, create_folders=true creates it"
         );
         return Err(Error::new(ErrorKind::Io, message));
     }
@@ -74,7 +74,7 @@ pub fn have_folder(path: &Path, creates: bool) -> Result<()> {
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder.create(folder).map_err(|error| {
         let message = format!(
-            "the folder {} for {} cannot be made ({error}): make it, or name another",
+            "the folder {} for {} cannot be created ({error}): create it, or choose another",
             folder.display(),
             path.display()
         );

@@ -45,21 +45,26 @@ impl Sequence {
     /// records.
     pub(crate) fn new(migrations: Vec<Migration>, registry: &Registry) -> Result<Self> {
         if registry.table(MIGRATIONS).is_ok() {
-            let message = format!("the table `{MIGRATIONS}` is the store's; rename yours");
+            let message = format!(
+                "the table name `{MIGRATIONS}` is reserved for the store; rename \
+                                   yours"
+            );
             return Err(Error::new(ErrorKind::Conflict, message));
         }
         for (due, migration) in (1..).zip(&migrations) {
             if migration.number != due {
                 return refuse(format!(
-                    "{migration} stands where number {due} is due: a program's migrations are \
-                     numbered 1, 2, 3 and so on, and given in this order"
+                    "{migration} has the wrong number, expected {due}: number migrations 1, 2, 3 \
+                     and so on, and add them in this order"
                 ));
             }
             if migration.up.is_none() {
-                return refuse(format!("{migration} does nothing: say what by `up` or `up_sql`"));
+                return refuse(format!(
+                    "{migration} does nothing: set its step with `up` or `up_sql`"
+                ));
             }
             if migration.name.is_empty() {
-                return refuse(format!("{migration} has no name: give it one"));
+                return refuse(format!("{migration} has no name: add one"));
             }
         }
         Ok(Self { table: Arc::new(Table::new(schema())?), migrations })
@@ -110,8 +115,8 @@ impl Sequence {
             let has = Named(record.number, &record.name);
             if record.number != due {
                 return refuse(format!(
-                    "the database has {has}, but not number {due} before it: its table \
-                     `{MIGRATIONS}` was changed; restore a backup, or put the record back"
+                    "the database has {has}, but not number {due} before it: the table \
+                     `{MIGRATIONS}` was changed; restore a backup, or restore the record"
                 ));
             }
             match self.migrations.get(at) {
@@ -123,8 +128,9 @@ impl Sequence {
                     let newest = done.last().unwrap_or(record);
                     let has = Named(newest.number, &newest.name);
                     return refuse(format!(
-                        "the database is of a newer program: it has {has}, and this one {ends}; \
-                         start the newer program, or go back with it first (`migrate --to {last}`)"
+                        "the database was migrated by a newer program: it has {has}, but this \
+                         program {ends}; start the newer program, or use it to migrate back \
+                         (`migrate --to {last}`)"
                     ));
                 }
                 Some(migration) if migration.name != record.name => {
@@ -141,8 +147,8 @@ impl Sequence {
             Some(Ok(to)) if to <= last => to,
             Some(_) => {
                 return refuse(format!(
-                    "there is no migration {} to go to: this program's numbers end with {last}, \
-                     and 0 is before all of them",
+                    "there is no migration {}: this program has migrations up to {last}; 0 means \
+                     before the first",
                     to.unwrap_or_default()
                 ));
             }
@@ -152,8 +158,8 @@ impl Sequence {
             None => Ok(()),
             Some(migration) => {
                 let message = format!(
-                    "{migration} cannot be undone, as it has no `down`; nothing was changed: \
-                     give it one, or restore a backup from before it"
+                    "{migration} cannot be undone because it has no `down`; nothing was changed: \
+                     add one, or restore a backup made before it"
                 );
                 Err(Error::new(ErrorKind::Unsupported, message))
             }
@@ -175,9 +181,9 @@ impl Sequence {
             false => format!("{first} to {last} are"),
         };
         let message = format!(
-            "{}; {pending} pending here: if the database skipped a program version, start that \
-             version first, which applies its own, or keep its fields in the models (optional, or \
-             with a default) until these are applied everywhere",
+            "{}; {pending} pending: if the database skipped a version of the program, start that \
+             version first, so that it applies its migrations, or keep its fields in the models \
+             (optional, or with a default) until the migrations are applied everywhere",
             refused.message()
         );
         Error::new(refused.kind(), message).with_source(refused)
@@ -279,7 +285,7 @@ impl Done {
             (Some(number), ValueRef::Text(name), ValueRef::Timestamp(at)) => {
                 Ok(Self { key: row[KEY].to_value(), number, name: name.to_owned(), at })
             }
-            _ => refuse(format!("the table `{MIGRATIONS}` has a record of no number or time")),
+            _ => refuse(format!("the table `{MIGRATIONS}` has a record without a number or time")),
         }
     }
 }

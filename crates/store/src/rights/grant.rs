@@ -179,7 +179,8 @@ impl Grant {
     pub fn check(&self, registry: &Registry) -> Result<()> {
         let is_service = self.table.starts_with(SERVICE_PREFIX);
         if is_service && (self.rights != [Right::Call] || self.rule.is_some()) {
-            let message = format!("`{}` gives the right `call` alone, without a rule", self.table);
+            let message =
+                format!("`{}` can only grant the right `call`, without a rule", self.table);
             return Err(Error::new(ErrorKind::Invalid, message));
         }
         if is_service {

@@ -330,7 +330,10 @@ impl<'f, C: FieldColumn> Node<'f, C> {
     fn new(filter: &'f FilterExpr, table: &Table, columns: &[C]) -> Result<Self> {
         let column = |field: usize| {
             columns.get(field).copied().ok_or_else(|| {
-                let message = format!("a filter names field {field} of `{}`", table.name());
+                let message = format!(
+                    "a filter uses field number {field}, which `{}` does not have",
+                    table.name()
+                );
                 Error::new(ErrorKind::Invalid, message)
             })
         };

@@ -182,8 +182,8 @@ pub fn fill_for_replace<'a>(
 pub fn not_the_same_fields() -> Error {
     Error::new(
         ErrorKind::Invalid,
-        "rows that are upserted together give the same fields, and this one gives others than \
-         the first; upsert it by itself, or in a batch",
+        "rows that are upserted together must set the same fields, but this row sets other fields \
+         than the first; upsert it separately, or in a batch",
     )
 }
 

@@ -100,7 +100,8 @@ pub fn stale(table: &Table, key: ValueRef<'_>, version: i64, expected: i64) -> E
 #[cold]
 #[must_use]
 pub fn mixed_keys(row: usize) -> Error {
-    let message = format!("row {row}: rows inserted together all have a key, or none has");
+    let message =
+        format!("row {row}: rows that are inserted together must all have a key, or none");
     Error::new(ErrorKind::Invalid, message)
 }
 
@@ -118,7 +119,7 @@ pub fn still_referred_to(
 ) -> Error {
     let what = match key {
         Some(key) => format!("the {} {}", table.name(), marmota_model::text::excerpt_of(key)),
-        None => format!("a {} to be deleted", table.name()),
+        None => format!("a row of `{}` to be deleted", table.name()),
     };
     let by: Vec<String> = by
         .iter()
@@ -127,7 +128,10 @@ pub fn still_referred_to(
         })
         .collect();
     let by = if by.is_empty() { "another table".to_owned() } else { by.join(", ") };
-    let message = format!("{what} is still referred to by {by}: delete or change that first");
+    let message = format!(
+        "{what} is still referred to by {by}: first delete or change the rows \
+                           that refer to it"
+    );
     Error::new(ErrorKind::Conflict, message)
 }
 
@@ -169,7 +173,11 @@ pub fn no_transaction() -> Error {
 #[cold]
 #[must_use]
 pub fn no_savepoint() -> Error {
-    Error::new(ErrorKind::Invalid, "the transaction has no such savepoint (any more)")
+    Error::new(
+        ErrorKind::Invalid,
+        "the transaction does not have this savepoint: it was released \
+                                    or rolled back, or never set",
+    )
 }
 
 /// The error for a poll of an operation that does not wait in the session.

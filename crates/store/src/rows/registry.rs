@@ -92,8 +92,8 @@ impl Registry {
         self.by_type.get(&TypeId::of::<M>()).ok_or_else(|| {
             let name = type_name::<M>().rsplit("::").next().unwrap_or_default();
             let message = format!(
-                "the store does not know the model `{name}`; add `.model::<{name}>()` \
-                 where it is opened"
+                "the model `{name}` is not registered; add `.model::<{name}>()` where the store is \
+                 opened"
             );
             Error::new(ErrorKind::NotFound, message)
         })

@@ -229,7 +229,7 @@ impl ThreadPool {
 impl fmt::Debug for ThreadPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = self.state.lock();
-        write!(f, "{} threads, {} jobs wait", state.threads, state.jobs.len())
+        write!(f, "{} threads, {} waiting jobs", state.threads, state.jobs.len())
     }
 }
 

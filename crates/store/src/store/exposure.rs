@@ -56,9 +56,9 @@ impl Registry {
             false => Ok(()),
             true => Err(Error::new(
                 ErrorKind::Denied,
-                "the store keeps accounts, but its callers are not authenticated: add \
-                 `.auth(&auth)` (`serve --auth`), or `.allow_anonymous()` to let everyone read \
-                 and write all other tables",
+                "the store has accounts, but its callers are not authenticated: add `.auth(&auth)` \
+                 (`serve --auth`), or `.allow_anonymous()` to let anonymous callers read and write \
+                 all other tables",
             )),
         }
     }

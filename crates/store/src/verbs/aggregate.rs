@@ -44,7 +44,7 @@ impl<M: Model, T: DeserializeOwned> Verb for Aggregate<M, T> {
         let Self { pipeline, read, error, .. } = self;
         if pipeline.len() > PIPELINE_BYTES_MAX {
             let message = format!(
-                "the pipeline has {} bytes, {PIPELINE_BYTES_MAX} at most are taken",
+                "the pipeline has {} bytes; at most {PIPELINE_BYTES_MAX} are allowed",
                 pipeline.len()
             );
             return Err(Error::new(ErrorKind::Invalid, message));

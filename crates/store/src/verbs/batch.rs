@@ -461,8 +461,8 @@ impl<'s> Batch<'s> {
 
 #[cold]
 fn of_another_batch() -> Error {
-    let message =
-        "it refers to a row that another batch makes; carry that out first, and use its key";
+    let message = "it refers to a row that another batch inserts; run that batch first, and use the key of \
+         the row";
     Error::new(ErrorKind::Invalid, message)
 }
 

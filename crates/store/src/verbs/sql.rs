@@ -32,7 +32,7 @@ const TEXT_BYTES_MAX: usize = 1 << 20;
 /// # Ok(())
 /// # }
 /// ```
-#[must_use = "a query does nothing until its rows are asked for"]
+#[must_use = "a query does nothing until its rows are requested"]
 #[derive(Debug)]
 pub struct SqlQuery<'s> {
     store: &'s Store,
@@ -62,8 +62,8 @@ impl Statement {
         }
         if self.text.len() > TEXT_BYTES_MAX {
             let message = format!(
-                "the statement has {} bytes, {TEXT_BYTES_MAX} at most are taken: bind values \
-                 instead of writing them into it",
+                "the statement has {} bytes; at most {TEXT_BYTES_MAX} are allowed: bind values \
+                 instead of writing them into the statement",
                 self.text.len()
             );
             return Err(Error::new(ErrorKind::Invalid, message));
@@ -377,7 +377,7 @@ fn places<M: Model>(columns: &SqlColumns) -> Result<Places> {
         Err(_) if matches!(field.kind, marmota_model::Kind::Blob) => Ok(None),
         Err(error) => {
             let message = format!(
-                "field `{}` of `{}` is to be read from a statement: {}",
+                "field `{}` of `{}` cannot be read from the statement: {}",
                 field.name,
                 M::TABLE,
                 error.message()

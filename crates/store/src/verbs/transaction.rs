@@ -46,7 +46,7 @@ use crate::verbs::action::{Action, Verb};
 /// rename(&store, id, "Avaricum")?; // on the store
 /// # Ok::<(), marmota_model::Error>(())
 /// ```
-#[must_use = "a transaction that is dropped is undone"]
+#[must_use = "a dropped transaction is rolled back"]
 #[derive(Debug)]
 pub struct Transaction {
     store: Store,

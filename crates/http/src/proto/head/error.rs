@@ -76,7 +76,7 @@ impl HeadError {
     ///
     /// ```
     /// use marmota_http::head::HeadError;
-    /// assert_eq!(HeadError::Folded.text(), "folded header lines are obsolete");
+    /// assert_eq!(HeadError::Folded.text(), "folded header lines are obsolete and not allowed");
     /// ```
     pub fn text(self) -> &'static str {
         match self {
@@ -86,16 +86,16 @@ impl HeadError {
             }
             Self::TargetTooLong => "the request target is too long",
             Self::VersionMalformed => "the request line has no HTTP version",
-            Self::VersionUnsupported => "only HTTP/1.0 and HTTP/1.1 are spoken here",
-            Self::LineEnd => "lines end in CR LF, never in one of them",
-            Self::Folded => "folded header lines are obsolete",
+            Self::VersionUnsupported => "only HTTP/1.0 and HTTP/1.1 are supported here",
+            Self::LineEnd => "lines must end in CR LF, not in CR or LF alone",
+            Self::Folded => "folded header lines are obsolete and not allowed",
             Self::HeaderName => "a header name is malformed",
             Self::HeaderValue => "a header value has a control character",
             Self::Host => "exactly one valid Host header is required",
             Self::ContentLength => "Content-Length must be one decimal number",
             Self::TransferEncoding => "Transfer-Encoding is malformed or contradicts the length",
-            Self::TransferCoding => "the only transfer coding understood is chunked",
-            Self::Expectation => "the only expectation understood is 100-continue",
+            Self::TransferCoding => "the only supported transfer coding is chunked",
+            Self::Expectation => "the only supported expectation is 100-continue",
             Self::TooLarge => "the request head is too large",
         }
     }

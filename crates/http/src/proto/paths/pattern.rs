@@ -23,7 +23,7 @@ pub(super) enum Kind {
 
 /// Splits a pattern into its segments.
 pub(super) fn segments(pattern: &str) -> Result<Vec<Segment<'_>>, String> {
-    let path = pattern.strip_prefix('/').ok_or("a pattern starts with a slash")?;
+    let path = pattern.strip_prefix('/').ok_or("a pattern must start with a slash")?;
     let mut segments = Vec::new();
     for part in path.split('/') {
         if let Some(Segment::Param(_, Kind::Rest)) = segments.last() {
@@ -46,14 +46,20 @@ fn segment(part: &str) -> Result<Segment<'_>, String> {
     };
     let (name, kind) = inner.split_once(':').unwrap_or((inner, "text"));
     if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
-        return Err(format!("{name:?} is no name of a parameter: use letters, digits and _"));
+        return Err(format!(
+            "{name:?} is not a valid name of a parameter: use letters, digits and _"
+        ));
     }
     let kind = match kind {
         "text" => Kind::Text,
         "int" => Kind::Int,
         "uuid" => Kind::Uuid,
         "path" => Kind::Rest,
-        _ => return Err(format!("{kind:?} is no kind of parameter: use int, uuid, text or path")),
+        _ => {
+            return Err(format!(
+                "{kind:?} is not a kind of parameter: use int, uuid, text or path"
+            ));
+        }
     };
     Ok(Segment::Param(name, kind))
 }

@@ -138,19 +138,19 @@ impl Acme {
     fn check(&self) -> Result<(), TlsError> {
         let fails = |why: &str| Err(TlsError::new("ACME", why));
         if self.names.is_empty() {
-            return fails("there is no host name to ask a certificate for");
+            return fails("there is no host name to request a certificate for");
         }
         for name in &self.names {
             if DnsName::try_from(name.as_str()).is_err() || !name.contains('.') {
                 let why = format!(
-                    "`{name}` is no host name that a certificate is given for: write one such as \
-                     example.org, without * and without a port"
+                    "`{name}` is not a host name that a certificate can be issued for: use one \
+                     such as example.org, without * and without a port"
                 );
                 return fails(&why);
             }
         }
         if !self.directory.starts_with("https://") {
-            return fails(&format!("`{}` is no URL that begins with https://", self.directory));
+            return fails(&format!("`{}` is not a URL that begins with https://", self.directory));
         }
         Ok(())
     }
@@ -256,7 +256,7 @@ fn run(mut state: AcmeState<std::io::Error>, stopped: &AtomicBool) {
     while !stopped.load(Ordering::Acquire) {
         match Pin::new(&mut state).poll_next(&mut context) {
             Poll::Ready(Some(Ok(event))) => log::info!("ACME: {event:?}"),
-            Poll::Ready(Some(Err(error))) => log::warn!("ACME: {error}; it is tried again"),
+            Poll::Ready(Some(Err(error))) => log::warn!("ACME: {error}; trying again"),
             Poll::Ready(None) => return,
             Poll::Pending => std::thread::park(),
         }

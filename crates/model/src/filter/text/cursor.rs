@@ -73,7 +73,7 @@ impl<'a, 't> Cursor<'a, 't> {
         let part = |c: char| is_word(c) || (number && matches!(c, '.' | '-' | '+' | ':'));
         let length = rest.find(|c| !part(c)).unwrap_or(rest.len());
         if length == 0 {
-            return Err(self.error(&format!("does not know {first:?}")));
+            return Err(self.error(&format!("has the unexpected character {first:?}")));
         }
         self.at += length;
         let word = &rest[..length];
@@ -88,7 +88,7 @@ impl<'a, 't> Cursor<'a, 't> {
             Token::Text(text) | Token::OfCaller(text) => format!("{text:?}"),
             Token::Symbol(symbol) => format!("`{symbol}`"),
         };
-        self.error(&format!("has {found} where {what} should be"))
+        self.error(&format!("has {found}, expected {what}"))
     }
 
     #[cold]
@@ -125,7 +125,7 @@ impl<'a, 't> Cursor<'a, 't> {
         let mut values = Vec::new();
         loop {
             match value(self)? {
-                Value::Null => return Err(self.error("null is in no list; use `= null`")),
+                Value::Null => return Err(self.error("a list cannot contain null; use `= null`")),
                 value => values.push(value),
             }
             if !self.take(",") {

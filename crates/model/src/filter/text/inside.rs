@@ -47,7 +47,7 @@ fn test(cursor: &mut Cursor<'_, '_>) -> Result<(JsonTest, bool)> {
     match (comparison, value(cursor)?) {
         (Comparison::Equal, Value::Null) => Ok((JsonTest::IsNull, false)),
         (Comparison::NotEqual, Value::Null) => Ok((JsonTest::IsNull, true)),
-        (_, Value::Null) => Err(cursor.error("null has no order; compare it by = or !=")),
+        (_, Value::Null) => Err(cursor.error("null has no order; use = or !=")),
         (comparison, value) => Ok((JsonTest::Compare(comparison, value), false)),
     }
 }

@@ -96,14 +96,14 @@ impl<'a, 't> Parser<'a, 't> {
             (Comparison::NotEqual, Value::Null) => {
                 Ok(FilterExpr::Not(Box::new(FilterExpr::IsNull { field })))
             }
-            (_, Value::Null) => Err(self.cursor.error("null has no order; compare it by = or !=")),
+            (_, Value::Null) => Err(self.cursor.error("null has no order; use = or !=")),
             (comparison, value) => Ok(FilterExpr::Compare { field, comparison, value }),
         }
     }
 
     fn matches(&mut self, field: usize, place: Place) -> Result<FilterExpr> {
         if !matches!(self.table.fields()[field].kind, Kind::Text { .. }) {
-            return Err(self.cursor.error("~ and ^ are for text fields"));
+            return Err(self.cursor.error("~ and ^ are only for text fields"));
         }
         match self.cursor.token()? {
             Token::Text(text) => Ok(FilterExpr::Match { field, place, text }),

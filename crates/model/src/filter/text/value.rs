@@ -24,7 +24,8 @@ pub(super) fn value_of(cursor: &Cursor<'_, '_>, field: &Field, token: &Token<'_>
             return Ok(Value::Json(String::from_utf8_lossy(&json).into_owned()));
         }
         Token::Text(text) if is_bare_kind(&field.kind) => {
-            let message = format!("{} is written without quotes", field.kind.name());
+            let message =
+                format!("a value of type {} must be written without quotes", field.kind.name());
             let value = ValueRef::Text(text);
             return Err(Error::invalid(vec![violation(field, value, "type", message)]));
         }
@@ -41,7 +42,7 @@ pub(super) fn value_of(cursor: &Cursor<'_, '_>, field: &Field, token: &Token<'_>
     read.map(|value| value.to_value()).map_err(|what| {
         let scratch = Scratch::new();
         let value = ValueRef::Text(scratch.text(text));
-        let message = format!("the filter compares it with what is not {what}");
+        let message = format!("the filter compares the field with a value that is not {what}");
         Error::invalid(vec![violation(field, value, "type", message)])
     })
 }

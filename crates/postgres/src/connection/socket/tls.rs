@@ -55,8 +55,8 @@ impl Verifier {
             (_, None) => {
                 return Err(io::Error::new(
                     Io::InvalidInput,
-                    "sslmode requires a certificate that is signed by a known root: name the \
-                     root's file by sslrootcert, or put it to ~/.postgresql/root.crt",
+                    "sslmode requires a certificate that is signed by a known root: name the file \
+                     of the root certificate with sslrootcert, or save it as ~/.postgresql/root.crt",
                 ));
             }
         };
@@ -75,7 +75,7 @@ fn signed_by(
     provider: &Arc<CryptoProvider>,
 ) -> io::Result<Arc<WebPkiServerVerifier>> {
     let refused = |error: &dyn std::fmt::Display| {
-        let message = format!("the root certificate {} is of no use: {error}", path.display());
+        let message = format!("the root certificate {} cannot be used: {error}", path.display());
         io::Error::new(Io::InvalidInput, message)
     };
     let mut roots = RootCertStore::empty();

@@ -133,6 +133,6 @@ fn row_of<'p>(read: &mut Bytes<'p>, table: &Table) -> Result<Vec<ValueRef<'p>>> 
 fn name_of(read: &mut Bytes<'_>) -> Result<u32> {
     match u32::try_from(read.unsigned()?) {
         Ok(name) if name != u32::MAX => Ok(name),
-        _ => Err(broken("names a savepoint that cannot be")),
+        _ => Err(broken("has an invalid savepoint")),
     }
 }

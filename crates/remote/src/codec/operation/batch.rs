@@ -125,8 +125,8 @@ fn put_write(out: &mut Vec<u8>, numbers: &dyn Numbers, write: &Write) -> Result<
             put_filter_option(out, filter.as_ref());
         }
         _ => {
-            let message = "rights are held by the store that is served (`Service::admit`), not by \
-                           a client's";
+            let message = "a client's store cannot check rights: set them in the served store \
+                           (`Service::authenticate`)";
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
     }
@@ -138,7 +138,7 @@ impl AskedBatch {
         let mode = if read.bool()? { BatchMode::Each } else { BatchMode::AllOrNothing };
         let actor = if read.bool()? { Some(read.text()?.to_owned()) } else { None };
         if actor.as_ref().is_some_and(|actor| actor.len() > ACTOR_BYTES_MAX) {
-            return Err(broken("names an actor by too long a name"));
+            return Err(broken("has an actor with too long a name"));
         }
         let once =
             if read.bool()? { Some(OnceKey::of_parts(read.text()?, read.array()?)?) } else { None };
@@ -184,6 +184,6 @@ fn read_write(read: &mut Bytes<'_>, tables: &[Arc<Table>]) -> Result<AskedWrite>
         }
         DELETE => AskedWrite::Delete { table, key: value(read)?, version: read.option()? },
         DELETE_WHERE => AskedWrite::DeleteWhere { table, filter: read.filter_option()? },
-        _ => return Err(broken("has a write of no kind")),
+        _ => return Err(broken("has an unknown kind of write")),
     })
 }

@@ -92,7 +92,7 @@ pub(super) fn read_conflict(read: &mut Bytes<'_>, table: &Table) -> Result<OnCon
             let given: FieldSet = read.fields(table.fields().len())?;
             OnConflict::UPDATE.with_given(table, given)
         }
-        _ => return Err(broken("has a conflict of no kind")),
+        _ => return Err(broken("has an unknown conflict action")),
     })
 }
 
@@ -106,7 +106,7 @@ pub(super) fn table_of<'t>(
 pub(super) fn field_of(read: &mut Bytes<'_>, table: &Table) -> Result<usize> {
     let field = read.size()?;
     if field >= table.fields().len() {
-        return Err(broken("names a field that the table has not"));
+        return Err(broken("names a field that the table does not have"));
     }
     Ok(field)
 }

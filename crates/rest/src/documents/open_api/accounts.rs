@@ -59,7 +59,7 @@ pub(super) fn add(document: OpenApi, base: &str) -> OpenApi {
         (
             Method::Post,
             "/set-password",
-            "Sets a password by a one-time token",
+            "Sets a password with a one-time token",
             Some(new_password),
             done(),
         ),
@@ -67,7 +67,7 @@ pub(super) fn add(document: OpenApi, base: &str) -> OpenApi {
         (Method::Post, "/logout-everywhere", "Ends all sessions of the user", None, done()),
         (Method::Get, "/me", "The caller", None, shown(me)),
         (Method::Post, "/password", "Changes the password", Some(passwords), done()),
-        (Method::Post, "/jwt", "A token that needs no look into the database", None, {
+        (Method::Post, "/jwt", "A token that is checked without the database", None, {
             shown(object(&[("jwt", text()), ("ends_at", time())]))
         }),
         (Method::Get, "/keys", "The user's keys", None, shown(object(&[("keys", any())]))),
@@ -76,16 +76,12 @@ pub(super) fn add(document: OpenApi, base: &str) -> OpenApi {
         }),
         (Method::Delete, "/keys/{named}", "Revokes a key", None, done()),
         (Method::Get, "/users", "All users, for administrators", None, shown(list("users", user))),
-        (
-            Method::Post,
-            "/users",
-            "A new user, with a token to set a password by",
-            Some(new_user),
-            { given(object(&[("id", id()), ("token", text())])) },
-        ),
+        (Method::Post, "/users", "A new user, with a token to set the password", Some(new_user), {
+            given(object(&[("id", id()), ("token", text())]))
+        }),
         (Method::Patch, "/users/{named}", "Changes a user", Some(change), done()),
         (Method::Delete, "/users/{named}", "Removes a user", None, done()),
-        (Method::Post, "/users/{named}/token", "Another token to set a password by", None, {
+        (Method::Post, "/users/{named}/token", "Another token to set the password", None, {
             given(object(&[("token", text())]))
         }),
         (Method::Post, "/users/{named}/logout", "Ends all sessions of a user", None, done()),

@@ -47,7 +47,7 @@ pub(super) fn add(mut document: OpenApi, store: &Store, base: &str) -> OpenApi {
             "operationId": "batch",
             "summary": "Several writes over any tables, in one transaction unless `mode` is `each`",
             "requestBody": body(&sent),
-            "responses": { "200": answer("What became of each", &json!({ "type": "object" })) },
+            "responses": { "200": answer("The outcome of each", &json!({ "type": "object" })) },
         }));
     }
     document
@@ -121,9 +121,9 @@ impl Ways<'_> {
                 Method::Get,
                 "/{key}/history",
                 "history",
-                "What was done to a row",
+                "The outcome for a row",
                 &json!({
-                    "responses": { "200": answer("A page of it", &page) },
+                    "responses": { "200": answer("A page of the history", &page) },
                 }),
             );
         }
@@ -163,9 +163,9 @@ impl Ways<'_> {
             in_query("filter", "A condition, such as `name ~ 'noether' and visits > 7`", &text),
             in_query("order", "Fields, each with `-` in front for descending", &text),
             in_query("limit", "Rows in the page", &json!({ "type": "integer", "minimum": 1 })),
-            in_query("after", "Where the page before ended: from its `next`", &text),
+            in_query("after", "The end of the previous page, from its `next`", &text),
             of_fields(),
-            in_query("count", "Adds how many rows there are", &json!({ "type": "boolean" })),
+            in_query("count", "Adds the total number of rows", &json!({ "type": "boolean" })),
         ];
         let taken: Vec<Value> = parameters.iter().map(|one| one["name"].clone()).collect();
         for (at, field) in self.table.fields().iter().enumerate() {
@@ -203,7 +203,7 @@ impl Ways<'_> {
         // `anyOf`, since a row without any of its fields also matches the other schema.
         let stored = json!({ "anyOf": [keys, self.row()] });
         let ways = json!({ "type": "string", "enum": ["refuse", "ignore", "replace", "update"] });
-        let way = in_query("on_conflict", "What becomes of a row that is there already", &ways);
+        let way = in_query("on_conflict", "The action if the row exists", &ways);
         self.on(
             Method::Post,
             "",
@@ -213,7 +213,7 @@ impl Ways<'_> {
                 "parameters": [way],
                 "requestBody": sent,
                 "responses": {
-                    "200": answer("The row that was there, or what became of lines", &json!({})),
+                    "200": answer("The row that existed, or the outcomes of the lines", &json!({})),
                     "201": answer("The row as it is stored, or the keys of several", &stored),
                 },
             }),
@@ -254,10 +254,10 @@ impl Ways<'_> {
             Method::Delete,
             "",
             "delete_where",
-            "Deletes all rows that a filter finds",
+            "Deletes all rows that a filter selects",
             &json!({
                 "parameters": [filter],
-                "responses": { "200": answer("How many there were", &deleted) },
+                "responses": { "200": answer("The number of deleted rows", &deleted) },
             }),
         );
         self.on(

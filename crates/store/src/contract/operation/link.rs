@@ -56,7 +56,7 @@ impl Link {
     pub fn check(&self, table: &Table, before: &[Write]) -> Result<()> {
         let name = format!("write {}", self.result);
         let Some(write) = before.get(self.result) else {
-            let message = format!("it refers to {name}, which does not come before it");
+            let message = format!("the write refers to {name}, which does not come before it");
             return Err(Error::new(ErrorKind::Invalid, message));
         };
         let made = match write {
@@ -76,12 +76,12 @@ impl LinkAt {
     pub fn check(self, table: &Table, made: Option<&Table>, name: &str) -> Result<()> {
         let invalid = |message| Err(Error::new(ErrorKind::Invalid, message));
         let Some(made) = made else {
-            return invalid(format!("{name}, which it refers to, is no insert"));
+            return invalid(format!("the write refers to {name}, which is not an insert"));
         };
         match self {
             Self::Key if table.name() == made.name() => Ok(()),
             Self::Key => invalid(format!(
-                "it writes to `{}`, and {name}, which it refers to, inserts into `{}`",
+                "it writes to `{}`, but refers to {name}, which inserts into `{}`",
                 table.name(),
                 made.name()
             )),
@@ -90,7 +90,8 @@ impl LinkAt {
                 if matches!(&field.kind, Kind::Reference { table: to, .. } if to == made.name()) {
                     return Ok(());
                 }
-                let message = format!("cannot refer to a row of `{}`, made by {name}", made.name());
+                let message =
+                    format!("cannot refer to a row of `{}`, which {name} inserts", made.name());
                 Err(Error::invalid(vec![violation(field, ValueRef::Null, "reference", message)]))
             }
         }
@@ -148,7 +149,7 @@ pub fn resolve_links(
             _ => None,
         };
         let Some(made) = made else {
-            let message = "the insert that it refers to made no row";
+            let message = "the insert that it refers to did not insert a row";
             return Err(Error::new(ErrorKind::Invalid, message));
         };
         write.put(link.at, made.clone());

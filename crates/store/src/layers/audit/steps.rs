@@ -89,7 +89,7 @@ fn is_audited(audit_log: Option<&Arc<AuditLog>>, operation: &Operation<'_>) -> R
         });
     }
     if is_history {
-        let message = format!("`{HISTORY_TABLE}` is written by the store alone");
+        let message = format!("`{HISTORY_TABLE}` can only be written by the store");
         return Err(Error::new(ErrorKind::Denied, message));
     }
     Ok(is_audited)

@@ -130,7 +130,13 @@ impl WriteAsBatch {
             });
         }
         if !self.of_many {
-            let lost = || Error::new(ErrorKind::Bug, "the engine gave no result for a write");
+            let lost = || {
+                Error::new(
+                    ErrorKind::Bug,
+                    "the engine did not return a result for a \
+                                                      write",
+                )
+            };
             *outcome = self.results.pop().ok_or_else(lost)??;
             return Ok(());
         }

@@ -80,13 +80,13 @@ impl Rights {
                 }))
             }
             Operation::Sql { .. } => {
-                let message = "SQL passes by the rights on rows; read by filters, or run it on a \
-                               store that acts under no rights";
+                let message = "raw SQL would bypass the rules on rows; read with filters, or use a \
+                               store without rights";
                 Err(Error::new(ErrorKind::Denied, message))
             }
             Operation::Aggregate { .. } => {
-                let message = "an aggregation passes by the rights on rows; read by filters, or \
-                               run it on a store that acts under no rights";
+                let message = "an aggregation would bypass the rules on rows; read with filters, \
+                               or use a store without rights";
                 Err(Error::new(ErrorKind::Denied, message))
             }
             // The answers of callers are separate, so that none gets another's.

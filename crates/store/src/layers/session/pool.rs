@@ -134,9 +134,10 @@ impl Sessions {
             // end.
             Place::Transaction(transaction) => match &mut *transaction.session.lock() {
                 Some(session) if !transaction.ended.load(Ordering::Relaxed) => run(&mut **session),
-                _ => {
-                    Err(Error::new(ErrorKind::Invalid, "the transaction has ended; begin another"))
-                }
+                _ => Err(Error::new(
+                    ErrorKind::Invalid,
+                    "the transaction has ended; begin a new one",
+                )),
             },
             Place::Thread => {
                 if begins {
@@ -182,8 +183,8 @@ impl Sessions {
             return error;
         }
         let message = format!(
-            "{}. This thread has a transaction of this store open: inside of it, call the verbs \
-             on the transaction (`transaction.insert(…)`), not on the store",
+            "{}. This thread has an open transaction of this store: inside the transaction, call \
+             the verbs on it (`transaction.insert(…)`), not on the store",
             error.message()
         );
         Error::new(ErrorKind::Busy, message).with_source(error)

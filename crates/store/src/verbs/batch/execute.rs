@@ -215,6 +215,6 @@ impl Verb for Writes {
             }
             return Ok(results);
         }
-        Err(Error::new(ErrorKind::Bug, "the engine gave no result for a write of a batch"))
+        Err(Error::new(ErrorKind::Bug, "the engine did not return a result for a write of a batch"))
     }
 }

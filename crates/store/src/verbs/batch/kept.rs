@@ -66,7 +66,7 @@ pub(super) fn encode(writes: &[Write], results: &[Result<Outcome>]) -> Vec<u8> {
 /// Decodes results.
 pub(super) fn decode(bytes: &[u8]) -> Result<Vec<Result<Outcome>>> {
     let kept: Vec<KeptResult> = serde_json::from_slice(bytes).map_err(|error| {
-        let message = "the answer kept for this key is not that of a batch in Rust";
+        let message = "the answer stored for this key does not belong to a batch made in Rust";
         Error::new(ErrorKind::Engine, message).with_source(error)
     })?;
     let result = |kept| match kept {

@@ -27,7 +27,7 @@ pub fn check_version(table: &Table, version: Option<i64>) -> Result<()> {
         return Ok(());
     }
     let message = format!(
-        "`{}` has no version to compare with; give a field of it #[model(version)]",
+        "`{}` has no version to compare with; add #[model(version)] to one of its fields",
         table.name()
     );
     Err(Error::new(ErrorKind::Invalid, message))

@@ -97,6 +97,7 @@ impl<M: Model> Structs<'_, M> {
 /// The error for a key that the engine did not return, or of another kind.
 #[cold]
 pub(super) fn lost_key(table: &Table) -> Error {
-    let message = format!("the engine gave no key of the right kind for `{}`", table.name());
+    let message =
+        format!("the engine did not return a key of the right kind for `{}`", table.name());
     Error::new(ErrorKind::Bug, message)
 }

@@ -295,7 +295,7 @@ pub fn a_bad_search_is_refused(subject: &Subject) {
     let list = |filter| stand.list::<Article>().filter(filter).run();
     for (text, part) in [
         ("", "no word"),
-        ("-dog", "only excluded"),
+        ("-dog", "only exclude"),
         ("a \"b", "closing quote"),
         ("a*b", "at the end"),
         ("*", "no letter"),
@@ -308,7 +308,7 @@ pub fn a_bad_search_is_refused(subject: &Subject) {
     stand.close().unwrap();
     let number = Schema::new("t", vec![Field::new("id", Kind::I64).role(Role::Key).search(true)]);
     let opened = subject.builder().schema(number).open();
-    says(&refused(opened, ErrorKind::Invalid), &["field `id`", "only texts"]);
+    says(&refused(opened, ErrorKind::Invalid), &["field `id`", "only text fields"]);
 }
 
 /// A write that fails, a transaction that is undone and a savepoint gone back
