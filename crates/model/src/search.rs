@@ -227,7 +227,7 @@ mod tests {
     fn says_what_is_wrong() {
         for (text, part) in [
             ("", "no word"),
-            ("-a", "no word to look for"),
+            ("-a", "no word to search for"),
             ("a \"b", "closing quote"),
             ("a *", "no letter"),
             ("a b*c", "at the end"),

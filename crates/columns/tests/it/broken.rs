@@ -97,8 +97,8 @@ fn the_earliest_record_is_named() {
 #[test]
 fn headers() {
     for (text, expected) in [
-        ("", "CSV: it is empty"),
-        ("\n\n", "CSV: it is empty"),
+        ("", "CSV: the file is empty"),
+        ("\n\n", "CSV: the file is empty"),
         ("zone,name\n1,a\n", "CSV: the file has no column `code`; the first line has zone, name"),
         ("Zone;Code\n", "CSV: the file has no column `code`, `zone`, `name`"),
         ("zone,code,name,zone\n", "CSV: the file has more than one column `zone`"),

@@ -60,13 +60,13 @@ fn malformed_forms_are_refused_in_pieces_of_any_length() {
     // The head of the second part is in memory already when the first one has been read.
     let second = format!("--XX\r\nContent-Disposition: form-data; name=a\r\n\r\n1\r\n{exceeds}");
     for (form, reason) in [
-        (&b"--XX\r\n\r\n"[..], "a line with a boundary is malformed"),
+        (&b"--XX\r\n\r\n"[..], "a boundary line is malformed"),
         (b"--XX\r\n\r\nx\r\n--XX\r\nContent-Disposition: form-data; name=a\r\n\r\n", "no name"),
         (b"--XX\r\nContent-Disposition: form-data; name=\"a\r\n\r\n", "no name"),
-        (b"--XX-", "a line with a boundary is malformed"),
-        (b"--XX\r\nContent-Disposition: form-data; name=a\r\n\r\nno end", "inside of a part"),
-        (b"--XX\r\nContent-Disposition: form-data; name=a\r\n\r\n\r\n--X", "inside of a part"),
-        (b"--XXX\r\n", "a line with a boundary is malformed"),
+        (b"--XX-", "a boundary line is malformed"),
+        (b"--XX\r\nContent-Disposition: form-data; name=a\r\n\r\nno end", "inside a part"),
+        (b"--XX\r\nContent-Disposition: form-data; name=a\r\n\r\n\r\n--X", "inside a part"),
+        (b"--XXX\r\n", "a boundary line is malformed"),
         (b"--XX\r\nno colon\r\n\r\n", "the header of a part is malformed"),
         (b"--XX\r\n\xff: a\r\n\r\n", "the header of a part is malformed"),
         (b"--XX\r\nContent-Disposition: form-data; name=a\r\nx: \xff\r\n\r\n", "not UTF-8"),
@@ -75,8 +75,11 @@ fn malformed_forms_are_refused_in_pieces_of_any_length() {
         (second.as_bytes(), "the header of a part is too large"),
         (&long, "a part is missing"),
         (&[&long[..8_193], b"\r\n--XX--"].concat(), "a part is missing"),
-        (b"a--XX\r\nContent-Disposition: form-data; name=a\r\n\r\n1\r\n--XX--", "within a line"),
-        (b"\n--XX--", "within a line"),
+        (
+            b"a--XX\r\nContent-Disposition: form-data; name=a\r\n\r\n1\r\n--XX--",
+            "at the start of a line",
+        ),
+        (b"\n--XX--", "at the start of a line"),
         (&[&b"--XX\r\n"[..], &long].concat(), "too large"),
     ] {
         let steps: &[usize] = if form.len() < 1000 { &[1, 7, 1000] } else { &[500, usize::MAX] };

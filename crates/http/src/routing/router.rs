@@ -405,10 +405,10 @@ mod tests {
     #[test]
     fn bad_patterns_say_what_is_wrong() {
         for (pattern, reason) in [
-            ("a", "starts with a slash"),
-            ("/{a:float}", "no kind"),
-            ("/{}", "no name"),
-            ("/{a}/{a}", "named twice"),
+            ("a", "start with a slash"),
+            ("/{a:float}", "not a kind"),
+            ("/{}", "not a valid name"),
+            ("/{a}/{a}", "occurs twice"),
             ("/{a:path}/b", "last segment"),
             ("/a{b}", "neither a constant"),
         ] {

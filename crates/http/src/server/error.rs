@@ -154,6 +154,6 @@ mod tests {
     #[test]
     fn an_unknown_backend_is_named_with_those_that_there_are() {
         let error = ServerError::from(BackendError::Unknown("io_uring".to_owned())).to_string();
-        assert!(error.contains("io_uring") && error.contains("say ring"), "{error}");
+        assert!(error.contains("io_uring") && error.contains("use ring"), "{error}");
     }
 }

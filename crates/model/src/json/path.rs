@@ -169,7 +169,7 @@ mod tests {
     #[test]
     fn says_what_is_wrong() {
         for (text, part) in [
-            ("", "no member"),
+            ("", "is empty"),
             ("a.", "its end"),
             ("a..b", "'.'"),
             ("a b", "\"b\""),

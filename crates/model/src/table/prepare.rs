@@ -217,7 +217,7 @@ mod tests {
             (Schema::new("a b", vec![id()]), "model `a b`"),
             (Schema::new("a", vec![text("x")]), "no key"),
             (Schema::new("a", vec![id(), text("x"), text("X")]), "field `X`"),
-            (Schema::new("a", vec![id(), text("v").role(Role::Version)]), "version is i64"),
+            (Schema::new("a", vec![id(), text("v").role(Role::Version)]), "version i64"),
             (Schema::new("a", vec![id().nullable(true)]), "cannot be NULL"),
             (Schema::new("a", vec![id(), text("b").role(Role::Key)]), "exactly one"),
             (Schema::new("a", vec![id().immutable(true)]), "immutable"),

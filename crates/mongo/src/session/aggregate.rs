@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn what_is_no_pipeline_or_writes_is_refused() {
         for (pipeline, part) in [
-            ("", "no JSON"),
+            ("", "not valid JSON"),
             ("{}", "array"),
             (r#"[{"$match":{}},{"$out":"x"}]"#, "stage 1 (`$out`) writes"),
             (r#"[{"$merge":{"into":"x"}}]"#, "writes"),

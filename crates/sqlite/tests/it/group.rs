@@ -101,7 +101,7 @@ fn a_full_queue_is_busy_and_takes_more_once_it_is_empty() {
     let waiting = ["a", "b"].map(|body| submit(&mut session, &note, body).unwrap());
     let error = submit(&mut session, &note, "c").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Busy);
-    assert!(error.to_string().contains("2 writes wait"), "{error}");
+    assert!(error.to_string().contains("2 writes already wait"), "{error}");
     holder.run(Operation::Commit).unwrap();
     for ticket in waiting {
         finish(&mut session, &note, ticket).unwrap();

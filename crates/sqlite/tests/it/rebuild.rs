@@ -109,7 +109,7 @@ fn rows_that_refer_to_nothing_keep_the_table_as_it_was() {
     let note = table("note", vec![id(), reference("up", "note", KeyKind::Auto).nullable(true)]);
     let error = engine.prepare(std::slice::from_ref(&note), 0).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
-    assert!(error.to_string().contains("rows of `note` that are not there"), "{error}");
+    assert!(error.to_string().contains("rows of `note` that do not exist"), "{error}");
     engine.execute("UPDATE note SET up=9 WHERE id=1; UPDATE note SET up=1").unwrap();
     engine.prepare(&[note], 0).unwrap();
     assert!(engine.execute("UPDATE note SET up=9").is_err(), "references are checked again");
