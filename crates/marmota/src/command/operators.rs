@@ -100,7 +100,8 @@ impl Operators {
         self.watch(Log::start(&self.log))
     }
 
-    /// Combines a started log with what the options request.
+    /// Combines a started log with what the options request. A program that has started another log
+    /// ([`ErrorKind::Conflict`]) keeps it; the levels cannot be changed at run time then.
     fn watch(&self, log: Result<Arc<Log>>) -> Result<Watch> {
         let log = match log {
             Ok(log) => Some(log),

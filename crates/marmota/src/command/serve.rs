@@ -77,6 +77,9 @@ pub(super) struct Serve {
 
 impl Serve {
     /// Serves until a signal. Errors of the start are returned before an address is printed.
+    ///
+    /// The routes are made after the addresses are bound, because a greeting and the setup token of
+    /// the first administrator name the URL.
     pub(super) fn run(&self, command: &Command) -> Done {
         let listen: Vec<&str> = match &*self.listen {
             [] => vec![command.listen],
@@ -312,7 +315,8 @@ fn threads(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Returns the host name in `NAME:PORT`; `None` for an address or a Unix socket.
+/// Returns the host name in `NAME:PORT`; `None` for an address or a Unix socket. Requests may have
+/// this name in `Host`.
 fn host_name(listen: &str) -> Option<&str> {
     let (name, _) = listen.rsplit_once(':').filter(|_| !listen.starts_with("unix:"))?;
     let is_address = name.starts_with('[') || name.parse::<std::net::IpAddr>().is_ok();
