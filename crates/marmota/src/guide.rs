@@ -3,7 +3,7 @@
 //! Each module below is private and has one page as its documentation, so that `cargo test --doc`
 //! runs the page's examples. The folder `crates/marmota/guide` is a link to `docs/guide`, because a
 //! package contains only files of its own folder. A page with examples for a feature that is off by
-//! default stands behind that feature. `cargo xtask tidy` checks that no page is missing.
+//! default is compiled only with that feature. `cargo xtask tidy` checks that no page is missing.
 
 #[cfg(all(feature = "sqlite", feature = "server"))]
 #[doc = include_str!("../guide/01-getting-started.md")]
