@@ -27,10 +27,10 @@ use wrk::Wrk;
 /// Connections from which only plaintext is measured: the test is of the
 /// connections then, and a round takes longer.
 const MANY_CONNECTIONS: u32 = 4096;
-/// Length of a measured run unless told, with usual and with many connections.
+/// The default length of a measured run, with usual and with many connections.
 const SECONDS: u32 = 4;
 const MANY_SECONDS: u32 = 15;
-/// Descriptors a server or wrk needs beside one per connection.
+/// Descriptors that a server or wrk needs in addition to one per connection.
 const SPARE_DESCRIPTORS: u64 = 256;
 
 /// What to measure.
@@ -39,8 +39,8 @@ pub(crate) struct Args {
     /// Rounds of each workload; the table shows medians
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
     rounds: u32,
-    /// Seconds of load in each measured run: 4 unless told, 15 from 4096
-    /// connections on, where making them takes a good part of the first ones
+    /// Seconds of load in each measured run. Default: 4, and 15 from 4096 connections on, because
+    /// connecting takes a large part of the first seconds
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=600))]
     seconds: Option<u32>,
     /// One round of 2 seconds at 64 connections
@@ -73,9 +73,9 @@ pub(crate) struct Args {
     list: bool,
 }
 
-/// Runs the suite and prints its tables on standard output; progress goes to
-/// standard error. A server that cannot be built is left out, one that fails is
-/// left out of that round, and the others go on; the end is an error then.
+/// Runs the suite and prints its tables on standard output, and its progress on standard error. A
+/// server that cannot be built is left out, and one that fails is left out of that round. The other
+/// servers are measured, and the run ends with an error.
 pub(crate) fn run(args: &Args) -> Result<()> {
     if args.list {
         for spec in roster::all() {

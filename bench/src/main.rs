@@ -24,7 +24,7 @@ struct Cli {
 enum Suite {
     /// HTTP servers: plaintext and json, pipelined and not
     Http(http::Args),
-    /// Files, TLS, HTTP/2 and WebSockets, beside nginx and the crates others use
+    /// Files, TLS, HTTP/2 and WebSockets, compared with nginx and the usual crates
     Web(web::Args),
     /// The TechEmpower server, all lines, on PostgreSQL and SQLite
     Techempower(techempower::Args),
@@ -32,9 +32,9 @@ enum Suite {
     Orm(orm::Args),
     /// Builds: what a model adds to one
     Models(models::Args),
-    /// Schedules from CSV: load, memory, CPU and requests beside a plain program
+    /// Schedules from CSV: load, memory, CPU and requests, compared with a plain program
     Transit(transit::Args),
-    /// Offices from MongoDB, beside a Node.js server
+    /// Offices from MongoDB, compared with a Node.js server
     Office(office::Args),
 }
 

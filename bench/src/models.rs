@@ -99,7 +99,7 @@ fn compile(folder: &Path, target: &Path) -> Result<(f64, f64)> {
 fn children_cpu() -> Result<f64> {
     let stat = fs::read_to_string("/proc/self/stat")?;
     let (_, fields) = stat.rsplit_once(')').context("/proc/self/stat has no name")?;
-    // cutime and cstime are fields 16 and 17; the first behind the name is 3.
+    // cutime and cstime are fields 16 and 17; the first one after the name is 3.
     let ticks: u64 = fields.split_whitespace().skip(13).take(2).flat_map(str::parse::<u64>).sum();
     Ok(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
 }

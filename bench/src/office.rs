@@ -110,7 +110,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// The folder of Node's scripts, with what they need beside them.
+/// Returns the folder of the Node scripts, with their dependencies installed.
 fn node() -> Result<PathBuf> {
     let folder = workspace().join("bench/peers/node");
     if !folder.join("node_modules").is_dir() {

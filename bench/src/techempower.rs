@@ -40,7 +40,7 @@ pub(crate) struct Args {
     /// Only these tests, by name: db, queries, …
     #[arg(long, value_delimiter = ',', value_name = "TEST,…")]
     only: Vec<String>,
-    /// Only these servers beside Marmota's, by name: xitca, axum, …
+    /// Only these servers in addition to Marmota's, by name: xitca, axum, …
     #[arg(long, value_delimiter = ',', value_name = "PEER,…")]
     peers: Option<Vec<String>>,
     /// Another build of `examples/techempower`, on the same PostgreSQL, as
@@ -115,7 +115,7 @@ const PEERS: [(&str, &str, &[&str]); 4] = [
     ("axum, tokio-postgres", "peer-axum-postgres", &[]),
 ];
 
-/// What a program is asked for.
+/// A test of the benchmark.
 #[derive(Clone, PartialEq)]
 enum Contender {
     /// Marmota's, on SQLite.
@@ -195,7 +195,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// What a server is asked for in a test, and what the table calls it.
+/// Returns the paths that are requested from a server in a test, and their names in the table.
 fn lines(test: &Test, contender: &Contender) -> Vec<(String, &'static str)> {
     let name = match contender {
         Contender::Peer(name) => {
@@ -206,7 +206,7 @@ fn lines(test: &Test, contender: &Contender) -> Vec<(String, &'static str)> {
         Contender::Sqlite => "SQLite",
         Contender::Guest(name) => name,
     };
-    // What asks no database is asked of one server, and of its other builds.
+    // A route without a database is measured on one server, and on its other builds.
     let needs_no_database = test.direct.is_none();
     if needs_no_database && matches!(contender, Contender::BatchOff | Contender::Sqlite) {
         return Vec::new();
@@ -261,7 +261,7 @@ fn contender(spec: &ServerSpec) -> Contender {
     }
 }
 
-/// How a line is asked.
+/// The load of one line.
 struct Loading<'l> {
     wrk: &'l Wrk,
     script: &'l Path,

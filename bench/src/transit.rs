@@ -55,7 +55,7 @@ pub(crate) struct Args {
     /// Connections to load with
     #[arg(long, value_delimiter = ',', default_values_t = [16, 50], value_name = "N,…")]
     connections: Vec<u32>,
-    /// Virtual users, each of whom asks for all routes in turn
+    /// Virtual users, each of which requests all routes in turn
     #[arg(long, default_value_t = 50)]
     users: u32,
     /// How long the virtual users ask, once for each program; 0 leaves them out
@@ -170,7 +170,7 @@ fn compare(built: &[(ServerSpec, PathBuf)], routes: &[String]) -> Result<Vec<Vec
         ensure!(answers[0] == answers[1], "the answers to route {route} differ");
     }
     servers.into_iter().for_each(Server::stop);
-    // The one that is not there is none of them.
+    // The route that does not exist is left out.
     bytes.iter_mut().for_each(|bytes| bytes.truncate(routes.len()));
     Ok(bytes)
 }

@@ -1,6 +1,6 @@
-//! The web suite: what the server does beside plain requests, each beside the server or crate that
-//! people use for it. For every line and round each server in turn is started afresh, asked
-//! whether its answer is right, warmed, loaded and stopped.
+//! The web suite: features of the server other than plain requests, each compared with the usual server
+//! or crate. In each round, each server is started, its answer is checked, it is warmed up, loaded and
+//! stopped.
 
 mod roster;
 mod sockets;

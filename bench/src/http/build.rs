@@ -8,8 +8,8 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Builds every spec; one that cannot be built is told and left out. An error
-/// only when none could.
+/// Builds every spec. One that cannot be built is reported and left out; if none can be built, that is
+/// an error.
 pub(crate) fn all(specs: Vec<ServerSpec>, native: bool) -> Result<Vec<(ServerSpec, PathBuf)>> {
     let mut built = Vec::new();
     for spec in specs {
@@ -45,8 +45,7 @@ fn cargo_build(source: &Source, native: bool) -> Result<PathBuf> {
             example
         }
         Source::Peer { set, package } => {
-            // Some peers state a newer Rust than they need; the lock file says
-            // which versions are known to build.
+            // Some peers require a newer Rust than they need; the lock file has versions that are known to build.
             cargo
                 .args(["--locked", "--ignore-rust-version", "--package", package])
                 .args(["--manifest-path", &format!("bench/peers/{set}/Cargo.toml")]);

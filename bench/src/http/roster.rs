@@ -104,7 +104,7 @@ pub(crate) fn all() -> Vec<ServerSpec> {
     ]
 }
 
-/// Measured only when asked for by name.
+/// A server that is measured only if it is named.
 const ONLY_WHEN_NAMED: &str = "hello";
 
 /// The servers named in `only` (the usual ones when it is empty) and those of

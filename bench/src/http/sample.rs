@@ -13,7 +13,7 @@ pub(crate) struct Sample {
     pub(crate) server_cores: f64,
     /// How long the load lasted.
     pub(crate) seconds: f64,
-    /// 99 of 100 waits were shorter, µs; none where wrk cannot tell.
+    /// The 99th percentile of the waits in µs; `None` if wrk does not report it.
     pub(crate) p99_us: Option<f64>,
     /// Resident memory before the first load, KiB.
     pub(crate) idle_kib: u64,

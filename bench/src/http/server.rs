@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 /// How long a server may take from its start until it listens.
 const START_TIME_MAX: Duration = Duration::from_secs(20);
-/// How long a server may take to end when asked.
+/// The maximum time that a server may take to stop.
 const STOP_TIME_MAX: Duration = Duration::from_secs(3);
 const LOG_FILE: &str = "server.log";
 /// How much of a failed server's output is shown, bytes.
@@ -51,8 +51,7 @@ impl Server {
         ProcessUsage::of(self.process.id())
     }
 
-    /// Asks it to end, so that what it does at its end is done, and kills it if
-    /// that takes long.
+    /// Stops the server with a signal, so that it can shut down, and kills it if that takes too long.
     pub(crate) fn stop(mut self) {
         let pid = rustix::process::Pid::from_child(&self.process);
         // It may have ended by itself; then there is nothing to ask.
@@ -67,11 +66,11 @@ impl Server {
         let deadline = Instant::now() + START_TIME_MAX;
         while TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_err() {
             if let Some(status) = self.process.try_wait()? {
-                bail!("it ended at once, {status}; it said:\n{}", self.log());
+                bail!("it ended at once, {status}; its output:\n{}", self.log());
             }
             if Instant::now() > deadline {
                 bail!(
-                    "it does not listen on port {} after {START_TIME_MAX:?}; it said:\n{}",
+                    "it does not listen on port {} after {START_TIME_MAX:?}; its output:\n{}",
                     self.port,
                     self.log()
                 );
@@ -96,8 +95,8 @@ impl Drop for Server {
     }
 }
 
-/// A port nobody listens on now. Another process could take it before the
-/// server does; then the server says so and the run ends.
+/// Returns a port that is free now. Another process could take it before the server does; the server
+/// then reports an error and the run ends.
 fn free_port() -> Result<u16> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("finding a free port")?;
     Ok(listener.local_addr()?.port())

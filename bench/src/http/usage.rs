@@ -1,5 +1,5 @@
-//! What `/proc` says of CPU and memory: of one process, of the children this
-//! program has waited for, and of the whole machine.
+//! CPU time and memory from `/proc`: of one process, of the children that this program has waited for,
+//! and of the whole machine.
 
 use anyhow::{Context, Result};
 use std::fs;
@@ -35,8 +35,8 @@ impl ProcessUsage {
         Ok(usage)
     }
 
-    /// The children of this program that have ended and been waited for, which
-    /// is every wrk so far; their memory is not told.
+    /// Returns the usage of the ended children of this program, which is every wrk so far. Their memory is
+    /// unknown.
     pub(crate) fn of_waited_children() -> Result<ProcessUsage> {
         let stat = read("/proc/self/stat")?;
         Ok(ProcessUsage { cpu_s: cpu_seconds(&stat, CUTIME)?, resident_kib: 0, peak_kib: 0 })

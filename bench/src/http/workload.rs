@@ -1,12 +1,12 @@
-//! What is asked of a server: a route, how many requests a connection sends
-//! before it waits for answers, and how many connections there are.
+//! A workload: a route, the number of requests that a connection sends before it waits for the answers,
+//! and the number of connections.
 
 use std::fmt;
 
 /// Requests a pipelining connection sends at once.
 const PIPELINE_DEPTH: u32 = 16;
 
-/// The route and how it is asked for.
+/// A route and the form of its requests.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Kind {
     /// `/plaintext`, 16 requests at once.

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// How long wrk waits for an answer before it counts a timeout, seconds. With
-/// many thousand connections some wait behind all others.
+/// The time in seconds that wrk waits for an answer before it counts a timeout. With many thousand
+/// connections, some are answered last.
 const ANSWER_TIME_MAX_S: u32 = 8;
 
 /// Every run reports through `done`; `request` exists only for batches, since
@@ -43,8 +43,8 @@ pub(crate) struct Load {
     pub(crate) seconds: f64,
     pub(crate) socket_errors: u64,
     pub(crate) bad_statuses: u64,
-    /// Of unpipelined requests only: wrk spreads a batch's wait over waits it
-    /// thinks were left out, and with short ones loses count and says 0.
+    /// Only for requests without pipelining: wrk distributes the wait of a batch over waits that it
+    /// assumes were missed, and reports 0 for short ones.
     pub(crate) p99_us: Option<f64>,
     /// The longest wait for an answer.
     pub(crate) longest_us: f64,

@@ -1,13 +1,13 @@
-//! Builds the contenders by cargo, each from its own workspace and lock file,
-//! all into one target folder beside the main one.
+//! Builds the contenders with cargo, each from a separate workspace and lock file, into one target
+//! folder next to the main one.
 
 use super::roster::{ContenderSpec, Role, workspace};
 use anyhow::{Context, Result, bail, ensure};
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Builds every spec whose folder is there. One that does not build is left out, and said so, so
-/// that the others are still measured.
+/// Builds every spec whose folder exists. One that does not build is reported and left out, so that the
+/// others are still measured.
 pub(crate) fn all(specs: Vec<ContenderSpec>) -> Vec<(ContenderSpec, PathBuf)> {
     let mut built: Vec<(ContenderSpec, PathBuf)> = Vec::new();
     for spec in specs {

@@ -8,7 +8,7 @@ use bench_orm_workload::{Figure, Setting};
 pub(crate) struct Measurement {
     pub(crate) contender: String,
     pub(crate) setting: Setting,
-    /// Rows asked for.
+    /// The number of requested rows.
     pub(crate) rows: u32,
     pub(crate) figure: Figure,
     /// Rows inserted or read a second, by the clock.

@@ -28,7 +28,7 @@ pub(crate) struct ContenderSpec {
     pub(crate) folder: &'static str,
     /// The program built there.
     pub(crate) binary: &'static str,
-    /// What it is told by `BENCH_ORM_VARIANT`, for programs that are several contenders.
+    /// The value of `BENCH_ORM_VARIANT`, for programs that are several contenders.
     pub(crate) variant: Option<&'static str>,
     pub(crate) settings: &'static [Setting],
 }

@@ -1,5 +1,5 @@
-//! Virtual users, as the public challenge's load has them: each asks for one
-//! route after the other, with a connection of its own, and reads the answer.
+//! Virtual users, as in the load of the public challenge: each requests one route after the other on a
+//! separate connection, and reads the answers.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};

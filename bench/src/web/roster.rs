@@ -1,11 +1,11 @@
-//! The servers of the web suite: what each is asked and how it is started.
+//! The servers of the web suite: their requests, and how they are started.
 
 use crate::http::roster::{Role, ServerSpec, Source};
 use anyhow::{Context, Result, ensure};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Bytes of the files that are asked for.
+/// The sizes of the requested files in bytes.
 pub(super) const FILES: [(&str, usize); 4] =
     [("1k", 1 << 10), ("16k", 16 << 10), ("64k", 64 << 10), ("1m", 1 << 20)];
 

@@ -1,5 +1,5 @@
-//! A load of WebSockets: each of two threads writes a message to every socket of its own, then
-//! reads every answer. So it is the same whatever the server is, and costs little itself.
+//! A load of WebSockets: each of two threads writes a message to all of its sockets, then reads all
+//! answers. So the load is the same for each server, and costs little.
 
 use super::workload::Load;
 use anyhow::{Context, Result, ensure};

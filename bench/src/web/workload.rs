@@ -1,4 +1,5 @@
-//! What is asked, by which program, and what share of the best peer is aimed at.
+//! The workloads of the web suite: the requests, the program that sends them, and the target share of
+//! the best peer.
 
 use super::roster::content;
 use super::sockets;
@@ -12,7 +13,7 @@ use std::time::Duration;
 /// Requests at once on a connection of HTTP/2.
 const STREAMS: &str = "16";
 
-/// How a server is asked.
+/// The program that loads a server.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum By {
     /// HTTP/1.1 kept alive, one request at a time.
@@ -92,7 +93,7 @@ impl Workload {
             "/json" => br#"{"message":"Hello, World!"}"#.to_vec(),
             path => content(path.trim_start_matches("/files/")),
         };
-        ensure!(answer.stdout == right, "{}: another answer than asked for", self.path);
+        ensure!(answer.stdout == right, "{}: the answer is not the requested one", self.path);
         Ok(())
     }
 

@@ -40,7 +40,7 @@ pub trait Contender: Sized {
     fn open(place: &Place) -> Result<Self>;
     /// Starts the one transaction.
     fn begin(&mut self) -> Result<()>;
-    /// Ends it; the rows are then as durable as the setting says.
+    /// Commits the transaction; the rows are then as durable as the setting specifies.
     fn commit(&mut self) -> Result<()>;
     /// Inserts one row a statement, leaving the id to the store, and answers the last id.
     fn insert_each(&mut self, people: &[Self::New]) -> Result<i64>;

@@ -252,7 +252,7 @@ impl Task {
 }
 
 impl Best {
-    /// Rows a second while the thread had a core: what tells the better of two repeats.
+    /// Rows per second of CPU time, by which the better one of two repeats is selected.
     fn rate(&self) -> f64 {
         self.rows as f64 / self.elapsed.saturating_sub(self.waited).as_secs_f64().max(1e-9)
     }

@@ -1,6 +1,7 @@
-//! What the machine says about a measurement: how much of it the host kept for itself.
+//! The share of the machine that the host did not give to this measurement.
 
-/// CPU time stolen by the host from all cores since start, in milliseconds; 0 where it is not told.
+/// Returns the CPU time stolen by the host from all cores since the start, in milliseconds; 0 if it is
+/// unknown.
 pub fn stolen_ms() -> u64 {
     // Field 8 after the name, in ticks of 1/100 s (proc(5)).
     let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();

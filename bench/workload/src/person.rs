@@ -24,7 +24,7 @@ pub struct Person {
     pub created_at: i64,
 }
 
-/// A row lent by whatever object a contender reads into.
+/// A row that borrows from the object that a contender reads into.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the fields are those of Person")]
 pub struct PersonRef<'a> {

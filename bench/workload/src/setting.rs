@@ -105,7 +105,7 @@ impl Setting {
     }
 }
 
-/// Where a contender opens its store: new and empty each time it is asked.
+/// The place where a contender opens its store; it is new and empty at each call.
 #[derive(Debug, Clone)]
 pub struct Place {
     /// The setting to open with.
@@ -152,7 +152,8 @@ impl Place {
         if done.success() { Ok(()) } else { Err(format!("{program} ended with {done}").into()) }
     }
 
-    /// Removes the database: the file and what SQLite keeps beside it; absent files are no error.
+    /// Removes the database: the file, and the files that SQLite keeps next to it. Absent files are not an
+    /// error.
     pub(crate) fn remove(&self) {
         if self.setting == Setting::Postgres {
             let dropped = self.by_program("dropdb", &["--if-exists", "--force"]);

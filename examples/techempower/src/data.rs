@@ -59,7 +59,7 @@ pub(crate) fn init(db: &str) -> Result<()> {
 }
 
 fn open(db: &str) -> Result<Store> {
-    // The public benchmark asks for a Sync after each query.
+    // The public benchmark requires a Sync after each query.
     let each;
     let db = match db {
         url if url.starts_with("postgres") && !url.contains("group_reads=") => {
@@ -69,8 +69,8 @@ fn open(db: &str) -> Result<Store> {
         }
         url => url,
     };
-    // An update survives a crash of the server; a power cut may take the
-    // last moments, as with the public benchmark's own databases, unless the URL says otherwise.
+    // An update survives a crash of the server. A power cut may lose the last moments, as with the
+    // databases of the public benchmark, unless the URL has another durability.
     let relaxed;
     let url = match db {
         "sqlite" => "sqlite:data/techempower.db?durability=relaxed&create_folders=true",

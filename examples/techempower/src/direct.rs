@@ -1,5 +1,5 @@
-//! The routes below the ORM: operations as data, and rows that are read where the engine has
-//! them. A verb of one's own is an operation and what becomes of its rows.
+//! The routes below the ORM: operations as data, and rows that are read where the engine has them. A
+//! custom verb is an operation and a function of its rows.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! The TechEmpower benchmark's server: the same routes through the ORM, through
-//! the layer below it, and by SQL of one's own.
+//! The server of the TechEmpower benchmark: the same routes through the ORM, through the layer below
+//! it, and by raw SQL.
 #![forbid(unsafe_code)]
 
 mod answer;

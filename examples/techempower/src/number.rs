@@ -7,7 +7,7 @@ use crate::data::WORLDS;
 /// The most rows of a request.
 pub(crate) const ROWS_MAX: usize = 500;
 
-/// How many rows `?name=N` asks for: 1 to 500, and 1 for anything else.
+/// Returns the number of rows that `?name=N` requests: 1 to 500, and 1 for anything else.
 pub(crate) fn rows(request: &Request, name: &str) -> usize {
     let number = request.query_param(name).and_then(|text| text.parse::<i64>().ok());
     // Digits beyond 64 bits are still too many, not nonsense.

@@ -1,5 +1,4 @@
-//! The routes in SQL: statements of one's own with bound values, all that a request needs under
-//! way at once.
+//! The routes in raw SQL: statements with bound values, all of a request submitted at once.
 
 use std::sync::OnceLock;
 

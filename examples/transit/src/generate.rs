@@ -108,7 +108,7 @@ pub(crate) fn generate(Arguments { dir: folder, scale, seed }: &Arguments) -> Re
          drop_off_type,timepoint,checkpoint_id"
     )?;
     let (mut trip, mut times_left) = (0, (STOP_TIMES as f64 * scale) as usize);
-    // Stretched trip by trip, so that the rows come out as many as asked.
+    // Trips are stretched one by one, so that the number of rows is the requested one.
     let mut usual_left: usize = routes.iter().map(|route| route.trips * route.stops).sum();
     for route in &routes {
         let first_stop = rng.usize(..STOPS);
@@ -188,7 +188,7 @@ fn write_stop_times<'a>(
     stops: impl Iterator<Item = &'a String>,
     rng: &mut Rng,
 ) -> Result<()> {
-    // From 5 in the morning; the last trips end behind midnight, at 25 o'clock.
+    // From 5 in the morning; the last trips end after midnight, at 25 o'clock.
     let mut minute = rng.u32(5 * 60..24 * 60 + 30);
     for (sequence, stop) in stops.enumerate() {
         let wait = u32::from(rng.u32(..40) == 0);

@@ -48,7 +48,7 @@ struct Trip {
     route_id: String,
 }
 
-/// A row of `stop_times.txt`. Its times go on behind midnight, and may be empty.
+/// A row of `stop_times.txt`. Times may be later than 24:00, and may be empty.
 #[derive(Model)]
 struct StopTime {
     id: i64,

@@ -22,19 +22,19 @@ impl Message {
     pub const HELLO: Message = Message { message: PLAINTEXT };
 }
 
-/// What a peer was asked for on its command line.
+/// The command-line options of a peer.
 pub struct Options {
     /// Port to listen on, on 127.0.0.1.
     pub port: u16,
-    /// Server threads; the cores it may use unless told otherwise.
+    /// The number of server threads. Default: the number of available cores.
     pub threads: usize,
     /// Words that are not options, for peers that can run in several ways.
     pub words: Vec<String>,
 }
 
 impl Options {
-    /// Reads the process's arguments; says what is wrong and ends the process
-    /// with code 2 when they cannot be understood.
+    /// Parses the arguments of the process. For invalid ones it prints the reason and ends the process
+    /// with code 2.
     pub fn from_args() -> Options {
         let mut options = Options {
             port: 8080,

@@ -1,6 +1,6 @@
-//! WebSockets that say back what they are told, at `/echo`, by three crates (a word says which):
-//! `axum`, `tungstenite` and `fastwebsockets`, each on a single-threaded tokio runtime and a
-//! SO_REUSEPORT listener per thread.
+//! WebSockets that echo each message, at `/echo`, by one of three crates, which the first argument
+//! names: `axum`, `tungstenite` or `fastwebsockets`. Each runs on a single-threaded tokio runtime and
+//! a SO_REUSEPORT listener per thread.
 
 use axum::extract::ws::{Message, WebSocketUpgrade};
 use axum::response::Response;

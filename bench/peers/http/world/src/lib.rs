@@ -44,7 +44,7 @@ pub fn random() -> i32 {
     fastrand::i32(1..=WORLDS)
 }
 
-/// How many rows a query string asks for: `queries=N`, 1 to 500.
+/// Returns the number of rows that a query string requests: `queries=N`, 1 to 500.
 pub fn count(query: Option<&str>) -> usize {
     let named = |pair: &str| pair.strip_prefix("queries=").and_then(|text| text.parse().ok());
     query.and_then(|query| query.split('&').find_map(named)).unwrap_or(1).clamp(1, 500)

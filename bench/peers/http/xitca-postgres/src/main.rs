@@ -1,6 +1,6 @@
-//! xitca-http over xitca-postgres, a pipelined connection to the database on
-//! each thread, as its TechEmpower entry; its sockets on io_uring, unless the
-//! word `epoll` asks for that. The first word is the database's URL.
+//! xitca-http with xitca-postgres, a pipelined connection to the database on each thread, like its
+//! TechEmpower entry. The sockets use io_uring, or epoll if an argument is `epoll`. The first argument
+//! is the URL of the database.
 
 mod database;
 

@@ -1,6 +1,6 @@
-//! xitca-http with its router and a middleware that adds the Server header, as
-//! its TechEmpower entry; on io_uring, which did a sixth more pipelined requests
-//! a CPU second here, unless the word `epoll` asks for that.
+//! xitca-http with its router and a middleware that adds the Server header, like its TechEmpower
+//! entry. It uses io_uring, which handled a sixth more pipelined requests per CPU second here, or epoll
+//! if an argument is `epoll`.
 
 use options::{Message, Options, PLAINTEXT};
 use std::cell::RefCell;

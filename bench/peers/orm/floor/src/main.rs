@@ -142,7 +142,7 @@ impl Contender for Floor {
 
     fn scan(&mut self, sum: &mut Sum) -> Result<()> {
         let all = self.all;
-        // SAFETY: as above. The texts' pointers are asked for, as a caller who sends them on would.
+        // SAFETY: as above. The pointers of the texts are read, as a caller that forwards them would do.
         unsafe {
             let mut code = sqlite3_step(all);
             while code == ROW {
@@ -219,7 +219,7 @@ impl Drop for Floor {
     }
 }
 
-/// Binds a person's six values behind the first `index` ones, without copying the texts.
+/// Binds the six values of a person after the first `index` ones, without copying the texts.
 ///
 /// # Safety
 /// `person` must live until the statement was stepped.
@@ -268,7 +268,7 @@ unsafe fn read(stmt: *mut Stmt) -> Person {
 /// As for [`read`], and the column is a text that this program wrote.
 #[inline]
 unsafe fn string(stmt: *mut Stmt, column: c_int) -> String {
-    // SAFETY: the text is not null, its length is asked after its pointer, and it was valid UTF-8 when written.
+    // SAFETY: the text is not null, its length is read after its pointer, and it was valid UTF-8 when written.
     unsafe {
         let bytes = sqlite3_column_blob(stmt, column);
         let length = sqlite3_column_bytes(stmt, column) as usize;

@@ -1,4 +1,4 @@
-//! The few calls of SQLite's C interface that the floor makes, and a code that says what failed.
+//! The functions of SQLite's C interface that the baseline uses, and an error with the failed call.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr;
@@ -123,7 +123,7 @@ pub(crate) unsafe fn execute(db: *mut Db, sql: &str) -> Result<()> {
     }
 }
 
-/// What the connection says about its last failure.
+/// Returns the message of the last failure of a connection.
 ///
 /// # Safety
 /// `db` is a connection, or null after a failed open.

@@ -22,7 +22,8 @@ struct Table {
     by_id: HashMap<i64, usize, BuildHasherDefault<IdHasher>>,
 }
 
-/// Spreads a 64-bit id over the bits that the map looks at; enough for ids that nobody chooses to collide.
+/// Distributes a 64-bit id over the bits that the map uses. It is sufficient for ids that are not
+/// chosen to collide.
 #[derive(Default)]
 struct IdHasher(u64);
 
