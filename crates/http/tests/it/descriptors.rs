@@ -181,7 +181,7 @@ fn a_server_near_its_limit_refuses_new_connections_and_keeps_the_old() {
         assert_eq!(said("marmota_http_connections_refused_total"), 2 * (round + 1));
         // Once each, and again after it has been far.
         let near = line_with(&mut serving.said, "log: ");
-        assert!(near.contains("WARN 4") && near.contains("of the 48 descriptors"), "{near}");
+        assert!(near.contains("WARN 4") && near.contains("of 48 file descriptors"), "{near}");
         let full = line_with(&mut serving.said, "log: ");
         assert!(full.contains("are refused with 503"), "{full}");
         clients.truncate(1);

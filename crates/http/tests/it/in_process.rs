@@ -122,7 +122,7 @@ fn streamed_bodies_are_whole_and_failures_are_errors() {
     assert_eq!(whole.header("transfer-encoding"), None);
     let head = router.call(TestRequest::new(Method::Head, "/numbers")).unwrap();
     assert_eq!((head.status(), head.text()), (Status::OK, ""));
-    for (target, reason) in [("/short", "of a length of 1073741824"), ("/error", "as planned")] {
+    for (target, reason) in [("/short", "of 1073741824 bytes"), ("/error", "as planned")] {
         let error = router.call(TestRequest::get(target)).unwrap_err();
         assert!(
             matches!(error, CallError::Body(_)) && error.to_string().contains(reason),

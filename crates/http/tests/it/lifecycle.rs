@@ -12,11 +12,12 @@ fn router() -> Router {
 
 #[test]
 fn a_server_without_threads_is_refused() {
-    for (server, name) in
-        [(bind().threads_per_listener(0), "threads"), (bind().listeners(0), "servers")]
-    {
+    for (server, name) in [
+        (bind().threads_per_listener(0), "threads_per_listener"),
+        (bind().listeners(0), "listeners"),
+    ] {
         let error = server.start(Router::new()).unwrap_err().to_string();
-        assert!(error.contains(&format!("{name} is 0")), "{error}");
+        assert!(error.contains(&format!("`{name}` is 0")), "{error}");
     }
 }
 
