@@ -54,7 +54,7 @@ pub(crate) fn recorded() -> Result<Vec<TestProgram>, Failure> {
     run(cargo()
         .arg("test")
         .args(WORKSPACE)
-        .args(["--lib", "--bins", "--tests", "--quiet"])
+        .args(["--lib", "--bins", "--tests"])
         .env(format!("CARGO_TARGET_{triple}_RUNNER"), format!("{} {RECORD}", this.display()))
         .env(RECORDS, &records))?;
     let mut programs = Vec::new();
