@@ -207,7 +207,7 @@ fn what_no_certificate_is_given_for_is_refused_at_the_start() {
     };
     for name in ["*.a.test", "localhost", "a.test:443", "127.0.0.1", ""] {
         let error = start(Acme::new([name]));
-        assert!(error.contains(&format!("`{name}` is no host name")), "{error}");
+        assert!(error.contains(&format!("`{name}` is not a host name")), "{error}");
     }
     assert!(start(Acme::new(Vec::<String>::new())).contains("no host name to request"));
     let error = start(Acme::new(["a.test"]).directory("http://ca.test/dir"));
