@@ -103,7 +103,7 @@ fn parameters_take_the_type_that_is_expected() {
     assert_eq!(error.kind(), ErrorKind::Invalid);
     assert!(error.to_string().contains("parameter 1") && error.to_string().contains("smallint"));
     let error = store.sql("SELECT $1::int").rows().run().unwrap_err();
-    assert!(error.to_string().contains("1 parameters, 0 values"), "{error}");
+    assert!(error.to_string().contains("1 parameters, but 0 values"), "{error}");
 }
 
 #[test]
