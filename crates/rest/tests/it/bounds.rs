@@ -22,7 +22,7 @@ fn an_answer_names_a_hundred_errors_at_most() {
                 format!("{{\"operations\":[{{\"insert\":\"person\",\"row\":{body}}}]}}"),
             ),
         ] {
-            let answer = client.json(request, &body).refuses(422).says("100 fields or more");
+            let answer = client.json(request, &body).refuses(422).says("100 or more fields");
             assert_eq!(answer.value()["errors"].as_array().unwrap().len(), 100);
             assert!(answer.body.len() < 64 * 1024, "{}", answer.body.len());
         }

@@ -112,7 +112,7 @@ fn a_table_without_a_version_has_tags_of_its_bytes() {
         client
             .send("DELETE /api/city/BGS", &[&format!("If-Match: {tag}")], b"")
             .refuses(412)
-            .says("not a version");
+            .says("no version");
         client.send("DELETE /api/city/BGS", &["If-Match: *"], b"").is(204);
     });
 }
