@@ -159,7 +159,10 @@ fn a_value_that_does_not_fit_is_named() {
     row[2] = ValueRef::Text("yes");
     let error = HTTPLog::read(&row).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Engine);
-    assert!(error.to_string().contains("field `type` of `http_log` holds \"yes\""), "{error}");
+    assert!(
+        error.to_string().contains("field `type` of `http_log` has the value \"yes\""),
+        "{error}"
+    );
 }
 
 #[test]
