@@ -154,10 +154,12 @@ pub(crate) fn execute_verb<V: Verb>(
 }
 
 /// A verb whose engine must wait, with the state of its steps. It owns clones of all that a
-/// [`RequestContext`] borrows. If the client disconnects, the server drops it, and its
-/// [`Submission`] cancels the operation.
+/// [`RequestContext`] borrows. If it is dropped before its end, its [`Submission`] cancels the
+/// operation.
 struct Waiting<V: Verb> {
+    /// The verb, with the keys and times that its steps have generated.
     verb: V,
+    /// The settings of the API.
     api: Arc<ApiState>,
     store: Store,
     request: Request,

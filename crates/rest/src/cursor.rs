@@ -54,7 +54,8 @@ fn checksum(table: &Table, order: &[SortKey], values: &[u8]) -> [u8; CHECKSUM_BY
     hash.digest().to_le_bytes()
 }
 
-/// Returns the values in a cursor, for [`RowQuery::after`].
+/// Returns the values in a cursor, for [`RowQuery::after`]. The error names the parameter `after`
+/// and where to take a cursor from.
 ///
 /// # Errors
 /// 400 if it is not a cursor for this order.

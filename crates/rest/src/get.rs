@@ -86,8 +86,6 @@ impl Verb for Get {
 /// Writes a row with its `ETag`: 304 if `status` is 200 and the client has the row already. If the
 /// tag is the version, the row is written directly into the response; if it is a hash, the row must
 /// be complete before its head.
-///
-/// Inserts, updates and patches call it with the row that they have written.
 pub(crate) fn write_row(
     context: RequestContext<'_>,
     shown: FieldSet,
