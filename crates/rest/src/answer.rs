@@ -98,9 +98,10 @@ impl Head {
 /// [`Answer::empty`], [`Answer::whole`] or [`Answer::fail`] replaces what was written before, so a
 /// repeated step can simply write again.
 pub(crate) enum Answer<'o, 'w> {
-    /// Written to the connection's buffer.
+    /// Written to the connection's buffer. `head` is `None` until the response was started.
     Direct { out: &'o mut ResponseWriter<'w>, head: Option<Head>, private: bool },
-    /// Collected until it is complete.
+    /// Collected until it is complete. The head is kept apart from the body, so that a later call
+    /// can still replace it.
     Later { head: Option<Head>, body: Vec<u8>, private: bool },
 }
 
@@ -156,6 +157,8 @@ impl<'o, 'w> Answer<'o, 'w> {
 
     /// Writes a response with a complete body. Afterwards `ready` can be reused by the caller: its
     /// memory was either copied from, or taken and replaced by an empty buffer.
+    ///
+    /// A list or a row whose tag is the hash of its body is written this way.
     pub(crate) fn whole(&mut self, mut begin: Head, ready: &mut Vec<u8>) {
         begin.private = self.is_private();
         match self {
@@ -199,7 +202,7 @@ impl<'o, 'w> Answer<'o, 'w> {
     }
 
     /// Returns the response as a value, or `None` if it is in the connection's buffer, where it
-    /// needs no further step.
+    /// needs no further step. The result is for [`Out::end`].
     pub(crate) fn into_kept(self) -> Option<Response> {
         match self {
             Self::Direct { .. } => None,

@@ -60,12 +60,9 @@ pub(crate) fn begin(context: RequestContext<'_, Registry>) -> ApiResult<Flow> {
     // A repeated request must have the same chunks.
     let cut = if once.is_some() { Cut::Full } else { Cut::Idle };
     let lines = BatchLines {
-        /// Passes operations to the store, for the caller of the request.
         submission: Submission::of_long(context, body::durability(context.request)?),
-        /// The current chunk of the body.
         chunks: LineChunks::new(context.request, context.api.line_bytes_max, cut),
         api: Arc::clone(context.api),
-        /// The writes of the current chunk, and the keys of earlier inserts.
         linked: Linked::default(),
         once,
         is_repeated: false,
@@ -76,9 +73,12 @@ pub(crate) fn begin(context: RequestContext<'_, Registry>) -> ApiResult<Flow> {
 /// A batch in lines, between two chunks. Its memory is limited by one chunk and the keys of the
 /// last 1,000 operations, independent of the length of the body.
 struct BatchLines {
+    /// Passes operations to the store, for the caller of the request.
     submission: Submission,
+    /// The current chunk of the body.
     chunks: LineChunks,
     api: Arc<ApiState>,
+    /// The writes of the current chunk, and the keys of earlier inserts.
     linked: Linked,
     /// The idempotency key, from which each chunk gets its own.
     once: Option<OnceLines>,

@@ -148,7 +148,6 @@ pub(crate) fn execute_verb<V: Verb>(
         request: context.request.clone(),
         subject: Arc::clone(context.subject),
         answer: Some(answer.into_later()),
-        /// The operation that waits, and the store that executes it.
         submission: Submission::new(context.store.clone(), durability, pending),
     }))
 }
@@ -166,6 +165,7 @@ struct Waiting<V: Verb> {
     subject: Arc<V::Subject>,
     /// Taken when it is complete.
     answer: Option<Answer<'static, 'static>>,
+    /// The operation that waits, and the store that executes it.
     submission: Submission,
 }
 

@@ -268,7 +268,7 @@ impl Endpoints {
     }
 
     /// Returns the endpoint of all other methods of a resource: 204 for OPTIONS, otherwise 405,
-    /// both with the methods of the resource.
+    /// both with the methods of the resource (`allow`).
     ///
     /// ```text
     /// PATCH /api/person HTTP/1.1
@@ -293,7 +293,7 @@ impl Endpoints {
 
     /// Returns the endpoint of all other paths of the API: 404 as a problem document, instead of
     /// the answer of the router. A slash at the end of a path is a frequent cause, so the message
-    /// mentions it.
+    /// mentions it. The path in the message is shortened if it is long.
     pub(crate) fn unknown() -> Endpoint {
         Endpoint::direct(|request: &Request, out: &mut ResponseWriter<'_>| {
             let path = marmota_model::text::excerpt(request.path());
@@ -359,7 +359,8 @@ fn insert_once(context: RequestContext<'_>, shape: Shape, out: &mut Out<'_, '_>)
     }
 }
 
-/// Writes the error as the response, which is then complete.
+/// Writes the error as the response, which is then complete: a problem document with the status of
+/// the error.
 fn refused(error: ApiError, out: &mut Out<'_, '_>) -> Flow {
     refuse(error, out);
     Flow::Done
@@ -368,7 +369,8 @@ fn refused(error: ApiError, out: &mut Out<'_, '_>) -> Flow {
 /// Calls a handler with the table named in the path.
 ///
 /// An unknown table and an internal one are answered with 404 alike, a table on which the caller
-/// has no rights with 403, or 401 for an anonymous caller.
+/// has no rights with 403, or 401 for an anonymous caller. The message of a 404 has the names of
+/// the tables that exist for the caller.
 fn with_table(
     call: Call<'_>,
     out: &mut Out<'_, '_>,

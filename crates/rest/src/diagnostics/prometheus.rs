@@ -6,6 +6,9 @@
 //! # TYPE marmota_store_rows_total counter
 //! marmota_store_rows_total{table="person",verb="get"} 42
 //! ```
+//!
+//! [`Diagnostics::metrics`](super::Diagnostics::metrics) registers [`write_store`] as a collector
+//! of the server's metrics, so `/metrics` has both.
 
 use std::fmt::Write;
 
@@ -26,7 +29,8 @@ type Of = fn(&VerbActivity) -> u64;
 /// | `marmota_store_operation_seconds` | `table`, `verb`; a histogram |
 ///
 /// The values are read one after the other while the store works, so counts of one scrape can
-/// differ by a few operations.
+/// differ by a few operations. Names ending in `_total` are counters, which start at 0 with the
+/// process; the others can also fall.
 pub(super) fn write_store(text: &mut String, store: &Store) {
     let numbers = store.statistics();
     let engine = numbers.engine;
@@ -98,8 +102,8 @@ fn head(text: &mut String, name: &str, kind: &str, help: &str) {
     let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
 }
 
-/// Returns the labels of a table and verb. Names in a schema consist of letters, digits and
-/// underscores, so they need no escapes.
+/// Returns the labels of a table and verb, without braces, since a histogram adds another one.
+/// Names in a schema consist of letters, digits and underscores, so they need no escapes.
 fn labels(one: &VerbActivity) -> String {
     format!("table=\"{}\",verb=\"{}\"", one.table, one.verb)
 }
