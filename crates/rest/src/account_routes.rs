@@ -1,5 +1,27 @@
-//! `/api/auth/…`: logins, sessions, keys, and the administration of users and groups. Requests are
-//! executed on separate threads ([`Authenticator::run`]).
+//! `/api/auth/…`: logins, sessions, keys, and the administration of users and groups.
+//!
+//! ```text
+//! POST /api/auth/login HTTP/1.1
+//! Content-Type: application/json
+//!
+//! {"name":"ada","password":"correct horse"}
+//!
+//! HTTP/1.1 200 OK
+//! Content-Type: application/json
+//! Cache-Control: no-store
+//!
+//! {"ends_at":"2026-03-01T09:00:00Z","token":"ms_…","user":7}
+//! ```
+//!
+//! | caller | routes |
+//! |---|---|
+//! | anonymous | `login`, `set-password` |
+//! | a user | `logout`, `logout-everywhere`, `me`, `password`, `jwt`, `keys` |
+//! | an administrator | `users`, `groups` |
+//!
+//! Passwords are hashed with a function that is slow by design, so requests are executed on
+//! separate threads ([`Authenticator::run`]): [`answer`] copies what a [`Route`] needs into
+//! [`Asked`], the route returns a [`Reply`], and [`answer`] converts that to a response.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -21,53 +43,80 @@ use crate::request::authenticator::Authenticator;
 /// The maximum size of a body in bytes.
 const BODY_BYTES_MAX: usize = 64 * 1024;
 
-/// A request.
+/// A request as the functions of the routes get it. It owns its data, because a route runs on a
+/// thread of the [`Authenticator`], after the handler returned.
 struct Asked {
+    /// The accounts.
     auth: Auth,
+    /// The caller; `None` for an anonymous one.
     known: Option<Arc<Identity>>,
+    /// The request body: empty, or at most [`BODY_BYTES_MAX`] bytes of JSON.
     body: Vec<u8>,
     /// The last path segment, on routes where it is a parameter.
     named: String,
+    /// The address of the client, by which logins are limited. If a trusted proxy forwards the
+    /// request, it is the address that the proxy reports.
     address: Option<IpAddr>,
 }
 
-/// The result of a request.
+/// The result of a request, from which [`answer`] creates the response.
 struct Reply {
+    /// 200, 201 or 204; errors are returned as `Err`.
     status: Status,
+    /// The body; `None` for a response without one.
     json: Option<Value>,
     /// A token for a cookie; an inner `None` deletes the cookie.
     cookie: Option<Option<String>>,
 }
 
+/// The function of a route. It may block: it runs on a thread of the [`Authenticator`]. A route
+/// that reads a body defines its members as a type of its own, which refuses unknown members.
 type Route = fn(&Asked) -> ModelResult<Reply>;
 
 impl Reply {
+    /// Creates a 204 response without a body.
     const fn done() -> Self {
         Self { status: Status::NO_CONTENT, json: None, cookie: None }
     }
 
+    /// Creates a 200 response with this document.
     const fn with(json: Value) -> Self {
         Self { status: Status::OK, json: Some(json), cookie: None }
     }
 
+    /// Creates a 201 response with this document.
     fn created(json: Value) -> Self {
         Self { status: Status::CREATED, ..Self::with(json) }
     }
 }
 
 impl Asked {
+    /// Parses the body. The types to parse refuse unknown members, so that a misspelled optional
+    /// member is not ignored.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] (422) if the body does not match the type.
     fn read<T: DeserializeOwned>(&self) -> ModelResult<T> {
         serde_json::from_slice(&self.body).map_err(|error| {
             Error::new(ErrorKind::Invalid, format!("the body is not valid: {error}"))
         })
     }
 
+    /// Returns the caller.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unauthenticated`] (401) for an anonymous caller.
     fn known(&self) -> ModelResult<&Identity> {
         self.known
             .as_deref()
             .ok_or_else(|| Error::new(ErrorKind::Unauthenticated, "log in first, or send a token"))
     }
 
+    /// Returns the caller if it is an administrator.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unauthenticated`] (401) for an anonymous caller, [`ErrorKind::Denied`] (403)
+    /// for another user.
     fn administrator(&self) -> ModelResult<&Identity> {
         let known = self.known()?;
         match known.is_admin() {
@@ -76,13 +125,17 @@ impl Asked {
         }
     }
 
+    /// Returns the id in the path, as in `/api/auth/users/7`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] (404) if it is not an integer.
     fn id(&self) -> ModelResult<i64> {
         let none = || Error::new(ErrorKind::NotFound, "the path does not name an existing row");
         self.named.parse().map_err(|_| none())
     }
 }
 
-/// Adds the routes.
+/// Adds the routes at `{prefix}/auth`, each with its own endpoint.
 pub(crate) fn add(router: Router, prefix: &str, authenticator: &Arc<Authenticator>) -> Router {
     let routes: [(Method, &str, Route); 19] = [
         (Method::Post, "/login", login),
@@ -110,6 +163,8 @@ pub(crate) fn add(router: Router, prefix: &str, authenticator: &Arc<Authenticato
     })
 }
 
+/// Creates the endpoint of a route. The response has `Cache-Control: no-store`, because it depends
+/// on the caller and can contain a secret. Bodies above [`BODY_BYTES_MAX`] are refused with 413.
 fn endpoint(authenticator: &Arc<Authenticator>, route: Route) -> Endpoint {
     let authenticator = Arc::clone(authenticator);
     let endpoint = Endpoint::direct(move |request: &Request, _: &mut _| {
@@ -127,6 +182,16 @@ fn endpoint(authenticator: &Arc<Authenticator>, route: Route) -> Endpoint {
     endpoint.body_bytes_max(BODY_BYTES_MAX)
 }
 
+/// Answers a request: checks its origin and its body's type, authenticates the caller, and executes
+/// the route on a thread of the [`Authenticator`].
+///
+/// # Errors
+/// - 403 for a request that changes something and was sent by a page of another origin
+///   ([`Request::check_site`]).
+/// - 415 if the body of a write is not JSON. A page of another origin can send a form without a
+///   preflight request, but not `application/json`.
+/// - 401 for an invalid token. A missing token is not an error here: a login has none.
+/// - 503 if too many requests wait for a thread, and the errors of the route.
 async fn answer(
     authenticator: &Authenticator,
     request: &Request,
@@ -160,7 +225,8 @@ async fn answer(
     Ok(response)
 }
 
-/// Returns the error; overload counts as the client's fault here (429).
+/// Converts the error of a route. [`ErrorKind::Busy`], which accounts return after too many failed
+/// logins, becomes 429 instead of 503: the client sent too much, and another client is served.
 fn limited(error: Error) -> ApiError {
     match error.kind() {
         ErrorKind::Busy => ApiError::from(error).with_status(Status::TOO_MANY_REQUESTS),
@@ -168,6 +234,25 @@ fn limited(error: Error) -> ApiError {
     }
 }
 
+/// `POST /login`: verifies a password and starts a session.
+///
+/// Returns the user's id, the end of the session, and its token. With `"cookie":true` the token is
+/// set as an `HttpOnly` cookie and left out of the body, so that scripts of a page cannot read it:
+///
+/// ```text
+/// POST /api/auth/login HTTP/1.1
+///
+/// {"name":"ada","password":"correct horse","cookie":true}
+///
+/// HTTP/1.1 200 OK
+/// Set-Cookie: …; HttpOnly; …
+///
+/// {"ends_at":"2026-03-01T09:00:00Z","user":7}
+/// ```
+///
+/// # Errors
+/// [`ErrorKind::Unauthenticated`] (401) for an unknown name and for a wrong password alike, 429
+/// after too many failures.
 fn login(asked: &Asked) -> ModelResult<Reply> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -188,6 +273,8 @@ fn login(asked: &Asked) -> ModelResult<Reply> {
     Ok(reply)
 }
 
+/// `POST /set-password`: sets a user's first or forgotten password with the token that an
+/// administrator created ([`add_user`], [`new_token`]). Answers 204; the user then logs in.
 fn set_password(asked: &Asked) -> ModelResult<Reply> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -201,16 +288,21 @@ fn set_password(asked: &Asked) -> ModelResult<Reply> {
     Ok(Reply::done())
 }
 
+/// `POST /logout`: ends the session of the request and deletes its cookie. Answers 204.
 fn logout(asked: &Asked) -> ModelResult<Reply> {
     asked.auth.logout(asked.known()?)?;
     Ok(Reply { cookie: Some(None), ..Reply::done() })
 }
 
+/// `POST /logout-everywhere`: ends all sessions of the caller, on all devices, and deletes the
+/// cookie. Answers 204.
 fn logout_everywhere(asked: &Asked) -> ModelResult<Reply> {
     asked.auth.logout_everywhere(asked.known()?.user())?;
     Ok(Reply { cookie: Some(None), ..Reply::done() })
 }
 
+/// `GET /me`: returns the caller's name, groups and sessions, for the account page of an
+/// application. Pages also use it to detect whether the cookie is still valid: 401 if not.
 fn me(asked: &Asked) -> ModelResult<Reply> {
     let known = asked.known()?;
     let caller = known.caller();
@@ -224,6 +316,8 @@ fn me(asked: &Asked) -> ModelResult<Reply> {
     })))
 }
 
+/// `POST /password`: changes the caller's password. The old one is required, so that a session left
+/// open is not sufficient. Ends the caller's sessions, deletes the cookie, and answers 204.
 fn password(asked: &Asked) -> ModelResult<Reply> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -237,16 +331,24 @@ fn password(asked: &Asked) -> ModelResult<Reply> {
     Ok(Reply { cookie: Some(None), ..Reply::done() })
 }
 
+/// `POST /jwt`: returns a signed token (JWT, RFC 7519) for the caller, with its end. Other services
+/// verify it without a request to this one. A caller with an API key is refused (403), because a
+/// JWT cannot be revoked.
 fn jwt(asked: &Asked) -> ModelResult<Reply> {
     let (jwt, ends_at) = asked.auth.jwt(asked.known()?)?;
     Ok(Reply::with(json!({ "jwt": jwt, "ends_at": ends_at })))
 }
 
+/// `GET /keys`: returns the caller's API keys. Their secrets are stored as hashes, so they are not
+/// included.
 fn keys(asked: &Asked) -> ModelResult<Reply> {
     let keys = asked.auth.keys(asked.known()?.user())?;
     Ok(Reply::with(json!({ "keys": keys })))
 }
 
+/// `POST /keys`: creates an API key for a program that acts as the caller, valid for `seconds`. The
+/// answer (201) is the only one that contains the secret. A caller with an API key is refused
+/// (403).
 fn make_key(asked: &Asked) -> ModelResult<Reply> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -261,11 +363,15 @@ fn make_key(asked: &Asked) -> ModelResult<Reply> {
     Ok(Reply::created(json!({ "id": id, "key": key })))
 }
 
+/// `DELETE /keys/{id}`: revokes one of the caller's API keys. Answers 204, or 404 for an id that is
+/// not one of these.
 fn revoke_key(asked: &Asked) -> ModelResult<Reply> {
     asked.auth.revoke_key(asked.known()?.user(), asked.id()?)?;
     Ok(Reply::done())
 }
 
+/// `GET /users`: returns all users, for administrators. Of a password, the answer contains only
+/// whether it is set (`has_password`).
 fn users(asked: &Asked) -> ModelResult<Reply> {
     asked.administrator()?;
     let shown = |user: marmota_auth::User| {
@@ -283,6 +389,8 @@ fn users(asked: &Asked) -> ModelResult<Reply> {
     Ok(Reply::with(json!({ "users": users })))
 }
 
+/// `POST /users`: creates a user without a password, for administrators. Returns (201) the id, and
+/// a token with which the user sets a password, so that an administrator never knows it.
 fn add_user(asked: &Asked) -> ModelResult<Reply> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -299,6 +407,8 @@ fn add_user(asked: &Asked) -> ModelResult<Reply> {
     Ok(Reply::created(json!({ "id": id, "token": token })))
 }
 
+/// `PATCH /users/{id}`: changes a user's groups and flags, for administrators. Missing members keep
+/// their value. Answers 204.
 fn change_user(asked: &Asked) -> ModelResult<Reply> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -313,24 +423,31 @@ fn change_user(asked: &Asked) -> ModelResult<Reply> {
     Ok(Reply::done())
 }
 
+/// `DELETE /users/{id}`: deletes a user with all sessions and keys, for administrators. Answers
+/// 204, or 409 for the last administrator and for a user that rows refer to, who can be disabled
+/// instead.
 fn remove_user(asked: &Asked) -> ModelResult<Reply> {
     asked.administrator()?;
     asked.auth.remove_user(asked.id()?)?;
     Ok(Reply::done())
 }
 
+/// `POST /users/{id}/token`: returns (201) a token with which a user sets a new password, for
+/// administrators.
 fn new_token(asked: &Asked) -> ModelResult<Reply> {
     asked.administrator()?;
     let token = asked.auth.new_token(asked.id()?)?;
     Ok(Reply::created(json!({ "token": token })))
 }
 
+/// `POST /users/{id}/logout`: ends all sessions of a user, for administrators. Answers 204.
 fn end_sessions(asked: &Asked) -> ModelResult<Reply> {
     asked.administrator()?;
     asked.auth.logout_everywhere(asked.id()?)?;
     Ok(Reply::done())
 }
 
+/// `GET /groups`: returns all groups with their grants, for administrators.
 fn groups(asked: &Asked) -> ModelResult<Reply> {
     asked.administrator()?;
     let shown =
@@ -339,6 +456,8 @@ fn groups(asked: &Asked) -> ModelResult<Reply> {
     Ok(Reply::with(json!({ "groups": groups })))
 }
 
+/// `PUT /groups/{name}`: creates a group or replaces its grants, for administrators. Answers 204,
+/// or 404 and 422 for grants on unknown tables or with invalid rules.
 fn set_group(asked: &Asked) -> ModelResult<Reply> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -351,6 +470,7 @@ fn set_group(asked: &Asked) -> ModelResult<Reply> {
     Ok(Reply::done())
 }
 
+/// `DELETE /groups/{name}`: deletes a group, for administrators. Answers 204.
 fn remove_group(asked: &Asked) -> ModelResult<Reply> {
     asked.administrator()?;
     asked.auth.remove_group(&asked.named)?;

@@ -1,4 +1,18 @@
 //! The routes of the API, and their limits.
+//!
+//! ```text
+//! {prefix}                                 GET
+//! {prefix}/openapi.json                    GET
+//! {prefix}/batch                           POST
+//! {prefix}/{table}                         GET POST DELETE
+//! {prefix}/{table}/{id}                    GET PUT PATCH DELETE
+//! {prefix}/{table}/{id}/{field}            GET PUT
+//! {prefix}/{table}/{id}/{field}/increment  POST
+//! {prefix}/auth/…                          with `Api::auth`
+//! ```
+//!
+//! Every route also answers OPTIONS, and other methods with 405 and `Allow`. [`Api::router`]
+//! creates the state that handlers share and one endpoint per route.
 
 use std::sync::Arc;
 
@@ -20,18 +34,26 @@ use crate::rows::update::Update;
 
 /// REST over every table of a store, at `/api`: [`Api`] with its defaults.
 ///
-/// ```no_run
-/// # fn serve(store: marmota_store::Store) -> Result<(), Box<dyn std::error::Error>> {
-/// use marmota_http::{Request, Response, Router, Server};
-///
-/// async fn health(_: Request) -> Response {
-///     Response::text("fine")
-/// }
-/// let router = Router::new().get("/healthz", health).nest("", marmota_rest::api(&store));
-/// Server::bind("127.0.0.1:8080")?.run(router)?;
-/// # Ok(())
-/// # }
 /// ```
+/// # use marmota_memory::Memory;
+/// # use marmota_model::{Field, Kind, Role, Schema};
+/// # use marmota_store::Store;
+/// # let fields = vec![Field::new("id", Kind::I64).role(Role::Key), Field::new("name", Kind::TEXT)];
+/// # let store = Store::builder(Memory::new()).schema(Schema::new("city", fields)).open()?;
+/// use marmota_http::{Request, Response, Router, Status, TestRequest};
+///
+/// async fn version(_: Request) -> Response {
+///     Response::text("1.0")
+/// }
+/// let router = Router::new().get("/version", version).nest("", marmota_rest::api(&store));
+/// let insert = TestRequest::post("/api/city").header("Content-Type", "application/json");
+/// let answer = router.call(insert.body(r#"{"name":"Paris"}"#))?;
+/// assert_eq!((answer.status(), answer.text()), (Status::CREATED, r#"{"id":1,"name":"Paris"}"#));
+/// assert_eq!(answer.header("Location"), Some("/api/city/1"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// A server with these routes: `Server::bind("127.0.0.1:8080")?.run(router)?`.
 #[must_use]
 pub fn api(store: &Store) -> Router {
     Api::new(store).router()
@@ -40,13 +62,22 @@ pub fn api(store: &Store) -> Router {
 /// REST over every table of the stores of tenants, at `/t/{tenant}/api`: [`Api::of_tenants`] with
 /// its defaults.
 ///
-/// ```no_run
-/// # fn serve(tenants: &marmota_store::Tenants) -> Result<(), Box<dyn std::error::Error>> {
-/// use marmota_http::Server;
+/// ```
+/// # use marmota_memory::Memory;
+/// # use marmota_model::{Field, Kind, Role, Schema};
+/// # use marmota_store::Store;
+/// use marmota_http::{Status, TestRequest};
+/// use marmota_store::Tenants;
 ///
-/// Server::bind("127.0.0.1:8080")?.run(marmota_rest::tenants(tenants))?;
-/// # Ok(())
-/// # }
+/// let tenants = Tenants::new(|_tenant| {
+///     let id = Field::new("id", Kind::I64).role(Role::Key);
+///     Store::builder(Memory::new()).schema(Schema::new("note", vec![id])).open()
+/// })
+/// .known(|tenant| tenant == "ana");
+/// let router = marmota_rest::tenants(&tenants);
+/// assert_eq!(router.call(TestRequest::get("/t/ana/api/note"))?.status(), Status::OK);
+/// assert_eq!(router.call(TestRequest::get("/t/bob/api/note"))?.status(), Status::NOT_FOUND);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use]
 pub fn tenants(tenants: &Tenants) -> Router {
@@ -54,6 +85,21 @@ pub fn tenants(tenants: &Tenants) -> Router {
 }
 
 /// REST over every table of a store, with settings.
+///
+/// ```
+/// # use marmota_memory::Memory;
+/// # use marmota_model::{Field, Kind, Role, Schema};
+/// # use marmota_store::Store;
+/// # let fields = vec![Field::new("id", Kind::I64).role(Role::Key), Field::new("name", Kind::TEXT)];
+/// # let store = Store::builder(Memory::new()).schema(Schema::new("city", fields)).open()?;
+/// use marmota_http::TestRequest;
+/// use marmota_rest::Api;
+///
+/// let router = Api::new(&store).prefix("/data").page_rows_default(20).page_rows_max(500).router();
+/// let answer = router.call(TestRequest::get("/data/city"))?;
+/// assert_eq!(answer.text(), r#"{"rows":[],"next":null}"#);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 #[must_use]
 pub struct Api {
@@ -69,7 +115,9 @@ pub struct Api {
 /// The served stores.
 #[derive(Clone, Debug)]
 enum Stores {
+    /// One store, at a fixed path.
     One(Store),
+    /// The store of the tenant in the path, opened on demand.
     Tenants(Tenants),
 }
 impl Api {
@@ -112,44 +160,77 @@ impl Api {
     }
 
     /// Sets the path of the API; empty for the root. Default: `/api`. For tenants it must contain
-    /// `{tenant}`, and the default is `/t/{tenant}/api`.
+    /// `{tenant}`, and the default is `/t/{tenant}/api`. A slash at the end is ignored.
     pub fn prefix(mut self, prefix: &str) -> Self {
         self.prefix = prefix.trim_end_matches('/').to_owned();
         self
     }
 
-    /// Sets the maximum size of a request's body (413). Default: the server's limit.
+    /// Sets the maximum size of a request's body in bytes (413). Default: the server's limit.
+    ///
+    /// ```
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::{Field, Kind, Role, Schema};
+    /// # use marmota_store::Store;
+    /// # let fields = vec![Field::new("id", Kind::I64).role(Role::Key), Field::new("name", Kind::TEXT)];
+    /// # let store = Store::builder(Memory::new()).schema(Schema::new("city", fields)).open()?;
+    /// use marmota_http::{Status, TestRequest};
+    /// use marmota_rest::Api;
+    ///
+    /// let router = Api::new(&store).body_bytes_max(10).router();
+    /// let answer = router.call(TestRequest::post("/api/city").body(r#"{"name":"Paris"}"#))?;
+    /// assert_eq!(answer.status(), Status::CONTENT_TOO_LARGE);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn body_bytes_max(mut self, bytes: usize) -> Self {
         self.body_bytes_max = Some(bytes);
         self
     }
 
-    /// Sets the maximum size of an NDJSON body, which is executed while it arrives (413). Default:
-    /// 16 GiB.
+    /// Sets the maximum size in bytes of an NDJSON body, which is executed while it arrives (413).
+    /// Default: 16 GiB.
     pub fn lines_bytes_max(mut self, bytes: u64) -> Self {
         self.lines_bytes_max = bytes;
         self
     }
 
-    /// Sets the maximum size of a line of an NDJSON body (413). Default: 1 MiB.
+    /// Sets the maximum size in bytes of a line of an NDJSON body (413). Default: 1 MiB.
     pub fn line_bytes_max(mut self, bytes: usize) -> Self {
         self.settings.line_bytes_max = bytes;
         self
     }
 
-    /// Sets the number of rows of a page for requests without `limit`. Default: 100.
+    /// Sets the number of rows of a page for requests without `limit`, at least 1 and at most
+    /// [`Api::page_rows_max`]. Default: 100.
     pub fn page_rows_default(mut self, rows: u64) -> Self {
         self.settings.page_rows_default = rows.max(1);
         self
     }
 
-    /// Sets the maximum number of rows of a page. Default: 1,000.
+    /// Sets the maximum number of rows of a page, at least 1. A request with a larger `limit` is
+    /// refused with 400. Default: 1,000.
+    ///
+    /// ```
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::{Field, Kind, Role, Schema};
+    /// # use marmota_store::Store;
+    /// # let fields = vec![Field::new("id", Kind::I64).role(Role::Key), Field::new("name", Kind::TEXT)];
+    /// # let store = Store::builder(Memory::new()).schema(Schema::new("city", fields)).open()?;
+    /// use marmota_http::{Status, TestRequest};
+    /// use marmota_rest::Api;
+    ///
+    /// let router = Api::new(&store).page_rows_max(10).router();
+    /// assert_eq!(router.call(TestRequest::get("/api/city?limit=10"))?.status(), Status::OK);
+    /// assert_eq!(router.call(TestRequest::get("/api/city?limit=11"))?.status(), Status::BAD_REQUEST);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn page_rows_max(mut self, rows: u64) -> Self {
         self.settings.page_rows_max = rows.max(1);
         self
     }
 
-    /// Sets the maximum number of operations of a batch. Default: 1,000.
+    /// Sets the maximum number of operations of a batch in one body (413). A batch in lines has no
+    /// maximum. Default: 1,000.
     pub fn batch_operations_max(mut self, operations: usize) -> Self {
         self.settings.batch_operations_max = operations;
         self
@@ -184,6 +265,20 @@ impl Api {
 
     /// Sets a function that returns the actor of a request, for the history of audited models. It
     /// is called for each request that reads or writes. Default: no actor.
+    ///
+    /// ```
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::{Field, Kind, Role, Schema};
+    /// # use marmota_store::Store;
+    /// # let fields = vec![Field::new("id", Kind::I64).role(Role::Key), Field::new("name", Kind::TEXT)];
+    /// # let store = Store::builder(Memory::new()).schema(Schema::new("city", fields)).open()?;
+    /// use marmota_rest::Api;
+    ///
+    /// // A proxy that authenticates users sets this header.
+    /// let api = Api::new(&store);
+    /// let router = api.actor(|request| Some(request.header_text("x-user")?.to_string())).router();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn actor(
         mut self,
         actor: impl Fn(&Request) -> Option<String> + Send + Sync + 'static,
@@ -196,6 +291,22 @@ impl Api {
     /// rights of its caller (401, 403, and 404 for data that the caller may not see); adds
     /// `/auth/login` and the other routes of accounts. Users belong to one store: an API of tenants
     /// with this setting responds to all requests with 501.
+    ///
+    /// ```
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::{Field, Kind, Role, Schema};
+    /// # use marmota_store::Store;
+    /// # let city = Schema::new("city", vec![Field::new("id", Kind::I64).role(Role::Key)]);
+    /// # let store = marmota_auth::models(Store::builder(Memory::new())).schema(city).open()?;
+    /// use marmota_auth::{Auth, Settings};
+    /// use marmota_http::{Status, TestRequest};
+    /// use marmota_rest::Api;
+    ///
+    /// let auth = Auth::new(&store, Settings::default())?;
+    /// let router = Api::new(&store).auth(&auth).router();
+    /// assert_eq!(router.call(TestRequest::get("/api/city"))?.status(), Status::UNAUTHORIZED);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[cfg(feature = "auth")]
     pub fn auth(mut self, auth: &marmota_auth::Auth) -> Self {
         self.settings.authenticator =
@@ -212,6 +323,9 @@ impl Api {
     }
 
     /// Checks that callers are authenticated if the store has accounts.
+    ///
+    /// # Errors
+    /// If it has, and neither `Api::auth` nor [`Api::allow_anonymous`] was called.
     fn check_accounts(&self) -> std::result::Result<(), Error> {
         let Stores::One(store) = &self.stores else { return Ok(()) };
         #[cfg(feature = "auth")]
@@ -226,6 +340,22 @@ impl Api {
 
     /// Returns the routes. A server with the routes of a store with accounts does not start, unless
     /// callers are authenticated (`Api::auth`) or [`Api::allow_anonymous`] was called.
+    ///
+    /// ```
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::{Field, Kind, Role, Schema};
+    /// # use marmota_store::Store;
+    /// # let fields = vec![Field::new("id", Kind::I64).role(Role::Key), Field::new("name", Kind::TEXT)];
+    /// # let store = Store::builder(Memory::new()).schema(Schema::new("city", fields)).open()?;
+    /// use marmota_http::{Status, TestRequest};
+    /// use marmota_rest::Api;
+    ///
+    /// let router = Api::new(&store).router();
+    /// let refused = router.call(TestRequest::put("/api/city"))?;
+    /// assert_eq!(refused.status(), Status::METHOD_NOT_ALLOWED);
+    /// assert_eq!(refused.header("Allow"), Some("GET, HEAD, POST, DELETE, OPTIONS"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn router(self) -> Router {
         if let Err(error) = self.check_accounts() {

@@ -1,4 +1,27 @@
 //! Diagnostics for the operators of a server: statistics, health and log levels.
+//!
+//! ```text
+//! GET /api/-/statistics HTTP/1.1
+//! Authorization: Bearer 4be9…
+//!
+//! HTTP/1.1 200 OK
+//! Content-Type: application/json
+//! Cache-Control: no-store
+//!
+//! {"engine":{"commits":42,…},"cache":null,"verbs":[{"table":"person","verb":"get","count":7,…}],…}
+//!
+//! PUT /api/-/levels HTTP/1.1
+//! Content-Type: application/json
+//!
+//! {"filter":"debug"}
+//!
+//! HTTP/1.1 200 OK
+//! Content-Type: application/json
+//!
+//! {"filter":"debug"}
+//! ```
+//!
+//! `-` cannot be the name of a table, so these paths do not conflict with the API.
 
 mod prometheus;
 
@@ -15,7 +38,7 @@ use serde_json::{Map, Value, json};
 
 use crate::request::answer::JSON;
 
-/// The maximum size of a body in bytes.
+/// The maximum size of a body in bytes. The only body is a filter of the log.
 const BODY_BYTES_MAX: usize = 4 * 1024;
 
 /// Routes for operators, in addition to the API:
@@ -27,7 +50,7 @@ const BODY_BYTES_MAX: usize = 4 * 1024;
 /// | `GET`, `PUT /api/-/levels` | `{"filter":"info,marmota::slow=off"}`, if [`Diagnostics::log_levels`] was called |
 /// | `GET /healthz`, `/readyz` | 200 while the process serves; 200 while the store is open and the server is not shutting down |
 ///
-/// All but the last require permission: an administrator ([`Diagnostics::auth`]), a token
+/// All but the last require permission: an administrator (`Diagnostics::auth`), a token
 /// ([`Diagnostics::token`]), or a request accepted by [`Diagnostics::allow`] or
 /// [`Diagnostics::allow_reading`]. Without any of these settings they are not accessible.
 ///
@@ -50,36 +73,84 @@ pub struct Diagnostics {
     shared: Shared,
 }
 
+/// A function that returns true for permitted requests.
 type Allow = Box<dyn Fn(&Request) -> bool + Send + Sync>;
+/// A function that returns a section of the statistics.
 type Part = Box<dyn Fn() -> Value + Send + Sync>;
 
+/// The settings that the endpoints share.
 struct Shared {
     store: Store,
+    /// The accounts, whose administrators are permitted.
     #[cfg(feature = "auth")]
     auth: Option<marmota_auth::Auth>,
+    /// The token that permits its sender.
     token: Option<String>,
+    /// Permits a request to read and to change.
     allow: Option<Allow>,
+    /// Permits a request to read.
     allow_reading: Option<Allow>,
     /// A hint that is added to the error of refused callers.
     denied_hint: String,
+    /// Additional sections of the statistics, by name.
     parts: Vec<(&'static str, Part)>,
+    /// The filter of the log; without it, its route does not exist.
     levels: Option<Arc<dyn LogLevels>>,
 }
 
-/// The filter of the log, changed while the program runs.
+/// The filter of the log, changed while the program runs. `marmota::Log` implements it; implement
+/// it for another logger of your program.
+///
+/// ```
+/// # use marmota_memory::Memory;
+/// # use marmota_model::{Field, Kind, Role, Schema};
+/// # use marmota_store::Store;
+/// # let fields = vec![Field::new("id", Kind::I64).role(Role::Key), Field::new("name", Kind::TEXT)];
+/// # let store = Store::builder(Memory::new()).schema(Schema::new("city", fields)).open()?;
+/// use std::sync::{Arc, Mutex};
+///
+/// use marmota_http::TestRequest;
+/// use marmota_model::{Error, ErrorKind};
+/// use marmota_rest::{Diagnostics, LogLevels};
+///
+/// struct Levels(Mutex<String>);
+///
+/// impl LogLevels for Levels {
+///     fn filter(&self) -> String {
+///         self.0.lock().unwrap().clone()
+///     }
+///
+///     fn set_filter(&self, filter: &str) -> marmota_model::Result<()> {
+///         if filter.contains(' ') {
+///             return Err(Error::new(ErrorKind::Invalid, "a filter has no spaces"));
+///         }
+///         *self.0.lock().unwrap() = filter.to_owned();
+///         Ok(())
+///     }
+/// }
+///
+/// let levels = Arc::new(Levels(Mutex::new("info".to_owned())));
+/// let router = Diagnostics::new(&store).allow(|_| true).log_levels(levels).router();
+/// let change = TestRequest::put("/api/-/levels").header("Content-Type", "application/json");
+/// let answer = router.call(change.body(r#"{"filter":"debug"}"#))?;
+/// assert_eq!(answer.text(), r#"{"filter":"debug"}"#);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait LogLevels: Send + Sync {
     /// Returns the current filter as text.
     fn filter(&self) -> String;
 
-    /// Sets the filter.
+    /// Sets the filter. It applies to the whole process from the next message on.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] if the text is not a valid filter.
+    /// [`ErrorKind::Invalid`] if the text is not a valid filter; the current one is kept.
     fn set_filter(&self, filter: &str) -> marmota_model::Result<()>;
 }
 
 impl Diagnostics {
-    /// Creates the diagnostics of a store and its server.
+    /// Creates the diagnostics of a store and its server. Statistics of tables, verbs and sessions
+    /// require a store with metering (`StoreBuilder::metering`); those of the engine and the cache
+    /// do not.
     pub fn new(store: &Store) -> Self {
         let shared = Shared {
             store: store.clone(),
@@ -95,13 +166,14 @@ impl Diagnostics {
         Self { prefix: "/api".to_owned(), metrics: None, shared }
     }
 
-    /// Sets the path of the API. Default: `/api`.
+    /// Sets the path of the API; the routes are below its `/-/`. `/metrics`, `/healthz` and
+    /// `/readyz` are not affected. Default: `/api`.
     pub fn prefix(mut self, prefix: &str) -> Self {
         self.prefix = prefix.trim_end_matches('/').to_owned();
         self
     }
 
-    /// Permits administrators.
+    /// Permits administrators, with a session or an API key. Other callers get 401 or 403.
     #[cfg(feature = "auth")]
     pub fn auth(mut self, auth: &marmota_auth::Auth) -> Self {
         self.shared.auth = Some(auth.clone());
@@ -110,6 +182,23 @@ impl Diagnostics {
 
     /// Permits requests with this token, by `Authorization: Bearer …`. It must be a secret that
     /// cannot be guessed: 32 random bytes, for example, as text.
+    ///
+    /// ```
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::{Field, Kind, Role, Schema};
+    /// # use marmota_store::Store;
+    /// # let fields = vec![Field::new("id", Kind::I64).role(Role::Key), Field::new("name", Kind::TEXT)];
+    /// # let store = Store::builder(Memory::new()).schema(Schema::new("city", fields)).open()?;
+    /// use marmota_http::{Status, TestRequest};
+    /// use marmota_rest::Diagnostics;
+    ///
+    /// let router = Diagnostics::new(&store).token("4be9f1c0").router();
+    /// let read = || TestRequest::get("/api/-/statistics");
+    /// assert_eq!(router.call(read())?.status(), Status::UNAUTHORIZED);
+    /// let read = read().header("Authorization", "Bearer 4be9f1c0");
+    /// assert_eq!(router.call(read)?.status(), Status::OK);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn token(mut self, token: impl Into<String>) -> Self {
         self.shared.token = Some(token.into());
         self
@@ -123,7 +212,8 @@ impl Diagnostics {
         self
     }
 
-    /// As [`Diagnostics::allow`], for requests that change nothing.
+    /// Permits requests that change nothing (GET and HEAD) if the function returns true, as
+    /// [`Diagnostics::allow`] does for all requests.
     pub fn allow_reading(
         mut self,
         allow: impl Fn(&Request) -> bool + Send + Sync + 'static,
@@ -133,6 +223,7 @@ impl Diagnostics {
     }
 
     /// Sets a hint on how to get permission, which is appended to the error of refused callers.
+    /// Default: none.
     pub fn denied_hint(mut self, way: impl Into<String>) -> Self {
         self.shared.denied_hint = way.into();
         self
@@ -146,7 +237,25 @@ impl Diagnostics {
         self
     }
 
-    /// Adds a section to the statistics, for example that of services.
+    /// Adds a section to the statistics, for example that of services. The function is called for
+    /// each request of the statistics. A section with the name of an existing member replaces it.
+    ///
+    /// ```
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::{Field, Kind, Role, Schema};
+    /// # use marmota_store::Store;
+    /// # let fields = vec![Field::new("id", Kind::I64).role(Role::Key), Field::new("name", Kind::TEXT)];
+    /// # let store = Store::builder(Memory::new()).schema(Schema::new("city", fields)).open()?;
+    /// use marmota_http::TestRequest;
+    /// use marmota_rest::Diagnostics;
+    /// use serde_json::json;
+    ///
+    /// let diagnostics = Diagnostics::new(&store).allow(|_| true);
+    /// let router = diagnostics.add_section("jobs", || json!({ "waiting": 3 })).router();
+    /// let statistics = router.call(TestRequest::get("/api/-/statistics"))?;
+    /// assert!(statistics.text().contains(r#""jobs":{"waiting":3}"#));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn add_section(
         mut self,
         name: &'static str,
@@ -162,7 +271,22 @@ impl Diagnostics {
         self
     }
 
-    /// Returns the routes.
+    /// Returns the routes. Nest them in the router of the API with an empty prefix.
+    ///
+    /// ```
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::{Field, Kind, Role, Schema};
+    /// # use marmota_store::Store;
+    /// # let fields = vec![Field::new("id", Kind::I64).role(Role::Key), Field::new("name", Kind::TEXT)];
+    /// # let store = Store::builder(Memory::new()).schema(Schema::new("city", fields)).open()?;
+    /// use marmota_http::{Status, TestRequest};
+    /// use marmota_rest::Diagnostics;
+    ///
+    /// let router = marmota_rest::api(&store).nest("", Diagnostics::new(&store).router());
+    /// assert_eq!(router.call(TestRequest::get("/healthz"))?.status(), Status::OK);
+    /// assert_eq!(router.call(TestRequest::get("/api/-/statistics"))?.status(), Status::FORBIDDEN);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn router(self) -> Router {
         let Self { prefix, metrics, shared } = self;
@@ -204,6 +328,14 @@ impl fmt::Debug for Diagnostics {
 
 impl Shared {
     /// Refuses callers without permission.
+    ///
+    /// The functions and the token are checked first, because they need no read of the store.
+    /// Tokens are compared in constant time.
+    ///
+    /// # Errors
+    /// 401 if a token or a login would help, otherwise 403. 403 also for a change that a page of
+    /// another origin has sent: a function that permits by address would permit the browser of an
+    /// operator.
     fn check(&self, request: &Request) -> ApiResult<Checked> {
         request.check_site()?;
         let lets = |allow: &Option<Allow>| allow.as_ref().is_some_and(|allow| allow(request));
@@ -234,6 +366,10 @@ impl Shared {
         })
     }
 
+    /// Refuses callers that are not administrators.
+    ///
+    /// # Errors
+    /// 401 for an anonymous caller, 403 for another user.
     #[cfg(feature = "auth")]
     fn check_known(&self, known: Option<&marmota_auth::Identity>) -> ApiResult<()> {
         match known {
@@ -250,6 +386,7 @@ impl Shared {
         }
     }
 
+    /// Returns the error for a refused caller, with the hint if one is set.
     fn refusal(&self, kind: ErrorKind, message: &str) -> ApiError {
         let message = match &*self.denied_hint {
             "" => message.to_owned(),
@@ -258,6 +395,8 @@ impl Shared {
         Error::new(kind, message).into()
     }
 
+    /// Returns the document of `GET /api/-/statistics`. Members that need metering are left out
+    /// without it.
     fn statistics(&self) -> Value {
         let numbers = self.store.statistics();
         let mut all = Map::new();
@@ -275,11 +414,17 @@ impl Shared {
         Value::Object(all)
     }
 
+    /// Returns the answer with the current filter of the log.
     fn levels_now(&self) -> Response {
         let filter = self.levels.as_ref().map(|levels| levels.filter());
         json_of(&json!({ "filter": filter }))
     }
 
+    /// Sets the filter of the log from the body, and returns it as [`Self::levels_now`] does. The
+    /// change is logged, so that a gap in the log has an explanation.
+    ///
+    /// # Errors
+    /// 415 for a body that is not JSON, 422 for another member or an invalid filter.
     fn change_levels(&self, request: &Request) -> ApiResult<Response> {
         #[derive(serde::Deserialize)]
         #[serde(deny_unknown_fields)]
@@ -298,10 +443,13 @@ impl Shared {
     }
 }
 
+/// Returns a response with this document.
 fn json_of(value: &Value) -> Response {
     Response::with_body(JSON, value.to_string().into_bytes())
 }
 
+/// Returns an endpoint that checks the caller and then answers. With accounts, the caller may have
+/// to be read from the store first; the answer is then a future.
 fn endpoint(
     shared: &Arc<Shared>,
     answer: impl Fn(&Shared, &Request) -> ApiResult<Response> + Send + Sync + 'static,
@@ -327,6 +475,8 @@ fn endpoint(
     endpoint.body_bytes_max(BODY_BYTES_MAX)
 }
 
+/// Returns the response of an endpoint, with `Cache-Control: no-store`; errors become problem
+/// documents.
 fn respond(answered: ApiResult<Response>) -> Response {
     let response = answered.unwrap_or_else(IntoResponse::into_response);
     // The response is a snapshot, and private to its caller.
@@ -338,6 +488,7 @@ fn respond(answered: ApiResult<Response>) -> Response {
 
 /// The result of the permission check.
 enum Checked {
+    /// The caller is permitted.
     Now,
     /// The caller must be looked up first.
     #[cfg(feature = "auth")]

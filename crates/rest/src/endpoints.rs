@@ -1,4 +1,21 @@
 //! The endpoint of each route: finds the store for the caller, and calls the verb.
+//!
+//! ```text
+//! request ─► admit ─► body ─► Accept ─► table ─► Verb::of ─► execute_verb ─► response
+//!              │                │         │          │
+//!              401, 403         406       404        400, 422
+//! ```
+//!
+//! | route | endpoint |
+//! |---|---|
+//! | `GET /api` | [`Endpoints::document`] |
+//! | `GET /api/openapi.json` | [`Endpoints::open_api`] |
+//! | `POST /api/batch` | [`Endpoints::batch`] |
+//! | `GET /api/{table}` | [`Endpoints::list`] |
+//! | `POST /api/{table}` | [`Endpoints::insert`] |
+//! | `GET /api/{table}/{id}/{field}` | [`Endpoints::part`] |
+//! | one verb on a table or row | [`Endpoints::table`] |
+//! | other methods, other paths | [`Endpoints::others`], [`Endpoints::unknown`] |
 
 use std::sync::Arc;
 
@@ -30,26 +47,48 @@ use crate::rows::once::{Once, Shape};
 /// A request, and the store with the rights of its caller.
 #[derive(Clone, Copy)]
 struct Call<'c> {
+    /// The settings of the API, and its store without rights.
     api: &'c Arc<ApiState>,
+    /// The store with the rights of the caller.
     store: &'c Store,
+    /// The request with its complete body, or without it if the body is read as lines.
     request: &'c Request,
 }
 
 impl<'c> Call<'c> {
+    /// Returns the context of a verb on this subject: a table, or the registry for verbs on several
+    /// tables.
     const fn context<S>(self, subject: &'c Arc<S>) -> RequestContext<'c, S> {
         let Self { api, store, request } = self;
         RequestContext { api, store, request, subject }
     }
 }
-/// Creates the endpoints of an API.
+/// Creates the endpoints of an API. All share the limits and the source of the store; each has its
+/// handler and the media types that it offers.
 pub(crate) struct Endpoints {
+    /// The store, or the tenants with theirs.
     pub(crate) source: ApiSource,
+    /// The maximum size of a body in bytes; `None` for the limit of the server.
     pub(crate) body_bytes_max: Option<usize>,
+    /// The maximum size of an NDJSON body in bytes.
     pub(crate) lines_bytes_max: u64,
+    /// True if responses are compressed for clients that accept it.
     pub(crate) compression: bool,
 }
 
 impl Endpoints {
+    /// Creates an endpoint that passes each request to the handler with the store of its caller.
+    ///
+    /// The order of the checks decides which error a client gets, and is the same for all routes:
+    ///
+    /// 1. before the body: the tenant, the caller and the right to the table ([`admit`]);
+    /// 2. the size of the body;
+    /// 3. `Accept`, so that no write is executed whose answer would be unacceptable;
+    /// 4. the handler: the table, the parameters, the body.
+    ///
+    /// A request without a body skips the first step, and its caller is authenticated here. If that
+    /// requires a read of the store, the handler is called from a future (`later`), with
+    /// [`Out::Kept`] as its destination.
     fn endpoint(
         &self,
         offer: Offer,
@@ -90,7 +129,11 @@ impl Endpoints {
         }
     }
 
-    /// A verb on the table named in the path.
+    /// Returns the endpoint of a verb on the table named in the path, such as
+    /// [`Get::of`](crate::get::Get::of).
+    ///
+    /// `make` creates the verb from the request. Its errors, and 404 for an unknown table, are
+    /// answered without an operation.
     pub(crate) fn table<V: Verb<Subject = Table>>(
         &self,
         make: fn(RequestContext<'_>) -> ApiResult<V>,
@@ -103,7 +146,11 @@ impl Endpoints {
         })
     }
 
-    /// The blob of a row, or the history of a row without a field of that name.
+    /// Returns the endpoint of `GET /api/{table}/{id}/{field}`: the blob of a row, or the history
+    /// of a row without a field of that name.
+    ///
+    /// Blobs have any media type, so `Accept` is only checked for a history. Other fields are
+    /// answered with 404: they are read with their row.
     pub(crate) fn part(&self) -> Endpoint {
         self.endpoint(Offer::Any, |call, out| {
             with_table(call, out, |context, out| {
@@ -126,7 +173,8 @@ impl Endpoints {
         })
     }
 
-    /// A page of rows or, if requested, all rows as lines.
+    /// Returns the endpoint of `GET /api/{table}`: a page of rows or, if `Accept` prefers lines,
+    /// all rows as lines.
     pub(crate) fn list(&self) -> Endpoint {
         self.endpoint(Offer::JsonOrLines, |call, out| {
             with_table(call, out, |context, out| {
@@ -144,7 +192,19 @@ impl Endpoints {
         })
     }
 
-    /// An insert of one row or, if the body is an array or lines, of many.
+    /// Returns the endpoint of `POST /api/{table}`: an insert of one row or, if the body is an
+    /// array or lines, of many.
+    ///
+    /// | body | verb | answer |
+    /// |---|---|---|
+    /// | an object | `Insert` | 201 with the row |
+    /// | an array | `InsertMany` | `{"keys":[2,3]}` |
+    /// | lines (`Content-Type: application/x-ndjson`) | `insert_lines` | `{"inserted":2}` |
+    /// | an object or array with `Idempotency-Key` | [`BatchCall`] | as without the key |
+    ///
+    /// The first character of the body decides between an object and an array; an invalid body is
+    /// reported by the parser of that verb. Lines are executed while they arrive, so their limit is
+    /// `lines_bytes_max`.
     pub(crate) fn insert(&self) -> Endpoint {
         let endpoint = self.endpoint(Offer::Json, |call, out| {
             with_table(call, out, |context, out| {
@@ -173,6 +233,8 @@ impl Endpoints {
         endpoint.streamed_when(self.lines_bytes_max, ndjson::is_sent)
     }
 
+    /// Returns the endpoint of `POST /api/batch`: a batch in one JSON body, or one operation per
+    /// line. Its subject is the registry, because operations name their tables.
     pub(crate) fn batch(&self) -> Endpoint {
         let endpoint = self.endpoint(Offer::JsonOrLines, |call, out| {
             let context: RequestContext<'_, Registry> = call.context(call.store.registry());
@@ -187,6 +249,8 @@ impl Endpoints {
         endpoint.streamed_when(self.lines_bytes_max, ndjson::is_sent)
     }
 
+    /// Returns the endpoint of `GET /api/openapi.json`: the tables that the caller has rights on,
+    /// and the additions of the program ([`Api::openapi`](crate::Api::openapi)).
     pub(crate) fn open_api(&self, additions: OpenApi) -> Endpoint {
         self.endpoint(Offer::Json, move |call, out| {
             schema_document::open_api(call.store, &additions, call.request, out);
@@ -194,6 +258,8 @@ impl Endpoints {
         })
     }
 
+    /// Returns the endpoint of `GET /api`: the tables that the caller has rights on, with their
+    /// fields.
     pub(crate) fn document(&self) -> Endpoint {
         self.endpoint(Offer::Json, |call, out| {
             schema_document::answer(call.store, call.request, out);
@@ -201,7 +267,18 @@ impl Endpoints {
         })
     }
 
-    /// OPTIONS, and methods that a resource does not support.
+    /// Returns the endpoint of all other methods of a resource: 204 for OPTIONS, otherwise 405,
+    /// both with the methods of the resource (`allow`).
+    ///
+    /// ```text
+    /// PATCH /api/person HTTP/1.1
+    ///
+    /// HTTP/1.1 405 Method Not Allowed
+    /// Allow: GET, HEAD, POST, DELETE, OPTIONS
+    /// Content-Type: application/problem+json
+    /// ```
+    ///
+    /// It reads no data and reveals nothing about a table, so callers are not authenticated.
     pub(crate) fn others(allow: &'static str) -> Endpoint {
         Endpoint::direct(move |request: &Request, out: &mut ResponseWriter<'_>| {
             if request.method() == Method::Options {
@@ -214,6 +291,9 @@ impl Endpoints {
         })
     }
 
+    /// Returns the endpoint of all other paths of the API: 404 as a problem document, instead of
+    /// the answer of the router. A slash at the end of a path is a frequent cause, so the message
+    /// mentions it. The path in the message is shortened if it is long.
     pub(crate) fn unknown() -> Endpoint {
         Endpoint::direct(|request: &Request, out: &mut ResponseWriter<'_>| {
             let path = marmota_model::text::excerpt(request.path());
@@ -226,7 +306,11 @@ impl Endpoints {
     }
 }
 
-/// Handles a request whose caller must be read from the store first.
+/// Handles a request whose caller must be read from the store first: the token was not validated a
+/// short time ago.
+///
+/// The handler is the same as for a request that is answered at once. It writes to a slot, since
+/// the connection's buffer is not available in a future, and may itself return a future.
 #[cfg(feature = "auth")]
 #[cold]
 fn later<H>(
@@ -255,7 +339,10 @@ where
     }))
 }
 
-/// Executes an idempotent insert.
+/// Executes an idempotent insert, as a batch of one row (`shape`: [`Shape::Row`]) or of the rows of
+/// an array.
+///
+/// An empty `Idempotency-Key` is refused with 400: a client that sends the header relies on it.
 fn insert_once(context: RequestContext<'_>, shape: Shape, out: &mut Out<'_, '_>) -> Flow {
     let call = Once::of(context.request, shape)
         .and_then(|once| once.map(|once| BatchCall::of_rows(context, once)).transpose());
@@ -272,11 +359,18 @@ fn insert_once(context: RequestContext<'_>, shape: Shape, out: &mut Out<'_, '_>)
     }
 }
 
+/// Writes the error as the response, which is then complete: a problem document with the status of
+/// the error.
 fn refused(error: ApiError, out: &mut Out<'_, '_>) -> Flow {
     refuse(error, out);
     Flow::Done
 }
 
+/// Calls a handler with the table named in the path.
+///
+/// An unknown table and an internal one are answered with 404 alike, a table on which the caller
+/// has no rights with 403, or 401 for an anonymous caller. The message of a 404 has the names of
+/// the tables that exist for the caller.
 fn with_table(
     call: Call<'_>,
     out: &mut Out<'_, '_>,

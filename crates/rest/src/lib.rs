@@ -5,7 +5,26 @@
 //! registry's snapshot; the rows that the engine returns are written as JSON into the response. No
 //! struct is created, and with an engine that completes at once nothing is awaited.
 //!
-//! [`ApiError`] and [`problem`] provide the same errors for custom handlers.
+//! [`ApiError`] and [`problem`] provide the same errors for custom handlers. [`Diagnostics`] adds
+//! statistics, metrics and health checks.
+//!
+//! ```
+//! # use marmota_memory::Memory;
+//! # use marmota_model::{Field, Kind, Role, Schema};
+//! # use marmota_store::Store;
+//! # let fields = vec![Field::new("id", Kind::I64).role(Role::Key), Field::new("name", Kind::TEXT)];
+//! # let store = Store::builder(Memory::new()).schema(Schema::new("city", fields)).open()?;
+//! use marmota_http::{Status, TestRequest};
+//!
+//! let router = marmota_rest::api(&store);
+//! let insert = TestRequest::post("/api/city").header("Content-Type", "application/json");
+//! assert_eq!(router.call(insert.body(r#"{"name":"Rome"}"#))?.status(), Status::CREATED);
+//! let list = router.call(TestRequest::get("/api/city?filter=name~'Rom'&fields=name"))?;
+//! assert_eq!(list.text(), r#"{"rows":[{"name":"Rome"}],"next":null}"#);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! On a server:
 //!
 //! ```no_run
 //! use marmota_http::Server;

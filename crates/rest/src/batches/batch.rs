@@ -1,4 +1,36 @@
 //! `POST /api/batch`: several writes to any tables, in one transaction, with a result for each.
+//!
+//! ```text
+//! POST /api/batch HTTP/1.1
+//! Content-Type: application/json
+//!
+//! {"mode":"each","operations":[
+//!   {"insert":"person","row":{"name":"Marie Curie"}},
+//!   {"patch":"person","key":1,"row":{"visits":0},"version":5},
+//!   {"delete":"person","key":7}]}
+//!
+//! HTTP/1.1 200 OK
+//! Content-Type: application/json
+//!
+//! {"results":[
+//!   {"status":201,"key":2,"version":1},
+//!   {"status":200,"version":6},
+//!   {"status":404,"error":{"type":"urn:marmota:error:not-found",…}}]}
+//! ```
+//!
+//! In mode `all` a failure is the answer itself, a problem document with the member `index`:
+//!
+//! ```text
+//! HTTP/1.1 409 Conflict
+//! Content-Type: application/problem+json
+//!
+//! {"type":"urn:marmota:error:conflict",…,"status":409,…,"index":1}
+//! ```
+//!
+//! The URL has no parameters. `Idempotency-Key` and `Prefer: durability=…` apply to the whole
+//! batch. [`BatchCall::of`] parses the operations with [`write_of`]; the step passes them to the
+//! store as one [`Operation::Batch`]. The same verb executes inserts with an idempotency key
+//! ([`BatchCall::of_rows`]).
 
 use marmota_http::Status;
 use marmota_model::{NoRows, VIOLATIONS_MAX};
@@ -19,6 +51,8 @@ use crate::request::params;
 use crate::request::request_context::RequestContext;
 use crate::rows::once::{self, Once, Shape};
 
+/// The body of a batch. Operations stay raw JSON here and are parsed one after the other, so that
+/// an error in one of them can name its index, and in mode `each` does not fail the others.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Body<'a> {
@@ -28,26 +62,47 @@ struct Body<'a> {
     operations: Vec<&'a RawValue>,
 }
 
+/// The member `mode`. Unknown words are refused with 400.
 #[derive(Clone, Copy, Default, Deserialize, PartialEq)]
 #[serde(rename_all = "lowercase")]
 enum Mode {
+    /// `"all"`, the default: the first failure undoes everything, and is the answer.
     #[default]
     All,
+    /// `"each"`: every operation has its own result, and a failure undoes only its own write.
     Each,
 }
 
+/// A batch that is checked and ready for execution.
+///
+/// All bodies are converted to writes before the first of them is executed. A step therefore only
+/// executes, and a repeated step executes the same writes with the same times and keys.
 pub(crate) struct BatchCall {
     mode: Mode,
+    /// The writes, without the refused operations, and the links between them.
     linked: Linked,
     /// The errors of operations that were refused before their execution, with their positions; in
     /// mode `each` only.
     refused: Vec<(usize, ApiError)>,
+    /// The results of the executed writes, in their order. The store fills it.
     results: Vec<marmota_model::Result<Outcome>>,
     /// The idempotency key, if there is one.
     once: Option<Once>,
 }
 
 impl BatchCall {
+    /// Parses the body of `POST /api/batch`.
+    ///
+    /// In mode `all` the first invalid operation ends the parsing. In mode `each` it is recorded,
+    /// and the others are executed. An answer contains at most [`VIOLATIONS_MAX`] violations in
+    /// full: each operation could otherwise add as many, and a small request would get a very large
+    /// answer.
+    ///
+    /// # Errors
+    /// - 400 for parameters in the URL, or a body that is not an object with `operations`.
+    /// - 413 for more than `batch_operations_max` operations.
+    /// - 415 for a body that is not JSON, 422 for an invalid idempotency key.
+    /// - The error of an operation, with its `index`, in mode `all`: 400, 403, 404 or 422.
     pub(crate) fn of(context: RequestContext<'_, Registry>) -> ApiResult<Self> {
         params::none(context.request)?;
         body::check_json(context.request)?;
@@ -95,6 +150,15 @@ impl BatchCall {
     }
 
     /// Converts a row or an array of rows to an idempotent batch.
+    ///
+    /// An insert with `Idempotency-Key` has the same requirements as a batch with one: its answer
+    /// is stored in the transaction of its writes. Executing it as a batch saves a second
+    /// implementation. [`Once::shape`] keeps the format of the answer, so the client sees no
+    /// difference.
+    ///
+    /// # Errors
+    /// 400 for parameters: `on_conflict` makes an insert repeatable without a key. 415 for a body
+    /// that is not JSON, and the errors of the rows, with the `index` of an array's row.
     pub(crate) fn of_rows(context: RequestContext<'_>, once: Once) -> ApiResult<Self> {
         if context.request.query_params().next().is_some() {
             return Err(params::no_key_beside_parameters());
@@ -118,6 +182,7 @@ impl BatchCall {
     }
 }
 
+/// Writes the body of the answer: `{"results":[…]}`, with one result per operation of the request.
 fn write_object(
     refused: &[(usize, ApiError)],
     writes: &[Write],
@@ -132,6 +197,16 @@ fn write_object(
 impl Verb for BatchCall {
     type Subject = Registry;
 
+    /// Executes the batch and answers 200 with the results.
+    ///
+    /// A batch whose operations were all refused, or that is empty, needs no transaction unless it
+    /// has an idempotency key, whose answer must be stored. With a key, `keep` creates the answer
+    /// to store from the results before the commit. A replayed answer comes from the store, not
+    /// from this batch's results.
+    ///
+    /// In mode `all` the store returns the error of the batch, and the last of the results has the
+    /// same error for the operation that failed, from which the `index` of the answer follows. The
+    /// insert of one row with an idempotency key has no `index`: its client did not send an array.
     fn step(
         &mut self,
         context: RequestContext<'_, Registry>,

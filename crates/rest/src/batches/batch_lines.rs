@@ -1,6 +1,22 @@
 //! `POST /api/batch` with `Content-Type: application/x-ndjson`: one operation per line, executed as
 //! they arrive, with one result line each.
 //!
+//! ```text
+//! POST /api/batch HTTP/1.1
+//! Content-Type: application/x-ndjson
+//!
+//! {"insert":"person","row":{"name":"Mary Ward"}}
+//! {"increment":"person","key":{"$result":0},"field":"visits","by":3}
+//! {"delete":"person","key":99}
+//!
+//! HTTP/1.1 200 OK
+//! Content-Type: application/x-ndjson
+//!
+//! {"status":201,"key":4,"version":1}
+//! {"status":200,"value":3,"version":2}
+//! {"status":404,"error":{"type":"urn:marmota:error:not-found",…}}
+//! ```
+//!
 //! As rows in lines, operations are grouped into chunks, each of which is a transaction. Unlike
 //! rows, each operation is independent: an invalid line gets an error and the next one is executed.
 //! A chunk ends early if no more data has arrived: a client may wait for a result before it
@@ -32,6 +48,12 @@ use crate::request::submission::Submission;
 use crate::rows::once::{OnceLines, REPLAYED};
 
 /// Starts the execution after the request's head was read.
+///
+/// The answer is a future in any case, because the body is read while it arrives. The durability is
+/// fixed here. The caller is authenticated again before each chunk ([`Submission::of_long`]).
+///
+/// # Errors
+/// 400 for parameters in the URL or an unknown durability, 422 for an invalid idempotency key.
 pub(crate) fn begin(context: RequestContext<'_, Registry>) -> ApiResult<Flow> {
     params::none(context.request)?;
     let once = OnceLines::of(context.request)?;
@@ -48,11 +70,17 @@ pub(crate) fn begin(context: RequestContext<'_, Registry>) -> ApiResult<Flow> {
     Ok(Flow::Later(Box::pin(lines.answer())))
 }
 
+/// A batch in lines, between two chunks. Its memory is limited by one chunk and the keys of the
+/// last 1,000 operations, independent of the length of the body.
 struct BatchLines {
+    /// Passes operations to the store, for the caller of the request.
     submission: Submission,
+    /// The current chunk of the body.
     chunks: LineChunks,
     api: Arc<ApiState>,
+    /// The writes of the current chunk, and the keys of earlier inserts.
     linked: Linked,
+    /// The idempotency key, from which each chunk gets its own.
     once: Option<OnceLines>,
     /// True if the last chunk was executed by an earlier request.
     is_repeated: bool,
@@ -61,6 +89,10 @@ struct BatchLines {
 impl BatchLines {
     /// Returns the response once the first chunk is executed: earlier failures can still set the
     /// status.
+    ///
+    /// A body that has ended after one chunk also streams, with a second call of [`Self::chunk`]
+    /// that finds the end. `Idempotent-Replayed` depends on the first chunk only, because headers
+    /// are sent before the others are executed.
     async fn answer(mut self) -> Response {
         let mut first = Vec::new();
         let response = match self.chunk(&mut first).await {
@@ -83,6 +115,12 @@ impl BatchLines {
         }
     }
 
+    /// Sends the first results, and executes the other chunks while the client reads.
+    ///
+    /// `send` waits while the client does not read, and the next chunk is then not read from the
+    /// connection either: neither side can make the server buffer without a limit. An error ends
+    /// the stream with a line that has the error and its `line`, and the connection stays
+    /// well-formed.
     async fn rest(mut self, mut out: marmota_http::BodySender) -> Result<(), BoxError> {
         loop {
             let mut lines = Vec::new();
@@ -101,8 +139,14 @@ impl BatchLines {
 
     /// Executes the next chunk and appends its results; returns `Break` after the last.
     ///
+    /// A chunk with tables of two databases cannot be one transaction. It is divided in halves
+    /// until each part is in one database, without a change of the order. With an idempotency key
+    /// such a chunk is refused, because its answer is stored as a whole.
+    ///
     /// # Errors
-    /// The error of the chunk as a whole, after which nothing more is executed.
+    /// The error of the chunk as a whole, with its `line`, after which nothing more is executed. If
+    /// a part of the chunk was executed already, the results of that part are followed by a line
+    /// with the error instead.
     async fn chunk(&mut self, out: &mut Vec<u8>) -> ApiResult<ControlFlow<()>> {
         if !self.chunks.next().await? {
             return Ok(ControlFlow::Break(()));
@@ -136,7 +180,15 @@ impl BatchLines {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Executes these lines of the chunk in one transaction.
+    /// Executes these lines of the chunk in one transaction, and appends a result line for each.
+    ///
+    /// Invalid lines get their error as a result and are left out of the transaction. With an
+    /// idempotency key the chunk is executed even if no line is valid, so that a repeat gets the
+    /// same answer. After a replay the keys for `{"$result":n}` are read from the stored lines, as
+    /// no write was executed.
+    ///
+    /// # Errors
+    /// The error of the transaction; no result was appended then.
     async fn carry_out(&mut self, range: Range<usize>, out: &mut Vec<u8>) -> ModelResult<()> {
         let Self { submission, chunks, api, linked, once, is_repeated } = self;
         let number = chunks.number(range.start);
@@ -195,7 +247,9 @@ impl BatchLines {
     }
 }
 
-/// Returns the key of an insert from its stored result line.
+/// Returns the key of an insert from its stored result line, or `None` for the result of a failure.
+/// The line was written by this program, but maybe by an earlier version of it, so it is parsed
+/// like any input.
 fn key_kept(write: &Write, line: &[u8]) -> Option<Value> {
     #[derive(Deserialize)]
     struct Kept<'a> {

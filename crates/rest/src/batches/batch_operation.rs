@@ -1,5 +1,21 @@
 //! One operation of a batch: parsing from JSON, and writing its result. Used for a batch in one
 //! body and for one in lines.
+//!
+//! ```text
+//! {"patch":"person","key":7,"row":{"name":"Ada"},"version":3}
+//! {"status":200,"version":4}
+//! ```
+//!
+//! | operation | members |
+//! |---|---|
+//! | `insert` | `row`; `on_conflict` |
+//! | `update`, `patch` | `key`, `row`; `version` |
+//! | `increment` | `key`, `field`, `by` |
+//! | `delete` | `key`; `version` |
+//!
+//! [`write_of`] parses an operation to a [`Write`], with the same functions for rows, keys and
+//! versions as the separate routes. The store executes it. [`write_results`] writes the outcomes in
+//! the order of the request. `"key":{"$result":0}` and references in rows become a [`Link`].
 
 use std::sync::Arc;
 
@@ -19,33 +35,58 @@ use crate::request::params;
 use crate::rows::increment::read_by;
 
 /// An operation; the member named after the verb holds the name of the table.
+///
+/// All members are optional here, and [`write_of`] checks their combination. Its errors are better
+/// than those of an untagged enum, which cannot name the member at fault. Texts are borrowed from
+/// the body unless they contain escapes.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Member<'a> {
+    /// The table of an insert.
     #[serde(borrow)]
     insert: Option<std::borrow::Cow<'a, str>>,
+    /// The table of a write of the whole row, as PUT.
     #[serde(borrow)]
     update: Option<std::borrow::Cow<'a, str>>,
+    /// The table of a write of some fields, as PATCH.
     #[serde(borrow)]
     patch: Option<std::borrow::Cow<'a, str>>,
+    /// The table of an increment.
     #[serde(borrow)]
     increment: Option<std::borrow::Cow<'a, str>>,
+    /// The table of a delete.
     #[serde(borrow)]
     delete: Option<std::borrow::Cow<'a, str>>,
+    /// The key of the row, or `{"$result":n}`.
     #[serde(borrow)]
     key: Option<&'a RawValue>,
+    /// The row as an object, as in the body of a POST, PUT or PATCH.
     #[serde(borrow)]
     row: Option<&'a RawValue>,
+    /// The version that the row must have; otherwise the result is 412.
     version: Option<i64>,
+    /// The name of the field to increment.
     #[serde(borrow)]
     field: Option<std::borrow::Cow<'a, str>>,
+    /// The amount to add: a number, or a text for currencies and large numbers.
     #[serde(borrow)]
     by: Option<&'a RawValue>,
+    /// The conflict action, by its name.
     #[serde(borrow)]
     on_conflict: Option<std::borrow::Cow<'a, str>>,
 }
 
 /// Validates an operation and converts it to a write of the store, linked to earlier ones.
+///
+/// `json` is one operation, from the array or the line of a batch, and `linked` contains those
+/// before it. The write owns its values, because the body of a batch in lines is discarded chunk by
+/// chunk. Rules of fields are checked here; what depends on stored rows is checked by the store.
+///
+/// # Errors
+/// - 400 if it is not an object with exactly one verb and that verb's members, or has a `$result`
+///   that does not fit.
+/// - 404 for an unknown table, 403 (401) for one on which the caller has no rights.
+/// - 422 for a row, key or amount that breaks rules, with all violations of the row.
 pub(crate) fn write_of(
     store: &Store,
     json: &[u8],
@@ -93,7 +134,8 @@ pub(crate) fn write_of(
 }
 
 /// Returns the error of an object that is not an operation. serde would list all members as if each
-/// were an operation.
+/// were an operation, so the name of the unknown member is taken from its message; other messages
+/// of serde are passed on.
 #[cold]
 fn misread(error: &serde_json::Error) -> ApiError {
     let text = error.to_string();
@@ -107,7 +149,11 @@ fn misread(error: &serde_json::Error) -> ApiError {
     })
 }
 
-/// Refuses members that belong to another verb.
+/// Refuses members that belong to another verb. A `version` of an increment, for example, would
+/// otherwise be ignored, and the client would rely on a check that does not happen.
+///
+/// # Errors
+/// 400 with the name of the first such member, and those that the verb takes.
 fn only<const N: usize>(member: &Member<'_>, taken: [&str; N]) -> ApiResult<()> {
     let there = [
         ("key", member.key.is_some()),
@@ -126,11 +172,21 @@ fn only<const N: usize>(member: &Member<'_>, taken: [&str; N]) -> ApiResult<()> 
     }
 }
 
+/// Returns a member that the verb requires.
+///
+/// # Errors
+/// 400 with its name if it is missing.
 fn needed<'a, T: ?Sized>(member: Option<&'a T>, name: &str) -> ApiResult<&'a T> {
     member.ok_or_else(|| ApiError::bad_request(format!("the operation needs `{name}`")))
 }
 
 /// Returns the key, or the link to the operation that inserts it.
+///
+/// The key of a linked operation is [`Value::Absent`] until the store executes the insert and sets
+/// it. If the insert was in an earlier chunk of lines, its key is known, and no link is needed.
+///
+/// # Errors
+/// 400 if it is missing or refers to an unsuitable operation, 422 if it is not of the key's type.
 fn key_of(table: &Table, member: &Member<'_>, linked: &Linked) -> ApiResult<(Value, Vec<Link>)> {
     let json = needed(member.key, "key")?;
     if let Some(operation) = operation_of(json.get()) {
@@ -146,6 +202,11 @@ fn key_of(table: &Table, member: &Member<'_>, linked: &Linked) -> ApiResult<(Val
     Ok((key.to_value(), Vec::new()))
 }
 
+/// Converts the members of an insert. `on_conflict` has the names of the URL's parameter (`refuse`,
+/// `ignore`, `replace`, `update`).
+///
+/// # Errors
+/// 400 without `row` or for an unknown action, and those of [`insert_of`].
 fn of_insert(
     table: &Arc<Table>,
     member: &Member<'_>,
@@ -160,6 +221,12 @@ fn of_insert(
 }
 
 /// Converts an object to an insert of the row.
+///
+/// Missing fields get their defaults, and timestamps the current time. With `on_conflict: update`
+/// the action keeps the set of fields that the object has: others keep their stored value.
+///
+/// # Errors
+/// 422 with all violations of the row, or as `key_of` for a reference to another operation.
 pub(crate) fn insert_of(
     table: &Arc<Table>,
     json: &[u8],
@@ -179,7 +246,11 @@ pub(crate) fn insert_of(
     Ok((Write::Insert { table: Arc::clone(table), row, on_conflict }, links))
 }
 
-/// Returns the violations of a row, except for fields whose values are not available yet.
+/// Returns the violations of a row, except for fields whose values are not available yet. A linked
+/// field has a placeholder, which must not be checked: the real key is checked by the store.
+///
+/// # Errors
+/// 422 with the remaining violations.
 fn finish(table: &Table, mut violations: Vec<Violation>, links: &[Link]) -> ApiResult<()> {
     let is_linked = |name: &str| {
         links.iter().any(|link| match link.at {
@@ -191,6 +262,15 @@ fn finish(table: &Table, mut violations: Vec<Violation>, links: &[Link]) -> ApiR
     Ok(prepare::finish(violations)?)
 }
 
+/// Converts the members of an update (`whole`) or a patch.
+///
+/// A whole write sets fields that the row does not have to their default or null, and keeps blobs.
+/// The expected version is `version`, or the version field in the row, as it was read; both may be
+/// given if they are equal.
+///
+/// # Errors
+/// 400 for a row with another key or version than the operation, those of [`check_version`], and
+/// 422 with the violations of the row.
 fn of_update(
     table: &Arc<Table>,
     member: &Member<'_>,
@@ -219,6 +299,11 @@ fn of_update(
     Ok((Write::Update { table: Arc::clone(table), key, row, version }, links))
 }
 
+/// Converts the members of an increment. The write has the current time for the table's update
+/// time, as any other write.
+///
+/// # Errors
+/// 400 without `field` or `by`, 422 for an unknown field or an amount of another type.
 fn of_increment(
     table: &Arc<Table>,
     member: &Member<'_>,
@@ -231,6 +316,18 @@ fn of_increment(
     Ok((Write::Increment { table: Arc::clone(table), key, field, by, stamp }, links))
 }
 
+/// Writes the result of an executed operation, with the members that its verb has:
+///
+/// ```text
+/// {"status":201,"key":2,"version":1}                     insert
+/// {"status":200,"key":2,"effect":"updated","version":4}  insert with on_conflict
+/// {"status":200,"version":6}                             update, patch
+/// {"status":200,"value":1,"version":7}                   increment
+/// {"status":204}                                         delete
+/// ```
+///
+/// `version` is left out for tables without one. A plain insert starts at version 1; engines do not
+/// report it, because it is always the same.
 fn write_outcome(write: &Write, outcome: &Outcome, body: &mut Vec<u8>) {
     let table = write.table();
     let status = match (write, outcome.effect) {
@@ -261,6 +358,8 @@ fn write_outcome(write: &Write, outcome: &Outcome, body: &mut Vec<u8>) {
     body.push(b'}');
 }
 
+/// Writes the result of a failed operation: its status, and the problem document that the operation
+/// alone would be answered with. Errors of the server are logged.
 pub(crate) fn write_error(error: ErrorDocument<'_>, body: &mut Vec<u8>) {
     error.log();
     body.extend_from_slice(format!("{{\"status\":{},\"error\":", error.status().code()).as_bytes());
@@ -269,6 +368,10 @@ pub(crate) fn write_error(error: ErrorDocument<'_>, body: &mut Vec<u8>) {
 }
 
 /// Writes the results of operations, including refused ones, with a separator.
+///
+/// `refused` has the positions of operations in the request, in ascending order. `writes` and
+/// `results` have the others in their order, so both are merged. `between` is a comma in an array
+/// and a newline between lines.
 pub(crate) fn write_results(
     refused: &[(usize, ApiError)],
     writes: &[Write],

@@ -1,4 +1,10 @@
 //! Counts of a body's lines by their effect, as members of a response.
+//!
+//! ```text
+//! {"inserted":2}                                             without on_conflict
+//! {"inserted":1,"replaced":0,"updated":3,"ignored":0}        with it
+//! {"type":"urn:marmota:error:invalid",…,"line":2,"inserted":1,…}   an error after the first line
+//! ```
 
 use marmota_store::operation::{OnConflict, UpsertEffect};
 use marmota_web::ApiError;
@@ -12,19 +18,24 @@ pub(crate) struct Effects {
     only_new: bool,
 }
 
+/// The effects in the order of their counts in a response.
 const EFFECTS: [UpsertEffect; 4] =
     [UpsertEffect::Inserted, UpsertEffect::Replaced, UpsertEffect::Updated, UpsertEffect::Ignored];
 
 impl Effects {
+    /// Creates counts of zero. With [`OnConflict::Refuse`], only `inserted` is reported, because
+    /// every row that does not fail is new.
     pub(crate) fn new(on_conflict: OnConflict) -> Self {
         Self { rows: [0; EFFECTS.len()], only_new: on_conflict == OnConflict::Refuse }
     }
 
+    /// Adds a number of rows with this effect.
     pub(crate) fn add(&mut self, effect: UpsertEffect, rows: u64) {
         let place = EFFECTS.iter().position(|known| *known == effect);
         self.rows[place.unwrap_or_default()] += rows;
     }
 
+    /// Returns true if no row was counted.
     pub(crate) fn is_empty(&self) -> bool {
         self.rows == [0; EFFECTS.len()]
     }

@@ -1,15 +1,36 @@
-//! A store's metrics in Prometheus' text format. Sessions are not a label: they are short-lived,
-//! and each would add a permanent series.
+//! A store's metrics in Prometheus' text format (version 0.0.4). Sessions are not a label: they are
+//! short-lived, and each would add a permanent series.
+//!
+//! ```text
+//! # HELP marmota_store_rows_total Rows read or written.
+//! # TYPE marmota_store_rows_total counter
+//! marmota_store_rows_total{table="person",verb="get"} 42
+//! ```
+//!
+//! [`Diagnostics::metrics`](super::Diagnostics::metrics) registers [`write_store`] as a collector
+//! of the server's metrics, so `/metrics` has both.
 
 use std::fmt::Write;
 
 use marmota_store::Store;
 use marmota_store::meter::VerbActivity;
 
-/// Returns one of the metrics.
+/// Returns one of the counts of a table and verb.
 type Of = fn(&VerbActivity) -> u64;
 
-/// Appends the metrics.
+/// Appends the metrics of the store.
+///
+/// | metric | labels |
+/// |---|---|
+/// | `marmota_engine_…` | none: counters of the engine, 0 for those that it does not have |
+/// | `marmota_cache_…` | none; left out without a cache |
+/// | `marmota_sessions` | none; left out without metering, as are the following |
+/// | `marmota_store_rows_total`, `…_errors_total`, `…_batched_total` | `table`, `verb` |
+/// | `marmota_store_operation_seconds` | `table`, `verb`; a histogram |
+///
+/// The values are read one after the other while the store works, so counts of one scrape can
+/// differ by a few operations. Names ending in `_total` are counters, which start at 0 with the
+/// process; the others can also fall.
 pub(super) fn write_store(text: &mut String, store: &Store) {
     let numbers = store.statistics();
     let engine = numbers.engine;
@@ -84,11 +105,15 @@ pub(super) fn write_store(text: &mut String, store: &Store) {
     }
 }
 
+/// Appends the comments that introduce a metric: its description and its type (`counter`, `gauge`
+/// or `histogram`). They precede the first sample and occur once per metric, as the format
+/// requires.
 fn head(text: &mut String, name: &str, kind: &str, help: &str) {
     let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
 }
 
-/// Names in a schema consist of letters, digits and underscores.
+/// Returns the labels of a table and verb, without braces, since a histogram adds another one.
+/// Names in a schema consist of letters, digits and underscores, so they need no escapes.
 fn labels(one: &VerbActivity) -> String {
     format!("table=\"{}\",verb=\"{}\"", one.table, one.verb)
 }

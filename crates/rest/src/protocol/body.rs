@@ -1,4 +1,17 @@
-//! Request bodies: checks for JSON, and parsing of rows.
+//! Request bodies: checks for JSON, and parsing of rows; and the preferences of `Prefer`.
+//!
+//! ```text
+//! PATCH /api/person/7 HTTP/1.1
+//! Content-Type: application/json
+//! Prefer: return=minimal, durability=relaxed
+//!
+//! {"name":"Ada","version":3}
+//! ```
+//!
+//! A write parses its body with [`read_row`] into a [`Row`] of borrowed values, removes the
+//! expected version with [`take_version`], compares the key with [`check_same_key`], and lets the
+//! store check the rules of the fields. Violations are collected along the way, and an error lists
+//! all of them.
 
 use marmota_http::{Method, Request};
 use marmota_model::rule::violation;
@@ -14,6 +27,8 @@ use crate::protocol::refusal::of_url;
 /// A row on the stack, unless the table is wide.
 pub(crate) type Row<'a> = SmallVec<[ValueRef<'a>; 24]>;
 
+/// Returns a row in which every field is absent. Absent is not NULL: an insert fills it with the
+/// default, and an update leaves the stored value.
 pub(crate) fn empty_row<'a>(table: &Table) -> Row<'a> {
     smallvec::smallvec![ValueRef::Absent; table.fields().len()]
 }
@@ -26,14 +41,23 @@ pub(crate) fn check_json(request: &Request) -> ApiResult<()> {
     Ok(request.check_json()?)
 }
 
-/// Returns true for `Prefer: return=minimal`.
+/// Returns true for `Prefer: return=minimal` (RFC 7240): the client does not need the written row,
+/// and is answered with 204, or 201 without a body. The preference may be one of several.
 pub(crate) fn wants_minimal(request: &Request) -> bool {
     request.header_text("prefer").is_some_and(|prefer| {
         prefer.split([',', ';']).any(|part| part.trim().eq_ignore_ascii_case("return=minimal"))
     })
 }
 
-/// Returns the durability requested by `Prefer: durability=…`.
+/// Returns the durability requested by `Prefer: durability=…`; `None` for the store's own. Reads
+/// ignore the preference. The words are `full`, `relaxed` and `none`:
+///
+/// ```text
+/// Prefer: durability=relaxed, return=minimal
+/// ```
+///
+/// RFC 7240 lets a server ignore preferences that it does not know. An unknown durability is
+/// refused nevertheless: a client that sends `fulll` must not get less than it expects.
 ///
 /// # Errors
 /// 400 if it is not a known durability.
@@ -58,8 +82,11 @@ pub(crate) fn durability(request: &Request) -> ApiResult<Option<Durability>> {
     }
 }
 
-/// Reads an object into `row`. Violations of its members are added to `violations`; values for the
-/// creation and update times are ignored.
+/// Reads an object into `row`. Violations of its members are added to `violations`, so that one
+/// answer can list all of them; values for the creation and update times are ignored, so that a row
+/// that was read can be sent back.
+///
+/// Texts are borrowed from the body, or from `scratch` if they contain escapes.
 ///
 /// # Errors
 /// If the body is not a JSON object.
@@ -106,7 +133,9 @@ pub(crate) fn take_version(
     }
 }
 
-/// Returns an error if the row has another key than the request.
+/// Returns an error if the row has another key than the request. A row that was read has its key,
+/// so the same key is accepted. Another one could only mean a change of the key, which references
+/// of other rows would not survive.
 ///
 /// # Errors
 /// 400.
@@ -127,10 +156,11 @@ pub(crate) fn check_same_key(
     Err(of_url(Error::invalid(vec![violation(field, inside, "key", message)])))
 }
 
-/// Returns the field named in the path, if it is a blob.
+/// Returns the position of the field named in the path, if it is a blob.
 ///
 /// # Errors
-/// 404 otherwise.
+/// 404 otherwise. The message distinguishes an unknown field, one of another kind, and `history`
+/// for a table that is not audited.
 pub(crate) fn blob_field(request: &Request, table: &Table) -> ApiResult<usize> {
     let name = request.param("field").unwrap_or_default();
     match table.find(&name) {
@@ -152,6 +182,7 @@ pub(crate) fn blob_field(request: &Request, table: &Table) -> ApiResult<usize> {
     }
 }
 
+/// Returns a 404 error with this message, for a path to a part of a row.
 pub(crate) fn no_resource(message: String) -> ApiError {
     Error::new(ErrorKind::NotFound, message).into()
 }

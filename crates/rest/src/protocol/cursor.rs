@@ -1,6 +1,10 @@
 //! Cursors between pages: the values of the last row in the fields of the order, as a JSON array in
 //! base64url, with a checksum.
 //!
+//! ```text
+//! order=-name  ─►  ["Amalie Noether",1] + 8 bytes  ─►  WyJBbWFsaWUgTm9ldGhlciIsMV3GRdePDpbhhQ
+//! ```
+//!
 //! A cursor is untrusted input: it is parsed as values and refused if it is anything else. The
 //! checksum detects damaged cursors, and those of another table or order. It is not a signature: a
 //! client can create cursors, as it can create filters. A cursor grants no rights: it selects no
@@ -15,9 +19,13 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::protocol::refusal::of_param;
 
+/// The size of the checksum at the end of a cursor, before base64.
 const CHECKSUM_BYTES: usize = 8;
 
-/// Returns the cursor of a row.
+/// Returns the cursor of a row, for the parameter `after` of the next page.
+///
+/// `order` must end with the key, so that the values identify one row, and `row` must have the
+/// fields of the order.
 pub(crate) fn write(table: &Table, order: &[SortKey], row: &[ValueRef<'_>]) -> String {
     let mut values = vec![b'['];
     for (at, by) in order.iter().enumerate() {
@@ -32,6 +40,9 @@ pub(crate) fn write(table: &Table, order: &[SortKey], row: &[ValueRef<'_>]) -> S
     URL_SAFE_NO_PAD.encode(values)
 }
 
+/// Returns the checksum (XXH3) of the values, the table's name, and the fields and directions of
+/// the order. A cursor of another list would otherwise start a page at an arbitrary place without
+/// an error.
 fn checksum(table: &Table, order: &[SortKey], values: &[u8]) -> [u8; CHECKSUM_BYTES] {
     let mut hash = Xxh3::new();
     hash.update(values);
@@ -43,7 +54,8 @@ fn checksum(table: &Table, order: &[SortKey], values: &[u8]) -> [u8; CHECKSUM_BY
     hash.digest().to_le_bytes()
 }
 
-/// Returns the values in a cursor, for [`RowQuery::after`].
+/// Returns the values in a cursor, for [`RowQuery::after`]. The error names the parameter `after`
+/// and where to take a cursor from.
 ///
 /// # Errors
 /// 400 if it is not a cursor for this order.
@@ -54,6 +66,8 @@ pub(crate) fn read(table: &Table, query: &RowQuery, text: &str) -> ApiResult<Vec
     })
 }
 
+/// Returns the values in a cursor; `None` if it is damaged, of another list, or contains a value
+/// that the field cannot have, such as NULL in a field that is not nullable.
 fn values(table: &Table, order: &[SortKey], text: &str) -> Option<Vec<Value>> {
     let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
     let (json, check) = bytes.split_last_chunk::<CHECKSUM_BYTES>()?;

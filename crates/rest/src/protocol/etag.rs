@@ -1,17 +1,33 @@
 //! Entity tags: a row's version if its table has one, else a hash of the response body; and
 //! conditional requests (RFC 9110).
+//!
+//! ```text
+//! GET /api/person/1 HTTP/1.1
+//! If-None-Match: "v4"
+//!
+//! HTTP/1.1 304 Not Modified
+//! ETag: "v4"
+//!
+//! PATCH /api/person/1 HTTP/1.1
+//! If-Match: "v3"
+//!
+//! HTTP/1.1 412 Precondition Failed
+//! Content-Type: application/problem+json
+//! ```
 
 use marmota_http::{Request, Status};
 use marmota_model::{Error, ErrorKind, Table};
 use marmota_web::{ApiError, ApiResult};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// A strong entity tag.
+/// A strong entity tag (RFC 9110, 8.8.3). The letter distinguishes the two kinds, so that a hash is
+/// never taken for a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Etag {
-    /// `"v3"`
+    /// `"v3"`: the version of a row. It can be compared in `If-Match`.
     Version(i64),
-    /// `"h0123456789abcdef"`
+    /// `"h0123456789abcdef"`: a hash (XXH3) of the body. It can only avoid a transfer, with
+    /// `If-None-Match`.
     Hash(u64),
 }
 
@@ -41,6 +57,8 @@ impl Etag {
         text
     }
 
+    /// Parses a tag in header syntax, without `W/`. Returns `None` for a tag that this API does not
+    /// create; it matches no row.
     fn from_text(text: &str) -> Option<Self> {
         let inner = text.strip_prefix('"')?.strip_suffix('"')?;
         match inner.split_at_checked(1)? {
@@ -58,18 +76,21 @@ pub(crate) struct EtagText {
 }
 
 impl EtagText {
+    /// Appends bytes. The longest tag has 23, so the array is large enough for every tag.
     fn push(&mut self, bytes: &[u8]) {
         let end = self.length + bytes.len();
         self.bytes[self.length..end].copy_from_slice(bytes);
         self.length = end;
     }
 
+    /// Returns the tag with its quotes.
     pub(crate) fn as_str(&self) -> &str {
         std::str::from_utf8(&self.bytes[..self.length]).unwrap_or_default()
     }
 }
 
-/// Returns true if `If-None-Match` matches this tag, by weak comparison as RFC 9110 requires.
+/// Returns true if `If-None-Match` matches this tag, by weak comparison as RFC 9110 requires: the
+/// answer is 304. The header is `*` or a list of tags.
 pub(crate) fn none_match(request: &Request, etag: Etag) -> bool {
     let Some(header) = request.header_text("if-none-match") else { return false };
     header.trim() == "*"
@@ -79,7 +100,8 @@ pub(crate) fn none_match(request: &Request, etag: Etag) -> bool {
         })
 }
 
-/// Returns true for `If-None-Match: *`: write only if the row does not exist.
+/// Returns true for `If-None-Match: *`: write only if the row does not exist. Only a PUT that can
+/// create rows supports it; an existing row is answered with 412.
 pub(crate) fn must_be_new(request: &Request) -> bool {
     request.header("if-none-match").is_some_and(|header| header.trim_ascii() == b"*")
 }
@@ -93,11 +115,20 @@ pub(crate) struct Condition {
     pub(crate) version: Option<i64>,
 }
 
-/// Parses `If-Match`.
+/// Parses `If-Match`, for a write.
+///
+/// | header | condition |
+/// |---|---|
+/// | missing | none |
+/// | `*` | the row exists |
+/// | `"v3"`, `W/"v3"` | the row exists and has version 3 |
+///
+/// The store checks the version in the transaction of the write, so no other write can happen
+/// between the check and the write.
 ///
 /// # Errors
-/// 412 for a tag that cannot be a row's, 400 for several tags, or for a condition that writes do
-/// not support.
+/// 412 for a tag that cannot be a row's, or a table without versions, where no tag can be compared;
+/// 400 for several tags, or for a condition that writes do not support (`If-None-Match`).
 pub(crate) fn condition(request: &Request, table: &Table) -> ApiResult<Condition> {
     if request.header("if-none-match").is_some() {
         return Err(ApiError::bad_request(
@@ -138,7 +169,8 @@ pub(crate) fn condition(request: &Request, table: &Table) -> ApiResult<Condition
     }
 }
 
-/// Returns a 412 error.
+/// Returns a 412 error. The kind is that of a write with an outdated version, so that clients
+/// handle both alike.
 pub(crate) fn stale(message: String) -> ApiError {
     ApiError::from(Error::new(ErrorKind::Stale, message)).with_status(Status::PRECONDITION_FAILED)
 }

@@ -1,4 +1,23 @@
 //! The media types that a client accepts (`Accept`; RFC 9110, 12.5.1).
+//!
+//! Each endpoint has an [`Offer`]. [`check`] refuses a request that accepts none of the offered
+//! types, and [`prefers_lines`] selects NDJSON for lists:
+//!
+//! ```text
+//! GET /api/person HTTP/1.1
+//! Accept: application/x-ndjson, application/json;q=0.5
+//!
+//! HTTP/1.1 200 OK
+//! Content-Type: application/x-ndjson
+//! ```
+//!
+//! | `Accept` | list | other routes |
+//! |---|---|---|
+//! | missing, `*/*`, `application/*` | JSON | JSON |
+//! | `application/json` | JSON | JSON |
+//! | `application/x-ndjson` | lines | 406; batches: lines or JSON, as their body |
+//! | `application/x-ndjson;q=0.5, application/json` | JSON | JSON |
+//! | `text/html` | 406 | 406 |
 
 use marmota_http::{Request, Status};
 use marmota_model::{Error, ErrorKind};
@@ -10,16 +29,21 @@ use crate::request::answer::JSON;
 /// The media types that a route can return. Errors are always problem documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Offer {
+    /// JSON only: rows, documents, and all writes except batches.
     Json,
+    /// JSON, or NDJSON: lists and batches. Lists choose by [`prefers_lines`], batches by the type
+    /// of their body.
     JsonOrLines,
-    /// Bytes of a type that only their writer knows.
+    /// Bytes of a type that only their writer knows, so any `Accept` is satisfied.
     Any,
 }
 
 /// The weights of the supported types, from 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Weights {
+    /// The weight of `application/json`; 0 if no range matches it.
     json: f32,
+    /// The weight of the NDJSON types; 0 if no range matches them.
     lines: f32,
     /// True if lines are named explicitly, not only by a wildcard.
     names_lines: bool,
@@ -29,8 +53,13 @@ struct Weights {
 
 /// Checks that the client accepts a type that the route offers.
 ///
+/// A request without `Accept` accepts every type, as does one whose header names no media range.
+/// Endpoints check before they call the handler, so a write whose answer is unacceptable is not
+/// executed.
+///
 /// # Errors
-/// 406 with the offered types.
+/// 406 with the offered types. The document itself is `application/problem+json` in any case: RFC
+/// 9110 permits an error in a type that was not accepted, and a client needs the reason.
 pub(crate) fn check(request: &Request, offer: Offer) -> ApiResult<()> {
     let Some(header) = request.header_text("accept").filter(|_| offer != Offer::Any) else {
         return Ok(());
@@ -53,6 +82,8 @@ pub(crate) fn check(request: &Request, offer: Offer) -> ApiResult<()> {
 
 /// Returns true if the client prefers lines: they are named explicitly, with a higher weight than
 /// JSON, or with the same weight and before it.
+///
+/// A wildcard never selects lines: `*/*` is the default of most clients, which expect a page.
 pub(crate) fn prefers_lines(request: &Request) -> bool {
     let Some(header) = request.header_text("accept") else { return false };
     let Weights { json, lines, names_lines, names_json_first } = weights(header);
@@ -60,6 +91,10 @@ pub(crate) fn prefers_lines(request: &Request) -> bool {
 }
 
 /// Returns the weights in a header. For each type the most specific matching range counts.
+///
+/// The order of specificity is a named type, `application/*`, `*/*`. Parameters other than `q` are
+/// ignored, and a `q` that is not a number counts as 1, so that a sloppy client gets an answer.
+/// Elements without a slash are skipped.
 fn weights(header: &str) -> Weights {
     // The specificity of the matching range, and its weight.
     let (mut json, mut lines) = ((0, 0.0), (0, 0.0));

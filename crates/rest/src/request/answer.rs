@@ -1,5 +1,14 @@
 //! Destinations of a response: the connection's buffer, or a separate response for a request that
 //! had to wait. Verbs do not depend on which is used.
+//!
+//! ```text
+//! verb ── Head, bytes ──► Answer::Direct ──► the connection's buffer
+//!                         Answer::Later  ──► Response, when the engine is ready
+//! ```
+//!
+//! A verb creates a [`Head`] and appends the body to the buffer that [`Answer::body`] returns. With
+//! an engine that completes at once, a row is therefore written once, directly into the bytes that
+//! are sent.
 
 use marmota_http::{IntoResponse, ProblemDocument, Response, ResponseWriter, Status};
 use marmota_web::ApiError;
@@ -10,17 +19,23 @@ pub(crate) const JSON: &str = "application/json";
 /// The `Cache-Control` of responses that depend on the caller: shared caches must not reuse them.
 pub(crate) const PRIVATE: &str = "private, no-cache";
 
-/// Bodies of at least this size are passed on instead of copied.
+/// Bodies of at least this size are passed on instead of copied. Below it, a copy into the
+/// connection's buffer is cheaper than another system call.
 const COPY_BYTES_MAX: usize = 32 * 1024;
 
-/// The head of a response.
+/// The head of a response: the status and those headers that verbs set. `Content-Length`, `Date`
+/// and the connection's headers are added by the server.
 #[derive(Debug)]
 pub(crate) struct Head {
+    /// The status code.
     pub(crate) status: Status,
-    /// Empty for a response without a body.
+    /// The media type of the body; empty for a response without a body.
     pub(crate) content_type: &'static str,
+    /// The tag of the row or body that the response represents (`ETag`).
     pub(crate) etag: Option<Etag>,
+    /// The path of a created row (`Location`), percent-encoded.
     pub(crate) location: Option<String>,
+    /// The next page of a list (`Link`, RFC 8288).
     pub(crate) link: Option<String>,
     /// True if `Prefer: return=minimal` was applied.
     pub(crate) minimal: bool,
@@ -31,6 +46,7 @@ pub(crate) struct Head {
 }
 
 impl Head {
+    /// Creates a head without further headers.
     pub(crate) const fn new(status: Status, content_type: &'static str) -> Self {
         Self {
             status,
@@ -44,11 +60,14 @@ impl Head {
         }
     }
 
+    /// Sets the entity tag, or none.
     pub(crate) const fn etag(mut self, etag: Option<Etag>) -> Self {
         self.etag = etag;
         self
     }
 
+    /// Passes each header that is set to `put`, in a fixed order. Both destinations use it, so that
+    /// a response has the same headers whether it had to wait or not.
     fn headers(&self, mut put: impl FnMut(&'static str, &str)) {
         if let Some(etag) = self.etag {
             put("ETag", etag.text().as_str());
@@ -72,18 +91,27 @@ impl Head {
 }
 
 /// A response that is being written.
+///
+/// It is `Direct` as long as the request is answered in one step. When the engine must wait,
+/// [`Answer::into_later`] copies what was written, because the connection's buffer is then used for
+/// other requests. A response can be started several times: the last call of [`Answer::body`],
+/// [`Answer::empty`], [`Answer::whole`] or [`Answer::fail`] replaces what was written before, so a
+/// repeated step can simply write again.
 pub(crate) enum Answer<'o, 'w> {
-    /// Written to the connection's buffer.
+    /// Written to the connection's buffer. `head` is `None` until the response was started.
     Direct { out: &'o mut ResponseWriter<'w>, head: Option<Head>, private: bool },
-    /// Collected until it is complete.
+    /// Collected until it is complete. The head is kept apart from the body, so that a later call
+    /// can still replace it.
     Later { head: Option<Head>, body: Vec<u8>, private: bool },
 }
 
 impl<'o, 'w> Answer<'o, 'w> {
+    /// Creates an empty response in the connection's buffer.
     const fn direct(out: &'o mut ResponseWriter<'w>, private: bool) -> Self {
         Self::Direct { out, head: None, private }
     }
 
+    /// Returns true if the response depends on the rights of the caller.
     const fn is_private(&self) -> bool {
         match self {
             Self::Direct { private, .. } | Self::Later { private, .. } => *private,
@@ -91,6 +119,11 @@ impl<'o, 'w> Answer<'o, 'w> {
     }
 
     /// Finishes the head and returns the body, for appending.
+    ///
+    /// The body of a response that waits starts empty on each call. In the connection's buffer, the
+    /// head is written before the body, so the status, the tag and the other headers must be known
+    /// here. A body whose tag is its hash is written to another buffer first and passed to
+    /// [`Answer::whole`].
     pub(crate) fn body(&mut self, mut begin: Head) -> &mut Vec<u8> {
         begin.private = self.is_private();
         match self {
@@ -107,7 +140,7 @@ impl<'o, 'w> Answer<'o, 'w> {
         }
     }
 
-    /// Writes a response without a body.
+    /// Writes a response without a body, such as 204 or 304.
     pub(crate) fn empty(&mut self, mut begin: Head) {
         begin.private = self.is_private();
         match self {
@@ -122,7 +155,10 @@ impl<'o, 'w> Answer<'o, 'w> {
         }
     }
 
-    /// Writes a response with a complete body. Afterwards `ready` can be reused by the caller.
+    /// Writes a response with a complete body. Afterwards `ready` can be reused by the caller: its
+    /// memory was either copied from, or taken and replaced by an empty buffer.
+    ///
+    /// A list or a row whose tag is the hash of its body is written this way.
     pub(crate) fn whole(&mut self, mut begin: Head, ready: &mut Vec<u8>) {
         begin.private = self.is_private();
         match self {
@@ -134,7 +170,9 @@ impl<'o, 'w> Answer<'o, 'w> {
         }
     }
 
-    /// Writes the error response, and replaces the response written so far.
+    /// Writes the error as a problem document (RFC 9457), and replaces the response written so far.
+    /// Errors of the server (500 and above) are also logged. Headers that belong to the error are
+    /// set, such as `Retry-After` for 503.
     pub(crate) fn fail(&mut self, error: &ApiError) {
         let document = error.document();
         document.log();
@@ -143,7 +181,9 @@ impl<'o, 'w> Answer<'o, 'w> {
         document.write(self.body(head));
     }
 
-    /// Converts the unfinished response, to be continued later.
+    /// Converts the unfinished response, to be continued later. The part of the body that is in the
+    /// connection's buffer is copied: a list keeps the rows that it has written when a later read
+    /// must wait.
     pub(crate) fn into_later(self) -> Answer<'static, 'static> {
         match self {
             Self::Direct { out, head, private } => {
@@ -161,7 +201,8 @@ impl<'o, 'w> Answer<'o, 'w> {
         }
     }
 
-    /// Returns the response as a value, unless it is in the connection's buffer.
+    /// Returns the response as a value, or `None` if it is in the connection's buffer, where it
+    /// needs no further step. The result is for [`Out::end`].
     pub(crate) fn into_kept(self) -> Option<Response> {
         match self {
             Self::Direct { .. } => None,
@@ -169,7 +210,8 @@ impl<'o, 'w> Answer<'o, 'w> {
         }
     }
 
-    /// Returns the response as a value.
+    /// Returns the response as a value. A response that was never started would be a fault of the
+    /// verb, and is answered with 500 instead of an empty 200.
     pub(crate) fn into_response(self) -> Response {
         match self {
             Self::Later { head: Some(head), body, .. } => response(&head, body),
@@ -181,6 +223,8 @@ impl<'o, 'w> Answer<'o, 'w> {
     }
 }
 
+/// Writes the head into the connection's buffer, as the start of a new response: what an earlier
+/// call wrote there is discarded by [`ResponseWriter::status`] and the following calls.
 fn write_head(out: &mut ResponseWriter<'_>, head: &Head) {
     out.status(head.status);
     if !head.content_type.is_empty() {
@@ -192,6 +236,8 @@ fn write_head(out: &mut ResponseWriter<'_>, head: &Head) {
     });
 }
 
+/// Creates a response from a head and a complete body. An empty content type stands for no body, as
+/// in [`write_head`].
 fn response(head: &Head, body: Vec<u8>) -> Response {
     let mut response = if head.content_type.is_empty() {
         Response::new(head.status)
@@ -205,6 +251,9 @@ fn response(head: &Head, body: Vec<u8>) -> Response {
 }
 
 /// The destination of a handler's response.
+///
+/// Handlers do not return a response, because that would copy the body of each answer that is ready
+/// at once. They write into an `Out`, and [`Out::begin`] and [`Out::end`] enclose one response.
 pub(crate) enum Out<'o, 'w> {
     /// The connection's buffer.
     Direct(&'o mut ResponseWriter<'w>),
@@ -214,7 +263,8 @@ pub(crate) enum Out<'o, 'w> {
 }
 
 impl<'w> Out<'_, 'w> {
-    /// Starts a response, to be passed to [`Out::end`].
+    /// Starts a response, to be passed to [`Out::end`]. `private` is true if the caller has rights
+    /// of its own, and adds `Cache-Control`.
     pub(crate) const fn begin(&mut self, private: bool) -> Answer<'_, 'w> {
         match self {
             Self::Direct(out) => Answer::direct(out, private),
@@ -222,14 +272,14 @@ impl<'w> Out<'_, 'w> {
         }
     }
 
-    /// Stores the result of [`Answer::into_kept`].
+    /// Stores the result of [`Answer::into_kept`]. It has no effect for a direct response.
     pub(crate) fn end(&mut self, kept: Option<Response>) {
         if let (Self::Kept(slot), Some(response)) = (self, kept) {
             **slot = Some(response);
         }
     }
 
-    /// Writes a complete response.
+    /// Writes a complete response, for handlers that create one without a verb.
     pub(crate) fn respond(&mut self, response: Response) {
         match self {
             Self::Direct(out) => out.respond(response),
@@ -238,7 +288,8 @@ impl<'w> Out<'_, 'w> {
     }
 }
 
-/// Writes an error that occurred outside of a call.
+/// Writes an error that occurred outside of a call: an unknown table or path, an invalid parameter,
+/// a caller without rights.
 pub(crate) fn refuse(error: ApiError, out: &mut Out<'_, '_>) {
     out.respond(error.into_response());
 }

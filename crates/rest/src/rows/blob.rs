@@ -1,4 +1,25 @@
 //! `GET` and `PUT /api/{table}/{id}/{blob}`: the raw bytes of a blob field.
+//!
+//! ```text
+//! PUT /api/person/1/photo HTTP/1.1
+//! If-Match: "v4"
+//! Content-Length: 20
+//!
+//! not really a picture
+//!
+//! HTTP/1.1 204 No Content
+//! ETag: "v5"
+//!
+//! GET /api/person/1/photo HTTP/1.1
+//!
+//! HTTP/1.1 200 OK
+//! Content-Type: application/octet-stream
+//! ETag: "v5"
+//!
+//! not really a picture
+//! ```
+//!
+//! A body is written as it is, for any `Content-Type`. Neither method has URL parameters.
 
 use std::ops::ControlFlow;
 
@@ -17,22 +38,35 @@ use crate::request::params;
 use crate::request::request_context::RequestContext;
 use crate::rows::get::{no_row, version_tag};
 
+/// The media type of all blobs: a field has no type of its own to report.
 const BYTES: &str = "application/octet-stream";
 
+/// The read of a blob field.
 pub(crate) struct BlobGet {
+    /// The key in the path.
     key: Value,
+    /// The position of the blob field in its table.
     field: usize,
+    /// The result of the read, for the status of the answer.
     found: Found,
 }
 
+/// The three results of a read.
 #[derive(Clone, Copy, PartialEq)]
 enum Found {
+    /// No row has this key: 404.
     NoRow,
+    /// The row exists and the field is NULL: 404, with another message.
     Null,
+    /// The answer was written: 200 or 304.
     Bytes,
 }
 
 impl BlobGet {
+    /// Parses the path of a GET.
+    ///
+    /// # Errors
+    /// 400 for parameters or an invalid key, 404 if the table has no blob field of this name.
     pub(crate) fn of(context: RequestContext<'_>) -> ApiResult<Self> {
         params::none(context.request)?;
         let field = blob_field(context.request, context.table())?;
@@ -47,6 +81,14 @@ impl BlobGet {
 impl Verb for BlobGet {
     type Subject = Table;
 
+    /// Reads the blob and, for the tag, the version of its row; no other field is read.
+    ///
+    /// The bytes go directly from the engine's row into the response. The tag is the version of the
+    /// row if the table has one, so a change of another field also changes it; otherwise it is a
+    /// hash of the bytes. `If-None-Match` with this tag is answered with 304.
+    ///
+    /// # Errors
+    /// 404 if the row does not exist or the field is NULL.
     fn step(
         &mut self,
         context: RequestContext<'_>,
@@ -83,14 +125,23 @@ impl Verb for BlobGet {
     }
 }
 
+/// The write of a blob field.
 pub(crate) struct BlobPut {
+    /// The key in the path.
     key: Value,
+    /// The position of the blob field in its table.
     field: usize,
+    /// The condition of `If-Match`.
     condition: Condition,
+    /// The time of the write, taken once, so that a repeated step writes the same.
     stamp: WriteTimestamp,
 }
 
 impl BlobPut {
+    /// Parses the path and the condition of a PUT.
+    ///
+    /// # Errors
+    /// As [`BlobGet::of`]; 412 and 400 for an unsuitable `If-Match`.
     pub(crate) fn of(context: RequestContext<'_>) -> ApiResult<Self> {
         params::none(context.request)?;
         let table = context.table();
@@ -104,6 +155,14 @@ impl BlobPut {
 impl Verb for BlobPut {
     type Subject = Table;
 
+    /// Writes the body into the field, and answers 204 with the new tag.
+    ///
+    /// It is a patch of one field, so that rules, timestamps, the version and the history apply as
+    /// to any write. All other fields are absent from the row and keep their values.
+    ///
+    /// # Errors
+    /// 404 if the row does not exist, 412 if it has another version, 422 if the bytes break a rule
+    /// of the field.
     fn step(
         &mut self,
         context: RequestContext<'_>,

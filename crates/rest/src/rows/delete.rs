@@ -1,4 +1,18 @@
 //! `DELETE /api/{table}/{id}` and `DELETE /api/{table}?filter=…`.
+//!
+//! ```text
+//! DELETE /api/person/3 HTTP/1.1
+//! If-Match: "v2"
+//!
+//! HTTP/1.1 204 No Content
+//!
+//! DELETE /api/person?filter=visits=0 HTTP/1.1
+//!
+//! HTTP/1.1 200 OK
+//! Content-Type: application/json
+//!
+//! {"deleted":2}
+//! ```
 
 use marmota_http::Status;
 use marmota_model::{FilterExpr, NoRows, Table, Value};
@@ -12,12 +26,20 @@ use crate::request::call::{Execute, Interrupt, Next, Verb};
 use crate::request::params;
 use crate::request::request_context::RequestContext;
 
+/// The delete of one row.
 pub(crate) struct Delete {
+    /// The key in the path.
     key: Value,
+    /// The condition of `If-Match`.
     condition: Condition,
 }
 
 impl Delete {
+    /// Parses the path and the condition. A body is ignored.
+    ///
+    /// # Errors
+    /// 400 for parameters, an invalid key or an unsuitable condition, 412 for a tag that cannot be
+    /// a row's.
     pub(crate) fn of(context: RequestContext<'_>) -> ApiResult<Self> {
         params::none(context.request)?;
         let key = key::of_path(context.request, context.table())?;
@@ -28,6 +50,10 @@ impl Delete {
 impl Verb for Delete {
     type Subject = Table;
 
+    /// Deletes the row and answers 204.
+    ///
+    /// # Errors
+    /// 404 if the row does not exist, 409 if other rows refer to it, 412 if it has another version.
     fn step(
         &mut self,
         context: RequestContext<'_>,
@@ -41,11 +67,18 @@ impl Verb for Delete {
     }
 }
 
+/// The delete of all rows that a filter selects.
 pub(crate) struct DeleteWhere {
+    /// The filter of the URL; never empty.
     filter: FilterExpr,
 }
 
 impl DeleteWhere {
+    /// Parses the filter, which is required: a DELETE without one is more likely a mistake than a
+    /// request to empty the table.
+    ///
+    /// # Errors
+    /// 400 for a missing or invalid filter, or another parameter.
     pub(crate) fn of(context: RequestContext<'_>) -> ApiResult<Self> {
         Ok(Self { filter: params::required_filter(context.request, context.table())? })
     }
@@ -54,6 +87,11 @@ impl DeleteWhere {
 impl Verb for DeleteWhere {
     type Subject = Table;
 
+    /// Deletes the rows in one transaction and answers 200 with their number. No row is a success,
+    /// too.
+    ///
+    /// # Errors
+    /// 409 if rows that remain refer to one of them; no row is deleted then.
     fn step(
         &mut self,
         context: RequestContext<'_>,

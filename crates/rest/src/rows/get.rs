@@ -1,4 +1,21 @@
 //! `GET /api/{table}/{id}`: one row.
+//!
+//! ```text
+//! GET /api/person/1?fields=id,name HTTP/1.1
+//!
+//! HTTP/1.1 200 OK
+//! Content-Type: application/json
+//! ETag: "v3"
+//!
+//! {"id":1,"name":"Ada Lovelace"}
+//! ```
+//!
+//! | | |
+//! |---|---|
+//! | `fields` | the fields to return, separated by commas. Default: all but blobs |
+//! | `If-None-Match` | 304 without a body if the row has this tag |
+//!
+//! HEAD has the same headers and no body.
 
 use std::ops::ControlFlow;
 
@@ -15,13 +32,21 @@ use crate::request::call::{Execute, Interrupt, Next, Verb};
 use crate::request::params;
 use crate::request::request_context::RequestContext;
 
+/// The read of one row.
 pub(crate) struct Get {
+    /// The key in the path.
     key: Value,
+    /// The fields of the answer: those of `fields`, or all but blobs.
     shown: FieldSet,
+    /// True once the engine returned the row.
     found: bool,
 }
 
 impl Get {
+    /// Parses the key and the parameter `fields`.
+    ///
+    /// # Errors
+    /// 400 for an invalid key or parameter, or an unknown field.
     pub(crate) fn of(context: RequestContext<'_>) -> ApiResult<Self> {
         let key = key::of_path(context.request, context.table())?;
         let shown = params::fields(context.request, context.table())?;
@@ -32,6 +57,13 @@ impl Get {
 impl Verb for Get {
     type Subject = Table;
 
+    /// Reads the row and writes it.
+    ///
+    /// The version is read in addition to the shown fields, for the tag. The sink writes the row
+    /// while the engine still holds it, so no copy of its values is needed.
+    ///
+    /// # Errors
+    /// 404 if no row has the key.
     fn step(
         &mut self,
         context: RequestContext<'_>,
@@ -51,8 +83,9 @@ impl Verb for Get {
     }
 }
 
-/// Writes a row: 304 if the client has it already. If the tag is the version, the row is written
-/// directly into the response; if it is a hash, the row must be complete before its head.
+/// Writes a row with its `ETag`: 304 if `status` is 200 and the client has the row already. If the
+/// tag is the version, the row is written directly into the response; if it is a hash, the row must
+/// be complete before its head.
 pub(crate) fn write_row(
     context: RequestContext<'_>,
     shown: FieldSet,
@@ -79,12 +112,14 @@ pub(crate) fn write_row(
     }
 }
 
-/// Returns the tag of a row with a version.
+/// Returns the tag of a row with a version, or `None` if its table has no version field. The row
+/// must have been read with that field.
 pub(crate) fn version_tag(table: &Table, row: &[ValueRef<'_>]) -> Option<Etag> {
     row[table.version()?].as_int().map(Etag::Version)
 }
 
-/// Returns the error for a row that does not exist.
+/// Returns the error for a row that does not exist: 404, with the table and the key, shortened if
+/// it is long.
 #[cold]
 pub(crate) fn no_row(table: &Table, key: ValueRef<'_>) -> Error {
     let key = marmota_model::text::excerpt_of(key);

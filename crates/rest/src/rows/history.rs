@@ -1,5 +1,14 @@
 //! `GET /api/{table}/{id}/history`: a page of the history of an audited row, including deleted
 //! rows.
+//!
+//! ```text
+//! GET /api/person/7/history?limit=1 HTTP/1.1
+//!
+//! HTTP/1.1 200 OK
+//! Content-Type: application/json
+//!
+//! {"rows":[{…}],"next":"/api/person/7/history?limit=1&after=…"}
+//! ```
 
 use std::sync::Arc;
 
@@ -11,9 +20,11 @@ use crate::protocol::key;
 use crate::request::request_context::RequestContext;
 use crate::rows::list::List;
 
+/// The last segment of the path.
 const HISTORY: &str = "history";
 
-/// Returns true if the path names the history of a row.
+/// Returns true if the path names the history of a row: its table is audited and has no field named
+/// `history`, which would take precedence.
 pub(crate) fn is_asked_for(context: RequestContext<'_>) -> bool {
     context.table().schema().audit
         && context.request.param("field").is_some_and(|field| field == HISTORY)
@@ -21,6 +32,10 @@ pub(crate) fn is_asked_for(context: RequestContext<'_>) -> bool {
 }
 
 /// Returns the list, and its table.
+///
+/// The list is that of the history's table with a filter on the row, so all parameters of lists
+/// apply: `filter`, `order`, `limit`, `after`, `fields` and `count`. The row itself is not read,
+/// because a deleted row has a history, too.
 ///
 /// # Errors
 /// 400 for an invalid key, and the errors of lists.
