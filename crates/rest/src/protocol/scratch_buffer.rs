@@ -9,6 +9,8 @@ use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
 
 /// Larger buffers are freed, so that a large response does not occupy memory forever.
+///
+/// In bytes of capacity, for each thread.
 const KEPT_BYTES_MAX: usize = 256 * 1024;
 
 thread_local! {
@@ -17,6 +19,9 @@ thread_local! {
 }
 
 /// An empty buffer that is returned to its thread when dropped.
+///
+/// It dereferences to the vector, so that functions that append to one accept it. A user may also
+/// take the vector out of it, to pass a large body on instead of copying it.
 #[derive(Debug, Default)]
 pub(crate) struct ScratchBuffer(Vec<u8>);
 

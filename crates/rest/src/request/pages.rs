@@ -16,8 +16,8 @@
 //!
 //! A page passes through the cache in two steps. [`Pages::name`] computes the name before the rows
 //! are read, and [`Pages::keep`] stores the page after them, if the table still has the version of
-//! the name. The version changes when a write begins as well as when it ends, so a page that was
-//! read during a write is never stored.
+//! the name. A table has no version while a write is in progress, and another one afterwards, so a
+//! page that was read during a write is never stored.
 //!
 //! The name is a hash of 64 bits. It is not a secret, and two targets may have the same one, so
 //! [`Pages::get`] also compares the target and the view of a page.
@@ -100,8 +100,8 @@ impl Default for Pages {
 
 impl Pages {
     /// Returns the name of the requested page; `None` if the version of the table is unknown, or
-    /// does not determine what the caller sees: without a cache, in a transaction, or while a write
-    /// is in progress.
+    /// does not determine what the caller sees: without a cache, or while a write is in
+    /// progress.
     ///
     /// The view is that of the caller's rights on the table. Callers with the same view share their
     /// pages.

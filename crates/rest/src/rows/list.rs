@@ -69,11 +69,15 @@ pub(crate) struct Reading {
     /// The body so far.
     body: ScratchBuffer,
     /// The number of rows in the body.
+    ///
+    /// It is compared with the limit of the page, not with that of the query.
     rows: u64,
     /// The cursor of the page's last row. It is written when that row is read, since rows are
     /// borrowed.
     next: Option<String>,
     /// True if a row follows the page.
+    ///
+    /// If the page is full and this is false, the page is the last one.
     more: bool,
 }
 
