@@ -8,6 +8,31 @@
 //!
 //! With an `Idempotency-Key` each chunk is executed once, and completely or not at all: a part of a
 //! chunk would be another request when the body is resent.
+//!
+//! ```text
+//! POST /api/person
+//! Content-Type: application/x-ndjson
+//!
+//! {"name":"Hertha Ayrton"}
+//! {"name":""}
+//! {"name":"Mary Cartwright"}
+//!
+//! HTTP/1.1 422 Unprocessable Content
+//! Content-Type: application/problem+json
+//!
+//! {"type":"urn:marmota:error:invalid",…,"status":422,…,"line":2,"inserted":1,"errors":[…]}
+//! ```
+//!
+//! A complete insert is answered with 201 and `{"inserted":2}`. With `on_conflict` the counts
+//! `replaced`, `updated` and `ignored` follow ([`Effects`]), in errors, too.
+//!
+//! The parameters and headers are `?on_conflict=`, `Prefer: durability=…` and `Idempotency-Key`.
+//! The latter excludes parameters.
+//!
+//! [`LineChunks`] reads the body and cuts it into chunks; [`Objects`] parses the lines of a chunk
+//! while the engine inserts them; [`Submission`] executes one chunk at a time, and authenticates
+//! the caller again before each. Reading continues when a chunk is stored, so a slow engine slows
+//! the client down instead of filling the memory.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -35,7 +60,11 @@ use crate::request::submission::Submission;
 use crate::rows::insert_many::Objects;
 use crate::rows::once::{OnceLines, REPLAYED};
 
-/// Starts the insert after the request's head was read.
+/// Starts the insert after the request's head was read, and before the body has arrived.
+///
+/// # Errors
+/// - 400 for an invalid parameter or durability, or for a parameter with `Idempotency-Key`.
+/// - 422 for an invalid idempotency key.
 pub(crate) fn begin(context: RequestContext<'_>) -> ApiResult<Flow> {
     let on_conflict = params::on_conflict(context.request)?;
     let once = OnceLines::of(context.request)?;
@@ -54,17 +83,25 @@ pub(crate) fn begin(context: RequestContext<'_>) -> ApiResult<Flow> {
     Ok(Flow::Later(Box::pin(insert.answer(api, request))))
 }
 
+/// An upload in progress.
 struct InsertLines {
     submission: Submission,
     table: Arc<Table>,
     on_conflict: OnConflict,
+    /// The idempotency key, of which each chunk has a part.
     once: Option<OnceLines>,
+    /// The rows that are stored so far, for the response or the error.
     done: Effects,
     /// True if a chunk was executed now, not found as executed before.
     is_new: bool,
 }
 
 impl InsertLines {
+    /// Inserts all lines and returns the response: 201 with the counts, or the error of the first
+    /// invalid line with the counts of the lines before it.
+    ///
+    /// `Idempotent-Replayed: true` is added if every chunk was found as executed before. An empty
+    /// body has no chunks, and is not a repeat.
     async fn answer(mut self, api: Arc<ApiState>, request: Request) -> Response {
         if let Err(error) = self.insert_all(&api, &request).await {
             return self.done.add_to(error).into_response();
@@ -80,6 +117,11 @@ impl InsertLines {
         response.with_header(name, value).unwrap_or_else(IntoResponse::into_response)
     }
 
+    /// Inserts chunk after chunk until the body ends.
+    ///
+    /// # Errors
+    /// That of the first invalid line, with its number, or that of the body, for example if it is
+    /// truncated.
     async fn insert_all(&mut self, api: &ApiState, request: &Request) -> ApiResult<()> {
         let mut chunks = LineChunks::new(request, api.line_bytes_max, Cut::Full);
         while chunks.next().await? {
@@ -96,6 +138,15 @@ impl InsertLines {
     }
 
     /// Inserts the rows of a chunk, or those before the first invalid one.
+    ///
+    /// A failed attempt stores nothing, and is repeated with fewer lines. If the source has refused
+    /// a line, its index is known, and the lines before it are inserted next. A conflict has no
+    /// index, so the range is halved until one line is left. In an update, a line with other fields
+    /// than the first one is refused by the source too, and begins the next insert.
+    ///
+    /// # Errors
+    /// That of the first invalid line. An error that is not of a row (a full disk, a revoked right)
+    /// has the number of the first line that is not stored.
     async fn insert_chunk(&mut self, chunk: &LineChunks) -> ApiResult<()> {
         let (mut from, mut until) = (0, chunk.len());
         while from < until {
@@ -121,6 +172,7 @@ impl InsertLines {
         Ok(())
     }
 
+    /// Adds the effects of an insert of this number of rows.
     fn count(&mut self, rows: usize, outcome: &Outcome) {
         match &outcome.keys {
             Keys::Upserted(placed) => {
@@ -130,7 +182,11 @@ impl InsertLines {
         }
     }
 
-    /// Inserts all of these rows or none; `refused` is the index of a row that is invalid.
+    /// Inserts all of these rows or none; `refused` is set to the index of a row that is invalid.
+    ///
+    /// The rows are parsed again whenever the operation is polled, but generated keys and the time
+    /// stay the same. A single row is inserted by an operation for one row, which is cheaper than
+    /// one for many.
     async fn insert(
         &mut self,
         texts: &[&[u8]],
@@ -158,6 +214,13 @@ impl InsertLines {
     }
 
     /// Inserts all rows of a chunk or none, unless that was done before.
+    ///
+    /// The inserts and the record of the key are one batch, in one transaction. The stored response
+    /// is empty: the number of rows is known from the lines, since a chunk is stored whole.
+    ///
+    /// # Errors
+    /// That of the first invalid or conflicting line, with its number; no line of the chunk is
+    /// stored then.
     async fn insert_once(
         &mut self,
         api: &ApiState,
@@ -200,7 +263,8 @@ impl InsertLines {
     }
 }
 
-/// Returns true if an error may be caused by a single row.
+/// Returns true if an error may be caused by a single row, so that an insert of fewer rows can
+/// succeed.
 fn is_of_a_row(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Invalid | ErrorKind::Conflict)
 }

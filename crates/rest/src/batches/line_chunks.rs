@@ -1,4 +1,21 @@
 //! The lines of a body, grouped into chunks as they arrive. A chunk is executed as one unit.
+//!
+//! ```text
+//! {"insert":"person","row":{"name":"Mary Ward"}}     line 1 ┐
+//!                                                    line 2 │ a chunk: at most 1,000 lines
+//! {"delete":"person","key":99}                       line 3 ┘ or about 256 KiB
+//! {"delete":"person","key":7}                        line 4   the next chunk
+//! ```
+//!
+//! Empty lines are counted, so that errors name the line that an editor shows, but they are not
+//! part of a chunk.
+//!
+//! With [`Cut::Full`] the boundaries depend only on the bytes of the body. A repeated request with
+//! an idempotency key then has the same chunks as the first one, even if its packets arrive
+//! differently.
+//!
+//! All limits are on bytes in memory: the length of a line, the lines of a chunk, and empty lines
+//! between two others. A body of any length needs the memory of one chunk and one incomplete line.
 
 use std::ops::Range;
 use std::task::Poll;
@@ -29,19 +46,26 @@ pub(crate) enum Cut {
 }
 
 /// The chunks of a body, one at a time.
+///
+/// The lines stay in the buffer into which they are read; a chunk is a list of ranges of it. The
+/// bytes of a chunk are removed when the next one is requested.
 pub(crate) struct LineChunks {
     reader: BodyReader,
+    /// The bytes that were read and not removed: the chunk, and the beginning of the next one.
     bytes: Vec<u8>,
     lines: Lines,
     line_bytes_max: usize,
+    /// The lines of the current chunk.
     chunk: Vec<Line>,
     cut: Cut,
+    /// True if the body has no more bytes.
     ended: bool,
     /// The size of the empty lines since the last non-empty one.
     blank: usize,
 }
 
 impl LineChunks {
+    /// Creates the chunks of a request's body, with the maximum length of a line in bytes.
     pub(crate) fn new(request: &Request, line_bytes_max: usize, cut: Cut) -> Self {
         Self {
             reader: request.reader(),
@@ -55,10 +79,12 @@ impl LineChunks {
         }
     }
 
-    /// Reads the next chunk, which replaces the current one; returns false after the last.
+    /// Reads the next chunk, which replaces the current one; returns false after the last. A chunk
+    /// has at least one line.
     ///
     /// # Errors
-    /// If the body is truncated, or a line is too long, after all earlier lines were returned.
+    /// If the body is truncated, or 413 with the line's number if a line is too long. A line that
+    /// is too long is reported after all earlier lines were returned, so that they are executed.
     pub(crate) async fn next(&mut self) -> ApiResult<bool> {
         self.chunk.clear();
         self.blank = 0;
@@ -94,7 +120,9 @@ impl LineChunks {
         }
     }
 
-    /// Reads available data; returns `None` if the chunk must end now.
+    /// Reads available data and returns its length, 0 at the end of the body. Returns `None` if the
+    /// chunk must end now: nothing has arrived, and the client may be waiting for the chunk's
+    /// response.
     async fn read(&mut self) -> Option<ApiResult<usize>> {
         let Self { reader, bytes, chunk, cut, .. } = self;
         let may_wait = *cut == Cut::Full || chunk.is_empty();
@@ -114,7 +142,8 @@ impl LineChunks {
             || self.lines.taken() >= last.end + EMPTY_BYTES_MAX
     }
 
-    /// Stops: no chunk follows.
+    /// Discards the rest of the body: no chunk follows. A batch in lines stops when it fails as a
+    /// whole.
     pub(crate) fn stop(&mut self) {
         self.bytes.clear();
         self.lines = Lines::new(self.line_bytes_max);
@@ -126,16 +155,23 @@ impl LineChunks {
         self.chunk.len()
     }
 
-    /// Returns the line number of a line of the chunk.
+    /// Returns the line number of a line of the chunk, from 1, in the whole body.
+    ///
+    /// # Panics
+    /// If the chunk has no line with this index.
     pub(crate) fn number(&self, index: usize) -> u64 {
         self.chunk[index].number
     }
 
-    /// Returns lines of the chunk.
+    /// Returns lines of the chunk, without their newlines.
+    ///
+    /// # Panics
+    /// If the range exceeds the chunk.
     pub(crate) fn texts(&self, of: Range<usize>) -> Vec<&[u8]> {
         self.chunk[of].iter().map(|line| &self.bytes[line.start..line.end]).collect()
     }
 
+    /// Returns the 413 error for a line, with the permitted length.
     fn too_long(&self) -> ApiError {
         let message = format!("a line may have at most {} bytes", self.line_bytes_max);
         ApiError::from(Error::new(ErrorKind::Invalid, message))
@@ -143,6 +179,8 @@ impl LineChunks {
     }
 }
 
+/// Returns the 413 error for too many empty lines. They are limited because they extend neither a
+/// chunk nor a line, and would keep a request busy without any operation.
 #[cold]
 fn too_blank() -> ApiError {
     let message = format!("there are more than {BLANK_BYTES_MAX} bytes of empty lines in a row");

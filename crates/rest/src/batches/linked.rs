@@ -1,5 +1,24 @@
 //! `{"$result":0}` in an operation of a batch: the key of the row that an earlier operation
 //! inserts.
+//!
+//! ```text
+//! {"operations":[
+//!   {"insert":"city","row":{"name":"Bourges"}},
+//!   {"insert":"person","row":{"name":"Ada","city":{"$result":0}}},
+//!   {"increment":"city","key":{"$result":0},"field":"people","by":1}]}
+//! ```
+//!
+//! A value may be an object of this form where a row has a reference, and where an operation has a
+//! `key`. It must name an earlier insert into the table that the reference or the operation is for.
+//!
+//! The row of an operation is parsed first. The object is not a valid key, so it is among the
+//! violations of the row, with its text. [`Linked::take`] removes the violation and sets a
+//! placeholder of the key's type, with which the row's rules can be checked. The engine replaces
+//! the placeholder when the insert is executed ([`Link`]).
+//!
+//! In a batch in lines the operations are executed in chunks. The keys of earlier chunks are known,
+//! and are written into the row directly. Only the last 1,000 are kept, so that memory does not
+//! grow with the body.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,6 +30,7 @@ use serde::Deserialize;
 
 use crate::batches::line_chunks::CHUNK_LINES;
 
+/// A reference to the result of an operation, by its index in the batch.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Named {
@@ -18,19 +38,21 @@ struct Named {
     operation: usize,
 }
 
-/// Returns the index of the operation that a value refers to.
+/// Returns the index of the operation that a value refers to; `None` for any other JSON.
 pub(crate) fn operation_of(json: &str) -> Option<usize> {
     serde_json::from_str(json).ok().map(|Named { operation }| operation)
 }
 
-/// The number of operations of earlier chunks that can be referred to.
+/// The number of operations before the current one that can be referred to across chunks.
 const EARLIER_MAX: usize = CHUNK_LINES;
 
 /// The operations of a batch so far, and the links between them. For a batch in lines: those of the
 /// chunk, and the keys of the last operations before it.
 #[derive(Debug, Default)]
 pub(crate) struct Linked {
+    /// The writes of the operations that were not refused, in order.
     pub(crate) writes: Vec<Write>,
+    /// The links between these writes.
     pub(crate) links: Vec<Link>,
     /// For each operation the index of its write; `None` if it was refused.
     places: Vec<Option<usize>>,
@@ -41,6 +63,8 @@ pub(crate) struct Linked {
 }
 
 /// The result of an operation of an earlier chunk.
+///
+/// The table is kept to check that a reference is to a row of the right table.
 #[derive(Debug)]
 enum Earlier {
     /// The operation is not an insert, or was refused.
@@ -49,7 +73,7 @@ enum Earlier {
     Insert(Arc<Table>, Option<Value>),
 }
 
-/// The key of an earlier operation.
+/// The key of an earlier operation, for use in a later one.
 pub(crate) enum Made<'l> {
     /// Known when the batch is executed.
     Then(Link),
@@ -68,8 +92,12 @@ impl Linked {
         }
     }
 
-    /// Starts the next chunk; `key` returns the key of the row inserted by an operation of the
-    /// current chunk, from the write, its index among the writes, and its index in the chunk.
+    /// Starts the next chunk. `key` returns the key of the row inserted by an operation of the
+    /// current chunk, from the write, its index among the writes, and its index in the chunk;
+    /// `None` if the insert failed.
+    ///
+    /// Indexes continue: the first operation of the new chunk has the number of all operations
+    /// before it.
     pub(crate) fn next_chunk(&mut self, key: impl Fn(&Write, usize, usize) -> Option<Value>) {
         for (number, place) in self.places.iter().enumerate() {
             self.earlier.push_back(match place.map(|place| (place, &self.writes[place])) {
@@ -85,18 +113,20 @@ impl Linked {
         self.forget_chunk();
     }
 
-    /// Restarts the current chunk.
+    /// Removes the operations of the current chunk, which is then filled again with the same
+    /// indexes.
     pub(crate) fn forget_chunk(&mut self) {
         self.writes.clear();
         self.links.clear();
         self.places.clear();
     }
 
-    /// Returns the key of an earlier operation for the next one.
+    /// Returns the key of an earlier operation for the next one, in which it is used at `at`: a
+    /// field of `table`, or the key of one of its rows.
     ///
     /// # Errors
-    /// 400 or 422 if that operation is later, was refused, is too far back, or does not insert a
-    /// suitable row.
+    /// - 400 if that operation is later, was refused, is too far back, or inserted no row.
+    /// - 422 if it does not insert a row of the table that `at` requires.
     pub(crate) fn made(&self, table: &Table, at: LinkAt, operation: usize) -> ApiResult<Made<'_>> {
         let refused = |why: &str| {
             Err(ApiError::bad_request(format!(
@@ -138,11 +168,10 @@ impl Linked {
         Ok(Made::Then(Link { write: self.writes.len(), at, result: place }))
     }
 
-    /// Removes references to earlier operations from the violations of a row, and sets placeholders
-    /// of the right type.
+    /// Resolves the references to earlier operations in a row. Their violations are removed, and
+    /// the row gets the key or, if that is not known yet, a placeholder of the right type.
     ///
-    /// # Errors
-    /// As [`Self::made`].
+    /// Returns the links of the placeholders, for [`Linked::add`].
     pub(crate) fn take<'l>(
         &'l self,
         table: &Table,

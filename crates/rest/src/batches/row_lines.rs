@@ -4,6 +4,28 @@
 //! They are read in slices. Each slice starts after the last row of the previous one, and is read
 //! after that one was sent. So a slow client holds no resources of the store, and memory is limited
 //! to one slice.
+//!
+//! ```text
+//! GET /api/person?visits=7&fields=name
+//! Accept: application/x-ndjson
+//!
+//! HTTP/1.1 200 OK
+//! Content-Type: application/x-ndjson
+//! Vary: Accept
+//! Transfer-Encoding: chunked
+//!
+//! {"name":"Sofja Kowalewskaja"}
+//! {"name":"Maria Mitchell"}
+//! ```
+//!
+//! The parameters are those of a page without `count`; `limit` has no default and no maximum.
+//!
+//! The rows of the first slice are read before the head is written, so that an error has its own
+//! status. A result of one slice is not streamed. A later error closes the connection before
+//! the end of the body, so that a client does not take an incomplete list for a complete one.
+//!
+//! Each slice is a separate read: the list is not a snapshot. In the order of the key, each row
+//! that exists during the whole transfer is returned once.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -22,10 +44,12 @@ use crate::request::params;
 use crate::request::request_context::RequestContext;
 use crate::request::submission::Submission;
 
-/// The approximate limits of a slice.
+/// The approximate limits of a slice, which ends after the row that reaches one of them.
 #[derive(Clone, Copy)]
 struct SliceLimits {
+    /// The maximum number of rows, which is also the limit of the query.
     rows: u64,
+    /// The number of bytes of lines after which the slice ends.
     bytes: usize,
 }
 
@@ -34,12 +58,15 @@ const BY_KEY: SliceLimits = SliceLimits { rows: 2_000, bytes: 32 * 1024 };
 /// In other orders the table may have to be sorted for each slice: use fewer and larger ones.
 const SORTED: SliceLimits = SliceLimits { rows: 20_000, bytes: 1024 * 1024 };
 
-/// The rows that remain to be written.
+/// The rows that remain to be written. They are read slice by slice, each when the client has
+/// received the previous one.
 pub(crate) struct RowLines {
     submission: Submission,
     table: Arc<Table>,
     query: RowQuery,
+    /// The order of the query with the key as its last part.
     order: Vec<SortKey>,
+    /// The fields to write; the query may read more, for the next cursor.
     shown: FieldSet,
     limits: SliceLimits,
     /// The number of rows that the request still selects.
@@ -49,7 +76,8 @@ pub(crate) struct RowLines {
     private: bool,
 }
 
-/// The slice that is being read.
+/// The slice that is being read. It is kept while the engine waits, because the sink may have
+/// received a part of its rows.
 #[derive(Default)]
 struct Slice {
     rows: u64,
@@ -60,6 +88,10 @@ struct Slice {
 }
 
 impl RowLines {
+    /// Parses the parameters.
+    ///
+    /// # Errors
+    /// As [`params::lines`].
     pub(crate) fn new(context: RequestContext<'_>) -> ApiResult<Self> {
         let params = params::lines(context.request, context.table())?;
         let order = params.query.order_with_key(context.table());
@@ -79,6 +111,9 @@ impl RowLines {
 
     /// Returns the response once the first slice is read: errors in the query can still set the
     /// status.
+    ///
+    /// `Vary: Accept` is set because the same URL also returns pages (RFC 9110). If the rows depend
+    /// on the caller's rights, `Cache-Control` excludes shared caches.
     pub(crate) fn answer(mut self) -> Flow {
         let private = self.private;
         Flow::Later(Box::pin(async move {
@@ -102,7 +137,11 @@ impl RowLines {
         }))
     }
 
-    /// Appends the lines of the next slice.
+    /// Appends the lines of the next slice. `Continue` means that more rows may follow.
+    ///
+    /// # Errors
+    /// Those of the engine, and 401 or 403 if the caller has lost the right to read since the
+    /// request began.
     fn poll_slice(
         &mut self,
         context: &mut Context<'_>,
@@ -135,12 +174,15 @@ impl RowLines {
 }
 
 /// A response whose first lines are available.
+///
+/// The first piece of the body is these lines; then the next slices are read.
 struct Begun {
     first: Vec<u8>,
     rest: RowLines,
 }
 
 impl Producer for Begun {
+    /// Appends the first lines on the first call, and then one slice for each call.
     fn poll_piece(
         &mut self,
         context: &mut Context<'_>,

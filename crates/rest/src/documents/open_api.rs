@@ -1,5 +1,12 @@
 //! The API as an OpenAPI 3.1 document (<https://spec.openapis.org/oas/v3.1.0>), for tools that
 //! generate clients and documentation: tables, logins, and additional operations.
+//!
+//! The document has one operation for each method of each route. The callers' rights select the
+//! operations: two callers can receive different documents from `GET /api/openapi.json`.
+//!
+//! The modules build the parts as [`serde_json::Value`] and pass them to [`OpenApi`], which adds
+//! the responses of errors and puts the document together. The order is: operations of the program,
+//! of accounts ([`accounts`], with logins), and of tables ([`tables`]).
 
 #[cfg(feature = "auth")]
 mod accounts;
@@ -10,7 +17,7 @@ use marmota_store::Store;
 use marmota_web::OpenApi;
 use serde_json::{Value, json};
 
-/// Returns a reference to a schema of the components.
+/// Returns a reference to a schema of the components, for example `#/components/schemas/person`.
 fn reference(name: &str) -> Value {
     json!({ "$ref": format!("#/components/schemas/{name}") })
 }
@@ -20,7 +27,7 @@ fn json_content(schema: &Value) -> Value {
     json!({ "application/json": { "schema": schema } })
 }
 
-/// Returns a JSON response.
+/// Returns a JSON response with its description.
 fn answer(what: &str, schema: &Value) -> Value {
     json!({ "description": what, "content": json_content(schema) })
 }
@@ -30,7 +37,8 @@ fn body(schema: &Value) -> Value {
     json!({ "required": true, "content": json_content(schema) })
 }
 
-/// Returns a parameter in the path.
+/// Returns a parameter in the path. Such a parameter is always required (OpenAPI 3.1, section
+/// 4.8.12).
 fn in_path(name: &str, schema: &Value) -> Value {
     json!({ "name": name, "in": "path", "required": true, "schema": schema })
 }
@@ -41,7 +49,8 @@ fn in_query(name: &str, what: &str, schema: &Value) -> Value {
 }
 
 /// Returns the document of a store's tables, as far as the caller may use them, with additional
-/// operations.
+/// operations. `base` is the prefix of the API, for example `/api`, or empty for an API at the
+/// root.
 pub(crate) fn of_store(store: &Store, base: &str, additions: &OpenApi) -> OpenApi {
     // Routes of a table come after those without parameters, and so do their descriptions.
     let whole = additions.clone();

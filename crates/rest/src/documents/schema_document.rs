@@ -1,4 +1,29 @@
 //! `GET /api`: the tables and their fields, for humans; `GET /api/openapi.json`, for tools.
+//!
+//! ```text
+//! GET /api
+//!
+//! HTTP/1.1 200 OK
+//! ETag: "h5d0c7be19a3f2486"
+//! Content-Type: application/json
+//!
+//! {"tables":[{
+//!   "name":"person", "href":"/api/person", "key":"id", "key_given_by":"service",
+//!   "fields":[
+//!     {"name":"id","kind":"integer","nullable":false,"unique":true,"role":"key"},
+//!     {"name":"name","kind":"text","nullable":false,"unique":false,"max":40,
+//!      "rules":[{"rule":"not_empty"}]}],
+//!   "indexes":[{"fields":["name"],"unique":false}],
+//!   "history":"/api/person/{key}/history"}]}
+//! ```
+//!
+//! Both routes accept no parameters, and answer 304 to a client that has the document. The
+//! documents depend on the rights of the caller: a table without any right is left out, and `GET
+//! /api` lists the `rights` on each other one. They are built for each request, because rights can
+//! change, and requests for them are rare.
+//!
+//! This document has the terms of the models: kinds, roles and rules. OpenAPI has those of JSON
+//! Schema, which cannot express all of them.
 
 use marmota_http::Request;
 use marmota_model::{Collation, Field, KeyKind, Kind, Role, Rule, Table, json};
@@ -13,9 +38,18 @@ use crate::request::answer::{Head, JSON, Out, refuse};
 use crate::request::params;
 
 /// The path of the OpenAPI document, after the prefix.
+///
+/// The document of an API under `/api` is at `/api/openapi.json`.
 pub(crate) const OPEN_API: &str = "/openapi.json";
 
-/// Responds with the description of the tables.
+/// Responds with the description of the tables. The URLs in it start with the path of the request,
+/// so that they are right for any prefix and any tenant.
+///
+/// If callers are authenticated, `security` states how: with a bearer token or a cookie, each with
+/// the URL of the login.
+///
+/// # Errors
+/// 400 for a parameter.
 pub(crate) fn answer(store: &Store, request: &Request, out: &mut Out<'_, '_>) {
     if let Err(error) = params::none(request) {
         return refuse(error, out);
@@ -44,7 +78,11 @@ pub(crate) fn answer(store: &Store, request: &Request, out: &mut Out<'_, '_>) {
     give(&document, store, request, out);
 }
 
-/// Responds with the OpenAPI document of the tables and the additional operations.
+/// Responds with the OpenAPI document of the tables and the additional operations, for the caller's
+/// rights.
+///
+/// # Errors
+/// 400 for a parameter.
 pub(crate) fn open_api(
     store: &Store,
     additions: &OpenApi,
@@ -58,6 +96,8 @@ pub(crate) fn open_api(
     give(&open_api::of_store(store, base, additions).document(), store, request, out);
 }
 
+/// Responds with a document: 200 with the hash of its text as the `ETag`, or 304 without a body if
+/// `If-None-Match` has this tag.
 fn give(document: &Value, store: &Store, request: &Request, out: &mut Out<'_, '_>) {
     let mut body = document.to_string().into_bytes();
     let etag = Some(Etag::of_bytes(&body));
@@ -71,6 +111,10 @@ fn give(document: &Value, store: &Store, request: &Request, out: &mut Out<'_, '_
     out.end(kept);
 }
 
+/// Returns the description of a table: its URL, its key and who assigns it, its fields and its
+/// indexes. `history` is present for audited models.
+///
+/// The order of members in the JSON text is not fixed.
 fn of_table(table: &Table, base: &str) -> Value {
     let name = |position: usize| &*table.fields()[position].name;
     let indexes: Vec<Value> = table
@@ -100,6 +144,13 @@ fn of_table(table: &Table, base: &str) -> Value {
     out
 }
 
+/// Returns the description of a field. `name`, `kind`, `nullable` and `unique` are always present;
+/// others only where they apply:
+///
+/// - `search` for a field of the search index;
+/// - `max` (characters) and `collation` of a text, `range` of an integer, `values` of an
+///   enumeration, and `table` of a reference;
+/// - `role` of a field that the store writes, `default`, and `rules`.
 fn of_field(table: &Table, position: usize, field: &Field) -> Value {
     let mut out = Map::new();
     let mut put = |name: &str, value: Value| {
@@ -152,6 +203,16 @@ fn of_field(table: &Table, position: usize, field: &Field) -> Value {
     Value::Object(out)
 }
 
+/// Returns the description of a rule: its name and its arguments. A custom check has only a name.
+///
+/// ```text
+/// {"rule":"length","min":2,"max":40}
+/// {"rule":"range","min":1,"max":null}
+/// {"rule":"pattern","pattern":"^[A-Z]{3}$"}
+/// ```
+///
+/// An open end of a range is null. A pattern is written in the syntax of the server's regular
+/// expressions.
 fn of_rule(rule: &Rule) -> Value {
     let end = |end: &Option<marmota_model::Literal>| {
         let mut text = Vec::new();

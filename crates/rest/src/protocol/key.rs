@@ -1,4 +1,13 @@
 //! Keys in paths: parsing path segments, and writing them for `Location`.
+//!
+//! ```text
+//! /api/person/7                                     an automatic key: an integer
+//! /api/note/0190f8a4-6e3c-7d10-8c52-3f0a9b1e2d47    a UUID
+//! /api/city/Saint%2DMalo%2FParam%C3%A9              a text, percent-encoded (RFC 3986)
+//! ```
+//!
+//! A text key may contain a slash: the path is split into segments before they are decoded. A key
+//! that is not valid is 400, not 404, because no row can have it.
 
 use marmota_http::Request;
 use marmota_model::rule::violation;
@@ -11,10 +20,10 @@ use crate::protocol::refusal::of_url;
 /// The characters that are not encoded in a path segment (RFC 3986, unreserved).
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// Returns the key in the request's path.
+/// Returns the key in the request's path, of the kind of the table's key.
 ///
 /// # Errors
-/// 400 if it is not a valid key of the table.
+/// 400 with the field and the value if it is not a valid key of the table.
 pub(crate) fn of_path(request: &Request, table: &Table) -> ApiResult<Value> {
     let text = request.param("id").unwrap_or_default();
     match table.key_kind() {
@@ -26,6 +35,7 @@ pub(crate) fn of_path(request: &Request, table: &Table) -> ApiResult<Value> {
     .ok_or_else(|| wrong(table, &text))
 }
 
+/// Returns the 400 error for a key, with the kind that is required.
 #[cold]
 fn wrong(table: &Table, text: &str) -> ApiError {
     let what = match table.key_kind() {
@@ -39,12 +49,13 @@ fn wrong(table: &Table, text: &str) -> ApiError {
 }
 
 /// Returns false if the decoder replaced invalid UTF-8 by U+FFFD: the key would differ from the
-/// requested one.
+/// requested one. The path is decoded again only if the key contains this character, which a valid
+/// key may, too.
 fn is_utf8(request: &Request, text: &str) -> bool {
     !text.contains('\u{fffd}') || percent_decode_str(request.path()).decode_utf8().is_ok()
 }
 
-/// Appends the key as a path segment.
+/// Appends the key as a path segment, so that [`of_path`] returns the same key for it.
 pub(crate) fn push_segment(path: &mut String, key: ValueRef<'_>) {
     match key {
         ValueRef::Int(number) => path.push_str(itoa::Buffer::new().format(number)),

@@ -1,4 +1,12 @@
 //! Newline-delimited JSON: its media types, detecting it in requests, and splitting lines.
+//!
+//! The format is that of <https://github.com/ndjson/ndjson-spec>: one JSON text per line, separated
+//! by a newline. A carriage return before the newline is white space of the JSON text, and the last
+//! line may lack its newline.
+//!
+//! [`Lines`] does not own the bytes. The caller appends what has arrived to a buffer, takes the
+//! complete lines as ranges of it, and removes them with [`Lines::cut`] when they are used. A line
+//! that arrives in many pieces is scanned once.
 
 use marmota_http::Request;
 
@@ -9,11 +17,13 @@ pub(crate) const NDJSON: &str = "application/x-ndjson";
 const NAMES: [&str; 4] =
     [NDJSON, "application/ndjson", "application/jsonl", "application/x-jsonlines"];
 
+/// Returns true if a media type, without parameters, is one of those for lines. Case is ignored.
 pub(crate) fn is_name(media_type: &str) -> bool {
     NAMES.iter().any(|name| name.eq_ignore_ascii_case(media_type))
 }
 
-/// Returns true if the body consists of lines.
+/// Returns true if the body consists of lines, by its `Content-Type`. Parameters of the type are
+/// ignored.
 pub(crate) fn is_sent(request: &Request) -> bool {
     let kind = request.header_text("content-type").unwrap_or_default();
     is_name(kind.split(';').next().unwrap_or_default().trim())
@@ -22,7 +32,9 @@ pub(crate) fn is_sent(request: &Request) -> bool {
 /// A line of a body, without its newline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Line {
+    /// The offset of its first byte in the buffer.
     pub(crate) start: usize,
+    /// The offset after its last byte.
     pub(crate) end: usize,
     /// From 1.
     pub(crate) number: u64,
@@ -31,6 +43,7 @@ pub(crate) struct Line {
 /// Splits bytes that arrive in pieces into lines.
 #[derive(Debug)]
 pub(crate) struct Lines {
+    /// The maximum length of a line, in bytes.
     bytes_max: usize,
     /// The offset of the first byte that is not part of a returned line.
     at: usize,
@@ -45,14 +58,17 @@ pub(crate) struct Lines {
 pub(crate) struct TooLong(pub(crate) u64);
 
 impl Lines {
+    /// Creates a splitter for an empty buffer, with the maximum length of a line in bytes.
     pub(crate) const fn new(bytes_max: usize) -> Self {
         Self { bytes_max, at: 0, scanned: 0, count: 0 }
     }
 
-    /// Returns the next non-empty line; `ended` is true when no more bytes follow.
+    /// Returns the next non-empty line of the buffer, or `None` if it is incomplete; `ended` is
+    /// true when no more bytes follow. Lines of white space are counted, but not returned.
     ///
     /// # Errors
-    /// [`TooLong`], even if the line is incomplete.
+    /// [`TooLong`], even if the line is incomplete: the buffer does not grow beyond the limit. A
+    /// repeated call returns the same error.
     pub(crate) fn next(&mut self, bytes: &[u8], ended: bool) -> Result<Option<Line>, TooLong> {
         loop {
             let start = self.at;
@@ -82,7 +98,8 @@ impl Lines {
         self.at
     }
 
-    /// Removes the bytes of the returned lines.
+    /// Removes the bytes of the returned lines. Ranges of lines that were returned before are
+    /// invalid then.
     pub(crate) fn cut(&mut self, bytes: &mut Vec<u8>) {
         bytes.drain(..self.at);
         self.scanned -= self.at;

@@ -12,7 +12,7 @@ use marmota_model::{Error, ErrorKind, Violation, json};
 use marmota_web::ApiError;
 
 /// Creates the error for an invalid URL: 400, where the same error in a body is 422. Other kinds
-/// keep their status, for example 404 for an unknown field.
+/// keep their status, for example 404 for an unknown tenant.
 pub(crate) fn of_url(error: Error) -> ApiError {
     let is_invalid = error.kind() == ErrorKind::Invalid;
     let error = ApiError::from(error);

@@ -1,4 +1,24 @@
 //! The store for the caller of a request: with the caller's rights.
+//!
+//! ```text
+//! GET /api/person
+//! Authorization: Bearer wrong
+//!
+//! HTTP/1.1 401 Unauthorized
+//! Content-Type: application/problem+json
+//!
+//! {"type":"urn:marmota:error:unauthenticated",…,"status":401,…}
+//! ```
+//!
+//! The token is in the header `Authorization` or in the cookie of a session. A token that was
+//! validated a short time ago is known, and the request does not wait ([`StoreForCaller::ready`]).
+//! Otherwise the login is read from the store.
+//!
+//! Passwords are hashed on two threads of their own ([`Authenticator::run`]), because a hash is
+//! slow on purpose and would block the other requests of a server's thread.
+//!
+//! Requests that take long, such as uploads of lines, authenticate their caller again before each
+//! operation ([`Reauthentication`]).
 
 use std::future::Future;
 use std::pin::Pin;
@@ -33,6 +53,8 @@ impl Authenticator {
     /// The number of requests that may wait for these threads; further ones are answered 503.
     const WAITING_MAX: usize = 64;
 
+    /// Creates the authenticator of an API. Its threads start with the first work, and end when it
+    /// is dropped.
     pub(crate) fn new(auth: &Auth) -> Self {
         let threads = ThreadPool::new("marmota-auth", Self::THREADS_MAX);
         Self { auth: auth.clone(), threads: Arc::new(threads.waiting_max(Self::WAITING_MAX)) }
@@ -71,13 +93,18 @@ pub(crate) struct Reauthentication {
 }
 
 impl Reauthentication {
-    /// Returns `None` for an anonymous caller, whose rights do not expire.
+    /// Returns `None` for an anonymous caller, whose rights do not expire, and for a request
+    /// without a valid token.
     pub(crate) fn of(authenticator: &Authenticator, request: &Request) -> Option<Self> {
         let token = request_token(request).ok()??;
         Some(Self { auth: authenticator.auth.clone(), token: token.into(), current: None })
     }
 
-    /// Returns the store with the current rights of the caller.
+    /// Returns the store with the current rights of the caller. The next call after the result
+    /// authenticates again.
+    ///
+    /// # Errors
+    /// 401 if the token is not valid any more.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<marmota_model::Result<Store>> {
         let current = self.current.get_or_insert_with(|| self.auth.authenticate(&self.token));
         let caller = ready!(Pin::new(current).poll(context));

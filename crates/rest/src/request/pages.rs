@@ -5,6 +5,25 @@
 //! so that a write to the table changes the names of its pages, and a write to another table does
 //! not. The name is also the page's entity tag: a client that has the page gets 304 before anything
 //! is read.
+//!
+//! ```text
+//! GET /api/person?visits=0
+//! If-None-Match: "h3f9a2c51d07be684"
+//!
+//! HTTP/1.1 304 Not Modified
+//! ETag: "h3f9a2c51d07be684"
+//! ```
+//!
+//! A page passes through the cache in two steps. [`Pages::name`] computes the name before the rows
+//! are read, and [`Pages::keep`] stores the page after them, if the table still has the version of
+//! the name. A table has no version while a write is in progress, and another one afterwards, so a
+//! page that was read during a write is never stored.
+//!
+//! The name is a hash of 64 bits. It is not a secret, and two targets may have the same one, so
+//! [`Pages::get`] also compares the target and the view of a page.
+//!
+//! Pages of old versions are not removed. They are not found any more, and are evicted by newer
+//! ones.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -26,12 +45,18 @@ const PAGE_BYTES_MAX: usize = 1 << 20;
 const PAGE_BYTES: usize = 128;
 
 /// A cached page.
+///
+/// It is shared with the requests that are writing it, so that eviction does not wait for them.
 #[derive(Debug)]
 pub(crate) struct Page {
     /// Checked on lookup, because two targets or views may have the same tag.
+    ///
+    /// The path and query of the request.
     target: Box<str>,
     view: u64,
+    /// The value of the `Link` header, if another page follows.
     pub(crate) link: Option<String>,
+    /// The JSON of the page.
     pub(crate) body: Box<[u8]>,
 }
 
@@ -52,6 +77,7 @@ pub(crate) struct Pages {
     salt: u64,
 }
 
+/// Weighs pages by their size in memory, so that the limit of the cache is one of bytes.
 #[derive(Clone, Debug)]
 struct ByBytes;
 
@@ -74,7 +100,11 @@ impl Default for Pages {
 
 impl Pages {
     /// Returns the name of the requested page; `None` if the version of the table is unknown, or
-    /// does not determine what the caller sees.
+    /// does not determine what the caller sees: without a cache, or while a write is in
+    /// progress.
+    ///
+    /// The view is that of the caller's rights on the table. Callers with the same view share their
+    /// pages.
     pub(crate) fn name(&self, store: &Store, table: &Table, request: &Request) -> Option<PageName> {
         let version = store.table_version(table)?;
         let view = store.read_view_id(table)?;
@@ -87,7 +117,8 @@ impl Pages {
         Some(PageName { version, view, etag: Etag::Hash(hash.digest()) })
     }
 
-    /// Returns the page with this name, if it is cached.
+    /// Returns the page with this name, if it is cached, and if it is a page of the same target and
+    /// view.
     pub(crate) fn get(&self, name: PageName, request: &Request) -> Option<Arc<Page>> {
         let Etag::Hash(hash) = name.etag else { return None };
         let kept = self.kept.get(&hash);
@@ -95,7 +126,9 @@ impl Pages {
     }
 
     /// Caches a page, unless its table was written to since the name was created; returns true if
-    /// the page matches its name.
+    /// the page matches its name. Only then the response may have the name as its `ETag`.
+    ///
+    /// A page of more than 1 MiB is not cached, but it has a valid tag.
     pub(crate) fn keep(
         &self,
         name: PageName,

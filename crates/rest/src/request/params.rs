@@ -1,5 +1,24 @@
 //! Query parameters of the URL, validated: each parameter is known and appears once, each field
 //! exists, and each number is in its range.
+//!
+//! ```text
+//! GET /api/person?filter=name ~ 'noether'&order=-name&limit=10&fields=id,name&count=true
+//! GET /api/person?visits=0&year_of_birth=null
+//! DELETE /api/person?filter=id > 7
+//! POST /api/person?on_conflict=update
+//! ```
+//!
+//! (Spaces and quotes are percent-encoded in a real request.) An unknown parameter is an error on
+//! each route, so that a misspelled `fliter` does not select all rows. The error names the
+//! parameter, its value, the rule and the permitted values:
+//!
+//! ```text
+//! HTTP/1.1 400 Bad Request
+//! Content-Type: application/problem+json
+//!
+//! {"type":"urn:marmota:error:invalid",…,"status":400,…,"errors":[{"field":"limit",
+//!  "value":"\"0\"","rule":"range","message":"must be an integer between 1 and 1000"}]}
+//! ```
 
 use marmota_http::Request;
 use marmota_model::{
@@ -12,17 +31,23 @@ use crate::protocol::cursor;
 use crate::protocol::refusal::{of_param, of_url};
 use crate::request::state::ApiState;
 
-/// The parameters of a list that are not fields.
+/// The parameters of a list that are not fields. A field with one of these names is selected by
+/// `filter`.
 const OF_LISTS: [&str; 6] = ["filter", "order", "limit", "after", "fields", "count"];
 
 /// The parameters of a list.
+///
+/// Pages and lists of lines have the same parameters. They differ in the default and the maximum of
+/// `limit`, and in `count`, which applies to pages only.
 #[derive(Debug)]
 pub(crate) struct ListParams {
     /// The query, with the limit of the page.
     pub(crate) query: RowQuery,
     /// The fields to return; the query may read more.
     pub(crate) shown: FieldSet,
+    /// The maximum number of rows to return: `limit`, or the default.
     pub(crate) rows_max: u64,
+    /// True if the total number of rows is requested.
     pub(crate) count: bool,
 }
 
@@ -37,7 +62,7 @@ pub(crate) fn none(request: &Request) -> ApiResult<()> {
     }
 }
 
-/// Returns the conflict action in `?on_conflict=`.
+/// Returns the conflict action in `?on_conflict=`. Default: refuse.
 ///
 /// # Errors
 /// 400 for an unknown action, or another parameter.
@@ -56,7 +81,7 @@ pub(crate) fn on_conflict(request: &Request) -> ApiResult<OnConflict> {
     Ok(way.unwrap_or_default())
 }
 
-/// Returns the error for an idempotent request with parameters.
+/// Returns the 400 error for an idempotent request with parameters.
 pub(crate) fn no_key_beside_parameters() -> ApiError {
     ApiError::bad_request(
         "a POST with `Idempotency-Key` accepts no parameters; a POST with `on_conflict` can be \
@@ -64,7 +89,8 @@ pub(crate) fn no_key_beside_parameters() -> ApiError {
     )
 }
 
-/// Parses a conflict action.
+/// Parses a conflict action: `refuse`, `ignore`, `replace` or `update`. Batches use it for their
+/// member of this name.
 ///
 /// # Errors
 /// 400 for an unknown action.
@@ -98,7 +124,8 @@ pub(crate) fn fields(request: &Request, table: &Table) -> ApiResult<FieldSet> {
     Ok(chosen.unwrap_or(table.read_by_default()))
 }
 
-/// Returns the filter in `?filter=`, which is required.
+/// Returns the filter in `?filter=`, which is required, so that a DELETE without parameters does
+/// not delete all rows.
 ///
 /// # Errors
 /// 400 with the position of the error, or if it is missing.
@@ -146,6 +173,15 @@ pub(crate) fn lines(request: &Request, table: &Table) -> ApiResult<ListParams> {
     Ok(params)
 }
 
+/// Parses the parameters of a list: `rows_default` is the limit without `limit`, `rows_max` its
+/// maximum.
+///
+/// Conditions on fields and `filter` are combined with *and*. The query reads the fields of its
+/// order, even if they are not shown, because the cursor of the next page consists of them. The
+/// cursor is parsed last: it belongs to an order, which may follow it in the URL.
+///
+/// # Errors
+/// 400 for an unknown, repeated or invalid parameter, or for an unknown field in one.
 fn of_list(
     request: &Request,
     table: &Table,
@@ -196,6 +232,10 @@ fn of_list(
     Ok(ListParams { query, shown, rows_max, count: count.unwrap_or(false) })
 }
 
+/// Stores a parsed parameter in its slot.
+///
+/// # Errors
+/// 400 if the slot is occupied: the parameter occurs twice.
 fn once<T>(slot: &mut Option<T>, name: &str, text: &str, value: T) -> ApiResult<()> {
     match slot.replace(value) {
         None => Ok(()),
@@ -203,17 +243,21 @@ fn once<T>(slot: &mut Option<T>, name: &str, text: &str, value: T) -> ApiResult<
     }
 }
 
+/// Returns the error for a parameter that occurs twice. The last one could be meant, or both.
 #[cold]
 fn twice(name: &str, value: &str) -> ApiError {
     let message = "must occur only once; use `filter` for several conditions on a field";
     of_param(name, value, "twice", message.to_owned())
 }
 
+/// Returns the error for a parameter that the route does not have; `why` names those that it has.
 #[cold]
 fn unknown(name: &str, value: &str, why: &str) -> ApiError {
     of_param(name, value, "unknown", why.to_owned())
 }
 
+/// Returns the error for a parameter that is neither one of lists nor a field, with the names of
+/// both.
 #[cold]
 fn unknown_of_list(table: &Table, name: &str, value: &str) -> ApiError {
     let fields: Vec<&str> = table.fields().iter().map(|field| &*field.name).collect();
@@ -226,14 +270,23 @@ fn unknown_of_list(table: &Table, name: &str, value: &str) -> ApiError {
     of_param(name, value, "unknown", message)
 }
 
+/// Parses a condition such as `name ~ 'noether' and visits > 7` for a table.
+///
+/// # Errors
+/// 400 with the position of the error, or with the unknown field.
 fn of_filter(table: &Table, text: &str) -> ApiResult<FilterExpr> {
     parse_filter(table, text).and_then(|filter| filter.into_expr_for(table)).map_err(of_url)
 }
 
+/// Parses an order such as `-name,id`: fields, with `-` for descending.
+///
+/// # Errors
+/// 400 for an unknown field, or one that cannot be ordered by.
 fn of_order(table: &Table, text: &str) -> marmota_model::Result<Vec<SortKey>> {
     parse_order(table, text)?.into_iter().map(|order| order.into_key_for(table)).collect()
 }
 
+/// Parses a number of rows, from 1 to `rows_max`.
 fn of_limit(text: &str, rows_max: u64) -> ApiResult<u64> {
     match text.parse() {
         Ok(rows) if (1..=rows_max).contains(&rows) => Ok(rows),
@@ -246,6 +299,7 @@ fn of_limit(text: &str, rows_max: u64) -> ApiResult<u64> {
     }
 }
 
+/// Parses a flag. A parameter without a value, as in `?count`, is true.
 fn of_count(text: &str) -> ApiResult<bool> {
     match text {
         "true" | "1" | "" => Ok(true),
@@ -254,7 +308,11 @@ fn of_count(text: &str) -> ApiResult<bool> {
     }
 }
 
-/// Returns the filter of `?field=value`: equality or, for a field that is not text, also `null`.
+/// Returns the filter of `?field=value`: equality with the value, in the text form of the field's
+/// kind. `null` selects rows without a value, but in a text field it is the text `null`.
+///
+/// # Errors
+/// 400 if the text is not a value of the field's kind.
 fn of_field(table: &Table, position: usize, text: &str) -> ApiResult<FilterExpr> {
     let field = &table.fields()[position];
     let is_text = matches!(
@@ -276,6 +334,10 @@ fn of_field(table: &Table, position: usize, text: &str) -> ApiResult<FilterExpr>
     }
 }
 
+/// Parses the names of fields, separated by commas.
+///
+/// # Errors
+/// 400 for an unknown field, with the known ones.
 fn parse_fields(table: &Table, text: &str) -> ApiResult<FieldSet> {
     let mut fields = FieldSet::EMPTY;
     for name in text.split(',') {

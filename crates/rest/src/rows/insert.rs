@@ -1,4 +1,30 @@
 //! `POST /api/{table}` with an object: one row.
+//!
+//! ```text
+//! POST /api/person
+//! Content-Type: application/json
+//!
+//! {"name":"Emmy Noether","year_of_birth":1882}
+//!
+//! HTTP/1.1 201 Created
+//! Location: /api/person/1
+//! ETag: "v1"
+//! Content-Type: application/json
+//!
+//! {"id":1,"name":"Emmy Noether","year_of_birth":1882,"visits":0,"version":1}
+//! ```
+//!
+//! | request | effect on the response |
+//! |---|---|
+//! | `?on_conflict=ignore`, `update` | 200 with the existing row instead of 409 |
+//! | `?on_conflict=replace` | 201 with the new row instead of 409 |
+//! | `Prefer: return=minimal` | no body; 200 becomes 204, 201 stays |
+//!
+//! The body is parsed into a row of borrowed values on the stack. Defaults, times and the key are
+//! set in place, and the same row is passed to the engine and written into the response. It is not
+//! read back: the row in memory has all values that the engine stores, except an automatic key,
+//! which the engine returns. Only a row that existed already is read, in a second step, because the
+//! request does not have all of its values.
 
 use marmota_http::{Request, Status};
 use marmota_model::{FieldSet, NoRows, Scratch, Table, Uuid, Value, ValueRef, json};
@@ -16,24 +42,32 @@ use crate::request::params;
 use crate::request::request_context::RequestContext;
 use crate::rows::get::version_tag;
 
+/// The insert of one row, with the values that a repeated step must not generate again.
 pub(crate) struct Insert {
+    /// The time of the request, for the creation and update times of the row.
     stamp: WriteTimestamp,
     on_conflict: OnConflict,
-    /// The row that existed already; it is read and returned.
+    /// The row that existed already: the next step reads and returns it.
     there: Option<There>,
-    /// Kept, so that a repeated step uses the same key.
+    /// The generated key. It is kept, so that a repeated step uses the same key.
     uuid: Option<Uuid>,
 }
 
 /// A row that existed already.
 struct There {
     key: Value,
+    /// The version after the insert, if the table has versions.
     version: Option<i64>,
     /// True if it was read, maybe in an earlier step.
     found: bool,
 }
 
 impl Insert {
+    /// Checks the head of the request. The body is parsed by the first step.
+    ///
+    /// # Errors
+    /// 400 for a parameter other than `on_conflict` or an unknown action, 415 for a body that is
+    /// not JSON.
     pub(crate) fn of(context: RequestContext<'_>) -> ApiResult<Self> {
         let on_conflict = params::on_conflict(context.request)?;
         body::check_json(context.request)?;
@@ -45,7 +79,12 @@ impl Insert {
         })
     }
 
-    /// Responds with the row that existed, in its current state.
+    /// Responds with 200 and the row that existed, in its current state, with the fields that a GET
+    /// returns.
+    ///
+    /// With `Prefer: return=minimal` nothing is read, and the response is 204 with the `ETag` of
+    /// the outcome. A row that was deleted between the two steps is answered in the same way, since
+    /// its values are unknown. Both have the `Location` of the row.
     fn show(
         there: &mut There,
         context: RequestContext<'_>,
@@ -78,6 +117,12 @@ impl Insert {
 impl Verb for Insert {
     type Subject = Table;
 
+    /// Inserts the row and responds with 201, `Location`, `ETag` and the row; or continues with
+    /// [`Insert::show`] if the row existed, and was ignored or updated. A replaced row has all of
+    /// its values from the request, so it is answered like a new one.
+    ///
+    /// All violations of the row are reported together in one 422: those of its JSON and those of
+    /// its rules. A unique value that exists is 409.
     fn step(
         &mut self,
         context: RequestContext<'_>,
@@ -117,13 +162,17 @@ impl Verb for Insert {
     }
 }
 
-/// Sets the key that the engine has assigned in the row.
+/// Sets the key that the engine has assigned in the row. Other keys are in the row before it is
+/// passed to the engine.
 pub(crate) fn give_key(table: &Table, row: &mut [ValueRef<'_>], outcome: &Outcome) {
     if let Keys::One(Value::Int(key)) = outcome.keys {
         row[table.key()] = ValueRef::Int(key);
     }
 }
 
+/// Returns the path of a row, for the `Location` header: the path of the collection and the key as
+/// a segment, for example `/api/person/7`. The path of a tenant's API contains the tenant, so the
+/// request's path is used instead of the API's prefix.
 pub(crate) fn location(collection: &str, key: ValueRef<'_>) -> String {
     let mut location = String::with_capacity(collection.len() + 40);
     location.push_str(collection);
@@ -133,6 +182,10 @@ pub(crate) fn location(collection: &str, key: ValueRef<'_>) -> String {
 }
 
 /// Responds to a write with the row as it is stored now, or without it if the client prefers that.
+///
+/// Only the fields that a GET returns by default are written. The `ETag` is the row's version. For
+/// a table without versions it is a hash of the body, and the body is collected first, because the
+/// header precedes it. It equals the tag that a GET of the row returns.
 pub(crate) fn write_stored(
     context: RequestContext<'_>,
     row: &[ValueRef<'_>],
@@ -156,7 +209,9 @@ pub(crate) fn write_stored(
     answer.whole(head, &mut buffer);
 }
 
-/// Responds to a write without a body.
+/// Responds to a write without a body. 200 becomes 204, and 201 stays. `Preference-Applied` is set
+/// only if the client requested it (RFC 7240): a row that cannot be read back is answered in this
+/// way, too.
 pub(crate) fn write_minimal(request: &Request, mut head: Head, answer: &mut Answer<'_, '_>) {
     head.minimal = body::wants_minimal(request);
     head.content_type = "";

@@ -1,5 +1,34 @@
 //! `POST /api/{table}` with an array: inserts all rows or none, at the speed of multi-row
 //! statements.
+//!
+//! ```text
+//! POST /api/person
+//! Content-Type: application/json
+//!
+//! [{"name":"Ada Lovelace"},{"name":"Lise Meitner"}]
+//!
+//! HTTP/1.1 201 Created
+//! Content-Type: application/json
+//!
+//! {"keys":[2,3]}
+//! ```
+//!
+//! With `?on_conflict=ignore`, `replace` or `update` the response also has the effect on each row,
+//! in the order of the array: `{"keys":[3,4],"effects":["ignored","inserted"]}`. An empty array
+//! inserts nothing and is answered with `{"keys":[]}`.
+//!
+//! An error has the member `index`, the position of the row in the array, from 0:
+//!
+//! ```text
+//! HTTP/1.1 422 Unprocessable Content
+//! Content-Type: application/problem+json
+//!
+//! {"type":"urn:marmota:error:invalid",…,"status":422,…,"index":1,"errors":[{"field":"name",…}]}
+//! ```
+//!
+//! The array is first split into the text of its objects. [`Objects`] parses one object at a time,
+//! when the engine requests the next row, so that memory is not needed for all rows in parsed form.
+//! The same source serves the lines of an NDJSON body.
 
 use std::cell::Cell;
 
@@ -21,8 +50,12 @@ use crate::request::call::{Execute, Interrupt, Next, Verb};
 use crate::request::params;
 use crate::request::request_context::RequestContext;
 
+/// The insert of an array, with the values that a repeated step must not generate again.
 pub(crate) struct InsertMany {
+    /// The time of the request, for the creation and update times of all rows.
     stamp: WriteTimestamp,
+    /// The conflict action of the request. [`Objects::on_conflict_of_first`] adds the fields to
+    /// update.
     on_conflict: OnConflict,
     /// The keys of the rows, if they are assigned before the engine; kept, so that a repeated step
     /// uses the same ones.
@@ -30,6 +63,11 @@ pub(crate) struct InsertMany {
 }
 
 impl InsertMany {
+    /// Checks the head of the request. The body is parsed by the first step.
+    ///
+    /// # Errors
+    /// 400 for a parameter other than `on_conflict` or an unknown action, 415 for a body that is
+    /// not JSON.
     pub(crate) fn of(context: RequestContext<'_>) -> ApiResult<Self> {
         let on_conflict = params::on_conflict(context.request)?;
         body::check_json(context.request)?;
@@ -40,6 +78,12 @@ impl InsertMany {
 impl Verb for InsertMany {
     type Subject = Table;
 
+    /// Inserts all rows in one operation and responds with 201 and the keys.
+    ///
+    /// # Errors
+    /// - 400 if the body is not an array.
+    /// - 422 with `index` for a row that violates a rule, and 409 for a conflict. Rules precede
+    ///   conflicts: an invalid row is reported even if an earlier row conflicts with a stored one.
     fn step(
         &mut self,
         context: RequestContext<'_>,
@@ -78,8 +122,12 @@ impl Verb for InsertMany {
 }
 
 impl InsertMany {
-    /// Returns the error of the first row that violates a rule, else `error`. An engine stores rows
-    /// in chunks, so it may find a conflict before it has read all of them.
+    /// Returns the error of the first row that violates a rule, else `error`.
+    ///
+    /// An engine stores rows in chunks, so it may find a conflict before it has read all rows.
+    /// Without this check the reported error would depend on the size of the chunks. The rows are
+    /// parsed a second time only after a failure that a row can cause; other errors are returned as
+    /// they are.
     fn broken_rule(&mut self, table: &Table, objects: &[&RawValue], error: ApiError) -> ApiError {
         if !matches!(error.error().kind(), ErrorKind::Conflict | ErrorKind::Invalid) {
             return error;
@@ -97,6 +145,12 @@ impl InsertMany {
         }
     }
 
+    /// Appends the body of the response: the keys of all rows in the order of the array and, for an
+    /// insert with a conflict action, the effects.
+    ///
+    /// `keys` is from the engine. [`Keys::Known`] means that the rows had their keys before the
+    /// insert: those given by the client, and generated UUIDs. `rows` is the number of rows, for
+    /// consecutive keys of which the engine returns only the first.
     fn write_keys(&self, table: &Table, keys: &Keys, rows: usize, body: &mut Vec<u8>) {
         let kind = &table.fields()[table.key()].kind;
         body.extend_from_slice(b"{\"keys\":[");
@@ -127,8 +181,9 @@ impl InsertMany {
     }
 }
 
-/// The JSON of an object.
+/// The JSON of an object: a member of an array, or a line.
 pub(crate) trait ObjectText<'a>: Copy {
+    /// Returns the text of the object, which need not be valid.
     fn bytes(self) -> &'a [u8];
 }
 
@@ -144,26 +199,38 @@ impl<'a> ObjectText<'a> for &'a [u8] {
     }
 }
 
-/// Objects as a source of rows.
+/// Objects as a source of rows, which parses an object when its row is requested.
+///
+/// A source is created for each step. State that must survive a repeated step is borrowed: the
+/// keys, and the index of the refused row.
 pub(crate) struct Objects<'a, 'k, T> {
     table: &'a Table,
     objects: &'a [T],
     scratch: &'a Scratch,
     stamp: WriteTimestamp,
+    /// Default: refuse. With an update, all rows must have the same fields.
     pub(crate) on_conflict: OnConflict,
-    /// The fields present in the first row.
+    /// The fields present in the first row, with which the others are compared.
     given: Option<FieldSet>,
     keys: &'k mut Vec<Value>,
     index: usize,
-    /// The index of the refused row.
+    /// The index of the row that could not be read. It is set next to the error, because an error
+    /// that passes through the engine has no index.
     refused: &'k Cell<Option<usize>>,
 }
 
 impl<'a, T: ObjectText<'a>> RowSource<'a> for Objects<'a, '_, T> {
+    /// Returns the number of rows that follow, by which an engine chooses the size of its
+    /// statements.
     fn remaining(&self) -> usize {
         self.objects.len() - self.index
     }
 
+    /// Reads the next object into `row`, with its defaults, times and key; returns false after the
+    /// last.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] with all violations of the object; `refused` has its index then.
     fn next(&mut self, row: &mut [ValueRef<'a>]) -> ModelResult<bool> {
         let Some(object) = self.objects.get(self.index) else { return Ok(false) };
         self.read(object.bytes(), row).inspect_err(|_| self.refused.set(Some(self.index)))?;
@@ -200,6 +267,15 @@ impl<'a, 'k, T: ObjectText<'a>> Objects<'a, 'k, T> {
         self.on_conflict.with_given(self.table, FieldSet::present(&row))
     }
 
+    /// Reads one object into `row` and completes it for the insert.
+    ///
+    /// Without a conflict action all rows must have a key, or none: a multi-row statement has one
+    /// list of columns. With a conflict action each row's key is in the outcome, so rows may differ
+    /// in this.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for violations, for other fields than those of the first row of an
+    /// update, or for a key where the first row has none.
     fn read(&mut self, object: &'a [u8], row: &mut [ValueRef<'a>]) -> ModelResult<()> {
         let table = self.table;
         row.fill(ValueRef::Absent);

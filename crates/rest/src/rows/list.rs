@@ -2,6 +2,27 @@
 //!
 //! The page is written into a thread-local buffer, and copied once after the head: the `Link`
 //! header precedes the rows, but its content is known only after them.
+//!
+//! ```text
+//! GET /api/person?order=-name&limit=1&fields=name&count=true
+//!
+//! HTTP/1.1 200 OK
+//! Link: </api/person?order=-name&limit=1&fields=name&count=true&after=WyJB…>; rel="next"
+//! Content-Type: application/json
+//!
+//! {"rows":[{"name":"Emmy Noether"}],"next":"/api/person?order=-name&…&after=WyJB…","count":2}
+//! ```
+//!
+//! The parameters are those of [`params::list`]. `next` is the URL of the next page or null; `Link`
+//! (RFC 8288) has the same URL. A page continues after the last row of the previous one (keyset
+//! pagination), so inserts and deletes between two requests do not shift it.
+//!
+//! If the store has a cache, a page has an `ETag`, and a client that sends it in `If-None-Match`
+//! gets 304 while the table is unchanged. A page that [`crate::request::pages`] has kept is written
+//! without the store. Otherwise the steps are: count the rows if the client requests it, then read
+//! the rows, one more than the page has.
+//!
+//! The history of a row ([`crate::rows::history`]) is a list, too, of a table with a fixed filter.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -20,35 +41,62 @@ use crate::request::pages::{Page, PageName};
 use crate::request::params::{self, ListParams};
 use crate::request::request_context::RequestContext;
 
+/// The answer to a list request, as far as it is known from its head.
 pub(crate) enum List {
-    /// The page is known: it is cached, or the client has it.
+    /// The page is known: it is cached, or the client has it (`page` is `None`, and the answer is
+    /// 304).
     Identity { etag: Etag, page: Option<Arc<Page>> },
     /// The page must be read.
     Read(Box<Reading>),
 }
 
-/// A page that is being read.
+/// A page that is being read. It is filled by the sink of the operation, row by row, and is kept
+/// between the steps of a request that has to wait.
 pub(crate) struct Reading {
     /// The name for caching it, if it can be cached.
+    ///
+    /// A store without a cache has no names: its pages are neither kept nor tagged.
     name: Option<PageName>,
+    /// The parameters; the limit of their query is one row more than that of the page.
     params: ListParams,
+    /// The order with the key as its last part, so that each row has one place.
     order: Vec<SortKey>,
     /// The total number of rows, once they are counted.
+    ///
+    /// It is kept between the steps, and counted only if `count=true` is requested.
     count: Option<u64>,
     writer: json::RowWriter,
+    /// The body so far.
     body: ScratchBuffer,
+    /// The number of rows in the body.
+    ///
+    /// It is compared with the limit of the page, not with that of the query.
     rows: u64,
-    /// The last row's cursor, if more rows follow.
+    /// The cursor of the page's last row. It is written when that row is read, since rows are
+    /// borrowed.
     next: Option<String>,
+    /// True if a row follows the page.
+    ///
+    /// If the page is full and this is false, the page is the last one.
     more: bool,
 }
 
 impl List {
+    /// Returns the list of the requested page.
+    ///
+    /// # Errors
+    /// 400 for an invalid parameter, with its name, its value and the permitted values.
     pub(crate) fn of(context: RequestContext<'_>) -> ApiResult<Self> {
         Self::among(context, None)
     }
 
-    /// Returns a list of the rows that `only` selects.
+    /// Returns a list of the rows that `only` selects, in addition to the filter of the request.
+    ///
+    /// A page that is known is answered before the parameters are parsed: its name contains the
+    /// request's target, so that the parameters were valid when it was kept.
+    ///
+    /// # Errors
+    /// As [`List::of`].
     pub(crate) fn among(context: RequestContext<'_>, only: Option<FilterExpr>) -> ApiResult<Self> {
         let pages = &context.api.pages;
         let name = pages.name(context.store, context.table(), context.request);
@@ -65,6 +113,7 @@ impl List {
 }
 
 impl Reading {
+    /// Parses the parameters and begins the body.
     fn new(
         context: RequestContext<'_>,
         name: Option<PageName>,
@@ -96,6 +145,10 @@ impl Reading {
         })
     }
 
+    /// Appends a row to the page, or ends the list at the row after the page.
+    ///
+    /// The engine stops reading when this returns `Break`. The row after the page is not written:
+    /// its existence is enough to know that another page follows.
     fn take_row(&mut self, table: &Table, row: &[ValueRef<'_>]) -> ControlFlow<()> {
         if self.rows == self.params.rows_max {
             self.more = true;
@@ -112,6 +165,15 @@ impl Reading {
         ControlFlow::Continue(())
     }
 
+    /// Completes the body and responds with 200. The page is kept for later requests if it has a
+    /// name and its table was not written to since the name was created; only then it has an
+    /// `ETag`.
+    ///
+    /// The body has the members `rows`, `next` and, if requested, `count`. `next` is set only if a
+    /// row was found after the page, so that the last page never leads to an empty one.
+    ///
+    /// The tag is computed before the rows are read and verified after them: a page that was read
+    /// during a write must not be found under the tag of the old or of the new version.
     fn end(&mut self, context: RequestContext<'_>, answer: &mut Answer<'_, '_>) {
         let next = match (self.more, &self.next) {
             (true, Some(cursor)) => Some(next_url(context.request, cursor)),
@@ -138,6 +200,10 @@ impl Reading {
         answer.whole(head, &mut self.body);
     }
 
+    /// Executes the next operation: the count, if requested and unknown, or the list.
+    ///
+    /// The count has the filter of the list, but not its cursor: it is the number of rows in all
+    /// pages at the time of this request. It is not in the same transaction as the page.
     fn step(
         &mut self,
         context: RequestContext<'_>,
@@ -186,7 +252,8 @@ impl Verb for List {
     }
 }
 
-/// Returns the request's URL with another cursor.
+/// Returns the request's URL with another cursor. All other parameters keep their order and their
+/// encoding, so that the client can compare them with those that it sent.
 fn next_url(request: &Request, cursor: &str) -> String {
     let mut url = String::with_capacity(request.target().len() + cursor.len() + 8);
     push_safe(&mut url, request.path());
@@ -204,7 +271,7 @@ fn next_url(request: &Request, cursor: &str) -> String {
 }
 
 /// Appends a part of a target, and encodes the characters that would end a link in a header and
-/// that lax clients send unencoded.
+/// that lax clients send unencoded. A percent sign is copied, because the part is encoded already.
 fn push_safe(url: &mut String, part: &str) {
     for c in part.chars() {
         match c {

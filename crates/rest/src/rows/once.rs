@@ -1,6 +1,38 @@
 //! `Idempotency-Key`: a POST that is executed once, however often it is sent.
 //!
 //! The store keeps its response, in the transaction of its writes, and returns it for each repeat.
+//!
+//! ```text
+//! POST /api/person
+//! Idempotency-Key: 7d1f
+//! Content-Type: application/json
+//!
+//! {"name":"Maria Agnesi"}
+//!
+//! HTTP/1.1 201 Created
+//! Location: /api/person/5
+//! ETag: "v1"
+//! Idempotent-Replayed: true
+//! Content-Type: application/json
+//!
+//! {"id":5,"name":"Maria Agnesi","visits":0,"version":1}
+//! ```
+//!
+//! The transcript shows a repeat; the first response differs only in `Idempotent-Replayed`, which
+//! it does not have. The header follows the draft *The Idempotency-Key HTTP Header Field* of the
+//! IETF: the key may be in quotes, as the structured field that the draft defines.
+//!
+//! A request with a key is executed as a batch, even if it inserts one row, because a batch can
+//! store its response in the same transaction. [`kept`] writes the response into bytes: a line with
+//! the [`KeptHead`] as JSON, then the body. [`Once::answer`] writes them as a response, for the
+//! first request and for repeats alike, so both have the same form.
+//!
+//! A key belongs to one request. A [`Fingerprint`] of the method, the target and the body is stored
+//! with it, and another request with the same key is refused with 422. Errors are not stored,
+//! because their transaction is undone: the request is tried again.
+//!
+//! In a body of lines each chunk has its own key, so that an interrupted upload continues where it
+//! stopped: see [`OnceLines`].
 
 use marmota_http::{Request, Status};
 use marmota_model::{Result as ModelResult, Table, ValueRef, json};
@@ -30,24 +62,30 @@ pub(crate) enum Shape {
 
 /// An idempotent request.
 pub(crate) struct Once {
+    /// The client's key with the fingerprint of the request.
     pub(crate) key: OnceKey,
+    /// The format of the response, which is stored in this form.
     pub(crate) shape: Shape,
+    /// The stored response, once the batch is executed.
     pub(crate) answered: Option<Answered>,
 }
 
-/// The head of a stored response.
+/// The head of a stored response, without the headers that do not depend on the rows.
 #[derive(Serialize, Deserialize)]
 struct KeptHead {
+    /// 200 for a batch, 201 for inserts.
     status: u16,
+    /// The path of the row, if the request inserted a single one.
     location: Option<String>,
+    /// The version of that row for its `ETag`; without it, the `ETag` is a hash of the body.
     version: Option<i64>,
 }
 
 impl Once {
-    /// Returns the idempotency key of the request, if there is one.
+    /// Returns the idempotency key of the request; `None` without the header.
     ///
     /// # Errors
-    /// 422 if the key is invalid.
+    /// 400 if the header is not UTF-8, 422 if the key is invalid, for example empty or too long.
     pub(crate) fn of(request: &Request, shape: Shape) -> ApiResult<Option<Self>> {
         let Some(text) = text_of(request)? else { return Ok(None) };
         let mut print = print_of_head(request);
@@ -56,7 +94,12 @@ impl Once {
         Ok(Some(Self { key, shape, answered: None }))
     }
 
-    /// Responds with the stored response.
+    /// Responds with the stored response. `Idempotent-Replayed: true` is added if it is that of an
+    /// earlier request.
+    ///
+    /// # Errors
+    /// 500 if the stored bytes are not a response of this API. A program can store other bytes for
+    /// the same key through its own batches.
     pub(crate) fn answer(kept: &Answered, answer: &mut Answer<'_, '_>) -> ApiResult<()> {
         let broken = || {
             let message = "the answer stored for this key does not belong to a REST request";
@@ -93,6 +136,9 @@ fn text_of(request: &Request) -> ApiResult<Option<&str>> {
     Ok(Some(quoted.unwrap_or(text)))
 }
 
+/// Returns the fingerprint of the method and the target, to which the body is added. Parameters are
+/// part of the target; headers are not included, since a repeat may be sent by another connection
+/// or proxy.
 fn print_of_head(request: &Request) -> Fingerprint {
     let mut print = Fingerprint::default();
     for part in [request.method_name(), request.target()] {
@@ -103,7 +149,9 @@ fn print_of_head(request: &Request) -> Fingerprint {
 
 /// A body of lines of which each chunk is executed once.
 pub(crate) struct OnceLines {
+    /// The client's key.
     text: String,
+    /// The fingerprint of the method and the target.
     head: Fingerprint,
 }
 
@@ -119,7 +167,14 @@ impl OnceLines {
         Ok(Some(once))
     }
 
-    /// Returns the key of the chunk that starts at this line.
+    /// Returns the key of the chunk that starts at this line: the client's key with the number of
+    /// the line.
+    ///
+    /// Its fingerprint is that of the request's head and of the chunk's lines, not of the whole
+    /// body. So a repeat is recognized chunk by chunk, while later chunks may still be unknown.
+    ///
+    /// # Errors
+    /// If the key is invalid.
     pub(crate) fn chunk(&self, line: u64, texts: &[&[u8]]) -> ModelResult<OnceKey> {
         let mut print = self.head.clone();
         texts.iter().for_each(|text| print.add(text));
@@ -127,7 +182,11 @@ impl OnceLines {
     }
 }
 
-/// Returns a response in its stored form.
+/// Returns a response in its stored form, from the writes of a batch and their results.
+///
+/// - [`Shape::Row`]: 201 with the row, its `Location` under `path`, and its version.
+/// - [`Shape::Rows`]: 201 with the keys, as for an array.
+/// - [`Shape::Results`]: 200 with the body that `write_results` appends.
 pub(crate) fn kept(
     shape: Shape,
     path: &str,
@@ -175,6 +234,8 @@ pub(crate) fn kept(
     bytes
 }
 
+/// Returns the key of an inserted row: that of the outcome if the engine has assigned it, else that
+/// in the row.
 fn key_of<'v>(table: &Table, row: &[ValueRef<'v>], outcome: &'v Outcome) -> ValueRef<'v> {
     match &outcome.keys {
         Keys::One(key) => key.as_ref(),

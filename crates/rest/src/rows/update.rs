@@ -1,4 +1,39 @@
 //! `PUT` and `PATCH /api/{table}/{id}`: replaces a row, or changes the given fields.
+//!
+//! ```text
+//! PATCH /api/person/1
+//! If-Match: "v1"
+//! Content-Type: application/json
+//!
+//! {"email":"emmy@example.org"}
+//!
+//! HTTP/1.1 200 OK
+//! ETag: "v2"
+//! Content-Type: application/json
+//!
+//! {"id":1,"name":"Emmy Noether","email":"emmy@example.org","visits":0,"version":2}
+//! ```
+//!
+//! | request | effect |
+//! |---|---|
+//! | `If-Match: "v1"`, or `version` in the body | 412 if the row has another version |
+//! | `If-Match: *` | a PUT to a missing row is 404 instead of an insert |
+//! | `If-None-Match: *` with PUT | 412 if the row exists |
+//! | `Prefer: return=minimal` | 204 without the row |
+//!
+//! A PUT writes all fields: a field that the body does not have gets its default or null. A PATCH
+//! writes the fields of the body. Both ignore the creation and update times in the body, so that a
+//! row that was read can be sent back.
+//!
+//! A request takes up to three operations, each in a step of its own ([`Stage`]):
+//!
+//! 1. The update. A PUT to a missing row continues with an insert if clients provide the keys of
+//!    the table.
+//! 2. The insert, which is answered with 201 and `Location`.
+//! 3. A read of the row, if the body did not have all fields of the response.
+//!
+//! The body is parsed again in each step instead of being kept: it is borrowed from the request,
+//! and most requests need only one step.
 
 use marmota_http::Status;
 use marmota_model::{
@@ -17,35 +52,53 @@ use crate::request::params;
 use crate::request::request_context::RequestContext;
 use crate::rows::insert::{write_minimal, write_stored};
 
+/// A write to one row at a known key.
 pub(crate) struct Update {
+    /// The key in the path. A body with another key is refused.
     key: Value,
+    /// True for PUT, false for PATCH.
     replace: bool,
+    /// The condition of `If-Match`.
     condition: Condition,
+    /// The time of the request, for the update time of the row.
     stamp: WriteTimestamp,
     stage: Stage,
     /// True if the row was read, maybe in an earlier step.
     found: bool,
 }
 
+/// The next operation of a request.
 #[derive(Clone, Copy)]
 enum Stage {
     /// Update the existing row.
     Update,
-    /// The row does not exist: insert it.
+    /// The row does not exist: insert it. With `must_be_new`, a row with this key is 412 instead of
+    /// 409.
     Insert { must_be_new: bool },
-    /// Written; read the fields that the body did not contain.
+    /// Written, and has this version now; read the fields that the body did not contain.
     Read { version: Option<i64> },
 }
 
 impl Update {
+    /// Creates the verb of a PUT.
+    ///
+    /// # Errors
+    /// As for [`Update::patch`].
     pub(crate) fn replace(context: RequestContext<'_>) -> ApiResult<Self> {
         Self::of(context, true)
     }
 
+    /// Creates the verb of a PATCH.
+    ///
+    /// # Errors
+    /// 400 for a parameter, an invalid key or condition, 412 for an `If-Match` that is not a
+    /// version of such a row, 415 for a body that is not JSON.
     pub(crate) fn patch(context: RequestContext<'_>) -> ApiResult<Self> {
         Self::of(context, false)
     }
 
+    /// Checks the head of the request. `If-None-Match: *` starts with the insert, without an
+    /// update; it is valid only for a PUT to a table whose keys clients provide.
     fn of(context: RequestContext<'_>, replace: bool) -> ApiResult<Self> {
         params::none(context.request)?;
         body::check_json(context.request)?;
@@ -67,7 +120,14 @@ impl Update {
         })
     }
 
-    /// Parses the row in the body; its violations are not reported yet.
+    /// Parses the row in the body and returns it with the expected version, from the body or from
+    /// `If-Match`.
+    ///
+    /// Violations of fields are added to `violations`, to be reported together with those of the
+    /// rules.
+    ///
+    /// # Errors
+    /// 400 for a key or a version that differs from that of the request's head.
     fn read<'a>(
         &self,
         context: RequestContext<'a>,
@@ -82,6 +142,13 @@ impl Update {
         Ok((row, version))
     }
 
+    /// Executes the update, and responds if the row is known: 204 for a client that prefers a
+    /// minimal response, or 200 with the row if the body has all fields that a GET returns.
+    /// Otherwise the next step reads the row.
+    ///
+    /// # Errors
+    /// 404 for a missing row, 409 for a unique value that exists, 412 for another version, 422 with
+    /// all violations.
     fn update(
         &mut self,
         context: RequestContext<'_>,
@@ -130,11 +197,15 @@ impl Update {
     }
 
     /// Returns true if a PUT may insert a missing row: the key is in the path, and the request does
-    /// not require the row to exist.
+    /// not require the row to exist, by `If-Match` or a version.
     fn may_create(&self, table: &Table, expects_version: bool) -> bool {
         self.replace && can_create(table) && !self.condition.must_exist && !expects_version
     }
 
+    /// Inserts the row under the key of the path and responds with 201 and `Location`.
+    ///
+    /// Between the update and this step another request may insert the row. The insert then fails
+    /// with 409, and neither row is overwritten.
     fn insert(
         &self,
         context: RequestContext<'_>,
@@ -166,6 +237,11 @@ impl Update {
         Ok(Next::Answered)
     }
 
+    /// Responds to a write with the row, read after it. `written` is the version after the write.
+    ///
+    /// Another write may happen in between; the response then has its values and its `ETag`, which
+    /// match each other. If the row cannot be read, the response is 204 with `written` as the
+    /// `ETag`: the write has succeeded, and an error would state the opposite.
     fn read_back(
         &mut self,
         context: RequestContext<'_>,
@@ -218,7 +294,8 @@ fn can_create(table: &Table) -> bool {
     table.key_kind() != KeyKind::Auto
 }
 
-/// Returns true for a conflict of the key with another row.
+/// Returns true for a conflict of the key with another row. A conflict of another unique field
+/// stays 409, even under `If-None-Match: *`.
 fn is_taken_key(table: &Table, error: &ApiError) -> bool {
     let key = &table.fields()[table.key()].name;
     error.error().kind() == ErrorKind::Conflict

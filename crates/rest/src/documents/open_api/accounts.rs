@@ -1,4 +1,23 @@
 //! The routes of accounts ([`crate::account_routes`]) in an OpenAPI document.
+//!
+//! ```text
+//! "/api/auth/keys/{named}": {
+//!   "delete": {
+//!     "operationId": "auth.keys.one.delete",
+//!     "summary": "Revokes a key",
+//!     "tags": ["auth"],
+//!     "parameters": [{"name":"named","in":"path","required":true,"schema":{"type":"integer",…}}],
+//!     "responses": {"204":{"description":"Done"},"default":…}
+//!   }
+//! }
+//! ```
+//!
+//! The operations are in the document if the store has rights, in other words if the API has
+//! logins. All of them are described for every caller: the routes themselves decide who may use
+//! them.
+//!
+//! The routes are a table of constants instead of being derived from the router, because a route
+//! does not have the schemas of its bodies. A test compares the table with the routes that answer.
 
 use marmota_http::Method;
 use marmota_web::OpenApi;
@@ -6,7 +25,13 @@ use serde_json::{Value, json};
 
 use super::{answer, body, in_path};
 
-/// Returns the schema of an object; names that start with `?` are optional.
+/// Returns the schema of an object with these members; names that start with `?` are optional, and
+/// all others are required.
+///
+/// The object permits additional members, so that a later version can add some without breaking the
+/// clients that were generated from this one.
+///
+/// A schema without members permits any object.
 fn object(members: &[(&str, Value)]) -> Value {
     let named = |name: &str| name.trim_start_matches('?').to_owned();
     let properties: serde_json::Map<String, Value> =
@@ -16,7 +41,27 @@ fn object(members: &[(&str, Value)]) -> Value {
     json!({ "type": "object", "properties": properties, "required": required })
 }
 
-/// Adds the routes of accounts.
+/// Adds the routes of accounts under `base`, and the security schemes of logins: a bearer token, or
+/// the cookie of a session.
+///
+/// Each route is a row of a table: method, path after `/auth`, summary, schema of the request's
+/// body, and status with the schema of the response's body. From these follow:
+///
+/// - the `operationId`, from the words of the path and the method: `auth.keys.get`, and
+///   `auth.keys.one.delete` for a path that ends with a parameter;
+/// - the parameter of the path: a name for groups, an integer for users and keys;
+/// - no security for `/login` and `/set-password`, whose callers are not authenticated yet.
+///
+/// ```text
+/// "requestBody": {"required":true, "content": {"application/json": {"schema": {
+///   "type": "object",
+///   "properties": {"name":{"type":"string"},"password":{"type":"string"},"cookie":{"type":"boolean"}},
+///   "required": ["name","password"]
+/// }}}}
+/// ```
+///
+/// The members that a route accepts or returns only sometimes are optional: `cookie` of a login
+/// requests a cookie instead of a token, so `token` of its response may be missing.
 pub(super) fn add(document: OpenApi, base: &str) -> OpenApi {
     let text = || json!({ "type": "string" });
     let flag = || json!({ "type": "boolean" });
@@ -53,6 +98,7 @@ pub(super) fn add(document: OpenApi, base: &str) -> OpenApi {
     let given = |schema| (201, Some(schema));
     let shown = |schema| (200, Some(schema));
     let done = || (204, None);
+    /// A route: method, path, summary, request body, and status with the response body.
     type Row<'r> = (Method, &'r str, &'r str, Option<Value>, (u16, Option<Value>));
     let routes: [Row<'_>; 19] = [
         (Method::Post, "/login", "Logs in", Some(login), shown(logged_in)),

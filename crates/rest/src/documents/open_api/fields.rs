@@ -1,9 +1,32 @@
 //! A table's row as a JSON Schema.
+//!
+//! The dialect is that of OpenAPI 3.1, JSON Schema draft 2020-12. A nullable field has a list of
+//! two types:
+//!
+//! ```text
+//! "person": {
+//!   "type": "object",
+//!   "properties": {
+//!     "id": {"type":"integer","format":"int64"},
+//!     "name": {"type":"string","minLength":1,"maxLength":40},
+//!     "email": {"type":["string","null"],"format":"email"},
+//!     "born": {"type":["string","null"],"format":"date"},
+//!     "colour": {"type":["string","null"],"enum":["red","blue",null]},
+//!     "created_at": {"type":"string","format":"date-time","readOnly":true}
+//!   }
+//! }
+//! ```
+//!
+//! Rules that JSON Schema cannot express are left out. Such a schema permits values that the server
+//! refuses with 422.
 
 use marmota_model::{Field, KeyKind, Kind, Literal, Role, Rule, Table, json as text};
 use serde_json::{Map, Value, json};
 
-/// Returns the schema of a row. Fields are optional, since `fields` or a PATCH can select some.
+/// Returns the schema of a row, with a property for each field.
+///
+/// No field is required, since `fields` or a PATCH can select some. Requests that insert use this
+/// schema together with [`required`].
 pub(super) fn row(table: &Table) -> Value {
     let fields = table.fields().iter().enumerate();
     let properties: Map<String, Value> =
@@ -11,7 +34,9 @@ pub(super) fn row(table: &Table) -> Value {
     json!({ "type": "object", "properties": properties })
 }
 
-/// Returns the fields that a new row requires.
+/// Returns the fields that a new row requires: those without a default that are not nullable. A key
+/// is required only if it is a text, because other keys are assigned by the store. Times and
+/// versions are never required.
 pub(super) fn required(table: &Table) -> Vec<&str> {
     let fields = table.fields().iter().enumerate();
     fields
@@ -24,7 +49,13 @@ pub(super) fn required(table: &Table) -> Vec<&str> {
         .collect()
 }
 
-/// Returns the schema of a field's value.
+/// Returns the schema of a field's value: that of its kind, with its rules, its default and its
+/// role.
+///
+/// - Creation and update times are `readOnly`: the server ignores them in a request.
+/// - A field that cannot be changed after the insert has `x-immutable`, an extension, and a
+///   description.
+/// - `null` is added to the types, and to the names of an enumeration, of a nullable field.
 pub(super) fn of_field(table: &Table, position: usize, field: &Field) -> Value {
     let mut schema = of_kind(&field.kind);
     for rule in &*field.rules {
@@ -55,11 +86,14 @@ pub(super) fn of_field(table: &Table, position: usize, field: &Field) -> Value {
     schema
 }
 
-/// Returns the schema of a row's key.
+/// Returns the schema of a row's key, for the parameter of a path and the keys of inserted rows.
 pub(super) fn key(table: &Table) -> Value {
     of_key(table.key_kind())
 }
 
+/// Returns the schema of a key of this kind, also for references to such a key.
+///
+/// It has no limits, which are those of the database.
 fn of_key(kind: KeyKind) -> Value {
     match kind {
         KeyKind::Auto => json!({ "type": "integer", "format": "int64" }),
@@ -68,6 +102,8 @@ fn of_key(kind: KeyKind) -> Value {
     }
 }
 
+/// Returns the schema of a kind, as its JSON form in rows. The limits of a 64-bit integer are stated
+/// by its `format`; narrower ones are written.
 fn of_kind(kind: &Kind) -> Value {
     match kind {
         Kind::Bool => json!({ "type": "boolean" }),
@@ -106,6 +142,16 @@ fn of_kind(kind: &Kind) -> Value {
     }
 }
 
+/// Adds the keywords of a rule to a field's schema. A rule without a keyword changes nothing: its
+/// violations are reported by the server. Ranges of times have no keyword, so only those of numbers
+/// are added.
+///
+/// | rule | keywords |
+/// |---|---|
+/// | not empty | `minLength` 1 |
+/// | length | `minLength`, `maxLength`, in characters |
+/// | range of a number | `minimum`, `maximum` |
+/// | email | `format` |
 fn add_rule(schema: &mut Value, rule: &Rule) {
     let number = |end: &Option<Literal>| {
         let mut json = Vec::new();

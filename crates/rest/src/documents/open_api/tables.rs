@@ -1,4 +1,42 @@
 //! The routes of tables ([`crate::Api`]) in an OpenAPI document.
+//!
+//! ```text
+//! {
+//!   "openapi": "3.1.0",
+//!   "paths": {
+//!     "/api": {"get": {"operationId":"tables",…}},
+//!     "/api/batch": {"post": {"operationId":"batch",…}},
+//!     "/api/person": {
+//!       "get": {"operationId":"person.list",…},
+//!       "post": {"operationId":"person.insert",…},
+//!       "delete": {"operationId":"person.delete_where",…}
+//!     },
+//!     "/api/person/{key}": {
+//!       "get": {"operationId":"person.get",…},
+//!       "put": {"operationId":"person.replace",…},
+//!       "patch": {"operationId":"person.change",…},
+//!       "delete": {"operationId":"person.delete",…}
+//!     },
+//!     "/api/person/{key}/visits/increment": {"post": {"operationId":"person.visits.increment",…}},
+//!     "/api/person/{key}/photo": {
+//!       "get": {"operationId":"person.photo.get",…},
+//!       "put": {"operationId":"person.photo.put",…}
+//!     },
+//!     "/api/person/{key}/history": {"get": {"operationId":"person.history",…}}
+//!   },
+//!   "components": {"schemas": {"person":…, "person.new":…}}
+//! }
+//! ```
+//!
+//! Each operation has the name of its table as its tag, by which tools group operations, and an
+//! `operationId`, from which they derive the names of functions. Both are part of the API: another
+//! `operationId` renames a function of generated clients.
+//!
+//! A table has two schemas. `person` is the row as it is returned, with all fields optional.
+//! `person.new` adds the fields that an insert requires.
+//!
+//! An operation is added if the caller has its right. A caller without any right on a table does
+//! not see its name or its fields.
 
 use marmota_http::Method;
 use marmota_model::{Kind, Role, Table};
@@ -9,7 +47,11 @@ use serde_json::{Value, json};
 
 use super::{answer, body, fields, in_path, in_query, reference};
 
-/// Adds the routes that the caller may use.
+/// Adds the routes that the caller may use: the description of the tables, the routes of each
+/// table, and batches if the caller may write to any table. `base` is the prefix of the API,
+/// without a slash at the end.
+///
+/// A store without rights permits everything.
 pub(super) fn add(mut document: OpenApi, store: &Store, base: &str) -> OpenApi {
     document = document.operation(
         Method::Get,
@@ -53,18 +95,35 @@ pub(super) fn add(mut document: OpenApi, store: &Store, base: &str) -> OpenApi {
     document
 }
 
+/// Returns the path of the description of the tables: the prefix, or `/` for an API at the root.
 const fn base_or_root(base: &str) -> &str {
     if base.is_empty() { "/" } else { base }
 }
 
 /// A table whose routes are being added to the document.
+///
+/// Each method adds the operations of one kind; [`Ways::add`] calls those that the caller's rights
+/// permit.
 struct Ways<'t> {
+    /// The prefix of the API.
     base: &'t str,
     table: &'t Table,
+    /// The document so far. [`OpenApi`] adds by value, so it is taken and set again for each
+    /// operation.
     document: OpenApi,
 }
 
 impl Ways<'_> {
+    /// Adds the schemas of the table and all operations for which `may` returns true, and returns
+    /// the document.
+    ///
+    /// | right | operations |
+    /// |---|---|
+    /// | read | `list`, `get`, and the bytes of blobs |
+    /// | insert | `insert` |
+    /// | update | `replace`, `change`, `increment`, and the bytes of blobs |
+    /// | delete | `delete`, `delete_where` |
+    /// | history | `history`, for audited models |
     fn add(mut self, may: &impl Fn(Right) -> bool) -> OpenApi {
         let name = self.table.name().to_owned();
         self.document = self.document.schema(&name, fields::row(self.table)).schema(
@@ -130,15 +189,34 @@ impl Ways<'_> {
         self.document
     }
 
+    /// Returns a reference to the schema of a row.
     fn row(&self) -> Value {
         reference(self.table.name())
     }
 
+    /// Returns a reference to the schema of a row to be inserted.
     fn new_row(&self) -> Value {
         reference(&format!("{}.new", self.table.name()))
     }
 
     /// Adds an operation of the table or, if the path has a key, of a row.
+    ///
+    /// `path` follows the table's name: empty, `/{key}` or longer. `verb` is the last part of the
+    /// `operationId`, and `what` the summary. The parameter of the key is inserted before those of
+    /// `operation`, with the type of the table's key.
+    ///
+    /// ```text
+    /// "/api/person/{key}": {
+    ///   "patch": {
+    ///     "operationId": "person.change",
+    ///     "summary": "Writes the fields that are named",
+    ///     "tags": ["person"],
+    ///     "parameters": [{"name":"key","in":"path","required":true,"schema":{"type":"integer",…}}],
+    ///     "requestBody": {"required":true,"content":{"application/json":{"schema":{"$ref":…}}}},
+    ///     "responses": {"200":…, "default":…}
+    ///   }
+    /// }
+    /// ```
     fn on(&mut self, method: Method, path: &str, verb: &str, what: &str, operation: &Value) {
         let name = self.table.name();
         let mut operation = operation.clone();
@@ -157,6 +235,21 @@ impl Ways<'_> {
         self.document = document.operation(method, &path, operation);
     }
 
+    /// Adds the list of rows, with its parameters ([`crate::request::params`]) and two forms of its
+    /// response: a JSON page, and lines of rows.
+    ///
+    /// A field is a parameter, too, that selects rows with this value. It has the type of the field
+    /// without limits and rules: a value that no row can have is a valid condition. Fields with the
+    /// name of another parameter are left out, since that parameter has precedence. So are blobs
+    /// and JSON, which cannot be compared.
+    ///
+    /// ```text
+    /// "parameters": [
+    ///   {"name":"filter","in":"query","description":"A condition, such as …","schema":{"type":"string"}},
+    ///   …,
+    ///   {"name":"visits","in":"query","description":"Equal to this","schema":{"type":"integer",…}}
+    /// ]
+    /// ```
     fn list(&mut self) {
         let text = json!({ "type": "string" });
         let mut parameters = vec![
@@ -191,6 +284,17 @@ impl Ways<'_> {
         );
     }
 
+    /// Adds the insert of one row, an array of rows, or lines of rows.
+    ///
+    /// The response depends on the request: 201 with the row or the keys, and 200 with a row that
+    /// existed or the effects. A generator sees alternatives.
+    ///
+    /// ```text
+    /// "requestBody": {"required":true, "content": {
+    ///   "application/json": {"schema":{"oneOf":[{"$ref":"#/components/schemas/person.new"},…]}},
+    ///   "application/x-ndjson": {"schema":{"$ref":"#/components/schemas/person.new"}}
+    /// }}
+    /// ```
     fn insert(&mut self) {
         let several = json!({ "type": "array", "items": self.new_row() });
         let mut sent = body(&json!({ "oneOf": [self.new_row(), several] }));
@@ -220,6 +324,13 @@ impl Ways<'_> {
         );
     }
 
+    /// Adds an increment for each integer and currency field. Keys and versions are written by the
+    /// store alone, so they have none. Each field has a path of its own, because a template would
+    /// also match fields that are not numbers.
+    ///
+    /// ```text
+    /// "/api/person/{key}/visits/increment": {"post": {"operationId":"person.visits.increment",…}}
+    /// ```
     fn increments(&mut self) {
         for field in self.table.fields() {
             let adds = matches!(field.kind, Kind::Int { .. } | Kind::Currency);
@@ -244,6 +355,10 @@ impl Ways<'_> {
         }
     }
 
+    /// Adds the deletion of a row, and that of all rows that a filter selects. The filter is
+    /// required, so that a request without parameters does not delete the table.
+    ///
+    /// The deletion of a row is answered with 204, the other with the number of deleted rows.
     fn deletes(&mut self) {
         let text = json!({ "type": "string" });
         let mut filter = in_query("filter", "Which rows", &text);
@@ -271,6 +386,9 @@ impl Ways<'_> {
         );
     }
 
+    /// Adds the reading and writing of the bytes of each blob, each with the right that it
+    /// requires. A write accepts any media type and stores the bytes only; a read returns
+    /// `application/octet-stream`.
     fn blobs(&mut self, may: &impl Fn(Right) -> bool) {
         for field in self.table.fields().iter().filter(|field| field.kind == Kind::Blob) {
             let path = format!("/{{key}}/{}", field.name);
@@ -304,11 +422,13 @@ impl Ways<'_> {
     }
 }
 
+/// Returns the parameter `fields`, of lists and of single rows.
 fn of_fields() -> Value {
     in_query("fields", "The fields to show, with commas between", &json!({ "type": "string" }))
 }
 
-/// Returns the schema of a page of rows.
+/// Returns the schema of a page: `rows` of the schema `of`, `next` with a URL or null, and `count`,
+/// which is present only if it was requested.
 fn page(of: &Value) -> Value {
     json!({
         "type": "object",
