@@ -161,11 +161,11 @@ pub fn what_cannot_be_undone_is_refused(subject: &Subject) {
 /// A gap, and another name under a number that was done, are refused.
 pub fn numbers_and_names_are_settled(subject: &Subject) {
     let error = refused(with(subject, [second()]).open(), ErrorKind::Invalid);
-    says(&error, &["migration 2 `second`", "number 1"]);
+    says(&error, &["migration 2 `second`", "expected 1"]);
     let error = refused(with(subject, [first(), third()]).open(), ErrorKind::Invalid);
-    says(&error, &["migration 3 `third`", "number 2"]);
+    says(&error, &["migration 3 `third`", "expected 2"]);
     let error = refused(with(subject, [first(), first()]).plan(), ErrorKind::Invalid);
-    says(&error, &["migration 1 `first`", "number 2"]);
+    says(&error, &["migration 1 `first`", "expected 2"]);
     let nothing = Migration::new(1, "nothing");
     says(&refused(with(subject, [nothing]).open(), ErrorKind::Invalid), &["nothing", "up"]);
     let own = Schema::new("marmota_migration", vec![Field::new("id", Kind::I64).role(Role::Key)]);
