@@ -170,7 +170,10 @@ fn users_move_too_and_no_table_stays_behind_in_silence() {
     extra.execute("CREATE TABLE extra (id INTEGER PRIMARY KEY)").unwrap();
     drop(extra);
     let said = people(&folder, &["move", "--from", &from, "--to", &to]).with(1);
-    assert!(said.contains("tables without a model: extra;") && said.contains("--leave extra"), "{said}");
+    assert!(
+        said.contains("tables without a model: extra;") && said.contains("--leave extra"),
+        "{said}"
+    );
     let there = marmota::sqlite::Sqlite::from_url(&to).unwrap();
     assert_eq!(there.existing_tables().unwrap(), Some(Vec::new()), "nothing was made there");
     drop(there);
