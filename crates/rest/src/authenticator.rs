@@ -1,4 +1,12 @@
 //! The store for the caller of a request: with the caller's rights.
+//!
+//! ```text
+//! GET /api/person/7 HTTP/1.1
+//! Authorization: Bearer ms_…
+//! ```
+//!
+//! [`Authenticator::store_for`] returns a future that is usually ready at once. The endpoint
+//! executes the request with its store, so verbs do not check rights themselves.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,9 +20,11 @@ use marmota_store::Store;
 use marmota_store::thread_pool::ThreadPool;
 use marmota_web::{ApiResult, AuthenticatingRequest, authenticate, request_token};
 
-/// Authenticates incoming requests.
+/// Authenticates incoming requests, and executes the slow ones of accounts. An API has one; its
+/// threads end with it.
 #[derive(Debug)]
 pub(crate) struct Authenticator {
+    /// The accounts.
     pub(crate) auth: Auth,
     /// The threads that hash passwords, which takes some 20 ms of a processor each.
     threads: Arc<ThreadPool>,
@@ -33,6 +43,7 @@ impl Authenticator {
     /// The number of requests that may wait for these threads; further ones are answered 503.
     const WAITING_MAX: usize = 64;
 
+    /// Creates the authenticator of these accounts, with its thread pool.
     pub(crate) fn new(auth: &Auth) -> Self {
         let threads = ThreadPool::new("marmota-auth", Self::THREADS_MAX);
         Self { auth: auth.clone(), threads: Arc::new(threads.waiting_max(Self::WAITING_MAX)) }
@@ -59,10 +70,12 @@ impl Authenticator {
     }
 }
 
-/// The caller of a long-running request, to be authenticated again.
+/// The caller of a long-running request, to be authenticated again. A download or upload can take
+/// hours; a logout or a revoked right ends it before its next operation.
 #[derive(Debug)]
 pub(crate) struct Reauthentication {
     auth: Auth,
+    /// The token of the request, from its header or cookie.
     token: Box<str>,
     /// The authentication under way.
     current: Option<Authenticating>,
@@ -75,7 +88,11 @@ impl Reauthentication {
         Some(Self { auth: authenticator.auth.clone(), token: token.into(), current: None })
     }
 
-    /// Returns the store with the current rights of the caller.
+    /// Returns the store with the current rights of the caller. A later call starts a new
+    /// authentication.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unauthenticated`] if the token is not valid any more.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<marmota_model::Result<Store>> {
         let current = self.current.get_or_insert_with(|| self.auth.authenticate(&self.token));
         let caller = ready!(Pin::new(current).poll(context));
@@ -91,6 +108,7 @@ impl Reauthentication {
 /// and with 403 for a cookie that was sent by a page of another origin.
 #[must_use]
 pub(crate) struct StoreForCaller {
+    /// The authentication under way.
     caller: AuthenticatingRequest,
     /// The store for anonymous callers, if they have rights.
     anonymous: Option<Store>,
@@ -103,7 +121,11 @@ impl StoreForCaller {
         Some(self.store(caller))
     }
 
-    /// Returns the store for the result of the authentication.
+    /// Returns the store for the result of the authentication: that of the caller, or for a request
+    /// without a token that of anonymous callers.
+    ///
+    /// # Errors
+    /// 401 without a token if anonymous access is disabled, and the error of the authentication.
     fn store(&mut self, caller: ApiResult<Option<Arc<Identity>>>) -> ApiResult<Store> {
         match caller? {
             Some(caller) => Ok(caller.store().clone()),
