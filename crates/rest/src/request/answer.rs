@@ -37,9 +37,11 @@ pub(crate) struct Head {
     pub(crate) location: Option<String>,
     /// The next page of a list (`Link`, RFC 8288).
     pub(crate) link: Option<String>,
-    /// True if `Prefer: return=minimal` was applied.
+    /// True if `Prefer: return=minimal` was applied. The response then has `Preference-Applied`
+    /// (RFC 7240).
     pub(crate) minimal: bool,
-    /// An additional header.
+    /// An additional header, for one that only a few responses have, such as `Retry-After` or
+    /// `Idempotent-Replayed`.
     pub(crate) extra: Option<(&'static str, &'static str)>,
     /// True if the response is private to its caller.
     private: bool,
@@ -158,7 +160,8 @@ impl<'o, 'w> Answer<'o, 'w> {
     /// Writes a response with a complete body. Afterwards `ready` can be reused by the caller: its
     /// memory was either copied from, or taken and replaced by an empty buffer.
     ///
-    /// A list or a row whose tag is the hash of its body is written this way.
+    /// It is for a body that must be complete before its head, such as a row whose tag is a hash of
+    /// it, and for one that was created elsewhere, such as the results of a batch.
     pub(crate) fn whole(&mut self, mut begin: Head, ready: &mut Vec<u8>) {
         begin.private = self.is_private();
         match self {
@@ -272,7 +275,8 @@ impl<'w> Out<'_, 'w> {
         }
     }
 
-    /// Stores the result of [`Answer::into_kept`]. It has no effect for a direct response.
+    /// Stores the result of [`Answer::into_kept`]. It has no effect for a direct response. A verb
+    /// that waits has no result yet: its future returns the response later.
     pub(crate) fn end(&mut self, kept: Option<Response>) {
         if let (Self::Kept(slot), Some(response)) = (self, kept) {
             **slot = Some(response);
