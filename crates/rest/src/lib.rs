@@ -1,6 +1,6 @@
 //! REST over any registered model, and errors as responses.
 //!
-//! [`api`] returns a [`Router`] for the complete API (`docs/guide/08-rest.md`): rows, lists with
+//! [`api()`] returns a [`Router`] for the complete API (`docs/guide/08-rest.md`): rows, lists with
 //! filters and keyset pages, blobs, increments, batches. A request becomes an operation on the
 //! registry's snapshot; the rows that the engine returns are written as JSON into the response. No
 //! struct is created, and with an engine that completes at once nothing is awaited.
