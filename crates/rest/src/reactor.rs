@@ -25,7 +25,7 @@ impl Watching for Own {
 }
 
 /// Lets the server's threads watch the sockets of engines (for example PostgreSQL) that handlers
-/// wait for, instead of a separate thread. [`crate::api`] and `marmota::open` call this; repeated
+/// wait for, instead of a separate thread. [`crate::api()`] and `marmota::open` call this; repeated
 /// calls have no effect.
 ///
 /// On a thread that does not belong to a server, sockets are watched by the store's own thread as

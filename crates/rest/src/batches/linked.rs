@@ -126,7 +126,7 @@ impl Linked {
     ///
     /// # Errors
     /// - 400 if that operation is later, was refused, is too far back, or inserted no row.
-    /// - 422 if it does not insert a row of the table that `at` requires.
+    /// - 400 or 422 if it does not insert a row of the table that `at` requires.
     pub(crate) fn made(&self, table: &Table, at: LinkAt, operation: usize) -> ApiResult<Made<'_>> {
         let refused = |why: &str| {
             Err(ApiError::bad_request(format!(

@@ -6,7 +6,7 @@
 //!
 //! The modules build the parts as [`serde_json::Value`] and pass them to [`OpenApi`], which adds
 //! the responses of errors and puts the document together. The order is: operations of the program,
-//! of accounts ([`accounts`], with logins), and of tables ([`tables`]).
+//! of accounts (`accounts`, with logins), and of tables ([`tables`]).
 
 #[cfg(feature = "auth")]
 mod accounts;

@@ -8,7 +8,7 @@
 //! 2. [`ApiState::store_for`] returns the store for the caller. With logins this is a store with
 //!    the caller's rights, otherwise the API's store, with the actor if a function for it is set.
 //!
-//! Both are usually known at once. [`Found::Later`] stands for a caller whose token must be read
+//! Both are usually known at once. `Found::Later` stands for a caller whose token must be read
 //! from the store first; the request waits for it in a future.
 
 use std::borrow::Cow;

@@ -81,7 +81,7 @@ impl Verb for InsertMany {
     /// Inserts all rows in one operation and responds with 201 and the keys.
     ///
     /// # Errors
-    /// - 400 if the body is not an array.
+    /// - 400 if the body is not an array, or if rows that must have the same fields differ.
     /// - 422 with `index` for a row that violates a rule, and 409 for a conflict. Rules precede
     ///   conflicts: an invalid row is reported even if an earlier row conflicts with a stored one.
     fn step(
