@@ -122,6 +122,18 @@ enum Stores {
 }
 impl Api {
     /// Returns the API of a store's tables.
+    ///
+    /// ```
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::{Field, Kind, Role, Schema};
+    /// # use marmota_store::Store;
+    /// # let id = Field::new("id", Kind::I64).role(Role::Key);
+    /// # let schema = Schema::new("city", vec![id, Field::new("name", Kind::TEXT)]);
+    /// # let store = Store::builder(Memory::new()).schema(schema).open()?;
+    /// let router = marmota_rest::Api::new(&store).router();
+    /// # let _ = router;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn new(store: &Store) -> Self {
         Self::of(Stores::One(store.clone()), "/api")
     }
@@ -133,6 +145,12 @@ impl Api {
     /// An invalid tenant name is answered with 400, an unknown tenant ([`Tenants::known`], which
     /// must be set) with 404, and requests get 503 while all databases that may be open at once are
     /// in use.
+    ///
+    /// ```no_run
+    /// # fn routes(tenants: &marmota_store::Tenants) -> marmota_http::Router {
+    /// marmota_rest::Api::of_tenants(tenants).prefix("/{tenant}/api").router()
+    /// # }
+    /// ```
     pub fn of_tenants(tenants: &Tenants) -> Self {
         Self::of(Stores::Tenants(tenants.clone()), "/t/{tenant}/api")
     }
@@ -161,6 +179,20 @@ impl Api {
 
     /// Sets the path of the API; empty for the root. Default: `/api`. For tenants it must contain
     /// `{tenant}`, and the default is `/t/{tenant}/api`. A slash at the end is ignored.
+    ///
+    /// ```
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::{Field, Kind, Role, Schema};
+    /// # use marmota_store::Store;
+    /// # let id = Field::new("id", Kind::I64).role(Role::Key);
+    /// # let schema = Schema::new("city", vec![id, Field::new("name", Kind::TEXT)]);
+    /// # let store = Store::builder(Memory::new()).schema(schema).open()?;
+    /// use marmota_http::TestRequest;
+    ///
+    /// let router = marmota_rest::Api::new(&store).prefix("").router();
+    /// assert_eq!(router.call(TestRequest::get("/city"))?.status().code(), 200);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn prefix(mut self, prefix: &str) -> Self {
         self.prefix = prefix.trim_end_matches('/').to_owned();
         self
@@ -189,12 +221,41 @@ impl Api {
 
     /// Sets the maximum size in bytes of an NDJSON body, which is executed while it arrives (413).
     /// Default: 16 GiB.
+    ///
+    /// ```
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::{Field, Kind, Role, Schema};
+    /// # use marmota_store::Store;
+    /// # let id = Field::new("id", Kind::I64).role(Role::Key);
+    /// # let schema = Schema::new("city", vec![id, Field::new("name", Kind::TEXT)]);
+    /// # let store = Store::builder(Memory::new()).schema(schema).open()?;
+    /// let router = marmota_rest::Api::new(&store).lines_bytes_max(1 << 30).router();
+    /// # let _ = router;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn lines_bytes_max(mut self, bytes: u64) -> Self {
         self.lines_bytes_max = bytes;
         self
     }
 
     /// Sets the maximum size in bytes of a line of an NDJSON body (413). Default: 1 MiB.
+    ///
+    /// ```
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::{Field, Kind, Role, Schema};
+    /// # use marmota_store::Store;
+    /// # let id = Field::new("id", Kind::I64).role(Role::Key);
+    /// # let schema = Schema::new("city", vec![id, Field::new("name", Kind::TEXT)]);
+    /// # let store = Store::builder(Memory::new()).schema(schema).open()?;
+    /// use marmota_http::TestRequest;
+    ///
+    /// let router = marmota_rest::Api::new(&store).line_bytes_max(10).router();
+    /// let long = TestRequest::post("/api/city").header("Content-Type", "application/x-ndjson");
+    /// let answer = router.call(long.body("{\"name\":\"Bourges\"}\n"))?;
+    /// assert_eq!(answer.status().code(), 413);
+    /// assert!(answer.text().contains("\"line\":1"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn line_bytes_max(mut self, bytes: usize) -> Self {
         self.settings.line_bytes_max = bytes;
         self
@@ -202,6 +263,23 @@ impl Api {
 
     /// Sets the number of rows of a page for requests without `limit`, at least 1 and at most
     /// [`Api::page_rows_max`]. Default: 100.
+    ///
+    /// ```
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::{Field, Kind, Role, Schema};
+    /// # use marmota_store::Store;
+    /// # let id = Field::new("id", Kind::I64).role(Role::Key);
+    /// # let schema = Schema::new("city", vec![id, Field::new("name", Kind::TEXT)]);
+    /// # let store = Store::builder(Memory::new()).schema(schema).open()?;
+    /// use marmota_http::TestRequest;
+    ///
+    /// let router = marmota_rest::Api::new(&store).page_rows_default(1).router();
+    /// router.call(TestRequest::post("/api/city").body(r#"[{"name":"Bourges"},{"name":"Uppsala"}]"#))?;
+    /// let page: serde_json::Value = serde_json::from_str(router.call(TestRequest::get("/api/city"))?.text())?;
+    /// assert_eq!(page["rows"].as_array().map(Vec::len), Some(1));
+    /// assert!(page["next"].is_string());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn page_rows_default(mut self, rows: u64) -> Self {
         self.settings.page_rows_default = rows.max(1);
         self
@@ -231,6 +309,24 @@ impl Api {
 
     /// Sets the maximum number of operations of a batch in one body (413). A batch in lines has no
     /// maximum. Default: 1,000.
+    ///
+    /// A larger batch is answered 413. The limit does not apply to batches as NDJSON, which are executed in
+    /// chunks.
+    ///
+    /// ```
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::{Field, Kind, Role, Schema};
+    /// # use marmota_store::Store;
+    /// # let id = Field::new("id", Kind::I64).role(Role::Key);
+    /// # let schema = Schema::new("city", vec![id, Field::new("name", Kind::TEXT)]);
+    /// # let store = Store::builder(Memory::new()).schema(schema).open()?;
+    /// use marmota_http::TestRequest;
+    ///
+    /// let router = marmota_rest::Api::new(&store).batch_operations_max(1).router();
+    /// let two = r#"{"operations":[{"delete":"city","key":1},{"delete":"city","key":2}]}"#;
+    /// assert_eq!(router.call(TestRequest::post("/api/batch").body(two))?.status().code(), 413);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn batch_operations_max(mut self, operations: usize) -> Self {
         self.settings.batch_operations_max = operations;
         self
@@ -258,6 +354,18 @@ impl Api {
     /// Sets whether responses are compressed for clients that accept it, as
     /// [`Compression`](marmota_http::Compression) does: bodies of at least 1 KiB, and lines.
     /// Default: true. It has no effect without the server's feature `compression`.
+    ///
+    /// ```
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::{Field, Kind, Role, Schema};
+    /// # use marmota_store::Store;
+    /// # let id = Field::new("id", Kind::I64).role(Role::Key);
+    /// # let schema = Schema::new("city", vec![id, Field::new("name", Kind::TEXT)]);
+    /// # let store = Store::builder(Memory::new()).schema(schema).open()?;
+    /// let router = marmota_rest::Api::new(&store).compression(false).router();
+    /// # let _ = router;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub const fn compression(mut self, compression: bool) -> Self {
         self.compression = compression;
         self
@@ -317,6 +425,20 @@ impl Api {
     /// Serves a store with accounts without authentication: all callers may read and write the
     /// tables of the program's models. The tables of accounts stay inaccessible. Without this call
     /// and without `Api::auth`, a server with such a store does not start.
+    ///
+    /// ```
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # let store = marmota_auth::models(Store::builder(Memory::new())).open()?;
+    /// use marmota_http::TestRequest;
+    /// use marmota_rest::Api;
+    ///
+    /// // The routes of a store with accounts are refused without a decision about callers.
+    /// assert!(Api::new(&store).router().call(TestRequest::get("/api")).is_err());
+    /// let router = Api::new(&store).allow_anonymous().router();
+    /// assert_eq!(router.call(TestRequest::get("/api"))?.status().code(), 200);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub const fn allow_anonymous(mut self) -> Self {
         self.settings.allow_anonymous = true;
         self

@@ -151,6 +151,24 @@ impl Diagnostics {
     /// Creates the diagnostics of a store and its server. Statistics of tables, verbs and sessions
     /// require a store with metering (`StoreBuilder::metering`); those of the engine and the cache
     /// do not.
+    ///
+    /// Without further settings all routes except `/healthz` and `/readyz` are answered 403.
+    ///
+    /// ```
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::{Field, Kind, Role, Schema};
+    /// # use marmota_store::Store;
+    /// # let id = Field::new("id", Kind::I64).role(Role::Key);
+    /// # let schema = Schema::new("city", vec![id, Field::new("name", Kind::TEXT)]);
+    /// # let store = Store::builder(Memory::new()).schema(schema).open()?;
+    /// use marmota_http::TestRequest;
+    /// use marmota_rest::Diagnostics;
+    ///
+    /// let router = Diagnostics::new(&store).router();
+    /// assert_eq!(router.call(TestRequest::get("/readyz"))?.status().code(), 200);
+    /// assert_eq!(router.call(TestRequest::get("/api/-/statistics"))?.status().code(), 403);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn new(store: &Store) -> Self {
         let shared = Shared {
             store: store.clone(),
@@ -168,12 +186,41 @@ impl Diagnostics {
 
     /// Sets the path of the API; the routes are below its `/-/`. `/metrics`, `/healthz` and
     /// `/readyz` are not affected. Default: `/api`.
+    ///
+    /// ```
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::{Field, Kind, Role, Schema};
+    /// # use marmota_store::Store;
+    /// # let id = Field::new("id", Kind::I64).role(Role::Key);
+    /// # let schema = Schema::new("city", vec![id, Field::new("name", Kind::TEXT)]);
+    /// # let store = Store::builder(Memory::new()).schema(schema).open()?;
+    /// use marmota_http::TestRequest;
+    /// use marmota_rest::Diagnostics;
+    ///
+    /// let router = Diagnostics::new(&store).prefix("/v1").allow(|_| true).router();
+    /// assert_eq!(router.call(TestRequest::get("/v1/-/statistics"))?.status().code(), 200);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn prefix(mut self, prefix: &str) -> Self {
         self.prefix = prefix.trim_end_matches('/').to_owned();
         self
     }
 
     /// Permits administrators, with a session or an API key. Other callers get 401 or 403.
+    ///
+    /// ```
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # let store = marmota_auth::models(Store::builder(Memory::new())).open()?;
+    /// use marmota_auth::{Auth, Settings};
+    /// use marmota_http::TestRequest;
+    /// use marmota_rest::Diagnostics;
+    ///
+    /// let auth = Auth::new(&store, Settings::default())?;
+    /// let router = Diagnostics::new(&store).auth(&auth).router();
+    /// assert_eq!(router.call(TestRequest::get("/api/-/statistics"))?.status().code(), 401);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[cfg(feature = "auth")]
     pub fn auth(mut self, auth: &marmota_auth::Auth) -> Self {
         self.shared.auth = Some(auth.clone());
@@ -207,6 +254,22 @@ impl Diagnostics {
     /// Permits requests for which the function returns true. A local peer address is not
     /// sufficient: behind a proxy on this machine it is the address of all requests
     /// ([`Request::is_forwarded`]).
+    ///
+    /// ```
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::{Field, Kind, Role, Schema};
+    /// # use marmota_store::Store;
+    /// # let id = Field::new("id", Kind::I64).role(Role::Key);
+    /// # let schema = Schema::new("city", vec![id, Field::new("name", Kind::TEXT)]);
+    /// # let store = Store::builder(Memory::new()).schema(schema).open()?;
+    /// use marmota_http::{Request, TestRequest};
+    /// use marmota_rest::Diagnostics;
+    ///
+    /// let is_direct = |request: &Request| !request.is_forwarded();
+    /// let router = Diagnostics::new(&store).allow(is_direct).router();
+    /// assert_eq!(router.call(TestRequest::get("/api/-/statistics"))?.status().code(), 200);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn allow(mut self, allow: impl Fn(&Request) -> bool + Send + Sync + 'static) -> Self {
         self.shared.allow = Some(Box::new(allow));
         self
@@ -214,6 +277,21 @@ impl Diagnostics {
 
     /// Permits requests that change nothing (GET and HEAD) if the function returns true, as
     /// [`Diagnostics::allow`] does for all requests.
+    ///
+    /// ```
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::{Field, Kind, Role, Schema};
+    /// # use marmota_store::Store;
+    /// # let id = Field::new("id", Kind::I64).role(Role::Key);
+    /// # let schema = Schema::new("city", vec![id, Field::new("name", Kind::TEXT)]);
+    /// # let store = Store::builder(Memory::new()).schema(schema).open()?;
+    /// use marmota_http::TestRequest;
+    /// use marmota_rest::Diagnostics;
+    ///
+    /// let router = Diagnostics::new(&store).allow_reading(|_| true).router();
+    /// assert_eq!(router.call(TestRequest::get("/api/-/statistics"))?.status().code(), 200);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn allow_reading(
         mut self,
         allow: impl Fn(&Request) -> bool + Send + Sync + 'static,
@@ -224,12 +302,44 @@ impl Diagnostics {
 
     /// Sets a hint on how to get permission, which is appended to the error of refused callers.
     /// Default: none.
+    ///
+    /// ```
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::{Field, Kind, Role, Schema};
+    /// # use marmota_store::Store;
+    /// # let id = Field::new("id", Kind::I64).role(Role::Key);
+    /// # let schema = Schema::new("city", vec![id, Field::new("name", Kind::TEXT)]);
+    /// # let store = Store::builder(Memory::new()).schema(schema).open()?;
+    /// use marmota_http::TestRequest;
+    /// use marmota_rest::Diagnostics;
+    ///
+    /// let router = Diagnostics::new(&store).denied_hint("send the token of the operators").router();
+    /// let refused = router.call(TestRequest::get("/api/-/statistics"))?;
+    /// assert!(refused.text().contains("; send the token of the operators"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn denied_hint(mut self, way: impl Into<String>) -> Self {
         self.shared.denied_hint = way.into();
         self
     }
 
     /// Serves the metrics of the server and the store at `/metrics`.
+    ///
+    /// ```
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::{Field, Kind, Role, Schema};
+    /// # use marmota_store::Store;
+    /// # let id = Field::new("id", Kind::I64).role(Role::Key);
+    /// # let schema = Schema::new("city", vec![id, Field::new("name", Kind::TEXT)]);
+    /// # let store = Store::builder(Memory::new()).schema(schema).open()?;
+    /// use marmota_http::{Metrics, TestRequest};
+    /// use marmota_rest::Diagnostics;
+    ///
+    /// let router = Diagnostics::new(&store).metrics(&Metrics::new()).allow(|_| true).router();
+    /// let text = router.call(TestRequest::get("/metrics"))?;
+    /// assert!(text.text().contains("# TYPE marmota_engine_commits_total counter"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn metrics(mut self, metrics: &Metrics) -> Self {
         let store = self.shared.store.clone();
         metrics.add_collector(move |text| prometheus::write_store(text, &store));
@@ -266,6 +376,37 @@ impl Diagnostics {
     }
 
     /// Enables reading and changing the log's filter.
+    ///
+    /// ```
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::{Field, Kind, Role, Schema};
+    /// # use marmota_store::Store;
+    /// # let id = Field::new("id", Kind::I64).role(Role::Key);
+    /// # let schema = Schema::new("city", vec![id, Field::new("name", Kind::TEXT)]);
+    /// # let store = Store::builder(Memory::new()).schema(schema).open()?;
+    /// use marmota_http::TestRequest;
+    /// use marmota_rest::{Diagnostics, LogLevels};
+    /// use std::sync::{Arc, Mutex};
+    ///
+    /// struct Levels(Mutex<String>);
+    ///
+    /// impl LogLevels for Levels {
+    ///     fn filter(&self) -> String {
+    ///         self.0.lock().unwrap().clone()
+    ///     }
+    ///
+    ///     fn set_filter(&self, filter: &str) -> marmota_model::Result<()> {
+    ///         *self.0.lock().unwrap() = filter.to_owned();
+    ///         Ok(())
+    ///     }
+    /// }
+    ///
+    /// let levels = Arc::new(Levels(Mutex::new("warn".to_owned())));
+    /// let router = Diagnostics::new(&store).log_levels(levels).allow(|_| true).router();
+    /// let change = TestRequest::put("/api/-/levels").body(r#"{"filter":"info"}"#);
+    /// assert_eq!(router.call(change)?.text(), r#"{"filter":"info"}"#);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn log_levels(mut self, levels: Arc<dyn LogLevels>) -> Self {
         self.shared.levels = Some(levels);
         self
