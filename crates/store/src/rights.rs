@@ -131,8 +131,8 @@ impl Rights {
     /// let store = Store::builder(Memory::new()).schema(note).open()?;
     /// let rights = Rights::new(store.registry(), None, &[Grant::new("note", &[Right::Read])])?;
     /// let note = store.table("note")?;
-    /// assert!(rights.allow(note, Right::Read));
-    /// assert!(!rights.allow(note, Right::Delete));
+    /// assert!(rights.allow(&note, Right::Read));
+    /// assert!(!rights.allow(&note, Right::Delete));
     /// # Ok::<(), marmota_model::Error>(())
     /// ```
     #[must_use]
