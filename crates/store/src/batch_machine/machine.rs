@@ -395,8 +395,6 @@ impl BatchMachine {
         BatchStep::Done(result)
     }
 
-    /// Sets a read as the current operation. `key` is the field to keep of each row; `None` to keep
-    /// all.
     fn look(&mut self, stage: Stage, table: &Arc<Table>, key: Option<usize>, query: Query) {
         self.looked.key = key;
         self.looked.values.clear();

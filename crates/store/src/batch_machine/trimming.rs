@@ -33,7 +33,6 @@ pub(super) enum Trim {
     Count(Option<FilterExpr>),
     /// Reads keys, of which the last is used.
     List(Query),
-    /// Deletes answers.
     Delete(FilterExpr),
 }
 
