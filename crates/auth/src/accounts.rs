@@ -1,5 +1,9 @@
 //! Administration of users and groups, and of users' keys. The caller must check permissions first
 //! ([`crate::Identity::is_admin`]).
+//!
+//! A function with the suffix `_in` works in a transaction of the caller. Each change of a user or
+//! group counts in the table of counters (`ids.rs`), so that other processes drop their cached
+//! tokens.
 
 use std::time::Duration;
 
@@ -15,6 +19,8 @@ use crate::security_event::SecurityEvent;
 use crate::token::{self, TokenHash};
 
 /// A key as shown to its user.
+///
+/// The key itself is not part of it: only its hash is stored.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct KeyInfo {
     /// The primary key.
@@ -29,6 +35,22 @@ pub struct KeyInfo {
 
 impl Auth {
     /// Adds a user, and returns the id and a token for setting the password.
+    ///
+    /// `name` has 1 to 100 characters and is unique. `groups` are names of existing groups. The
+    /// user can log in once [`Auth::set_password`] was called with the token; see
+    /// [`crate::Settings::token_age`].
+    ///
+    /// ```
+    /// # use marmota_auth::{Auth, Settings};
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # let store = marmota_auth::models(Store::builder(Memory::new())).open()?;
+    /// # let auth = Auth::new(&store, Settings::default().password_cost(64, 1))?;
+    /// let (id, token) = auth.add_user("ann", &[], false)?;
+    /// auth.set_password("ann", &token, "correct horse battery", None)?;
+    /// assert_eq!(auth.login("ann", "correct horse battery", None)?.user, id);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`ErrorKind::Conflict`] if the name is taken, [`ErrorKind::Invalid`] if it is invalid or a
@@ -51,6 +73,21 @@ impl Auth {
     /// Creates a new one-time token, for setting a forgotten password; the current password stays
     /// valid until then.
     ///
+    /// It replaces an earlier token of the user that was not used.
+    ///
+    /// ```
+    /// # use marmota_auth::{Auth, Settings};
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # let store = marmota_auth::models(Store::builder(Memory::new())).open()?;
+    /// # let auth = Auth::new(&store, Settings::default().password_cost(64, 1))?;
+    /// let (id, first) = auth.add_user("ann", &[], false)?;
+    /// let second = auth.new_token(id)?;
+    /// assert!(auth.set_password("ann", &first, "correct horse battery", None).is_err());
+    /// auth.set_password("ann", &second, "correct horse battery", None)?;
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`ErrorKind::NotFound`] if the user does not exist.
     pub fn new_token(&self, user: i64) -> Result<String> {
@@ -63,6 +100,8 @@ impl Auth {
 
     /// Returns all users.
     ///
+    /// The first administrator is among them; see [`Auth::setup_token`].
+    ///
     /// # Errors
     /// Errors of the store.
     pub fn users(&self) -> Result<Vec<User>> {
@@ -71,6 +110,22 @@ impl Auth {
 
     /// Changes the groups, role or status of a user; `None` leaves a value unchanged. The change
     /// applies from the next request.
+    ///
+    /// A user who is disabled loses all sessions; keys are refused as long as the user is disabled.
+    ///
+    /// ```
+    /// # use marmota_auth::{Auth, Settings};
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # let store = marmota_auth::models(Store::builder(Memory::new())).open()?;
+    /// # let auth = Auth::new(&store, Settings::default().password_cost(64, 1))?;
+    /// # let (id, token) = auth.add_user("ann", &[], false)?;
+    /// # auth.set_password("ann", &token, "correct horse battery", None)?;
+    /// let session = auth.login("ann", "correct horse battery", None)?;
+    /// auth.change_user(id, None, None, Some(true))?;
+    /// assert!(auth.authenticate(&session.token).run().is_err());
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] if the user does not exist, [`ErrorKind::Invalid`] for an unknown
@@ -120,6 +175,8 @@ impl Auth {
 
     /// Removes a user with all sessions and keys.
     ///
+    /// The id is never assigned again, so no later user gets access to the rows of this one.
+    ///
     /// # Errors
     /// [`ErrorKind::NotFound`] if the user does not exist; [`ErrorKind::Conflict`] if rows refer to
     /// the user (disable the user instead), and for the last administrator.
@@ -138,6 +195,8 @@ impl Auth {
     }
 
     /// Returns all groups.
+    ///
+    /// Users name their groups, not the reverse: [`Auth::change_user`] sets the groups of a user.
     ///
     /// # Errors
     /// Errors of the store.
@@ -203,6 +262,27 @@ impl Auth {
     /// Creates a key for a user's programs, with the rights of the user. The key is returned only
     /// once.
     ///
+    /// `age` is the time until it expires; `None` for a key without end. A user has at most as many
+    /// keys as [`crate::Settings::sessions_max`]. Default: 50.
+    ///
+    /// ```
+    /// # use marmota_auth::{Auth, Settings};
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # let store = marmota_auth::models(Store::builder(Memory::new())).open()?;
+    /// # let auth = Auth::new(&store, Settings::default().password_cost(64, 1))?;
+    /// # auth.set_password("admin", auth.setup_token().unwrap(), "correct horse battery", None)?;
+    /// # let session = auth.login("admin", "correct horse battery", None)?;
+    /// let known = auth.authenticate(&session.token).run()?;
+    /// let (id, key) = auth.make_key(&known, "nightly export", None)?;
+    /// assert_eq!(auth.authenticate(&key).run()?.user(), known.user());
+    /// assert_eq!(auth.keys(known.user())?[0].name, "nightly export");
+    ///
+    /// auth.revoke_key(known.user(), id)?;
+    /// assert!(auth.authenticate(&key).run().is_err());
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`ErrorKind::Denied`] if the caller is authenticated by a key or has too many keys;
     /// [`ErrorKind::Invalid`] if the name is invalid.
@@ -240,6 +320,8 @@ impl Auth {
 
     /// Returns the keys of a user.
     ///
+    /// Expired keys are included until they are used or revoked.
+    ///
     /// # Errors
     /// Errors of the store.
     pub fn keys(&self, user: i64) -> Result<Vec<KeyInfo>> {
@@ -270,6 +352,9 @@ impl Auth {
 }
 
 /// Returns true for an administrator who can log in.
+///
+/// A user without a password does not count, so that a program cannot lose its last administrator
+/// to an unused token.
 const fn can_manage(user: &User) -> bool {
     user.is_admin && !user.is_disabled && user.password.is_some()
 }

@@ -7,6 +7,9 @@
 //!   logged in before is exempt.
 //! - **Account**: after 100 failures from anywhere, blocks from which it has not logged in before
 //!   have 2 failures each instead of 10. The account itself is never locked.
+//!
+//! The counts are in this process only: several processes on one database have separate limits. If
+//! all 50,000 places are taken, an old count is forgotten.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -27,12 +30,14 @@ const UNKNOWN_MAX: u32 = 2;
 enum Block {
     /// Callers without an address: local, through a Unix socket.
     Local,
+    /// One address of IPv4, also if it was mapped to IPv6 (RFC 4291, 2.5.5.2).
     V4(Ipv4Addr),
-    /// A /64 network.
+    /// A /64 network, of which a client can use every address (RFC 4291, 2.5.4).
     V6([u8; 8]),
 }
 
 impl Block {
+    /// Returns the block of an address; `None` for a caller without one.
     fn of(address: Option<IpAddr>) -> Self {
         match address {
             None => Self::Local,
@@ -48,6 +53,7 @@ impl Block {
     }
 }
 
+/// The subject of a count.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Counted {
     Account(String),
@@ -55,10 +61,12 @@ enum Counted {
     Pair(String, Block),
 }
 
+/// The failures of a subject in the current window.
 #[derive(Clone, Copy)]
 struct Count {
+    /// The number of failures, including attempts in progress.
     failed: u32,
-    /// In microseconds.
+    /// The begin of the window, in microseconds.
     since: i64,
     /// For a pair: true if the account has logged in from there.
     is_known: bool,
@@ -67,17 +75,22 @@ struct Count {
 /// The attempts in a time window.
 pub(crate) struct Attempts {
     counts: Mutex<Cache<Counted, Count>>,
+    /// The limit for an account and block together.
     max: u32,
+    /// The length of the window in microseconds.
     window_us: i64,
 }
 
 impl Attempts {
+    /// Creates empty counts; see [`crate::Settings::attempts`].
     pub(crate) fn new(max: u32, window: Duration) -> Self {
         let window_us = i64::try_from(window.as_micros()).unwrap_or(i64::MAX);
         Self { counts: Mutex::new(Cache::new(REMEMBERED)), max, window_us }
     }
 
     /// Counts an attempt as failed. If there were too many, returns the time to wait instead.
+    ///
+    /// An attempt that succeeds is subtracted again by [`Attempts::succeeded`].
     pub(crate) fn begin(
         &self,
         account: &str,
@@ -112,6 +125,8 @@ impl Attempts {
     }
 
     /// Records that the attempt succeeded.
+    ///
+    /// The block is remembered for the account: it is exempt from the limits of others.
     pub(crate) fn succeeded(&self, account: &str, address: Option<IpAddr>, now: Timestamp) {
         let mut counts = self.counts.lock();
         let [pair, block, account] = counted(account, address);
@@ -125,6 +140,8 @@ impl Attempts {
     }
 }
 
+/// Returns the three subjects of an attempt. Only the first 100 characters of a name count, which
+/// no account exceeds.
 fn counted(account: &str, address: Option<IpAddr>) -> [Counted; 3] {
     let account: String = account.chars().take(100).collect();
     let block = Block::of(address);

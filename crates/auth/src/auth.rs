@@ -1,4 +1,7 @@
 //! Logins and sessions.
+//!
+//! Functions for administrators are in `accounts.rs`, the check of a credential in
+//! `authenticate.rs`.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -22,8 +25,11 @@ use crate::security_event::SecurityEvent;
 use crate::settings::Settings;
 use crate::token::{self, TokenHash};
 
+/// The prefix of a session's token.
 pub(crate) const SESSION_PREFIX: &str = "ms_";
+/// The prefix of a key. It selects the table that is read.
 pub(crate) const KEY_PREFIX: &str = "mk_";
+/// The prefix of a one-time token.
 const TOKEN_PREFIX: &str = "mt_";
 /// The name of the initial user.
 const FIRST: &str = "admin";
@@ -33,10 +39,15 @@ const LOGINS_BETWEEN_SWEEPS: u32 = 64;
 const RENEWALS: i64 = 10;
 
 /// Users, sessions and keys of a store. Cheap to clone.
+///
+/// All clones share one cache of tokens and one set of counts. A program has one `Auth` for a
+/// store; see the example of the [crate](crate).
 #[derive(Clone)]
 pub struct Auth(pub(crate) Arc<Inner>);
 
+/// The state that all clones share.
 pub(crate) struct Inner {
+    /// The store without limits of rights.
     pub(crate) store: Store,
     pub(crate) settings: Settings,
     pub(crate) passwords: Passwords,
@@ -47,8 +58,11 @@ pub(crate) struct Inner {
     background: BackgroundBatch,
     /// True if other processes may change accounts, and a read without a round trip detects it.
     pub(crate) is_shared_file: bool,
+    /// The store for anonymous callers, if they have grants.
     anonymous: Option<Store>,
+    /// The token of the first administrator, until a password was set.
     setup_token: Option<String>,
+    /// The number of logins, which triggers the removal of expired sessions.
     logins: AtomicU32,
 }
 
@@ -98,6 +112,9 @@ impl Auth {
     /// Creates the accounts of a store that has their models ([`crate::models`]). While no user can
     /// manage users, there is a token for it: see [`Auth::setup_token`].
     ///
+    /// It starts a thread that stores the ends of sessions in the background, and computes one
+    /// password hash.
+    ///
     /// # Errors
     /// [`ErrorKind::NotFound`] for a store without the models, or a grant on an unknown table;
     /// [`ErrorKind::Invalid`] for invalid settings.
@@ -141,6 +158,9 @@ impl Auth {
     }
 
     /// Returns the store for anonymous callers; `None` if anonymous access is disabled.
+    ///
+    /// Grants of [`Settings::anonymous`] enable it; a rule with `@user` never applies to anonymous
+    /// callers.
     #[must_use]
     pub fn anonymous(&self) -> Option<&Store> {
         self.0.anonymous.as_ref()
@@ -148,6 +168,25 @@ impl Auth {
 
     /// Starts a session. Hashing the password blocks this thread for the time that the settings
     /// imply.
+    ///
+    /// `from` is the client's address, for the limits of failures ([`Settings::attempts`]); `None`
+    /// for a local caller. Do not call it on a thread of an event loop.
+    ///
+    /// ```
+    /// # use marmota_auth::{Auth, Settings};
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::ErrorKind;
+    /// # use marmota_store::Store;
+    /// # let store = marmota_auth::models(Store::builder(Memory::new())).open()?;
+    /// # let auth = Auth::new(&store, Settings::default().password_cost(64, 1))?;
+    /// # auth.set_password("admin", auth.setup_token().unwrap(), "correct horse battery", None)?;
+    /// let address = "203.0.113.9".parse().ok();
+    /// let login = auth.login("admin", "correct horse battery", address)?;
+    /// assert!(login.token.starts_with("ms_"));
+    /// let wrong = auth.login("admin", "guess", address).unwrap_err();
+    /// assert_eq!(wrong.kind(), ErrorKind::Unauthenticated);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`ErrorKind::Unauthenticated`] for a wrong name or password, without distinction;
@@ -174,6 +213,28 @@ impl Auth {
 
     /// Returns a JWT for the session of a caller, and its expiry.
     ///
+    /// It is a JSON Web Token (RFC 7519), signed with HS256 (RFC 7515): `iss` is `marmota`, `sub`
+    /// the user's id, `sid` the hash of the session's token. It is for other services that know the
+    /// secret, and is accepted by [`Auth::authenticate`] as well.
+    ///
+    /// ```
+    /// # use marmota_auth::{Auth, Settings};
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # let store = marmota_auth::models(Store::builder(Memory::new())).open()?;
+    /// # let auth = Auth::new(&store, Settings::default().password_cost(64, 1))?;
+    /// # auth.set_password("admin", auth.setup_token().unwrap(), "correct horse battery", None)?;
+    /// # let session = auth.login("admin", "correct horse battery", None)?;
+    /// let known = auth.authenticate(&session.token).run()?;
+    /// let (jwt, _ends_at) = auth.jwt(&known)?;
+    /// assert_eq!(auth.authenticate(&jwt).run()?.user(), known.user());
+    ///
+    /// // A JWT ends with its session.
+    /// auth.logout(&known)?;
+    /// assert!(auth.authenticate(&jwt).run().is_err());
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`ErrorKind::Denied`] if the caller is authenticated by a key.
     pub fn jwt(&self, known: &Identity) -> Result<(String, Timestamp)> {
@@ -186,6 +247,9 @@ impl Auth {
     }
 
     /// Ends the session of a caller.
+    ///
+    /// Its token and its JWTs are refused from now on, in this process; in others after at most
+    /// [`Settings::cache_ttl`].
     ///
     /// # Errors
     /// [`ErrorKind::Denied`] if the caller is authenticated by a key.
@@ -212,6 +276,8 @@ impl Auth {
 
     /// Returns the sessions of a user.
     ///
+    /// Expired sessions are left out.
+    ///
     /// # Errors
     /// Errors of the store.
     pub fn sessions(&self, user: i64) -> Result<Vec<SessionInfo>> {
@@ -229,6 +295,9 @@ impl Auth {
     }
 
     /// Sets a password with a one-time token, which becomes invalid, and ends the user's sessions.
+    ///
+    /// A password has at least 8 characters and at most 1024 bytes; there are no other rules (NIST
+    /// SP 800-63B). Failures count as failed logins.
     ///
     /// # Errors
     /// [`ErrorKind::Unauthenticated`] if the token is invalid, used or expired;
@@ -261,6 +330,22 @@ impl Auth {
 
     /// Changes a password, and ends all of the user's sessions.
     ///
+    /// The session of the caller ends as well: the user logs in again with the new password.
+    ///
+    /// ```
+    /// # use marmota_auth::{Auth, Settings};
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # let store = marmota_auth::models(Store::builder(Memory::new())).open()?;
+    /// # let auth = Auth::new(&store, Settings::default().password_cost(64, 1))?;
+    /// # auth.set_password("admin", auth.setup_token().unwrap(), "correct horse battery", None)?;
+    /// let session = auth.login("admin", "correct horse battery", None)?;
+    /// auth.change_password(session.user, "correct horse battery", "staple staple", None)?;
+    /// assert!(auth.authenticate(&session.token).run().is_err());
+    /// auth.login("admin", "staple staple", None)?;
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`ErrorKind::Unauthenticated`] if the old password is wrong; [`ErrorKind::Invalid`] if the
     /// new one is invalid; [`ErrorKind::Busy`] after too many failures.
@@ -292,6 +377,8 @@ impl Auth {
         })
     }
 
+    /// Stores a hash, unless `check` refuses the user as stored: another request may have used the
+    /// token or changed the password since it was read.
     fn store_password(
         &self,
         user: i64,
@@ -363,6 +450,7 @@ impl Inner {
         Ok(())
     }
 
+    /// Counts an attempt; an error if there were too many failures.
     fn begin_attempt(&self, name: &str, from: Option<IpAddr>) -> Result<()> {
         let Err(wait) = self.attempts.begin(name, from, self.now()) else { return Ok(()) };
         self.tell(&SecurityEvent::LoginLimited { name: shown(name), address: from });
@@ -489,6 +577,8 @@ impl Inner {
         self.found(*row.user.key(), Proof::Key(row.id), ends_at, ends_at).await
     }
 
+    /// Reads the user of a session or key, and the user's rights; `None` if the user is disabled or
+    /// missing.
     async fn found(
         &self,
         user: i64,
@@ -530,6 +620,9 @@ impl Inner {
     }
 
     /// Extends a session, and stores its end occasionally.
+    ///
+    /// In memory the end moves with each use; it is stored once a tenth of the idle time has
+    /// passed, so that a session costs few writes.
     pub(crate) fn renew(&self, known: &Identity, now: i64) {
         let Proof::Session(id) = known.proof else { return };
         let idle_us = i64::try_from(self.settings.session_idle.as_micros()).unwrap_or(i64::MAX);
@@ -576,6 +669,8 @@ pub(crate) fn new_user(name: &str) -> User {
 }
 
 /// Refuses grants that would disclose stored hashes of passwords and sessions.
+///
+/// Own tables can be referred to, and the history can be read.
 pub(crate) fn check_grant(store: &Store, grant: &Grant) -> Result<()> {
     let is_own = grant.table.starts_with(OWN_PREFIX) && grant.table != HISTORY_TABLE;
     if is_own && grant.rights.iter().any(|right| *right != Right::Refer) {
@@ -590,6 +685,7 @@ fn shown(name: &str) -> String {
     marmota_model::text::excerpt(name)
 }
 
+/// Compares two hashes in constant time.
 fn is_same(one: &str, two: &str) -> bool {
     one.as_bytes().ct_eq(two.as_bytes()).into()
 }

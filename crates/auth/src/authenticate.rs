@@ -1,5 +1,9 @@
 //! Authentication by token: from the cache if the token was read a short time ago, and otherwise by
 //! an asynchronous read.
+//!
+//! A request on an event loop first calls [`Authenticating::ready`], which answers from memory;
+//! only if that has no result, the future is polled. A token that was invalidated while it was read
+//! is not cached (`known.rs`).
 
 use std::fmt;
 use std::future::Future;
@@ -17,28 +21,53 @@ use crate::known::{Identity, Proof};
 use crate::security_event::SecurityEvent;
 use crate::token::{TOKEN_BYTES_MAX, TokenHash};
 
+/// A read of the store, which is boxed because it is rare.
 type Reading = Pin<Box<dyn Future<Output = Result<Arc<Identity>>> + Send>>;
 
 /// A future of the authenticated caller: `.await` it, or call [`Authenticating::run`]. It is ready
 /// at once if the token was read a short time ago ([`Authenticating::ready`]).
+///
+/// ```
+/// # use marmota_auth::{Auth, Settings};
+/// # use marmota_memory::Memory;
+/// # use marmota_store::Store;
+/// # let store = marmota_auth::models(Store::builder(Memory::new())).open()?;
+/// # let auth = Auth::new(&store, Settings::default().password_cost(64, 1))?;
+/// # auth.set_password("admin", auth.setup_token().unwrap(), "correct horse battery", None)?;
+/// # let session = auth.login("admin", "correct horse battery", None)?;
+/// // The first request reads the store.
+/// assert!(auth.authenticate(&session.token).ready().is_none());
+/// let known = auth.authenticate(&session.token).run()?;
+/// // The next ones are answered from memory.
+/// let again = auth.authenticate(&session.token).ready().unwrap()?;
+/// assert_eq!(again.user(), known.user());
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
 #[must_use = "authentication does nothing until it is awaited or run"]
 pub struct Authenticating(State);
 
+/// The state of an authentication.
 enum State {
+    /// The result, until it is taken.
     Ready(Option<Result<Arc<Identity>>>),
+    /// A read that is not finished.
     Reading(Reading),
 }
 
 impl Authenticating {
+    /// Creates a future that is ready.
     const fn of(result: Result<Arc<Identity>>) -> Self {
         Self(State::Ready(Some(result)))
     }
 
+    /// Creates a future that is ready, with an error.
     fn unknown(message: &str) -> Self {
         Self::of(Err(unauthenticated(message)))
     }
 
     /// Returns the result if no read is needed; never blocks.
+    ///
+    /// The result is taken: after `Some`, the future must not be polled.
     pub fn ready(&mut self) -> Option<Result<Arc<Identity>>> {
         match &mut self.0 {
             State::Ready(result) => result.take(),
@@ -76,6 +105,9 @@ impl Auth {
     /// Authenticates a token: of a session, a key, or a JWT. Uses the cache if it was read a short
     /// time ago, and otherwise reads the store.
     ///
+    /// A token of more than 1024 bytes is invalid. The call extends the session
+    /// ([`Settings::session_idle`](crate::Settings::session_idle)).
+    ///
     /// # Errors
     /// [`marmota_model::ErrorKind::Unauthenticated`] if the token is invalid, or its session has
     /// ended.
@@ -95,12 +127,16 @@ impl Auth {
 
     /// Authenticates an earlier caller again, with the current rights: for persistent connections.
     ///
+    /// A WebSocket or a stream calls it from time to time, since its credential was sent only once.
+    ///
     /// # Errors
     /// [`marmota_model::ErrorKind::Unauthenticated`] if the session or key has ended.
     pub fn revalidate(&self, known: &Identity) -> Authenticating {
         self.find(known.token, matches!(known.proof, Proof::Key(_)), Some(known.user))
     }
 
+    /// Returns the caller from the cache, otherwise a read. `of_user` is the user that a JWT or an
+    /// earlier authentication names, which must be the same.
     fn find(&self, hash: TokenHash, is_key: bool, of_user: Option<i64>) -> Authenticating {
         match self.0.remembered(hash) {
             Some(known) if self.0.is_current(&known) => Authenticating::of(of(known, of_user)),
@@ -108,6 +144,7 @@ impl Auth {
         }
     }
 
+    /// Returns a read of the store.
     #[cold]
     fn read(&self, hash: TokenHash, is_key: bool, of_user: Option<i64>) -> Authenticating {
         let inner = Arc::clone(&self.0);
@@ -118,6 +155,18 @@ impl Auth {
 
     /// Returns the store for a credential: a token, or empty for an anonymous caller. A server for
     /// other processes calls it (`marmota_remote::Service::authenticate`).
+    ///
+    /// ```
+    /// # use marmota_auth::{Auth, Settings};
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::ErrorKind;
+    /// # use marmota_store::Store;
+    /// # let store = marmota_auth::models(Store::builder(Memory::new())).open()?;
+    /// # let auth = Auth::new(&store, Settings::default().password_cost(64, 1))?;
+    /// let refused = auth.store_of(b"").run().unwrap_err();
+    /// assert_eq!(refused.kind(), ErrorKind::Unauthenticated);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Auth::authenticate`]; also for an empty credential if anonymous access is disabled.
@@ -181,11 +230,13 @@ impl Future for StoreOf {
     }
 }
 
+/// The error for a token without a session or key.
 #[cold]
 fn unknown() -> Error {
     unauthenticated("the token is unknown or has expired")
 }
 
+/// Returns the caller, unless a JWT names another user.
 fn of(known: Arc<Identity>, of_user: Option<i64>) -> Result<Arc<Identity>> {
     match of_user.is_none_or(|user| user == known.user) {
         true => Ok(known),
@@ -218,6 +269,8 @@ impl Inner {
         matches!(read, Poll::Ready(Ok(changes)) if changes == known.changes)
     }
 
+    /// Reads a token from the store and caches it. The mark is taken before the read, so that a
+    /// change during the read is noticed.
     async fn read(&self, hash: TokenHash, is_key: bool) -> Result<Arc<Identity>> {
         let changes = match self.is_shared_file {
             true => ids::changes(&self.store).await?,
@@ -248,6 +301,7 @@ impl Inner {
 }
 
 impl Identity {
+    /// Returns true if the session or key has expired; `now` is in microseconds.
     fn has_ended(&self, now: i64) -> bool {
         now >= self.ends_at.load(Ordering::Relaxed).min(self.ends_at_last)
     }

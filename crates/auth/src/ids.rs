@@ -5,6 +5,9 @@
 //! Ids of users and keys are counted in `marmota_counter`, in the transaction that inserts them;
 //! sessions, which are numerous, have random ids. The same table counts changes of accounts, so
 //! that other processes detect them.
+//!
+//! The counters are rows that are written in the same transaction as the user or key, so two
+//! processes never assign the same id.
 
 use marmota_model::{Error, ErrorKind, Result};
 use marmota_store::{Store, Transaction};
@@ -12,7 +15,9 @@ use marmota_store::{Store, Transaction};
 use crate::models::{ApiKey, Counter, User};
 use crate::token;
 
+/// The counter of users.
 const USERS: &str = "user";
+/// The counter of keys.
 const KEYS: &str = "key";
 /// Counts changes of accounts: a cached token is valid as long as the count is unchanged.
 const ACCOUNTS: &str = "account";
@@ -58,11 +63,14 @@ pub(crate) async fn changes(store: &Store) -> Result<i64> {
     Ok(counter.map_or(0, |counter| counter.last))
 }
 
+/// Returns the value of a counter; 0 if it was never used.
 fn last(tx: &Transaction, of: &str) -> Result<i64> {
     let counter = tx.get::<Counter>(of.to_owned()).optional().run()?;
     Ok(counter.map_or(0, |counter| counter.last))
 }
 
+/// Increments a counter, and returns its new value, which is above `highest`, the highest id in
+/// use.
 fn next(tx: &Transaction, of: &str, highest: Option<i64>) -> Result<i64> {
     let given = last(tx, of)?.max(highest.unwrap_or_default());
     let next = given.checked_add(1).ok_or_else(too_high)?;
@@ -70,6 +78,7 @@ fn next(tx: &Transaction, of: &str, highest: Option<i64>) -> Result<i64> {
     Ok(next)
 }
 
+/// Sets a counter to `to`, unless it is higher already.
 fn raise(tx: &Transaction, of: &str, to: i64) -> Result<()> {
     if last(tx, of)? < to {
         tx.upsert(&Counter { id: of.to_owned(), last: to }).run()?;
@@ -77,6 +86,7 @@ fn raise(tx: &Transaction, of: &str, to: i64) -> Result<()> {
     Ok(())
 }
 
+/// The error for a counter that has reached the highest integer.
 fn too_high() -> Error {
     Error::new(ErrorKind::Conflict, "no id is left, because the highest id is used")
 }

@@ -3,6 +3,15 @@
 //! Only HS256 is supported: a token with another algorithm is refused before a key is selected. The
 //! library uses the cryptography of a process-wide provider; ours has this one algorithm, and is
 //! installed only if the program has not installed another.
+//!
+//! The format is that of RFC 7519 in the compact form of RFC 7515:
+//!
+//! ```text
+//!  {"typ":"JWT","alg":"HS256"} . {"iss":"marmota","sub":"7","sid":"…","iat":…,"exp":…} . HMAC-SHA-256
+//! ```
+//!
+//! `sid` is the hash of the session's token, by which the session is found. So a JWT is no better
+//! than its session: it is refused once that has ended.
 
 use std::time::Duration;
 
@@ -16,16 +25,23 @@ use sha2::Sha256;
 
 use crate::token::TokenHash;
 
+/// The claim `iss`, which has to match.
 const ISSUER: &str = "marmota";
+/// The minimum length of a secret: that of the hash (RFC 7518, 3.2).
 const SECRET_BYTES_MIN: usize = 32;
 
+/// The claims of a JWT; times are in seconds since 1970 (UTC).
 #[derive(Debug, Serialize, Deserialize)]
 struct Claims {
+    /// [`ISSUER`].
     iss: String,
+    /// The user's id.
     sub: String,
     /// The hash of the session's token.
     sid: String,
+    /// The time of creation.
     iat: i64,
+    /// The expiry.
     exp: i64,
 }
 
@@ -38,6 +54,9 @@ pub(crate) struct Jwts {
 }
 
 impl Jwts {
+    /// Creates the keys from a secret of at least 32 bytes. `age` is the time for which a JWT is
+    /// valid.
+    ///
     /// # Errors
     /// [`ErrorKind::Invalid`] for a secret that is too short.
     pub(crate) fn new(secret: &[u8], age: Duration) -> Result<Self> {
@@ -82,6 +101,9 @@ impl Jwts {
     }
 
     /// Returns the user and the session of a JWT, if it is valid.
+    ///
+    /// `None` for another algorithm, a wrong signature or issuer, and an expired one: callers learn
+    /// no reason.
     pub(crate) fn read(&self, jwt: &str, now: Timestamp) -> Option<(i64, TokenHash)> {
         let claims = decode::<Claims>(jwt, &self.decoding, &self.validation).ok()?.claims;
         if claims.exp <= now.micros() / 1_000_000 {
@@ -91,6 +113,7 @@ impl Jwts {
     }
 }
 
+/// The provider of HS256 for the library `jsonwebtoken`.
 static PROVIDER: CryptoProvider = CryptoProvider {
     signer_factory: |algorithm, key| match algorithm {
         Algorithm::HS256 => Ok(Box::new(Hs256::new(key.as_bytes())?)),
@@ -103,9 +126,11 @@ static PROVIDER: CryptoProvider = CryptoProvider {
     key_utils: KeyUtils::new_unimplemented(),
 };
 
+/// HMAC with SHA-256 (RFC 2104), as signer and verifier.
 struct Hs256(Hmac<Sha256>);
 
 impl Hs256 {
+    /// Creates it from a secret of any length.
     fn new(secret: &[u8]) -> std::result::Result<Self, JwtError> {
         let hmac = Hmac::new_from_slice(secret);
         hmac.map(Self).map_err(|_| JwtError::from(JwtKind::InvalidKeyFormat))

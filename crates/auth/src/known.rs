@@ -4,6 +4,14 @@
 //! removed. Changes to all sessions of a user, or to rights, increase the epoch; entries of an
 //! older epoch are read again. The end of a token is counted in its shard: a result that was read
 //! before is not cached if the count has changed since.
+//!
+//! Three events end an entry:
+//!
+//! | event | what changes | effect |
+//! |---|---|---|
+//! | a session or key ends | the count of the token's shard | the entry is removed; a read in progress is not cached |
+//! | a user, group, password or key changes | the epoch | all entries are read again at their next use |
+//! | the time of [`crate::Settings::cache_ttl`] has passed | – | the entry is read again |
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -23,6 +31,11 @@ const KNOWN_MAX: usize = 20_000;
 const SHARDS: usize = 64;
 
 /// The credential by which a caller was authenticated.
+///
+/// ```
+/// use marmota_auth::Proof;
+/// assert_ne!(Proof::Session(1), Proof::Key(1));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Proof {
     /// A session, by its primary key.
@@ -32,12 +45,21 @@ pub enum Proof {
 }
 
 /// An authenticated caller.
+///
+/// It is immutable but for its expiry. A later request gets another one if the user's rights have
+/// changed.
 pub struct Identity {
+    /// The user's id.
     pub(crate) user: i64,
+    /// True for an administrator.
     pub(crate) is_admin: bool,
+    /// The session or key.
     pub(crate) proof: Proof,
+    /// The hash of the credential, by which it is cached.
     pub(crate) token: TokenHash,
+    /// The store with the caller's rights.
     pub(crate) store: Store,
+    /// The same rights.
     pub(crate) rights: Arc<Rights>,
     /// The expiry in microseconds; that of a session moves as it is used.
     pub(crate) ends_at: AtomicI64,
@@ -45,9 +67,11 @@ pub struct Identity {
     pub(crate) ends_at_last: i64,
     /// The expiry that is stored.
     pub(crate) ends_at_kept: AtomicI64,
+    /// The epoch before it was read.
     epoch: u64,
     /// The number of changes of accounts before it was read, if they are counted.
     pub(crate) changes: i64,
+    /// The time of the read, in microseconds.
     read_at: i64,
 }
 
@@ -79,12 +103,36 @@ impl Identity {
     }
 
     /// Returns the store with the rights of the caller.
+    ///
+    /// Every operation on it is checked against the caller's grants, and history entries name the
+    /// caller.
+    ///
+    /// ```
+    /// # use marmota_auth::{Auth, Settings};
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::{ErrorKind, Field, Kind, Role, Schema};
+    /// # use marmota_store::Store;
+    /// # let note = Schema::new("note", vec![Field::new("id", Kind::I64).role(Role::Key)]);
+    /// # let store = marmota_auth::models(Store::builder(Memory::new())).schema(note).open()?;
+    /// # let auth = Auth::new(&store, Settings::default().password_cost(64, 1))?;
+    /// # let (_, token) = auth.add_user("ann", &[], false)?;
+    /// # auth.set_password("ann", &token, "correct horse battery", None)?;
+    /// # let session = auth.login("ann", "correct horse battery", None)?;
+    /// let known = auth.authenticate(&session.token).run()?;
+    /// assert_eq!(known.caller().name, "ann");
+    /// // Ann has no grant on notes.
+    /// let refused = known.store().list_records(&store.table("note")?).run().unwrap_err();
+    /// assert_eq!(refused.kind(), ErrorKind::Denied);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     #[must_use]
     pub const fn store(&self) -> &Store {
         &self.store
     }
 
     /// Returns the expiry, unless the session is used before.
+    ///
+    /// `None` for a key without end.
     #[must_use]
     pub fn ends_at(&self) -> Option<Timestamp> {
         let ends_at = self.ends_at.load(Ordering::Relaxed);
@@ -109,6 +157,7 @@ pub(crate) struct Found {
 }
 
 impl Identity {
+    /// Creates the identity of a token that was read at `read_at`, after the mark `before`.
     pub(crate) fn new(
         found: Found,
         token: TokenHash,
@@ -140,8 +189,11 @@ impl Identity {
 /// The state of the cache before a token was read.
 #[derive(Clone, Copy)]
 pub(crate) struct Mark {
+    /// The epoch.
     epoch: u64,
+    /// The number of changes of accounts in the store, if they are counted.
     changes: i64,
+    /// The number of removed tokens of the shard.
     forgotten: u64,
 }
 
@@ -151,10 +203,12 @@ pub(crate) struct Knowledge {
     /// The number of removed tokens of each shard.
     shards: Box<[Mutex<u64>]>,
     epoch: AtomicU64,
+    /// How long an entry is used without a read, in microseconds.
     believed_us: i64,
 }
 
 impl Knowledge {
+    /// Creates an empty cache.
     pub(crate) fn new(cache_ttl: Duration) -> Self {
         Self {
             tokens: Cache::new(KNOWN_MAX),
@@ -164,6 +218,7 @@ impl Knowledge {
         }
     }
 
+    /// Locks the shard of a token.
     fn shard(&self, token: TokenHash) -> MutexGuard<'_, u64> {
         self.shards[usize::from(token.0[0]) % SHARDS].lock()
     }

@@ -19,13 +19,30 @@
 //!
 //! // The first administrator has no password, but a token for setting one.
 //! let token = auth.setup_token().unwrap();
-//! # if false {
 //! auth.set_password("admin", token, "correct horse battery", None)?;
 //! let session = auth.login("admin", "correct horse battery", None)?;
 //! let known = auth.authenticate(&session.token).run()?;
 //! known.store().list_records(&store.table("note")?).run()?;
-//! # }
 //! # Ok::<(), marmota_model::Error>(())
+//! ```
+//!
+//! # Credentials
+//! | credential | begins with | made by | valid for | ends by |
+//! |---|---|---|---|---|
+//! | a session's token | `ms_` | [`Auth::login`] | 8 hours without use, 30 days at most | [`Auth::logout`] |
+//! | a JWT | – | [`Auth::jwt`] | 15 minutes, at most as long as its session | its session |
+//! | a key | `mk_` | [`Auth::make_key`] | as given, or without end | [`Auth::revoke_key`] |
+//! | a one-time token | `mt_` | [`Auth::add_user`], [`Auth::new_token`] | 24 hours, once | [`Auth::set_password`] |
+//!
+//! Tokens and keys have 256 random bits; the store keeps their SHA-256 hashes. Passwords are kept
+//! as Argon2id (RFC 9106). [`Settings`] changes the times.
+//!
+//! # From a credential to rights
+//! ```text
+//!  token ─> cache ── known ────────────────────────────┐
+//!             └ unknown, old ─> session or key ─> user ─┴─> Identity ─> Identity::store
+//!                                                 │
+//!                              everyone + groups + administrator = grants ─> Rights
 //! ```
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,14 @@
 //! The models of users: rows of the store, without usable secrets.
+//!
+//! | table | model | content |
+//! |---|---|---|
+//! | `marmota_user` | users | names, password hashes, groups |
+//! | `marmota_group` | groups | grants |
+//! | `marmota_session` | logins | hashes of tokens, addresses, ends |
+//! | `marmota_key` | keys | hashes of keys, names, ends |
+//! | `marmota_counter` | counters | ids that are never reused, the number of changes |
+//!
+//! Grants with `*` do not include these tables, and no grant makes hashes readable.
 #![allow(unreachable_pub, reason = "the derive gives columns the visibility of their fields")]
 
 use std::fmt;
@@ -9,6 +19,8 @@ use marmota_store::StoreBuilder;
 use marmota_store::rights::Grant;
 
 /// A user who can log in. The hashes of passwords and tokens are private, and not shown by `Debug`.
+///
+/// Use [`crate::Auth`] to change users: a direct write does not invalidate cached tokens.
 #[derive(Clone, Model)]
 #[model(table = "marmota_user")]
 pub struct User {
@@ -106,6 +118,14 @@ pub(crate) struct Counter {
 }
 
 /// Adds the models of users to a store's builder.
+///
+/// ```
+/// use marmota_memory::Memory;
+/// use marmota_store::Store;
+/// let store = marmota_auth::models(Store::builder(Memory::new())).open()?;
+/// assert!(store.table("marmota_user").is_ok());
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
 #[must_use]
 pub fn models(builder: StoreBuilder) -> StoreBuilder {
     builder
@@ -118,6 +138,8 @@ pub fn models(builder: StoreBuilder) -> StoreBuilder {
 
 impl User {
     /// Returns true if a password was set.
+    ///
+    /// False for a new user, until the one-time token was used.
     #[must_use]
     pub const fn has_password(&self) -> bool {
         self.password.is_some()

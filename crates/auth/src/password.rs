@@ -1,4 +1,8 @@
 //! Passwords as Argon2id hashes. Checking an unknown name takes the same time as a wrong password.
+//!
+//! The algorithm is Argon2id, version 1.3 (RFC 9106), with a random salt of 16 bytes; a hash is
+//! stored as a PHC string, which has the parameters. So a changed cost applies to new hashes, and
+//! old ones stay valid.
 
 use argon2::password_hash::phc::PasswordHash;
 use argon2::password_hash::{PasswordHasher, PasswordVerifier};
@@ -14,12 +18,17 @@ const BYTES_MAX: usize = 1024;
 
 /// Hashes and verifies passwords.
 pub(crate) struct Passwords {
+    /// The algorithm with the cost of the settings.
     argon2: Argon2<'static>,
     /// The hash to compare with if the user has none.
     nobodys: String,
 }
 
 impl Passwords {
+    /// Creates the hasher; `memory_kib` is in KiB. It computes one hash.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for a cost that Argon2 does not permit.
     pub(crate) fn new(memory_kib: u32, passes: u32) -> Result<Self> {
         let params = Params::new(memory_kib, passes, 1, None).map_err(|error| {
             let message =
@@ -51,6 +60,7 @@ impl Passwords {
         self.hash_of(password.as_bytes())
     }
 
+    /// Hashes bytes of any length.
     fn hash_of(&self, password: &[u8]) -> Result<String> {
         let hash = self.argon2.hash_password_with_salt(password, &random::<16>()?);
         let hash = hash.map_err(|error| {
@@ -61,6 +71,9 @@ impl Passwords {
     }
 
     /// Returns true if the password matches the hash; takes the same time without a hash.
+    ///
+    /// A longer password than permitted is compared as an empty one, so that its length does not
+    /// cost time.
     pub(crate) fn suits(&self, password: &str, hash: Option<&str>) -> bool {
         let is_there = hash.is_some();
         let Ok(hash) = PasswordHash::new(hash.unwrap_or(&self.nobodys)) else { return false };

@@ -10,6 +10,20 @@ use zeroize::Zeroizing;
 use crate::security_event::Listener;
 
 /// Settings of [`crate::Auth`]; each has a default.
+///
+/// ```
+/// use std::time::Duration;
+/// use marmota_auth::Settings;
+/// use marmota_store::rights::{Grant, Right};
+///
+/// let settings = Settings::default()
+///     .everyone([Grant::new("note", &Right::ALL).rule("owner = @user.id")])
+///     .anonymous([Grant::new("page", &[Right::Read])])
+///     .session_idle(Duration::from_secs(30 * 60))
+///     .sessions_max(5)
+///     .attempts(5, Duration::from_secs(600));
+/// assert_eq!(format!("{settings:?}"), "Settings");
+/// ```
 #[must_use]
 pub struct Settings {
     pub(crate) everyone: Vec<Grant>,
@@ -57,12 +71,16 @@ impl Default for Settings {
 
 impl Settings {
     /// Adds grants for every user, in addition to those of their groups. Default: none.
+    ///
+    /// They are checked by [`crate::Auth::new`]. Anonymous callers do not have them.
     pub fn everyone(mut self, grants: impl IntoIterator<Item = Grant>) -> Self {
         self.everyone.extend(grants);
         self
     }
 
     /// Adds grants for anonymous callers. Default: none.
+    ///
+    /// Without any, requests without a credential are refused.
     pub fn anonymous(mut self, grants: impl IntoIterator<Item = Grant>) -> Self {
         self.anonymous.extend(grants);
         self
@@ -75,6 +93,8 @@ impl Settings {
     }
 
     /// Sets the maximum duration of a session. Default: 30 days.
+    ///
+    /// It applies from the login, also to a session that is in use.
     pub const fn session_age_max(mut self, time: Duration) -> Self {
         self.session_age_max = time;
         self
@@ -139,6 +159,8 @@ impl Settings {
     }
 
     /// Sets the clock, instead of the system's: for tests of expiry.
+    ///
+    /// It does not apply to timestamps that the store sets.
     pub fn clock(mut self, clock: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
         self.clock = Some(Arc::new(clock));
         self

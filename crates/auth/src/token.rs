@@ -1,4 +1,7 @@
 //! Secrets of 256 random bits, of which only hashes are stored.
+//!
+//! A token is a prefix of three bytes and 32 random bytes as base64url without padding (RFC 4648,
+//! 5), 46 characters in all. Its hash is SHA-256 (FIPS 180-4), stored in the same encoding.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -13,6 +16,7 @@ pub(crate) const TOKEN_BYTES_MAX: usize = 1024;
 pub(crate) struct TokenHash(pub(crate) [u8; 32]);
 
 impl TokenHash {
+    /// Hashes a token, with its prefix.
     pub(crate) fn of(token: &str) -> Self {
         Self(Sha256::digest(token.as_bytes()).into())
     }

@@ -1,5 +1,11 @@
 //! The attribute `#[model(…)]`, split into named items, each of which is then parsed in its
 //! expected form. The error for an item in another form shows an example of the correct one.
+//!
+//! Parsing has two steps, so that the errors of one build are complete: [`items`] checks the names
+//! only, and the owner of an item checks its form ([`Item::bare`], [`Item::text`],
+//! [`Item::constant`], [`Item::path`], [`Item::names`], [`Item::ends`]). To add an attribute, add
+//! its name and an example to [`MODEL`], [`FIELD`], [`ENUM`] or [`VARIANT`], and read it in
+//! `model.rs`, `field.rs` or `model_enum.rs`.
 
 use proc_macro2::{TokenStream, TokenTree};
 use quote::ToTokens;
@@ -102,13 +108,19 @@ const CONSTANT: &str = "write a constant: a number, a text in quotes, `true` or 
 pub(crate) struct Item {
     /// Its name.
     pub(crate) name: Ident,
+    /// The part after the name.
     given: Given,
+    /// The correct form, for the error; from [`Place`].
     example: &'static str,
 }
 
+/// The form in which an item is written.
 enum Given {
+    /// `name`
     Nothing,
+    /// `name = value`
     Value(TokenStream),
+    /// `name(…)`
     List(TokenStream),
 }
 
@@ -149,6 +161,8 @@ pub(crate) fn items(attributes: &[Attribute], place: &Place, problems: &mut Prob
     items
 }
 
+/// Returns the error for an unknown name: with the place where it is allowed, the equivalent of a
+/// name from another library, or the most similar name.
 fn unknown(name: &str, place: &Place) -> String {
     let elsewhere = [&MODEL, &FIELD, &ENUM, &VARIANT]
         .into_iter()
@@ -168,6 +182,8 @@ fn unknown(name: &str, place: &Place) -> String {
 }
 
 impl Parse for Item {
+    /// Parses one item up to the next comma. Any identifier is accepted as the name, also a keyword
+    /// such as `crate`.
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
         let name = Ident::parse_any(input)?;
         let given = if input.peek(token::Paren) {
@@ -270,6 +286,7 @@ impl Item {
         ends
     }
 
+    /// Parses the value of `name = value`.
     fn value<T: Parse>(&self, problems: &mut Problems) -> Option<T> {
         let tokens = self.value_tokens(problems)?;
         let value = syn::parse2(tokens).ok();
@@ -279,6 +296,7 @@ impl Item {
         value
     }
 
+    /// Returns the tokens of the value of `name = value`.
     fn value_tokens(&self, problems: &mut Problems) -> Option<TokenStream> {
         if let Given::Value(tokens) = &self.given {
             return Some(tokens.clone());
@@ -287,6 +305,7 @@ impl Item {
         None
     }
 
+    /// Reports an item in another form, with an example of the correct one.
     fn refuse(&self, problems: &mut Problems) {
         problems.at(self, format!("write it as in `#[model({})]`", self.example));
     }

@@ -14,8 +14,13 @@ use crate::shape::Shape;
 const CURRENCY_DECIMALS: usize = 4;
 
 /// A constant as written in the source.
+///
+/// A number, a text, `true` or `false`. Expressions and paths are not accepted, because the schema
+/// needs the value when the macro runs.
 pub(crate) struct Constant {
+    /// The sign, which is a separate token.
     negative: Option<Token![-]>,
+    /// The literal after the sign.
     written: Lit,
 }
 
@@ -98,6 +103,8 @@ impl Constant {
         Err(format!("the type of this field needs {expected}"))
     }
 
+    /// Returns the literal of a type that the macro does not know; it is checked when the model is
+    /// registered.
     fn as_written(&self) -> Result<Literal, String> {
         match &self.written {
             Lit::Bool(value) => Ok(Literal::Bool(value.value)),
@@ -110,6 +117,7 @@ impl Constant {
         }
     }
 
+    /// Returns a number in decimal digits, with its sign and without a type suffix.
     fn digits(&self) -> String {
         let digits = match &self.written {
             Lit::Int(number) => number.base10_digits(),
@@ -119,10 +127,12 @@ impl Constant {
         if self.negative.is_some() { format!("-{digits}") } else { digits.to_owned() }
     }
 
+    /// Returns the number as a signed integer of 64 bits.
     fn integer(&self) -> Option<i64> {
         self.digits().parse().ok()
     }
 
+    /// Returns the number as a finite float.
     fn float(&self) -> Result<Literal, String> {
         match self.digits().parse::<f64>() {
             Ok(value) if value.is_finite() => Ok(Literal::Float(value)),

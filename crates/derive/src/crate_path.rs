@@ -45,6 +45,9 @@ pub(crate) fn of_services(written: Option<&Path>) -> TokenStream {
 
 /// Returns the name under which the crate being compiled knows a package. A crate knows itself by
 /// its own name (`extern crate self as …`), which its examples and doc tests share.
+///
+/// It reads the `Cargo.toml` of that crate (`CARGO_MANIFEST_DIR`); `None` if the package is not a
+/// dependency, or if there is no such file.
 fn dependency(package: &str) -> Option<Ident> {
     let name = match crate_name(package).ok()? {
         FoundCrate::Name(name) => name,

@@ -1,4 +1,8 @@
 //! One field of a model: reads and checks its attributes, and generates its entry in the schema.
+//!
+//! A field is read in three steps: [`Field::read`] collects the items, `apply` evaluates each, and
+//! `check` compares them. A fault is recorded and the item left out, so that later faults are
+//! reported as well. The checks that need several fields are in `model.rs`.
 
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
@@ -15,10 +19,15 @@ use crate::shape::{Shape, inside_option};
 /// The role of a field in the store.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Role {
+    /// A field without a role.
     Plain,
+    /// The key.
     Key,
+    /// The time of the insert.
     CreatedAt,
+    /// The time of the last write.
     UpdatedAt,
+    /// The number of writes.
     Version,
 }
 
@@ -26,6 +35,7 @@ pub(crate) enum Role {
 pub(crate) struct Field {
     /// Its name in Rust.
     pub(crate) ident: Ident,
+    /// Its visibility, which its constant has as well.
     pub(crate) visibility: Visibility,
     /// Its type, with `Self` replaced by the model's name.
     pub(crate) of: TokenStream,
@@ -37,19 +47,29 @@ pub(crate) struct Field {
     pub(crate) name_span: Span,
     /// The name of its constant: `LAST_NAME`.
     pub(crate) constant: Ident,
+    /// Its role. That of a field called `id` becomes [`Role::Key`] in `model.rs`.
     pub(crate) role: Role,
     /// The attribute item that set its role.
     pub(crate) role_span: Option<Span>,
+    /// True if it has `unique`.
     pub(crate) unique: bool,
+    /// True if it has `index`.
     pub(crate) index: bool,
+    /// True if it has `search`, and may be a text.
     search: bool,
+    /// True if it has `immutable`.
     immutable: bool,
     /// Its type without `Option`, for rules.
     inside: TokenStream,
+    /// Its type without `Option`, as far as its name determines it.
     shape: Shape,
+    /// True if its type is an `Option`.
     optional: bool,
+    /// The parameters of its kind, if it has `max` or `collate`.
     text: Option<Text>,
+    /// The default of new rows.
     default: Option<Literal>,
+    /// The code of its rules, in the order of the source.
     rules: Vec<TokenStream>,
     /// The previous name of its column.
     was: Option<String>,
@@ -57,7 +77,9 @@ pub(crate) struct Field {
 
 /// The parameters `max` and `collate` of a text field.
 struct Text {
+    /// The maximum number of characters; 0 for no limit.
     chars_max: u32,
+    /// The variant of the schema's `Collation`.
     collation: &'static str,
     span: Span,
 }
@@ -105,6 +127,7 @@ impl Field {
         read
     }
 
+    /// Evaluates one item.
     fn apply(&mut self, item: &Item, owner: &Ident, model: &TokenStream, problems: &mut Problems) {
         let name = item.name.to_string();
         match name.as_str() {
@@ -145,6 +168,7 @@ impl Field {
         }
     }
 
+    /// Sets the role; a second one is an error.
     fn take_role(&mut self, role: Role, item: &Item, problems: &mut Problems) {
         item.bare(problems);
         if self.role != Role::Plain {
@@ -158,6 +182,7 @@ impl Field {
         self.role_span = Some(item.name.span());
     }
 
+    /// Evaluates `max` and `collate`, which both change the kind of a text.
     fn apply_text(&mut self, item: &Item, problems: &mut Problems) {
         if !self.suits(self.shape.may_be_text(), item, "texts", problems) {
             return;
@@ -186,6 +211,7 @@ impl Field {
         }
     }
 
+    /// Evaluates the items that are rules.
     fn apply_rule(
         &mut self,
         item: &Item,
@@ -218,6 +244,7 @@ impl Field {
         self.rules.extend(rule);
     }
 
+    /// Reports an item that does not apply to the type of the field; returns `suits`.
     fn suits(&self, suits: bool, item: &Item, whom: &str, problems: &mut Problems) -> bool {
         if !suits {
             let of = self.inside.to_string().replace(' ', "");
@@ -226,10 +253,12 @@ impl Field {
         suits
     }
 
+    /// Returns a constant as a literal of the field's type, or reports the expected form.
     fn literal(&self, constant: &Constant, problems: &mut Problems) -> Option<Literal> {
         constant.literal(self.shape).map_err(|why| problems.at(constant, why)).ok()
     }
 
+    /// Returns the rule for `range(…)`.
     fn range_rule(
         &self,
         item: &Item,
@@ -384,6 +413,7 @@ impl Field {
     }
 }
 
+/// Returns the rule for `length(…)`. A missing bound is 0 or `u32::MAX`.
 fn length_rule(item: &Item, model: &TokenStream, problems: &mut Problems) -> Option<TokenStream> {
     let ends = item.ends(problems);
     let mut size = |end: Option<Constant>, otherwise| match end.map(|end| (end.size(0), end)) {
@@ -401,6 +431,8 @@ fn length_rule(item: &Item, model: &TokenStream, problems: &mut Problems) -> Opt
     Some(quote!(#model::Rule::Length { min: #min, max: #max }))
 }
 
+/// Returns the rule for `pattern = "…"`. Only the syntax is checked here; the expression is
+/// compiled when the model is registered.
 fn pattern_rule(item: &Item, model: &TokenStream, problems: &mut Problems) -> Option<TokenStream> {
     let text = item.text(problems)?;
     let pattern = text.value();
@@ -423,6 +455,7 @@ pub(crate) fn former(was: Option<&str>) -> TokenStream {
     optional(was.map(|was| quote!(::std::borrow::Cow::Borrowed(#was))))
 }
 
+/// Returns the code of an `Option`.
 fn optional(code: Option<TokenStream>) -> TokenStream {
     match code {
         Some(code) => quote!(::std::option::Option::Some(#code)),

@@ -151,11 +151,19 @@ use syn::{DeriveInput, ItemFn, ItemTrait, parse_macro_input};
 
 /// Derives a model from a struct with named fields: the rows of one table.
 ///
-/// See the [crate's documentation](crate) for the attributes.
+/// The tables of attributes are in the [crate's documentation](crate). For `struct City` the macro
+/// generates:
+///
+/// | item | content |
+/// |---|---|
+/// | `impl Model for City` | `TABLE`, `KEY_KIND`, `Key`, `schema()`, `key()`, `set_key()`, `read()` and `write()` |
+/// | `City::NAME`, one for each field | a `Column<City, T>` for filters and orders, with the visibility of the field |
+///
+/// Nothing else is generated: the struct stays as it is written, and other derives apply as usual.
 ///
 /// ```
 /// use marmota_derive::Model;
-/// use marmota_model::{Model, Ref, ValueRef};
+/// use marmota_model::{KeyKind, Model, Ref, ValueRef};
 ///
 /// #[derive(Model)]
 /// #[model(table = "cities")]
@@ -170,7 +178,218 @@ use syn::{DeriveInput, ItemFn, ItemTrait, parse_macro_input};
 /// let city = City::read(&row)?;
 /// assert_eq!((city.id, city.name.as_str()), (1, "Lyon"));
 /// assert_eq!(City::NAME.position(), 1);
+/// assert_eq!((City::TABLE, City::KEY_KIND), ("cities", KeyKind::Auto));
 /// # Ok::<(), marmota_model::Error>(())
+/// ```
+///
+/// # The key
+/// The key is the field with `key`, otherwise the field called `id`. Its type determines which side
+/// generates a value: the engine for `i64`, the store for `Uuid` (version 7, RFC 9562), the caller
+/// for `String`.
+///
+/// ```
+/// use marmota_derive::Model;
+/// use marmota_model::{KeyKind, Model, Uuid};
+///
+/// #[derive(Model)]
+/// struct Country {
+///     #[model(key, max = 2)]
+///     code: String,
+///     name: String,
+/// }
+///
+/// #[derive(Model)]
+/// struct Ticket {
+///     id: Uuid,
+///     title: String,
+/// }
+///
+/// assert_eq!((Country::KEY_KIND, Ticket::KEY_KIND), (KeyKind::Text, KeyKind::Uuid));
+/// ```
+///
+/// # Names: `table`, `rename`, `was`
+/// `table` and `rename` set the names in the database and in JSON. Default: the struct's name in
+/// snake case, and the field's name. `was` is a former name: a table or column that has it is
+/// renamed when the store is opened, with its content.
+///
+/// ```
+/// use marmota_derive::Model;
+/// use marmota_model::Model;
+///
+/// #[derive(Model)]
+/// #[model(table = "people", was = "customer")]
+/// struct Person {
+///     id: i64,
+///     #[model(rename = "type")]
+///     kind: String,
+///     #[model(was = "name")]
+///     full_name: String,
+/// }
+///
+/// let schema = Person::schema();
+/// assert_eq!((&*schema.name, schema.was.as_deref()), ("people", Some("customer")));
+/// assert_eq!(schema.fields[1].name, "type");
+/// assert_eq!(schema.fields[2].was.as_deref(), Some("name"));
+/// // The constant has the name of the field in Rust.
+/// assert_eq!(Person::KIND.position(), 1);
+/// ```
+///
+/// # Indexes: `unique`, `index`
+/// On a field they concern it alone; on the struct they name several fields, in the order of the
+/// index. NULL values never conflict in a unique index.
+///
+/// ```
+/// use marmota_derive::Model;
+/// use marmota_model::Model;
+///
+/// #[derive(Model)]
+/// #[model(index(last_name, first_name), unique(email, country))]
+/// struct Person {
+///     id: i64,
+///     first_name: String,
+///     last_name: String,
+///     email: Option<String>,
+///     country: String,
+///     #[model(unique)]
+///     passport: Option<String>,
+///     #[model(index)]
+///     year: i32,
+/// }
+///
+/// let schema = Person::schema();
+/// assert!(schema.fields[5].unique);
+/// let indexes: Vec<(&[usize], bool)> =
+///     schema.indexes.iter().map(|index| (&*index.fields, index.unique)).collect();
+/// assert_eq!(indexes, [(&[6][..], false), (&[2, 1], false), (&[3, 4], true)]);
+/// ```
+///
+/// # Values: `default`, `max`, `collate`, `immutable`, `search`
+/// `default` applies to a field that an insert leaves out; it is written as a number, `true`,
+/// `false`, or a text in quotes. A struct always has a value, so defaults matter for JSON, records
+/// and new columns. `max` is a number of characters. `collate = "nocase"` ignores the case of A to
+/// Z in comparisons. `immutable` refuses writes that change the value. `search` adds the field to
+/// the full-text index.
+///
+/// ```
+/// use marmota_derive::Model;
+/// use marmota_model::{Collation, Currency, Model, Table, ValueRef};
+///
+/// #[derive(Model)]
+/// struct Article {
+///     id: i64,
+///     #[model(max = 12, collate = "nocase", immutable)]
+///     code: String,
+///     #[model(search)]
+///     title: String,
+///     #[model(default = 9.50)]
+///     price: Currency,
+///     #[model(default = "draft")]
+///     state: String,
+/// }
+///
+/// let table = Table::new(Article::schema().clone())?;
+/// let price = Currency::from_scaled(95_000);
+/// assert_eq!(table.default(3), Some(ValueRef::Currency(price)));
+/// assert_eq!(table.default(4), Some(ValueRef::Text("draft")));
+/// assert_eq!(table.fields()[1].kind.collation(), Collation::NoCase);
+/// assert!(table.fields()[1].immutable && table.fields()[2].search);
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
+///
+/// # Rules: `not_empty`, `length`, `range`, `pattern`, `email`, `check`
+/// Rules are checked by the store before each write, from any source. An error names every field
+/// that breaks one. A pattern matches the whole text; a check is a function of your program.
+///
+/// ```
+/// use marmota_derive::Model;
+/// use marmota_model::{Model, Table, ValueRef};
+///
+/// #[derive(Model)]
+/// struct Account {
+///     id: i64,
+///     #[model(not_empty, length(min = 2, max = 20))]
+///     name: String,
+///     #[model(range(min = 0, max = 150))]
+///     age: i32,
+///     #[model(pattern = "[A-Z]{2}")]
+///     country: String,
+///     #[model(email)]
+///     email: Option<String>,
+///     #[model(check = is_even)]
+///     seats: i64,
+/// }
+///
+/// fn is_even(seats: &i64) -> Result<(), String> {
+///     if seats % 2 == 0 { Ok(()) } else { Err("must be even".to_owned()) }
+/// }
+///
+/// let table = Table::new(Account::schema().clone())?;
+/// let row = |age, country, seats| {
+///     let (name, age, country) = (ValueRef::Text("Ana"), ValueRef::Int(age), ValueRef::Text(country));
+///     [ValueRef::Int(1), name, age, country, ValueRef::Null, ValueRef::Int(seats)]
+/// };
+/// table.validate(&row(36, "FR", 4))?;
+/// let error = table.validate(&row(-1, "France", 3)).unwrap_err();
+/// let broken: Vec<&str> = error.violations().iter().map(|one| &*one.rule).collect();
+/// assert_eq!(broken, ["range", "pattern", "is_even"]);
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
+///
+/// # Fields that the store sets: `created_at`, `updated_at`, `version`
+/// Each may be on one field. A version makes stale writes fail (optimistic locking).
+///
+/// ```
+/// use marmota_derive::Model;
+/// use marmota_model::{Model, Table, Timestamp};
+///
+/// #[derive(Model)]
+/// #[model(audit)]
+/// struct Note {
+///     id: i64,
+///     text: String,
+///     #[model(created_at)]
+///     created: Timestamp,
+///     #[model(updated_at)]
+///     changed: Timestamp,
+///     #[model(version)]
+///     version: i64,
+/// }
+///
+/// let table = Table::new(Note::schema().clone())?;
+/// assert_eq!(table.created_at(), Some(2));
+/// assert_eq!(table.updated_at(), Some(3));
+/// assert_eq!(table.version(), Some(4));
+/// // Each write adds an entry to the store's history.
+/// assert!(table.schema().audit);
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
+///
+/// # Path of the traits: `crate`
+/// Only needed by a program that has Marmota through another crate.
+///
+/// ```
+/// mod base {
+///     pub use marmota_model as model;
+/// }
+///
+/// #[derive(marmota_derive::Model)]
+/// #[model(crate = "crate::base::model")]
+/// struct Note {
+///     id: i64,
+/// }
+/// # fn main() {}
+/// ```
+///
+/// # Compile errors
+/// A fault is reported at its place, with the correct form:
+///
+/// ```compile_fail
+/// #[derive(marmota_derive::Model)]
+/// struct Note {
+///     id: i64,
+///     #[model(max_length = 40)] // error: no attribute `max_length`; here it is `max`
+///     text: String,
+/// }
 /// ```
 #[proc_macro_derive(Model, attributes(model))]
 pub fn derive_model(input: TokenStream) -> TokenStream {
@@ -180,6 +399,9 @@ pub fn derive_model(input: TokenStream) -> TokenStream {
 
 /// Makes an enum without data the type of a field. Rows store its name or, with
 /// `#[model(integer)]`, its number. JSON contains the name in both cases.
+///
+/// The macro generates `impl FieldValue` and nothing else. A variant may be added at any time; a
+/// renamed or removed one makes rows with the old value unreadable, unless `rename` keeps the name.
 ///
 /// ```
 /// use marmota_derive::ModelEnum;
@@ -204,6 +426,42 @@ pub fn derive_model(input: TokenStream) -> TokenStream {
 /// assert_eq!(Priority::from_row(ValueRef::Int(15)), None);
 /// # let _ = (Size::Small, Priority::Low);
 /// ```
+///
+/// A default of a field is the name of a variant:
+///
+/// ```
+/// use marmota_derive::{Model, ModelEnum};
+/// use marmota_model::{Model, Table, ValueRef};
+///
+/// #[derive(ModelEnum)]
+/// enum State {
+///     Draft,
+///     InReview,
+/// }
+///
+/// #[derive(Model)]
+/// struct Article {
+///     id: i64,
+///     #[model(default = "in_review")]
+///     state: State,
+/// }
+///
+/// let table = Table::new(Article::schema().clone())?;
+/// assert_eq!(table.default(1), Some(ValueRef::Text("in_review")));
+/// # let _ = (State::Draft, State::InReview);
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
+///
+/// With `integer` every variant has a number, so that it stays the same when variants are moved:
+///
+/// ```compile_fail
+/// #[derive(marmota_derive::ModelEnum)]
+/// #[model(integer)]
+/// enum Priority {
+///     Low, // error: write its number
+///     High = 20,
+/// }
+/// ```
 #[proc_macro_derive(ModelEnum, attributes(model))]
 pub fn derive_model_enum(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
@@ -215,14 +473,22 @@ pub fn derive_model_enum(input: TokenStream) -> TokenStream {
 ///
 /// The trait's methods are `async`, take `&self` and parameters that own their data (any type that
 /// serde can write and read, or a stream of the service crate), and return Marmota's `Result`. For
-/// `trait Calculator` the macro generates `CalculatorService`, which hosts an implementation of the
-/// trait, and `CalculatorClient`, which calls it.
+/// `trait Calculator` the macro generates:
 ///
-/// `#[idempotent]` before a method declares that a call may be executed twice: the stub repeats the
-/// call if the connection breaks before the answer.
+/// | item | purpose |
+/// |---|---|
+/// | the trait itself | the same methods; their futures are `Send`, and implementations are `Send + Sync + 'static` |
+/// | `CalculatorService::shared(instance)` | hosts one instance for all calls |
+/// | `CalculatorService::per(lifetime, make)` | hosts an instance for each call, session, user or other unit |
+/// | `CalculatorService::mock()` | a mock for tests, which returns configured answers |
+/// | `CalculatorClient::new(&client).await` | a stub, after it has compared the contracts of both sides |
+/// | `impl Calculator for CalculatorClient` | the calls |
 ///
-/// `#[service(name = "calc")]` sets the name of the service; default: the trait's name in snake
-/// case. `#[service(crate = "my_base::service")]` sets the path of the types.
+/// | attribute | on | meaning |
+/// |---|---|---|
+/// | `name = "calc"` | the trait | the name of the service. Default: the trait's name in snake case |
+/// | `crate = "my_base::service"` | the trait | the path of the types, if it is not found automatically |
+/// | `#[idempotent]` | a method | a call may be executed twice: the stub repeats it if the connection breaks before the answer |
 ///
 /// ```
 /// use marmota_derive::service;
@@ -250,14 +516,59 @@ pub fn derive_model_enum(input: TokenStream) -> TokenStream {
 /// # })?;
 /// # Ok::<(), marmota_model::Error>(())
 /// ```
+///
+/// A name, and a method whose calls may be repeated:
+///
+/// ```
+/// use marmota_derive::service;
+/// use marmota_model::Result;
+/// use marmota_service::{Client, Services};
+///
+/// /// Moves points.
+/// #[service(name = "geo")]
+/// trait Geometry {
+///     /// Mirrors a point at the origin.
+///     #[idempotent]
+///     async fn mirror(&self, point: (f64, f64)) -> Result<(f64, f64)>;
+/// }
+///
+/// struct Plane;
+///
+/// impl Geometry for Plane {
+///     async fn mirror(&self, (x, y): (f64, f64)) -> Result<(f64, f64)> {
+///         Ok((-x, -y))
+///     }
+/// }
+///
+/// # futures_lite::future::block_on(async {
+/// let services = Services::new().service(GeometryService::shared(Plane))?;
+/// let geometry = GeometryClient::new(&Client::in_process(&services)).await?;
+/// assert_eq!(geometry.mirror((1.0, 2.0)).await?, (-1.0, -2.0));
+/// # Ok::<(), marmota_model::Error>(())
+/// # })?;
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
+///
+/// A method that does not return a `Result` is a compile error, since any call may fail:
+///
+/// ```compile_fail
+/// #[marmota_derive::service]
+/// trait Calculator {
+///     async fn add(&self, a: i32, b: i32) -> i32;
+/// }
+/// ```
 #[proc_macro_attribute]
 pub fn service(attribute: TokenStream, item: TokenStream) -> TokenStream {
     let item = parse_macro_input!(item as ItemTrait);
     service::expand(attribute.into(), &item).into()
 }
 
-/// Makes a function a service, at `/api/NAME`. The function itself is not changed; a type with the
-/// same name registers it as a service.
+/// Makes a function a service, at `/api/NAME`. The function itself is not changed.
+///
+/// For `fn sum(a: i32, b: i32)` the macro generates a type with the same name, which registers the
+/// function (`Services::method::<sum>()`), and `sum::at(&client, a, b)`, which calls it through a
+/// client. The function may be `async`; its parameters and its result follow the rules of
+/// [`macro@service`].
 ///
 /// ```
 /// use marmota_derive::method;
@@ -272,10 +583,13 @@ pub fn service(attribute: TokenStream, item: TokenStream) -> TokenStream {
 /// # futures_lite::future::block_on(async {
 /// let services = Services::new().method::<sum>()?;
 /// assert_eq!(sum::at(&Client::in_process(&services), 1, 2).await?, 3);
+/// assert_eq!(sum(1, 2)?, 3);
 /// # Ok::<(), marmota_model::Error>(())
 /// # })?;
 /// # Ok::<(), marmota_model::Error>(())
 /// ```
+///
+/// `#[method(name = "total")]` sets another name. Default: the name of the function.
 #[proc_macro_attribute]
 pub fn method(attribute: TokenStream, item: TokenStream) -> TokenStream {
     let item = parse_macro_input!(item as ItemFn);

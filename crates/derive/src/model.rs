@@ -3,6 +3,15 @@
 //! The code consists of one constant schema, one sequence of statements for each direction between
 //! struct and row, and a typed constant for each field. It has no generics, and its only closures
 //! are calls of the user's checks, so that a program with hundreds of models still builds fast.
+//!
+//! ```text
+//!  attributes of the struct ─> items ─┐
+//!                                     ├─> Model::read ─> checks ─> Model::code
+//!  fields ─> Field::read, each ───────┘
+//! ```
+//!
+//! All faults of a definition are collected in [`Problems`]; code is generated only if there are
+//! none. `tests/pass` and `tests/fail` have a case for each attribute and each fault.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{quote, quote_spanned};
@@ -18,19 +27,26 @@ use crate::problem::Problems;
 /// The maximum number of fields in a model: the bits of `FieldSet`.
 const FIELDS_MAX: usize = 128;
 
+/// A struct that was read as a model.
 struct Model {
     ident: Ident,
     /// The path of the module that the code refers to.
     path: TokenStream,
+    /// The name of the table.
     table: String,
     /// The previous name of the table.
     was: Option<String>,
+    /// The fields, in the order of the struct, which is that of rows.
     fields: Vec<Field>,
+    /// The index of the key.
     key: usize,
+    /// The indexes, those of single fields first.
     indexes: Vec<Index>,
+    /// True if writes are entered in the history.
     audit: bool,
 }
 
+/// An index of the schema.
 struct Index {
     fields: Vec<usize>,
     unique: bool,
@@ -43,6 +59,7 @@ pub(crate) fn derive(input: &DeriveInput) -> TokenStream {
     problems.or_code(|| model.map(|model| model.code()).unwrap_or_default())
 }
 
+/// Returns the fields of a struct with named fields, or reports what the type is instead.
 fn named_fields<'a>(input: &'a DeriveInput, problems: &mut Problems) -> Option<&'a FieldsNamed> {
     if !input.generics.params.is_empty() {
         problems.at(
@@ -76,6 +93,8 @@ fn named_fields<'a>(input: &'a DeriveInput, problems: &mut Problems) -> Option<&
 }
 
 impl Model {
+    /// Reads a struct with all its attributes. `None` if it has no named fields; other faults are
+    /// reported, and reading continues.
     fn read(input: &DeriveInput, problems: &mut Problems) -> Option<Self> {
         let items = attribute::items(&input.attrs, &attribute::MODEL, problems);
         let path = crate_path::find(&items, problems);
@@ -110,6 +129,7 @@ impl Model {
         Some(model)
     }
 
+    /// Sets the names of the table, and checks them.
     fn name_table(&mut self, items: &[Item], problems: &mut Problems) {
         let mut span = self.ident.span();
         let mut way_out = "; add `#[model(table = \"…\")]`";
@@ -131,6 +151,7 @@ impl Model {
         }
     }
 
+    /// Finds the key: the field with `key`, otherwise the one called `id`.
     fn find_key(&mut self, problems: &mut Problems) {
         let marked = self.fields.iter().position(|field| field.role == Role::Key);
         let named = || {
@@ -164,6 +185,7 @@ impl Model {
         self.key = key;
     }
 
+    /// Reports a role that two fields have.
     fn check_roles(&self, problems: &mut Problems) {
         for (position, field) in self.fields.iter().enumerate() {
             if matches!(field.role, Role::Plain | Role::Key) {
@@ -182,6 +204,7 @@ impl Model {
         }
     }
 
+    /// Reports columns and constants with the same name, and too many fields.
     fn check_names(&self, problems: &mut Problems) {
         for (position, field) in self.fields.iter().enumerate() {
             let before = &self.fields[..position];
@@ -218,6 +241,7 @@ impl Model {
         }
     }
 
+    /// Collects the indexes of fields and of the struct.
     fn read_indexes(&mut self, items: &[Item], problems: &mut Problems) {
         for (position, field) in self.fields.iter().enumerate() {
             // A unique field has an index already.
@@ -246,6 +270,7 @@ impl Model {
         }
     }
 
+    /// Returns the error for an index over an unknown field.
     fn no_such_field(&self, ident: &Ident) -> String {
         let names: Vec<String> = self.fields.iter().map(|field| field.ident.to_string()).collect();
         let near = name::nearest(&ident.to_string(), names.iter().map(String::as_str));
@@ -254,6 +279,7 @@ impl Model {
         format!("no field `{ident}` in `{model}`{hint}\nits fields are {}", names.join(", "))
     }
 
+    /// Generates all code for the model.
     fn code(&self) -> TokenStream {
         let columns = self.columns();
         let schema = self.schema();
@@ -287,6 +313,7 @@ impl Model {
         }
     }
 
+    /// Generates the constants of the fields.
     fn columns(&self) -> TokenStream {
         let Self { ident, path, .. } = self;
         let columns = self.fields.iter().enumerate().map(|(position, field)| {
@@ -308,7 +335,7 @@ impl Model {
         }
     }
 
-    /// Two statics, since a constant cannot borrow a value with a destructor.
+    /// Generates the schema: two statics, since a constant cannot borrow a value with a destructor.
     fn schema(&self) -> TokenStream {
         let Self { path, table, key, audit, .. } = self;
         let was = former(self.was.as_deref());

@@ -1,4 +1,8 @@
 //! `#[derive(ModelEnum)]`: an enum without data as the type of a field.
+//!
+//! The generated code consists of the list of variants (`FieldValue::KIND`) and one `match` for
+//! each direction. The number of a variant is the enum's discriminant, so the compiler checks that
+//! numbers are unique and fit.
 
 use proc_macro2::{Ident, TokenStream};
 use quote::quote;
@@ -10,15 +14,21 @@ use crate::crate_path;
 use crate::name;
 use crate::problem::Problems;
 
+/// An enum that was read as the type of a field.
 struct ModelEnum {
     ident: Ident,
+    /// The path of the module that the code refers to.
     path: TokenStream,
+    /// True if rows store numbers, false if they store names.
     integer: bool,
+    /// The variants, in the order of the source.
     variants: Vec<Variant>,
 }
 
+/// A variant, and its name in rows and JSON.
 struct Variant {
     ident: Ident,
+    /// Default: the identifier in snake case.
     name: String,
 }
 
@@ -30,6 +40,7 @@ pub(crate) fn derive(input: &DeriveInput) -> TokenStream {
 }
 
 impl ModelEnum {
+    /// Reads an enum. `None` for another type; other faults are reported, and reading continues.
     fn read(input: &DeriveInput, problems: &mut Problems) -> Option<Self> {
         let items = attribute::items(&input.attrs, &attribute::ENUM, problems);
         let path = crate_path::find(&items, problems);
@@ -78,6 +89,7 @@ impl ModelEnum {
         Some(Self { ident, path, integer: integer.is_some(), variants })
     }
 
+    /// Generates the implementation of `FieldValue`.
     fn code(&self) -> TokenStream {
         let Self { ident, path, variants, .. } = self;
         let listed = variants.iter().map(|Variant { ident, name }| {
@@ -115,6 +127,7 @@ impl ModelEnum {
         }
     }
 
+    /// Generates the conversion of a name to a variant; an unknown name is `None`.
     fn reading_name(&self) -> TokenStream {
         let arms = self.variants.iter().map(
             |Variant { ident, name }| quote!(#name => ::std::option::Option::Some(Self::#ident)),
@@ -127,6 +140,8 @@ impl ModelEnum {
         }
     }
 
+    /// Generates the conversion of a number to a variant. It compares one by one, because a pattern
+    /// cannot be a cast expression.
     fn reading_number(&self) -> TokenStream {
         let arms = self.variants.iter().map(|Variant { ident, .. }| {
             quote!(if number == Self::#ident as i64 {
@@ -142,6 +157,7 @@ impl ModelEnum {
 }
 
 impl Variant {
+    /// Reads a variant, and reports one with data.
     fn read(variant: &syn::Variant, problems: &mut Problems) -> Self {
         let ident = variant.ident.clone();
         if !matches!(variant.fields, Fields::Unit) {

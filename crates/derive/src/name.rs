@@ -42,6 +42,8 @@ pub(crate) fn fault(name: &str) -> Option<&'static str> {
 }
 
 /// Returns the name in `known` that is most similar to `name`, if it is similar enough.
+///
+/// Similar enough is a distance of 1 for names of up to three bytes, and of 2 for others.
 pub(crate) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let tolerance = if name.len() < 4 { 1 } else { 2 };
     known
@@ -52,6 +54,9 @@ pub(crate) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> O
 }
 
 /// Returns the number of letters to insert, delete or replace (Levenshtein distance).
+///
+/// The algorithm is that of Wagner and Fischer (1974), with one row of the matrix; it compares
+/// bytes, since names are ASCII.
 fn distance(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, letter_a) in a.bytes().enumerate() {

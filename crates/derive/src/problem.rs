@@ -1,4 +1,7 @@
 //! The errors of a definition, collected so that one build reports all of them.
+//!
+//! A parser of `syn` stops at its first error. The macros therefore parse in small parts, and add
+//! the errors of all parts here.
 
 use std::fmt::Display;
 

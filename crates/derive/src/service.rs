@@ -2,6 +2,16 @@
 //!
 //! The trait itself is kept; its futures are made `Send`. Decoding and encoding are in the crate
 //! `service`; this file generates only the code that depends on the types.
+//!
+//! ```text
+//!  trait Calculator ──> Method::read, each ──> code
+//!                                               ├─ the trait, with `Send` futures
+//!                                               ├─ CalculatorService: its contract, and calls on an instance
+//!                                               └─ CalculatorClient: calls through a connection
+//! ```
+//!
+//! A method is called by its number, which is its place in the trait; the contract has its name,
+//! its parameters and their types, and both sides compare it when they connect.
 
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens as _, format_ident, quote};
@@ -23,7 +33,9 @@ const IDEMPOTENT: &str = "idempotent";
 
 /// A method of a service, as needed by server and client.
 pub(crate) struct Method {
+    /// Its name.
     pub(crate) ident: Ident,
+    /// Its parameters without `&self`, by name and type.
     pub(crate) parameters: Vec<(Ident, Type)>,
     /// The complete `Result<T>`.
     output: Type,
@@ -36,11 +48,14 @@ pub(crate) struct Method {
 /// The arguments of the attribute.
 #[derive(Default)]
 pub(crate) struct Given {
+    /// `name = "…"`: the name of the service.
     pub(crate) name: Option<LitStr>,
+    /// `crate = "…"`: the path of the module with the service's types.
     path: Option<Path>,
 }
 
 impl Given {
+    /// Reads the arguments of `#[service(…)]` or `#[method(…)]`.
     pub(crate) fn read(attribute: TokenStream, problems: &mut Problems) -> Self {
         let mut given = Self::default();
         let items = Punctuated::<Item, Token![,]>::parse_terminated.parse2(attribute);
@@ -66,10 +81,12 @@ impl Given {
         given
     }
 
+    /// Returns the path of the module that the code refers to.
     pub(crate) fn path(&self) -> TokenStream {
         crate_path::of_services(self.path.as_ref())
     }
 
+    /// Returns the name that was given, otherwise `name`.
     pub(crate) fn name_or(&self, name: String) -> String {
         self.name.as_ref().map_or(name, LitStr::value)
     }
@@ -110,6 +127,7 @@ pub(crate) fn expand(attribute: TokenStream, item: &ItemTrait) -> TokenStream {
     problems.or_code(|| code(&given, item, &methods))
 }
 
+/// Reports a method that does not take `&self` or is not `async`.
 fn check_receiver(signature: &Signature, problems: &mut Problems) {
     let takes_self = signature
         .receiver()
@@ -129,6 +147,8 @@ fn check_receiver(signature: &Signature, problems: &mut Problems) {
 }
 
 impl Method {
+    /// Reads a signature. `None` if the result is not a `Result`; other faults are reported, and
+    /// reading continues.
     pub(crate) fn read(signature: &Signature, problems: &mut Problems) -> Option<Self> {
         if !signature.generics.params.is_empty() {
             let message = "a method of a service cannot have generic parameters";
@@ -187,6 +207,7 @@ impl Method {
         }
     }
 
+    /// Returns its name in the contract, without `r#`.
     pub(crate) fn name(&self) -> String {
         self.ident.unraw().to_string()
     }
@@ -235,6 +256,7 @@ fn check_stream(ty: &Type, problems: &mut Problems) {
     }
 }
 
+/// Returns true if one of the tokens, at any depth, is a wanted identifier.
 fn mentions(tokens: TokenStream, wanted: &impl Fn(&Ident) -> bool) -> bool {
     tokens.into_iter().any(|token| match token {
         TokenTree::Ident(ident) => wanted(&ident),
@@ -267,10 +289,12 @@ fn type_text(ty: &Type) -> String {
     text
 }
 
+/// Returns the doc comments among the attributes.
 fn docs(attributes: &[Attribute]) -> impl Iterator<Item = &Attribute> {
     attributes.iter().filter(|attribute| attribute.path().is_ident("doc"))
 }
 
+/// Generates all code for a service: the trait, the host and the client.
 fn code(given: &Given, item: &ItemTrait, methods: &[(Vec<Attribute>, Method)]) -> TokenStream {
     let path = given.path();
     let ItemTrait { attrs, vis, ident, supertraits, .. } = item;

@@ -1,4 +1,7 @@
 //! `#[method]`: makes a function a service.
+//!
+//! A function is a service with one method, whose name is that of the service. The generated type
+//! has the function's name: types and functions are in different namespaces, so both can be used.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::quote;
@@ -18,6 +21,7 @@ pub(crate) fn expand(attribute: TokenStream, item: &ItemFn) -> TokenStream {
     problems.or_code(|| method.map(|method| code(&given, item, &method)).unwrap_or_default())
 }
 
+/// Generates the function, its contract, and the call through a client.
 fn code(given: &Given, item: &ItemFn, method: &Method) -> TokenStream {
     let path = given.path();
     let (vis, ident, result) = (&item.vis, &method.ident, &method.result);

@@ -1,24 +1,40 @@
 //! The type of a field, as far as its name determines it. A macro does not see types: an alias or a
 //! custom type is [`Shape::Other`], and is checked by the compiler or when the model is registered.
+//!
+//! Only the last segment of a path counts, so `std::string::String` is a text like `String`. A
+//! custom type with the name of a known one is taken for that one, and the compiler reports the
+//! difference.
 
 use syn::{GenericArgument, PathArguments, Type};
 
 /// A known type of a field.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Shape {
+    /// `bool`
     Bool,
     /// An integer with its minimum and maximum.
     Int(i64, i64),
+    /// `f32`, `f64`
     Float,
+    /// `Currency`
     Currency,
+    /// `String`
     Text,
+    /// `Blob`
     Blob,
+    /// `Json<T>`
     Json,
+    /// `Date`
     Date,
+    /// `Time`
     Time,
+    /// `Timestamp`
     Timestamp,
+    /// `Uuid`
     Uuid,
+    /// `Ref<Model>`
     Reference,
+    /// An alias, an enum or a custom type.
     Other,
 }
 

@@ -4,6 +4,31 @@
 //! The thread sleeps until enough writes are queued, or the oldest has waited long enough. Accepted
 //! writes are always executed, also when the batch is closed. If one fails, the holder of its
 //! [`Accepted`] gets the error, or the error callback.
+//!
+//! ```
+//! use marmota_memory::Memory;
+//! use marmota_model::{Field, Kind, Record, Role, Schema};
+//! use marmota_store::Store;
+//!
+//! let fields = vec![Field::new("id", Kind::I64).role(Role::Key), Field::new("page", Kind::TEXT)];
+//! let store = Store::builder(Memory::new()).schema(Schema::new("visit", fields)).open()?;
+//! let table = store.table("visit")?;
+//!
+//! let background = store.background_batch().flush_writes(100).start()?;
+//! let mut visit = Record::new(table.clone());
+//! visit.set("page", "/")?;
+//! let accepted = background.add(|batch| {
+//!     batch.insert_record(&visit);
+//! })?;
+//! // Other threads add writes meanwhile; `wait` is only for callers who need the outcome.
+//! assert_eq!(accepted.wait()?.len(), 1);
+//! background.close();
+//! assert_eq!(store.list_records(&table).run()?.len(), 1);
+//! # Ok::<(), marmota_model::Error>(())
+//! ```
+//!
+//! An accepted write is not durable yet: if the process is killed, writes that were not executed
+//! are lost. Await the [`Accepted`] where this matters.
 
 mod accepted;
 mod queue;
@@ -29,11 +54,15 @@ const BUSY_PAUSE: Duration = Duration::from_millis(50);
 /// The number of attempts at a close while the engine is busy (each waits for some seconds).
 const BUSY_TRIES_AT_CLOSE: u32 = 5;
 
+/// The callback of [`BackgroundBuilder::on_error`].
 type OnError = Box<dyn Fn(&Error) + Send + Sync>;
 
 /// The settings of a [`BackgroundBatch`], made by [`Store::background_batch`].
+///
+/// Whichever limit is reached first flushes.
 #[must_use = "it takes writes once it is started"]
 pub struct BackgroundBuilder {
+    /// The store, with its actor and rights: they apply to all writes of the batch.
     store: Store,
     limits: Limits,
     durability: Option<Durability>,
@@ -52,6 +81,8 @@ struct Limits {
 
 impl BackgroundBuilder {
     /// Flushes when this many writes are queued. Default: 1,000.
+    ///
+    /// A larger number means fewer commits, and a longer wait of other writers for each.
     pub const fn flush_writes(mut self, writes: usize) -> Self {
         self.limits.flush_writes = writes;
         self
@@ -64,18 +95,25 @@ impl BackgroundBuilder {
     }
 
     /// Flushes when a write has waited this long. Default: 100 ms.
+    ///
+    /// It is the maximum delay of a write while the engine is not busy.
     pub const fn flush_after(mut self, time: Duration) -> Self {
         self.limits.flush_after = time;
         self
     }
 
     /// Sets how many writes may be accepted but not executed yet. Default: 10,000.
+    ///
+    /// A caller of [`BackgroundBatch::add`] waits while the limit is reached;
+    /// [`BackgroundBatch::try_add`] fails.
     pub const fn waiting_writes_max(mut self, writes: usize) -> Self {
         self.limits.waiting_writes_max = writes;
         self
     }
 
     /// Sets how many bytes the values of these writes may take. Default: 16 MiB.
+    ///
+    /// A unit that alone exceeds it is accepted when the queue is empty.
     pub const fn waiting_bytes_max(mut self, bytes: usize) -> Self {
         self.limits.waiting_bytes_max = bytes;
         self
@@ -89,6 +127,8 @@ impl BackgroundBuilder {
 
     /// Sets a callback for errors of writes whose [`Accepted`] was dropped. It is called on the
     /// thread that writes.
+    ///
+    /// Default: such errors are ignored.
     pub fn on_error(mut self, tell: impl Fn(&Error) + Send + Sync + 'static) -> Self {
         self.on_error = Some(Box::new(tell));
         self
@@ -117,11 +157,14 @@ impl BackgroundBuilder {
 /// A queue that accepts writes from any thread and executes them together, soon.
 ///
 /// When it is dropped, it executes what it has accepted, like [`BackgroundBatch::close`].
+///
+/// [`Store::background_batch`] makes one. It may be shared by reference between threads.
 pub struct BackgroundBatch {
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
+/// The state that callers share with the thread.
 struct Shared {
     store: Store,
     queue: Queue,
@@ -133,6 +176,9 @@ impl BackgroundBatch {
     /// Queues the writes that `fill` adds to a batch, which are executed all or none. Waits while
     /// the queue is full.
     ///
+    /// Rules are checked by this call, as in a batch; uniqueness, references and rights when the
+    /// writes are executed. An empty batch is accepted and done at once.
+    ///
     /// # Errors
     /// An error for a write that breaks a rule, at once; [`ErrorKind::Closed`] after
     /// [`BackgroundBatch::close`].
@@ -142,12 +188,15 @@ impl BackgroundBatch {
 
     /// [`BackgroundBatch::add`] that does not wait.
     ///
+    /// It is for event loops, and for writes that may be left out.
+    ///
     /// # Errors
     /// [`ErrorKind::Busy`] if the queue is full.
     pub fn try_add(&self, fill: impl FnOnce(&mut Batch<'_>)) -> Result<Accepted> {
         self.accept(fill, false)
     }
 
+    /// Queues the writes of `fill`; `waits` is false for a caller who must not wait for room.
     fn accept(&self, fill: impl FnOnce(&mut Batch<'_>), waits: bool) -> Result<Accepted> {
         let mut batch = self.shared.store.batch();
         fill(&mut batch);
@@ -162,6 +211,8 @@ impl BackgroundBatch {
     }
 
     /// Executes all writes accepted so far without further delay, and waits for them.
+    ///
+    /// Errors go to the holders of each [`Accepted`], or to the error callback.
     pub fn flush(&self) {
         self.shared.queue.flush();
     }
@@ -173,6 +224,10 @@ impl BackgroundBatch {
     }
 
     /// Executes what was accepted, and accepts nothing more.
+    ///
+    /// It waits for the thread. While the engine is busy, the writes are tried five times; then
+    /// they fail. A second call has no effect. On the thread itself, in the error callback, it does
+    /// not wait.
     pub fn close(&self) {
         self.shared.queue.close();
         let thread = self.thread.lock().take();
@@ -204,6 +259,7 @@ impl Background for Shared {
 }
 
 impl Shared {
+    /// The loop of the thread: takes units until the queue is closed and empty.
     fn work(&self) {
         // If a callback or an engine panics, no caller waits forever.
         let _end = End(self);
@@ -216,6 +272,9 @@ impl Shared {
         }
     }
 
+    /// Executes units, and delivers their results. All of them go into one transaction; if that
+    /// fails, each is executed by itself, so that only those with errors fail. While the engine is
+    /// busy, they are tried again.
     fn carry_out(&self, units: Vec<Unit>) {
         let mut tries = 0;
         let failed = loop {
@@ -250,6 +309,7 @@ impl Shared {
         }
     }
 
+    /// Delivers a result: to the holder of the [`Accepted`], otherwise an error to the callback.
     fn tell(&self, answer: Answer, result: Result<Vec<Outcome>>) {
         if let (Some(Err(error)), Some(tell)) = (answer.give(result), &self.on_error) {
             tell(&error);
@@ -335,6 +395,8 @@ impl Store {
     /// wait for.
     ///
     /// [`Store::close`] flushes it first.
+    ///
+    /// The [module](crate::background) has an example.
     pub fn background_batch(&self) -> BackgroundBuilder {
         let limits = Limits {
             flush_writes: 1_000,

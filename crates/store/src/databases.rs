@@ -5,6 +5,18 @@
 //! before anything is written, since no commit covers both. A transaction begins on all databases,
 //! always in the same order, so that no two transactions can wait for each other. References to
 //! rows of another database are refused, because no engine would enforce them.
+//!
+//! ```text
+//!             Databases (an Engine)
+//!             ├─ homes: the index of each table's database
+//!             ├─ 0 main     sqlite:app.db       <- the hub: the first with SQL
+//!             ├─ 1 live     memory:
+//!             └─ 2 archive  sqlite:archive.db
+//! ```
+//!
+//! The hub executes raw SQL. It sees rows in memory, which are lent for each statement, and the
+//! files of other SQLite databases, which it attaches; other databases with SQL see rows in memory
+//! only.
 
 mod session;
 
@@ -27,7 +39,9 @@ pub(crate) const DATABASES_MAX: usize = 9;
 
 /// One of a store's databases.
 struct Database {
+    /// Its name in the store.
     name: String,
+    /// Its engine, which does not know the others.
     engine: Box<dyn Engine>,
 }
 
@@ -37,19 +51,27 @@ pub(crate) struct Databases {
     opening: Capability,
     /// The combined capability afterwards.
     capability: OnceLock<Capability>,
+    /// The database of each table.
     homes: Arc<Homes>,
+    /// The databases, which sessions share.
     shared: Arc<[Database]>,
 }
 
 /// The database of each table, as an index.
 #[derive(Default)]
 struct Homes {
+    /// By the table's name; complete when the store is opened.
     by_name: HashMap<String, usize>,
+    /// By the table's address, once the tables are prepared: it saves hashing a name in each
+    /// operation.
     by_address: OnceLock<HashMap<usize, usize>>,
 }
 
 impl Homes {
     /// Returns the index of a table's database.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for a table of another store.
     #[inline]
     fn of(&self, table: &Table) -> Result<usize> {
         let address = std::ptr::from_ref(table) as usize;
@@ -65,6 +87,9 @@ impl Homes {
 impl Databases {
     /// Creates a store's engine from these engines, the first of which is called `main`; `homes`
     /// has the index of each table's database.
+    ///
+    /// `engines` are in the order of the builder, which determines which is the hub and in which
+    /// order a transaction begins on them.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] for a name that is invalid or taken, and for too many databases.
@@ -93,6 +118,7 @@ impl Databases {
         Ok(Self { opening, capability: OnceLock::new(), homes, shared })
     }
 
+    /// Refuses references to tables of another database.
     fn check_references(&self, tables: &[Arc<Table>]) -> Result<()> {
         for table in tables {
             for field in table.fields() {
@@ -126,6 +152,7 @@ impl Databases {
         tables.iter().filter(own).cloned().collect()
     }
 
+    /// Returns the plan of one database; its errors name the database.
     fn plan_of(
         &self,
         place: usize,
@@ -149,6 +176,8 @@ impl Databases {
     }
 
     /// Attaches the other databases to the one whose SQL is used.
+    ///
+    /// Called at the end of [`Engine::migrate`], when all tables exist.
     fn introduce(&self, tables: &[Arc<Table>]) -> Result<()> {
         let Some(hub) = hub(&self.shared) else { return Ok(()) };
         for (place, database) in self.shared.iter().enumerate() {
@@ -197,6 +226,7 @@ pub(crate) fn is_name(name: &str) -> bool {
         && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
 }
 
+/// Refuses an invalid name; only the first database is called `main`.
 fn check_name(name: &str, at: usize) -> Result<()> {
     if is_name(name) && (at == 0 || !matches!(name, MAIN | "temp")) {
         return Ok(());

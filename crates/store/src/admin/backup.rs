@@ -8,6 +8,13 @@
 //! A store of several databases has one copy of each, taken one after the other, and one manifest
 //! for all. Each copy is a snapshot of one moment, but not of the same moment. No commit of the
 //! store is in two databases.
+//!
+//! ```text
+//!  app.backup                    the first database
+//!  app.backup.archive            the database `archive`, of a store with several
+//!  app.backup.manifest.json      the manifest, written last
+//!  .app.backup.tmp               a copy in progress; removed by the next attempt
+//! ```
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -35,6 +42,9 @@ const SUFFIX: &str = ".manifest.json";
 const MANIFEST_BYTES_MAX: u64 = 1 << 20;
 
 /// The manifest of a backup, in the file `NAME.manifest.json` in the same folder.
+///
+/// The file is JSON, with the members named like these fields, plus `format` (`marmota-backup`) and
+/// `version`: 1 for one database, 2 for several. A program refuses a higher version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
     format: String,
@@ -64,6 +74,8 @@ pub struct Manifest {
 }
 
 /// The description of the backup of one more database.
+///
+/// The fields have the same meaning as in [`Manifest`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Other {
     /// The database's name in the store.
@@ -122,6 +134,22 @@ impl Store {
     /// [`Store::backup_to`] with progress: `progress` receives how many parts (pages of a SQLite
     /// file, rows of the memory engine) of how many are done.
     ///
+    /// ```
+    /// # use marmota_model::{Field, Kind, Role, Schema};
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # let folder = std::env::temp_dir().join(format!("marmota-progress-{}", std::process::id()));
+    /// # std::fs::create_dir_all(&folder)?;
+    /// # let city = Schema::new("city", vec![Field::new("id", Kind::I64).role(Role::Key)]);
+    /// # let store = Store::builder(Memory::new()).schema(city).open()?;
+    /// let manifest = store.backup_with(folder.join("monday"), &mut |done, total| {
+    ///     assert!(done <= total);
+    /// })?;
+    /// assert!(manifest.bytes > 0 && manifest.others.is_empty());
+    /// # std::fs::remove_dir_all(folder).ok();
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Store::backup_to`].
     pub fn backup_with(
@@ -138,6 +166,8 @@ impl StoreBuilder {
     /// [`Store::backup_with`] of a database as it is: the tables are not prepared for the models,
     /// and the engine is closed afterwards.
     ///
+    /// It is for a copy before an update: the database keeps the form of the older program.
+    ///
     /// # Errors
     /// As [`Store::backup_to`].
     pub fn backup_with(
@@ -153,6 +183,8 @@ impl StoreBuilder {
     }
 }
 
+/// Copies all databases of an engine, then writes the manifest. Until that is on the disk,
+/// [`Copies`] removes what was copied if a later step fails.
 fn make(engine: &dyn Engine, path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Manifest> {
     let databases = engine.databases();
     let (first, others) = match databases.split_first() {
@@ -203,6 +235,7 @@ fn make(engine: &dyn Engine, path: &Path, progress: &mut dyn FnMut(u64, u64)) ->
     Ok(manifest)
 }
 
+/// The error for a file that cannot be written.
 fn failed(path: &Path, error: io::Error) -> Error {
     let message = format!("{}: the backup failed ({error})", path.display());
     Error::new(ErrorKind::Io, message).with_source(error)
@@ -221,6 +254,8 @@ struct Copy {
 struct Copies(Vec<PathBuf>);
 
 impl Copies {
+    /// Copies a database to a temporary name, syncs it, computes its checksum, and renames it. The
+    /// folder is synced as well, so that the new name survives a power loss.
     fn add(
         &mut self,
         engine: &dyn Engine,
@@ -251,6 +286,16 @@ impl Drop for Copies {
 
 impl Manifest {
     /// Reads the manifest of a backup.
+    ///
+    /// `backup` is the path of the backup itself, without the suffix of the manifest. The file is
+    /// not compared; see [`Manifest::verify`].
+    ///
+    /// ```
+    /// use marmota_model::ErrorKind;
+    /// use marmota_store::backup::Manifest;
+    /// let error = Manifest::of("missing.backup".as_ref()).unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::NotFound);
+    /// ```
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] if the file is missing, [`ErrorKind::Invalid`] if it is not a
@@ -301,6 +346,8 @@ impl Manifest {
 
     /// Compares a backup, with all its databases, to its manifest.
     ///
+    /// It reads every file completely, and compares its size and SHA-256 hash.
+    ///
     /// # Errors
     /// [`ErrorKind::Engine`] if it is another backup, or damaged; [`ErrorKind::Io`] if it cannot be
     /// read.
@@ -311,10 +358,12 @@ impl Manifest {
             .try_for_each(|other| verify(&other.path(backup), other.bytes, &other.sha256))
     }
 
+    /// Returns true if the names of the databases are safe as parts of file names.
     fn has_sane_names(&self) -> bool {
         self.others.iter().all(|other| crate::databases::is_name(&other.name))
     }
 
+    /// Writes the manifest under a temporary name, syncs and renames it.
     fn write(&self, path: &Path) -> io::Result<()> {
         let beside = Beside::of(path)?;
         let mut file = crate::files::private_file::create(&beside.0)?;
@@ -334,6 +383,7 @@ impl Other {
     }
 }
 
+/// Compares one file with its size and checksum.
 fn verify(path: &Path, bytes: u64, sha256: &str) -> Result<()> {
     let found = File::open(path).and_then(|file| summed(&file)).map_err(|error| {
         let message = format!("{} cannot be read: {error}", path.display());
@@ -351,6 +401,7 @@ fn verify(path: &Path, bytes: u64, sha256: &str) -> Result<()> {
     Err(Error::new(ErrorKind::Engine, message))
 }
 
+/// Returns the path of the copy of a further database.
 fn other_path(backup: &Path, name: &str) -> PathBuf {
     let mut path = backup.as_os_str().to_owned();
     path.push(".");
@@ -359,6 +410,13 @@ fn other_path(backup: &Path, name: &str) -> PathBuf {
 }
 
 /// Returns the path of a backup's manifest.
+///
+/// ```
+/// use std::path::Path;
+/// use marmota_store::backup::manifest_path;
+/// let path = manifest_path(Path::new("backups/monday"));
+/// assert_eq!(path, Path::new("backups/monday.manifest.json"));
+/// ```
 #[must_use]
 pub fn manifest_path(backup: &Path) -> PathBuf {
     let mut name = backup.as_os_str().to_owned();
@@ -368,6 +426,22 @@ pub fn manifest_path(backup: &Path) -> PathBuf {
 
 /// Returns the finished backups in a folder whose names start with `begin`, sorted by name, the
 /// newest last.
+///
+/// Names with a time in UTC, such as `backup-20260704T091500Z`, are sorted by that time.
+///
+/// ```
+/// # let folder = std::env::temp_dir().join(format!("marmota-list-{}", std::process::id()));
+/// # std::fs::create_dir_all(&folder)?;
+/// use marmota_store::backup;
+/// std::fs::write(folder.join("backup-2.manifest.json"), "{}")?;
+/// std::fs::write(folder.join("backup-1.manifest.json"), "{}")?;
+/// // A file without a manifest is not a backup.
+/// std::fs::write(folder.join("backup-3"), "")?;
+/// let found = backup::in_folder(&folder, "backup-")?;
+/// assert_eq!(found, [folder.join("backup-1"), folder.join("backup-2")]);
+/// # std::fs::remove_dir_all(folder)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 /// [`ErrorKind::Io`] if the folder cannot be read.
@@ -403,6 +477,7 @@ pub fn remove(backup: &Path) -> Result<()> {
     })
 }
 
+/// Returns the size of a file and its SHA-256 hash (FIPS 180-4) in hexadecimal digits.
 fn summed(mut file: &File) -> io::Result<(u64, String)> {
     let mut sum = Sha256::new();
     let mut buffer = vec![0; 1 << 16];
@@ -420,10 +495,12 @@ fn summed(mut file: &File) -> io::Result<(u64, String)> {
     Ok((bytes, digits))
 }
 
+/// Returns the folder of a file; `.` for a name without one.
 fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
+/// Makes the names in a folder durable, as fsync(2) of a file does not.
 fn sync(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
@@ -433,6 +510,8 @@ fn sync(folder: &Path) -> io::Result<()> {
 struct Beside(PathBuf);
 
 impl Beside {
+    /// Returns the temporary name for a file. A file of that name, left by a killed process, is
+    /// removed.
     fn of(path: &Path) -> io::Result<Self> {
         let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
         let beside = Self(folder_of(path).join(format!(".{}.tmp", name.display())));

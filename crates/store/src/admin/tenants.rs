@@ -1,5 +1,16 @@
 //! A database for each tenant, opened on first use. The number of open ones is limited; to open
 //! another, the least recently used one is closed. One that is in use is never closed.
+//!
+//! ```text
+//!             get ─> open? ── yes ─> the store
+//!                     │ no
+//!    room? ── no ─> close the least recently used idle one ─> all in use: Busy
+//!     │ yes
+//!    Slot::Busy ─> open, without the lock ─> Slot::Open
+//! ```
+//!
+//! One mutex protects the map. It is not held while a store is opened or closed: other threads that
+//! want the same tenant wait for the condition variable, and those of other tenants continue.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -15,7 +26,9 @@ const WAIT_MAX: Duration = Duration::from_secs(30);
 /// The maximum length of a tenant's name, in characters.
 const NAME_CHARS_MAX: usize = 64;
 
+/// Opens the store of a tenant.
 type Open = dyn Fn(&str) -> Result<Store> + Send + Sync;
+/// Returns true if a tenant exists.
 type TenantExists = dyn Fn(&str) -> bool + Send + Sync;
 
 /// The stores of tenants, by name. It is cheap to clone.
@@ -35,32 +48,42 @@ type TenantExists = dyn Fn(&str) -> bool + Send + Sync;
 /// tenants.close()?;
 /// # Ok::<(), marmota_model::Error>(())
 /// ```
+///
+/// A name has 1 to 64 small letters, digits, `-` and `_`, with a letter or digit first, so it is
+/// safe in a path or a URL.
 #[derive(Clone)]
 pub struct Tenants {
     shared: Arc<Shared>,
 }
 
 struct Shared {
+    /// Opens a store.
     open: Box<Open>,
     /// Returns true if a tenant exists.
     known: OnceLock<Box<TenantExists>>,
     state: Mutex<State>,
+    /// Notified when a slot has changed.
     changed: Condvar,
 }
 
 struct State {
     tenants: HashMap<Box<str>, Slot>,
+    /// The maximum number of open stores, including those being opened.
     open_max: usize,
+    /// True after [`Tenants::close`].
     closed: bool,
+    /// Counts uses, as a clock for the least recently used.
     uses: u64,
     statistics: TenantStatistics,
 }
 
+/// The state of a tenant's store.
 enum Slot {
     /// A thread opens or closes the store.
     Busy,
     Open {
         store: Store,
+        /// The value of the clock at the last use.
         used: u64,
     },
 }
@@ -84,6 +107,9 @@ pub struct TenantStatistics {
 impl Tenants {
     /// Creates tenants whose stores `open` opens. It receives names that are safe as file names.
     /// Default: at most 64 are open at once.
+    ///
+    /// `open` is called without a lock, on the thread that first requests the tenant. It may create
+    /// the database.
     pub fn new(open: impl Fn(&str) -> Result<Store> + Send + Sync + 'static) -> Self {
         let state = State {
             tenants: HashMap::new(),
@@ -98,6 +124,23 @@ impl Tenants {
     }
 
     /// Sets how many stores may be open at once; at least one.
+    ///
+    /// Default: 64. Each open SQLite store has files and threads, so the limit of open files of the
+    /// process has to be high enough.
+    ///
+    /// ```
+    /// use marmota_memory::Memory;
+    /// use marmota_model::ErrorKind;
+    /// use marmota_store::{Store, Tenants};
+    /// let tenants = Tenants::new(|_| Store::builder(Memory::new()).open()).open_max(1);
+    /// let ana = tenants.get("ana")?;
+    /// // The only place is in use.
+    /// assert_eq!(tenants.get("bob").unwrap_err().kind(), ErrorKind::Busy);
+    /// drop(ana);
+    /// tenants.get("bob")?;
+    /// assert_eq!(tenants.statistics().evicted, 1);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     #[must_use]
     pub fn open_max(self, stores: usize) -> Self {
         self.shared.state.lock().open_max = stores.max(1);
@@ -107,6 +150,17 @@ impl Tenants {
     /// Sets the function that returns true if a tenant exists, for example if it has a file. It
     /// receives names that are safe as file names. Requests of unknown callers can only open
     /// existing tenants ([`Tenants::get_known`]). Only the first call has an effect.
+    ///
+    /// ```
+    /// use marmota_memory::Memory;
+    /// use marmota_model::ErrorKind;
+    /// use marmota_store::{Store, Tenants};
+    /// let tenants = Tenants::new(|_| Store::builder(Memory::new()).open())
+    ///     .known(|tenant| tenant == "ana");
+    /// tenants.get_known("ana")?;
+    /// assert_eq!(tenants.get_known("bob").unwrap_err().kind(), ErrorKind::NotFound);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     #[must_use]
     pub fn known(self, known: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         // A second call changes nothing.
@@ -115,6 +169,8 @@ impl Tenants {
     }
 
     /// [`Tenants::get`] of an existing tenant: the request does not create one.
+    ///
+    /// A store that is open already is returned without a call of the function.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] for a tenant that does not exist, [`ErrorKind::Unsupported`] without
@@ -148,6 +204,8 @@ impl Tenants {
     /// transaction on it exists. Blocks while the store is opened; it is opened once for all
     /// callers that wait.
     ///
+    /// It waits at most 30 seconds for a store that another thread opens or closes.
+    ///
     /// # Errors
     /// [`ErrorKind::Invalid`] for an invalid name (valid are small letters, digits, `-` and `_`,
     /// with a letter or digit first), [`ErrorKind::Busy`] if the maximum number of stores is in
@@ -177,6 +235,16 @@ impl Tenants {
     }
 
     /// Returns the counters.
+    ///
+    /// ```
+    /// use marmota_memory::Memory;
+    /// use marmota_store::{Store, Tenants};
+    /// let tenants = Tenants::new(|_| Store::builder(Memory::new()).open());
+    /// let (first, again) = (tenants.get("ana")?, tenants.get("ana")?);
+    /// let counted = tenants.statistics();
+    /// assert_eq!((counted.opened, counted.hits, counted.open), (1, 1, 1));
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     #[must_use]
     pub fn statistics(&self) -> TenantStatistics {
         let state = self.shared.state.lock();
@@ -185,6 +253,8 @@ impl Tenants {
     }
 
     /// Closes all stores, also those in use; none is opened afterwards.
+    ///
+    /// A program calls it before it ends, since an error when a store is dropped is not reported.
     ///
     /// # Errors
     /// The first error; the other stores are closed nevertheless.
@@ -223,6 +293,9 @@ impl State {
 
 impl Shared {
     /// Waits until something has changed.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Busy`] after the deadline.
     fn wait(&self, state: &mut MutexGuard<'_, State>, deadline: Instant) -> Result<()> {
         if self.changed.wait_until(state, deadline).timed_out() {
             let message = "a tenant's database is still being opened or closed; try again";
@@ -232,6 +305,8 @@ impl Shared {
     }
 
     /// Closes the least recently used store that is not in use.
+    ///
+    /// A store is in use if a clone of it or a transaction on it exists.
     fn make_room(&self, state: &mut MutexGuard<'_, State>, deadline: Instant) -> Result<()> {
         let idle = state.tenants.iter().filter_map(|(name, slot)| match slot {
             Slot::Open { store, used } if store.is_idle() => Some((*used, name)),
@@ -299,10 +374,12 @@ impl Shared {
     }
 }
 
+/// The error after [`Tenants::close`].
 fn closed() -> Error {
     Error::new(ErrorKind::Closed, "the tenants' stores are closed")
 }
 
+/// Refuses a name that is not safe in a path.
 fn check_name(tenant: &str) -> Result<()> {
     let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     let is_name = tenant.len() <= NAME_CHARS_MAX
@@ -319,6 +396,7 @@ fn check_name(tenant: &str) -> Result<()> {
     Err(Error::new(ErrorKind::Invalid, message))
 }
 
+/// Returns the same error with the name of its tenant.
 #[cold]
 fn of_tenant(tenant: &str, error: &Error) -> Error {
     let message = format!("tenant `{tenant}`: {}", error.message());

@@ -4,6 +4,18 @@
 //!
 //! Rows are copied unchanged, including the store's internal tables: no rule, timestamp or history
 //! applies. The comparison detects concurrent writes to the database.
+//!
+//! For each table, in the order of references:
+//!
+//! 1. Copy: pieces of at most 2,000 rows or 8 MiB, by ascending key, each in one insert. If the
+//!    other table has rows, the keys of a piece are looked up first, and rows that exist are left
+//!    out.
+//! 2. Rows that refer to a later row of their own table wait in memory until that row was copied.
+//! 3. Compare: both tables are read completely, and the number and the checksum of their rows must
+//!    be equal.
+//!
+//! The checksum of a row is 128 bits of a SHA-256 hash over its values; that of a table is the sum
+//! of its rows' checksums modulo 2^128, which is independent of the order.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -26,6 +38,8 @@ const PIECE_BYTES: usize = 8 << 20;
 const HELD_ROWS_MAX: usize = 1_000_000;
 
 /// The result of the transfer of a table.
+///
+/// [`StoreBuilder::transfer_to`] has an example.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transferred {
     /// The table.
@@ -39,6 +53,12 @@ pub struct Transferred {
 }
 
 /// The progress of a transfer.
+///
+/// ```
+/// use marmota_store::transfer::TransferProgress;
+/// let progress = TransferProgress { table: "city", rows: 150, rows_total: 300 };
+/// assert_eq!(100 * progress.rows / progress.rows_total, 50);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransferProgress<'t> {
     /// The table.
@@ -52,6 +72,8 @@ pub struct TransferProgress<'t> {
 impl StoreBuilder {
     /// Excludes these tables, which have no model, from a transfer ([`StoreBuilder::transfer_to`]).
     /// Otherwise such tables are an error.
+    ///
+    /// Names are compared without regard to ASCII case. Default: none.
     #[must_use]
     pub fn leave(mut self, tables: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.left.extend(tables.into_iter().map(Into::into));
@@ -60,6 +82,8 @@ impl StoreBuilder {
 
     /// Returns the names of all tables of the database, including those without a model; `None` for
     /// an engine that cannot list them. Changes nothing.
+    ///
+    /// The engine's internal tables are left out.
     ///
     /// # Errors
     /// An error if the engine cannot read them.
@@ -124,6 +148,8 @@ impl StoreBuilder {
 }
 
 /// Returns an error for a table that is neither moved nor excluded.
+///
+/// Without this check a table that a program forgot would be lost without notice.
 fn check_all_are_moved(from: &Assembled, left: &[String]) -> Result<()> {
     let Some(mut others) = from.engine.existing_tables()? else { return Ok(()) };
     let is_moved = |name: &String| {
@@ -159,6 +185,7 @@ fn check_source(from: &Assembled, version: u32) -> Result<()> {
     from.engine.migrate(&from.tables, version, &Destructive::default()).map(drop)
 }
 
+/// Copies and compares all tables.
 fn run(
     from: &Assembled,
     to: &Assembled,
@@ -202,10 +229,12 @@ fn run(
     Ok(transferred)
 }
 
+/// Opens a session.
 fn session(engine: &dyn Engine) -> Result<Box<dyn Session>> {
     engine.session()
 }
 
+/// Returns the number of rows of a table.
 fn count(session: &mut dyn Session, table: &Table) -> Result<u64> {
     let counted = engine::run(session, &mut Operation::Count { table, filter: None }, &mut NoRows);
     counted.map(|outcome| outcome.rows)
@@ -217,6 +246,7 @@ struct Ends {
     to: Box<dyn Session>,
 }
 
+/// A row with all its values.
 type Row = Vec<Value>;
 
 impl Ends {
@@ -272,6 +302,7 @@ impl Ends {
         self.keys(table, &values)
     }
 
+    /// Returns those of the keys that the other table has, in the form of [`key_of`].
     fn keys(&mut self, table: &Table, values: &[Value]) -> Result<HashSet<String>> {
         let mut known = HashSet::new();
         for values in values.chunks(PIECE_ROWS) {
@@ -316,6 +347,7 @@ impl Ends {
     }
 }
 
+/// Returns the key of a row as a text, since a value cannot be hashed.
 fn key_of(table: &Table, row: &Row) -> String {
     format!("{:?}", row[table.key()].as_ref())
 }
@@ -327,6 +359,7 @@ fn references_to_itself(table: &Table) -> Vec<usize> {
     (0..table.fields().len()).filter(|&field| is_own(&table.fields()[field].kind)).collect()
 }
 
+/// The error for rows that cannot be inserted one after the other.
 #[cold]
 fn circle(table: &Table) -> Error {
     let message = format!(
@@ -351,6 +384,7 @@ fn piece(session: &mut dyn Session, table: &Table, after: Option<Value>) -> Resu
     Ok(rows)
 }
 
+/// Returns the approximate size of a value.
 const fn bytes_of(value: &ValueRef<'_>) -> usize {
     match value {
         ValueRef::Text(text) | ValueRef::Json(text) => text.len(),
@@ -359,6 +393,7 @@ const fn bytes_of(value: &ValueRef<'_>) -> usize {
     }
 }
 
+/// Rows as the source of an insert.
 struct Rows<'r>(std::slice::Iter<'r, Row>);
 
 impl<'a> RowSource<'a> for Rows<'a> {
@@ -375,6 +410,7 @@ impl<'a> RowSource<'a> for Rows<'a> {
     }
 }
 
+/// Inserts rows with all their values, all or none.
 fn insert(session: &mut dyn Session, table: &Table, rows: &[Row]) -> Result<()> {
     if rows.is_empty() {
         return Ok(());
@@ -390,6 +426,7 @@ struct Sum {
     checksum: u128,
 }
 
+/// Reads a table, and returns the number and checksum of its rows.
 fn sum(session: &mut dyn Session, table: &Table, step: &mut dyn FnMut(u64)) -> Result<Sum> {
     let (mut sum, mut after) = (Sum::default(), None);
     loop {
@@ -404,6 +441,7 @@ fn sum(session: &mut dyn Session, table: &Table, step: &mut dyn FnMut(u64)) -> R
     }
 }
 
+/// Returns the checksum of a row.
 fn checksum(row: &Row) -> u128 {
     let mut hash = Fingerprint::default();
     row.iter().for_each(|value| hash.add_value(value.as_ref()));

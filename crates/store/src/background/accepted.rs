@@ -1,4 +1,12 @@
 //! A write that a background batch has accepted, and how its result is delivered.
+//!
+//! ```text
+//!  caller                         thread of the batch
+//!  Accepted ──┐               ┌── Answer
+//!             └─ Arc<Slot> ───┘
+//!  Waiting ─> Told ─> Taken          the result was delivered
+//!  Waiting ─> Left                   the caller has dropped it: errors go to the callback
+//! ```
 
 use std::future::Future;
 use std::pin::Pin;
@@ -10,10 +18,29 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::contract::operation::Outcome;
 
+/// The result of the writes of one unit.
 type Told = Result<Vec<Outcome>>;
 
 /// Accepted writes. `.await` it, or call [`Accepted::wait`], for their outcomes. If it is dropped,
 /// the writes are still executed.
+///
+/// The outcomes are in the order of the writes. Poll or wait for it once: the result is moved out.
+///
+/// ```
+/// # use marmota_memory::Memory;
+/// # use marmota_model::{Field, Kind, Record, Role, Schema};
+/// # use marmota_store::Store;
+/// # let city = Schema::new("city", vec![Field::new("id", Kind::I64).role(Role::Key)]);
+/// # let store = Store::builder(Memory::new()).schema(city).open()?;
+/// let background = store.background_batch().start()?;
+/// let record = Record::new(store.table("city")?);
+/// let accepted = background.add(|batch| {
+///     batch.insert_record(&record);
+/// })?;
+/// let outcomes = marmota_store::action::block_on(accepted)?;
+/// assert_eq!(outcomes[0].rows, 1);
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "drop it with `let _ =` if the results of the writes are not needed"]
 pub struct Accepted(Arc<Slot>);
@@ -22,22 +49,28 @@ pub struct Accepted(Arc<Slot>);
 #[derive(Debug)]
 pub(super) struct Answer(Option<Arc<Slot>>);
 
+/// The place where the result is delivered.
 #[derive(Debug)]
 struct Slot {
     state: Mutex<State>,
     told: Condvar,
 }
 
+/// The state of a result; the transitions are in the module's documentation.
 #[derive(Debug)]
 enum State {
+    /// The result has not come; the waker of the caller, if it was polled.
     Waiting(Option<Waker>),
+    /// The result has come.
     Told(Told),
+    /// The result was moved out.
     Taken,
     /// The [`Accepted`] was dropped.
     Left,
 }
 
 impl Accepted {
+    /// Creates both ends.
     pub(super) fn new() -> (Self, Answer) {
         let state = Mutex::new(State::Waiting(None));
         let slot = Arc::new(Slot { state, told: Condvar::new() });
@@ -45,6 +78,8 @@ impl Accepted {
     }
 
     /// Waits until the writes were executed, and returns the outcome of each.
+    ///
+    /// Blocks the thread: on an event loop `.await` it instead.
     ///
     /// # Errors
     /// The reason why they could not be executed: none of them was.
@@ -60,6 +95,7 @@ impl Accepted {
 }
 
 impl State {
+    /// Moves the result out, if it has come.
     fn take(&mut self) -> Option<Told> {
         if let Self::Waiting(_) = self {
             return None;
@@ -103,6 +139,7 @@ impl Answer {
 }
 
 impl Slot {
+    /// Delivers the result, and wakes the caller. Returns it if no caller waits.
     fn give(&self, told: Told) -> Option<Told> {
         let mut state = self.state.lock();
         match std::mem::replace(&mut *state, State::Taken) {

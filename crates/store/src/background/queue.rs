@@ -1,5 +1,9 @@
 //! The queue of a background batch: accepted writes that are not executed yet, in order of arrival,
 //! with a limit.
+//!
+//! Two condition variables connect the threads: callers notify `work` when there is something to
+//! execute, and the thread notifies `room` when it has executed something. A caller that finds the
+//! queue full sets `flushing`, so that the thread does not wait for more.
 
 use std::time::Instant;
 
@@ -16,19 +20,25 @@ const WRITE_BYTES: usize = 96;
 /// Writes that are executed all or none.
 #[derive(Debug)]
 pub(super) struct Unit {
+    /// The writes, in order.
     pub(super) writes: Vec<Write>,
+    /// The keys that writes take from earlier ones of this unit.
     pub(super) links: Vec<Link>,
+    /// The approximate size, for the limits.
     pub(super) bytes: usize,
+    /// Receives the result.
     pub(super) answer: Answer,
 }
 
 impl Unit {
+    /// Creates a unit, and adds up its size.
     pub(super) fn new(writes: Vec<Write>, links: Vec<Link>, answer: Answer) -> Self {
         let bytes = writes.iter().map(bytes_of).sum();
         Self { writes, links, bytes, answer }
     }
 }
 
+/// Returns the approximate size of a write in memory.
 fn bytes_of(write: &Write) -> usize {
     let of = |value: &Value| match value {
         Value::Text(text) | Value::Json(text) => text.len(),
@@ -48,6 +58,7 @@ fn bytes_of(write: &Write) -> usize {
     WRITE_BYTES + values
 }
 
+/// The queue of one batch.
 pub(super) struct Queue {
     limits: Limits,
     state: Mutex<State>,
@@ -57,6 +68,7 @@ pub(super) struct Queue {
     room: Condvar,
 }
 
+/// The state of a queue; pairs are numbers of writes and bytes.
 #[derive(Default)]
 struct State {
     units: Vec<Unit>,
@@ -66,13 +78,16 @@ struct State {
     waiting: (usize, usize),
     /// The time at which the oldest unit has waited long enough.
     due: Option<Instant>,
+    /// True if the units are to be executed without further delay.
     flushing: bool,
+    /// True if no more units are accepted.
     closing: bool,
     /// True if the thread has ended.
     ended: bool,
     /// The number of accepted units, and how many of them are done.
     accepted: u64,
     done: u64,
+    /// The number of accepted units when the thread last took some.
     taken: u64,
 }
 
@@ -83,6 +98,10 @@ impl Queue {
     }
 
     /// Queues a unit. One that is larger than the limit is accepted when the queue is empty.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Closed`] once the queue is closed; [`ErrorKind::Busy`] if it is full and
+    /// `waits` is false.
     pub(super) fn push(&self, unit: Unit, waits: bool) -> Result<()> {
         let (writes, bytes) = (unit.writes.len(), unit.bytes);
         let mut state = self.state.lock();
@@ -120,6 +139,7 @@ impl Queue {
         Ok(())
     }
 
+    /// Returns true if there is enough for a flush.
     fn is_full(&self, state: &State) -> bool {
         state.queued.0 >= self.limits.flush_writes || state.queued.1 >= self.limits.flush_bytes
     }
@@ -169,10 +189,12 @@ impl Queue {
         }
     }
 
+    /// Returns the number of writes that are queued or being executed.
     pub(super) fn waiting(&self) -> usize {
         self.state.lock().waiting.0
     }
 
+    /// Returns true once the queue is closed.
     pub(super) fn is_closing(&self) -> bool {
         self.state.lock().closing
     }

@@ -1,5 +1,14 @@
 //! The stored answers of batches with an idempotency key: their table, the search for an answer,
 //! its storage, and the deletes of old ones.
+//!
+//! | column | content |
+//! |---|---|
+//! | `key` | the key of the request, unique; with rights also a hash of the caller |
+//! | `request` | the SHA-256 hash of the request |
+//! | `answer` | the bytes that the first request returned |
+//! | `at` | the time of the request, for expiry |
+//! | `repeats` | the number of repeats |
+//! | `caller` | the caller, for the limit of each |
 
 use std::sync::Arc;
 
@@ -18,6 +27,7 @@ const TRIM_EVERY: i64 = 64;
 /// maximum.
 const COUNTS_OF_ALL: u64 = 25;
 
+/// The columns, by place.
 const KEY: usize = 1;
 const REQUEST: usize = 2;
 const ANSWER: usize = 3;
@@ -42,6 +52,7 @@ pub(crate) fn answers_schema() -> Schema {
 
 /// The stored answer of an earlier batch with the same key.
 pub(super) enum Recalled {
+    /// No request with the key was executed.
     Nothing,
     /// The answer has expired; this write deletes it.
     TooOld(Write),
@@ -66,6 +77,8 @@ impl Once<'_> {
     }
 
     /// Evaluates the row that was found; no values if there is no row.
+    ///
+    /// An expired answer is deleted, and the batch is executed again.
     ///
     /// # Errors
     /// [`marmota_model::ErrorKind::Invalid`] if the key belongs to another request.
@@ -93,6 +106,8 @@ impl Once<'_> {
     }
 
     /// Returns the write that stores the answer.
+    ///
+    /// It calls the function that makes the answer, once for each attempt of the batch.
     pub(super) fn keep(&mut self, results: &[Result<Outcome>]) -> Write {
         let bytes = (self.answer)(results);
         let row = vec![
@@ -140,6 +155,7 @@ impl Once<'_> {
         Trimming::new(old, left)
     }
 
+    /// Returns the time before which answers have expired.
     fn oldest(&self) -> Timestamp {
         let kept_us = i64::try_from(self.limits.kept_for.as_micros()).unwrap_or(i64::MAX);
         let oldest = self.key.now.micros().saturating_sub(kept_us);

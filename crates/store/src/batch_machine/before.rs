@@ -1,6 +1,10 @@
 //! Rows as they were before a write: for the fields that may not change after the insert, and for
 //! history entries, which have the fields that changed. The row is read in the transaction of the
 //! write, on every engine alike ([`crate::operation::BatchMachine`]).
+//!
+//! A write that gives values to immutable fields is first compared with the stored row: the same
+//! value is accepted, another one is a violation with the rule `immutable`. A history entry of an
+//! update has only the fields whose values have changed.
 
 use marmota_model::rule::violation;
 use marmota_model::{
@@ -88,6 +92,7 @@ pub(crate) fn query(write: &Write) -> Option<RowQuery> {
 pub(crate) struct RowsBefore<'r>(pub(crate) &'r [Value]);
 
 impl<'r> RowsBefore<'r> {
+    /// Returns the rows, each with a value for each field of the table.
     fn rows(self, table: &Table) -> impl Iterator<Item = &'r [Value]> {
         self.0.chunks_exact(table.fields().len())
     }
@@ -147,12 +152,14 @@ impl<'r> RowsBefore<'r> {
     }
 }
 
+/// The violation for a value that would change an immutable field.
 #[cold]
 fn changed(table: &Table, field: usize, value: ValueRef<'_>) -> Violation {
     let message = "cannot be changed after the insert; leave it out, or send the stored value";
     violation(&table.fields()[field], value, "immutable", message)
 }
 
+/// Returns true for an increment that changes nothing.
 fn is_zero(by: &Value) -> bool {
     match by {
         Value::Int(by) => *by == 0,

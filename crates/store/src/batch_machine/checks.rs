@@ -5,6 +5,15 @@
 //! written, of the rows that it refers to, of the existing rows that an insert conflicts with.
 //! After the write the new row is checked. [`Checks`] determines the next check and evaluates its
 //! count; [`crate::operation::BatchMachine`] executes them.
+//!
+//! ```text
+//!  update, increment, delete     There ─> (Seen: the error) ─> Reference(0..) ─> Over
+//!  insert                        Reference(0..) ─> Meets ─> MayMeet ─> Over
+//!  after the write               the new row has to match the rule that permits the write
+//! ```
+//!
+//! A count is used instead of a read, since the rules are filters that the engine evaluates. All of
+//! it happens in the transaction of the write, so the rows cannot change in between.
 
 use std::sync::Arc;
 
@@ -18,6 +27,9 @@ use crate::rows::refusal::no_row;
 
 impl Rights {
     /// Returns true if a write is to be executed with [`Checks`].
+    ///
+    /// False if the caller's rights on the table have no rules: then the write is executed as it
+    /// is.
     pub(crate) fn guard(&self, write: &Write) -> bool {
         let Ok(rights) = self.of(write.table()) else { return true };
         match write {
@@ -53,6 +65,8 @@ impl Rights {
         }
     }
 
+    /// Returns true if an insert depends on rows in the database: on those that it conflicts with,
+    /// or on the key that the engine makes.
     fn guards_insert(&self, rights: &TableRights, on_conflict: OnConflict) -> bool {
         let meets = match on_conflict {
             OnConflict::Refuse => false,
@@ -64,6 +78,11 @@ impl Rights {
     }
 
     /// Checks the same for an insert.
+    ///
+    /// A conflict action that changes rows needs the right to do so.
+    ///
+    /// # Errors
+    /// [`marmota_model::ErrorKind::Denied`].
     pub(crate) fn admit_insert(
         &self,
         table: &Table,
@@ -82,9 +101,14 @@ impl Rights {
 type Count = (Arc<Table>, Option<FilterExpr>);
 
 /// The state of the checks for a write.
+///
+/// It is used in turns: [`Checks::next`] returns a count to execute, [`Checks::counted`] takes its
+/// result.
 #[derive(Debug, Default)]
 pub(crate) struct Checks {
+    /// The current stage.
     stage: Stage,
+    /// The references that are not permitted, collected so that the error names all of them.
     violations: Vec<Violation>,
     /// True if the insert conflicts with rows that its caller may not access.
     meets_others: bool,
@@ -333,6 +357,7 @@ const fn met<'r>(rights: &'r TableRights, bare: &Write) -> Option<&'r Access> {
     }
 }
 
+/// Returns the filter of the rows that an insert conflicts with.
 fn rows_met(bare: &Write) -> FilterExpr {
     match bare {
         Write::Insert { table, row, .. } => conflicting_rows(table, row),

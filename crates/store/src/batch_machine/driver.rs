@@ -1,5 +1,16 @@
 //! Drives a batch from poll to poll on a session that may have to wait. Engines use it whose
 //! batches take several round trips to a server.
+//!
+//! ```text
+//!  Begin ─> Batch ─> Keep ─> done           Begin: BEGIN, or a savepoint in an open transaction
+//!    ^        │        │                    Keep:  COMMIT, or RELEASE
+//!    │        v        v
+//!    │      Undo <─────┘                    Undo:  ROLLBACK, or ROLLBACK TO and RELEASE
+//!    │        │
+//!    └─ Pause ┘ if `retry` permits          only with a separate transaction
+//! ```
+//!
+//! An engine keeps the driver in the waiting operation, and polls it from [`Session::poll`].
 
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
@@ -19,26 +30,56 @@ const SAVEPOINT: u32 = u32::MAX - 1;
 ///
 /// No other operation may be executed in the session's transaction meanwhile: it would be undone
 /// with the batch.
+///
+/// ```no_run
+/// use std::task::{Context, Poll};
+/// use marmota_model::{Error, ErrorKind, Result};
+/// use marmota_store::engine::Session;
+/// use marmota_store::operation::{BatchDriver, BatchParts, Operation};
+///
+/// /// Polls the batch of an operation on the session of a connection.
+/// fn poll_batch(
+///     driver: &mut BatchDriver,
+///     connection: &mut dyn Session,
+///     operation: &mut Operation<'_>,
+///     context: &mut Context<'_>,
+/// ) -> Poll<Result<()>> {
+///     let Some(mut parts) = BatchParts::of(operation) else {
+///         return Poll::Ready(Err(Error::new(ErrorKind::Bug, "not a batch")));
+///     };
+///     // A transaction that lost against another one is begun again at once.
+///     let mut retry = |error: &Error| error.is_retryable().then_some(std::time::Duration::ZERO);
+///     driver.poll(connection, &mut parts, &mut retry, context)
+/// }
+/// ```
 #[derive(Debug)]
 pub struct BatchDriver {
+    /// The steps of the batch.
     machine: BatchMachine,
     stage: Stage,
     /// The ticket of the operation that waits in the session.
     ticket: Option<Ticket>,
+    /// Receives the outcome of the current operation.
     outcome: Outcome,
     durability: Option<Durability>,
+    /// True in a transaction of the caller.
     is_nested: bool,
 }
 
+/// The stage of a batch; see the module's documentation.
 #[derive(Debug)]
 enum Stage {
+    /// The transaction or the savepoint begins.
     Begin,
+    /// An operation of the batch is executed.
     Batch,
     /// The end of a batch that succeeded.
     Keep,
+    /// The batch has failed with this error, and is rolled back.
     Undo(Error),
     /// The end of the savepoint that was rolled back.
     Release(Error),
+    /// The time at which the batch begins again.
     Pause(Instant),
 }
 
@@ -60,6 +101,12 @@ impl BatchDriver {
     /// Continues until it has to wait. The session and the batch are the same at each call. `retry`
     /// returns the pause before a batch that failed in a separate transaction is begun again;
     /// `None` to report the error.
+    ///
+    /// After `Ready` the transaction has ended, or the savepoint was released, and the driver must
+    /// not be polled again.
+    ///
+    /// # Errors
+    /// Those of the batch; of a rollback or a release that failed, if it is nested.
     pub fn poll(
         &mut self,
         session: &mut dyn Session,
@@ -132,12 +179,15 @@ impl BatchDriver {
     }
 
     /// Cancels the operation that waits in the session. Then the transaction has to be rolled back.
+    ///
+    /// The engine rolls it back, or closes the connection.
     pub fn cancel(&mut self, session: &mut dyn Session) {
         if let Some(ticket) = self.ticket.take() {
             session.cancel(ticket);
         }
     }
 
+    /// Sets the stage after a step of the machine.
     fn follow(&mut self, step: BatchStep) {
         self.stage = match step {
             BatchStep::Next => Stage::Batch,
@@ -179,6 +229,7 @@ impl BatchDriver {
         carried_out.unwrap_or_else(|error| Poll::Ready(Err(error)))
     }
 
+    /// Executes an operation of the transaction itself.
     fn control(
         &mut self,
         session: &mut dyn Session,
@@ -214,6 +265,7 @@ fn drive(
     Poll::Ready(done.map(|()| std::mem::take(outcome)))
 }
 
+/// Wakes the task at this time or earlier.
 fn wake_at(until: Instant, context: &Context<'_>) {
     #[cfg(target_os = "linux")]
     if crate::contract::engine::wake_at(until, context.waker().clone()) {

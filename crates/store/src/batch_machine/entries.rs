@@ -1,5 +1,9 @@
 //! The history entries of writes to audited models: each write is executed together with its entry
 //! (`rows/history.rs`), in one transaction.
+//!
+//! An entry is made from the outcome of its write, because the key and the version that an engine
+//! assigns are known only then. The keys of rows that a write removes are read before it. Entries
+//! of one write are inserted in groups of at most 256.
 
 use std::sync::Arc;
 
@@ -20,6 +24,8 @@ const ENTRIES_MAX: usize = 256;
 impl Audit {
     /// Returns the filter of the rows that a write may remove, which are read before it; `None` if
     /// the write's entry needs no read.
+    ///
+    /// The inner `None` selects all rows.
     #[expect(clippy::option_option, reason = "no filter selects all rows")]
     pub(crate) fn going(&self, write: &Write) -> Option<Option<FilterExpr>> {
         match write {
@@ -34,6 +40,8 @@ impl Audit {
     /// Adds the entries of a write that changed rows, starting after the first `from` entries, and
     /// returns how many have been added in total. Once all are added, it adds none. `gone` has the
     /// keys, and `before` the rows, that were read before the write.
+    ///
+    /// An update that changes no field has no entry.
     pub(crate) fn entries(
         &self,
         write: &Write,
@@ -87,11 +95,13 @@ impl Audit {
         gone.len() + 1
     }
 
+    /// Returns the entry of a deleted row.
     fn delete(&self, table: &Table, key: ValueRef<'_>) -> Vec<Value> {
         let nothing = std::iter::empty();
         self.entry(table, key, HistoryAction::Delete, nothing, &Outcome::default())
     }
 
+    /// Returns an entry as a row of the history; `written` has the fields and their values.
     fn entry<'v>(
         &self,
         table: &Table,
@@ -117,6 +127,8 @@ impl Audit {
     }
 
     /// Returns a write that deletes expired entries, once every [`WRITES_BETWEEN_CUTS`] writes.
+    ///
+    /// `None` if entries do not expire.
     pub(crate) fn trim(&self) -> Option<Write> {
         let (write, age_max_us) = self.audit_log.count_write()?;
         let oldest = Timestamp::from_micros(self.at.micros().saturating_sub(age_max_us)).ok()?;
@@ -128,11 +140,14 @@ impl Audit {
     }
 }
 
+/// Returns the values of a row with the indexes of their fields.
 fn present(row: &[Value]) -> impl Iterator<Item = (usize, ValueRef<'_>)> {
     row.iter().map(Value::as_ref).enumerate()
 }
 
 /// Returns the fields that have a value as a JSON object.
+///
+/// A blob is entered as its number of bytes.
 fn fields_json<'v>(table: &Table, written: impl Iterator<Item = (usize, ValueRef<'v>)>) -> String {
     let mut out = vec![b'{'];
     for (position, value) in written.filter(|(_, value)| !value.is_absent()) {

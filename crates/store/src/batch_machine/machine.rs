@@ -49,6 +49,8 @@ use crate::rows::refusal::copy_of;
 const SAVEPOINT: u32 = u32::MAX;
 
 /// The parts of an [`Operation::Batch`].
+///
+/// The machine borrows them for each call only; they are the same at each.
 pub struct BatchParts<'p, 'a> {
     /// The writes, in order.
     pub writes: &'a [Write],
@@ -64,6 +66,18 @@ pub struct BatchParts<'p, 'a> {
 
 impl<'p, 'a> BatchParts<'p, 'a> {
     /// Returns the parts of a batch; `None` for another operation.
+    ///
+    /// ```
+    /// use marmota_model::Result;
+    /// use marmota_store::operation::{BatchMode, BatchParts, Operation, Outcome};
+    ///
+    /// let mut results: Vec<Result<Outcome>> = Vec::new();
+    /// let mode = BatchMode::AllOrNothing;
+    /// let mut batch =
+    ///     Operation::Batch { writes: &[], links: &[], once: None, mode, results: &mut results };
+    /// assert!(BatchParts::of(&mut batch).is_some());
+    /// assert!(BatchParts::of(&mut Operation::Begin).is_none());
+    /// ```
     pub fn of(operation: &'p mut Operation<'a>) -> Option<Self> {
         match operation {
             Operation::Batch { writes, links, once, mode, results } => Some(Self {
@@ -90,11 +104,18 @@ pub enum BatchStep {
     Done(Result<()>),
 }
 
-/// A batch in progress; see the module's documentation.
+/// A batch in progress. The steps are in the documentation of `batch_machine/machine.rs`.
+///
+/// Invariants: [`BatchMachine::with_current`] and [`BatchMachine::advance`] are called in turns,
+/// between `Next` and `Done`; the writes and links are those of [`BatchMachine::begin`]; nothing
+/// else writes in the transaction meanwhile.
 #[derive(Debug, Default)]
 pub struct BatchMachine {
+    /// The purpose of the current operation.
     stage: Stage,
+    /// The current operation.
     current: Current,
+    /// Receives the rows of reads.
     looked: Looked,
     /// The index of the current write.
     place: usize,
@@ -105,6 +126,7 @@ pub struct BatchMachine {
     write: Option<Box<Write>>,
     /// The outcome of the write, while the steps after it are executed.
     written: Outcome,
+    /// The checks of rights for the current write.
     checks: Checks,
     /// The keys of rows that the write removes, and the number of them that have an entry.
     gone: Vec<Value>,
@@ -113,6 +135,7 @@ pub struct BatchMachine {
     before: Vec<Value>,
     /// The answer of a batch with an idempotency key.
     answer: Vec<u8>,
+    /// The deletes of old answers.
     trimming: Trimming,
 }
 
@@ -122,20 +145,35 @@ enum Stage {
     /// The batch has not begun, or is over.
     #[default]
     Idle,
+    /// Searches for the answer of an earlier batch.
     Recall,
+    /// Deletes an expired answer.
     Forget,
+    /// Counts a repeat.
     Replay,
+    /// Sets the savepoint of an independent write.
     Savepoint,
+    /// Counts rows, for rights.
     Check,
+    /// Reads the keys of rows that the write removes.
     Look,
+    /// Reads the row before the write.
     LookBefore,
+    /// Executes the write.
     Write,
+    /// Inserts history entries.
     Enter,
+    /// Deletes old history entries.
     Trim,
+    /// Counts the written row, for rights.
     CheckWritten,
+    /// Rolls back to the savepoint.
     Undo,
+    /// Releases the savepoint.
     Release,
+    /// Stores the answer.
     Keep,
+    /// Deletes old answers.
     TrimAnswers,
 }
 
@@ -191,6 +229,39 @@ impl<'r> RowSource<'r> for Owned<'r> {
 impl BatchMachine {
     /// Executes a batch with `run`, which executes one operation at once.
     ///
+    /// The engine begins a transaction before, commits after `Ok`, and rolls back after an error.
+    /// `run` MUST execute each operation in that transaction, including savepoints if it has
+    /// [`BatchMode::Each`].
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use marmota_memory::Memory;
+    /// use marmota_model::{Field, Kind, NoRows, Result, Role, Schema, Table, Value};
+    /// use marmota_store::engine::{self, Engine};
+    /// use marmota_store::operation::{BatchMachine, BatchMode, BatchParts, Operation, Outcome, Write};
+    ///
+    /// let city = Schema::new("city", vec![Field::new("id", Kind::I64).role(Role::Key)]);
+    /// let table = Arc::new(Table::new(city)?);
+    /// let engine = Memory::new();
+    /// engine.prepare(&[Arc::clone(&table)], 0)?;
+    /// let mut session = engine.session()?;
+    ///
+    /// let writes = [Write::insert(Arc::clone(&table), vec![Value::Absent])];
+    /// let mut results: Vec<Result<Outcome>> = Vec::new();
+    /// let parts = BatchParts {
+    ///     writes: &writes,
+    ///     links: &[],
+    ///     once: None,
+    ///     mode: BatchMode::AllOrNothing,
+    ///     results: &mut results,
+    /// };
+    /// engine::run(&mut *session, &mut Operation::Begin, &mut NoRows)?;
+    /// BatchMachine::run(parts, |operation, sink| engine::run(&mut *session, operation, sink))?;
+    /// engine::run(&mut *session, &mut Operation::Commit, &mut NoRows)?;
+    /// assert_eq!(results.len(), 1);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Those of [`BatchStep::Done`].
     pub fn run(
@@ -211,6 +282,8 @@ impl BatchMachine {
     }
 
     /// Begins a batch, or begins it again in another transaction.
+    ///
+    /// The results of an earlier attempt are cleared.
     pub fn begin(&mut self, parts: &mut BatchParts<'_, '_>) -> BatchStep {
         parts.results.clear();
         (self.place, self.links) = (0, 0);
@@ -224,6 +297,9 @@ impl BatchMachine {
     }
 
     /// Lends the current operation, and the sink for its rows. `writes` are those of the batch.
+    ///
+    /// An engine that waits calls it at each poll, and gets the same operation until
+    /// [`BatchMachine::advance`].
     ///
     /// # Errors
     /// Those of `run`.
@@ -256,6 +332,9 @@ impl BatchMachine {
     }
 
     /// Takes the outcome of the current operation, and returns what follows.
+    ///
+    /// `came` is the outcome or the error of the engine. An error of a write ends the batch, or
+    /// only that write, as [`BatchParts::mode`] states.
     pub fn advance(&mut self, parts: &mut BatchParts<'_, '_>, came: Result<Outcome>) -> BatchStep {
         let came = match came {
             Ok(came) => came,
@@ -310,6 +389,7 @@ impl BatchMachine {
         went_on.unwrap_or_else(|error| self.fail_write(parts, error))
     }
 
+    /// Ends the batch.
     fn done(&mut self, result: Result<()>) -> BatchStep {
         self.stage = Stage::Idle;
         BatchStep::Done(result)
@@ -546,6 +626,7 @@ impl BatchMachine {
         BatchStep::Next
     }
 
+    /// Delivers the answer, and ends the batch.
     fn answered(&mut self, parts: &mut BatchParts<'_, '_>, repeated: bool) -> BatchStep {
         let bytes = std::mem::take(&mut self.answer);
         if let Some(once) = &mut parts.once {

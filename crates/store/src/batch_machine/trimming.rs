@@ -1,18 +1,25 @@
 //! Deletes stored answers of batches with an idempotency key: the expired ones, and the oldest of a
 //! caller, or of all, if there are too many.
+//!
+//! For each set: count its answers; if there are too many, read the keys of the oldest superfluous
+//! ones; delete up to the last of these keys. Keys ascend with time, so no index over the time is
+//! needed for this.
 
 use marmota_model::{Comparison, FieldSet, FilterExpr, RowQuery, Table, Value};
 
 /// A set of answers with a limit: those of one caller, or all.
 #[derive(Debug)]
 pub(super) struct Pool {
+    /// The filter of the set; `None` for all answers.
     pub(super) of: Option<FilterExpr>,
+    /// The number of answers to keep.
     pub(super) max: u64,
 }
 
 /// Answers that are to be deleted; see `answers.rs`.
 #[derive(Debug, Default)]
 pub(super) struct Trimming {
+    /// The filter of expired answers, until they were deleted.
     old: Option<FilterExpr>,
     /// The pools still to be counted, the next one last.
     left: Vec<Pool>,
@@ -22,6 +29,7 @@ pub(super) struct Trimming {
 
 /// The next step of a [`Trimming`].
 pub(super) enum Trim {
+    /// Counts answers.
     Count(Option<FilterExpr>),
     /// Reads keys, of which the last is used.
     List(RowQuery),
@@ -29,12 +37,15 @@ pub(super) enum Trim {
 }
 
 impl Trimming {
+    /// Creates the trimming of expired answers (`old`) and of sets with limits.
     pub(super) fn new(old: FilterExpr, left: Vec<Pool>) -> Self {
         Self { old: Some(old), left, looked_at: None }
     }
 
     /// Returns the next step. `counted` is the count of the step before, and `last` the last key it
     /// has read.
+    ///
+    /// `None` at the end.
     pub(super) fn next(
         &mut self,
         table: &Table,
@@ -71,6 +82,7 @@ impl Trimming {
     }
 }
 
+/// Returns the filter that compares a field with a value.
 pub(super) fn compare(field: usize, comparison: Comparison, value: Value) -> FilterExpr {
     FilterExpr::Compare { field, comparison, value }
 }

@@ -1,5 +1,16 @@
 //! A session over several databases: one session on each, opened when it is needed, and the
 //! database that the transaction has written to.
+//!
+//! | operation | goes to |
+//! |---|---|
+//! | of a table | the database of the table |
+//! | batch | the database of all its writes; two are refused |
+//! | begin | all databases, in order; it waits at each if it must |
+//! | commit, rollback, savepoints | all databases; the one that was written to comes last, and its result counts |
+//! | SQL | the hub, or the named database, with tables that others lend |
+//!
+//! A transaction remembers the first database that it writes to, and refuses a write to another. So
+//! a commit concerns one database, and on the others there is nothing to commit.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -22,13 +33,19 @@ const LEND_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// A session on several databases.
 pub(super) struct DatabasesSession {
+    /// The databases.
     databases: Arc<[Database]>,
+    /// The database of each table.
     homes: Arc<Homes>,
+    /// A session on each database, once it was needed.
     sessions: Sessions,
+    /// The open transaction.
     transaction: Option<Transaction>,
+    /// The operations that wait, by the tickets of this session.
     waiting: InFlight<Waiting>,
 }
 
+/// Sessions by the index of their database.
 type Sessions = SmallVec<[Option<Box<dyn Session>>; 4]>;
 
 /// A transaction that is open on all databases.
@@ -41,10 +58,13 @@ struct Transaction {
 /// An operation that waits in one of the sessions.
 #[derive(Clone, Copy)]
 struct Waiting {
+    /// The current step.
     step: Step,
+    /// The durability of the operation, for steps that are still to be submitted.
     durability: Option<Durability>,
 }
 
+/// The tickets in it are those of the database's session.
 #[derive(Clone, Copy)]
 enum Step {
     /// An operation, on the database at this index.
@@ -57,10 +77,13 @@ enum Step {
 
 /// Lends tables of the session's other databases.
 struct Others<'s> {
+    /// All databases.
     databases: &'s [Database],
+    /// The sessions; that of the statement itself was taken out.
     sessions: &'s mut [Option<Box<dyn Session>>],
     /// The waker for a table that cannot be lent yet.
     waker: Option<&'s Waker>,
+    /// Set if a table cannot be lent yet; then the statement is submitted again later.
     must_wait: bool,
 }
 
@@ -105,11 +128,13 @@ impl Others<'_> {
 }
 
 impl DatabasesSession {
+    /// Creates a session without sessions on the databases.
     pub(super) fn new(databases: Arc<[Database]>, homes: Arc<Homes>) -> Self {
         let sessions = databases.iter().map(|_| None).collect();
         Self { databases, homes, sessions, transaction: None, waiting: InFlight::new() }
     }
 
+    /// Returns the session on a database, which is opened at its first use.
     #[inline]
     fn session(&mut self, place: usize) -> Result<&mut dyn Session> {
         let session = &mut self.sessions[place];
@@ -120,6 +145,10 @@ impl DatabasesSession {
     }
 
     /// Returns the index of the database that an operation is for.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] for a batch on two databases, or an aggregation where the engine
+    /// has none.
     fn place_of(&self, operation: &Operation<'_>) -> Result<usize> {
         match operation {
             Operation::Batch { writes, .. } => {
@@ -152,6 +181,7 @@ impl DatabasesSession {
         }
     }
 
+    /// Returns the index of the database that a statement names, otherwise that of the hub.
     fn place_of_sql(&self, statement: &SqlCall<'_>) -> Result<usize> {
         let Some(name) = statement.database else {
             return hub(&self.databases).ok_or_else(|| crate::contract::sql::no_sql("databases"));
@@ -167,6 +197,7 @@ impl DatabasesSession {
         if capability.sql { Ok(place) } else { Err(crate::contract::sql::no_sql(capability.name)) }
     }
 
+    /// The error for a write to a second database; `what` begins the message.
     #[cold]
     fn two_databases(&self, what: &str, home: usize, other: usize) -> Error {
         let (home, other) = (&self.databases[home].name, &self.databases[other].name);
@@ -179,6 +210,8 @@ impl DatabasesSession {
     }
 
     /// Records that a transaction writes to a database.
+    ///
+    /// Without a transaction it does nothing.
     fn note_write(&mut self, place: usize) -> Result<()> {
         let written = self.transaction.as_ref().and_then(|open| open.written);
         match (written, &mut self.transaction) {
@@ -193,11 +226,14 @@ impl DatabasesSession {
         }
     }
 
+    /// Keeps a step that waits, under a ticket of this session.
     fn wait(&mut self, step: Step, durability: Option<Durability>) -> Submitted {
         Submitted::Waiting(self.waiting.add(Waiting { step, durability }))
     }
 
     /// Begins a transaction on the databases from `place` on. Returns where it has to wait, if so.
+    ///
+    /// If one of them fails, the transaction is rolled back on those before it.
     fn begin_from(&mut self, place: usize) -> Result<Option<(usize, Ticket)>> {
         for place in place..self.databases.len() {
             let begun = self.session(place).and_then(|session| {
@@ -225,6 +261,7 @@ impl DatabasesSession {
         }
     }
 
+    /// Begins a transaction on all databases.
     fn submit_begin(&mut self) -> Result<Submitted> {
         if self.transaction.is_some() {
             return Err(refusal::transaction_is_open());
@@ -273,6 +310,9 @@ impl DatabasesSession {
     }
 
     /// Executes a statement, with the tables that other databases lend it.
+    ///
+    /// Returns the step in which it waits, if so. If a table cannot be lent, the statement has
+    /// changed nothing, and is submitted again when `waker` was woken.
     fn submit_sql(
         &mut self,
         durability: Option<Durability>,

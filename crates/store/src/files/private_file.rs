@@ -9,6 +9,8 @@ use std::path::Path;
 use marmota_model::{Error, ErrorKind, Result};
 
 /// Returns options that create a file for its owner only, if they create one.
+///
+/// The caller adds `read`, `write` and `create`.
 #[must_use]
 pub fn options() -> OpenOptions {
     #[allow(unused_mut, reason = "file modes exist only on Unix")]
@@ -19,6 +21,15 @@ pub fn options() -> OpenOptions {
 }
 
 /// Creates a file, or truncates the existing one.
+///
+/// ```
+/// # let path = std::env::temp_dir().join(format!("marmota-private-{}", std::process::id()));
+/// let file = marmota_store::private_file::create(&path)?;
+/// # #[cfg(unix)]
+/// assert_eq!(std::os::unix::fs::PermissionsExt::mode(&file.metadata()?.permissions()) & 0o077, 0);
+/// # std::fs::remove_file(path)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 ///
 /// # Errors
 /// Those of the system.
@@ -39,6 +50,13 @@ pub fn take_mode(new: &Path, replaced: &Path) -> io::Result<()> {
 }
 
 /// Returns the folder that contains a file.
+///
+/// ```
+/// use std::path::Path;
+/// use marmota_store::private_file::folder_of;
+/// assert_eq!(folder_of(Path::new("data/app.db")), Path::new("data"));
+/// assert_eq!(folder_of(Path::new("app.db")), Path::new("."));
+/// ```
 #[must_use]
 pub fn folder_of(path: &Path) -> &Path {
     match path.parent() {

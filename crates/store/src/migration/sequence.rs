@@ -1,5 +1,15 @@
 //! Compares a program's migrations to those that a database has: which are to be executed or
 //! undone, and what is refused because the two do not belong together.
+//!
+//! ```text
+//!  read      the records, before anything is changed
+//!  check     the database belongs to this program, and the target can be reached
+//!  (plan)    the engine changes the tables
+//!  carry_out one transaction for each migration: records, check, record, up
+//! ```
+//!
+//! Two processes may start at the same time: each transaction reads the records again, so the
+//! second one finds the work done.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -16,6 +26,7 @@ use crate::rows::registry::Registry;
 use crate::store::Store;
 use crate::verbs::transaction::Transaction;
 
+/// The columns of the table of records, by place.
 const KEY: usize = 0;
 const NUMBER: usize = 1;
 const NAME: usize = 2;
@@ -23,15 +34,21 @@ const DONE: usize = 3;
 
 /// A program's migrations, and the table of their records.
 pub(crate) struct Sequence {
+    /// The table of records.
     table: Arc<Table>,
+    /// The migrations, by number: that with number `n` is at `n - 1`.
     migrations: Vec<Migration>,
 }
 
 /// The record of an executed migration.
 pub(crate) struct Done {
+    /// The key of the record.
     key: Value,
+    /// The number of the migration.
     number: u32,
+    /// The name of the migration when it was executed.
     name: String,
+    /// The time of execution.
     at: Timestamp,
 }
 
@@ -39,6 +56,8 @@ pub(crate) struct Done {
 type Run<'r> = dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<Outcome> + 'r;
 
 impl Sequence {
+    /// Checks the migrations of a program.
+    ///
     /// # Errors
     /// [`ErrorKind::Invalid`] for numbers that are not consecutive, or a migration that does
     /// nothing; [`ErrorKind::Conflict`] for a model whose table has the name of the table of
@@ -106,6 +125,9 @@ impl Sequence {
     /// Refuses a database that does not belong to these migrations, and a target (`to`) that cannot
     /// be reached.
     ///
+    /// `done` are the records in order. `to` is the number of the last migration after the call;
+    /// `None` for all.
+    ///
     /// # Errors
     /// [`ErrorKind::Invalid`], and [`ErrorKind::Unsupported`] for a migration that cannot be
     /// undone.
@@ -168,6 +190,8 @@ impl Sequence {
 
     /// Adds the migrations that the database lacks, if any, to the refusal of a plan: the database
     /// may have skipped the program version whose models the first of them needs.
+    ///
+    /// The kind stays the same, and the refusal of the plan becomes the source.
     pub(crate) fn explain(&self, refused: Error, done: &[Done]) -> Error {
         let (Some(first), Some(last)) = (self.migrations.get(done.len()), self.migrations.last())
         else {
@@ -251,6 +275,7 @@ impl Sequence {
         Ok(!is_empty)
     }
 
+    /// Inserts the record of a migration.
     fn record(&self, transaction: &Transaction, migration: &Migration) -> Result<()> {
         let row = [
             ValueRef::Absent,
@@ -261,6 +286,7 @@ impl Sequence {
         transaction.run(&mut Operation::insert(&self.table, &row), &mut NoRows).map(drop)
     }
 
+    /// Deletes the record of a migration, and undoes the migration.
     fn undo(&self, transaction: &mut Transaction, done: &Done) -> Result<()> {
         let key = done.key.as_ref();
         let mut forget = Operation::Delete { table: &self.table, key, version: None };
@@ -276,6 +302,10 @@ impl Sequence {
 }
 
 impl Done {
+    /// Reads a record.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for a row that is not a record.
     fn of(row: &[ValueRef<'_>]) -> Result<Self> {
         let number = match row[NUMBER] {
             ValueRef::Int(number) => u32::try_from(number).ok().filter(|number| *number > 0),
@@ -290,6 +320,7 @@ impl Done {
     }
 }
 
+/// Returns the schema of the table of records.
 fn schema() -> Schema {
     let fields = vec![
         Field::new("id", Kind::I64).role(Role::Key),
@@ -317,6 +348,7 @@ fn is_empty(transaction: &Transaction) -> Result<bool> {
     Ok(true)
 }
 
+/// Returns an error of kind [`ErrorKind::Invalid`].
 #[cold]
 fn refuse<T>(message: String) -> Result<T> {
     Err(Error::new(ErrorKind::Invalid, message))

@@ -1,5 +1,12 @@
 //! The wait of a thread that runs an operation: the thread is parked, or, if the engine names the
 //! socket of its answer, sleeps on that socket. Then no other thread has to wake it.
+//!
+//! ```text
+//!  poll ─ Pending ─> did the engine name a socket (`sleep_on`)?
+//!                     ├ yes ─> poll(2) on the socket and on this thread's eventfd
+//!                     └ no  ─> thread::park
+//!         both for at most 50 ms, then the operation is polled again
+//! ```
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -15,6 +22,8 @@ use bell::Bell;
 const PARK_MAX: Duration = Duration::from_millis(50);
 
 /// The socket that a thread sleeps on between two polls.
+///
+/// An engine passes it to [`sleep_on`].
 pub struct Sleep {
     /// The socket of the answer.
     #[cfg(target_os = "linux")]
@@ -36,6 +45,8 @@ thread_local! {
 /// Called by an engine in a poll that is not ready. Returns true if the thread sleeps on `sleep`
 /// next, so that it need not be woken for events of that socket. Returns false if the thread does
 /// something else, as one with an event loop does.
+///
+/// An engine that gets false registers the context's waker with its watcher instead.
 #[must_use]
 pub fn sleep_on(sleep: Sleep) -> bool {
     if cfg!(not(target_os = "linux")) {
@@ -53,6 +64,12 @@ pub fn sleep_on(sleep: Sleep) -> bool {
 /// Returns true if the caller blocks its thread until the operation is done, like `run` does: the
 /// thread serves nothing else meanwhile, so an engine may take its time. Returns false on an event
 /// loop.
+///
+/// ```
+/// use marmota_store::engine::caller_blocks;
+/// assert!(!caller_blocks());
+/// assert!(marmota_store::action::block_on(async { caller_blocks() }));
+/// ```
 #[must_use]
 pub fn caller_blocks() -> bool {
     BLOCKS.get()
@@ -73,6 +90,26 @@ pub(crate) fn blocking<T>(work: impl FnOnce() -> T) -> T {
 
 /// Runs a future on this thread, which sleeps while the future waits. It is for futures that
 /// consist of actions. Do not call it on a thread of an event loop.
+///
+/// It spins for up to 100 µs before it sleeps, as a local database answers in that time. A future
+/// of another runtime that needs its own thread (a timer, a socket of tokio) does not work with it.
+///
+/// ```
+/// use marmota_memory::Memory;
+/// use marmota_model::{Field, Kind, Record, Role, Schema};
+/// use marmota_store::Store;
+/// use marmota_store::action::block_on;
+///
+/// let city = Schema::new("city", vec![Field::new("id", Kind::I64).role(Role::Key)]);
+/// let store = Store::builder(Memory::new()).schema(city).open()?;
+/// let table = store.table("city")?;
+/// let found = block_on(async {
+///     store.insert_record(&Record::new(table.clone())).await?;
+///     store.list_records(&table).await
+/// })?;
+/// assert_eq!(found.len(), 1);
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
 pub fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = std::pin::pin!(future);
     park_until(|context| future.as_mut().poll(context))
@@ -139,6 +176,8 @@ mod bell {
             Some(Self { thread: thread::current(), state: AtomicU8::new(AWAKE), event })
         }
 
+        /// Sleeps until something happens to the socket, the bell is rung, or [`PARK_MAX`] has
+        /// passed.
         fn sleep(&self, on: &Sleep) {
             let woken =
                 self.state.compare_exchange(AWAKE, ASLEEP, Ordering::SeqCst, Ordering::SeqCst);
@@ -191,6 +230,8 @@ mod bell {
         }
     }
 
+    /// Polls until the result is ready; sleeps on the socket that a poll names, otherwise parks the
+    /// thread.
     pub(super) fn sleep_until<T>(
         bell: &Arc<Bell>,
         mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>,

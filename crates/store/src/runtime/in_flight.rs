@@ -1,8 +1,16 @@
 //! [`InFlight`]: the operations of a session that wait, and their [`Ticket`]s.
+//!
+//! A session keeps one entry for each operation that returned [`Submitted::Waiting`], until it was
+//! polled to its end or cancelled.
+//!
+//! [`Submitted::Waiting`]: crate::engine::Submitted::Waiting
 
 use std::ops::{Index, IndexMut};
 
 /// An operation that waits in its session.
+///
+/// The upper 32 bits are the number of uses of the place, the lower 32 bits the place. Only the
+/// session that returned it can interpret it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ticket(pub u64);
 
@@ -23,12 +31,16 @@ pub struct Ticket(pub u64);
 /// ```
 #[derive(Debug)]
 pub struct InFlight<T> {
+    /// The places; a ticket's lower half is an index.
     places: Vec<Place<T>>,
+    /// The places without a ticket.
     free: Vec<u32>,
 }
 
+/// A place for an operation.
 #[derive(Debug)]
 struct Place<T> {
+    /// The number of tickets for this place so far.
     uses: u32,
     /// True until the ticket is removed: an operation that was taken keeps its ticket.
     is_taken: bool,
@@ -48,7 +60,7 @@ impl<T> InFlight<T> {
         Self { places: Vec::new(), free: Vec::new() }
     }
 
-    /// Adds an operation.
+    /// Adds an operation, and returns its ticket, which no other operation of this table has had.
     pub fn add(&mut self, value: T) -> Ticket {
         let at = self.free.pop().unwrap_or_else(|| {
             self.places.push(Place { uses: 0, is_taken: false, value: None });
@@ -79,6 +91,18 @@ impl<T> InFlight<T> {
     }
 
     /// Takes an operation, whose ticket stays valid until [`Self::put`] or [`Self::remove`].
+    ///
+    /// It is for a poll that needs the operation and the session at the same time.
+    ///
+    /// ```
+    /// use marmota_store::in_flight::InFlight;
+    /// let mut waiting = InFlight::new();
+    /// let ticket = waiting.add(1);
+    /// let taken = waiting.take(ticket).unwrap();
+    /// assert!(waiting.get(ticket).is_none());
+    /// waiting.put(ticket, taken + 1);
+    /// assert_eq!(waiting.get(ticket), Some(&2));
+    /// ```
     pub fn take(&mut self, ticket: Ticket) -> Option<T> {
         self.place(ticket)?.value.take()
     }
@@ -106,12 +130,15 @@ impl<T> InFlight<T> {
     }
 
     /// Returns any ticket that was not removed.
+    ///
+    /// A session that closes cancels all of them one by one.
     #[must_use]
     pub fn any(&self) -> Option<Ticket> {
         let taken = self.places.iter().enumerate().find(|(_, place)| place.is_taken);
         taken.map(|(at, place)| ticket(place, at))
     }
 
+    /// Returns the place of a ticket that was not removed.
     fn place(&mut self, ticket: Ticket) -> Option<&mut Place<T>> {
         self.places.get_mut(at(ticket)).filter(|place| place.has(ticket))
     }
@@ -134,15 +161,18 @@ impl<T> IndexMut<Ticket> for InFlight<T> {
 }
 
 impl<T> Place<T> {
+    /// Returns true if the place belongs to this ticket.
     fn has(&self, ticket: Ticket) -> bool {
         self.is_taken && u64::from(self.uses) == ticket.0 >> 32
     }
 }
 
+/// Returns the current ticket of a place.
 fn ticket<T>(place: &Place<T>, at: usize) -> Ticket {
     Ticket(u64::from(place.uses) << 32 | at as u64)
 }
 
+/// Returns the place of a ticket.
 const fn at(ticket: Ticket) -> usize {
     (ticket.0 & u32::MAX as u64) as usize
 }

@@ -3,6 +3,10 @@
 //!
 //! Threads that run an operation do not need it: they sleep on the socket itself (`block_on.rs`).
 //! Nor do a server's threads, which watch sockets themselves (`watcher.rs`).
+//!
+//! The thread is started at the first use, and runs until the process ends. Sockets are registered
+//! edge-triggered (`EPOLLET`, epoll(7)), so an event is reported once; [`Watch`] keeps it until a
+//! task has read the socket.
 
 use std::collections::BinaryHeap;
 use std::os::fd::OwnedFd;
@@ -26,7 +30,9 @@ const SLEEP_MAX: Duration = Duration::from_secs(60);
 /// The registration of a socket, whose events the poller reports to a watch until this value is
 /// dropped.
 pub(crate) struct Polled {
+    /// The number of its watch.
     number: u64,
+    /// The socket, which stays open as long as it is registered.
     source: Source,
 }
 
@@ -41,10 +47,15 @@ impl Drop for Polled {
 
 /// The thread that watches sockets, and wakes at times, for the whole process.
 pub(crate) struct Poller {
+    /// The epoll instance.
     epoll: OwnedFd,
+    /// An eventfd that wakes the thread.
     bell: OwnedFd,
+    /// The watches, by the numbers in their events.
     watches: Mutex<HashMap<u64, Arc<Watch>>>,
+    /// The wakers with a time, the earliest first.
     alarms: Mutex<BinaryHeap<Alarm>>,
+    /// The number of the next watch.
     next: AtomicU64,
 }
 
@@ -74,6 +85,8 @@ impl Ord for Alarm {
 
 impl Poller {
     /// Returns the poller of the process; `None` if the system does not provide one.
+    ///
+    /// If the thread cannot be started, it is not tried again.
     pub(crate) fn the() -> Option<&'static Self> {
         static POLLER: OnceLock<Option<Poller>> = OnceLock::new();
         static THREAD: OnceLock<bool> = OnceLock::new();
@@ -85,6 +98,7 @@ impl Poller {
         runs.then_some(poller)
     }
 
+    /// Creates the epoll instance and the bell.
     fn new() -> std::io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
@@ -117,6 +131,7 @@ impl Poller {
         }
     }
 
+    /// The loop of the thread.
     fn run(&self) {
         let mut events = Vec::with_capacity(64);
         loop {

@@ -1,5 +1,12 @@
 //! The waker for events of a socket through which an engine receives the answers of its futures.
 //! What watches the socket is in `watcher.rs`.
+//!
+//! An engine that waits for a socket uses it in this order, in each poll:
+//!
+//! 1. [`Watch::look`], then read the socket without blocking;
+//! 2. if there is no answer, [`Watch::wake`] with the context's waker, and return `Pending`.
+//!
+//! An event between the two sets the flag, and `wake` then wakes at once: no event is lost.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -15,16 +22,33 @@ pub type Source = Arc<dyn AsFd + Send + Sync>;
 pub type Happened = Arc<dyn Fn() + Send + Sync>;
 
 /// The waker for events of a socket.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::task::Waker;
+/// use marmota_store::engine::Watch;
+///
+/// let watch = Arc::new(Watch::default());
+/// watch.look();
+/// watch.wake(Waker::noop());
+/// assert!(!watch.has_happened());
+/// // What watches the socket wakes the watch.
+/// Waker::from(Arc::clone(&watch)).wake();
+/// assert!(watch.has_happened());
+/// ```
 #[derive(Debug, Default)]
 pub struct Watch {
     slot: Mutex<Slot>,
 }
 
+/// The state of a watch.
 #[derive(Debug, Default)]
 struct Slot {
+    /// The waker for the next event.
     waker: Option<Waker>,
     /// True if an event occurred that no poll has seen yet.
     happened: bool,
+    /// The time of the alarm that was set last.
     alarm: Option<Instant>,
 }
 

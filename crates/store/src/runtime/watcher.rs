@@ -11,6 +11,8 @@ use crate::runtime::poller::{Polled, Poller};
 use crate::runtime::watch::{Happened, Source, Watch};
 
 /// A registration of a socket, which is watched until this value is dropped.
+///
+/// A server implements it for its event loop.
 pub trait Watching: Send + Sync {
     /// Returns true if the calling thread is the watcher.
     fn is_here(&self) -> bool;
@@ -26,12 +28,31 @@ pub type Watcher = fn(Source, Happened) -> Option<Box<dyn Watching>>;
 static WATCHER: OnceLock<Watcher> = OnceLock::new();
 
 /// Registers the function with which threads watch sockets; only the first call has an effect.
+///
+/// `marmota::open` does this for the web server; other event loops call it once before they open a
+/// store.
+///
+/// ```
+/// use marmota_store::engine::{Happened, Source, Watching, watch_by};
+///
+/// fn watch(_: Source, _: Happened) -> Option<Box<dyn Watching>> {
+///     // A thread with an event loop registers the socket there, and calls `Happened` for its events.
+///     None
+/// }
+/// watch_by(watch);
+/// ```
 pub fn watch_by(watcher: Watcher) {
     // A second registration is ignored: a process has one kind of server.
     let _ = WATCHER.set(watcher);
 }
 
 /// Wakes `waker` at this time. Returns false if the system cannot start a thread for it.
+///
+/// ```
+/// use std::task::Waker;
+/// use std::time::{Duration, Instant};
+/// assert!(marmota_store::engine::wake_at(Instant::now() + Duration::from_millis(1), Waker::noop().clone()));
+/// ```
 #[must_use]
 pub fn wake_at(at: Instant, waker: Waker) -> bool {
     let poller = Poller::the();
@@ -40,12 +61,14 @@ pub fn wake_at(at: Instant, waker: Waker) -> bool {
 
 /// A socket whose events are reported to a watch, until this value is dropped.
 pub struct Watched {
+    /// The socket.
     source: Source,
     by: By,
 }
 
 /// The source of the events.
 enum By {
+    /// A server's thread.
     Thread(Box<dyn Watching>),
     Poller(#[expect(dead_code, reason = "watches until it is dropped")] Polled),
 }
@@ -62,6 +85,9 @@ impl Watch {
     /// Ensures that this socket is watched, by the calling thread if it belongs to a server.
     /// Returns true if the socket was not watched before; then earlier events are reported at once.
     /// `watched` is `None` if the system cannot provide a watcher.
+    ///
+    /// An engine calls it in each poll that waits: a task may have moved to another thread, and a
+    /// server's thread may have ended.
     pub fn keep(self: &Arc<Self>, source: &Source, watched: &mut Option<Watched>) -> bool {
         let same = watched.as_ref().filter(|known| Arc::ptr_eq(&known.source, source));
         match same.map(|known| &known.by) {

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use super::queue::{QueuePlace, WaitQueue};
 
+/// A waker that unparks a thread.
 struct Unpark(Thread);
 
 impl Wake for Unpark {
@@ -18,6 +19,9 @@ impl Wake for Unpark {
 impl WaitQueue {
     /// Calls `attempt` each time that it is woken, until it succeeds, and blocks the thread in
     /// between. Returns `None` if it has not succeeded by `until`.
+    ///
+    /// The thread enters the queue before its first attempt, and leaves it at the end. An attempt
+    /// that fails after a wake-up keeps the place. The [module](crate::wait) has an example.
     pub fn block_until<T>(&self, until: Instant, attempt: impl FnMut() -> Option<T>) -> Option<T> {
         let mut blocked =
             Blocked { queue: self, place: QueuePlace::default(), waker: thread_waker(), attempt };
@@ -33,6 +37,7 @@ impl WaitQueue {
     }
 }
 
+/// Returns a waker for this thread.
 fn thread_waker() -> Waker {
     Arc::new(Unpark(thread::current())).into()
 }

@@ -1,4 +1,7 @@
 //! Waits in a queue that have a deadline.
+//!
+//! One alarm serves all operations of a queue: it is set for the earliest deadline, and set again
+//! for the next one when it rings. It has a weak reference, so that it does not keep the queue.
 
 use std::sync::{Arc, Weak};
 use std::task::{Wake, Waker};
@@ -19,6 +22,7 @@ impl Wake for Alarm {
     }
 }
 
+/// Rings the alarm at this time.
 fn set(alarm: Arc<Alarm>, at: Instant) {
     // Where the system gives no thread for it, it is woken with the next release.
     let _ = wake_at(at, Waker::from(alarm));

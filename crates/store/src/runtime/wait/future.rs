@@ -9,6 +9,20 @@ use super::sync::{AtomicBool, Ordering};
 
 impl WaitQueue {
     /// Returns a future that calls `attempt` each time that it is woken, until it succeeds.
+    ///
+    /// It has no deadline; dropping the future ends the wait.
+    ///
+    /// ```
+    /// use marmota_store::wait::WaitQueue;
+    /// let queue = WaitQueue::default();
+    /// let mut left = 2;
+    /// let done = marmota_store::action::block_on(queue.until(|| {
+    ///     left -= 1;
+    ///     queue.wake_next();
+    ///     (left == 0).then_some("done")
+    /// }));
+    /// assert_eq!(done, "done");
+    /// ```
     pub const fn until<T, A>(&self, attempt: A) -> Waits<'_, A>
     where
         A: FnMut() -> Option<T> + Unpin,
@@ -16,6 +30,7 @@ impl WaitQueue {
         Waits { queue: self, place: QueuePlace::NONE, is_ordered: false, attempt }
     }
 
+    /// The same for a future that tries only while it is the first, so that no later one is faster.
     const fn in_order<T, A>(&self, attempt: A) -> Waits<'_, A>
     where
         A: FnMut() -> Option<T> + Unpin,
@@ -58,6 +73,17 @@ impl<A> Drop for Waits<'_, A> {
 }
 
 /// A lock that futures take in the order in which they arrived.
+///
+/// ```
+/// use std::sync::Arc;
+/// use marmota_store::action::block_on;
+/// use marmota_store::wait::TurnLock;
+///
+/// let lock = Arc::new(TurnLock::default());
+/// let guard = block_on(lock.take());
+/// drop(guard);
+/// block_on(lock.take());
+/// ```
 #[derive(Debug, Default)]
 pub struct TurnLock {
     is_taken: AtomicBool,
@@ -65,6 +91,8 @@ pub struct TurnLock {
 }
 
 /// The guard of a [`TurnLock`], which releases it when it is dropped.
+///
+/// It owns its lock, and may be kept in a struct or move to another thread.
 #[derive(Debug)]
 pub struct TurnGuard(Arc<TurnLock>);
 

@@ -8,6 +8,19 @@ use super::queue::{QueuePlace, WaitQueue};
 
 /// A place in one queue at a time. It is given up when this is dropped, or
 /// enters another queue.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::task::Waker;
+/// use marmota_store::wait::{OwnedPlace, WaitQueue};
+///
+/// let queue = Arc::new(WaitQueue::default());
+/// let mut place = OwnedPlace::default();
+/// place.wait(&queue, Waker::noop());
+/// assert_eq!(queue.len(), 1);
+/// drop(place);
+/// assert!(queue.is_empty());
+/// ```
 #[derive(Debug, Default)]
 pub struct OwnedPlace(Option<(Arc<WaitQueue>, QueuePlace)>);
 
@@ -29,6 +42,7 @@ impl OwnedPlace {
         }
     }
 
+    /// Returns the place in this queue; one in another queue is given up.
     fn place_in(&mut self, queue: &Arc<WaitQueue>) -> &mut QueuePlace {
         if self.0.as_ref().is_some_and(|(known, _)| !Arc::ptr_eq(known, queue)) {
             self.leave();

@@ -31,6 +31,9 @@ impl Wakeable for Waker {
 }
 
 /// A place in a [`WaitQueue`]. Its owner releases it with [`WaitQueue::leave`].
+///
+/// It is a number, not a reference: a place that is dropped without [`WaitQueue::leave`] stays in
+/// the queue, and a wake-up for it is lost. [`super::OwnedPlace`] leaves by itself.
 #[derive(Debug, Default)]
 pub struct QueuePlace(Option<u64>);
 
@@ -46,6 +49,24 @@ impl QueuePlace {
 }
 
 /// Operations that wait for the same resource, in order of arrival.
+///
+/// Invariant: `sleeping` is the number of entries with a waiter. Only code with the lock changes
+/// it.
+///
+/// ```
+/// use std::task::Waker;
+/// use marmota_store::wait::{QueuePlace, WaitQueue};
+///
+/// let queue = WaitQueue::default();
+/// let (mut first, mut second) = (QueuePlace::default(), QueuePlace::default());
+/// queue.wait(&mut first, Waker::noop());
+/// queue.wait(&mut second, Waker::noop());
+/// assert!(queue.is_first(&first));
+/// queue.wake_next(); // wakes the first, which keeps its place until it leaves
+/// assert_eq!((queue.len(), queue.sleeping()), (2, 1));
+/// queue.leave(&mut first); // it was woken, so the next one is woken in its place
+/// assert_eq!((queue.len(), queue.sleeping()), (1, 0));
+/// ```
 #[derive(Debug)]
 pub struct WaitQueue<W = Waker> {
     inside: Mutex<Inside<W>>,
@@ -53,17 +74,21 @@ pub struct WaitQueue<W = Waker> {
     sleeping: AtomicUsize,
 }
 
+/// The part under the lock.
 #[derive(Debug)]
 struct Inside<W> {
     /// In the order of their numbers.
     entries: VecDeque<Entry<W>>,
+    /// The number of the last entry.
     last: u64,
     /// When [`WaitQueue::ring`] is called next.
     alarm: Option<Instant>,
 }
 
+/// A waiter in the queue.
 #[derive(Debug)]
 struct Entry<W> {
+    /// Its number, which is that in its [`QueuePlace`].
     number: u64,
     /// `None` once it was woken; then it tries again.
     waiter: Option<W>,
@@ -189,6 +214,7 @@ impl<W: Wakeable> WaitQueue<W> {
         }
     }
 
+    /// Wakes waiters until one of them reports that it was woken.
     #[cold]
     fn wake_first(&self) {
         while let Some(waiter) = self.take_first() {
@@ -198,6 +224,7 @@ impl<W: Wakeable> WaitQueue<W> {
         }
     }
 
+    /// Takes the first waiter that was not woken; it is woken without the lock.
     fn take_first(&self) -> Option<W> {
         let mut inside = self.inside.lock();
         let at = inside.entries.iter().position(|entry| entry.waiter.is_some())?;
@@ -210,6 +237,8 @@ impl<W: Wakeable> WaitQueue<W> {
     }
 
     /// Wakes all waiters in the queue.
+    ///
+    /// It is for the end of a resource, such as a lost connection.
     pub fn wake_all(&self) {
         if !self.has_sleepers() {
             return;
@@ -262,10 +291,12 @@ impl<W> Inside<W> {
         1
     }
 
+    /// Returns the index of an entry.
     fn find(&self, number: u64) -> Option<usize> {
         self.entries.binary_search_by_key(&number, |entry| entry.number).ok()
     }
 
+    /// Adds an entry at the end, and returns its number.
     fn push(&mut self, waiter: W, has_place: bool, until: Option<Instant>) -> u64 {
         self.last += 1;
         let (number, waiter) = (self.last, Some(waiter));
