@@ -139,7 +139,7 @@ impl Runner {
                 match thread.spawn(work) {
                     Ok(_) => begun += 1,
                     Err(error) => {
-                        log::error!("a thread for a service could not be started: {error}")
+                        log::error!("a thread for a service could not be started: {error}");
                     }
                 }
             }
