@@ -201,7 +201,7 @@ fn broken_feeds_are_told() {
         (
             TRIPS,
             "trip_id,stop_id,arrival_time\n",
-            "stop_times.txt: it has no column `departure_time`",
+            "stop_times.txt: the file has no column `departure_time`",
         ),
         ("route_id,service_id,trip_id\nRed,x\n", STOP_TIMES, "trips.txt, line 2, column 1:"),
     ] {

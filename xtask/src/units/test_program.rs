@@ -239,7 +239,13 @@ mod tests {
     #[test]
     fn threads_are_listed() {
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
-        let listed = threads_of(&child);
+        // The kernel lets the parent go on before it sets the name of the new program.
+        let limit = Instant::now() + Duration::from_secs(10);
+        let mut listed = threads_of(&child);
+        while !listed.contains("sleep") && Instant::now() < limit {
+            std::thread::yield_now();
+            listed = threads_of(&child);
+        }
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(listed.contains("sleep"), "{listed}");

@@ -350,7 +350,7 @@ fn the_environment_has_keys() {
     assert!(open(&folder.path().join("a"), LOG, Some(raw(10))).is_ok());
     assert!(open(&folder.path().join("b"), LOG, Some(passphrase("hunter two"))).is_ok());
     let told = again(&[("MARMOTA_KEY", "hunter three")]);
-    assert!(told.contains("right key") && told.contains("OTHER has no key"), "{told}");
+    assert!(told.contains("right key") && told.contains("OTHER has no valid key"), "{told}");
     assert!(!told.contains("hunter"), "{told}");
     let error = Memory::from_url("memory:a?key=hunter2").err().expect("it is refused");
     assert!(!format!("{error:?}").contains("hunter"), "{error:?}");
