@@ -1,5 +1,5 @@
-//! A server under test as a process: started on a free port in a temporary
-//! folder, waited for until it listens, stopped and cleaned up after.
+//! A server under test as a process. It is started on a free port in a temporary folder, and is
+//! ready when it accepts connections.
 
 use super::roster::ServerSpec;
 use super::usage::ProcessUsage;
@@ -10,12 +10,12 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a server may take from its start until it listens.
+/// Timeout from the start of a server until it accepts connections.
 const START_TIME_MAX: Duration = Duration::from_secs(20);
-/// How long a server may take to end when asked.
+/// Timeout from SIGTERM until the server has exited.
 const STOP_TIME_MAX: Duration = Duration::from_secs(3);
 const LOG_FILE: &str = "server.log";
-/// How much of a failed server's output is shown, bytes.
+/// Number of bytes of a failed server's output that are shown.
 const LOG_BYTES_SHOWN: usize = 2000;
 
 /// A running server; killed when dropped.
@@ -51,11 +51,10 @@ impl Server {
         ProcessUsage::of(self.process.id())
     }
 
-    /// Asks it to end, so that what it does at its end is done, and kills it if
-    /// that takes long.
+    /// Sends SIGTERM, so that the server can clean up, and kills it after a timeout.
     pub(crate) fn stop(mut self) {
         let pid = rustix::process::Pid::from_child(&self.process);
-        // It may have ended by itself; then there is nothing to ask.
+        // If it has already exited, there is no process to signal.
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
         let deadline = Instant::now() + STOP_TIME_MAX;
         while matches!(self.process.try_wait(), Ok(None)) && Instant::now() < deadline {
@@ -67,11 +66,11 @@ impl Server {
         let deadline = Instant::now() + START_TIME_MAX;
         while TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_err() {
             if let Some(status) = self.process.try_wait()? {
-                bail!("it ended at once, {status}; it said:\n{}", self.log());
+                bail!("it exited at once, {status}; its output:\n{}", self.log());
             }
             if Instant::now() > deadline {
                 bail!(
-                    "it does not listen on port {} after {START_TIME_MAX:?}; it said:\n{}",
+                    "it does not listen on port {} after {START_TIME_MAX:?}; its output:\n{}",
                     self.port,
                     self.log()
                 );
@@ -90,14 +89,14 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Errors mean that it has ended already.
+        // An error means that it has already exited.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// A port nobody listens on now. Another process could take it before the
-/// server does; then the server says so and the run ends.
+/// Returns a port that is free now. If another process takes it before the server does, the server
+/// fails to bind, and the run ends.
 fn free_port() -> Result<u16> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("finding a free port")?;
     Ok(listener.local_addr()?.port())

@@ -1,12 +1,12 @@
-//! What is asked of a server: a route, how many requests a connection sends
-//! before it waits for answers, and how many connections there are.
+//! A workload of the HTTP suite: a route, the number of requests that a connection sends before it
+//! waits for responses, and the number of connections.
 
 use std::fmt;
 
-/// Requests a pipelining connection sends at once.
+/// Requests that a pipelining connection sends at once.
 const PIPELINE_DEPTH: u32 = 16;
 
-/// The route and how it is asked for.
+/// A route and the pipelining of its requests.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Kind {
     /// `/plaintext`, 16 requests at once.
@@ -27,7 +27,7 @@ impl Kind {
         }
     }
 
-    /// Requests on the way at once on one connection.
+    /// Requests in flight on one connection.
     pub(crate) fn depth(self) -> u32 {
         match self {
             Kind::Pipelined => PIPELINE_DEPTH,
@@ -36,7 +36,7 @@ impl Kind {
     }
 }
 
-/// One row group of the table.
+/// One group of rows of the table.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Workload {
     pub(crate) kind: Kind,

@@ -1,34 +1,39 @@
-//! Builds the contenders by cargo, each from its own workspace and lock file,
-//! all into one target folder beside the main one.
+//! Builds the contenders with cargo, each from its own workspace and lock file, all into
+//! `target/peers`.
 
 use super::roster::{ContenderSpec, Role, workspace};
 use anyhow::{Context, Result, bail, ensure};
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Builds every spec whose folder is there. One that does not build is left out, and said so, so
+/// Builds every spec whose folder exists. A spec that does not build is reported and left out, so
 /// that the others are still measured.
 pub(crate) fn all(specs: Vec<ContenderSpec>) -> Vec<(ContenderSpec, PathBuf)> {
     let mut built: Vec<(ContenderSpec, PathBuf)> = Vec::new();
     for spec in specs {
         match cargo_build(&spec) {
             Ok(binary) => built.push((spec, binary)),
-            Err(error) => eprintln!("note: {} is left out: {error:#}", spec.name),
+            Err(error) => eprintln!("note: {} is skipped: {error:#}", spec.name),
         }
     }
     if !built.iter().any(|(spec, _)| spec.role == Role::Ours) {
-        eprintln!("note: Marmota is not among the contenders, so no aim is checked");
+        eprintln!("note: Marmota is not among the contenders, so no target is checked");
     }
     built
 }
 
 fn cargo_build(spec: &ContenderSpec) -> Result<PathBuf> {
-    ensure!(workspace().join(spec.manifest()).exists(), "{} is absent", spec.manifest().display());
+    ensure!(
+        workspace().join(spec.manifest()).exists(),
+        "{} does not exist",
+        spec.manifest().display()
+    );
     let target = target();
     eprintln!("building {} (the first time takes a minute or two)", spec.name);
     let status = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
         .args(["build", "--release", "--quiet", "--bin", spec.binary])
-        // Our own lock file follows the crates of the main workspace, the peers' are fixed.
+        // Marmota's lock file follows the crates of the main workspace; those of the peers are
+        // fixed.
         .args((spec.role != Role::Ours).then_some("--locked"))
         .arg("--manifest-path")
         .arg(spec.manifest())

@@ -1,6 +1,5 @@
-//! The transit example as one would write it with what everybody uses: axum,
-//! csv and serde; two lists of structs, and two hash maps from a name to
-//! places in them. `--data DIR --port N`.
+//! The transit example as a conventional program with axum, csv and serde: two lists of structs,
+//! and two hash maps from an id to positions in the lists. `--data DIR --port N`.
 
 use std::collections::HashMap;
 use std::path::Path;

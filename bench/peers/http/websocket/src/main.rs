@@ -1,6 +1,6 @@
-//! WebSockets that say back what they are told, at `/echo`, by three crates (a word says which):
-//! `axum`, `tungstenite` and `fastwebsockets`, each on a single-threaded tokio runtime and a
-//! SO_REUSEPORT listener per thread.
+//! WebSocket echo servers at `/echo` with three crates. An argument selects `axum`, `tungstenite`
+//! or `fastwebsockets`. Each runs on a single-threaded tokio runtime and a SO_REUSEPORT listener
+//! per thread.
 
 use axum::extract::ws::{Message, WebSocketUpgrade};
 use axum::response::Response;
@@ -57,7 +57,7 @@ fn serve(address: SocketAddr, by: By) -> io::Result<()> {
             let (stream, _) = listener.accept().await?;
             stream.set_nodelay(true)?;
             let app = app.clone();
-            // A client that goes away is no news.
+            // Errors of a connection, such as a reset, are expected.
             tokio::task::spawn_local(async move {
                 match by {
                     By::Axum => {

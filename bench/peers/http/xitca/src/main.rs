@@ -1,6 +1,6 @@
-//! xitca-http with its router and a middleware that adds the Server header, as
-//! its TechEmpower entry; on io_uring, which did a sixth more pipelined requests
-//! a CPU second here, unless the word `epoll` asks for that.
+//! xitca-http with its router and a middleware that adds the Server header, like its TechEmpower
+//! entry. It uses io_uring, which answered 17 % more pipelined requests per CPU second in a
+//! measurement, or epoll with the argument `epoll`.
 
 use options::{Message, Options, PLAINTEXT};
 use std::cell::RefCell;
@@ -66,7 +66,7 @@ thread_local! {
 async fn json(request: Request) -> Result<Response, Infallible> {
     let body = SCRATCH.with_borrow_mut(|scratch| {
         serde_json::to_writer(scratch.writer(), &Message::HELLO)
-            .expect("a buffer takes every byte");
+            .expect("writing to a buffer cannot fail");
         scratch.split().freeze()
     });
     let mut response = request.into_response(Full::new(body));

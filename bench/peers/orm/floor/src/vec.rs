@@ -1,4 +1,4 @@
-//! The floor of the memory engine: a `Vec` of the record, a hash index by id, one lock around both.
+//! The floor of the memory engine: a `Vec` of rows, a hash index by id, and one lock for both.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -22,7 +22,7 @@ struct Table {
     by_id: HashMap<i64, usize, BuildHasherDefault<IdHasher>>,
 }
 
-/// Spreads a 64-bit id over the bits that the map looks at; enough for ids that nobody chooses to collide.
+/// A multiplicative hash of a 64-bit id. It does not resist ids that are chosen to collide.
 #[derive(Default)]
 struct IdHasher(u64);
 
