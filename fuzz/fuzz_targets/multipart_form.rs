@@ -1,4 +1,4 @@
-//! The multipart parser: no panic, and the same parts in whatever pieces the body comes.
+//! The multipart parser: no panic, and the same parts for any division into pieces.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -41,7 +41,7 @@ fn in_pieces(body: &[u8], step: usize) -> Result<(Parts, bool), &'static str> {
 
 fuzz_target!(|input: (u8, &[u8])| {
     let (step, body) = input;
-    // Only what is too long may be noticed at another place.
+    // The position at which a limit is exceeded may depend on the pieces.
     if body.len() < 4096 {
         let whole = in_pieces(body, body.len().max(1));
         assert_eq!(whole, in_pieces(body, usize::from(step).max(1)));
