@@ -1,7 +1,7 @@
-//! Tests of stores and engines, for those who write applications or engines with Marmota.
+//! Tests of stores and engines, for authors of applications and engines.
 //!
 //! - [`stress()`] runs random operations of many clients on the models of a store and checks every
-//!   answer.
+//!   result.
 //! - `prove` (feature `prove`) writes rows of your models to a SQLite file, cuts the power at many
 //!   places, and checks that no acknowledged write is lost.
 //! - [`mod@conformance`] has the promises of every engine as tests.
