@@ -1,6 +1,6 @@
 """Random filters, and their result for a row: True, False or None (neither).
 
-Written from the guide (docs/guide/filters.md), not from the service.
+Written from the guide (docs/guide/04-queries.md), not from the service.
 """
 
 import operator
