@@ -21,7 +21,7 @@ impl Use {
     /// If the process does not exist, or belongs to another user.
     pub(super) fn of(process: u32) -> io::Result<Self> {
         let at = format!("/proc/{process}");
-        let odd = || io::Error::other(format!("{at} does not say what it should"));
+        let odd = || io::Error::other(format!("{at} has an unexpected format"));
         let status = fs::read_to_string(format!("{at}/status"))?;
         let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
         let kib = resident.and_then(|text| text.split_whitespace().next()?.parse::<u64>().ok());

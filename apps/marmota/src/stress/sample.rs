@@ -69,8 +69,8 @@ impl Sample {
     }
 
     /// Returns the difference between the row and the one that was read; `None` if they are equal.
-    pub(crate) fn fault(&self, came: &Self) -> Option<String> {
-        (self != came).then(|| format!("row {}: {came:?} came back for {self:?}", self.id))
+    pub(crate) fn fault(&self, read: &Self) -> Option<String> {
+        (self != read).then(|| format!("row {}: read {read:?} instead of {self:?}", self.id))
     }
 }
 
