@@ -1,6 +1,6 @@
-// The public transit challenge's load test: 50 virtual users for half a minute,
-// each asking for every route of the feed in turn. No request may fail.
-//
+// The load of the public transit challenge: 50 virtual users for half a minute,
+// each requesting every route of the feed in turn. No request may fail.
+// 
 //   transit --data DIR --port 4000 &
 //   k6 run -e TRIPS=DIR/trips.txt bench/k6/schedules.js
 import http from "k6/http";

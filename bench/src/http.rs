@@ -1,8 +1,8 @@
-//! The HTTP suite: every chosen server is started afresh for every workload and
-//! every round, checked, warmed, loaded by wrk and stopped; the rounds of a
-//! workload go server by server (A, B, C, A, B, C, …) so that a machine that
-//! drifts is unfair to all alike. Figures come from wrk (requests) and from
-//! `/proc` (CPU, memory, stolen time); `report` turns them into the table.
+//! The HTTP suite. For each workload and round, every selected server is started, checked, warmed
+//! up, loaded with wrk and stopped. Within a workload the rounds alternate between the servers (A,
+//! B, C, A, B, C, …), so that a drift in the machine's speed affects all servers equally. Requests
+//! are counted by wrk; CPU time, memory and stolen time come from `/proc`. `report` turns them into
+//! tables.
 
 mod answer;
 pub(crate) mod build;
@@ -24,8 +24,8 @@ use usage::{MachineTimes, ProcessUsage};
 use workload::{Kind, Workload};
 use wrk::Wrk;
 
-/// Connections from which only plaintext is measured: the test is of the
-/// connections then, and a round takes longer.
+/// From this number of connections on, only plaintext is measured: the subject is then the number
+/// of connections, and a round takes longer.
 const MANY_CONNECTIONS: u32 = 4096;
 /// The default length of a measured run, with usual and with many connections.
 const SECONDS: u32 = 4;
@@ -33,42 +33,42 @@ const MANY_SECONDS: u32 = 15;
 /// Descriptors that a server or wrk needs in addition to one per connection.
 const SPARE_DESCRIPTORS: u64 = 256;
 
-/// What to measure.
+/// Options of `bench http`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Rounds of each workload; the table shows medians
+    /// Rounds of each workload; the tables show medians
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
     rounds: u32,
     /// Seconds of load in each measured run. Default: 4, and 15 from 4096 connections on, because
     /// connecting takes a large part of the first seconds
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=600))]
     seconds: Option<u32>,
-    /// One round of 2 seconds at 64 connections
+    /// Run one round of 2 seconds with 64 connections
     #[arg(long)]
     quick: bool,
-    /// Only these servers, by name
+    /// Measure only these servers
     #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
     only: Vec<String>,
-    /// Only these workloads
+    /// Measure only these workloads
     #[arg(long, value_delimiter = ',', value_enum, value_name = "KIND,…")]
     workloads: Vec<Kind>,
-    /// Connections to load with; from 4096 on, plaintext only
+    /// Numbers of connections; from 4096 on, only plaintext is measured
     #[arg(long, value_delimiter = ',', default_values_t = [64, 512], value_name = "N,…",
           value_parser = clap::value_parser!(u32).range(1..=60_000))]
     connections: Vec<u32>,
     /// Threads of wrk
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=256))]
     wrk_threads: u32,
-    /// Measure one more server: its command line, `{port}` standing for the port
+    /// Measure another server too; `{port}` in its command line is replaced by the port
     #[arg(long, value_name = "NAME=COMMAND")]
     also: Vec<String>,
-    /// Build every server for this machine's processor, Marmota included
+    /// Build every server, Marmota included, for this machine's processor
     #[arg(long)]
     native: bool,
-    /// Also keep the tables as bench/results/DATE-http….md
+    /// Also save the tables as bench/results/DATE-http….md
     #[arg(long)]
     save: bool,
-    /// Name the servers there are, and stop
+    /// List the servers and exit
     #[arg(long)]
     list: bool,
 }
@@ -112,7 +112,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     println!("{tables}");
     if args.save {
         let path = report::save(&tables, &plan.workloads)?;
-        eprintln!("kept as {}", path.display());
+        eprintln!("saved as {}", path.display());
     }
     ensure!(asked == built.len(), "not every server could be built; see above");
     ensure!(!report.has_failures(), "not every run succeeded; see above");
@@ -142,7 +142,7 @@ impl Plan {
         }
         ensure!(
             !workloads.is_empty(),
-            "nothing to measure: json is left out from {MANY_CONNECTIONS} connections on"
+            "nothing to measure: json is not measured from {MANY_CONNECTIONS} connections on"
         );
         Ok(Plan {
             rounds: if args.quick { 1 } else { args.rounds },
@@ -152,8 +152,8 @@ impl Plan {
         })
     }
 
-    /// Every connection is a descriptor in wrk and one in the server; both
-    /// inherit the limit set here.
+    /// Raises the limit of open files, which wrk and the server inherit. Each connection needs one
+    /// descriptor in each of them.
     fn raise_descriptor_limit(&self) -> Result<()> {
         use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
         let most = self.workloads.iter().map(|w| w.connections).max();

@@ -1,7 +1,7 @@
-//! `cargo run --release -p bench -- http|web|techempower|orm|models|transit|office`: Marmota, its peers
-//! and a floor measured side by side in one run, with ratios between them. What is measured
-//! and how to read it is in `bench/README.md`. The peers are programs of their
-//! own under `bench/peers`, built on demand; this program depends on none.
+//! `cargo run --release -p bench -- http|web|techempower|orm|models|transit|office` measures
+//! Marmota, its peers and a floor in one run, and prints the ratios between them. `bench/README.md`
+//! explains the suites and their tables. The peers are separate programs in `bench/peers` that are
+//! built on demand; this program does not depend on them.
 
 mod http;
 mod models;
@@ -14,7 +14,7 @@ mod web;
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
-#[command(name = "bench", about = "Measures Marmota beside its peers and a floor")]
+#[command(name = "bench", about = "Measures Marmota, its peers and a floor")]
 struct Cli {
     #[command(subcommand)]
     suite: Suite,
@@ -22,15 +22,15 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Suite {
-    /// HTTP servers: plaintext and json, pipelined and not
+    /// HTTP servers: plaintext and JSON, with and without pipelining
     Http(http::Args),
     /// Files, TLS, HTTP/2 and WebSockets, compared with nginx and the usual crates
     Web(web::Args),
-    /// The TechEmpower server, all lines, on PostgreSQL and SQLite
+    /// The TechEmpower server: all tests, on PostgreSQL and SQLite
     Techempower(techempower::Args),
     /// Stores: inserts, reads by id and lists on each engine
     Orm(orm::Args),
-    /// Builds: what a model adds to one
+    /// Compile time that a model adds to a build
     Models(models::Args),
     /// Schedules from CSV: load, memory, CPU and requests, compared with a plain program
     Transit(transit::Args),

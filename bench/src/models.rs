@@ -1,5 +1,5 @@
-//! What a model adds to a release build: crates of 10 and of 200 models are
-//! compiled in turn, and the difference shared among the 190.
+//! Measures the compile time that a model adds to a release build. Crates with 10 and with 200
+//! models are compiled in turn; the difference is divided by 190.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -11,13 +11,13 @@ use anyhow::{Context, Result, ensure};
 
 const FEW: usize = 10;
 const MANY: usize = 200;
-/// What the project allows a model to cost, in milliseconds.
+/// The project's limit for one model, in milliseconds.
 const ALLOWED_MS: f64 = 30.0;
 
-/// Options of `bench -- models`.
+/// Options of `bench models`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// How often each crate is compiled; medians are shown.
+    /// Compilations of each crate; the table shows medians.
     #[arg(long, default_value_t = 3)]
     rounds: usize,
 }
@@ -28,7 +28,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     for models in [FEW, MANY] {
         write_crate(&folder.path().join(models.to_string()), models)?;
     }
-    // The first build of each compiles Marmota itself; only the crate follows.
+    // Round 0 also compiles Marmota itself; later rounds compile only the generated crate.
     for round in 0..=args.rounds {
         for (models, costs) in [(FEW, &mut few), (MANY, &mut many)] {
             eprintln!("round {round}: {models} models");
@@ -80,7 +80,7 @@ fn write_crate(folder: &Path, models: usize) -> Result<()> {
     Ok(())
 }
 
-/// Compiles the crate anew; wall and CPU seconds.
+/// Compiles the crate again and returns wall-clock and CPU seconds.
 fn compile(folder: &Path, target: &Path) -> Result<(f64, f64)> {
     let source = folder.join("src/lib.rs");
     let text = fs::read_to_string(&source)?;
@@ -95,7 +95,7 @@ fn compile(folder: &Path, target: &Path) -> Result<(f64, f64)> {
     Ok((begun.elapsed().as_secs_f64(), children_cpu()? - cpu))
 }
 
-/// CPU seconds of the children that have ended, from /proc/self/stat.
+/// CPU seconds of the exited children, from `/proc/self/stat`.
 fn children_cpu() -> Result<f64> {
     let stat = fs::read_to_string("/proc/self/stat")?;
     let (_, fields) = stat.rsplit_once(')').context("/proc/self/stat has no name")?;

@@ -1,6 +1,6 @@
-//! The office suite: Marmota's example and a server on Node.js (its http
-//! module and the official driver) answer the same routes from the same MongoDB
-//! database. Before anything is measured, their answers are compared.
+//! The office suite. Marmota's example and a Node.js server (its http module and the official
+//! driver) serve the same routes from the same MongoDB database. Their responses are compared
+//! first.
 
 use crate::http::build;
 use crate::http::roster::{Role, ServerSpec, Source, workspace};
@@ -16,13 +16,12 @@ use std::process::Command;
 use std::time::Duration;
 
 const WARM_UP: Duration = Duration::from_secs(1);
-/// A path, how many times Node's requests a CPU second are aimed at, and the
-/// most memory, MB.
+/// A path, the target for the ratio to Node's requests per CPU second, and the memory limit in MB.
 const ROUTES: [(&str, f64, f64); 4] =
     [("/hello", 2.4, 12.0), ("/json", 2.4, 12.0), ("/mongo/1", 3.0, 30.0), (MANY, 3.0, 30.0)];
-/// Each of a hundred offices in turn.
+/// A hundred offices in turn.
 const MANY: &str = "/mongo/{1..100}";
-/// Each thread of wrk begins at a place of its own.
+/// Each thread of wrk starts at a different office.
 const MANY_SCRIPT: &str = r#"
 local threads = 0
 setup = function(thread)
@@ -36,10 +35,10 @@ end
 "#;
 const STALL_US: f64 = 1e6;
 
-/// What to measure.
+/// Options of `bench office`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The database; by default a FerretDB of its own
+    /// URL of the database; by default, the suite starts FerretDB
     #[arg(long, value_name = "URL")]
     db: Option<String>,
     /// Rounds; the table shows medians
@@ -48,7 +47,7 @@ pub(crate) struct Args {
     /// Seconds of load in each measured run
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=600))]
     seconds: u32,
-    /// Connections to load with
+    /// Numbers of connections
     #[arg(long, value_delimiter = ',', default_values_t = [10, 150], value_name = "N,…")]
     connections: Vec<u32>,
 }
@@ -77,7 +76,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     };
     let folder = node()?;
     let script = folder.join("server.js");
-    let script = script.to_str().context("the folder of the peer has no name in UTF-8")?;
+    let script = script.to_str().context("the peer's path is not UTF-8")?;
     let listen = ["--db", &url, "--listen", "127.0.0.1:{port}"];
     let node = Source::Program("node".into());
     let built = build::all(
@@ -120,15 +119,15 @@ fn node() -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Both programs' answers have to say the same, but for what is null.
+/// Checks that the responses of both programs are equal, ignoring members that are null.
 fn compare(built: &[(ServerSpec, PathBuf)], scripts: &Path, url: &str) -> Result<()> {
-    // One after the other: the first makes the office that the second reads.
+    // One after the other, because the first creates the office that the second reads.
     let mut servers = Vec::new();
     for (spec, binary) in built {
         servers.push(Server::start(spec, binary)?);
     }
     let made = Command::new("node").args(["offices.js", url]).current_dir(scripts).status()?;
-    ensure!(made.success(), "the offices could not be made");
+    ensure!(made.success(), "offices.js could not create the offices");
     for (path, ..) in ROUTES {
         let path = if path == MANY { "/mongo/77" } else { path };
         let mut answers = Vec::new();
@@ -158,12 +157,12 @@ fn measure(
     figures: &mut Figures,
 ) -> Result<()> {
     for (path, ..) in ROUTES {
-        // A server for each route, so that memory is that route's.
+        // A new server per route, so that the peak memory is that of the route.
         let mut server = Server::start(spec, binary)?;
         let is_many = path == MANY;
         let script = &scripts[usize::from(is_many)];
-        let path_asked = if is_many { "" } else { path };
-        let url = format!("http://127.0.0.1:{}{path_asked}", server.port());
+        let request_path = if is_many { "" } else { path };
+        let url = format!("http://127.0.0.1:{}{request_path}", server.port());
         for &connections in &args.connections {
             wrk.run(script, connections, &url, "", WARM_UP)?;
             let before = server.usage()?;
@@ -195,12 +194,12 @@ fn table(ours: &Figures, node: &Figures) -> String {
     table.load_style(comfy_table::presets::ASCII_MARKDOWN);
     table.set_header([
         "route, connections",
-        "requests a CPU s: marmota",
+        "requests per CPU s: marmota",
         "node",
-        "ratio (aim)",
-        "requests a s",
+        "ratio (target)",
+        "requests per s",
         "node",
-        "memory MB (aim)",
+        "memory MB (limit)",
         "node",
         "stalls, failed",
         "node",
@@ -215,7 +214,7 @@ fn table(ours: &Figures, node: &Figures) -> String {
         let (cpu, node_cpu) = both(|run| run.requests_per_cpu_s);
         let (rate, node_rate) = both(|run| run.requests_per_s);
         let (memory, node_memory) = both(|run| run.memory_mb);
-        let troubles = |runs: &[Run]| {
+        let problems = |runs: &[Run]| {
             let stalls = runs.iter().filter(|run| run.longest_us > STALL_US).count();
             format!("{stalls}, {}", runs.iter().map(|run| run.failed).sum::<u64>())
         };
@@ -228,8 +227,8 @@ fn table(ours: &Figures, node: &Figures) -> String {
             format!("{node_rate:.0}"),
             format!("{memory:.1} ({most})"),
             format!("{node_memory:.1}"),
-            troubles(ours),
-            troubles(node),
+            problems(ours),
+            problems(node),
         ]);
     }
     table.to_string()
@@ -240,7 +239,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ratio_says_how_much_better_we_are() {
+    fn a_ratio_is_ours_divided_by_the_peers() {
         let figures = |requests_per_cpu_s, longest_us| {
             let run = |factor: f64| Run {
                 requests_per_s: 1.0,

@@ -1,14 +1,15 @@
-//! The ORM suite: each contender is a program of its own that measures one
-//! engine setting at one number of rows and prints a JSON line a figure, so that
-//! neither allocators nor caches mix. Rounds go contender by contender (A, B, C,
-//! B, C, A, …) so that a machine that drifts is unfair to all alike. What a
-//! contender does, and what is timed, is in `bench/workload`.
+//! The ORM suite. Each contender is a separate program, so that neither allocators nor caches are
+//! shared. A process measures one engine setting with one number of rows and prints a JSON line for
+//! each figure. The rounds alternate between the contenders (A, B, C, B, C, A, …), so that a drift
+//! in the machine's speed affects all contenders equally. `bench/workload` defines the
+//! measurements.
 
-mod aims;
 mod build;
 mod measurement;
+mod number;
 mod report;
 mod roster;
+mod targets;
 
 use anyhow::{Context, Result, bail, ensure};
 use bench_orm_workload::Setting;
@@ -18,39 +19,39 @@ use roster::ContenderSpec;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What to measure.
+/// Options of `bench orm`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Rows of the table; one set of tables for each number
+    /// Rows of the table; each number gets its own set of tables
     #[arg(long, value_delimiter = ',', default_values_t = [5_000, 200_000], value_name = "N,…",
           value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     rows: Vec<u32>,
-    /// Rounds, each a process; the tables show medians
+    /// Rounds, each a new process; the tables show medians
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
     rounds: u32,
-    /// Figures of single calls stop after this time and show the rate so far
+    /// Stop figures of single calls after this time and report the rate so far
     #[arg(long, default_value_t = 600, value_name = "MS",
           value_parser = clap::value_parser!(u32).range(10..=600_000))]
     limit_ms: u32,
-    /// One round
+    /// Run one round
     #[arg(long)]
     quick: bool,
-    /// Leave out the time in which other programs had the core: for a machine in use
+    /// Subtract the time in which other programs had the core; for a machine in use
     #[arg(long)]
     busy: bool,
-    /// Only these contenders, by name
+    /// Measure only these contenders
     #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
     only: Vec<String>,
-    /// Only these settings: file-full, file-off, memory, engine, postgres
+    /// Measure only these settings: file-full, file-off, memory, engine, postgres
     #[arg(long, value_delimiter = ',', value_name = "NAME,…", value_parser = setting)]
     settings: Vec<Setting>,
-    /// Folder of the database files, on the disk to be measured
+    /// Folder of the database files, on the disk to measure
     #[arg(long, value_name = "PATH")]
     folder: Option<PathBuf>,
-    /// Also keep the tables as bench/results/DATE-orm.md
+    /// Also save the tables as bench/results/DATE-orm.md
     #[arg(long)]
     save: bool,
-    /// Name the contenders there are, and stop
+    /// List the contenders and exit
     #[arg(long)]
     list: bool,
 }
@@ -62,11 +63,11 @@ fn setting(name: &str) -> Result<Setting, String> {
     })
 }
 
-/// Runs the suite and prints its tables on standard output; progress goes to
-/// standard error.
+/// Runs the suite and prints its tables to standard output; progress goes to standard error.
 ///
 /// # Errors
-/// A contender that failed, or whose rows were not the ones inserted; after the tables of the others.
+/// Returns an error if a contender failed or returned other rows than those inserted, after
+/// printing the tables of the others.
 pub(crate) fn run(args: Args) -> Result<()> {
     let specs = roster::chosen(&args.only)?;
     if args.list {
@@ -85,7 +86,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
     let wants = |setting| args.settings.is_empty() || args.settings.contains(&setting);
     let has_part = |spec: &ContenderSpec| spec.settings.iter().any(|setting| wants(*setting));
     let built = build::all(specs.into_iter().filter(has_part).collect());
-    // One for all; each process has databases of its own.
+    // One server for all; each process has its own databases.
     let server = wants(Setting::Postgres).then(|| TemporaryPostgres::start(&["fsync=off"]));
     let server = server.transpose().context("starting PostgreSQL")?;
     let postgres = server.as_ref().map(|server| server.socket_url("{}"));
@@ -102,30 +103,31 @@ pub(crate) fn run(args: Args) -> Result<()> {
     if args.busy {
         measurements = measurements.without_waits();
     }
-    ensure!(!measurements.is_empty(), "no chosen contender knows a chosen setting");
+    ensure!(!measurements.is_empty(), "no selected contender supports a selected setting");
 
     let text = report::text(&measurements, &built, rounds, args.busy, folder.path());
     println!("{text}");
     if args.save {
         let path = report::save(&text)?;
-        eprintln!("kept as {}", path.display());
+        eprintln!("saved as {}", path.display());
     }
-    ensure!(measurements.failures().is_empty(), "some contenders failed; the tables say which");
+    ensure!(measurements.failures().is_empty(), "some contenders failed; the tables list them");
     Ok(())
 }
 
-/// What one process measures.
+/// The task of one process.
 struct Task<'a> {
     setting: Setting,
     rows: u32,
     limit_ms: u32,
     folder: &'a Path,
-    /// The server, with `{}` for a database's name.
+    /// The URL of the server, with `{}` for the name of a database.
     postgres: Option<&'a str>,
 }
 
 impl Task<'_> {
-    /// Runs every contender that knows the setting once a round, each round from another one on.
+    /// Runs every contender that supports the setting once per round. Each round starts with the
+    /// next contender.
     fn measure_all(
         &self,
         built: &[(ContenderSpec, PathBuf)],
@@ -172,15 +174,15 @@ impl Task<'_> {
         }
         let output = command.output().with_context(|| format!("starting {}", binary.display()))?;
         if !output.status.success() {
-            bail!("it ended with {}; what it said is above", output.status);
+            bail!("it ended with {}; its messages are above", output.status);
         }
-        let lines = String::from_utf8(output.stdout).context("its answer is no text")?;
+        let lines = String::from_utf8(output.stdout).context("its output is not UTF-8")?;
         let found: Vec<_> = lines.lines().map(Measurement::parse).collect::<Result<_>>()?;
         ensure!(!found.is_empty(), "it printed no figure");
         for one in &found {
             let asked = (spec.name, self.setting, self.rows);
             let got = (one.contender.as_str(), one.setting, one.rows);
-            ensure!(got == asked, "it was asked for {asked:?} and answered {got:?}");
+            ensure!(got == asked, "the request was {asked:?}, the answer {got:?}");
         }
         Ok(found)
     }

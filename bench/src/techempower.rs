@@ -1,7 +1,7 @@
-//! The TechEmpower suite: every line of the benchmark's load, on a PostgreSQL
-//! server of its own and on SQLite, in Marmota's three families and by programs
-//! of other parts on the same PostgreSQL. In each round the servers take turns
-//! at a line, so that a machine that drifts is unfair to all alike.
+//! The TechEmpower suite. It runs every test of the benchmark on a PostgreSQL server that it starts
+//! and on SQLite, with Marmota's three families of routes, and with other servers on the same
+//! PostgreSQL. In each round the servers take turns at a test, so that a drift in the machine's
+//! speed affects all servers equally.
 
 mod postmaster;
 mod table;
@@ -21,11 +21,11 @@ use table::{Figure, Figures};
 
 const WARM_UP: Duration = Duration::from_secs(1);
 
-/// As the public benchmark sets its server up, but for what is the machine's.
+/// The settings of the public benchmark's server, without those that depend on the hardware.
 const SETTINGS: [&str; 3] =
     ["synchronous_commit=off", "shared_buffers=256MB", "checkpoint_timeout=30min"];
 
-/// What to measure.
+/// Options of `bench techempower`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Rounds; the table shows medians
@@ -34,41 +34,41 @@ pub(crate) struct Args {
     /// Seconds of load in each measured run
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=600))]
     seconds: u32,
-    /// Connections to load with
+    /// Numbers of connections
     #[arg(long, value_delimiter = ',', default_values_t = [64, 512], value_name = "N,…")]
     connections: Vec<u32>,
-    /// Only these tests, by name: db, queries, …
+    /// Run only these tests: db, queries, …
     #[arg(long, value_delimiter = ',', value_name = "TEST,…")]
     only: Vec<String>,
     /// Only these servers in addition to Marmota's, by name: xitca, axum, …
     #[arg(long, value_delimiter = ',', value_name = "PEER,…")]
     peers: Option<Vec<String>>,
-    /// Another build of `examples/techempower`, on the same PostgreSQL, as
-    /// `before=./old --port {port} --db {db}`; may be given more than once
+    /// Another build of `examples/techempower` to run on the same PostgreSQL, as `before=./old
+    /// --port {port} --db {db}`; may be repeated
     #[arg(long, value_name = "NAME=COMMAND")]
     also: Vec<String>,
-    /// Have every server's threads scheduled as a batch, by chrt
+    /// Run every server under the scheduling policy SCHED_BATCH, with chrt
     #[arg(long)]
     batch: bool,
-    /// A PostgreSQL server instead of one of the suite's own: its tables `world` and
-    /// `fortune` are filled afresh
+    /// Use this PostgreSQL server; its tables `world` and `fortune` are replaced. By default, the
+    /// suite starts one
     #[arg(long, value_name = "URL")]
     postgres: Option<String>,
 }
 
-/// One test: the path of each family, and that of other programs.
+/// One test: the path of each family, and the path of the peers.
 struct Test {
     name: &'static str,
     orm: &'static str,
     direct: Option<&'static str>,
     sql: Option<&'static str>,
     peer: Option<&'static str>,
-    /// Requests on the way at once on one connection.
+    /// Requests in flight on one connection.
     depth: u32,
 }
 
 impl Test {
-    const fn alone(name: &'static str, path: &'static str, depth: u32) -> Self {
+    const fn without_database(name: &'static str, path: &'static str, depth: u32) -> Self {
         Self { name, orm: path, direct: None, sql: None, peer: None, depth }
     }
 
@@ -82,11 +82,11 @@ impl Test {
     }
 }
 
-/// The benchmark's lines.
+/// The tests of the benchmark.
 const TESTS: [Test; 9] = [
-    Test::alone("plaintext", "/plaintext", 1),
-    Test::alone("plaintext ×16", "/plaintext", 16),
-    Test::alone("json", "/json", 1),
+    Test::without_database("plaintext", "/plaintext", 1),
+    Test::without_database("plaintext ×16", "/plaintext", 16),
+    Test::without_database("json", "/json", 1),
     Test::families("db", ["/db", "/rawdb", "/asyncdb"], Some("/db")),
     Test::families("queries", ["/queries", "/rawqueries", "/asyncqueries"], Some("/queries")),
     Test::families(
@@ -107,7 +107,7 @@ const TESTS: [Test; 9] = [
     Test::families("fortunes", ["/fortunes", "/rawfortunes", "/asyncfortunes"], Some("/fortunes")),
 ];
 
-/// The programs of other parts: what the table calls them, their packages, and words for them.
+/// The peers: the name in the table, the package, and arguments.
 const PEERS: [(&str, &str, &[&str]); 4] = [
     ("xitca, xitca-postgres", "peer-xitca-postgres", &[]),
     ("xitca on epoll, xitca-postgres", "peer-xitca-postgres", &["epoll"]),
@@ -118,15 +118,15 @@ const PEERS: [(&str, &str, &[&str]); 4] = [
 /// A test of the benchmark.
 #[derive(Clone, PartialEq)]
 enum Contender {
-    /// Marmota's, on SQLite.
+    /// Marmota on SQLite.
     Sqlite,
-    /// Marmota's, on PostgreSQL, as it is started by default.
+    /// Marmota on PostgreSQL with default options.
     Postgres,
-    /// The same without batch scheduling.
+    /// Marmota on PostgreSQL without batch scheduling.
     BatchOff,
-    /// Another build of it, of this name.
+    /// Another build of Marmota with this name.
     Guest(String),
-    /// Another of this name.
+    /// The peer with this name.
     Peer(&'static str),
 }
 
@@ -137,7 +137,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         .filter(|t| args.only.is_empty() || args.only.iter().any(|o| o == t.name))
         .collect();
     let names: Vec<&str> = TESTS.iter().map(|test| test.name).collect();
-    ensure!(!tests.is_empty(), "no test is called so; there are: {}", names.join(", "));
+    ensure!(!tests.is_empty(), "unknown test; known: {}", names.join(", "));
     let own = match args.postgres {
         Some(_) => None,
         None => Some(TemporaryPostgres::start(&SETTINGS).context("starting PostgreSQL")?),
@@ -173,7 +173,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             for test in &tests {
                 eprintln!("  {connections} connections, round {round}: {}", test.name);
                 let script = if test.depth > 1 { &batch } else { &single };
-                let load = Loading {
+                let load = LoadRun {
                     wrk: &wrk,
                     script,
                     connections,
@@ -182,7 +182,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
                     postmaster: postmaster.as_ref(),
                 };
                 for (contender, server) in &mut servers {
-                    for (name, path) in lines(test, contender) {
+                    for (name, path) in table_rows(test, contender) {
                         let figure = load.run(server, path)?;
                         let is_peer = matches!(contender, Contender::Peer(_));
                         figures.add(test.name, connections, &name, is_peer, figure);
@@ -224,14 +224,14 @@ fn specs(args: &Args, url: &str) -> Result<Vec<ServerSpec>> {
         let arguments = ["--port", "{port}", "--db", db];
         ServerSpec::new(name, Role::Ours, Source::Package("techempower"), &arguments, "")
     };
-    let is_wanted = |name: &str| match &args.peers {
-        Some(wanted) => wanted.iter().any(|wanted| name.starts_with(wanted)),
+    let is_selected = |name: &str| match &args.peers {
+        Some(selected) => selected.iter().any(|prefix| name.starts_with(prefix)),
         None => true,
     };
     let mut batch_off = ours(BATCH_OFF, url);
     batch_off.arguments.extend(["--batch-scheduling", "off"].map(str::to_owned));
     let mut specs = vec![ours(ON_POSTGRES, url), batch_off];
-    for (name, package, words) in PEERS.into_iter().filter(|(name, ..)| is_wanted(name)) {
+    for (name, package, words) in PEERS.into_iter().filter(|(name, ..)| is_selected(name)) {
         let source = Source::Peer { set: "http", package };
         let arguments = [&["--port", "{port}", url], words].concat();
         specs.push(ServerSpec::new(name, Role::Peer, source, &arguments, ""));
@@ -243,7 +243,7 @@ fn specs(args: &Args, url: &str) -> Result<Vec<ServerSpec>> {
     Ok(specs)
 }
 
-/// Starts a program by chrt.
+/// Changes a command so that `chrt` starts it.
 fn schedule_as_batch((spec, program): &mut (ServerSpec, PathBuf)) {
     let program = std::mem::replace(program, PathBuf::from("chrt"));
     let before = ["--batch".to_owned(), "0".to_owned(), program.display().to_string()];
@@ -271,7 +271,7 @@ struct Loading<'l> {
     postmaster: Option<&'l Postmaster>,
 }
 
-impl Loading<'_> {
+impl LoadRun<'_> {
     fn run(&self, server: &mut Server, path: &str) -> Result<Figure> {
         let url = format!("http://127.0.0.1:{}{path}", server.port());
         let load =

@@ -1,6 +1,6 @@
-//! The transit suite: Marmota's example and a plain program (axum, csv, serde,
-//! two hash maps) load the same feed and answer the same routes. Before
-//! anything is measured, every route's answer is compared, parsed.
+//! The transit suite. Marmota's example and a conventional program (axum, csv, serde, two hash
+//! maps) load the same feed and serve the same routes. The responses of all routes are parsed and
+//! compared first.
 
 mod figures;
 mod users;
@@ -18,13 +18,13 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long the server is left alone before its memory is looked at again.
-const REST: Duration = Duration::from_secs(10);
+/// Idle time after the load, before memory is measured again.
+const IDLE_TIME: Duration = Duration::from_secs(10);
 const WARM_UP: Duration = Duration::from_secs(1);
 const SAMPLE_EVERY: Duration = Duration::from_millis(50);
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
-/// Each thread of wrk goes through all routes, from a place of its own.
+/// Each thread of wrk requests all routes in turn, from a different start.
 const SCRIPT: &str = r#"
 local threads = 0
 setup = function(thread)
@@ -37,13 +37,13 @@ request = function()
 end
 "#;
 
-/// What to measure.
+/// Options of `bench transit`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// How many times as many rows as the real feed has
+    /// Size of the generated feed, relative to the real one
     #[arg(long, default_value_t = 1.0)]
     scale: f64,
-    /// A folder with `trips.txt` and `stop_times.txt`, instead of a made-up feed
+    /// A folder with `trips.txt` and `stop_times.txt` to load instead of a generated feed
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Rounds; the table shows medians
@@ -52,13 +52,13 @@ pub(crate) struct Args {
     /// Seconds of load in each measured run
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=600))]
     seconds: u32,
-    /// Connections to load with
+    /// Numbers of connections
     #[arg(long, value_delimiter = ',', default_values_t = [16, 50], value_name = "N,…")]
     connections: Vec<u32>,
     /// Virtual users, each of which requests all routes in turn
     #[arg(long, default_value_t = 50)]
     users: u32,
-    /// How long the virtual users ask, once for each program; 0 leaves them out
+    /// Duration of the virtual users' load, once per program; 0 skips it
     #[arg(long, default_value_t = 30, value_name = "SECONDS")]
     users_seconds: u64,
 }
@@ -70,7 +70,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         Some(folder) => std::path::absolute(folder)?,
         None => made.path().to_owned(),
     };
-    let folder_text = folder.to_str().context("the feed's folder has no name in UTF-8")?;
+    let folder_text = folder.to_str().context("the feed's path is not UTF-8")?;
     let arguments = ["--data", folder_text, "--port", "{port}"];
     let peer = Source::Peer { set: "transit", package: "peer-transit" };
     let ours = Source::Package("transit");
@@ -112,13 +112,13 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         for (((spec, binary), figures), bytes) in built.iter().zip(&mut figures).zip(answer_bytes) {
             eprintln!("  {} users of {}", args.users, spec.name);
             let routes: Vec<_> = routes.iter().cloned().zip(bytes).collect();
-            visit(args, spec, binary, &routes, figures)
+            measure_users(args, spec, binary, &routes, figures)
                 .with_context(|| format!("the users of {}", spec.name))?;
         }
     }
     let [ours, plain] = &figures[..] else { unreachable!("two were built") };
     println!(
-        "{} routes, {:.0} kB a mean answer, medians of {} rounds\n{}",
+        "{} routes, mean answer {:.0} kB, medians of {} rounds\n{}",
         routes.len(),
         mean_kb,
         args.rounds,
@@ -127,13 +127,13 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// The routes of a feed, percent-encoded, in the order of the file.
+/// Returns the route ids of a feed, percent-encoded, in the order of the file.
 fn routes(folder: &Path) -> Result<Vec<String>> {
     let text = fs::read_to_string(folder.join("trips.txt")).context("reading trips.txt")?;
     let mut lines = text.lines();
     let header = lines.next().unwrap_or_default().trim_start_matches('\u{feff}');
     let place = header.split(',').position(|name| name.trim_matches('"') == "route_id");
-    // Those before it have no commas of their own in any feed we know.
+    // A line is split at commas, because no known feed quotes a comma in the columns before it.
     let place = place.context("trips.txt has no column route_id")?;
     let mut routes: Vec<String> = Vec::new();
     for line in lines {
@@ -146,12 +146,12 @@ fn routes(folder: &Path) -> Result<Vec<String>> {
             routes.push(route);
         }
     }
-    ensure!(!routes.is_empty(), "trips.txt names no route");
+    ensure!(!routes.is_empty(), "trips.txt has no routes");
     Ok(routes)
 }
 
-/// Both programs' answers to every route, and to one that is not there, have to
-/// say the same; the bytes of each program's answers to all routes.
+/// Checks that both programs' responses to every route, and to an unknown route, are equal. Returns
+/// the lengths of each program's responses to all routes.
 fn compare(built: &[(ServerSpec, PathBuf)], routes: &[String]) -> Result<Vec<Vec<usize>>> {
     eprintln!("comparing the answers to {} routes", routes.len());
     let servers: Vec<Server> =
@@ -175,8 +175,11 @@ fn compare(built: &[(ServerSpec, PathBuf)], routes: &[String]) -> Result<Vec<Vec
     Ok(bytes)
 }
 
-/// The virtual users' part: no request may fail.
-fn visit(
+/// Loads a program with the virtual users.
+///
+/// # Errors
+/// Returns an error if any request failed.
+fn measure_users(
     args: &Args,
     spec: &ServerSpec,
     binary: &Path,
@@ -185,11 +188,11 @@ fn visit(
 ) -> Result<()> {
     let mut server = Server::start(spec, binary)?;
     let time = Duration::from_secs(args.users_seconds);
-    let seen = users::run(server.port(), routes, args.users, time);
-    let failed = seen.failures.len();
-    ensure!(failed == 0, "{failed} of {} requests failed; {}", seen.requests, seen.failures[0]);
+    let stats = users::run(server.port(), routes, args.users, time);
+    let failed = stats.failures.len();
+    ensure!(failed == 0, "{failed} of {} requests failed; {}", stats.requests, stats.failures[0]);
     figures.most_with_users_mb = server.usage()?.peak_kib as f64 * 1024.0 / 1e6;
-    figures.users = seen;
+    figures.users = stats;
     server.stop();
     Ok(())
 }
@@ -238,7 +241,7 @@ fn measure(
             most_mb,
         });
     }
-    std::thread::sleep(REST);
+    std::thread::sleep(IDLE_TIME);
     figures.rested_mb.push(mb(server.usage()?));
     server.stop();
     Ok(())

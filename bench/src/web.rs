@@ -2,6 +2,7 @@
 //! or crate. In each round, each server is started, its answer is checked, it is warmed up, loaded and
 //! stopped.
 
+mod load;
 mod roster;
 mod sockets;
 mod table;
@@ -12,30 +13,30 @@ use crate::http::roster::{Role, ServerSpec};
 use crate::http::server::Server;
 use crate::http::wrk::Wrk;
 use anyhow::{Context, Result, ensure};
-use roster::Ground;
+use roster::Fixtures;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use table::{Figure, Table};
-use workload::{By, WORKLOADS, Workload};
+use workload::{Protocol, WORKLOADS, Workload};
 
 const WARM_UP: Duration = Duration::from_secs(1);
 
-/// What to measure.
+/// Options of `bench web`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Rounds of each line; the table shows medians
+    /// Rounds of each workload; the table shows medians
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
     rounds: u32,
     /// Seconds of load in each measured run
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=600))]
     seconds: u32,
-    /// Connections to load with
+    /// Connections
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(2..=10_000))]
     connections: u32,
-    /// Only lines whose name contains one of these: file, TLS, HTTP/2, WebSocket
+    /// Run only workloads whose name contains one of these: file, TLS, HTTP/2, WebSocket
     #[arg(long, value_delimiter = ',', value_name = "PART,…")]
     only: Vec<String>,
-    /// Only build the servers
+    /// Build the servers and exit
     #[arg(long)]
     build: bool,
 }
@@ -47,13 +48,13 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     };
     let workloads: Vec<&Workload> = WORKLOADS.iter().filter(wanted).collect();
     let names: Vec<&str> = WORKLOADS.iter().map(|workload| workload.name).collect();
-    ensure!(!workloads.is_empty(), "no line is called so; there are: {}", names.join(", "));
+    ensure!(!workloads.is_empty(), "unknown workload; known: {}", names.join(", "));
     roster::install()?;
-    let ground = Ground::new()?;
-    let plain = build::all(ground.servers(false), false)?;
-    let asked = ground.servers(false).len();
-    ensure!(plain.len() == asked, "not every server could be built; see above");
-    let tls: Vec<_> = ground
+    let fixtures = Fixtures::new()?;
+    let plain = build::all(fixtures.servers(false), false)?;
+    let expected = fixtures.servers(false).len();
+    ensure!(plain.len() == expected, "not every server could be built; see above");
+    let tls: Vec<_> = fixtures
         .servers(true)
         .into_iter()
         .filter_map(|spec| Some((binary(&plain, &spec.name)?, spec)))
@@ -66,14 +67,14 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let script = wrk.add_script("plain.lua", "")?;
     let mut table = Table::default();
     for workload in workloads {
-        let servers = if workload.by == By::Tls { &tls } else { &plain };
+        let servers = if workload.protocol == Protocol::Tls { &tls } else { &plain };
         for round in 1..=args.rounds {
             for (spec, binary) in servers {
                 if !workload.servers.contains(&spec.name.as_str()) {
                     continue;
                 }
-                let other = (workload.by == By::Http2 && spec.name == "nginx")
-                    .then(|| ground.nginx_http2());
+                let other = (workload.protocol == Protocol::Http2 && spec.name == "nginx")
+                    .then(|| fixtures.nginx_http2());
                 let spec = other.as_ref().unwrap_or(spec);
                 let figure = measure(args, &wrk, &script, workload, spec, binary)
                     .with_context(|| format!("{}, {}", workload.name, spec.name))?;

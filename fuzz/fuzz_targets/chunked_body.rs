@@ -1,4 +1,4 @@
-//! The chunked decoder: no panic, and the same result in whatever pieces the body comes.
+//! The chunked decoder: no panic, and the same result for any division into pieces.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! The binary form of collections, with its checksum made right: no panic, no end of the stack,
-//! and what is read is written and read again the same.
+//! The binary form of collections, with a valid checksum: no panic, no stack overflow, and decoded
+//! values can be encoded and decoded again without a change.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -14,7 +14,7 @@ enum Tree {
 
 const LIMITS: DecodeLimits = DecodeLimits { bytes_max: 1 << 16, items_max: 1 << 10, depth_max: 32 };
 
-/// A head and a tail around the content, as one who wants to be believed writes them.
+/// Returns the content with a valid header and checksum.
 fn sealed(shape: u8, items: u64, content: &[u8]) -> Option<Vec<u8>> {
     let mut bytes = b"MARMOTC\0\x01\0\0\0".to_vec();
     bytes.push(shape);
@@ -34,7 +34,7 @@ fuzz_target!(|input: (u16, &[u8])| {
     if trees.fill_binary(&bytes, &LIMITS).is_ok() {
         assert_eq!(trees.len(), usize::from(items));
         let again = trees.to_binary().map(|bytes| List::<Tree>::from_binary(&bytes));
-        let again = again.expect("what was read can be written").expect("and be read");
+        let again = again.expect("a decoded value can be encoded").expect("and decoded");
         assert_eq!(format!("{again:?}"), format!("{trees:?}"));
     }
     let Some(bytes) = sealed(2, items.into(), content) else { return };

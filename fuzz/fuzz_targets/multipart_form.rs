@@ -31,7 +31,7 @@ fn in_pieces(router: &Router, body: &[u8], piece_bytes: usize) -> (u16, String) 
 
 fuzz_target!(|input: (u8, &[u8])| {
     let (step, body) = input;
-    // Only what is too long may be noticed at another place.
+    // The position at which a limit is exceeded may depend on the pieces.
     if body.len() < 4096 {
         let endpoint = Endpoint::future(list).streamed(1 << 20);
         let router = Router::new().on(Method::Post, "/", endpoint);

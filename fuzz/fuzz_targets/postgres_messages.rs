@@ -1,5 +1,4 @@
-//! Any bytes from a PostgreSQL server are read without a panic, and no message
-//! goes beyond them.
+//! Parsing any bytes from a PostgreSQL server does not panic, and no message extends beyond them.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -12,12 +11,16 @@ fuzz_target!(|bytes: &[u8]| {
         match message {
             BackendMessage::DataRow(mut row) => {
                 while let Ok(column) = row.next_column() {
-                    for pg_type in [PgType::Numeric, PgType::Text, PgType::Timestamptz, PgType::Uuid] {
+                    for pg_type in
+                        [PgType::Numeric, PgType::Text, PgType::Timestamptz, PgType::Uuid]
+                    {
                         let _ = column.and_then(|column| value::read(pg_type, column));
                     }
                 }
             }
-            BackendMessage::ErrorResponse(notice) | BackendMessage::NoticeResponse(notice) => drop(notice.field(b'M')),
+            BackendMessage::ErrorResponse(notice) | BackendMessage::NoticeResponse(notice) => {
+                drop(notice.field(b'M'))
+            }
             BackendMessage::CommandComplete(tag) => drop(backend::rows_of(tag)),
             _ => {}
         }

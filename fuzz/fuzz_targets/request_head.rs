@@ -1,4 +1,4 @@
-//! The head parser: no panic, ranges inside the buffer, parts that agree with the whole.
+//! The head parser: no panic, ranges inside the buffer, and prefixes that agree with the whole.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -18,7 +18,7 @@ fuzz_target!(|input: (u16, &[u8])| {
             assert!(!span.of(bytes).iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)));
         }
     }
-    // What follows is parsed the same by a head that knows the one before it.
+    // A parser that has parsed the first head parses the rest in the same way as a new one.
     if whole == Ok(true) {
         let (mut next, mut fresh) = (head.clone(), Head::default());
         let verdict = next.parse(bytes, head.end, &LIMITS);
@@ -29,7 +29,9 @@ fuzz_target!(|input: (u16, &[u8])| {
     let mut part = Head::default();
     match part.parse(&bytes[..cut], 0, &LIMITS) {
         Ok(false) => {}
-        Ok(true) => assert!(whole == Ok(true) && part.end == head.end && part.headers == head.headers),
+        Ok(true) => {
+            assert!(whole == Ok(true) && part.end == head.end && part.headers == head.headers)
+        }
         Err(error) => assert_eq!(whole, Err(error)),
     }
 });

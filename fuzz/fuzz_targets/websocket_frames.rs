@@ -1,5 +1,5 @@
-//! The WebSocket decoder: no panic, the limit kept, and the same result in whatever pieces the
-//! bytes come.
+//! The WebSocket decoder: no panic, no message above the limit, and the same result for any
+//! division into pieces.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Abuses of a service's REST interface, while a light normal load is measured:
-filters of 100 KB, bodies with 330,000 faults, damaged cursors, certificates
-that cannot be read.
+"""Abuses of a service's REST interface while a light normal load is measured:
+filters of 100 KB, bodies with 330,000 faults, damaged cursors, certificate files
+that block when they are read.
 """
 
 import argparse
@@ -21,15 +21,15 @@ from service import Connection, Service, wait_until
 ROWS = 2_000
 SECONDS = 4
 ATTACKERS = 8
-# For 99 of 100 requests of the normal load.
+# The 99th percentile of the normal load.
 NORMAL_MS_MAX = 20
-# For an answer to one that is refused.
+# The median time of a refusal.
 REFUSED_MS_MAX = 500
 MB_MORE_MAX = 40
 
 
 class Normal:
-    """A request every 10 ms, on a connection of its own."""
+    """A request every 10 ms on a separate connection."""
 
     def __init__(self, address, path, wanted):
         self.wanted = wanted
@@ -56,7 +56,7 @@ class Normal:
 
 
 def attacked(service, name, attack, *arguments, **options):
-    """Runs the attack, up to three times if the machine was too busy to tell; gives the faults."""
+    """Runs the attack, up to three times if the machine is too busy. Returns the faults."""
     for _ in range(3):
         faults = attacked_once(service, name, attack, *arguments, **options)
         if not any("waited" in fault for fault in faults):
@@ -65,8 +65,8 @@ def attacked(service, name, attack, *arguments, **options):
 
 
 def attacked_once(service, name, attack, wanted, path=f"{TABLE}?limit=1", wanted_of_normal=200):
-    """Runs the attack on some connections for a while; gives the faults. `attack(connection)`
-    gives a status."""
+    """Runs the attack on several connections for a while. Returns the faults. `attack(connection)`
+    returns a status."""
     faults, took, seen = [], [], {}
     before = service.resident_mb()
     stopping = threading.Event()
@@ -104,7 +104,7 @@ def attacked_once(service, name, attack, wanted, path=f"{TABLE}?limit=1", wanted
     if percentile(took, 0.5) > REFUSED_MS_MAX:
         faults.append(f"{name}: refused after {percentile(took, 0.5):.0f} ms")
     if normal.faults:
-        faults.append(f"{name}: the normal load was answered {normal.faults[:3]}")
+        faults.append(f"{name}: the normal load got {normal.faults[:3]}")
     if percentile(normal.took_ms, 0.99) > NORMAL_MS_MAX:
         faults.append(f"{name}: the normal load waited {percentile(normal.took_ms, 0.99):.0f} ms")
     if after > before + MB_MORE_MAX:
@@ -113,7 +113,7 @@ def attacked_once(service, name, attack, wanted, path=f"{TABLE}?limit=1", wanted
 
 
 def long_filter(kind, size=100_000):
-    """A filter of about that many characters in a URL."""
+    """A filter of about this number of characters for a URL."""
     return {
         "terms": " or ".join(f"number={at}" for at in range(size // 20)),
         "text": f"name ~ '{'x' * size}'",
@@ -138,7 +138,7 @@ def filters_in_urls(service):
             service, f"filter in a URL, {kind}", lambda connection: connection.ask("GET", path).status,
             [400, 414, 431],
         )
-        # As long as a head may be.
+        # The maximum length of a request's head.
         short = f"{TABLE}?filter={urllib.parse.quote(long_filter(kind, 6_000))}"
         faults += attacked(
             service, f"filter of {len(short)} bytes in a URL, {kind}",
@@ -148,7 +148,7 @@ def filters_in_urls(service):
 
 
 def filters_in_bodies(service, token):
-    """A rule of a grant is a filter that comes in a body."""
+    """A grant's rule is a filter in a request's body."""
     connection = Connection(service.address)
     answer = connection.ask("POST", "/api/auth/set-password", {"name": "admin", "token": token, "password": "long enough for it"})
     login = connection.ask("POST", "/api/auth/login", {"name": "admin", "password": "long enough for it"})
@@ -169,7 +169,7 @@ def filters_in_bodies(service, token):
 
 
 def violations(service):
-    """A1: 2 MB of members that stand twice."""
+    """A1: 2 MB of duplicate members."""
     body = ("{" + ",".join(['"a":1'] * 330_000) + "}").encode()
     headers = {"Content-Type": "application/json"}
     sizes = []
@@ -180,12 +180,12 @@ def violations(service):
         return answer.status
     faults = attacked(service, "330,000 faults in a body", attack, [413, 422])
     if max(sizes) > 100_000:
-        faults.append(f"an answer of {max(sizes)} bytes to faults in a body")
+        faults.append(f"a response of {max(sizes)} bytes to faults in a body")
     return faults
 
 
 def cursors(service):
-    """A8: cursors with a bit that was changed."""
+    """A8: cursors with one changed bit."""
     connection = Connection(service.address)
     page = connection.ask("GET", f"{TABLE}?limit=1&order=number").value
     cursor = urllib.parse.parse_qs(urllib.parse.urlsplit(page["next"]).query)["after"][0]
@@ -198,13 +198,13 @@ def cursors(service):
             status = connection.ask("GET", f"{TABLE}?limit=1&order=number&after={damaged}").status
             taken += status == 200
             if status not in (200, 400):
-                faults.append(f"a damaged cursor is answered {status}")
-    print(f"damaged cursors: {taken} of {len(cursor) * 6} were taken")
-    return faults + ([f"{taken} damaged cursors were taken"] if taken else [])
+                faults.append(f"the status for a damaged cursor is {status}")
+    print(f"damaged cursors: {taken} of {len(cursor) * 6} were accepted")
+    return faults + ([f"{taken} damaged cursors were accepted"] if taken else [])
 
 
 def certificates(server, folder):
-    """A5: a certificate becomes a FIFO; the service serves, and SIGTERM ends it."""
+    """A5: the certificate file is replaced by a FIFO. The service continues, and SIGTERM ends it."""
     names = [os.path.join(folder, name) for name in ("cert.pem", "key.pem")]
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
@@ -226,7 +226,7 @@ def certificates(server, folder):
             capture_output=True, text=True,
         )
         if done.stdout != "200":
-            faults.append(f"with a FIFO as the certificate a request is answered {done.stdout}")
+            faults.append(f"with a FIFO as the certificate, the status of a request is {done.stdout}")
     begun = time.monotonic()
     try:
         code = service.end(20)
@@ -238,8 +238,8 @@ def certificates(server, folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--server", required=True, help="soak_server")
-    parser.add_argument("--only", default="", help="of filters, bodies, violations, cursors, certificates")
+    parser.add_argument("--server", required=True, help="path of the example soak_server")
+    parser.add_argument("--only", default="", help="one of filters, bodies, violations, cursors, certificates")
     given = parser.parse_args()
     faults = []
     service = Service(given.server, "sqlite::memory:", "--threads", "2").wait()
@@ -253,7 +253,7 @@ def main():
                 faults += run(service)
     finally:
         if service.end() != 0:
-            faults.append("the service did not end with 0")
+            faults.append("the exit code of the service is not 0")
     if "bodies".startswith(given.only):
         service = Service(given.server, "sqlite::memory:", "--threads", "2", "--auth").wait()
         try:

@@ -10,16 +10,16 @@ from model import Model, Write
 from service import Connection
 
 
-# Requests that are kept to be shown with a mismatch.
+# The number of recent requests that are printed with a mismatch.
 TRAIL_MAX = 4_000
 
 
 class Mismatch(Exception):
-    """The service answered otherwise than the model."""
+    """The service's answer differs from the model's."""
 
 
 def canonical(value):
-    """A value that equals another only if they are the same JSON: 1 is not true."""
+    """A value that equals another only if both are the same JSON: 1 is not true."""
     if isinstance(value, dict):
         return {name: canonical(member) for name, member in value.items()}
     if isinstance(value, (list, tuple)):
@@ -59,17 +59,17 @@ class Client:
             raise Mismatch(f"{what}:\n  service: {answer.status} {answer.value!r}\n  model:   {wanted}")
         if bad:
             fields = {error["field"] for error in answer.value["errors"]}
-            self.check(f"{what}: its fields at fault", sorted(fields), sorted(bad))
+            self.check(f"{what}: the fields at fault", sorted(fields), sorted(bad))
 
     def trail_of(self, text):
-        """The requests before that name a row which the service's side of a mismatch names."""
+        """Earlier requests that name a row in the service's side of a mismatch."""
         ids = set(re.findall(r"[0-9a-f]{8}-[0-9a-f-]{27}", text.partition("service:")[2]))
         lines = [repr(entry)[:2_000] for entry in self.trail]
         return [line for line in lines if any(id in line for id in ids)][-12:]
 
     @staticmethod
     def shown(note):
-        """A row as JSON shows it: without the blob."""
+        """A row as in JSON: without the blob."""
         return {field: value for field, value in note.items() if field != "photo"}
 
     # -- values -------------------------------------------------------------
@@ -81,7 +81,7 @@ class Client:
         return f"{self.number}-{self.random.randint(0, 40)}"
 
     def some_id(self):
-        """The id of a note that is there, or at times of one that is gone or never was."""
+        """The id of a note; sometimes of a deleted one, or of one that never existed."""
         if self.chance(0.05):
             return self.new_id()
         if self.model.gone and self.chance(0.1):
@@ -106,11 +106,11 @@ class Client:
         return row
 
     def fields(self):
-        """Some fields of a row, as a PATCH has them."""
+        """Some fields of a row, as in a PATCH."""
         return {field: value for field, value in self.row().items() if self.chance(0.5)}
 
     def faults(self, row):
-        """Makes a row break rules; gives the fields."""
+        """Makes a row violate rules. Returns the fields."""
         faults = [
             ("name", ""), ("name", "x" * 41), ("name", 5), ("number", 1_000_001), ("number", "x"),
             ("number", 1.5), ("done", 1), ("day", "2023-02-29"), ("code", "c" * 21), ("nmae", 1),
@@ -121,7 +121,7 @@ class Client:
         return set(bad)
 
     def write(self):
-        """A random write, as a batch has them."""
+        """A random write, as in a batch."""
         verb = self.random.choice(["insert"] * 4 + ["patch"] * 3 + ["update", "increment", "delete"])
         write = Write(verb)
         if verb == "insert":

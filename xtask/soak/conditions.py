@@ -1,6 +1,6 @@
-"""Random filters, and what each says of a row: True, False or None (neither).
+"""Random filters, and their result for a row: True, False or None (neither).
 
-Written from the guide (docs/guide/filters.md), not from the service.
+Written from the guide (docs/guide/04-queries.md), not from the service.
 """
 
 import operator
@@ -23,7 +23,7 @@ def text(random):
 
 
 def scalar(random):
-    """A value of JSON that a condition can be compared with."""
+    """A JSON value to compare with."""
     return random.choice([-1, 0, 1, 1.5, 2, True, False, "alpine", "Dog", "", "d'hiver"])
 
 
@@ -53,7 +53,7 @@ def quoted(value):
 
 
 def folded(value):
-    """Without the case of A to Z, and of nothing else."""
+    """Folds the case of A to Z only."""
     return "".join(chr(ord(c) + 32) if "A" <= c <= "Z" else c for c in value)
 
 
@@ -82,7 +82,7 @@ def both_of(one, other):
 
 
 def words_of(value):
-    """The words of a text: runs of letters and digits, without case and accents."""
+    """The words of a text: sequences of letters and digits, without case and accents."""
     plain = unicodedata.normalize("NFD", value)
     plain = "".join(c for c in plain if not unicodedata.combining(c)).lower()
     return "".join(c if c.isalnum() else " " for c in plain).split()
@@ -97,7 +97,7 @@ def has_phrase(words, phrase, is_open):
 
 
 def search(random):
-    """A search of one to three words or phrases, the first of which has to be there."""
+    """A search of one to three words or phrases, the first of which is required."""
     parts, terms = [], []
     for at in range(random.randint(1, 3)):
         is_excluded = at > 0 and random.random() < 0.5
@@ -123,7 +123,7 @@ def search(random):
 
 
 def part_of(random):
-    """A piece of a text for `~` and `^`, in any case."""
+    """A part of a text for `~` and `^`, in any case."""
     word = random.choice(WORDS)
     piece = word[:random.randint(1, len(word))]
     return random.choice([piece, piece.upper(), piece.lower()])
@@ -143,7 +143,7 @@ def textual(random, field, get):
 
 
 def listed(random, field, values, equals):
-    """`in` and `not in`; `equals(value)` gives a test."""
+    """`in` and `not in`; `equals(value)` returns a test."""
     test = equals(values[0])
     for value in values[1:]:
         test = either_of(test, equals(value))
@@ -202,7 +202,7 @@ def of_json(random):
 
 
 def of_field(random, code):
-    """A condition on a field; `code` makes values of the field `code`."""
+    """A condition on a field; `code` generates values of the field `code`."""
     field = random.choice(["number", "weight", "name", "code", "day", "done"])
     if field in ("code", "number", "weight", "day") and random.random() < 0.15:
         if random.random() < 0.5:

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Random REST operations against a service, compared with a model in memory.
 
-The service is apps/marmota/examples/soak_server.rs, started here by its path,
-or one that listens at an address already. Each client owns the notes with its
-own `owner` and the labels whose code begins with its number, so that every
-answer is decidable while clients run at once; odd clients write to the tables
-with a history, even ones to those without. One note is shared: its sum and its
-version are decidable at the end, and never go back. The model (model.py,
-conditions.py) knows nothing of the service but its REST interface. Standard
-library only.
+The service is apps/marmota/examples/soak_server.rs, started by its path, or a
+running one at an address. Each client owns the notes with its number as `owner`
+and the labels whose code begins with its number, so the result of every
+operation is determined although clients run concurrently. Odd clients write to
+the tables with history, even ones to those without. One note is shared: its sum
+and version are determined at the end, and never decrease. The model (model.py,
+conditions.py) is based on the REST interface alone. Needs only the standard
+library.
 """
 
 import argparse
@@ -29,10 +29,10 @@ ROWS_MAX = 60
 
 
 class Differential(Writes, Reads):
-    """A client with all operations."""
+    """A client that executes all operations."""
 
     def share(self):
-        """A write or a read of the note that all write to; its version never goes back."""
+        """Writes or reads the note that all clients write to. Its version never decreases."""
         path = f"/api/{self.note}/{self.shared}"
         if self.chance(0.4):
             by = self.random.randint(-3, 3)
@@ -52,7 +52,7 @@ class Differential(Writes, Reads):
             answer = self.ask("PATCH", path, {"name": f"by {self.number}"}, headers)
             if answer.status != 412:
                 self.check_status("patch of the shared note", answer, 200)
-                # The row as it is stored then: others may have written to it.
+                # The row as stored; other clients may have written to it.
                 self.check("its version", answer.value["version"] > version, True)
                 self.shared_writes += 1
                 self.shared_seen = answer.value["version"]
@@ -65,17 +65,17 @@ class Differential(Writes, Reads):
         )
         for _ in range(operations):
             verb = self.random.choice(verbs)
-            # So many rows that lists stay short.
+            # Few enough rows that lists are short.
             if len(self.model.notes) > ROWS_MAX and verb in (self.batch, self.several, self.lines):
                 verb = self.trim
             verb()
-        # At the end all that is there, row by row.
+        # At the end, all existing rows one by one.
         answer = self.ask("GET", f"/api/{self.note}?owner={self.number}&limit=1000")
         notes = sorted(self.model.notes.values(), key=lambda note: note["id"])
         self.check("all notes", answer.value["rows"], [self.shown(note) for note in notes])
 
     def print_state(self):
-        """What is there now, after a mismatch, and the last requests."""
+        """Prints the ids after a mismatch, and the last requests."""
         answer = Connection(self.connection.address).ask("GET", f"/api/{self.note}?owner={self.number}&limit=1000")
         there = {row["id"] for row in answer.value["rows"]} if answer.status == 200 else answer.value
         print(f"  ids at the service: {sorted(there)}", flush=True)
@@ -84,7 +84,7 @@ class Differential(Writes, Reads):
             print(f"  last: {repr(entry)[:1_000]}", flush=True)
 
     def trim(self):
-        """Deletes the rows that nothing refers to, by a filter of their ids."""
+        """Deletes the rows that no row refers to, with a filter of their ids."""
         ids = [id for id in sorted(self.model.notes) if not self.model.is_referred(id)][:30]
         query = f"id in ({', '.join(map(conditions.quoted, ids))})"
         answer = self.ask("DELETE", f"/api/{self.note}?" + urllib.parse.urlencode({"filter": query}))
@@ -93,7 +93,7 @@ class Differential(Writes, Reads):
 
 
 def compare(address, operations, number, seed, is_plain):
-    """Runs the clients; prints what differs, and gives whether all was alike."""
+    """Runs the clients and prints the differences. Returns True if there are none."""
     clients = [Differential(address, at + 1, seed, is_plain) for at in range(number)]
     shared = {}
     for client in clients:
@@ -106,7 +106,7 @@ def compare(address, operations, number, seed, is_plain):
     def run(client):
         try:
             client.run(operations // number)
-        except Exception as error:  # a fault of this program is one as well
+        except Exception as error:  # an error of this program counts as a fault
             faults.append(f"client {client.number}, seed {seed}: {type(error).__name__}: {error}")
             print(faults[-1], flush=True)
             for line in client.trail_of(str(error)):
@@ -135,7 +135,7 @@ def compare(address, operations, number, seed, is_plain):
 
 
 class Replica:
-    """A stand-in for a replica set of MongoDB, which the tests of that engine have."""
+    """The simulated MongoDB replica set of that engine's tests."""
 
     def __init__(self, profile):
         cargo = os.environ.get("CARGO", "cargo")
@@ -151,7 +151,7 @@ class Replica:
             raise RuntimeError("the replica set did not start")
 
     def end(self):
-        """Its exit code: 0 if it saw no breach of the protocol."""
+        """Its exit code: 0 if it found no violation of the protocol."""
         self.process.stdin.close()
         print(self.process.stdout.read().strip()[-2_000:])
         return self.process.wait()
@@ -160,12 +160,12 @@ class Replica:
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--address", help="HOST:PORT of a service")
-    parser.add_argument("--server", help="soak_server, to be started")
-    parser.add_argument("--url", default="memory:", help="what it opens; `replica:` is started")
-    parser.add_argument("--profile", default="release", help="of the replica set's program")
-    parser.add_argument("--cache", action="store_true", help="with a cache")
-    parser.add_argument("--plain", action="store_true", help="only what needs no transactions")
-    parser.add_argument("--operations", type=int, default=100_000, help="of all clients together")
+    parser.add_argument("--server", help="path of the example soak_server, to start")
+    parser.add_argument("--url", default="memory:", help="URL of its database; `replica:` starts a replica set")
+    parser.add_argument("--profile", default="release", help="build profile of the replica set's program")
+    parser.add_argument("--cache", action="store_true", help="use a cache")
+    parser.add_argument("--plain", action="store_true", help="without models and operations that need transactions")
+    parser.add_argument("--operations", type=int, default=100_000, help="total of all clients")
     parser.add_argument("--clients", type=int, default=4)
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
@@ -184,7 +184,7 @@ def main():
             print(f"  log: {line}")
         code = replica.end() or code if replica else code
     print(f"{time.monotonic() - begun:.0f} s; the service ended with {code}; "
-          f"the answers are {'the' if same else 'not the'} model's")
+          f"the answers {'match' if same else 'differ from'} the model")
     sys.exit(0 if same and code == 0 else 1)
 
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """A disk that fills while 16 clients write, and is freed again.
 
-Every acknowledged row is there afterwards, also after the process was killed
-while the disk was full; refused writes are 503 or 507 problems that say that
-the disk is full, and their rows are not there; reads continue; writes work
-again once there is space, without a restart. Takes root, for a small tmpfs.
+Every acknowledged row exists afterwards, also after the process was killed
+while the disk was full. Refused writes are 503 or 507 problems that state that
+the disk is full, and their rows do not exist. Reads continue. Writes work
+again once there is space, without a restart. Needs root to mount a small tmpfs.
 """
 
 import argparse
@@ -22,20 +22,20 @@ RESERVE_MB = 10
 
 
 def check_problems(problems):
-    """What is wrong with the errors of writes."""
+    """Returns the faults in the errors of writes."""
     faults = set()
     for status, kind, value in problems:
         if status not in (502, 503, 507):
-            faults.add(f"a write was answered {status}: {str(value)[:200]}")
+            faults.add(f"the status of a write is {status}: {str(value)[:200]}")
         elif kind != "application/problem+json" or not isinstance(value, dict):
-            faults.add(f"{status} is no problem document: {str(value)[:200]}")
+            faults.add(f"{status} is not a problem document: {str(value)[:200]}")
         elif status != 502 and "full" not in value["detail"] and "space" not in value["detail"]:
-            faults.add(f"{status} does not say that the disk is full: {value['detail']}")
+            faults.add(f"{status} does not state that the disk is full: {value['detail']}")
     return sorted(faults)
 
 
 def fill_and_free(server, url, folder, is_killed):
-    """One run; gives the faults."""
+    """Executes a run. Returns the faults."""
     reserve = os.path.join(folder, "reserve")
     with open(reserve, "wb") as file:
         file.write(bytes(RESERVE_MB << 20))
@@ -45,7 +45,7 @@ def fill_and_free(server, url, folder, is_killed):
     try:
         if not wait_until(lambda: len(load.problems) > 200, 60):
             faults.append("the disk did not fill")
-        # Under load all the while.
+        # Under load until the end.
         reads = len(load.read_ms)
         time.sleep(3)
         if len(load.read_ms) - reads < 50:
@@ -74,7 +74,7 @@ def fill_and_free(server, url, folder, is_killed):
         faults += load.compare(service.address)
         answer = Connection(service.address).ask("POST", TABLE, {"owner": 2, "name": "after", "done": True})
         if answer.status != 201:
-            faults.append(f"afterwards a write is answered {answer.status}: {answer.value}")
+            faults.append(f"afterwards the status of a write is {answer.status}: {answer.value}")
         code = service.end()
         if code != 0:
             faults.append(f"the service ended with {code}")
@@ -89,7 +89,7 @@ def fill_and_free(server, url, folder, is_killed):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--server", required=True, help="soak_server")
+    parser.add_argument("--server", required=True, help="path of the example soak_server")
     parser.add_argument("--engine", required=True, choices=["sqlite", "memory"])
     given = parser.parse_args()
     all_faults = []

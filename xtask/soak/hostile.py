@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Network abuse by crates/http/examples/hostile: memory returns after each, and
-the load of clients that do nothing wrong is served meanwhile.
+"""Network abuse by crates/http/examples/hostile: memory is released after each, and
+normal clients are served in the meantime.
 """
 
 import argparse
@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 
-# What, clients, seconds, and the limits: MB while it lasts, and MB more than at
+# The scenario, clients, seconds, and the limits: MB under abuse, and MB more than at
 # the start when the clients have gone.
 ABUSES = [
     ("slow-heads", 10_000, 10, 150, 20),
@@ -24,12 +24,12 @@ ABUSES = [
     ("answers", 50, 10, 700, 60),
     ("unread", 5_000, 10, 700, 60),
 ]
-# Of the normal load alone, what is left at least beside the abuse.
+# The minimum share of the normal load that must be served under abuse.
 LEFT_PERCENT_MIN = 5
 
 
 def run(program, what, clients, seconds, peak_max, more_max):
-    """One abuse; gives the faults."""
+    """Executes a scenario. Returns the faults."""
     done = subprocess.run(
         [program, what, str(clients), str(seconds)], capture_output=True, text=True, timeout=seconds * 4 + 180
     )
@@ -56,8 +56,8 @@ def run(program, what, clients, seconds, peak_max, more_max):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--program", required=True, help="the example `hostile`")
-    parser.add_argument("--only", help="the abuses whose names begin so", default="")
+    parser.add_argument("--program", required=True, help="path of the example hostile")
+    parser.add_argument("--only", help="prefix of the scenarios' names", default="")
     given = parser.parse_args()
     faults = []
     for abuse in ABUSES:

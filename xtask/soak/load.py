@@ -1,4 +1,4 @@
-"""Writers that remember what the service acknowledged, and readers that check it."""
+"""Writers that record what the service acknowledged, and readers that check it."""
 
 import json
 import random
@@ -12,12 +12,12 @@ TABLE = "/api/plain_note"
 
 
 class Load:
-    """Clients that insert rows, each on a connection of its own, until stopped."""
+    """Clients that insert rows, each on a separate connection, until stopped."""
 
     def __init__(self, address, writers=16, readers=2, filler=1_000):
         self.address, self.filler = address, filler
         self.lock, self.stopping = threading.Lock(), threading.Event()
-        # By id: names that were acknowledged, refused, and of unknown outcome.
+        # Names by id: acknowledged, refused, and with unknown outcome.
         self.kept, self.refused, self.unknown = {}, {}, {}
         self.problems, self.faults, self.read_ms = [], [], []
         self.threads = [threading.Thread(target=self._write) for _ in range(writers)]
@@ -41,7 +41,7 @@ class Load:
             try:
                 answer = connection.ask("POST", TABLE, row)
             except Exception:
-                # The answer did not come.
+                # There is no response.
                 self.unknown[id] = name
                 if not self.stopping.is_set():
                     time.sleep(0.01)
@@ -73,7 +73,7 @@ class Load:
                 self.faults.append(f"GET {id}: {answer.status} {str(answer.value)[:200]}")
 
     def compare(self, address):
-        """What the service at the address has, against what was acknowledged: gives the faults."""
+        """Compares the rows of the service with the acknowledged ones. Returns the faults."""
         there = stored(address)
         faults = list(self.faults)
         lost = [id for id, name in self.kept.items() if there.get(id) != name]
@@ -81,7 +81,7 @@ class Load:
             faults.append(f"{len(lost)} of {len(self.kept)} acknowledged rows are missing, such as {lost[0]}")
         back = [id for id in self.refused if id in there]
         if back:
-            faults.append(f"{len(back)} rows are there whose writes were refused, such as {back[0]}")
+            faults.append(f"{len(back)} rows exist whose writes were refused, such as {back[0]}")
         return faults
 
 

@@ -1,5 +1,5 @@
-"""The rows of one client as the service should have them, and what each write
-does to them. Written from the guide (docs/guide/08-rest.md), not from the service.
+"""The expected rows of one client, and the effect of each write on them. Written
+from the guide (docs/guide/08-rest.md), not from the service's code.
 """
 
 import dataclasses
@@ -8,14 +8,14 @@ import json
 
 FIELDS = ("owner", "name", "number", "weight", "done", "code", "day", "options")
 REQUIRED = ("owner", "name", "done")
-# Deleted rows that are asked for again.
+# Number of deleted rows that are requested again.
 GONE_MAX = 200
 _handles = itertools.count()
 
 
 @dataclasses.dataclass
 class Write:
-    """A write of a note, with the fields of its row that break a rule."""
+    """A write of a note, with the fields that violate a rule."""
 
     verb: str  # insert, update, patch, increment, delete, photo
     key: object = None
@@ -29,7 +29,7 @@ class Write:
 
 @dataclasses.dataclass
 class Result:
-    """A status, and of what took place: the row's key and what became of it."""
+    """The status of a write, and the key and effect of an executed one."""
 
     status: int
     key: object = None
@@ -48,7 +48,7 @@ class Model:
 
     def __init__(self):
         self.notes, self.labels, self.history, self.gone = {}, {}, {}, []
-        # Keys whose history is not kept, though a row may have them again.
+        # Keys without a recorded history, although a row may use them again.
         self.forgotten = set()
 
     def copied(self):
@@ -71,13 +71,13 @@ class Model:
         return any(label["note"] == id for label in self.labels.values())
 
     def apply(self, write):
-        """Does a write, or nothing if its status is an error's."""
+        """Executes a write, or nothing if its status is an error."""
         if write.bad:
             return Result(422)
         return getattr(self, "_" + write.verb)(write)
 
     def apply_all(self, writes):
-        """All, or none: the results, or the index of the first that fails and its result."""
+        """All or nothing: the results, or the index of the first failure and its result."""
         at = next((at for at, write in enumerate(writes) if write.bad), None)
         if at is not None:
             return at, Result(422)
@@ -91,7 +91,7 @@ class Model:
         return None, results
 
     def rename(self, handle, id):
-        """A row that the service gave a key."""
+        """Adds a row whose key the service assigned."""
         if handle == id:
             return
         self.notes[id] = self.notes.pop(handle)
@@ -116,9 +116,9 @@ class Model:
                 return Result(409)
             for other in met:
                 self._drop(other)
-                if other == id and id in self.history:  # it goes on with the new row
+                if other == id and id in self.history:  # continues with the new row
                     self.history[id] = self.history[id][:-1]
-            # A new row, even with the key of one that went.
+            # A new row, even with the key of a deleted one.
             return Result(201, self._make(id, row), "replaced")
         fields = {field: value for field, value in row.items() if field != "id"}
         if self.holder(fields.get("code"), met[0]):
@@ -176,7 +176,7 @@ class Model:
         return Result(204, write.key)
 
     def drop_all(self, ids):
-        """A delete by a filter: all rows or, where one is referred to, none."""
+        """A delete by a filter: all rows, or none if one is referred to."""
         if any(self.is_referred(id) for id in ids):
             return False
         for id in ids:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Outputs that are closed, or that nobody reads, while 16 clients write.
+"""Outputs that are closed, or not read, while 16 clients write.
 
-The service continues, at whatever level it logs, and ends with 0.
+The service continues with any log level, and its exit code is 0.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import time
 from load import Load
 from service import wait_until
 
-# A line of the log for each operation.
+# Writes a line to the log for each operation.
 LOG = ["--log", "trace", "--slow-query-ms", "0"]
 ROWS_MIN = 200
 
@@ -28,7 +28,7 @@ def free_port():
 
 
 def run(server, folder, how):
-    """One run; gives the faults."""
+    """Executes a run. Returns the faults."""
     port = free_port()
     url = f"sqlite:{os.path.join(folder, how.replace(' ', '-'))}"
     words = [server, url, "--listen", f"127.0.0.1:{port}", *LOG]
@@ -59,7 +59,7 @@ def run(server, folder, how):
     if process.poll() is not None:
         return [f"{how}: the service ended with {process.returncode}"]
     if load.unknown or load.problems:
-        faults.append(f"{how}: {len(load.unknown)} writes without an answer; {load.problems[:1]}")
+        faults.append(f"{how}: {len(load.unknown)} writes without a response; {load.problems[:1]}")
     faults += load.compare(address)
     process.send_signal(signal.SIGTERM)
     try:
@@ -73,7 +73,7 @@ def run(server, folder, how):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--server", required=True, help="soak_server")
+    parser.add_argument("--server", required=True, help="path of the example soak_server")
     given = parser.parse_args()
     faults = []
     with tempfile.TemporaryDirectory() as folder:

@@ -10,7 +10,7 @@ from model import FIELDS
 
 
 class Reads(Client):
-    """A client that reads, and that deletes what a filter selects."""
+    """A client that reads, and deletes by filter."""
 
     # -- reads --------------------------------------------------------------
 
@@ -46,7 +46,7 @@ class Reads(Client):
             ["name", "number", "weight", "done", "code", "day", "version"], self.random.randint(0, 3)
         )
         order = [(field, self.chance(0.5)) for field in fields]
-        # The key is the last, in the direction of the last field.
+        # The key is last, in the direction of the last field.
         keys = order + [("id", order[-1][1] if order else False)]
         query = {"filter": f"owner = {self.number} and ({text})"}
         wanted = [note for note in self.model.notes.values() if test(note) is True]

@@ -13,10 +13,10 @@ NOT_RUN = 77
 
 
 class Service:
-    """A process of `soak_server`. It ends with this program."""
+    """A process of `soak_server`, which ends with this program."""
 
     def __init__(self, program, url, *arguments, stdout=None, stderr=None):
-        """Starts it; `stdout` and `stderr` stand in for the pipe and the list of lines."""
+        """Starts it; `stdout` and `stderr` replace the pipe and the list of lines."""
         self.lines, self.started = [], threading.Event()
         self.address = None
         self.process = subprocess.Popen(
@@ -36,7 +36,7 @@ class Service:
         self.started.set()
 
     def wait(self, seconds=300):
-        """Waits until it serves."""
+        """Waits until it accepts connections."""
         self.started.wait(seconds)
         if self.address is None:
             self.process.kill()
@@ -47,7 +47,7 @@ class Service:
         self.process.send_signal(number)
 
     def end(self, seconds=60):
-        """Ends it by SIGTERM; its exit code."""
+        """Ends it with SIGTERM. Returns its exit code."""
         if self.process.poll() is None:
             self.signal(signal.SIGTERM)
         try:
@@ -62,27 +62,27 @@ class Service:
         self.process.wait()
 
     def resident_mb(self):
-        """The memory that it holds."""
+        """Its resident memory."""
         with open(f"/proc/{self.process.pid}/statm") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 class Answer:
-    """A status, the value that the body's JSON has (or its bytes), the headers."""
+    """A status, the body's JSON value (or its bytes), and the headers."""
 
     def __init__(self, status, value, headers):
         self.status, self.value, self.headers = status, value, headers
 
 
 class Connection:
-    """A kept connection; opened again after an error."""
+    """A persistent connection; opened again after an error."""
 
     def __init__(self, address, timeout=60):
         self.address, self.timeout = address, timeout
         self.http = http.client.HTTPConnection(address, timeout=timeout)
 
     def ask(self, method, path, body=None, headers=None):
-        """Sends a value as JSON, or bytes as they are."""
+        """Sends a value as JSON, or bytes unchanged."""
         sent = dict(headers or {})
         if body is not None and not isinstance(body, bytes):
             body = json.dumps(body).encode()
@@ -100,7 +100,7 @@ class Connection:
 
 
 def wait_until(condition, seconds=30):
-    """Whether the condition became true in time."""
+    """Waits for a condition. Returns True if it became true in time."""
     ends = time.monotonic() + seconds
     while time.monotonic() < ends:
         if condition():

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Signals under load: 16 clients write, two read, and lists stream.
 
-SIGHUP, SIGUSR1, SIGUSR2 and SIGPIPE end nothing; SIGTERM ends the service with
-0 and a second one at once; nothing that was acknowledged is lost by either, nor
-by SIGKILL, which comes again and again.
+SIGHUP, SIGUSR1, SIGUSR2 and SIGPIPE are ignored. SIGTERM ends the service with
+exit code 0, and a second one ends it at once. Neither loses acknowledged writes,
+nor does SIGKILL, which is sent repeatedly.
 """
 
 import argparse
@@ -25,7 +25,7 @@ HARMLESS = ["SIGHUP", "SIGUSR1", "SIGUSR2", "SIGPIPE"]
 
 
 class Streams:
-    """Clients that read all rows as lines, again and again."""
+    """Clients that read all rows as NDJSON repeatedly."""
 
     def __init__(self, address, load, number=2):
         self.address, self.load = address, load
@@ -43,7 +43,7 @@ class Streams:
                     "GET", f"{TABLE}?owner=1&fields=id", headers={"Accept": "application/x-ndjson"}
                 )
             except Exception:
-                # Broken off, and seen to be.
+                # Cut off, which the client noticed.
                 time.sleep(0.01)
                 continue
             if answer.status != 200:
@@ -51,7 +51,7 @@ class Streams:
             there = {json.loads(line)["id"] for line in answer.value.splitlines()}
             self.whole += 1
             if known - there:
-                self.faults.append(f"a list that came to its end lacks {len(known - there)} rows")
+                self.faults.append(f"a complete list lacks {len(known - there)} rows")
 
     def stop(self):
         self.stopping.set()
@@ -60,7 +60,7 @@ class Streams:
 
 
 def harmless(server, url):
-    """Signals that end nothing, then SIGTERM."""
+    """Sends signals that the service ignores, then SIGTERM."""
     service = Service(server, url).wait()
     load = Load(service.address, filler=100).start()
     streams, faults = Streams(service.address, load), []
@@ -70,7 +70,7 @@ def harmless(server, url):
         if service.process.poll() is not None:
             return [f"a signal ended the service with {service.process.returncode}"]
     if load.unknown or load.problems:
-        faults.append(f"signals cost {len(load.unknown)} answers; {load.problems[:1]}")
+        faults.append(f"signals prevented {len(load.unknown)} responses; {load.problems[:1]}")
     load.stopping.set()
     load.stop()
     streams.stop()
@@ -81,7 +81,7 @@ def harmless(server, url):
 
 
 def ended(server, url, numbers, wanted, earlier):
-    """Signals under load end it; all that was acknowledged is there after the next start."""
+    """Signals under load end it; all acknowledged rows exist after the next start."""
     service = Service(server, url).wait()
     load = Load(service.address, filler=100)
     load.kept.update(earlier)
@@ -103,8 +103,8 @@ def ended(server, url, numbers, wanted, earlier):
     faults = list(streams.faults)
     if code != wanted:
         faults.append(f"after {numbers} the service ended with {code}, wanted {wanted}")
-    # A service that ends answers what it refuses with 503.
-    faults += [f"while it ended: {p[0]} {str(p[2])[:200]}" for p in load.problems if p[0] not in (503,)][:3]
+    # A service that shuts down refuses requests with 503.
+    faults += [f"during shutdown: {p[0]} {str(p[2])[:200]}" for p in load.problems if p[0] not in (503,)][:3]
     service = Service(server, url).wait()
     faults += load.compare(service.address)
     if service.end() != 0:
@@ -113,7 +113,7 @@ def ended(server, url, numbers, wanted, earlier):
 
 
 def second_ends_at_once(server, url):
-    """An upload that never ends keeps the service from ending; a second SIGTERM does not wait."""
+    """An endless upload delays the shutdown; a second SIGTERM ends the service at once."""
     service = Service(server, url).wait()
     host, port = service.address.split(":")
     with socket.create_connection((host, int(port))) as upload:
@@ -156,7 +156,7 @@ def second_ends_at_once(server, url):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--server", required=True, help="soak_server")
+    parser.add_argument("--server", required=True, help="path of the example soak_server")
     parser.add_argument("--engine", required=True, choices=["sqlite", "memory"])
     given = parser.parse_args()
     all_faults = []

@@ -1,4 +1,4 @@
-"""Random writes of the differential test, by themselves, as arrays, lines and batches."""
+"""Random writes of the differential test: single ones, arrays, NDJSON and batches."""
 
 import json
 import urllib.parse
@@ -13,7 +13,7 @@ class Writes(Client):
     # -- writes of one row --------------------------------------------------
 
     def single(self):
-        """Any write by its own request."""
+        """A write in a separate request."""
         write = self.write()
         path, method, body, headers = f"/api/{self.note}/{write.key}", "", write.row, {}
         if write.verb == "insert":
@@ -61,7 +61,7 @@ class Writes(Client):
             self.check(f"{what}: again", again.headers["Idempotent-Replayed"], "true")
 
     def several(self):
-        """An array of rows, all or none."""
+        """An array of rows, all or nothing."""
         on_conflict = self.random.choice(["refuse", "ignore", "replace", "update"])
         rows = [self.row() for _ in range(self.random.randint(1, 4))]
         if on_conflict == "update":
@@ -86,17 +86,17 @@ class Writes(Client):
         self.keys(what, results, answer.value["keys"])
 
     def keys(self, what, results, keys):
-        """Takes over the keys that the service gave."""
+        """Adopts the keys that the service assigned."""
         named = {}
         for result, key in zip(results, keys):
-            if key is None:  # only inserts tell it
+            if key is None:  # only inserts return a key
                 continue
             if isinstance(result.key, str) and result.key.startswith("?"):
                 if result.key not in named:
                     named[result.key] = key
                     if result.key in self.model.notes:
                         self.model.rename(result.key, key)
-                    else:  # it went again in the same batch
+                    else:  # deleted in the same batch
                         self.model.history[key] = self.model.history.pop(result.key, ())
                 self.check(f"{what}: its key", key, named[result.key])
             else:
@@ -104,7 +104,7 @@ class Writes(Client):
         self.model.gone = [named.get(id, id) for id in self.model.gone]
 
     def lines(self):
-        """Rows as lines: those before the first at fault are stored."""
+        """Rows as NDJSON: those before the first faulty one are stored."""
         rows = [{"id": self.new_id(), **self.row()} for _ in range(self.random.randint(1, 6))]
         writes = [Write("insert", row=row) for row in rows]
         if self.chance(0.3):
@@ -164,13 +164,13 @@ class Writes(Client):
     # -- batches ------------------------------------------------------------
 
     def batch(self):
-        """All or none, or each by itself; rows of notes, which may refer to earlier ones."""
+        """A batch of notes, all or nothing or each separately; writes may refer to earlier ones."""
         mode = self.random.choice(["all", "each"])
         if self.is_plain:
             mode = "each"
         writes = [self.write() for _ in range(self.random.randint(1, 6))]
         sent = [self.operation(write) for write in writes]
-        # A write of the row that an earlier insert makes or meets.
+        # A write to the row that an earlier insert creates or conflicts with.
         inserts = [at for at, write in enumerate(writes) if write.verb == "insert"]
         reaches = inserts and self.chance(0.3)
         if reaches:
@@ -206,7 +206,7 @@ class Writes(Client):
         return operation
 
     def carry_out(self, mode, writes, reached):
-        """The model's batch; the last write is of the row of the write `reached`, if there is one."""
+        """The model's batch; the last write is to the row of the write `reached`, if any."""
         tried, results = self.model.copied(), []
         if mode == "all":
             bad = next((at for at, write in enumerate(writes) if write.bad), None)

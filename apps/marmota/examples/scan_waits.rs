@@ -1,12 +1,12 @@
-//! How long a scan makes others wait: `scan_waits URL [ROWS]` fills a table with
-//! 2,000,000 rows, or so many, reads it by a filter without an index, sorted,
-//! counted and aggregated, in process and over REST, and meanwhile reads a row
-//! of another table every few milliseconds, on the same thread.
+//! Measures how long scans delay other requests: `scan_waits URL [ROWS]` fills a table with
+//! 2,000,000 rows, or the given number, and reads it by a filter without an index, sorted, counted
+//! and aggregated, in process and over REST. In the meantime, the same thread reads a row of
+//! another table every few milliseconds.
 //!
-//! It prints for each read its time, the rows it looked at in a second, and the
-//! median and the longest wait of the small requests. It fails if one waited for
-//! more than 20 milliseconds in each of a few tries, so that other programs on the
-//! machine do not decide. The URLs `postgres:` and `mongodb:` start servers.
+//! For each scan it prints the duration, the rows scanned per second, and the median and longest
+//! wait of the small requests. It fails if one waited for more than 20 milliseconds in each of
+//! several attempts, so that other programs on the machine do not affect the result. The URLs
+//! `postgres:` and `mongodb:` start servers.
 #![allow(missing_docs, reason = "a program")]
 
 use std::future::Future;
@@ -23,15 +23,15 @@ use marmota::mongo::Mongo;
 use marmota::prelude::*;
 
 const ROWS: i64 = 2_000_000;
-/// How long a small request may wait.
+/// The maximum wait of a small request.
 const WAIT_MAX: Duration = Duration::from_millis(20);
-/// How long after a small request the next one is sent.
+/// The pause between two small requests.
 const PAUSE: Duration = Duration::from_millis(2);
-/// How often a read is repeated whose waits were too long.
+/// The number of attempts for a scan with long waits.
 const TRIES: usize = 5;
 const CHUNK: i64 = 10_000;
 
-/// What is scanned.
+/// A row of the scanned table.
 #[derive(Clone, Default, Model)]
 struct Item {
     id: i64,
@@ -40,7 +40,7 @@ struct Item {
     number: i64,
 }
 
-/// What the small requests ask for.
+/// A row that the small requests read.
 #[derive(Clone, Default, Model)]
 struct Probe {
     id: i64,
@@ -48,7 +48,7 @@ struct Probe {
 }
 
 type Failure = Box<dyn std::error::Error>;
-/// A read that is under way, and how many rows it had in the end.
+/// A running scan, which returns its number of rows.
 type Read<'s> = Pin<Box<dyn Future<Output = Result<u64>> + 's>>;
 
 struct Bell(Thread, AtomicBool);
@@ -60,7 +60,7 @@ impl Wake for Bell {
     }
 }
 
-/// The waits of the small requests during a read.
+/// The waits of the small requests during a scan.
 struct Waits {
     took: Duration,
     waits: Vec<Duration>,
@@ -77,7 +77,7 @@ impl Waits {
     }
 }
 
-/// A future and whether it was woken.
+/// A future, and whether it was woken.
 struct Task<F> {
     future: F,
     bell: Arc<Bell>,
@@ -101,8 +101,8 @@ impl<F: Future + Unpin> Task<F> {
     }
 }
 
-/// Polls a read by this thread, and small requests between; each waits from the
-/// moment that it was due.
+/// Polls a scan on this thread, with small requests in between. The wait of a request begins when
+/// it is due.
 fn in_process(store: &Store, read: Read<'_>) -> Result<Waits> {
     let small_request = || Task::new(Box::pin(async { store.get::<Probe>(1).await.map(drop) }));
     let mut read = Task::new(read);
@@ -137,8 +137,7 @@ fn in_process(store: &Store, read: Read<'_>) -> Result<Waits> {
     }
 }
 
-/// Sends a request to a server of one thread by a connection, and small ones by
-/// another.
+/// Sends a request to a single-threaded server on one connection, and small requests on another.
 fn over_rest(address: &str, target: &str) -> Result<Waits, Failure> {
     let (url, probe) = (format!("{address}{target}"), format!("{address}/api/probe/1"));
     let began = Instant::now();
@@ -159,7 +158,7 @@ fn over_rest(address: &str, target: &str) -> Result<Waits, Failure> {
     Ok(Waits { took, waits })
 }
 
-/// Repeats a read until its waits are short enough; true if they were.
+/// Repeats a scan until its waits are short enough. Returns true if they were.
 fn report(
     what: &str,
     rows: i64,
@@ -203,7 +202,7 @@ fn fill(store: &Store, rows: i64) -> Result<()> {
     Ok(())
 }
 
-/// What begins a read.
+/// A function that starts a scan.
 type Begin<'s> = Box<dyn Fn() -> Read<'s> + 's>;
 
 fn begin<'s, F>(read: impl Fn() -> F + 's) -> Begin<'s>
@@ -213,38 +212,38 @@ where
     Box::new(move || Box::pin(read()))
 }
 
-/// A read of each kind, by its name.
+/// Returns a scan of each kind with its name.
 fn reads<'s>(store: &'s Store, sql: Option<&'s Store>) -> Vec<(&'static str, Begin<'s>)> {
     let few = || Item::TEXT.contains("77777");
     let mut reads = vec![
         (
-            "list, few rows of a filter",
+            "list by filter, few rows",
             begin(
                 move || async move { Ok(store.list::<Item>().filter(few()).await?.len() as u64) },
             ),
         ),
         (
-            "list of the keys of all rows",
+            "list of all keys",
             begin(
                 move || async move { Ok(store.list::<Item>().column(Item::ID).await?.len() as u64) },
             ),
         ),
         (
-            "list, sorted, the first 100",
+            "sorted list, first 100",
             begin(move || async move {
                 let list = store.list::<Item>().order(Item::TEXT.descending()).limit(100);
                 Ok(list.await?.len() as u64)
             }),
         ),
         (
-            "list of the keys, sorted",
+            "sorted list of all keys",
             begin(move || async move {
                 let list = store.list::<Item>().order(Item::TEXT.ascending()).column(Item::ID);
                 Ok(list.await?.len() as u64)
             }),
         ),
         (
-            "count by a filter",
+            "count by filter",
             begin(move || async move { store.count::<Item>().filter(few()).await }),
         ),
     ];
@@ -268,10 +267,10 @@ fn reads<'s>(store: &'s Store, sql: Option<&'s Store>) -> Vec<(&'static str, Beg
 }
 
 const TARGETS: [(&str, &str); 4] = [
-    ("REST: few rows of a filter", "/api/item?filter=text%20~%20%2777777%27&limit=100"),
-    ("REST: sorted, the first 100", "/api/item?order=-text&limit=100"),
+    ("REST: list by filter, few rows", "/api/item?filter=text%20~%20%2777777%27&limit=100"),
+    ("REST: sorted list, first 100", "/api/item?order=-text&limit=100"),
     ("REST: counted", "/api/item?filter=text%20~%20%2777777%27&limit=1&count=true"),
-    ("REST: a page of 1,000 keys", "/api/item?filter=number%20%3E%20-1&fields=id&limit=1000"),
+    ("REST: page of 1,000 keys", "/api/item?filter=number%20%3E%20-1&fields=id&limit=1000"),
 ];
 
 fn main() -> Result<(), Failure> {
@@ -294,7 +293,7 @@ fn main() -> Result<(), Failure> {
     let began = Instant::now();
     fill(&store, rows)?;
     println!("{rows} rows written in {:.1} s", began.elapsed().as_secs_f64());
-    // The memory engine has no SQL: another engine's reads its tables.
+    // The memory engine has no SQL; another engine's SQL reads its tables.
     let beside = match url.starts_with("memory:") {
         true => {
             let store = marmota::open("sqlite::memory:")?

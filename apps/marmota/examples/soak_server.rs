@@ -1,8 +1,7 @@
-//! The service of the soak runs: `soak_server URL [--cache] [--plain] [ARGUMENTS]`
-//! is the subcommand `serve` over the models of the differential test, at a free
-//! port, with further arguments of `serve`. The URLs `postgres:` and `mongodb:`
-//! start a temporary server. `--plain`: without the models
-//! that have a history and without `Idempotency-Key`, which need transactions.
+//! The service of the soak runs. `soak_server URL [--cache] [--plain] [ARGUMENTS]` runs the
+//! subcommand `serve` with the models of the differential test, on a free port, with further
+//! arguments of `serve`. The URLs `postgres:` and `mongodb:` start a temporary server. `--plain`
+//! omits the models with history and `Idempotency-Key`, which need transactions.
 #![allow(missing_docs, reason = "a program")]
 
 #[path = "../tests/soak/service.rs"]
@@ -13,7 +12,7 @@ use std::process::ExitCode;
 use marmota::command::Command;
 use marmota_postgres::TemporaryPostgres;
 
-/// What the cache holds at most, so that rows leave it too.
+/// The maximum size of the cache, small enough that rows are evicted.
 const CACHE_BYTES: u64 = 16 * 1024;
 
 fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
@@ -39,7 +38,7 @@ fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     Ok(program.run_with(serve.into_iter().map(str::to_owned).chain(words)))
 }
 
-/// Whether the word is there; takes it out.
+/// Removes a word from the arguments. Returns true if it was present.
 fn take(words: &mut Vec<String>, word: &str) -> bool {
     let before = words.len();
     words.retain(|other| other != word);

@@ -35,22 +35,22 @@ struct Orm {
     /// Rows of the table
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1_000..=10_000_000))]
     rows: u32,
-    /// Rounds, of which the median is shown
+    /// Rounds; the report shows medians
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
     rounds: u32,
-    /// Only these rows of the table
+    /// Measure only these engines
     #[arg(long, value_delimiter = ',', value_name = "NAME,…", value_parser = Engine::parse)]
     engine: Vec<Engine>,
-    /// Only these parts
+    /// Measure only these parts
     #[arg(long, value_delimiter = ',', value_name = "PART,…")]
     part: Vec<Part>,
-    /// Measurements of single calls stop after this time and show the rate so far
+    /// Stop measurements of single calls after this time and report the rate so far
     #[arg(long, default_value_t = 500, value_name = "MS", value_parser = clap::value_parser!(u32).range(10..=600_000))]
     limit_ms: u32,
-    /// Folder of the database files, on the disk to be measured
+    /// Folder of the database files, on the disk to measure
     #[arg(long, value_name = "PATH")]
     folder: Option<PathBuf>,
-    /// Also writes everything to this file as JSON
+    /// Also write the report to this file as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }

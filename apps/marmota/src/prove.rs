@@ -47,7 +47,7 @@ struct Prove {
     /// Number of power cuts for each seed
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(0..=10_000))]
     cuts: u32,
-    /// Puts a fault into the engine, which the run must detect
+    /// Put this fault into the engine, which the run must detect
     #[arg(long, hide = true, value_parser = fault)]
     plant: Option<DiskFault>,
 }
@@ -103,8 +103,8 @@ pub(crate) fn run(matches: &ArgMatches) -> Done {
         let mut found = proof.tally;
         if first {
             let again = prove.seed(seed, &Line::new("once more".to_owned(), 1))?.digest;
-            let differs = || format!("the same seed came to {again:016x}");
-            found.look(1, (again != proof.digest).then(differs));
+            let differs = || format!("a second run of the same seed has the digest {again:016x}");
+            found.check(1, (again != proof.digest).then(differs));
         }
         for fault in &found.faults {
             complain(format_args!("  seed {seed}: {fault}"));
@@ -150,12 +150,12 @@ impl Prove {
         let (mut history, digest): (History, DefaultHasher) =
             (history.into_inner(), digest.into_inner());
         let (store, _) = open(&file, self.plant)?;
-        let mut tally = history.look(&store, seed, usize::MAX)?;
+        let mut tally = history.check(&store, seed, usize::MAX)?;
         disk.record(false);
         store.close()?;
-        tally.look(history.read, None);
+        tally.check(history.read, None);
         for fault in std::mem::take(&mut history.faults) {
-            tally.look(0, Some(fault));
+            tally.check(0, Some(fault));
         }
         line.step();
         let cuts = self.cut(&disk.take_record(), &history, seed, &mut tally, line)?;
@@ -227,7 +227,7 @@ impl Prove {
 fn look_after(folder: &Path, history: &History, seed: u64, place: usize, tally: &mut Tally) {
     match after_a_cut(folder, history, seed, place) {
         Ok(found) => tally.add(found),
-        Err(error) => tally.look(0, Some(format!("cut at {place}: {error}"))),
+        Err(error) => tally.check(0, Some(format!("cut at {place}: {error}"))),
     }
 }
 
@@ -235,10 +235,10 @@ fn look_after(folder: &Path, history: &History, seed: u64, place: usize, tally: 
 fn after_a_cut(folder: &Path, history: &History, seed: u64, until: usize) -> Result<Tally, Failed> {
     let file = folder.join("prove.db");
     let (store, _) = open(&file, None)?;
-    let mut tally = history.look(&store, seed, until)?;
+    let mut tally = history.check(&store, seed, until)?;
     store.close()?;
     let found = integrity(&file)?;
-    tally.look(
+    tally.check(
         1,
         (found != "ok").then(|| format!("cut at {until}: the integrity check reports {found}")),
     );

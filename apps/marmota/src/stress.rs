@@ -35,7 +35,7 @@ const THREADS_EACH: u32 = 50;
 /// File descriptors of a process, in addition to those of clients.
 const OTHER_DESCRIPTORS: u64 = 100;
 
-/// Inserts rows from many threads through a transport, and reports rows that are lost or wrong
+/// Insert rows from many threads through a transport, and report rows that are lost or wrong
 #[derive(Args)]
 struct Stress {
     /// URL of a server that serves the rows' model (`marmota stress --serve URL` elsewhere); if not
@@ -203,7 +203,7 @@ pub(crate) fn command() -> clap::Command {
 pub(crate) fn run(matches: &ArgMatches) -> Done {
     let stress = Stress::from_arg_matches(matches)?;
     if let Some(address) = &stress.serve {
-        let how = stand::How { shares: stress.reuse_port, is_attended: stress.attended };
+        let how = stand::ServeOptions { shares: stress.reuse_port, is_attended: stress.attended };
         return stand::serve(address, how, stress.db.as_deref());
     }
     if let (true, Some(url)) = (stress.attended, &stress.server) {
@@ -301,7 +301,7 @@ impl Stress {
         self.check()?;
         let mut all = Tally::default();
         let stands = match &self.server {
-            Some(url) => vec![Stand::elsewhere(url).believing(self.ca.as_deref())],
+            Some(url) => vec![Stand::elsewhere(url).with_ca_file(self.ca.as_deref())],
             None => self
                 .transport
                 .iter()

@@ -1,6 +1,5 @@
-//! Checks that a server answers as the rules ask before it is measured: the
-//! right status, body, Content-Type, Server and Date, and sixteen pipelined
-//! requests one after the other. A fast wrong answer is no result.
+//! Checks a server's responses before it is measured: status, body, Content-Type, Server and Date,
+//! and the order of sixteen pipelined responses. A fast wrong response must not count as a result.
 
 use super::workload::Kind;
 use anyhow::{Context, Result, ensure};
@@ -115,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn each_thing_that_can_be_wrong_is_told() {
+    fn each_kind_of_wrong_answer_is_reported() {
         for (from, to, told) in [
             ("200 OK", "404 Not Found", "status line"),
             ("World!", "Wurld!", "body"),

@@ -1,6 +1,6 @@
-//! Builds the programs to measure by cargo, Marmota's as a user would and the
-//! peers from their own workspace into a target folder of their own, and learns
-//! from cargo's messages where each executable is.
+//! Builds the servers with cargo: Marmota as a user would build it, and the peers from their own
+//! workspace into a separate target folder. The paths of the executables come from cargo's JSON
+//! messages.
 
 use super::roster::{Role, ServerSpec, Source, workspace};
 use anyhow::{Context, Result, bail, ensure};
@@ -32,7 +32,7 @@ fn cargo_build(source: &Source, native: bool) -> Result<PathBuf> {
         .current_dir(workspace())
         .stdout(Stdio::piped());
     let mut folder = target();
-    // The peers' workspaces have their best flags in `release`.
+    // The peers' workspaces set their fastest options in the profile `release`.
     let profile = if matches!(source, Source::Peer { .. }) { "release" } else { "dist" };
     cargo.args(["--profile", profile]);
     let name = match source {
@@ -55,8 +55,7 @@ fn cargo_build(source: &Source, native: bool) -> Result<PathBuf> {
         Source::Program(path) => return Ok(path.clone()),
     };
     if native {
-        // Other flags are other artifacts: a folder of their own keeps the
-        // usual ones from being built again.
+        // Other flags make other artifacts. A separate folder avoids rebuilding the usual ones.
         cargo.env("RUSTFLAGS", "-C target-cpu=native");
         folder.push("native");
     }
@@ -85,7 +84,7 @@ fn run_for_executable(mut cargo: Command, name: &str) -> Result<PathBuf> {
     executable.with_context(|| format!("cargo built no executable called {name}"))
 }
 
-/// The executable called `name`, if this message of cargo announces it.
+/// Returns the path of the executable `name` if this cargo message reports it.
 fn executable_of(message: &str, name: &str) -> Option<PathBuf> {
     let message: serde_json::Value = serde_json::from_str(message).ok()?;
     if message["reason"] != "compiler-artifact" || message["target"]["name"] != name {

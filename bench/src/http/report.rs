@@ -1,6 +1,5 @@
-//! The tables: medians over the rounds, and ratios that are medians of the
-//! ratios within each round, so that a machine that slows down for a while
-//! moves both sides of a ratio.
+//! The tables of the HTTP suite. They show medians over the rounds. A ratio is the median of the
+//! ratios within each round, so that a temporary slowdown of the machine affects both sides of it.
 
 use super::roster::{Role, ServerSpec, workspace};
 use super::sample::{Sample, median, megabytes};
@@ -27,16 +26,16 @@ const HEADINGS: [&str; 13] = [
     "errors",
 ];
 
-/// Share of the machine others may take before the tables carry a warning.
+/// Share of the machine's CPU that other processes may use before the tables carry a warning.
 const DISTURBANCE_MAX: f64 = 0.05;
 
-/// A server as the report needs it.
+/// The name and role of a server.
 struct Row {
     name: String,
     role: Role,
 }
 
-/// The rounds of one server under one workload; a round that failed is none.
+/// The rounds of one server in one workload; `None` for a round that failed.
 type Rounds = Vec<Option<Sample>>;
 
 /// One workload, with the rounds of each row.
@@ -70,7 +69,7 @@ impl Report {
         Report { rows, groups: Vec::new(), preamble }
     }
 
-    /// Adds a round of the server at `place` in the order given to `new`.
+    /// Adds a round of the server with the index `place` in the list that was passed to `new`.
     pub(crate) fn add(&mut self, workload: Workload, place: usize, sample: Sample) {
         self.rounds(workload, place).push(Some(sample));
     }
@@ -95,13 +94,13 @@ impl Report {
         &mut self.groups[at].rows[place]
     }
 
-    /// The largest share of the machine that others took in a run, 0 to 1.
+    /// The largest share of the machine's CPU that other processes used in a run, 0 to 1.
     fn disturbance(&self) -> f64 {
         let samples = self.groups.iter().flat_map(|group| group.rows.iter().flatten().flatten());
         samples.map(|s| s.others + s.stolen).fold(0.0, f64::max)
     }
 
-    /// The tables, as text that is Markdown too.
+    /// Returns the tables as Markdown.
     pub(crate) fn tables(&self) -> String {
         let disturbance = self.disturbance();
         let warning = if disturbance > DISTURBANCE_MAX {
@@ -183,9 +182,9 @@ impl Report {
     }
 }
 
-/// One figure of all servers under one workload, and whom to compare with.
+/// One metric of all servers in one workload, and the best peer.
 struct Measure {
-    /// For each server, its rounds; a failed one is not a number.
+    /// For each server, the value of each round; NaN if the round failed.
     values: Vec<Vec<f64>>,
     best_peer: Option<usize>,
     floor: Option<usize>,
@@ -228,7 +227,7 @@ fn failed_row(label: String, name: String) -> Vec<String> {
     cells
 }
 
-/// The median of the rounds' 99th percentiles, ms.
+/// The median of the rounds' 99th percentiles, in ms.
 fn wait(samples: &[Sample]) -> String {
     let known: Vec<f64> = samples.iter().filter_map(|s| s.p99_us).collect();
     if known.is_empty() {
@@ -237,7 +236,7 @@ fn wait(samples: &[Sample]) -> String {
     format!("{:.1}", median(known) / 1000.0)
 }
 
-/// Nothing when all went well; otherwise the sums over the rounds.
+/// The errors summed over the rounds; an empty string if there were none.
 fn errors(samples: &[Sample], failed: usize) -> String {
     let socket: u64 = samples.iter().map(|s| s.socket_errors).sum();
     let statuses: u64 = samples.iter().map(|s| s.bad_statuses).sum();
@@ -250,7 +249,7 @@ fn thousands(value: f64) -> String {
     if value >= 1e6 { format!("{:.2} M", value / 1e6) } else { format!("{:.0} k", value / 1e3) }
 }
 
-/// A Markdown table; the first `texts` columns are words, the others figures.
+/// A Markdown table; the first `texts` columns are text, the others are numbers.
 fn new_table<T: AsRef<str>>(headings: &[T], texts: usize) -> Table {
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN);
@@ -261,7 +260,7 @@ fn new_table<T: AsRef<str>>(headings: &[T], texts: usize) -> Table {
     table
 }
 
-/// Date, commit, cores and kernel: what a figure has to be read with.
+/// Date, commit, CPU model, cores and kernel, for comparisons with other runs.
 fn machine() -> String {
     let output = |program: &str, arguments: &[&str]| {
         Command::new(program)
@@ -298,8 +297,8 @@ fn today() -> String {
     jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).date().to_string()
 }
 
-/// Keeps the tables under `bench/results`; the same day and connections
-/// overwrite.
+/// Saves the tables in `bench/results`. A file of the same day and number of connections is
+/// overwritten.
 pub(crate) fn save(tables: &str, workloads: &[Workload]) -> Result<PathBuf> {
     let most = workloads.iter().map(|w| w.connections).max().unwrap_or(0);
     let name = format!("{}-http-{most}.md", today());
@@ -351,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn without_peers_there_is_no_ratio_and_the_table_still_stands() {
+    fn without_peers_the_table_has_no_ratios() {
         let report = report(&[(Role::Guest, [1.0; 3])]);
         let tables = report.tables();
         assert!(tables.contains("json, 64 connections"), "{tables}");
@@ -359,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_round_leaves_the_others_to_count() {
+    fn a_failed_round_does_not_discard_the_others() {
         let mut report = report(&[(Role::Ours, [2.0; 3]), (Role::Peer, [4.0; 3])]);
         let workload = report.groups[0].workload;
         assert!(!report.has_failures());
@@ -383,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn large_figures_are_told_in_millions() {
+    fn large_figures_are_shown_in_millions() {
         assert_eq!(thousands(2_345_678.0), "2.35 M");
         assert_eq!(thousands(265_400.0), "265 k");
     }

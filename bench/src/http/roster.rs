@@ -1,23 +1,23 @@
-//! The servers there are to measure, as data: what each is, how it is built and
-//! how it is started. Adding one is adding an entry here (and its program).
+//! The servers that the HTTP suite can measure, as data: how each is built and started. To add a
+//! server, add an entry here (and its program in `bench/peers`).
 
 use anyhow::{Result, bail, ensure};
 use std::path::{Path, PathBuf};
 
-/// What a server stands for in the ratios.
+/// The role of a server in the ratios.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Role {
-    /// Marmota: what the ratios are of.
+    /// Marmota: the numerator of the ratios.
     Ours,
-    /// A server others use: the best of them is a ratio's other side.
+    /// A server that others use; the best one is the denominator of a ratio.
     Peer,
-    /// The bare loop: what no server is expected to reach.
+    /// A bare event loop: an upper bound that no server is expected to reach.
     Floor,
-    /// Given on the command line: shown, never the best peer.
+    /// Given on the command line; shown in the tables, but never the best peer.
     Guest,
 }
 
-/// Where a server's program comes from.
+/// The origin of a server's program.
 #[derive(Clone, Debug)]
 pub(crate) enum Source {
     /// A binary of the main workspace.
@@ -26,7 +26,7 @@ pub(crate) enum Source {
     Example { package: &'static str, example: &'static str },
     /// A package of a set of peers, `bench/peers/SET`.
     Peer { set: &'static str, package: &'static str },
-    /// A program that is already there.
+    /// An existing program.
     Program(PathBuf),
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct ServerSpec {
     pub(crate) about: String,
     pub(crate) role: Role,
     pub(crate) source: Source,
-    /// Its arguments; `{port}` stands for the port to listen on.
+    /// Its arguments; `{port}` is replaced by the port to listen on.
     pub(crate) arguments: Vec<String>,
 }
 
@@ -71,7 +71,7 @@ pub(crate) fn workspace() -> &'static Path {
     bench.parent().unwrap_or(bench)
 }
 
-/// Every server there is.
+/// All servers.
 pub(crate) fn all() -> Vec<ServerSpec> {
     vec![
         ServerSpec::new(
@@ -107,14 +107,13 @@ pub(crate) fn all() -> Vec<ServerSpec> {
 /// A server that is measured only if it is named.
 const ONLY_WHEN_NAMED: &str = "hello";
 
-/// The servers named in `only` (the usual ones when it is empty) and those of
-/// `also`.
+/// Returns the servers named in `only` (all but `hello` if it is empty) and those of `also`.
 pub(crate) fn chosen(only: &[String], also: &[String]) -> Result<Vec<ServerSpec>> {
     let specs = all();
     for name in only {
         ensure!(
             specs.iter().any(|spec| matches(spec, name)),
-            "no server is called {name}; there are: {}",
+            "unknown server {name}; known: {}",
             specs.iter().map(|s| s.name.as_str()).collect::<Vec<_>>().join(", ")
         );
     }
@@ -131,13 +130,13 @@ pub(crate) fn chosen(only: &[String], also: &[String]) -> Result<Vec<ServerSpec>
     Ok(chosen)
 }
 
-/// A server is called by its name or its first word: `floor`, `may`.
+/// Whether `name` is the server's name or the last or first word of it: `floor`, `may`.
 fn matches(spec: &ServerSpec, name: &str) -> bool {
     let floor = spec.role == Role::Floor && name == "floor";
     spec.name == name || floor || (spec.name == "may-minihttp" && name == "may")
 }
 
-/// A server from the text of `--also`.
+/// Parses an argument of `--also`.
 pub(crate) fn guest(text: &str) -> Result<ServerSpec> {
     let Some((name, command)) = text.split_once('=') else {
         bail!("--also {text}: NAME=COMMAND is needed, as mine=./server --port {{port}}");
@@ -146,10 +145,7 @@ pub(crate) fn guest(text: &str) -> Result<ServerSpec> {
     let Some(program) = words.next() else {
         bail!("--also {text}: the command is empty");
     };
-    ensure!(
-        command.contains("{port}"),
-        "--also {text}: {{port}} must stand where the port belongs"
-    );
+    ensure!(command.contains("{port}"), "--also {text}: the command must contain {{port}}");
     let program = std::path::absolute(program)?;
     let arguments: Vec<&str> = words.collect();
     Ok(ServerSpec::new(name, Role::Guest, Source::Program(program), &arguments, command))
@@ -167,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_is_refused_with_those_there_are() {
+    fn an_unknown_name_is_refused_with_the_known_ones() {
         let error = chosen(&["nginx".to_owned()], &[]).unwrap_err().to_string();
         assert!(error.contains("nginx") && error.contains("xitca-web"), "{error}");
     }

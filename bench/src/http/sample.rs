@@ -6,25 +6,25 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sample {
     pub(crate) requests_per_s: f64,
-    /// Requests for every second of CPU the server used, its threads and the
-    /// kernel's work for it together.
+    /// Requests per second of CPU time that the server's process used, in user mode and in the
+    /// kernel.
     pub(crate) requests_per_cpu_s: f64,
-    /// CPU seconds the server used in a second.
+    /// CPU seconds that the server used per second.
     pub(crate) server_cores: f64,
-    /// How long the load lasted.
+    /// Duration of the load in seconds.
     pub(crate) seconds: f64,
     /// The 99th percentile of the waits in µs; `None` if wrk does not report it.
     pub(crate) p99_us: Option<f64>,
     /// Resident memory before the first load, KiB.
     pub(crate) idle_kib: u64,
-    /// Most resident memory by the end, KiB.
+    /// Peak resident memory at the end, KiB.
     pub(crate) peak_kib: u64,
-    /// Share of the machine's time the hypervisor gave to others, 0 to 1.
+    /// Share of the machine's CPU time that the hypervisor gave to other machines, 0 to 1.
     pub(crate) stolen: f64,
-    /// Share of the machine's time other processes used, 0 to 1.
+    /// Share of the machine's CPU time that other processes used, 0 to 1.
     pub(crate) others: f64,
     pub(crate) socket_errors: u64,
-    /// Answers that were not 2xx.
+    /// Responses with a status other than 2xx or 3xx.
     pub(crate) bad_statuses: u64,
 }
 
@@ -46,12 +46,12 @@ impl fmt::Display for Sample {
     }
 }
 
-/// KiB as MB of a million bytes, the unit the tables use.
+/// Converts KiB to MB (10⁶ bytes), the unit of the tables.
 pub(crate) fn megabytes(kib: f64) -> f64 {
     kib * 1024.0 / 1e6
 }
 
-/// The middle of the values, or the mean of the middle two; 0 of none.
+/// The median of the values: the mean of the middle two if their number is even, 0 without values.
 pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);
@@ -68,14 +68,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn median_is_the_middle_whatever_the_order() {
+    fn median_does_not_depend_on_the_order() {
         assert_eq!(median([3.0, 1.0, 2.0]), 2.0);
         assert_eq!(median([4.0, 1.0, 2.0, 3.0]), 2.5);
         assert_eq!(median([]), 0.0);
     }
 
     #[test]
-    fn errors_are_told_only_when_there_are_any() {
+    fn errors_are_shown_only_if_there_are_any() {
         let mut sample = Sample::default();
         assert!(!sample.to_string().contains("errors"));
         sample.bad_statuses = 2;

@@ -1,5 +1,5 @@
-//! A server under test as a process: started on a free port in a temporary
-//! folder, waited for until it listens, stopped and cleaned up after.
+//! A server under test as a process. It is started on a free port in a temporary folder, and is
+//! ready when it accepts connections.
 
 use super::roster::ServerSpec;
 use super::usage::ProcessUsage;
@@ -10,12 +10,12 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a server may take from its start until it listens.
+/// Timeout from the start of a server until it accepts connections.
 const START_TIME_MAX: Duration = Duration::from_secs(20);
 /// The maximum time that a server may take to stop.
 const STOP_TIME_MAX: Duration = Duration::from_secs(3);
 const LOG_FILE: &str = "server.log";
-/// How much of a failed server's output is shown, bytes.
+/// Number of bytes of a failed server's output that are shown.
 const LOG_BYTES_SHOWN: usize = 2000;
 
 /// A running server; killed when dropped.
@@ -54,7 +54,7 @@ impl Server {
     /// Stops the server with a signal, so that it can shut down, and kills it if that takes too long.
     pub(crate) fn stop(mut self) {
         let pid = rustix::process::Pid::from_child(&self.process);
-        // It may have ended by itself; then there is nothing to ask.
+        // If it has already exited, there is no process to signal.
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
         let deadline = Instant::now() + STOP_TIME_MAX;
         while matches!(self.process.try_wait(), Ok(None)) && Instant::now() < deadline {
@@ -89,7 +89,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Errors mean that it has ended already.
+        // An error means that it has already exited.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

@@ -4,19 +4,20 @@
 use anyhow::{Context, Result};
 use std::fs;
 
-/// CPU and memory of a process so far.
+/// CPU time and memory of a process since its start.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ProcessUsage {
     /// User and system time of all its threads, seconds.
     pub(crate) cpu_s: f64,
     /// Resident memory now, KiB.
     pub(crate) resident_kib: u64,
-    /// Most resident memory so far, KiB.
+    /// Peak resident memory, KiB.
     pub(crate) peak_kib: u64,
 }
 
 impl ProcessUsage {
-    /// Of a process and those that it has started, which is how some servers use their cores.
+    /// Returns the usage of a process and its children, because some servers use one process per
+    /// core.
     pub(crate) fn of(pid: u32) -> Result<ProcessUsage> {
         let stat = read(&format!("/proc/{pid}/stat"))?;
         let status = read(&format!("/proc/{pid}/status"))?;
@@ -43,12 +44,11 @@ impl ProcessUsage {
     }
 }
 
-/// CPU seconds so far of the children that a process has, and of those that it
-/// has waited for.
+/// CPU seconds of the running children of a process and of the exited ones that it waited for.
 pub(crate) fn cpu_of_children_of(process: u32) -> Result<f64> {
     let mut sum_s = cpu_seconds(&read(&format!("/proc/{process}/stat"))?, CUTIME)?;
     for entry in fs::read_dir("/proc").context("reading /proc")?.flatten() {
-        // Others end meanwhile.
+        // A process may exit while its entry is read.
         let Ok(stat) = fs::read_to_string(entry.path().join("stat")) else { continue };
         let parent = stat.rsplit_once(')').and_then(|(_, fields)| fields.split_whitespace().nth(1));
         if parent.and_then(|parent| parent.parse().ok()) == Some(process) {
@@ -58,13 +58,13 @@ pub(crate) fn cpu_of_children_of(process: u32) -> Result<f64> {
     Ok(sum_s)
 }
 
-/// Fields of `/proc/PID/stat` counted after the command's closing bracket;
-/// the system time follows the user time in each pair.
+/// Indexes of fields in `/proc/PID/stat`, counted after the closing parenthesis of the command; the
+/// system time follows the user time. See proc_pid_stat(5).
 const UTIME: usize = 11;
 const CUTIME: usize = 13;
 
 fn cpu_seconds(stat: &str, field: usize) -> Result<f64> {
-    // The command may hold blanks and brackets itself, so the last one counts.
+    // The command may itself contain spaces and parentheses, so the last parenthesis counts.
     let (_, fields) = stat.rsplit_once(')').context("no command in /proc stat")?;
     let ticks: u64 = fields
         .split_whitespace()
@@ -125,7 +125,7 @@ impl MachineTimes {
         self.stolen as f64 / self.total.max(1) as f64
     }
 
-    /// The share used by processes other than those that used `known_s`.
+    /// The share of CPU time used by processes other than those that used `known_s`.
     pub(crate) fn others_share(&self, known_s: f64) -> f64 {
         let known = known_s * rustix::param::clock_ticks_per_second() as f64;
         let busy = self.total.saturating_sub(self.idle + self.stolen) as f64;
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cpu_times_are_found_behind_any_command_name() {
+    fn cpu_times_are_found_after_any_command_name() {
         let stat = "7 (a ) b) S 1 7 7 0 -1 4194304 99 0 0 0 150 50 20 5 20 0 3 0 100 0";
         let hz = rustix::param::clock_ticks_per_second() as f64;
         assert_eq!(cpu_seconds(stat, UTIME).unwrap(), 200.0 / hz);
@@ -150,14 +150,14 @@ mod tests {
     }
 
     #[test]
-    fn own_memory_is_read_and_its_peak_is_no_less() {
+    fn peak_memory_is_not_less_than_resident_memory() {
         let usage = ProcessUsage::of(std::process::id()).unwrap();
         assert!(usage.resident_kib > 0);
         assert!(usage.peak_kib >= usage.resident_kib);
     }
 
     #[test]
-    fn shares_are_of_the_time_that_went_by() {
+    fn shares_are_of_the_elapsed_time() {
         let early = MachineTimes::parse("cpu  100 0 50 800 50 0 0 0 0 0\n").unwrap();
         let late = MachineTimes::parse("cpu  150 0 70 900 60 0 5 15 9 0\n").unwrap();
         let passed = late.since(&early);

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-/// Requests a pipelining connection sends at once.
+/// Requests that a pipelining connection sends at once.
 const PIPELINE_DEPTH: u32 = 16;
 
 /// A route and the form of its requests.
@@ -27,7 +27,7 @@ impl Kind {
         }
     }
 
-    /// Requests on the way at once on one connection.
+    /// Requests in flight on one connection.
     pub(crate) fn depth(self) -> u32 {
         match self {
             Kind::Pipelined => PIPELINE_DEPTH,
@@ -36,7 +36,7 @@ impl Kind {
     }
 }
 
-/// One row group of the table.
+/// One group of rows of the table.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Workload {
     pub(crate) kind: Kind,

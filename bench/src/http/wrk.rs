@@ -1,6 +1,5 @@
-//! wrk, the load generator: found or installed, run with a script written to a
-//! temporary folder that sends the pipelined batches and prints the figures in
-//! a line this module reads.
+//! wrk, the load generator. It is found or installed, and runs a script from a temporary folder
+//! that sends pipelined batches and prints its counts in a line that this module parses.
 
 use super::workload::Workload;
 use anyhow::{Context, Result, bail};
@@ -12,8 +11,8 @@ use std::time::Duration;
 /// connections, some are answered last.
 const ANSWER_TIME_MAX_S: u32 = 8;
 
-/// Every run reports through `done`; `request` exists only for batches, since
-/// wrk calls it for every write and would be slowed for nothing.
+/// Every run reports through `done`. `request` is defined only for batches, because wrk calls it
+/// before every write, which costs time.
 const REPORT_SCRIPT: &str = r#"
 done = function(summary, latency, requests)
   local errors = summary.errors
@@ -32,11 +31,11 @@ end
 request = function() return batch end
 "#;
 
-/// The headers TechEmpower's load sends with every request.
+/// The headers of TechEmpower's load generator.
 const ACCEPT_PLAIN: &str = "Accept: text/plain,text/html;q=0.9,application/xhtml+xml;q=0.9,\
                             application/xml;q=0.8,*/*;q=0.7";
 
-/// What wrk counted in one run.
+/// The counts of one run of wrk.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Load {
     pub(crate) requests: u64,
@@ -46,7 +45,7 @@ pub(crate) struct Load {
     /// Only for requests without pipelining: wrk distributes the wait of a batch over waits that it
     /// assumes were missed, and reports 0 for short ones.
     pub(crate) p99_us: Option<f64>,
-    /// The longest wait for an answer.
+    /// The longest response time.
     pub(crate) longest_us: f64,
 }
 
@@ -56,17 +55,17 @@ pub(crate) struct Wrk {
 }
 
 impl Wrk {
-    /// Finds wrk on the path, or installs Debian's by apt-get.
+    /// Finds wrk in `PATH`, or installs Debian's package with apt-get.
     pub(crate) fn find_or_install(threads: u32) -> Result<Wrk> {
-        if !is_there() {
-            eprintln!("wrk is not installed: installing it by apt-get");
+        if !is_installed() {
+            eprintln!("wrk is not installed: installing it with apt-get");
             let installed = Command::new("apt-get")
                 .args(["install", "--yes", "--quiet", "wrk"])
                 .stdout(Stdio::null())
                 .status();
-            if !installed.is_ok_and(|status| status.success()) || !is_there() {
+            if !installed.is_ok_and(|status| status.success()) || !is_installed() {
                 bail!(
-                    "wrk makes the load and could not be installed; install it \
+                    "wrk, the load generator, could not be installed; install it \
                      (as root: apt-get update && apt-get install wrk) and try again"
                 );
             }
@@ -83,7 +82,7 @@ impl Wrk {
         self.scripts.path().join(name)
     }
 
-    /// Loads the server on `port` for about `time`.
+    /// Loads the server on `port` for `time`, rounded down to seconds.
     pub(crate) fn load(&self, port: u16, workload: &Workload, time: Duration) -> Result<Load> {
         let depth = workload.kind.depth().to_string();
         let url = format!("http://127.0.0.1:{port}{}", workload.kind.path());
@@ -95,14 +94,14 @@ impl Wrk {
         Ok(load)
     }
 
-    /// Adds a script that makes requests, to be run by [`Wrk::run`].
+    /// Adds a script that makes requests, for [`Wrk::run`].
     pub(crate) fn add_script(&self, name: &str, requests: &str) -> Result<PathBuf> {
         let path = self.scripts.path().join(name);
         std::fs::write(&path, [REPORT_SCRIPT, requests].concat())?;
         Ok(path)
     }
 
-    /// Runs a script for about `time`.
+    /// Runs a script for `time`, rounded down to seconds.
     pub(crate) fn run(
         &self,
         script: &Path,
@@ -133,8 +132,8 @@ impl Wrk {
     }
 }
 
-fn is_there() -> bool {
-    // wrk -v ends with code 1 and is none the less there.
+fn is_installed() -> bool {
+    // `wrk -v` exits with code 1 although it is installed.
     Command::new("wrk").arg("-v").output().is_ok()
 }
 

@@ -13,22 +13,27 @@ pub(crate) fn all(specs: Vec<ContenderSpec>) -> Vec<(ContenderSpec, PathBuf)> {
     for spec in specs {
         match cargo_build(&spec) {
             Ok(binary) => built.push((spec, binary)),
-            Err(error) => eprintln!("note: {} is left out: {error:#}", spec.name),
+            Err(error) => eprintln!("note: {} is skipped: {error:#}", spec.name),
         }
     }
     if !built.iter().any(|(spec, _)| spec.role == Role::Ours) {
-        eprintln!("note: Marmota is not among the contenders, so no aim is checked");
+        eprintln!("note: Marmota is not among the contenders, so no target is checked");
     }
     built
 }
 
 fn cargo_build(spec: &ContenderSpec) -> Result<PathBuf> {
-    ensure!(workspace().join(spec.manifest()).exists(), "{} is absent", spec.manifest().display());
+    ensure!(
+        workspace().join(spec.manifest()).exists(),
+        "{} does not exist",
+        spec.manifest().display()
+    );
     let target = target();
     eprintln!("building {} (the first time takes a minute or two)", spec.name);
     let status = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
         .args(["build", "--release", "--quiet", "--bin", spec.binary])
-        // Our own lock file follows the crates of the main workspace, the peers' are fixed.
+        // Marmota's lock file follows the crates of the main workspace; those of the peers are
+        // fixed.
         .args((spec.role != Role::Ours).then_some("--locked"))
         .arg("--manifest-path")
         .arg(spec.manifest())

@@ -1,9 +1,9 @@
-//! What the contenders answered, and the medians and ratios over the rounds.
+//! The output of the contenders, and medians and ratios over the rounds.
 
 use anyhow::{Context, Result, ensure};
 use bench_orm_workload::{Figure, Setting};
 
-/// One figure of one process.
+/// One figure that one process measured.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Measurement {
     pub(crate) contender: String,
@@ -11,28 +11,30 @@ pub(crate) struct Measurement {
     /// The number of requested rows.
     pub(crate) rows: u32,
     pub(crate) figure: Figure,
-    /// Rows inserted or read a second, by the clock.
+    /// Rows inserted or read per second of wall-clock time.
     pub(crate) rows_per_s: f64,
-    /// Rows a statement with which this contender inserts batches fastest.
+    /// The number of rows per statement with which this contender inserts batches fastest.
     pub(crate) statement_rows: u64,
-    /// The share of the time in which the thread was ready and another program had the core.
+    /// The share of the time in which the thread was runnable but another program had the core.
     pub(crate) waited: f64,
-    /// CPU time that the host kept from this machine meanwhile.
+    /// CPU time that the hypervisor gave to other machines in the meantime.
     pub(crate) stolen_ms: u64,
 }
 
 impl Measurement {
-    /// Reads a line that a contender printed.
+    /// Parses a line that a contender printed.
     pub(crate) fn parse(line: &str) -> Result<Self> {
-        Self::read(line).with_context(|| format!("the line {line:?} is no figure"))
+        Self::read(line).with_context(|| format!("the line {line:?} is not a figure"))
     }
 
     fn read(line: &str) -> Result<Self> {
         let json: serde_json::Value = serde_json::from_str(line)?;
-        let text = |name: &str| json[name].as_str().with_context(|| format!("{name} is no text"));
+        let text =
+            |name: &str| json[name].as_str().with_context(|| format!("{name} is not a string"));
         let whole =
-            |name: &str| json[name].as_u64().with_context(|| format!("{name} is no whole number"));
-        let real = |name: &str| json[name].as_f64().with_context(|| format!("{name} is no number"));
+            |name: &str| json[name].as_u64().with_context(|| format!("{name} is not an integer"));
+        let real =
+            |name: &str| json[name].as_f64().with_context(|| format!("{name} is not a number"));
         let seconds = real("seconds")?;
         ensure!(seconds > 0.0, "no time passed");
         Ok(Self {
@@ -48,7 +50,7 @@ impl Measurement {
     }
 }
 
-/// All that was measured, each with its round, and what failed.
+/// All figures with their rounds, and the failures.
 #[derive(Default)]
 pub(crate) struct Measurements {
     found: Vec<(u32, Measurement)>,
@@ -56,11 +58,12 @@ pub(crate) struct Measurements {
 }
 
 impl Measurements {
-    /// Takes the time in which another program had the core out of the rates. On a machine in use
-    /// this is closer to the truth; a contender that waits for a thread of its own gains nothing.
+    /// Subtracts from each time the part in which another program had the core. On a machine in use
+    /// this is more accurate. It does not subtract a wait of a contender for another of its
+    /// threads.
     pub(crate) fn without_waits(mut self) -> Self {
         for (_, one) in &mut self.found {
-            // A clock of the kernel and one of the program may differ by a little.
+            // The kernel's clock and the program's may differ slightly.
             one.rows_per_s /= 1.0 - one.waited.min(0.99);
         }
         self
@@ -82,7 +85,7 @@ impl Measurements {
         self.found.is_empty()
     }
 
-    /// Settings and numbers of rows there is a table for, in the order measured.
+    /// The settings and numbers of rows that have a table, in the order of measurement.
     pub(crate) fn tables(&self) -> Vec<(Setting, u32)> {
         let mut tables = Vec::new();
         for (_, one) in &self.found {
@@ -93,7 +96,7 @@ impl Measurements {
         tables
     }
 
-    /// Everything of one table.
+    /// The measurements of one table.
     pub(crate) fn of(&self, setting: Setting, rows: u32) -> impl Iterator<Item = &Measurement> {
         self.found
             .iter()
@@ -101,7 +104,7 @@ impl Measurements {
             .filter(move |one| (one.setting, one.rows) == (setting, rows))
     }
 
-    /// Rows a second, the median of the rounds.
+    /// Rows per second: the median of the rounds.
     pub(crate) fn rate(
         &self,
         table: (Setting, u32),
@@ -111,8 +114,8 @@ impl Measurements {
         median(self.rates(table, contender, figure).map(|(_, rate)| rate).collect())
     }
 
-    /// How many times as fast `contender` was as `other`: the median of the ratios within the
-    /// rounds, which a machine that drifts between rounds does not touch.
+    /// The speed of `contender` divided by that of `other`: the median of the ratios within the
+    /// rounds, which a drift of the machine's speed between rounds does not affect.
     pub(crate) fn ratio(
         &self,
         table: (Setting, u32),
@@ -147,7 +150,7 @@ impl Measurements {
     }
 }
 
-/// The middle one, or the mean of the two in the middle.
+/// The median; the mean of the middle two if their number is even.
 fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
@@ -169,12 +172,12 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_read_and_a_wrong_one_names_what_is_wrong() {
+    fn a_line_is_parsed_and_an_error_names_the_wrong_member() {
         let one = Measurement::parse(&line("floor", 2.0)).unwrap();
         assert_eq!((one.figure, one.rows_per_s, one.waited), (Figure::ReadById, 5.0, 0.25));
         for (from, to, wrong) in [
             ("by id", "by name", "figure is unknown"),
-            ("\"memory\"", "7", "setting is no text"),
+            ("\"memory\"", "7", "setting is not a string"),
             ("2,", "0,", "no time passed"),
         ] {
             let error = Measurement::parse(&line("floor", 2.0).replace(from, to)).unwrap_err();
@@ -183,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_for_the_core_is_taken_out_if_asked() {
+    fn waits_for_the_core_are_subtracted_on_request() {
         let mut all = Measurements::default();
         all.add(0, vec![Measurement::parse(&line("a", 2.0)).unwrap()]);
         let rate = all.without_waits().rate((Setting::Memory, 10), "a", Figure::ReadById).unwrap();

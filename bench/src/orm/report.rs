@@ -1,8 +1,9 @@
-//! The tables, as text that is also Markdown.
+//! The tables as Markdown.
 
-use super::aims;
 use super::measurement::{Measurement, Measurements};
+use super::number::{rate, thousands};
 use super::roster::{ContenderSpec, Role, workspace};
+use super::targets;
 use anyhow::{Context, Result};
 use bench_orm_workload::{Figure, Setting};
 use comfy_table::presets::ASCII_MARKDOWN;
@@ -10,7 +11,7 @@ use comfy_table::{CellAlignment, Table};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-/// The whole report.
+/// Returns the whole report.
 pub(crate) fn text(
     measurements: &Measurements,
     built: &[(ContenderSpec, PathBuf)],
@@ -20,15 +21,15 @@ pub(crate) fn text(
 ) -> String {
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     let mut text = format!(
-        "Rows a second and, in brackets, the ratio to the floor of the same run; medians of \
+        "Rows per second and, in parentheses, the ratio to the floor of the same run; medians of \
          {rounds} rounds, {cores} cores, files in {}, {}.\n",
         folder.parent().unwrap_or(folder).display(),
         jiff::Zoned::now().strftime("%Y-%m-%d %H:%M"),
     );
     if busy {
         text.push_str(
-            "The machine was in use: time in which other programs had the core is left out, which \
-             a contender with threads of its own (sqlx, sea-orm) profits from only in part.\n",
+            "The machine was in use: time in which other programs had the core is subtracted. For \
+             contenders with several threads (sqlx, sea-orm), it is subtracted only in part.\n",
         );
     }
     for (setting, rows) in measurements.tables() {
@@ -39,7 +40,7 @@ pub(crate) fn text(
     for failure in measurements.failures() {
         let _ = write!(text, "\nFailed: {failure}\n");
     }
-    let verdict = aims::verdict(measurements);
+    let verdict = targets::verdict(measurements);
     if !verdict.is_empty() {
         text.push('\n');
         text.push_str(&verdict);
@@ -47,7 +48,7 @@ pub(crate) fn text(
     text
 }
 
-/// Keeps the report with its date.
+/// Saves the report under today's date.
 pub(crate) fn save(text: &str) -> Result<PathBuf> {
     let folder = workspace().join("bench/results");
     std::fs::create_dir_all(&folder).context("making bench/results")?;
@@ -86,7 +87,7 @@ fn table(
     format!("{table}\n\n")
 }
 
-/// What a reader needs to trust the table: how batches were cut, and how quiet the machine was.
+/// The statement sizes of the batches, and how much the machine was disturbed.
 fn footnote(
     measurements: &Measurements,
     built: &[(ContenderSpec, PathBuf)],
@@ -110,53 +111,12 @@ fn footnote(
     let stolen: u64 = all().map(|one: &Measurement| one.stolen_ms).sum();
     let mut text = String::new();
     if !ways.is_empty() {
-        let _ = write!(text, "Rows a statement in batches: {}. ", ways.join(", "));
+        let _ = write!(text, "Rows per statement in batches: {}. ", ways.join(", "));
     }
     let _ = writeln!(
         text,
-        "Stolen by the host: {stolen} ms; the most any figure waited for a core: {:.1} %.",
+        "Stolen by the host: {stolen} ms; longest wait of a figure for a core: {:.1} %.",
         waited * 100.0
     );
     text
-}
-
-/// Three digits are what a noisy machine is good for.
-pub(crate) fn rate(per_s: f64) -> String {
-    let (number, unit) = match per_s {
-        1e6.. => (per_s / 1e6, " M"),
-        1e3.. => (per_s / 1e3, " k"),
-        _ => (per_s, ""),
-    };
-    match number {
-        100.0.. => format!("{number:.0}{unit}"),
-        10.0.. => format!("{number:.1}{unit}"),
-        _ => format!("{number:.2}{unit}"),
-    }
-}
-
-fn thousands(rows: u32) -> String {
-    let digits = rows.to_string();
-    let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_short_and_readable() {
-        let rates = [4_912_345.0, 83_412.0, 512_000.0, 999.0, 12.34].map(rate);
-        assert_eq!(rates, ["4.91 M", "83.4 k", "512 k", "999", "12.3"]);
-        assert_eq!(
-            [5, 5_000, 200_000, 1_000_000].map(thousands),
-            ["5", "5,000", "200,000", "1,000,000"]
-        );
-    }
 }

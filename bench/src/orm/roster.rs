@@ -1,32 +1,31 @@
-//! The contenders there are to measure, as data: what each is, how it is built
-//! and which settings it knows. Adding one is adding an entry here and its
-//! folder under `bench/peers/orm`.
+//! The contenders of the ORM suite, as data: how each is built and which settings it supports. To
+//! add one, add an entry here and a folder in `bench/peers/orm`.
 
 use anyhow::{Result, bail};
 use bench_orm_workload::Setting;
 use std::path::{Path, PathBuf};
 
-/// What a contender stands for in the ratios.
+/// The role of a contender in the ratios.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Role {
-    /// Marmota: what the aims are about.
+    /// Marmota, which the targets are for.
     Ours,
-    /// A crate others use.
+    /// A crate that others use.
     Peer,
-    /// Plain calls, or a plain `Vec`: what the ratios in the tables are of.
+    /// Direct calls of the database's library, or a plain `Vec`: the denominator of the ratios.
     Floor,
 }
 
 /// One contender.
 #[derive(Clone, Debug)]
 pub(crate) struct ContenderSpec {
-    /// As it calls itself in its answers.
+    /// The name in its output.
     pub(crate) name: &'static str,
     pub(crate) about: &'static str,
     pub(crate) role: Role,
-    /// Its folder under `bench/peers/orm`, a workspace with a lock file of its own.
+    /// Its folder in `bench/peers/orm`, a workspace with its own lock file.
     pub(crate) folder: &'static str,
-    /// The program built there.
+    /// The name of its binary.
     pub(crate) binary: &'static str,
     /// The value of `BENCH_ORM_VARIANT`, for programs that are several contenders.
     pub(crate) variant: Option<&'static str>,
@@ -39,7 +38,7 @@ const SQLITE: &[Setting] = &[Setting::FileFull, Setting::FileOff, Setting::Memor
 const ALL: [ContenderSpec; 12] = [
     ContenderSpec {
         name: "floor",
-        about: "plain calls of SQLite's C interface, tuned build, nothing in between",
+        about: "direct calls of SQLite's C API, tuned build",
         role: Role::Floor,
         folder: "floor",
         binary: "bench-orm-floor",
@@ -66,7 +65,7 @@ const ALL: [ContenderSpec; 12] = [
     },
     ContenderSpec {
         name: "rusqlite",
-        about: "rusqlite by hand, cached statements, many rows a statement",
+        about: "rusqlite by hand, cached statements, many rows per statement",
         role: Role::Peer,
         folder: "rusqlite",
         binary: "bench-orm-rusqlite",
@@ -93,7 +92,7 @@ const ALL: [ContenderSpec; 12] = [
     },
     ContenderSpec {
         name: "sqlx",
-        about: "sqlx on one connection, columns by number",
+        about: "sqlx on one connection, columns by index",
         role: Role::Peer,
         folder: "sqlx",
         binary: "bench-orm-sqlx",
@@ -102,7 +101,7 @@ const ALL: [ContenderSpec; 12] = [
     },
     ContenderSpec {
         name: "tokio-postgres",
-        about: "tokio-postgres by hand, batches by UNNEST or sent together: PostgreSQL's floor",
+        about: "tokio-postgres by hand, batches by UNNEST or pipelined: PostgreSQL's floor",
         role: Role::Floor,
         folder: "postgres",
         binary: "bench-orm-postgres",
@@ -154,17 +153,17 @@ pub(crate) fn workspace() -> &'static Path {
 }
 
 impl ContenderSpec {
-    /// Where its manifest is, from the folder of the main workspace.
+    /// The path of its manifest, relative to the main workspace.
     pub(crate) fn manifest(&self) -> PathBuf {
         Path::new("bench/peers/orm").join(self.folder).join("Cargo.toml")
     }
 }
 
-/// The contenders of these names, or all of them.
+/// Returns the contenders with these names; all if `only` is empty.
 pub(crate) fn chosen(only: &[String]) -> Result<Vec<ContenderSpec>> {
     if let Some(name) = only.iter().find(|name| !ALL.iter().any(|spec| spec.name == **name)) {
         let names = ALL.each_ref().map(|spec| spec.name).join(", ");
-        bail!("no contender is called {name:?}; there are: {names}");
+        bail!("unknown contender {name:?}; known: {names}");
     }
     let wanted = |spec: &ContenderSpec| only.is_empty() || only.iter().any(|n| n == spec.name);
     Ok(ALL.iter().filter(|spec| wanted(spec)).cloned().collect())
@@ -186,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_none_is_refused_with_those_there_are() {
+    fn an_unknown_name_is_refused_with_the_known_ones() {
         let error = chosen(&["dielsel".to_owned()]).unwrap_err().to_string();
         assert!(error.contains("dielsel") && error.contains("sea-orm"), "{error}");
         assert_eq!(chosen(&["diesel".to_owned()]).unwrap().len(), 1);

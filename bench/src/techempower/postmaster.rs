@@ -1,25 +1,25 @@
-//! What PostgreSQL's processes use of the CPU.
+//! The CPU time of PostgreSQL's processes.
 
 use crate::http::usage::cpu_of_children_of;
 use anyhow::{Context, Result};
 use std::path::Path;
 
-/// A server's first process, whose children serve the connections.
+/// PostgreSQL's main process, whose children serve the connections.
 pub(super) struct Postmaster {
     process: u32,
 }
 
 impl Postmaster {
-    /// That of the server whose data lie here.
+    /// Reads the process id from `postmaster.pid` in the data folder.
     pub(super) fn of(data: &Path) -> Result<Self> {
         let path = data.join("postmaster.pid");
         let text = std::fs::read_to_string(&path)
             .with_context(|| format!("reading {}", path.display()))?;
         let process = text.lines().next().and_then(|line| line.trim().parse().ok());
-        Ok(Self { process: process.context("no process in postmaster.pid")? })
+        Ok(Self { process: process.context("no process id in postmaster.pid")? })
     }
 
-    /// CPU seconds of all its processes so far.
+    /// CPU seconds of its children since they started.
     pub(super) fn cpu_s(&self) -> Result<f64> {
         cpu_of_children_of(self.process)
     }

@@ -1,21 +1,21 @@
-//! What the rounds gave, and the table of their medians.
+//! The figures of all rounds, and the table of their medians.
 
 use comfy_table::{CellAlignment, Table, presets};
 use std::collections::BTreeMap;
 
-/// What one run gave.
+/// The figures of one run.
 #[derive(Clone, Copy)]
 pub(super) struct Figure {
     pub(super) requests_per_s: f64,
-    /// For each second of CPU that the server's process used.
+    /// Per second of CPU time that the server's process used.
     pub(super) requests_per_cpu_s: f64,
-    /// The same, with what the database's processes used.
+    /// Per second of CPU time that the server and the database used.
     pub(super) requests_per_all_cpu_s: f64,
     pub(super) p99_ms: Option<f64>,
     pub(super) errors: u64,
 }
 
-/// The rounds of each line, in the order of their first.
+/// The figures of each test and server, in the order in which they were first added.
 #[derive(Default)]
 pub(super) struct Figures {
     lines: Vec<Line>,

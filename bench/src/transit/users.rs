@@ -4,64 +4,68 @@
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// How long a user waits for an answer.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// How far from one another users begin in the list of routes.
+/// The timeout of a request.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// The distance between the starting positions of two users in the list of routes.
 const STRIDE: usize = 37;
 
-/// What the users have seen.
+/// The requests of the virtual users.
 #[derive(Clone, Default)]
-pub(crate) struct Seen {
+pub(crate) struct UserStats {
     pub(crate) requests: u64,
-    /// What was wrong with those that have failed: no answer, or not the right one.
+    /// A description of each failed request: no response, or a wrong one.
     pub(crate) failures: Vec<String>,
-    /// How long each answer took, in order of length once all have ended.
+    /// The duration of each successful request, sorted at the end.
     waits_ms: Vec<f64>,
 }
 
-impl Seen {
-    /// So many of 100 answers took no longer, milliseconds.
+impl UserStats {
+    /// Returns a percentile of the durations, in milliseconds; NaN without requests.
     pub(crate) fn wait_ms(&self, per_cent: usize) -> f64 {
         let last = self.waits_ms.len().saturating_sub(1);
         self.waits_ms.get(last * per_cent / 100).copied().unwrap_or(f64::NAN)
     }
 }
 
-/// Has `users` ask for `routes`, each with the bytes of its answer, for some time.
-pub(crate) fn run(port: u16, routes: &[(String, usize)], users: u32, time: Duration) -> Seen {
-    let (all, end) = (Mutex::new(Seen::default()), Instant::now() + time);
+/// Runs `users` users for `time`. Each route has the expected length of its response.
+pub(crate) fn run(port: u16, routes: &[(String, usize)], users: u32, time: Duration) -> UserStats {
+    let (all, end) = (Mutex::new(UserStats::default()), Instant::now() + time);
     std::thread::scope(|scope| {
         for user in 0..users as usize {
             let all = &all;
             scope.spawn(move || {
-                let mut seen = Seen::default();
+                let mut stats = UserStats::default();
                 let agent = agent();
                 for (route, bytes) in routes.iter().cycle().skip(user * STRIDE % routes.len()) {
                     if Instant::now() >= end {
                         break;
                     }
-                    seen.ask(&agent, &format!("http://127.0.0.1:{port}/schedules/{route}"), *bytes);
+                    stats.request(
+                        &agent,
+                        &format!("http://127.0.0.1:{port}/schedules/{route}"),
+                        *bytes,
+                    );
                 }
                 if let Ok(mut all) = all.lock() {
-                    all.requests += seen.requests;
-                    all.failures.append(&mut seen.failures);
-                    all.waits_ms.append(&mut seen.waits_ms);
+                    all.requests += stats.requests;
+                    all.failures.append(&mut stats.failures);
+                    all.waits_ms.append(&mut stats.waits_ms);
                 }
             });
         }
     });
-    let mut seen = all.into_inner().unwrap_or_default();
-    seen.waits_ms.sort_by(f64::total_cmp);
-    seen
+    let mut stats = all.into_inner().unwrap_or_default();
+    stats.waits_ms.sort_by(f64::total_cmp);
+    stats
 }
 
 fn agent() -> ureq::Agent {
     let config = ureq::Agent::config_builder().http_status_as_error(false);
-    config.timeout_global(Some(PATIENCE)).build().into()
+    config.timeout_global(Some(TIMEOUT)).build().into()
 }
 
-impl Seen {
-    fn ask(&mut self, agent: &ureq::Agent, url: &str, bytes: usize) {
+impl UserStats {
+    fn request(&mut self, agent: &ureq::Agent, url: &str, bytes: usize) {
         let begun = Instant::now();
         self.requests += 1;
         match answer(agent, url) {
@@ -107,20 +111,21 @@ mod tests {
                 });
             }
         });
-        let ask = |bytes| {
-            let mut seen = Seen::default();
-            seen.ask(&agent(), &format!("http://127.0.0.1:{port}/schedules/Red"), bytes);
-            (seen.failures.len(), seen.waits_ms.len())
+        let request = |bytes| {
+            let mut stats = UserStats::default();
+            stats.request(&agent(), &format!("http://127.0.0.1:{port}/schedules/Red"), bytes);
+            (stats.failures.len(), stats.waits_ms.len())
         };
-        assert_eq!([ask(2), ask(3)], [(0, 1), (1, 0)]);
-        let seen = run(port, &[("Red".into(), 2)], 3, Duration::ZERO);
-        assert_eq!((seen.requests, seen.failures.len()), (0, 0));
+        assert_eq!([request(2), request(3)], [(0, 1), (1, 0)]);
+        let stats = run(port, &[("Red".into(), 2)], 3, Duration::ZERO);
+        assert_eq!((stats.requests, stats.failures.len()), (0, 0));
     }
 
     #[test]
-    fn waits_are_told_by_their_share() {
-        let seen = Seen { waits_ms: (0..=100).map(f64::from).collect(), ..Seen::default() };
-        assert_eq!([seen.wait_ms(95), seen.wait_ms(100)], [95.0, 100.0]);
-        assert!(Seen::default().wait_ms(95).is_nan());
+    fn percentiles_of_the_waits() {
+        let stats =
+            UserStats { waits_ms: (0..=100).map(f64::from).collect(), ..UserStats::default() };
+        assert_eq!([stats.wait_ms(95), stats.wait_ms(100)], [95.0, 100.0]);
+        assert!(UserStats::default().wait_ms(95).is_nan());
     }
 }

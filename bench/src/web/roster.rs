@@ -9,33 +9,33 @@ use std::process::{Command, Stdio};
 pub(super) const FILES: [(&str, usize); 4] =
     [("1k", 1 << 10), ("16k", 16 << 10), ("64k", 64 << 10), ("1m", 1 << 20)];
 
-/// nginx takes its settings from a file, where the port is known when the server is started.
+/// nginx reads its settings from a file, which is written at the start, when the port is known.
 const START_NGINX: &str = "printf %s \"$1\" > nginx.conf && \
      exec nginx -p \"$PWD/\" -e stderr -c \"$PWD/nginx.conf\"";
 
-/// Files to serve, and a certificate.
-pub(super) struct Ground {
+/// The files to serve, and a certificate.
+pub(super) struct Fixtures {
     folder: tempfile::TempDir,
 }
 
-impl Ground {
-    pub(super) fn new() -> Result<Ground> {
+impl Fixtures {
+    pub(super) fn new() -> Result<Fixtures> {
         let folder = tempfile::tempdir().context("making a folder for files")?;
         std::fs::create_dir(folder.path().join("files"))?;
-        let ground = Ground { folder };
+        let fixtures = Fixtures { folder };
         for (name, _) in FILES {
-            std::fs::write(ground.path("files").join(name), content(name))?;
+            std::fs::write(fixtures.path("files").join(name), content(name))?;
         }
-        // Of the kind that rcgen makes, so that a signature costs all servers the same.
+        // The same kind of key as rcgen makes, so that a signature costs the same on all servers.
         let made = Command::new("openssl")
             .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"])
             .args(["-nodes", "-days", "2", "-subj", "/CN=localhost", "-keyout", "key.pem"])
             .args(["-out", "certificate.pem"])
-            .current_dir(ground.folder.path())
+            .current_dir(fixtures.folder.path())
             .stderr(Stdio::null())
             .status();
         ensure!(made.context("running openssl")?.success(), "openssl made no certificate");
-        Ok(ground)
+        Ok(fixtures)
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -46,7 +46,7 @@ impl Ground {
         self.path(name).display().to_string()
     }
 
-    /// All servers, those with TLS or those without.
+    /// Returns the servers with TLS or those without.
     pub(super) fn servers(&self, tls: bool) -> Vec<ServerSpec> {
         let mut ours = vec!["127.0.0.1:{port}".to_owned(), self.text("files")];
         if tls {
@@ -61,13 +61,13 @@ impl Ground {
                 Role::Peer,
                 Source::Program("sh".into()),
                 &["-c", START_NGINX, "sh", &self.nginx(tls)],
-                "Debian's nginx, a worker a core",
+                "Debian's nginx, a worker per core",
             ),
         ];
         if !tls {
             for (name, package, word, about) in [
-                ("hyper", "peer-axum", "http2", "axum on hyper's HTTP/2, a runtime a core"),
-                ("axum", "peer-websocket", "axum", "axum's WebSockets, a runtime a core"),
+                ("hyper", "peer-axum", "http2", "axum on hyper's HTTP/2, a runtime per core"),
+                ("axum", "peer-websocket", "axum", "axum's WebSockets, a runtime per core"),
                 ("tungstenite", "peer-websocket", "tungstenite", "tokio-tungstenite alone"),
                 ("fastwebsockets", "peer-websocket", "fastwebsockets", "fastwebsockets on hyper"),
             ] {
@@ -79,8 +79,8 @@ impl Ground {
         servers
     }
 
-    /// Nothing is written, what is kept in memory is kept as long as ours keeps it, and a
-    /// connection ends as late as ours.
+    /// Returns nginx's configuration. As in Marmota, nothing is logged, metadata of files is cached
+    /// for a second, and connections are not limited to a number of requests.
     fn nginx(&self, tls: bool) -> String {
         let (listen, certificate) = if tls {
             let (certificate, key) = (self.text("certificate.pem"), self.text("key.pem"));
@@ -108,7 +108,7 @@ impl Ground {
         )
     }
 
-    /// nginx once more, with HTTP/2 without TLS: its listener speaks nothing else then.
+    /// Returns nginx with HTTP/2 without TLS. Its listener then accepts only HTTP/2.
     pub(super) fn nginx_http2(&self) -> ServerSpec {
         let conf = self.nginx(false).replace("{port} reuseport", "{port} http2 reuseport");
         let arguments = ["-c", START_NGINX, "sh", &conf];
@@ -116,31 +116,31 @@ impl Ground {
     }
 }
 
-/// What a file of this name has.
+/// Returns the content of the file with this name.
 pub(super) fn content(name: &str) -> Vec<u8> {
     let bytes = FILES.iter().find(|(file, _)| *file == name).map_or(0, |(_, bytes)| *bytes);
-    let line = b"What a static file has is of no matter to those who send it.\r\n";
+    let line = b"The content of a static file does not matter to its server.\r\n";
     line.iter().copied().cycle().take(bytes).collect()
 }
 
-/// The programs that make the load, installed where they are missing.
+/// Installs nginx and the load generators if they are missing.
 pub(super) fn install() -> Result<()> {
     for (program, package) in
         [("nginx", "nginx-light"), ("h2load", "nghttp2-client"), ("curl", "curl")]
     {
-        let is_there = || {
+        let is_installed = || {
             let paths = std::env::var_os("PATH").unwrap_or_default();
             std::env::split_paths(&paths).any(|folder| folder.join(program).is_file())
                 || Path::new("/usr/sbin").join(program).is_file()
         };
-        if !is_there() {
-            eprintln!("{program} is not installed: installing it by apt-get");
+        if !is_installed() {
+            eprintln!("{program} is not installed: installing it with apt-get");
             let status = Command::new("apt-get")
                 .args(["install", "--yes", "--quiet", package])
                 .stdout(Stdio::null())
                 .status();
             ensure!(
-                status.is_ok_and(|status| status.success()) && is_there(),
+                status.is_ok_and(|status| status.success()) && is_installed(),
                 "{program} is needed: apt-get install {package}"
             );
         }

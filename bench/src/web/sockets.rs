@@ -1,7 +1,7 @@
 //! A load of WebSockets: each of two threads writes a message to all of its sockets, then reads all
 //! answers. So the load is the same for each server, and costs little.
 
-use super::workload::Load;
+use super::load::Load;
 use anyhow::{Context, Result, ensure};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -12,7 +12,7 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(8);
 const HEAD_BYTES_MAX: usize = 4096;
 const MASK: [u8; 4] = [0x5a, 0xa5, 0x0f, 0xf0];
 
-/// A message as a client sends it and as a server does, binary and in one frame.
+/// A binary message in one frame, as the client sends it and as the server returns it.
 struct Frames {
     sent: Vec<u8>,
     answered: Vec<u8>,
@@ -51,22 +51,22 @@ fn open(port: u16, path: &str) -> Result<TcpStream> {
     let mut answer = Vec::new();
     while !answer.ends_with(b"\r\n\r\n") {
         let mut byte = [0];
-        stream.read_exact(&mut byte).context("the answer to the opening")?;
+        stream.read_exact(&mut byte).context("reading the response to the upgrade")?;
         answer.push(byte[0]);
-        ensure!(answer.len() < HEAD_BYTES_MAX, "an endless answer to the opening");
+        ensure!(answer.len() < HEAD_BYTES_MAX, "the response to the upgrade is too long");
     }
-    let told = String::from_utf8_lossy(&answer);
-    ensure!(told.starts_with("HTTP/1.1 101 "), "no WebSocket: {told}");
+    let head = String::from_utf8_lossy(&answer);
+    ensure!(head.starts_with("HTTP/1.1 101 "), "the upgrade failed: {head}");
     Ok(stream)
 }
 
-/// Whether a message comes back as it was.
+/// Checks that a server echoes a message unchanged.
 pub(super) fn check(port: u16, path: &str, bytes: usize) -> Result<()> {
     let (frames, mut stream) = (Frames::new(bytes), open(port, path)?);
     stream.write_all(&frames.sent)?;
     let mut got = vec![0; frames.answered.len()];
     stream.read_exact(&mut got)?;
-    ensure!(got == frames.answered, "a message of {bytes} bytes came back as another");
+    ensure!(got == frames.answered, "the echo of a message of {bytes} bytes differs");
     Ok(())
 }
 
@@ -87,18 +87,18 @@ pub(super) fn load(
     let answered = std::thread::scope(|scope| {
         let running: Vec<_> = threads
             .iter_mut()
-            .map(|streams| scope.spawn(|| turns(streams, &frames, begun + time)))
+            .map(|streams| scope.spawn(|| run_rounds(streams, &frames, begun + time)))
             .collect();
         let counts = running.into_iter().map(|thread| match thread.join() {
             Ok(count) => count,
-            Err(_) => anyhow::bail!("a thread of the load panicked"),
+            Err(_) => anyhow::bail!("a thread of the load generator panicked"),
         });
         counts.sum::<Result<u64>>()
     })?;
     Ok(Load { answered, seconds: begun.elapsed().as_secs_f64(), failed: 0 })
 }
 
-fn turns(streams: &mut [TcpStream], frames: &Frames, end: Instant) -> Result<u64> {
+fn run_rounds(streams: &mut [TcpStream], frames: &Frames, end: Instant) -> Result<u64> {
     let mut got = vec![0; frames.answered.len()];
     let mut count = 0;
     while Instant::now() < end {
@@ -106,7 +106,7 @@ fn turns(streams: &mut [TcpStream], frames: &Frames, end: Instant) -> Result<u64
             stream.write_all(&frames.sent)?;
         }
         for stream in streams.iter_mut() {
-            stream.read_exact(&mut got).context("an answer that does not come")?;
+            stream.read_exact(&mut got).context("waiting for an answer")?;
             count += 1;
         }
     }
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lengths_are_told_as_the_standard_has_it() {
+    fn lengths_are_encoded_as_in_rfc_6455() {
         assert_eq!(head(5, true), [0x82, 0x85]);
         assert_eq!(head(126, false), [0x82, 126, 0, 126]);
         assert_eq!(head(1 << 16, false), [0x82, 127, 0, 0, 0, 0, 0, 1, 0, 0]);

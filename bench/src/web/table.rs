@@ -1,15 +1,16 @@
-//! What the rounds gave, as a table of medians. Ratios are medians of those within the rounds.
+//! The figures of all rounds as a table of medians. A ratio is the median of those within the
+//! rounds.
 
 use super::workload::Workload;
 use crate::http::sample::{median, megabytes};
 use comfy_table::{CellAlignment, Table as Grid, presets};
 use std::fmt;
 
-/// What one run gave.
+/// The figures of one run.
 #[derive(Clone, Copy)]
 pub(super) struct Figure {
     pub(super) per_s: f64,
-    /// For each second of CPU that the server's processes used.
+    /// Per second of CPU time that the server's processes used.
     pub(super) per_cpu_s: f64,
     pub(super) peak_kib: u64,
     pub(super) failed: u64,
@@ -27,13 +28,13 @@ impl fmt::Display for Figure {
 
 struct Row {
     workload: &'static str,
-    aim: Option<f64>,
+    target: Option<f64>,
     server: String,
     is_peer: bool,
     rounds: Vec<Figure>,
 }
 
-/// The rounds of each line and server, in the order of their first.
+/// The figures of each workload and server, in the order in which they were first added.
 #[derive(Default)]
 pub(super) struct Table {
     rows: Vec<Row>,
@@ -46,7 +47,7 @@ impl Table {
             Some(row) => row.rounds.push(figure),
             None => self.rows.push(Row {
                 workload: workload.name,
-                aim: workload.aim,
+                target: workload.target,
                 server: server.to_owned(),
                 is_peer,
                 rounds: vec![figure],
@@ -56,18 +57,18 @@ impl Table {
 
     fn best_peer(&self, workload: &str) -> Option<&Row> {
         let peers = self.rows.iter().filter(|row| row.workload == workload && row.is_peer);
-        peers.max_by(|a, b| middle(a, |f| f.per_cpu_s).total_cmp(&middle(b, |f| f.per_cpu_s)))
+        peers.max_by(|a, b| median_of(a, |f| f.per_cpu_s).total_cmp(&median_of(b, |f| f.per_cpu_s)))
     }
 
     pub(super) fn text(&self) -> String {
         let mut grid = Grid::new();
         grid.load_style(presets::ASCII_MARKDOWN).set_header([
-            "what",
+            "workload",
             "server",
             "per s",
             "÷ best peer",
             "per CPU s",
-            "÷ best peer (aim)",
+            "÷ best peer (target)",
             "peak MB",
             "failed",
         ]);
@@ -81,18 +82,18 @@ impl Table {
                 let best = best.map(|best| best.rounds.as_slice()).unwrap_or_default();
                 median(row.rounds.iter().zip(best).map(|(own, peer)| of(own) / of(peer)))
             };
-            let aim = match row.aim {
-                Some(aim) if !row.is_peer => format!(" ({aim})"),
+            let target = match row.target {
+                Some(target) if !row.is_peer => format!(" ({target})"),
                 _ => String::new(),
             };
             grid.add_row([
                 if row.workload == last { "" } else { row.workload }.to_owned(),
                 row.server.clone(),
-                format!("{:.0}", middle(row, |f| f.per_s)),
+                format!("{:.0}", median_of(row, |f| f.per_s)),
                 format!("{:.2}", ratio(|f| f.per_s)),
-                format!("{:.0}", middle(row, |f| f.per_cpu_s)),
-                format!("{:.2}{aim}", ratio(|f| f.per_cpu_s)),
-                format!("{:.0}", megabytes(middle(row, |f| f.peak_kib as f64))),
+                format!("{:.0}", median_of(row, |f| f.per_cpu_s)),
+                format!("{:.2}{target}", ratio(|f| f.per_cpu_s)),
+                format!("{:.0}", megabytes(median_of(row, |f| f.peak_kib as f64))),
                 row.rounds.iter().map(|figure| figure.failed).sum::<u64>().to_string(),
             ]);
             last = row.workload;
@@ -101,7 +102,7 @@ impl Table {
     }
 }
 
-fn middle(row: &Row, of: fn(&Figure) -> f64) -> f64 {
+fn median_of(row: &Row, of: fn(&Figure) -> f64) -> f64 {
     median(row.rounds.iter().map(of))
 }
 

@@ -1,6 +1,7 @@
 //! The workloads of the web suite: the requests, the program that sends them, and the target share of
 //! the best peer.
 
+use super::load::Load;
 use super::roster::content;
 use super::sockets;
 use crate::http::server::Server;
@@ -10,84 +11,82 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-/// Requests at once on a connection of HTTP/2.
+/// Concurrent streams per HTTP/2 connection.
 const STREAMS: &str = "16";
 
 /// The program that loads a server.
 #[derive(Clone, Copy, PartialEq)]
-pub(super) enum By {
-    /// HTTP/1.1 kept alive, one request at a time.
+pub(super) enum Protocol {
+    /// HTTP/1.1 with keep-alive, one request at a time.
     Http,
     /// The same over TLS 1.3.
     Tls,
-    /// HTTP/2 by prior knowledge.
+    /// HTTP/2 with prior knowledge.
     Http2,
-    /// A message of so many bytes, and back.
+    /// WebSocket: an echo of a message of this many bytes.
     Socket(usize),
 }
 
-/// A line of the table.
+/// A group of rows of the table.
 pub(super) struct Workload {
     pub(super) name: &'static str,
-    pub(super) by: By,
+    pub(super) protocol: Protocol,
     pub(super) path: &'static str,
-    /// Requests a CPU second, as a share of the best peer's.
-    pub(super) aim: Option<f64>,
+    /// The target for the ratio to the best peer, in requests per CPU second.
+    pub(super) target: Option<f64>,
     pub(super) servers: &'static [&'static str],
 }
 
 const WITH_NGINX: &[&str] = &["marmota", "nginx"];
 const FRAMES: &[&str] = &["marmota", "axum", "tungstenite", "fastwebsockets"];
 
-const fn line(name: &'static str, by: By, path: &'static str, aim: Option<f64>) -> Workload {
-    let servers = match by {
-        By::Http | By::Tls => WITH_NGINX,
-        By::Http2 => &["marmota", "nginx", "hyper"],
-        By::Socket(_) => FRAMES,
+const fn line(
+    name: &'static str,
+    protocol: Protocol,
+    path: &'static str,
+    target: Option<f64>,
+) -> Workload {
+    let servers = match protocol {
+        Protocol::Http | Protocol::Tls => WITH_NGINX,
+        Protocol::Http2 => &["marmota", "nginx", "hyper"],
+        Protocol::Socket(_) => FRAMES,
     };
-    Workload { name, by, path, aim, servers }
+    Workload { name, protocol, path, target, servers }
 }
 
 pub(super) const WORKLOADS: [Workload; 11] = [
-    line("fixed", By::Http, "/fixed", Some(1.1)),
-    line("file 1 KB", By::Http, "/files/1k", Some(1.1)),
-    line("file 16 KB", By::Http, "/files/16k", None),
-    line("file 64 KB", By::Http, "/files/64k", None),
-    line("file 1 MB", By::Http, "/files/1m", None),
-    line("TLS fixed", By::Tls, "/fixed", Some(1.0)),
-    line("TLS file 1 KB", By::Tls, "/files/1k", Some(1.0)),
-    line("TLS file 64 KB", By::Tls, "/files/64k", None),
-    line("HTTP/2 json", By::Http2, "/json", Some(1.0)),
-    line("WebSocket 100 B", By::Socket(100), "/echo", Some(1.0)),
-    line("WebSocket 16 KB", By::Socket(16 << 10), "/echo", Some(1.0)),
+    line("fixed", Protocol::Http, "/fixed", Some(1.1)),
+    line("file 1 KB", Protocol::Http, "/files/1k", Some(1.1)),
+    line("file 16 KB", Protocol::Http, "/files/16k", None),
+    line("file 64 KB", Protocol::Http, "/files/64k", None),
+    line("file 1 MB", Protocol::Http, "/files/1m", None),
+    line("TLS fixed", Protocol::Tls, "/fixed", Some(1.0)),
+    line("TLS file 1 KB", Protocol::Tls, "/files/1k", Some(1.0)),
+    line("TLS file 64 KB", Protocol::Tls, "/files/64k", None),
+    line("HTTP/2 json", Protocol::Http2, "/json", Some(1.0)),
+    line("WebSocket 100 B", Protocol::Socket(100), "/echo", Some(1.0)),
+    line("WebSocket 16 KB", Protocol::Socket(16 << 10), "/echo", Some(1.0)),
 ];
-
-/// Requests (messages) that were answered, in how long, and those that failed.
-pub(super) struct Load {
-    pub(super) answered: u64,
-    pub(super) seconds: f64,
-    pub(super) failed: u64,
-}
 
 impl Workload {
     fn url(&self, port: u16) -> String {
-        let scheme = if self.by == By::Tls { "https" } else { "http" };
+        let scheme = if self.protocol == Protocol::Tls { "https" } else { "http" };
         format!("{scheme}://127.0.0.1:{port}{}", self.path)
     }
 
-    /// A fast wrong answer is no result.
+    /// Checks the response of a server, because a fast wrong response is not a result.
     pub(super) fn check(&self, server: &Server) -> Result<()> {
-        if let By::Socket(bytes) = self.by {
+        if let Protocol::Socket(bytes) = self.protocol {
             return sockets::check(server.port(), self.path, bytes);
         }
         let mut curl = Command::new("curl");
         curl.args(["--silent", "--show-error", "--fail", "--insecure"]);
-        if self.by == By::Http2 {
+        if self.protocol == Protocol::Http2 {
             curl.arg("--http2-prior-knowledge");
         }
         let answer = curl.arg(self.url(server.port())).output().context("running curl")?;
-        let told = String::from_utf8_lossy(&answer.stderr);
-        ensure!(answer.status.success(), "{}: {told}", self.path);
+        let error = String::from_utf8_lossy(&answer.stderr);
+        ensure!(answer.status.success(), "{}: {error}", self.path);
         let right = match self.path {
             "/fixed" => b"Hello, World!".to_vec(),
             "/json" => br#"{"message":"Hello, World!"}"#.to_vec(),
@@ -105,14 +104,14 @@ impl Workload {
         connections: u32,
         time: Duration,
     ) -> Result<Load> {
-        match self.by {
-            By::Http | By::Tls => {
+        match self.protocol {
+            Protocol::Http | Protocol::Tls => {
                 let load = wrk.run(script, connections, &self.url(port), "", time)?;
                 let failed = load.socket_errors + load.bad_statuses;
                 Ok(Load { answered: load.requests, seconds: load.seconds, failed })
             }
-            By::Http2 => h2load(&self.url(port), connections, time),
-            By::Socket(bytes) => sockets::load(port, self.path, bytes, connections, time),
+            Protocol::Http2 => h2load(&self.url(port), connections, time),
+            Protocol::Socket(bytes) => sockets::load(port, self.path, bytes, connections, time),
         }
     }
 }
@@ -133,11 +132,11 @@ fn h2load(url: &str, connections: u32, time: Duration) -> Result<Load> {
     Ok(Load { answered, seconds: time.as_secs_f64(), failed })
 }
 
-/// The number that stands before this word, as in `12 succeeded, 3 failed`.
+/// Returns the number before a word, as in `12 succeeded, 3 failed`.
 fn number_before(line: &str, word: &str) -> Result<u64> {
     let words: Vec<&str> = line.split([' ', ',']).filter(|word| !word.is_empty()).collect();
-    let at = words.iter().position(|w| *w == word).context("no such count of h2load's")?;
-    let number = words.get(at.wrapping_sub(1)).context("no number before it")?;
+    let at = words.iter().position(|w| *w == word).context("the count is missing")?;
+    let number = words.get(at.wrapping_sub(1)).context("the number is missing")?;
     number.parse().with_context(|| format!("h2load's {word}"))
 }
 

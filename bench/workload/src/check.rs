@@ -1,4 +1,4 @@
-//! Whether the rows that came back are the ones that went in. Never timed.
+//! Checks, outside the timed part, that the rows read are the rows inserted.
 
 use crate::{AsPerson, Contender, Person, PersonRef, Result, Stamps, Sum};
 
@@ -12,9 +12,9 @@ pub(crate) fn check_list<C: Contender>(rows: &[C::Row], people: &[Person]) -> Re
     for (row, person) in rows.iter().zip(people) {
         let (mut row, mut person) = (row.as_person(), person.as_person());
         if C::STAMPS == Stamps::Made {
-            // 2020 in microseconds: a stamp of another unit or a zero would be below it.
+            // 2020 in microseconds. A zero, or a stamp in another unit, is below it.
             if row.created_at < 1_577_836_800_000_000 || row.modified_at < row.created_at {
-                return Err(format!("stamps of no sense: {row:?}").into());
+                return Err(format!("implausible stamps: {row:?}").into());
             }
             unstamp(&mut row);
             unstamp(&mut person);
@@ -30,7 +30,7 @@ fn unstamp(person: &mut PersonRef<'_>) {
     (person.modified_at, person.created_at) = (0, 0);
 }
 
-/// Compares the sum of rows read with that of those to be read.
+/// Compares the checksum of the rows read with that of the rows inserted.
 pub(crate) fn check_sum<'a, C: Contender>(
     sum: Sum,
     people: impl Iterator<Item = &'a Person>,

@@ -1,7 +1,7 @@
-//! Times a contender figure by figure, checks its rows and prints one JSON line a figure.
+//! Measures a contender: times each figure, checks the rows and prints a JSON line per figure.
 //!
-//! Every contender gets the same number of repeats, and the best of them counts, since other programs
-//! on the machine only ever add time; the medians over processes are taken by the `bench` program.
+//! Every contender gets the same number of repeats, and the best one counts, because other programs
+//! can only add time. The `bench` program takes the medians over processes.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -14,29 +14,30 @@ use crate::{Contender, Figure, Person, Place, Random, Result, Setting, Sum, peop
 
 /// Rows of one call to `insert_batch`.
 const BATCH_ROWS: usize = 500;
-/// Rows or ids between two looks at the clock, for figures that may be cut short.
+/// Rows or ids between two checks of the clock, for figures with a time limit.
 const SLICE: usize = 100;
-/// Rows each way of batching gets to be compared by.
+/// Rows inserted to compare the statement sizes.
 const TRIAL_ROWS: usize = 20_000;
 
-/// What one process measures.
+/// The task of one process.
 struct Task {
     setting: Setting,
     rows: usize,
     folder: PathBuf,
-    /// Figures made of single calls stop after this time and report the rate so far.
+    /// Figures of single calls stop after this time and report the rate so far.
     limit: Duration,
 }
 
-/// What came out of the best repeat.
+/// The result of the best repeat.
 struct Best {
     rows: usize,
     elapsed: Duration,
-    /// Time the thread waited for a core in that repeat.
+    /// Time for which the thread waited for a core in that repeat.
     waited: Duration,
 }
 
-/// The `main` of a contender. Usage: `--setting memory --rows 5000 --folder /tmp [--limit-ms 1000]`.
+/// The `main` of a contender. Usage: `--setting memory --rows 5000 --folder /tmp [--limit-ms
+/// 1000]`.
 pub fn run<C: Contender>() -> ExitCode {
     let measured = Task::from_args().and_then(|task| task.measure::<C>());
     match measured {
@@ -58,16 +59,16 @@ impl Task {
         };
         let mut args = std::env::args().skip(1);
         while let Some(name) = args.next() {
-            let value = args.next().ok_or_else(|| format!("{name} wants a value"))?;
+            let value = args.next().ok_or_else(|| format!("{name} needs a value"))?;
             match name.as_str() {
                 "--setting" => {
                     task.setting = Setting::parse(&value)
-                        .ok_or_else(|| format!("no setting is called {value:?}"))?;
+                        .ok_or_else(|| format!("unknown setting {value:?}"))?;
                 }
                 "--rows" => task.rows = value.parse()?,
                 "--folder" => task.folder = value.into(),
                 "--limit-ms" => task.limit = Duration::from_millis(value.parse()?),
-                _ => return Err(format!("no option is called {name:?}").into()),
+                _ => return Err(format!("unknown option {name:?}").into()),
             }
         }
         if task.rows == 0 {
@@ -82,23 +83,24 @@ impl Task {
         }
         let people = people(self.rows);
         let new: Vec<C::New> = people.iter().map(C::new).collect();
-        let way = self.best_way::<C>(&people, &new)?;
+        let statement_rows = self.best_statement_size::<C>(&people, &new)?;
         for &figure in C::FIGURES.iter().filter(|figure| figure.is_insert()) {
             let stolen = stolen_ms();
-            let best = self.inserts::<C>(figure, &people, &new, way)?;
-            self.report::<C>(figure, &best, way, stolen_ms() - stolen);
+            let best = self.inserts::<C>(figure, &people, &new, statement_rows)?;
+            self.report::<C>(figure, &best, statement_rows, stolen_ms() - stolen);
         }
-        self.reads::<C>(&people, &new, way)
+        self.reads::<C>(&people, &new, statement_rows)
     }
 
-    /// Short figures are repeated more often, all by the same rule.
+    /// The number of repeats; more for fewer rows, but equal for all contenders.
     fn repeats(&self) -> usize {
         (60_000 / self.rows).clamp(3, 8)
     }
 
-    /// Opens the contender on an empty place, lets `work` use it and removes the place.
+    /// Opens the contender at a new place, calls `work` with it and removes the place.
     fn with<C: Contender, T>(&self, work: impl FnOnce(&mut C) -> Result<T>) -> Result<T> {
-        // A new name each time: a peer with a thread of its own may close its file after it was dropped.
+        // A new name each time, because a peer with its own thread may close its file after it was
+        // dropped.
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let place = Place::new(self.setting, &self.folder, NUMBER.fetch_add(1, Ordering::Relaxed));
         if !matches!(self.setting, Setting::Postgres) {
@@ -110,19 +112,30 @@ impl Task {
         result
     }
 
-    /// The number of rows a statement with which this contender inserts fastest here.
-    fn best_way<C: Contender>(&self, people: &[Person], new: &[C::New]) -> Result<usize> {
+    /// Returns the number of rows per statement with which this contender inserts fastest.
+    fn best_statement_size<C: Contender>(
+        &self,
+        people: &[Person],
+        new: &[C::New],
+    ) -> Result<usize> {
         let new = &new[..new.len().min(TRIAL_ROWS)];
         let mut fastest = (Duration::MAX, 1);
-        // Each way three times, so that neither a cold start nor one disturbance decides.
+        // Each size is tried three times, so that neither a cold start nor a disturbance decides.
         for _ in 0..3 {
-            for &way in C::STATEMENT_ROWS {
-                let best =
-                    self.insert_repeat::<C>(Figure::InsertBatchTransaction, people, new, way)?;
+            for &statement_rows in C::STATEMENT_ROWS {
+                let best = self.insert_repeat::<C>(
+                    Figure::InsertBatchTransaction,
+                    people,
+                    new,
+                    statement_rows,
+                )?;
                 let per_row = best.elapsed / best.rows as u32;
-                fastest = fastest.min((per_row, way));
-                if std::env::var_os("BENCH_ORM_WAYS").is_some() {
-                    eprintln!("{}: {way} rows a statement: {per_row:?} a row", C::NAME);
+                fastest = fastest.min((per_row, statement_rows));
+                if std::env::var_os("BENCH_ORM_VERBOSE").is_some() {
+                    eprintln!(
+                        "{}: {statement_rows} rows per statement: {per_row:?} per row",
+                        C::NAME
+                    );
                 }
             }
         }
@@ -134,11 +147,11 @@ impl Task {
         figure: Figure,
         people: &[Person],
         new: &[C::New],
-        way: usize,
+        statement_rows: usize,
     ) -> Result<Best> {
         let mut best: Option<Best> = None;
         for _ in 0..self.repeats() {
-            let repeat = self.insert_repeat::<C>(figure, people, new, way)?;
+            let repeat = self.insert_repeat::<C>(figure, people, new, statement_rows)?;
             best = Some(match best {
                 Some(best) if best.rate() >= repeat.rate() => best,
                 _ => repeat,
@@ -147,13 +160,13 @@ impl Task {
         best.ok_or_else(|| "no repeat was made".into())
     }
 
-    /// Fills a new store once, timed; then checks every row, not timed.
+    /// Fills a new store once, timed, then checks every row.
     fn insert_repeat<C: Contender>(
         &self,
         figure: Figure,
         people: &[Person],
         new: &[C::New],
-        way: usize,
+        statement_rows: usize,
     ) -> Result<Best> {
         self.with::<C, _>(|contender| {
             let (waited, start) = (waited_ns(), Instant::now());
@@ -165,12 +178,18 @@ impl Task {
                     contender.commit()?;
                     rows
                 }
-                Figure::InsertBatch => {
-                    insert_batches(contender, new, way, way < BATCH_ROWS, start, self.limit)?
-                }
+                Figure::InsertBatch => insert_batches(
+                    contender,
+                    new,
+                    statement_rows,
+                    statement_rows < BATCH_ROWS,
+                    start,
+                    self.limit,
+                )?,
                 _ => {
                     contender.begin()?;
-                    let rows = insert_batches(contender, new, way, false, start, self.limit)?;
+                    let rows =
+                        insert_batches(contender, new, statement_rows, false, start, self.limit)?;
                     contender.commit()?;
                     rows
                 }
@@ -182,11 +201,16 @@ impl Task {
         })
     }
 
-    fn reads<C: Contender>(&self, people: &[Person], new: &[C::New], way: usize) -> Result<()> {
+    fn reads<C: Contender>(
+        &self,
+        people: &[Person],
+        new: &[C::New],
+        statement_rows: usize,
+    ) -> Result<()> {
         self.with::<C, _>(|contender| {
             contender.begin()?;
             for batch in new.chunks(BATCH_ROWS) {
-                contender.insert_batch(batch, way)?;
+                contender.insert_batch(batch, statement_rows)?;
             }
             contender.commit()?;
             // Also warms the page cache.
@@ -207,7 +231,7 @@ impl Task {
                     });
                 }
                 let best = best.ok_or("no repeat was made")?;
-                self.report::<C>(figure, &best, way, stolen_ms() - stolen);
+                self.report::<C>(figure, &best, statement_rows, stolen_ms() - stolen);
             }
             Ok(())
         })
@@ -236,10 +260,16 @@ impl Task {
         Ok(Best { rows, elapsed, waited })
     }
 
-    fn report<C: Contender>(&self, figure: Figure, best: &Best, way: usize, stolen_ms: u64) {
+    fn report<C: Contender>(
+        &self,
+        figure: Figure,
+        best: &Best,
+        statement_rows: usize,
+        stolen_ms: u64,
+    ) {
         println!(
             "{{\"contender\":\"{}\",\"setting\":\"{}\",\"rows\":{},\"figure\":\"{}\",\"done\":{},\"seconds\":{:.9},\
-             \"statement_rows\":{way},\"waited_ms\":{:.3},\"stolen_ms\":{stolen_ms}}}",
+             \"statement_rows\":{statement_rows},\"waited_ms\":{:.3},\"stolen_ms\":{stolen_ms}}}",
             C::NAME,
             self.setting.name(),
             self.rows,
@@ -278,11 +308,11 @@ fn insert_each<C: Contender>(
     Ok(rows)
 }
 
-/// `atomic`: a batch that takes several statements and stands alone gets a transaction of its own.
+/// With `atomic`, a batch of several statements gets a transaction.
 fn insert_batches<C: Contender>(
     contender: &mut C,
     new: &[C::New],
-    way: usize,
+    statement_rows: usize,
     atomic: bool,
     start: Instant,
     limit: Duration,
@@ -292,7 +322,7 @@ fn insert_batches<C: Contender>(
         if atomic {
             contender.begin()?;
         }
-        contender.insert_batch(batch, way)?;
+        contender.insert_batch(batch, statement_rows)?;
         if atomic {
             contender.commit()?;
         }

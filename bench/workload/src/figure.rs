@@ -1,26 +1,26 @@
-//! The figures of the table, in its order.
+//! The figures of the tables, in the order of the columns.
 
 /// One column of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Figure {
-    /// One row a call, each durable by itself.
+    /// One row per call, each committed separately.
     InsertOne,
-    /// 500 rows a call, each call durable by itself.
+    /// 500 rows per call, each call committed separately.
     InsertBatch,
-    /// One row a call, all in one transaction.
+    /// One row per call, all in one transaction.
     InsertTransaction,
-    /// 500 rows a call, all in one transaction.
+    /// 500 rows per call, all in one transaction.
     InsertBatchTransaction,
-    /// One object a call, ids in random order.
+    /// One object per call, ids in random order.
     ReadById,
     /// All rows in one call, into a `Vec` of objects.
     ListObjects,
-    /// All rows in one call, columns only: numbers added up, texts measured, nothing kept.
+    /// All rows in one call without objects: numbers and lengths of texts are added up.
     ListDirect,
 }
 
 impl Figure {
-    /// All, in the order of the table.
+    /// All figures in the order of the tables.
     pub const ALL: [Self; 7] = [
         Self::InsertOne,
         Self::InsertBatch,
@@ -31,7 +31,7 @@ impl Figure {
         Self::ListDirect,
     ];
 
-    /// The word in the JSON lines and at the head of the column.
+    /// The name in the JSON lines and the column heading.
     pub fn name(self) -> &'static str {
         match self {
             Self::InsertOne => "insert one",
@@ -44,7 +44,7 @@ impl Figure {
         }
     }
 
-    /// Whether it writes; the others read what was written before.
+    /// Returns whether the figure inserts rows; the others read them.
     pub fn is_insert(self) -> bool {
         matches!(
             self,
@@ -55,7 +55,7 @@ impl Figure {
         )
     }
 
-    /// The figure of that name.
+    /// Returns the figure with this name.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|figure| figure.name() == name)
     }

@@ -1,9 +1,10 @@
-//! The work every contender of the ORM benchmark does, so that only the layer under test differs.
+//! The common work of all contenders of the ORM benchmark, so that only the layer under test
+//! differs.
 //!
-//! A contender implements [`Contender`] and its `main` calls [`run`]. One process measures one
-//! [`Setting`] at one number of rows: the driver opens the contender, times each [`Figure`], checks
-//! that the rows are the right ones and prints one JSON line a figure. Processes are started, and
-//! their order chosen, by the `bench` program; nothing here knows who else takes part.
+//! A contender implements [`Contender`], and its `main` calls [`run`]. One process measures one
+//! [`Setting`] with one number of rows: the driver opens the contender, times each [`Figure`],
+//! checks the rows and prints a JSON line per figure. The `bench` program starts the processes and
+//! chooses their order.
 
 mod check;
 mod contender;

@@ -1,11 +1,11 @@
-//! The record: a 64-bit id and six fields, two texts of at most 40 characters among them.
+//! The row of the benchmark: a 64-bit id, two texts of up to 40 characters, and four numbers.
 
 use crate::Random;
 
 /// The seed of the rows that all contenders insert.
 pub const PEOPLE_SEED: u64 = 0x006d_6172_6d6f_7461;
 
-/// One row, as a contender gets it to insert. The id is the one the store is expected to give.
+/// A row to insert. The id is the one that the store is expected to assign.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Person {
     /// Counted from 1, in the order of insertion.
@@ -14,13 +14,13 @@ pub struct Person {
     pub first_name: String,
     /// One or two family names, 2 to 40 characters.
     pub last_name: String,
-    /// Currency in 1/10,000 of a unit.
+    /// Currency in units of 1/10,000.
     pub balance: i64,
     /// A date-time in microseconds since 1970, UTC.
     pub met_at: i64,
-    /// Stamp of the last change, microseconds since 1970.
+    /// Time of the last change, microseconds since 1970, UTC.
     pub modified_at: i64,
-    /// Stamp of the creation, microseconds since 1970.
+    /// Time of the creation, microseconds since 1970, UTC.
     pub created_at: i64,
 }
 
@@ -37,9 +37,9 @@ pub struct PersonRef<'a> {
     pub created_at: i64,
 }
 
-/// What the driver needs from a contender's own object to check it.
+/// Access to a contender's object for the checks.
 pub trait AsPerson {
-    /// The fields, borrowed.
+    /// Returns the fields.
     fn as_person(&self) -> PersonRef<'_>;
 }
 
@@ -159,7 +159,7 @@ const LAST_NAMES: [&str; 48] = [
     "Young",
 ];
 
-/// The first `rows` people, the same ones in every process.
+/// Returns the first `rows` people; the same in every process.
 pub fn people(rows: usize) -> Vec<Person> {
     let mut random = Random::new(PEOPLE_SEED);
     (1..=rows as i64).map(|id| person(id, &mut random)).collect()
@@ -180,7 +180,7 @@ fn person(id: i64, random: &mut Random) -> Person {
     }
 }
 
-/// One name, or two joined by `joint` in one row of `one_in`, of exactly the bytes it needs.
+/// Returns one name, or (once in `one_in`) two names joined by `joint`, with an exact capacity.
 fn name(names: &[&str], joint: char, one_in: usize, random: &mut Random) -> String {
     let first = names[random.below(names.len())];
     if random.below(one_in) > 0 {
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_rows_each_time_whatever_their_number() {
+    fn the_rows_do_not_depend_on_their_number() {
         assert_eq!(people(50), people(500)[..50]);
     }
 }

@@ -1,16 +1,17 @@
-//! A small deterministic generator (splitmix64): the same rows in every process and on every machine.
+//! A small deterministic generator (splitmix64), with the same numbers in every process and on
+//! every machine.
 
-/// A deterministic source of numbers; not for secrets.
+/// A deterministic generator; not for secrets.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
 impl Random {
-    /// A source that always gives the same numbers for the same seed.
+    /// Creates a generator. The same seed gives the same numbers.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -19,12 +20,12 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number in `0..end`; the bias of the remainder is far below what matters here.
+    /// Returns a number in `0..end`. The bias of the remainder does not matter here.
     pub fn below(&mut self, end: usize) -> usize {
         (self.bits() % end as u64) as usize
     }
 
-    /// Puts a slice into a random order.
+    /// Shuffles a slice.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for end in (1..items.len()).rev() {
             items.swap(end, self.below(end + 1));

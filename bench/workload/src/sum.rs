@@ -1,22 +1,19 @@
-//! A checksum over rows that costs a few additions, so that it can run inside a timed loop.
+//! A checksum over rows that is cheap enough for a timed loop.
 
 use crate::PersonRef;
 
-/// Adds up what was read; the order of the rows does not matter.
+/// A sum over the fields of rows. It does not depend on their order.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sum {
-    /// Rows seen.
+    /// The number of rows.
     pub rows: u64,
     total: u64,
 }
 
 impl Sum {
-    /// Adds a row by its numbers and the bytes of its texts.
+    /// Adds a row by its numbers and the lengths of its texts.
     #[inline]
-    #[allow(
-        clippy::too_many_arguments,
-        reason = "one argument a column is what a scan has at hand"
-    )]
+    #[allow(clippy::too_many_arguments, reason = "a scan has the columns as separate values")]
     pub fn add(
         &mut self,
         id: i64,
@@ -53,7 +50,7 @@ impl Sum {
         );
     }
 
-    /// Adds an object whose stamps the store made itself, which leaves them out of the sum.
+    /// Adds an object without its stamps, for stores that set them.
     #[inline]
     pub fn add_unstamped(&mut self, p: PersonRef<'_>) {
         self.add(p.id, p.first_name.len(), p.last_name.len(), p.balance, p.met_at, 0, 0);

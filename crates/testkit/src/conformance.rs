@@ -44,7 +44,7 @@ pub use queries::{filters, json_paths, pages, search};
 pub use rows::{conflicts, fields, immutable, keys, references, unique, versions, writes};
 pub use schemas::{migrations, schema_change, schema_plan};
 
-/// Checks that an engine without transactions refuses them; for [`crate::conformance!`].
+/// Checks that an engine without transactions refuses them. [`crate::conformance!`] calls it.
 #[doc(hidden)]
 pub fn without_transactions(subject: &Subject) {
     transactions::refused_without(subject);

@@ -1,4 +1,4 @@
-//! Power cuts: what a SQLite file with a store's models has after each of them.
+//! Power cuts: checks the contents of a SQLite file with a store's models after each of them.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -61,7 +61,7 @@ pub struct Prove {
     durability: Durability,
 }
 
-/// What a run with power cuts found.
+/// The findings of a run with power cuts.
 #[derive(Debug)]
 pub struct ProveReport {
     writes: usize,
@@ -71,25 +71,26 @@ pub struct ProveReport {
 }
 
 impl Prove {
-    /// Sets the number of operations; default 200.
+    /// Sets the number of operations. Default: 200.
     pub fn operations(mut self, operations: u32) -> Self {
         self.operations = operations;
         self
     }
 
-    /// Sets the number of power cuts; default 50.
+    /// Sets the number of power cuts. Default: 50.
     pub fn power_cuts(mut self, power_cuts: u32) -> Self {
         self.power_cuts = power_cuts;
         self
     }
 
-    /// Sets the seed of rows, operations and power cuts; default 1. The same seed makes the same run.
+    /// Sets the seed of rows, operations and power cuts. The same seed repeats the same run.
+    /// Default: 1.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
     }
 
-    /// Sets how rows of a model are made, as [`Stress::rows`](crate::Stress::rows).
+    /// Sets how rows of a model are made, like [`Stress::rows`](crate::Stress::rows).
     pub fn rows<M: Model>(mut self, make: impl Fn(u64) -> M + Sync + 'static) -> Self {
         self.rows.insert(M::TABLE, values_of(make));
         self
@@ -98,11 +99,11 @@ impl Prove {
     /// Writes the rows, cuts the power, and compares.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] if there is no place for temporary files, and those of opening the first
-    /// database. Errors after power cuts are faults of the report.
+    /// Returns [`ErrorKind::Io`] if no temporary folder can be created, or the error of opening the
+    /// first database. Errors after power cuts are faults in the report.
     pub fn run(self) -> Result<ProveReport> {
         let folder = folder()?;
-        // The simulation compares paths as SQLite knows them.
+        // The simulation compares paths in SQLite's form.
         let place = folder.path().canonicalize().map_err(|error| no_folder(&error))?;
         let disk = Disk::at(&place).map_err(|error| no_folder(&error))?;
         disk.record(true);
@@ -142,15 +143,15 @@ impl Prove {
     fn open(&self, file: &Path) -> Result<Store> {
         let options = SqliteOptions { durability: self.durability, ..SqliteOptions::default() };
         let engine = Sqlite::open(Location::File(file.to_owned()), options)?;
-        // Often, so that checkpoints are cut as well.
+        // Frequent checkpoints, so that power is cut during checkpoints too.
         engine.execute("PRAGMA wal_autocheckpoint=12")?;
         // No other thread writes, so that the order of writes is the same each time.
         let _sync = engine.leave_groups_to_callers();
         (self.models)(Store::builder(engine)).open()
     }
 
-    /// Compares what a power cut has left with the acknowledged rows; the next change is there as a
-    /// whole or not at all.
+    /// Compares the database after a power cut with the acknowledged rows. The next change is
+    /// present completely or not at all.
     fn fault_after(
         &self,
         folder: &Path,

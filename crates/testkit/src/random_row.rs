@@ -11,11 +11,11 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 /// Characters that texts are made of: some take several bytes, some have a meaning in SQL or JSON.
 const LETTERS: [char; 16] =
     ['a', 'b', 'k', 'z', 'A', 'Z', '0', '9', ' ', 'é', 'ß', '漢', '🦫', '\'', '"', '%'];
-/// The most characters or bytes of a value whose field has no limit.
+/// The maximum length, in characters or bytes, of a value without a limit.
 const LENGTH_MAX: u64 = 40;
 const MICROS_PER_DAY: i64 = 86_400_000_000;
 
-/// Makes rows by chance; the same seed makes the same rows.
+/// Makes random rows; the same seed makes the same rows.
 pub(crate) struct RandomRow {
     rng: fastrand::Rng,
     /// For texts that match a pattern.
@@ -149,7 +149,7 @@ impl RandomRow {
                     Kind::Text { chars_max, .. } => *chars_max,
                     _ => 0,
                 };
-                // The same text twice is unlikely where it must be unique.
+                // Long enough that duplicates are unlikely if the text must be unique.
                 let least = if field.unique || field.name == table.fields()[table.key()].name {
                     12
                 } else {
@@ -179,7 +179,7 @@ impl RandomRow {
         self.text(1, length.max(least).min(most))
     }
 
-    /// A text of this length that begins with as many visible letters.
+    /// Returns a text of this length that begins with this number of visible letters.
     fn text(&mut self, visible: u64, length: u64) -> String {
         let letter = |rng: &mut fastrand::Rng, place: u64| match place < visible {
             true => LETTERS[rng.usize(..8)],
@@ -188,7 +188,7 @@ impl RandomRow {
         (0..length).map(|place| letter(&mut self.rng, place)).collect()
     }
 
-    /// A length that the rules allow.
+    /// Returns a length that the rules allow.
     fn length(&mut self, field: &Field, chars_max: u32) -> u64 {
         let (mut least, mut most) = (0, if chars_max > 0 { chars_max.into() } else { LENGTH_MAX });
         for rule in &*field.rules {
@@ -204,7 +204,7 @@ impl RandomRow {
         self.rng.u64(least..=most.max(least).min(least + LENGTH_MAX))
     }
 
-    /// A number between the two: one of the ends each fourth time, a small one each second time.
+    /// Returns a number in the range: a bound with probability 1/4, a small number with 1/2.
     fn integer(&mut self, least: i64, most: i64) -> i64 {
         match self.rng.u8(..8) {
             0 => least,
@@ -215,7 +215,8 @@ impl RandomRow {
     }
 }
 
-/// Returns the part of a range that the rules of a field allow. A rule beyond the range wins.
+/// Returns the part of a range that the rules of a field allow. A rule beyond the range takes
+/// precedence.
 fn range<T: PartialOrd + Copy>(
     field: &Field,
     mut least: T,

@@ -1,4 +1,4 @@
-//! Random operations of many clients on the models of a store, each answer checked.
+//! Random operations of many clients on the models of a store, with checks of every result.
 
 pub(crate) mod client;
 pub(crate) mod expected;
@@ -14,9 +14,9 @@ use marmota_store::Store;
 use client::Client;
 use expected::Expected;
 
-/// The most faults that a report describes.
+/// The maximum number of faults that a report describes.
 const FAULTS_MAX: usize = 20;
-/// Tables whose names begin so belong to the store itself.
+/// Tables with this prefix belong to the store.
 const INTERNAL: &str = "marmota_";
 
 /// Makes a row from a random number.
@@ -24,9 +24,9 @@ pub(crate) type MakeRow = dyn Fn(u64) -> Vec<Value> + Sync;
 
 /// Runs random operations of several clients on the tables of a store.
 ///
-/// Each client is a thread. It inserts, reads, updates and deletes rows of its own by chance, and
-/// compares every answer with what it wrote. At the end, all rows of all tables are compared with
-/// what the clients know: no acknowledged write may be lost, and every row must come from a client.
+/// Each client is a thread. It inserts, reads, updates and deletes its own rows at random, and
+/// compares every result with what it wrote. At the end, all rows of all tables are compared with
+/// the clients' records: no acknowledged write may be lost, and every row must come from a client.
 ///
 /// Rows hold random values that fit the kinds and rules of their fields. Use [`Stress::rows`] for
 /// models whose rules random values do not pass. Rows that exist already are left alone, and so are
@@ -65,7 +65,7 @@ pub struct Stress<'s> {
     rows: HashMap<&'static str, Box<MakeRow>>,
 }
 
-/// What a stress run did and found.
+/// The findings of a stress run.
 #[derive(Debug, Default)]
 pub struct StressReport {
     counts: Counts,
@@ -74,7 +74,7 @@ pub struct StressReport {
     duration: Duration,
 }
 
-/// The number of operations by their results.
+/// The number of operations by result.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     inserts: u64,
@@ -83,27 +83,27 @@ struct Counts {
     deletes: u64,
     /// Writes that a rule, a unique field or a reference forbids.
     refused: u64,
-    /// Operations that the store had no capacity for.
+    /// Operations that the store refused for lack of capacity.
     busy: u64,
-    /// Writes of which the client does not know whether they took place.
+    /// Writes whose result the client does not know.
     unknown: u64,
 }
 
 impl Stress<'_> {
-    /// Sets the number of clients; default 4.
+    /// Sets the number of clients. Default: 4.
     pub fn clients(mut self, clients: u32) -> Self {
         self.clients = clients.max(1);
         self
     }
 
-    /// Sets the number of operations of each client; default 1,000.
+    /// Sets the number of operations of each client. Default: 1,000.
     pub fn operations(mut self, operations: u32) -> Self {
         self.operations = operations;
         self
     }
 
-    /// Sets the seed of the rows and operations; default 1. Each client does the same for the same
-    /// seed, but the order between clients is up to the system.
+    /// Sets the seed of the rows and operations. Each client repeats its operations for the same
+    /// seed, but the order between clients is not determined. Default: 1.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self

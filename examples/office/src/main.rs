@@ -1,4 +1,5 @@
-//! Offices from MongoDB over HTTP: a fixed page, an object, a row by its key, and a template's page.
+//! Documents from MongoDB over HTTP: a constant response, an object as JSON, a row by key, and a
+//! page from a template.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
@@ -56,7 +57,7 @@ struct Options {
 #[derive(Deserialize, Serialize)]
 enum Day { Mon, Tue, Wed, Thu, Fri, Sat, Sun }
 
-/// The office that is always there.
+/// The initial office.
 fn first() -> OfficeLocation {
     OfficeLocation {
         id: "1".to_owned(),
@@ -69,7 +70,7 @@ fn first() -> OfficeLocation {
 }
 
 fn failed(error: &minijinja::Error) -> Error {
-    Error::new(ErrorKind::Bug, format!("the page has failed: {error}"))
+    Error::new(ErrorKind::Bug, format!("rendering the page: {error}"))
 }
 
 fn json(table: &Table, row: &[ValueRef<'_>]) -> Response {
@@ -78,7 +79,7 @@ fn json(table: &Table, row: &[ValueRef<'_>]) -> Response {
     Response::json_bytes(json)
 }
 
-/// What the handlers share.
+/// The state that handlers share.
 #[derive(Clone)]
 struct Offices {
     store: Store,

@@ -1,5 +1,5 @@
-//! The program as it is deployed: behind a real nginx over its Unix socket,
-//! and over TCP, with its database stopped and started under load.
+//! The program as it is deployed: behind nginx over a Unix socket, and over TCP; also with a
+//! database that stops and restarts under load.
 #![allow(clippy::unwrap_used, reason = "tests panic")]
 
 mod gate;
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use gate::Gate;
 use marmota_mongo::TemporaryMongo;
 
-/// A process that ends with the test.
+/// A process that is killed on drop.
 struct Process(Child);
 
 impl Drop for Process {
@@ -29,7 +29,7 @@ fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// The status and the body.
+/// Returns the status and the body.
 fn get(port: u16, path: &str) -> Option<(u16, String)> {
     let agent: ureq::Agent = ureq::Agent::config_builder()
         .http_status_as_error(false)
@@ -61,7 +61,7 @@ fn office(url: &str, socket: &Path, port: u16) -> Process {
     process
 }
 
-/// An nginx in front of a Unix socket.
+/// Starts nginx as a reverse proxy for a Unix socket.
 fn nginx(folder: &Path, socket: &Path, port: u16) -> Process {
     let at = folder.display();
     let configuration = format!(
@@ -85,7 +85,7 @@ fn nginx(folder: &Path, socket: &Path, port: u16) -> Process {
 }
 
 #[test]
-fn answers_are_the_same_behind_nginx_and_before_it() {
+fn answers_are_equal_with_and_without_nginx() {
     let (server, folder) = (TemporaryMongo::start().unwrap(), tempfile::tempdir().unwrap());
     let (socket, port, front) = (folder.path().join("office.sock"), free_port(), free_port());
     let _office = office(&server.url(), &socket, port);
@@ -109,7 +109,7 @@ fn answers_are_the_same_behind_nginx_and_before_it() {
 }
 
 #[test]
-fn a_database_that_stops_is_503_and_then_served_again() {
+fn a_stopped_database_gives_503_until_it_restarts() {
     let (server, folder) = (TemporaryMongo::start().unwrap(), tempfile::tempdir().unwrap());
     let url = format!("{}?serverSelectionTimeoutMS=300", server.url());
     let (socket, port) = (folder.path().join("office.sock"), free_port());
@@ -150,9 +150,9 @@ fn a_database_that_stops_is_503_and_then_served_again() {
     });
 }
 
-/// A client that asks for an office and does not read. Those that are `rude` have an answer
-/// unread, so that their end is a reset.
-fn asks_for(id: usize, port: u16, rude: bool) -> TcpStream {
+/// A client that requests an office and does not read. With `rude`, it leaves a response unread, so
+/// that closing sends a reset.
+fn send_request(id: usize, port: u16, rude: bool) -> TcpStream {
     let mut client = TcpStream::connect(("127.0.0.1", port)).unwrap();
     if rude {
         client.write_all(b"GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
@@ -163,7 +163,7 @@ fn asks_for(id: usize, port: u16, rude: bool) -> TcpStream {
 }
 
 #[test]
-fn clients_that_go_away_give_their_connections_back_and_hurt_nobody() {
+fn disconnected_clients_release_their_pooled_connections() {
     const POOL: usize = 2;
     let (server, folder) = (TemporaryMongo::start().unwrap(), tempfile::tempdir().unwrap());
     let gate = Gate::before(&server.url());
@@ -171,10 +171,11 @@ fn clients_that_go_away_give_their_connections_back_and_hurt_nobody() {
     let (socket, port) = (folder.path().join("office.sock"), free_port());
     let _office = office(&url, &socket, port);
     let (_, wanted) = get(port, "/mongo/1").unwrap();
-    // Were a connection lost with each, the second round would find none.
+    // If each client leaked a connection, the second round would find none free.
     for round in 0..3 {
         gate.close(true);
-        let leaving: Vec<TcpStream> = (0..40).map(|id| asks_for(id, port, id % 2 == 0)).collect();
+        let leaving: Vec<TcpStream> =
+            (0..40).map(|id| send_request(id, port, id % 2 == 0)).collect();
         until("the queries", || (gate.held() == POOL).then_some(()));
         let staying = thread::spawn(move || get(port, "/mongo/1"));
         assert_eq!(get(port, "/hello").unwrap().0, 200, "round {round}");
@@ -184,7 +185,7 @@ fn clients_that_go_away_give_their_connections_back_and_hurt_nobody() {
         assert_eq!(staying.join().unwrap(), Some((200, wanted.clone())), "round {round}");
         until("the pool", || (gate.connections() <= POOL + 1).then_some(()));
     }
-    // What stays is the driver's watch over the server.
+    // The remaining connection monitors the server for the driver.
     until("the end of idle connections", || (gate.connections() <= 1).then_some(()));
     assert_eq!(get(port, "/mongo/1").unwrap(), (200, wanted));
 }

@@ -1,5 +1,5 @@
 //! The model that server and client share.
-#![allow(missing_docs, reason = "the fields say what they are")]
+#![allow(missing_docs, reason = "the fields are self-explanatory")]
 use marmota::prelude::*;
 
 #[derive(Clone, Debug, Model, PartialEq)]

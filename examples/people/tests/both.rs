@@ -1,4 +1,4 @@
-//! The server and the client, as they are started by hand.
+//! The server and the client as processes.
 #![allow(clippy::unwrap_used, reason = "tests panic")]
 
 use std::io::{BufRead, BufReader};
@@ -20,7 +20,7 @@ fn client(words: &[&str]) -> (bool, String) {
 }
 
 #[test]
-fn what_many_clients_insert_comes_back() {
+fn rows_of_many_clients_are_read_back() {
     let folder = tempfile::tempdir().unwrap();
     let mut program = Command::new(env!("CARGO_BIN_EXE_people_server"));
     program.args(["127.0.0.1:0", "sqlite:people.db"]).current_dir(folder.path());
@@ -29,9 +29,9 @@ fn what_many_clients_insert_comes_back() {
     BufReader::new(server.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let url = line.split_whitespace().last().unwrap();
     let (done, said) = client(&[url, "4", "5", "203"]);
-    assert!(done && said.contains("203 rows, 0 lost; 20 clients at once"), "{said}");
+    assert!(done && said.contains("203 rows, 0 lost; 20 concurrent clients"), "{said}");
     let (done, said) = client(&[url, "1", "1", "2"]);
-    assert!(done && said.contains("2 rows, 0 lost; 1 clients at once"), "{said}");
+    assert!(done && said.contains("2 rows, 0 lost; 1 concurrent clients"), "{said}");
     drop(server);
     let (done, said) = client(&[url, "1", "1", "1"]);
     assert!(!done && said.contains("Refused"), "{said}");

@@ -1,4 +1,4 @@
-//! What the families write alike.
+//! Responses that all families of routes share.
 
 use marmota::prelude::*;
 
@@ -9,7 +9,7 @@ pub(crate) fn json(value: &impl serde::Serialize) -> Result<Response, ApiError> 
     Ok(Response::json_bytes(body))
 }
 
-/// The page of fortunes, each with its number and its message.
+/// The page of fortunes, each with its number and message.
 pub(crate) fn page<'a>(
     fortunes: impl Iterator<Item = (i64, &'a str)>,
 ) -> Result<Response, ApiError> {

@@ -1,15 +1,15 @@
-//! The benchmark's tables, made and filled where they are missing.
+//! The benchmark's tables, created and filled if they are missing.
 
 use std::sync::Arc;
 
 use marmota::model::Filter;
 use marmota::prelude::*;
 
-/// Rows of `world`, by the benchmark's rules.
+/// The number of rows in `world`, as the benchmark requires.
 pub(crate) const WORLDS: i64 = 10_000;
 
-/// A row of `world`. Its columns have the names of the benchmark's own scripts, which PostgreSQL
-/// keeps in lower case.
+/// A row of `world`. The columns have the names in the benchmark's scripts, which PostgreSQL folds
+/// to lower case.
 #[derive(Clone, Debug, Model, serde::Serialize)]
 pub(crate) struct World {
     pub(crate) id: i64,
@@ -26,14 +26,14 @@ pub(crate) struct Fortune {
     pub(crate) message: String,
 }
 
-/// What the handlers share.
+/// The state that handlers share.
 #[derive(Clone)]
 pub(crate) struct Data {
     /// The database.
     pub(crate) store: Store,
     /// `world` as rows of the memory engine, for the ORM.
     pub(crate) cache: Store,
-    /// `world` as an array, for the layers below.
+    /// `world` as an array, for the routes that do not use the ORM.
     pub(crate) cached: Arc<[World]>,
 }
 
@@ -51,7 +51,7 @@ impl Data {
     }
 }
 
-/// Makes the tables where they are missing, and fills them afresh.
+/// Creates missing tables and fills all of them again.
 pub(crate) fn init(db: &str) -> Result<()> {
     let store = open(db)?;
     fill(&store)?;

@@ -76,13 +76,13 @@ impl Direct {
         self.data.store.action(Read { table: &self.world, id, number: None })
     }
 
-    /// Rows, each by a query of its own, all of them under way at once.
+    /// Reads rows with one query each, all in flight at once.
     async fn worlds(&self, ids: impl IntoIterator<Item = i64>) -> Result<Vec<World>> {
         all(ids.into_iter().map(|id| self.world(id))).await
     }
 }
 
-/// What a verb hands its operation to.
+/// The function to which a verb passes its operation.
 type Call<'c> = dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<()> + 'c;
 
 /// Reads the number of a row of `world`.
@@ -109,12 +109,12 @@ impl Verb for Read<'_> {
 
     fn finish(&mut self, _: &Store, _: &mut Outcome) -> Result<World> {
         let id = self.id;
-        let none = || Error::new(ErrorKind::NotFound, format!("there is no world {id}"));
+        let none = || Error::new(ErrorKind::NotFound, format!("no world has the id {id}"));
         Ok(World { id, random_number: self.number.ok_or_else(none)? })
     }
 }
 
-/// Writes new numbers to rows of `world`, in one operation.
+/// Writes new numbers to rows of `world` in one operation.
 struct Write<'w> {
     table: &'w Table,
     worlds: &'w [World],
@@ -151,7 +151,7 @@ impl Verb for Write<'_> {
     }
 }
 
-/// Reads all messages into one text: where each ends, and whose it is.
+/// Reads all messages into one text, with the end and the id of each.
 struct Fortunes<'t> {
     table: &'t Table,
     texts: String,

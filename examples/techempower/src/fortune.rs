@@ -1,9 +1,9 @@
-//! The page of fortunes: a template file, compiled in by askama, which
-//! escapes what it shows.
+//! The page of fortunes, from a template that askama compiles into the program and that escapes its
+//! values.
 
 use askama::Template;
 
-/// One line of the page.
+/// A row of the page.
 pub(crate) struct Line<'a> {
     pub(crate) id: i64,
     pub(crate) message: &'a str,
@@ -15,10 +15,10 @@ struct Page<'a> {
     fortunes: &'a [Line<'a>],
 }
 
-/// The line that each request adds, by the benchmark's rules.
+/// The row that is added to each request, as the benchmark requires.
 const ADDED: Line<'static> = Line { id: 0, message: "Additional fortune added at request time." };
 
-/// Adds the request's own fortune, sorts by message and writes the page.
+/// Adds the additional fortune, sorts by message and writes the page.
 pub(crate) fn write_page<'a>(
     mut fortunes: Vec<Line<'a>>,
     out: &mut Vec<u8>,

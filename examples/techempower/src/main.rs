@@ -24,10 +24,10 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
-    /// The database: `sqlite` (a file below ./data), or any URL that Marmota opens.
+    /// The database: `sqlite` (a file in ./data), or the URL of any engine.
     #[arg(long, default_value = "sqlite", value_name = "URL")]
     db: String,
-    /// Make the tables, fill them afresh, and end.
+    /// Create and fill the tables, and exit.
     #[arg(long)]
     init_db: bool,
     /// The port to listen on, on every address.
@@ -36,10 +36,10 @@ struct Arguments {
     /// The address to listen on.
     #[arg(long, default_value = "0.0.0.0")]
     address: String,
-    /// Servers, each with its own listener and threads.
+    /// Number of listeners, each with its own threads.
     #[arg(short = 's', long)]
     servers: Option<usize>,
-    /// Threads of each server; by default one for each core that may be used.
+    /// Threads of each listener. Default: the number of available cores.
     #[arg(short = 't', long)]
     threads: Option<usize>,
     /// Pin each thread to a core.
@@ -51,7 +51,7 @@ struct Arguments {
     batch_scheduling: BatchScheduling,
 }
 
-/// The answer of `/json`, made for each request.
+/// The object of `/json`, serialised for each request.
 #[derive(serde::Serialize)]
 struct Message {
     message: &'static str,

@@ -1,16 +1,16 @@
-//! The numbers of a request: how many rows, and which.
+//! The numbers in a request: how many rows, and which ones.
 
 use marmota::prelude::*;
 
 use crate::data::WORLDS;
 
-/// The most rows of a request.
+/// The maximum number of rows in a request.
 pub(crate) const ROWS_MAX: usize = 500;
 
 /// Returns the number of rows that `?name=N` requests: 1 to 500, and 1 for anything else.
 pub(crate) fn rows(request: &Request, name: &str) -> usize {
     let number = request.query_param(name).and_then(|text| text.parse::<i64>().ok());
-    // Digits beyond 64 bits are still too many, not nonsense.
+    // A number that does not fit in 64 bits counts as too large, not as invalid.
     let too_long = || {
         request
             .query_param(name)
@@ -23,13 +23,13 @@ pub(crate) fn rows(request: &Request, name: &str) -> usize {
     }
 }
 
-/// A row of `world`, at random.
+/// Returns a random id of `world`.
 pub(crate) fn world_id() -> i64 {
     fastrand::i64(1..=WORLDS)
 }
 
-/// Rows of `world`, at random and none twice, so that one statement may write all of them; in the
-/// order of their keys, so that two of them never wait for each other in a circle.
+/// Returns random ids of `world` without duplicates, so that one statement can update all rows, in
+/// ascending order, so that two updates cannot deadlock.
 pub(crate) fn world_ids(count: usize) -> Vec<i64> {
     let mut ids = Vec::with_capacity(count);
     while ids.len() < count {
@@ -40,7 +40,7 @@ pub(crate) fn world_ids(count: usize) -> Vec<i64> {
     ids
 }
 
-/// A new number for a row, at random.
+/// Returns a random number for a row.
 pub(crate) fn random_number() -> i32 {
     fastrand::i32(1..=WORLDS as i32)
 }

@@ -1,4 +1,4 @@
-//! The routes through the ORM: structs in and out of the store.
+//! The routes through the ORM: structs that are read and written with the store's verbs.
 
 use marmota::prelude::*;
 use marmota::store::action::all;
@@ -43,12 +43,12 @@ pub(crate) fn routes(router: Router, data: &Data) -> Router {
         })
 }
 
-/// Keys at random.
+/// Random ids.
 fn some(count: usize) -> impl Iterator<Item = i64> {
     (0..count).map(|_| world_id())
 }
 
-/// Rows by their keys, each by a query of its own, all of them under way at once.
+/// Reads rows by id with one query each, all in flight at once.
 async fn read(store: &Store, ids: impl IntoIterator<Item = i64>) -> Result<Vec<World>> {
     all(ids.into_iter().map(|id| store.get::<World>(id))).await
 }

@@ -64,11 +64,11 @@ async fn worlds(store: &Store, ids: impl IntoIterator<Item = i64>) -> Result<Vec
 }
 
 fn found(id: i64, number: Option<i32>) -> Result<World> {
-    let none = || Error::new(ErrorKind::NotFound, format!("there is no world {id}"));
+    let none = || Error::new(ErrorKind::NotFound, format!("no world has the id {id}"));
     Ok(World { id, random_number: number.ok_or_else(none)? })
 }
 
-/// One statement for all rows.
+/// Updates all rows with one statement.
 async fn update(store: &Store, worlds: &[World]) -> Result<()> {
     let statement = worlds.iter().fold(store.execute(update_text(worlds.len())), |all, world| {
         all.bind(world.id).bind(i64::from(world.random_number))
@@ -76,7 +76,7 @@ async fn update(store: &Store, worlds: &[World]) -> Result<()> {
     statement.await.map(|_| ())
 }
 
-/// The statement for so many rows, written once.
+/// Returns the statement for this number of rows, which is made once.
 fn update_text(rows: usize) -> &'static str {
     static TEXTS: [OnceLock<String>; ROWS_MAX + 1] = [const { OnceLock::new() }; ROWS_MAX + 1];
     TEXTS[rows].get_or_init(|| {

@@ -1,6 +1,5 @@
-//! A made-up feed of a real one's shape and size (GTFS, `trips.txt` and
-//! `stop_times.txt`), the same for the same seed: for those who cannot
-//! download one.
+//! Generates a feed (GTFS: `trips.txt` and `stop_times.txt`) with the shape and size of a real one,
+//! for tests and benchmarks without a download. The same seed generates the same feed.
 
 use std::fs::File;
 use std::io::{BufWriter, Result, Write};
@@ -11,12 +10,12 @@ use fastrand::Rng;
 /// Rows of the two files at scale 1.
 const TRIPS: usize = 71_091;
 const STOP_TIMES: usize = 1_790_905;
-/// Stops that one route or another calls at.
+/// The number of different stops of all routes.
 const STOPS: usize = 9_200;
 const SERVICES: usize = 120;
 
-/// Routes by name, with the share of trips and the stops of a trip; the
-/// numbered ones of the bus follow in [`BUS_ROUTES`].
+/// The named routes with their share of trips and the stops per trip; numbered bus routes follow in
+/// [`BUS_ROUTES`].
 const NAMED_ROUTES: [(&str, usize, usize); 34] = [
     ("Red", 15, 19),
     ("Mattapan", 16, 8),
@@ -74,16 +73,16 @@ struct Route {
     stops: usize,
 }
 
-/// What feed to make.
+/// The options of the generator.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Where to write it
+    /// The folder to write to
     #[arg(long, value_name = "DIR", default_value = "data")]
     dir: PathBuf,
-    /// How many times as many rows as the real one has
+    /// Size relative to the real feed
     #[arg(long, default_value_t = 1.0)]
     scale: f64,
-    /// Another seed, another feed
+    /// Seed of the random numbers
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }

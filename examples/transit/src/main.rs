@@ -1,5 +1,5 @@
-//! A transit agency's schedules over HTTP: two CSV files of its feed are loaded
-//! into columns, and each answer is joined from them while it is sent.
+//! A transit agency's schedules over HTTP. Two CSV files of a GTFS feed are loaded into columns,
+//! and each response is joined from them while it is sent.
 #![forbid(unsafe_code)]
 
 mod generate;
@@ -16,7 +16,7 @@ use marmota::csv::Loader;
 use marmota::http::{BodyStream, HeaderError};
 use marmota::prelude::*;
 
-/// Bytes of an answer that are made before they are sent.
+/// The size of a part of a response, which is made before it is sent.
 const PIECE_BYTES: usize = 32 * 1024;
 
 /// Serves `GET /schedules/{route_id}` from `trips.txt` and `stop_times.txt` of a GTFS feed.
@@ -35,7 +35,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Writes a made-up feed of a real one's shape and size
+    /// Generates a feed with the shape and size of a real one
     Generate(generate::Arguments),
 }
 
@@ -58,13 +58,13 @@ struct StopTime {
     departure_time: String,
 }
 
-/// What all requests share.
+/// The state that requests share.
 struct Schedules {
     by_route: ColumnIndex<String>,
     by_trip: Join,
     trip: JsonFields,
     stop_time: JsonFields,
-    /// Another one if the files have other rows.
+    /// Differs if the files' rows differ.
     etag: String,
 }
 
@@ -81,8 +81,7 @@ impl Schedules {
         })
     }
 
-    /// Appends trips of a route, from the one numbered `next` on, until there is
-    /// enough to send.
+    /// Appends trips of a route, starting with the number `next`, until the part is large enough.
     fn piece(&self, route: &str, next: &mut usize, out: &mut Vec<u8>) -> ControlFlow<()> {
         let start = out.len();
         for (number, trip) in self.by_route.rows(route).enumerate().skip(*next) {
@@ -101,7 +100,7 @@ impl Schedules {
     }
 }
 
-/// Loads a file, with a bar that shows how far it has come.
+/// Loads a file and shows a progress bar.
 fn load<M: marmota::model::Model>(folder: &Path, name: &str) -> Result<Columns<M>> {
     let bar = ProgressBar::new(0).with_message(name.to_owned());
     let style = ProgressStyle::with_template("{msg:16} {bar:40} {bytes:>12}");

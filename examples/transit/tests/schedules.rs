@@ -1,4 +1,4 @@
-//! The program on feeds of its own, against a plain reading of the same files.
+//! The program on generated feeds, compared with a simple implementation in the test.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where its set-up fails")]
 
@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value as Json, json};
 
-/// The program, at a port that it was given by the system.
+/// The program on a free port.
 struct Program(Child, u16);
 
 impl Program {
@@ -24,7 +24,7 @@ impl Program {
             let (_, place) = line.split_once("http://")?;
             place.split([':', '/']).nth(1)?.parse().ok()
         });
-        Self(child, port.expect("it says where it listens"))
+        Self(child, port.expect("it prints its address"))
     }
 
     fn get(&self, path: &str, headers: &[(&str, &str)]) -> ureq::http::Response<ureq::Body> {
@@ -49,7 +49,7 @@ impl Drop for Program {
     }
 }
 
-/// A feed's two files.
+/// Writes the two files of a feed.
 fn feed(trips: &str, stop_times: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("trips.txt"), trips).unwrap();
@@ -57,7 +57,7 @@ fn feed(trips: &str, stop_times: &str) -> tempfile::TempDir {
     folder
 }
 
-/// What a route's answer should be, by loops over the files.
+/// The expected response for a route, computed with loops over the files.
 fn plain(folder: &Path, route: &str) -> Json {
     let rows = |name: &str, fields: &[&str]| -> Vec<Vec<String>> {
         let mut reader = csv::Reader::from_path(folder.join(name)).unwrap();
@@ -114,7 +114,7 @@ fn answers_are_joined_in_the_order_of_the_files() {
 }
 
 #[test]
-fn random_feeds_are_answered_as_a_plain_program_would() {
+fn answers_for_random_feeds_match_a_simple_implementation() {
     for seed in 0..6 {
         let mut rng = fastrand::Rng::with_seed(seed);
         let (trips_count, times_count) = (rng.usize(..300), rng.usize(..6000));
@@ -137,7 +137,7 @@ fn random_feeds_are_answered_as_a_plain_program_would() {
 }
 
 #[test]
-fn answers_are_coded_and_cached_as_clients_ask() {
+fn answers_are_compressed_and_revalidated() {
     let folder = tempfile::tempdir().unwrap();
     let made = Command::new(env!("CARGO_BIN_EXE_transit"))
         .args(["generate", "--scale", "0.02", "--seed", "7", "--dir"])
@@ -178,7 +178,7 @@ fn answers_are_coded_and_cached_as_clients_ask() {
 }
 
 #[test]
-fn the_same_seed_makes_the_same_feed() {
+fn the_same_seed_generates_the_same_feed() {
     let folder = tempfile::tempdir().unwrap();
     let make = |name: &str, seed: &str| {
         let status = Command::new(env!("CARGO_BIN_EXE_transit"))
@@ -196,7 +196,7 @@ fn the_same_seed_makes_the_same_feed() {
 }
 
 #[test]
-fn broken_feeds_are_told() {
+fn broken_feeds_are_reported() {
     for (trips, times, expected) in [
         (
             TRIPS,

@@ -149,7 +149,7 @@ impl Contender for Marmota {
 }
 
 /// The same statements in direct calls of SQLite.
-pub(super) struct Hand {
+pub(super) struct DirectSqlite {
     sqlite: Baseline,
     begin: Statement,
     commit: Statement,
@@ -197,7 +197,7 @@ impl Read {
     }
 }
 
-impl Hand {
+impl DirectSqlite {
     pub(super) fn open(pragmas: &str, path: Option<&Path>) -> Result<Self> {
         let mut sqlite = Baseline::open(path, &format!("{pragmas};{TABLE}"))?;
         let many = INSERT.to_owned() + &",(?,?,?,?,?,?)".repeat(BATCH_ROWS - 1);
@@ -225,7 +225,7 @@ fn cells(person: &Person) -> [Cell<'_>; 6] {
     ]
 }
 
-impl Contender for Hand {
+impl Contender for DirectSqlite {
     fn begin(&mut self) -> Result<()> {
         self.sqlite.run(self.begin, [])
     }

@@ -15,7 +15,7 @@ pub(super) const FIGURES: [&str; 7] =
     ["one", "batch", "transaction", "batch in tr.", "by id", "list", "list direct"];
 
 /// The source of mORMot's figures.
-pub(super) const MORMOT_SOURCE: &str = "mORMot 2 extdb benchmark, measured on such a machine";
+pub(super) const MORMOT_SOURCE: &str = "mORMot 2 extdb benchmark, measured on comparable hardware";
 
 /// A row of the table.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -136,7 +136,7 @@ impl Engine {
             },
             Self {
                 name: "memory-sql",
-                title: "memory engine, read by SQL",
+                title: "memory engine, read through SQL",
                 place: Place::MemorySql,
                 by_hand: None,
                 plain: None,

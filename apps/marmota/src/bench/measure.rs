@@ -8,7 +8,7 @@ use bench_orm_workload::{Random, Sum};
 use marmota::prelude::*;
 use serde::Serialize;
 
-use super::contender::{BATCH_ROWS, Contender, Hand, Marmota};
+use super::contender::{BATCH_ROWS, Contender, DirectSqlite, Marmota};
 use super::engine::{Engine, FIGURES};
 use super::progress::Progress;
 use super::record::{Person, people};
@@ -65,7 +65,7 @@ pub(super) fn engines(engines: &[Engine], scale: &Scale, folder: &Path) -> Resul
             own.push(bench.round(|path| Marmota::open(engine, path))?);
             if let Some(pragmas) = engine.by_hand {
                 let path = |path: &Path| engine.is_file().then(|| path.to_owned());
-                by_hand.push(bench.round(|it| Hand::open(pragmas, path(it).as_deref()))?);
+                by_hand.push(bench.round(|it| DirectSqlite::open(pragmas, path(it).as_deref()))?);
             }
         }
         rows.push(EngineRow {

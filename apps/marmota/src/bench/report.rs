@@ -46,7 +46,7 @@ impl Report {
     }
 
     fn write_engines(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "\nRows a second, {} rows", self.rows)?;
+        writeln!(f, "\nRows per second, {} rows", self.rows)?;
         write!(f, "{:<30}", "")?;
         for figure in FIGURES {
             write!(f, "{figure:>13}")?;
@@ -96,7 +96,7 @@ impl Report {
             "Durable inserts, SQLite file",
             "rows/s",
             "÷ by hand",
-            "of none",
+            "÷ no sync",
             "fsyncs/row",
             "p50 µs",
             "p99 µs",
@@ -116,7 +116,10 @@ impl Report {
                 row.p99_by_hand
             )?;
         }
-        writeln!(f, "By hand: one durable row after the other; `p99 ÷ row` is by what one takes.")
+        writeln!(
+            f,
+            "By hand: one durable row after another. `p99 ÷ row`: p99 in units of such a row's time."
+        )
     }
 
     fn write_threads(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -152,8 +155,8 @@ impl fmt::Display for Report {
         if let Some(list) = &self.json {
             writeln!(
                 f,
-                "\nA list of {} rows from SQLite to JSON ({} bytes): {:.0} µs; into structs and by \
-                 serde_json {:.0} µs, {:.2} times as long",
+                "\nA list of {} rows from SQLite to JSON ({} bytes): {:.0} µs; through structs and \
+                 serde_json: {:.0} µs ({:.2} times as long)",
                 list.rows,
                 list.bytes,
                 list.direct_micros,

@@ -11,7 +11,7 @@ use marmota::store::{Durability, Store};
 use marmota::{ErrorKind, Result};
 
 use super::history::{ACCOUNTS, Account, COUNTER, Fate, History, Inserted, RUN};
-use super::schedule::{for_steps, give_way};
+use super::schedule::{for_steps, yield_now};
 use crate::stress::sample::{Dice, Sample};
 
 /// The maximum number of rows in one step.
@@ -50,7 +50,7 @@ impl Client<'_> {
     /// Runs these steps.
     pub(super) async fn work(mut self, steps: Range<u32>) {
         for step in steps {
-            give_way().await;
+            yield_now().await;
             self.touch_the_disk();
             let first = step * ROWS_MAX;
             match self.dice.roll() % 10 {
@@ -75,7 +75,7 @@ impl Client<'_> {
     }
 
     /// Returns the number of polls after which this request is cancelled; `None` if it is not.
-    fn patience(&mut self) -> Option<u64> {
+    fn cancel_after(&mut self) -> Option<u64> {
         self.dice.roll().is_multiple_of(GIVEN_UP).then(|| 1 + self.dice.roll() % 3)
     }
 
@@ -110,8 +110,8 @@ impl Client<'_> {
     }
 
     async fn insert(&mut self, number: u32) {
-        let (patience, row) = (self.patience(), self.row(number));
-        let id = for_steps(patience, async { self.store.insert(&row).await }).await;
+        let (cancel_after, row) = (self.cancel_after(), self.row(number));
+        let id = for_steps(cancel_after, async { self.store.insert(&row).await }).await;
         let fate = self.fate(id.as_ref());
         self.inserted(number..number + 1, fate);
         self.known.extend(id.and_then(Result::ok).map(|id| (number, id)));
@@ -142,25 +142,25 @@ impl Client<'_> {
     }
 
     async fn insert_several(&mut self, first: u32) {
-        let (patience, numbers) = (self.patience(), first..first + ROWS_MAX);
+        let (cancel_after, numbers) = (self.cancel_after(), first..first + ROWS_MAX);
         let rows: Vec<Sample> = numbers.clone().map(|number| self.row(number)).collect();
-        let ids = for_steps(patience, async { self.store.insert_many(&rows).await }).await;
+        let ids = for_steps(cancel_after, async { self.store.insert_many(&rows).await }).await;
         let fate = self.fate(ids.as_ref());
         self.inserted(numbers.clone(), fate);
         self.known.extend(numbers.zip(ids.and_then(Result::ok).into_iter().flatten()));
     }
 
     async fn count(&mut self) {
-        let patience = self.patience();
+        let cancel_after = self.cancel_after();
         let counted = async { self.store.increment(Account::BALANCE, COUNTER, 1).await };
-        let counted = for_steps(patience, counted).await;
+        let counted = for_steps(cancel_after, counted).await;
         let fate = self.fate(counted.as_ref());
         self.shared.history.borrow_mut().counted.push(fate);
     }
 
     /// Transfers an amount in a transaction, during which other clients may run.
     async fn move_amount(&mut self) {
-        let patience = self.patience().map(|steps| steps * 3);
+        let cancel_after = self.cancel_after().map(|steps| steps * 3);
         let span = ACCOUNTS.end.abs_diff(ACCOUNTS.start);
         let mut account = || ACCOUNTS.start + (self.dice.roll() % span).cast_signed();
         let (from, to) = (account(), account());
@@ -169,13 +169,13 @@ impl Client<'_> {
         let moved = async {
             let own = self.store.begin().await?;
             own.increment(Account::BALANCE, from, -amount).await?;
-            give_way().await;
+            yield_now().await;
             let there = own.get::<Account>(to).await?;
             own.patch::<Account>(to).set(Account::BALANCE, there.balance + amount).await?;
-            give_way().await;
+            yield_now().await;
             if commits { own.commit().await } else { own.rollback().await }
         };
-        let moved = for_steps(patience, moved).await;
+        let moved = for_steps(cancel_after, moved).await;
         let fate = self.fate(moved.as_ref());
         self.shared.history.borrow_mut().moved.push(fate);
     }
@@ -188,8 +188,8 @@ impl Client<'_> {
         }
         let place = usize::try_from(self.dice.roll() % count).unwrap_or_default();
         let (number, id) = self.known[place];
-        let came = self.store.get::<Sample>(id).with_blobs().await;
-        let fault = match &came {
+        let row = self.store.get::<Sample>(id).with_blobs().await;
+        let fault = match &row {
             Ok(row) => self.row(number).with_id(id).fault(row),
             Err(error) => Some(format!("row {id}, which was acknowledged: {error:?}")),
         };

@@ -75,7 +75,7 @@ impl History {
     /// Checks a database that was written up to a place in the disk's record: all writes
     /// acknowledged by then are present, no write is partial, and all rows were written by a
     /// client.
-    pub(super) fn look(&self, store: &Store, seed: u64, until: usize) -> Result<Tally> {
+    pub(super) fn check(&self, store: &Store, seed: u64, until: usize) -> Result<Tally> {
         let mut tally = Tally::default();
         let found = of_run(store, RUN)?;
         let mut rows: HashMap<(i64, i64), Sample> = HashMap::with_capacity(found.len());
@@ -85,15 +85,15 @@ impl History {
             tally.look(1, twice);
         }
         for inserted in &self.inserted {
-            inserted.look(&mut rows, seed, until, &mut tally);
+            inserted.check(&mut rows, seed, until, &mut tally);
         }
-        let nobodys = rows.values().map(|row| format!("no client wrote {row:?}"));
-        nobodys.for_each(|fault| tally.look(0, Some(fault)));
-        self.look_at_accounts(store, until, &mut tally)?;
+        let unknown_rows = rows.values().map(|row| format!("no client wrote {row:?}"));
+        unknown_rows.for_each(|fault| tally.check(0, Some(fault)));
+        self.check_accounts(store, until, &mut tally)?;
         Ok(tally)
     }
 
-    fn look_at_accounts(&self, store: &Store, until: usize, tally: &mut Tally) -> Result<()> {
+    fn check_accounts(&self, store: &Store, until: usize, tally: &mut Tally) -> Result<()> {
         let balance = |filter: Filter<Account>| {
             store.list::<Account>().filter(filter).column(Account::BALANCE).run()
         };
@@ -108,35 +108,36 @@ impl History {
         let possible = self.counted.iter().filter(|fate| **fate != Fate::Refused).count();
         for counted in balance(Account::ID.eq(COUNTER))? {
             let known = certain as i64..=possible as i64;
-            let fault = || format!("{counted} increments are there, of {known:?}");
-            tally.look(1, (!known.contains(&counted)).then(fault));
+            let fault = || format!("{counted} increments are present, expected {known:?}");
+            tally.check(1, (!known.contains(&counted)).then(fault));
         }
         Ok(())
     }
 }
 
 impl Inserted {
-    fn look(
+    fn check(
         &self,
         rows: &mut HashMap<(i64, i64), Sample>,
         seed: u64,
         until: usize,
         tally: &mut Tally,
     ) {
-        let (client, mut there) = (i64::from(self.client), 0);
+        let (client, mut present) = (i64::from(self.client), 0);
         for number in self.numbers.clone() {
             let Some(row) = rows.remove(&(client, number.into())) else { continue };
-            there += 1;
+            present += 1;
             let wanted = Sample::new(seed, RUN, self.client, number).with_id(row.id);
-            tally.look(FIELDS, wanted.fault(&row));
+            tally.check(FIELDS, wanted.fault(&row));
         }
         let Self { numbers, fate, .. } = self;
-        let told = || format!("client {client}, rows {numbers:?}, {fate:?}: {there} are there");
-        let is_right = match (there, *fate) {
-            (there, Fate::Refused) => there == 0,
+        let fault =
+            || format!("client {client}, rows {numbers:?}, {fate:?}: {present} are present");
+        let is_right = match (present, *fate) {
+            (present, Fate::Refused) => present == 0,
             (0, fate) => !fate.is_certain(until),
-            (there, _) => there == numbers.len(),
+            (present, _) => present == numbers.len(),
         };
-        tally.look(1, (!is_right).then(told));
+        tally.check(1, (!is_right).then(fault));
     }
 }

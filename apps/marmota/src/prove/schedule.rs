@@ -14,36 +14,37 @@ use crate::stress::sample::Dice;
 pub(super) type Task<'t> = Pin<Box<dyn Future<Output = ()> + 't>>;
 
 /// The waker of a client: whether the client is ready, and the thread to unpark.
-struct Bell {
-    rung: AtomicBool,
+struct TaskWaker {
+    is_woken: AtomicBool,
     thread: Thread,
 }
 
-impl Wake for Bell {
+impl Wake for TaskWaker {
     fn wake(self: Arc<Self>) {
-        self.rung.store(true, Ordering::Release);
+        self.is_woken.store(true, Ordering::Release);
         self.thread.unpark();
     }
 }
 
 /// Runs all tasks to their end. The random numbers choose which of the ready tasks is polled next.
 pub(super) fn run(tasks: Vec<Task<'_>>, dice: &mut Dice) {
-    let bell = || Arc::new(Bell { rung: AtomicBool::new(true), thread: thread::current() });
-    let mut tasks: Vec<(Task<'_>, Arc<Bell>)> =
-        tasks.into_iter().map(|task| (task, bell())).collect();
+    let waker =
+        || Arc::new(TaskWaker { is_woken: AtomicBool::new(true), thread: thread::current() });
+    let mut tasks: Vec<(Task<'_>, Arc<TaskWaker>)> =
+        tasks.into_iter().map(|task| (task, waker())).collect();
     while !tasks.is_empty() {
-        let may_go_on = |(place, (_, bell)): (usize, &(_, Arc<Bell>))| {
-            bell.rung.load(Ordering::Acquire).then_some(place)
+        let ready_place = |(place, (_, waker)): (usize, &(_, Arc<TaskWaker>))| {
+            waker.is_woken.load(Ordering::Acquire).then_some(place)
         };
-        let ready: Vec<usize> = tasks.iter().enumerate().filter_map(may_go_on).collect();
+        let ready: Vec<usize> = tasks.iter().enumerate().filter_map(ready_place).collect();
         let Some(count) = u64::try_from(ready.len()).ok().filter(|count| *count > 0) else {
             thread::park();
             continue;
         };
         let place = ready[usize::try_from(dice.roll() % count).unwrap_or_default()];
-        let (task, bell) = &mut tasks[place];
-        bell.rung.store(false, Ordering::Release);
-        let waker = Waker::from(Arc::clone(bell));
+        let (task, waker) = &mut tasks[place];
+        waker.is_woken.store(false, Ordering::Release);
+        let waker = Waker::from(Arc::clone(waker));
         if task.as_mut().poll(&mut Context::from_waker(&waker)).is_ready() {
             drop(tasks.remove(place));
         }
@@ -51,13 +52,13 @@ pub(super) fn run(tasks: Vec<Task<'_>>, dice: &mut Dice) {
 }
 
 /// Yields, so that the random numbers choose the next task.
-pub(super) async fn give_way() {
-    let mut gave = false;
+pub(super) async fn yield_now() {
+    let mut has_yielded = false;
     std::future::poll_fn(|context| {
-        if gave {
+        if has_yielded {
             return Poll::Ready(());
         }
-        gave = true;
+        has_yielded = true;
         context.waker().wake_by_ref();
         Poll::Pending
     })
@@ -93,7 +94,7 @@ mod tests {
             Box::pin(async move {
                 for _ in 0..5 {
                     order.borrow_mut().push(number);
-                    give_way().await;
+                    yield_now().await;
                 }
             })
         };
@@ -111,8 +112,8 @@ mod tests {
     }
 
     #[test]
-    fn what_other_threads_wake_goes_on() {
-        let told = async {
+    fn a_task_woken_by_another_thread_continues() {
+        let receive = async {
             let (sender, receiver) = std::sync::mpsc::channel::<Waker>();
             thread::spawn(move || receiver.recv().map(Waker::wake));
             let mut sent = false;
@@ -125,15 +126,15 @@ mod tests {
             })
             .await;
         };
-        run(vec![Box::pin(told)], &mut Dice(1));
+        run(vec![Box::pin(receive)], &mut Dice(1));
     }
 
     #[test]
-    fn a_future_is_given_up_after_its_steps() {
+    fn a_future_is_dropped_after_its_steps() {
         let outcome = RefCell::new(Vec::new());
         let task: Task<'_> = Box::pin(async {
             for steps in [Some(1), Some(2), None] {
-                let done = for_steps(steps, async { give_way().await }).await;
+                let done = for_steps(steps, async { yield_now().await }).await;
                 outcome.borrow_mut().push(done.is_some());
             }
         });

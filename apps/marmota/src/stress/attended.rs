@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use marmota::command::Done;
 
-use super::crew::{self, Came, Plan, Step};
+use super::crew::{self, Plan, RunResults, Step};
 use super::line::Count;
 use super::stand::{Failed, Stand};
 
@@ -18,18 +18,18 @@ const IDS_A_LINE: usize = 1_000;
 
 /// The progress of the process, reported to the parent.
 #[derive(Default)]
-struct Told(AtomicU64);
+struct ReportedProgress(AtomicU64);
 
-impl Count for Told {
+impl Count for ReportedProgress {
     fn step(&self) {
         if (self.0.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(EVERY) {
             // If the parent has stopped reading, the error is ignored.
-            let _ = say("at");
+            let _ = print_line("at");
         }
     }
 }
 
-fn say(line: &str) -> io::Result<()> {
+fn print_line(line: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{line}")?;
     out.flush()
@@ -37,20 +37,20 @@ fn say(line: &str) -> io::Result<()> {
 
 /// Executes the commands of the parent.
 pub(super) fn run(stand: &Stand, plan: &Plan) -> Done {
-    match obey(stand, plan) {
-        Ok(came) => {
-            tell(&came)?;
+    match execute_commands(stand, plan) {
+        Ok(results) => {
+            print_results(&results)?;
             Ok(ExitCode::SUCCESS)
         }
         Err(error) => {
-            say(&format!("error {}", in_a_line(&error.to_string())))?;
+            print_line(&format!("error {}", on_one_line(&error.to_string())))?;
             Ok(ExitCode::FAILURE)
         }
     }
 }
 
-fn obey(stand: &Stand, plan: &Plan) -> Result<Came, Failed> {
-    crew::run(stand, plan, &Told::default(), |lead| {
+fn execute_commands(stand: &Stand, plan: &Plan) -> Result<RunResults, Failed> {
+    crew::run(stand, plan, &ReportedProgress::default(), |lead| {
         for line in io::stdin().lock().lines() {
             let step = match &*line? {
                 "connect" => Step::Connect,
@@ -59,24 +59,24 @@ fn obey(stand: &Stand, plan: &Plan) -> Result<Came, Failed> {
                 _ => return Ok(()),
             };
             lead.take(step)?;
-            say("done")?;
+            print_line("done")?;
         }
         Err("the leading process ended".into())
     })
 }
 
-fn tell(came: &Came) -> io::Result<()> {
-    for ids in came.ids.chunks(IDS_A_LINE) {
+fn print_results(results: &RunResults) -> io::Result<()> {
+    for ids in results.ids.chunks(IDS_A_LINE) {
         let ids: Vec<String> = ids.iter().map(i64::to_string).collect();
-        say(&format!("ids {}", ids.join(" ")))?;
+        print_line(&format!("ids {}", ids.join(" ")))?;
     }
-    for fault in &came.tally.faults {
-        say(&format!("fault {}", in_a_line(fault)))?;
+    for fault in &results.tally.faults {
+        print_line(&format!("fault {}", on_one_line(fault)))?;
     }
-    say(&format!("tally {} {}", came.tally.passed, came.tally.failed))?;
-    say("done")
+    print_line(&format!("tally {} {}", results.tally.passed, results.tally.failed))?;
+    print_line("done")
 }
 
-fn in_a_line(text: &str) -> String {
+fn on_one_line(text: &str) -> String {
     text.replace(['\n', '\r'], " ")
 }

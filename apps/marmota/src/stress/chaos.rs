@@ -47,7 +47,7 @@ impl Drop for Victim {
 
 /// The results that a thread has received.
 #[derive(Default)]
-struct Heard {
+struct Acknowledgements {
     acknowledged: Vec<(i64, u32)>,
     /// Number of failed calls by kind of error.
     failed: HashMap<ErrorKind, u64>,
@@ -78,7 +78,7 @@ pub(super) fn run(stress: &Stress, rounds: u32) -> Result<Tally, Failed> {
     let mut victim = Some(Victim::start(&url, &db)?);
     drop(first_client(&direct)?);
     let (ends, line) = (AtomicBool::new(false), Line::new("rounds of chaos".to_owned(), u64::MAX));
-    let (heard, mut tally) = thread::scope(|scope| {
+    let (received, mut tally) = thread::scope(|scope| {
         let writers: Vec<_> = (0..threads)
             .map(|thread| {
                 let (ends, line) = (&ends, &line);
@@ -94,34 +94,35 @@ pub(super) fn run(stress: &Stress, rounds: u32) -> Result<Tally, Failed> {
             match Victim::start(&url, &db) {
                 Ok(next) => victim = Some(next),
                 Err(error) => {
-                    tally.look(0, Some(format!("the server did not start again: {error}")));
+                    tally.check(0, Some(format!("the server did not start again: {error}")));
                     break;
                 }
             }
         }
         thread::sleep(Duration::from_millis(300));
         ends.store(true, Ordering::Relaxed);
-        let heard: Vec<Heard> = writers.into_iter().filter_map(|one| one.join().ok()).collect();
-        (heard, tally)
+        let received: Vec<Acknowledgements> =
+            writers.into_iter().filter_map(|one| one.join().ok()).collect();
+        (received, tally)
     });
     drop(victim);
     let _victim = Victim::start(&url, &db)?;
     let store = first_client(&direct)?;
-    look(&store, stress.seed, run, &heard, &mut tally)?;
-    let acknowledged: usize = heard.iter().map(|one| one.acknowledged.len()).sum();
+    check(&store, stress.seed, run, &received, &mut tally)?;
+    let acknowledged: usize = received.iter().map(|one| one.acknowledged.len()).sum();
     let cut = cutter.cuts();
     report(format_args!(
         "{rounds} rounds, {threads} threads, {cut} connections cut: {acknowledged} rows \
          acknowledged; refused or lost:"
     ))?;
     let mut failed: HashMap<ErrorKind, u64> = HashMap::new();
-    for (kind, count) in heard.iter().flat_map(|one| &one.failed) {
+    for (kind, count) in received.iter().flat_map(|one| &one.failed) {
         *failed.entry(*kind).or_default() += count;
     }
     for (kind, count) in failed {
         report(format_args!("  {count} {}", kind.name()))?;
     }
-    tally.look(1, (acknowledged == 0).then(|| "nothing was acknowledged".to_owned()));
+    tally.check(1, (acknowledged == 0).then(|| "nothing was acknowledged".to_owned()));
     Ok(tally)
 }
 
@@ -145,9 +146,9 @@ fn write(
     durability: Durability,
     ends: &AtomicBool,
     line: &Line,
-) -> Heard {
-    let mut heard = Heard::default();
-    let Ok(store) = first_client(stand) else { return heard };
+) -> Acknowledgements {
+    let mut received = Acknowledgements::default();
+    let Ok(store) = first_client(stand) else { return received };
     for number in 0..u32::MAX {
         if ends.load(Ordering::Relaxed) {
             break;
@@ -155,20 +156,20 @@ fn write(
         line.step();
         let row = Sample::new(seed, run, thread, number);
         match store.insert(&row).durability(durability).run() {
-            Ok(id) => heard.acknowledged.push((id, number)),
-            Err(error) => *heard.failed.entry(error.kind()).or_default() += 1,
+            Ok(id) => received.acknowledged.push((id, number)),
+            Err(error) => *received.failed.entry(error.kind()).or_default() += 1,
         }
     }
-    heard
+    received
 }
 
 /// Checks that every acknowledged row is present and unchanged. Other rows are those whose
 /// acknowledgement was lost; they are checked too.
-fn look(
+fn check(
     store: &Store,
     seed: u64,
     run: i64,
-    heard: &[Heard],
+    received: &[Acknowledgements],
     tally: &mut Tally,
 ) -> Result<(), Failed> {
     let rows = of_run(store, run)?;
@@ -181,13 +182,13 @@ fn look(
                 Some(came) => wanted.fault(came),
                 None => Some(format!("row {id} was acknowledged but is missing")),
             };
-            tally.look(FIELDS, fault);
+            tally.check(FIELDS, fault);
         }
     }
     for row in &rows {
         let (thread, number) = (row.thread as u32, row.number as u32);
         let wanted = Sample::new(seed, run, thread, number).with_id(row.id);
-        tally.look(FIELDS, wanted.fault(row));
+        tally.check(FIELDS, wanted.fault(row));
     }
     Ok(())
 }

@@ -53,7 +53,7 @@ impl Drop for Process {
 /// A server process.
 pub(super) struct Serving {
     process: Process,
-    _said: BufReader<ChildStdout>,
+    _stdout: BufReader<ChildStdout>,
     /// Where clients reach it.
     pub(super) url: String,
 }
@@ -64,11 +64,11 @@ impl Serving {
     pub(super) fn start(address: &str, db: &str) -> Result<Self, Failed> {
         let words = ["--serve", address, "--reuse-port", "--attended", "--db", db];
         let (process, stdout) = Process::start(&words.map(str::to_owned))?;
-        let (mut said, mut line) = (BufReader::new(stdout), String::new());
-        said.read_line(&mut line)?;
+        let (mut output, mut line) = (BufReader::new(stdout), String::new());
+        output.read_line(&mut line)?;
         // Empty if the start failed: the process has printed the reason to standard error.
         let url = line.split_whitespace().next_back().ok_or("a server did not start")?.to_owned();
-        Ok(Self { process, _said: said, url })
+        Ok(Self { process, _stdout: output, url })
     }
 
     pub(super) fn number(&self) -> u32 {
@@ -81,7 +81,7 @@ impl Serving {
 }
 
 /// The output of a client process.
-enum Said {
+enum ChildOutput {
     Line(String),
     /// The process has closed its output.
     Ended,
@@ -90,8 +90,8 @@ enum Said {
 /// The client processes.
 pub(super) struct Drivers {
     processes: Vec<Process>,
-    said: Receiver<(usize, Said)>,
-    tell: Sender<(usize, Said)>,
+    output: Receiver<(usize, ChildOutput)>,
+    sender: Sender<(usize, ChildOutput)>,
 }
 
 /// The results of all client processes.
@@ -103,23 +103,23 @@ pub(super) struct Found {
 
 impl Drivers {
     pub(super) fn new() -> Self {
-        let (tell, said) = channel();
-        Self { processes: Vec::new(), said, tell }
+        let (sender, output) = channel();
+        Self { processes: Vec::new(), output, sender }
     }
 
     /// Starts another process.
     pub(super) fn start(&mut self, words: &[String]) -> Result<(), Failed> {
         let (process, stdout) = Process::start(words)?;
-        let (number, tell) = (self.processes.len(), self.tell.clone());
+        let (number, sender) = (self.processes.len(), self.sender.clone());
         self.processes.push(process);
         // The thread ends with the process whose output it reads.
         thread::spawn(move || {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-                if tell.send((number, Said::Line(line))).is_err() {
+                if sender.send((number, ChildOutput::Line(line))).is_err() {
                     return;
                 }
             }
-            let _ = tell.send((number, Said::Ended));
+            let _ = sender.send((number, ChildOutput::Ended));
         });
         Ok(())
     }
@@ -139,9 +139,9 @@ impl Drivers {
         let mut found = Found::default();
         let mut done = vec![false; self.processes.len()];
         while done.contains(&false) {
-            let (number, said) = self.said.recv()?;
-            let text = match said {
-                Said::Line(text) => text,
+            let (number, output) = self.output.recv()?;
+            let text = match output {
+                ChildOutput::Line(text) => text,
                 // The process has finished this command, so it may end.
                 Said::Ended if done[number] => continue,
                 Said::Ended => {
@@ -153,7 +153,7 @@ impl Drivers {
                 ("at", _) => line.add(EVERY),
                 ("done", _) => done[number] = true,
                 ("error", fault) => return Err(format!("client process {number}: {fault}").into()),
-                ("fault", fault) => found.tally.tell(fault.to_owned()),
+                ("fault", fault) => found.tally.add_text(fault.to_owned()),
                 ("tally", counts) => {
                     let (passed, failed) = counts.split_once(' ').unwrap_or_default();
                     found.tally.passed += passed.parse::<u64>()?;

@@ -59,7 +59,7 @@ impl Step {
 
 /// The results of a run.
 #[derive(Default)]
-pub(super) struct Came {
+pub(super) struct RunResults {
     pub(super) tally: Tally,
     pub(super) ids: Vec<i64>,
 }
@@ -97,11 +97,11 @@ pub(super) fn run(
     plan: &Plan,
     count: &dyn Count,
     lead: impl FnOnce(&Lead<'_>) -> std::result::Result<(), Failed>,
-) -> std::result::Result<Came, Failed> {
+) -> std::result::Result<RunResults, Failed> {
     // The threads and their leader.
     let barrier = Barrier::new(plan.threads as usize + 1);
     let (step, fault) = (AtomicU8::new(Step::End as u8), Mutex::new(None));
-    let mut came = Came::default();
+    let mut results = RunResults::default();
     let led = thread::scope(|scope| {
         let threads: Vec<_> = (0..plan.threads)
             .map(|thread| {
@@ -112,7 +112,7 @@ pub(super) fn run(
                         barrier.wait();
                         let step = Step::of(step.load(Ordering::SeqCst));
                         if step == Step::End {
-                            return worker.came;
+                            return worker.results;
                         }
                         // After a panic, the other threads would wait for this one forever.
                         let taken = catch_unwind(AssertUnwindSafe(|| worker.take(step)));
@@ -132,15 +132,15 @@ pub(super) fn run(
         for thread in threads {
             match thread.join() {
                 Ok(part) => {
-                    came.tally.add(part.tally);
-                    came.ids.extend(part.ids);
+                    results.tally.add(part.tally);
+                    results.ids.extend(part.ids);
                 }
-                Err(_) => came.tally.look(0, Some("a thread has panicked".to_owned())),
+                Err(_) => results.tally.check(0, Some("a thread has panicked".to_owned())),
             }
         }
         led.and(ended)
     });
-    led.map(|()| came)
+    led.map(|()| results)
 }
 
 /// A thread of a run.
@@ -152,7 +152,7 @@ struct Worker<'r> {
     thread: u32,
     clients: Vec<Store>,
     inserted: Vec<Result<i64>>,
-    came: Came,
+    results: RunResults,
 }
 
 /// Returns the share of one among several parts of a total.
@@ -162,8 +162,8 @@ pub(super) const fn share(all: u32, among: u32, one: u32) -> u32 {
 
 impl<'r> Worker<'r> {
     fn new(stand: &'r Stand, plan: &'r Plan, thread: u32, count: &'r dyn Count) -> Self {
-        let (clients, inserted, came) = (Vec::new(), Vec::new(), Came::default());
-        Self { stand, plan, count, thread, clients, inserted, came }
+        let (clients, inserted, results) = (Vec::new(), Vec::new(), RunResults::default());
+        Self { stand, plan, count, thread, clients, inserted, results }
     }
 
     /// Returns its number among the threads of all processes.
@@ -225,25 +225,25 @@ impl<'r> Worker<'r> {
 
     /// Reads the rows back, and stores their ids.
     fn read(&mut self) {
-        let mut came = Came::default();
+        let mut results = RunResults::default();
         for ((number, client), id) in self.numbers().zip(&self.inserted) {
             self.count.step();
             let id = match id {
                 Ok(id) => *id,
                 Err(error) => {
                     let fault = format!("thread {}, row {number}: {error:?}", self.number());
-                    came.tally.look(0, Some(fault));
+                    results.tally.check(0, Some(fault));
                     continue;
                 }
             };
-            came.ids.push(id);
+            results.ids.push(id);
             let row = self.row(number).with_id(id);
             let fault = match client.get::<Sample>(id).with_blobs().run() {
                 Ok(read) => row.fault(&read),
                 Err(error) => Some(format!("row {id}: {error:?}")),
             };
-            came.tally.look(FIELDS, fault);
+            results.tally.check(FIELDS, fault);
         }
-        self.came = came;
+        self.results = results;
     }
 }

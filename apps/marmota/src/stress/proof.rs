@@ -28,7 +28,7 @@ const SURPLUS: u64 = 20;
 const CLIENTS_AN_ADDRESS: u32 = 1_000;
 
 /// The durations and resources of a run.
-struct Ran {
+struct ProcessesRun {
     connect: Duration,
     insert: Duration,
     read: Duration,
@@ -157,7 +157,7 @@ fn one(
     clients: u32,
     db: &str,
     tally: &mut Tally,
-) -> Result<Ran, Failed> {
+) -> Result<ProcessesRun, Failed> {
     let first = Serving::start("127.0.0.1:0", db)?;
     let url = first.url.clone();
     let address = url.trim_start_matches("http://").trim_end_matches("/api").to_owned();
@@ -192,20 +192,20 @@ fn one(
         let connected = then.descriptors.saturating_sub(before.descriptors);
         let fault = (connected < u64::from(clients))
             .then(|| format!("{connected} clients of {clients} were connected {when}"));
-        tally.look(1, fault);
+        tally.check(1, fault);
     }
     let mut found = drivers.lead("end", &line)?;
     drivers.end()?;
     drop(line);
     let store = Stand::elsewhere(&url).client(None)?;
-    found.tally.look_at_all(&store, stress.seed, run, stress.rows, &found.ids)?;
+    found.tally.check_all(&store, stress.seed, run, stress.rows, &found.ids)?;
     drop(store);
     tally.add(found.tally);
     serving.into_iter().try_for_each(Serving::end)?;
     let each = |then: Use| {
         then.resident_bytes.saturating_sub(before.resident_bytes) as f64 / f64::from(clients)
     };
-    Ok(Ran {
+    Ok(ProcessesRun {
         connect,
         insert,
         read,

@@ -9,7 +9,7 @@ use super::stand::{Failed, Stand};
 use super::tally::Tally;
 
 /// The results of a run.
-pub(super) struct Ran {
+pub(super) struct ThreadsRun {
     pub(super) insert: Duration,
     pub(super) read: Duration,
     pub(super) tally: Tally,
@@ -22,18 +22,18 @@ pub(super) fn run_number() -> i64 {
 }
 
 /// Executes a run.
-pub(super) fn run(stand: &Stand, plan: &Plan) -> Result<Ran, Failed> {
+pub(super) fn run(stand: &Stand, plan: &Plan) -> Result<ThreadsRun, Failed> {
     let what = format!("{}, {} threads", stand.name, plan.threads);
     let line = Line::new(what, u64::from(plan.clients) + 2 * u64::from(plan.rows));
     let (mut insert, mut read) = (Duration::ZERO, Duration::ZERO);
-    let came = crew::run(stand, plan, &line, |lead| {
+    let results = crew::run(stand, plan, &line, |lead| {
         lead.take(Step::Connect)?;
         insert = lead.take(Step::Insert)?;
         read = lead.take(Step::Read)?;
         Ok(())
     })?;
-    let mut tally = came.tally;
+    let mut tally = results.tally;
     let store = stand.client(None)?;
-    tally.look_at_all(&store, plan.seed, plan.run, plan.rows, &came.ids)?;
-    Ok(Ran { insert, read, tally })
+    tally.check_all(&store, plan.seed, plan.run, plan.rows, &results.ids)?;
+    Ok(ThreadsRun { insert, read, tally })
 }

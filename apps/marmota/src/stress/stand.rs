@@ -43,7 +43,7 @@ impl Stand {
     }
 
     /// Sets the CA file for the certificate of such a server.
-    pub(super) fn believing(mut self, file: Option<&Path>) -> Self {
+    pub(super) fn with_ca_file(mut self, file: Option<&Path>) -> Self {
         if let Target::Url(_, ca_file) = &mut self.target {
             *ca_file = file.map(Path::to_path_buf);
         }
@@ -99,7 +99,7 @@ fn open(db: &str) -> Result<Store, marmota::Error> {
 
 /// The settings of the server.
 #[derive(Clone, Copy)]
-pub(super) struct How {
+pub(super) struct ServeOptions {
     /// Shares the port with other processes.
     pub(super) shares: bool,
     /// Also stops when standard input ends, with the process at its other end.
@@ -107,7 +107,7 @@ pub(super) struct How {
 }
 
 /// Serves the rows' model until a signal ends it.
-pub(super) fn serve(address: &str, how: How, db: Option<&str>) -> Done {
+pub(super) fn serve(address: &str, how: ServeOptions, db: Option<&str>) -> Done {
     // Only created if it is needed: a process that is killed does not remove it.
     let folder = db.is_none().then(Folder::new).transpose()?;
     let file = folder.as_ref().map(Folder::file);

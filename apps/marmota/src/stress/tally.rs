@@ -20,18 +20,18 @@ pub(crate) struct Tally {
 
 impl Tally {
     /// Counts assertions as passed, or records a fault.
-    pub(crate) fn look(&mut self, assertions: u64, fault: Option<String>) {
+    pub(crate) fn check(&mut self, assertions: u64, fault: Option<String>) {
         match fault {
             None => self.passed += assertions,
             Some(fault) => {
                 self.failed += 1;
-                self.tell(fault);
+                self.add_text(fault);
             }
         }
     }
 
     /// Records the text of a fault that is counted already, unless there are too many.
-    pub(crate) fn tell(&mut self, fault: String) {
+    pub(crate) fn add_text(&mut self, fault: String) {
         if self.faults.len() < FAULTS_MAX {
             self.faults.push(fault);
         }
@@ -40,12 +40,12 @@ impl Tally {
     pub(crate) fn add(&mut self, other: Self) {
         self.passed += other.passed;
         self.failed += other.failed;
-        other.faults.into_iter().for_each(|fault| self.tell(fault));
+        other.faults.into_iter().for_each(|fault| self.add_text(fault));
     }
 
     /// Checks the ids of all threads (no duplicates, no missing and no extra ones), and again every
     /// stored row.
-    pub(crate) fn look_at_all(
+    pub(crate) fn check_all(
         &mut self,
         store: &Store,
         seed: u64,
@@ -57,15 +57,15 @@ impl Tally {
         let same = |what: &str, wanted: usize, found: usize| {
             (wanted != found).then(|| format!("{found} {what} instead of {wanted}"))
         };
-        self.look(1, same("ids were given", rows as usize, ids.len()));
-        self.look(1, same("of the ids are distinct", ids.len(), distinct.len()));
+        self.check(1, same("ids were assigned", rows as usize, ids.len()));
+        self.check(1, same("of the ids are distinct", ids.len(), distinct.len()));
         let stored = of_run(store, run)?;
-        self.look(1, same("rows are stored", ids.len(), stored.len()));
+        self.check(1, same("rows are stored", ids.len(), stored.len()));
         for row in stored {
             let known = distinct.contains(&row.id);
-            self.look(1, (!known).then(|| format!("row {} was given to no client", row.id)));
+            self.check(1, (!known).then(|| format!("no client received the id of row {}", row.id)));
             let (thread, number) = (row.thread as u32, row.number as u32);
-            self.look(FIELDS, Sample::new(seed, run, thread, number).with_id(row.id).fault(&row));
+            self.check(FIELDS, Sample::new(seed, run, thread, number).with_id(row.id).fault(&row));
         }
         Ok(())
     }

@@ -1,5 +1,4 @@
-//! Backups under write load, restored and checked; what is damaged, and what
-//! is killed in the middle.
+//! Backups under write load: restored and checked, also after damage and kills.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -45,8 +44,8 @@ fn fill(store: &Store) {
     store.insert_many(&accounts).run().unwrap();
 }
 
-/// Moves money between accounts, and enters numbers one after the other; says
-/// which was acknowledged last.
+/// Moves money between accounts, and inserts consecutive numbers. Records which was acknowledged
+/// last.
 fn work(store: &Store, stop: &AtomicBool, acknowledged: &AtomicI64, first: i64) {
     let mut number = first;
     while !stop.load(Ordering::Relaxed) {
@@ -60,14 +59,13 @@ fn work(store: &Store, stop: &AtomicBool, acknowledged: &AtomicI64, first: i64) 
         store.insert(&Entry { id: 0, number, of: Ref::new(from) }).run().unwrap();
         acknowledged.store(number, Ordering::Release);
         number += 2;
-        // So that there are not more rows than can be looked at in each round.
+        // Limits the number of rows, which are all checked in each round.
         std::thread::sleep(Duration::from_micros(200));
     }
 }
 
-/// What must hold in a backup: the sum is as ever, and of what each writer has
-/// entered there is a first part without gaps, with all that was acknowledged
-/// before.
+/// Checks a backup: the sum is unchanged, and each writer's numbers are consecutive from the first
+/// and include all acknowledged before the backup.
 fn check(store: &Store, acknowledged: [i64; 2]) {
     let accounts = store.list::<Account>().limit(100).run().unwrap();
     assert_eq!(accounts.iter().map(|account| account.balance).sum::<i64>(), SUM);
@@ -107,7 +105,7 @@ fn rounds(open: Open<'_>, restore: &dyn Fn(&Path, &Path) -> Result<()>) {
             restore(&backup, &restored).unwrap();
             let copy = open(&restored).unwrap();
             check(&copy, before);
-            // It is a database like any other.
+            // It can be written to like any database.
             copy.insert(&Entry { id: 0, number: -1, of: Ref::new(1) }).run().unwrap();
             copy.close().unwrap();
         }
@@ -115,7 +113,7 @@ fn rounds(open: Open<'_>, restore: &dyn Fn(&Path, &Path) -> Result<()>) {
     store.close().unwrap();
 }
 
-/// Ends the writers also when a check fails.
+/// Stops the writers, also when a check fails.
 struct Stop<'s>(&'s AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -170,7 +168,7 @@ fn sqlite_encrypted_under_load() {
     });
 }
 
-/// A folder with a database, a backup of it, and one more row since.
+/// A folder with a database, a backup of it, and one row inserted after the backup.
 struct Scene {
     folder: Folder,
     backup: PathBuf,
@@ -208,7 +206,7 @@ fn entries(url: &str) -> u64 {
 }
 
 #[test]
-fn what_is_there_is_replaced_only_when_told() {
+fn an_existing_database_is_replaced_only_on_request() {
     for scheme in SCHEMES {
         let (scene, url) = Scene::new(scheme);
         scene.refused(&url, false, ErrorKind::Conflict, "--replace");
@@ -288,8 +286,8 @@ fn a_damaged_database_can_be_replaced() {
     assert!(!names.iter().any(|name| name.contains("before") || name.contains("wal")), "{names:?}");
 }
 
-/// Whenever the program is killed, there is a database, the old one or the
-/// new one, and whatever counts as a backup is one.
+/// Whenever the program is killed, the database is the old or the new one, and every file that
+/// counts as a backup is complete.
 #[test]
 fn a_kill_leaves_a_good_database() {
     for scheme in SCHEMES {
@@ -331,7 +329,7 @@ fn a_kill_leaves_a_good_database() {
 }
 
 #[test]
-fn the_program_keeps_so_many() {
+fn the_program_keeps_a_number_of_backups() {
     let folder = Folder::new();
     let database = ["--db", "sqlite:a.db"];
     let missing = folder.run(&["backup", database[0], database[1]]).with(1);

@@ -12,11 +12,11 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const USUAL: &str = "0";
 const BATCH: &str = "3";
 
-/// The scheduling policies of a process' threads that serve HTTP: the 41st field of their `stat`.
+/// Returns the scheduling policies of the threads that serve HTTP: field 41 of their `stat`.
 fn policies(process: u32) -> Vec<String> {
     let policy = |task: std::io::Result<std::fs::DirEntry>| {
         let stat = std::fs::read_to_string(task.ok()?.path().join("stat")).ok()?;
-        // The name is in parentheses and may have blanks.
+        // The name is in parentheses and may contain spaces.
         let (name, fields) = stat.rsplit_once(')')?;
         let policy = fields.split_whitespace().nth(38)?.to_owned();
         name.contains("(marmota-http-").then_some(policy)
@@ -25,8 +25,8 @@ fn policies(process: u32) -> Vec<String> {
     tasks.filter_map(policy).collect()
 }
 
-/// Starts `serve` on a database, with further words; checks the policy of its threads, gives its
-/// log.
+/// Starts `serve` on a database with further arguments, checks the policy of its threads and
+/// returns its log.
 fn serve(database: &str, words: &[&str], expected: &str) -> String {
     let folder = Folder::new();
     let common = ["serve", "--listen", "127.0.0.1:0", "--log", "info", "--db", database];
@@ -64,7 +64,7 @@ fn threads_are_batch_scheduled_with_postgresql_on_this_machine() {
     let log = serve(&url, &[], BATCH);
     let reason = format!("PostgreSQL on this machine (127.0.0.1:{})", server.port());
     assert!(log.contains(&format!("batch scheduling on: {reason}")), "{log}");
-    // By its name, which may be of either address family, and over its socket.
+    // By name, which may resolve to either address family, and over its socket.
     serve(&url.replace("127.0.0.1", "localhost"), &[], BATCH);
     let (_, name) = url.rsplit_once('/').unwrap();
     let log = serve(&server.socket_url(name), &[], BATCH);

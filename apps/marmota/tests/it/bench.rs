@@ -1,4 +1,4 @@
-//! `marmota bench orm`: its table, and the same as data.
+//! `marmota bench orm`: the table, and the report as JSON.
 
 use crate::program::Folder;
 
@@ -9,7 +9,7 @@ fn the_table_is_printed_and_written_as_json() {
     let out = folder.run(&words.split(' ').collect::<Vec<_>>()).with(0);
     for part in [
         "SQLite file, full",
-        "memory engine, read by SQL",
+        "memory engine, read through SQL",
         "÷ by hand",
         "÷ mORMot 2",
         "2 threads of 64 tasks",
@@ -27,7 +27,7 @@ fn the_table_is_printed_and_written_as_json() {
     assert_eq!(json["durable"].as_array().unwrap().len(), 4);
     assert_eq!(json["threads"][5]["threads"], 50);
     let left = std::fs::read_dir(folder.0.path()).unwrap().count();
-    assert_eq!(left, 1, "nothing is left but what was asked for");
+    assert_eq!(left, 1, "no file is left except the report");
 }
 
 #[test]
@@ -37,5 +37,5 @@ fn one_engine_can_be_named_and_an_unknown_one_is_refused() {
     let out = folder.run(&[&words[..], &["--engine", "memory"]].concat()).with(0);
     assert!(out.contains("memory engine") && !out.contains("SQLite file, full"), "{out}");
     let out = folder.run(&["bench", "orm", "--engine", "oracle"]).with(2);
-    assert!(out.contains("there is no engine oracle"), "{out}");
+    assert!(out.contains("unknown engine oracle"), "{out}");
 }

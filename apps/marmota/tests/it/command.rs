@@ -1,9 +1,9 @@
-//! Subcommands, and arguments that make no sense.
+//! Subcommands, and invalid arguments.
 
 use crate::program::Folder;
 
 #[test]
-fn what_is_unknown_is_refused_with_the_usage() {
+fn unknown_arguments_are_refused_with_the_usage() {
     let folder = Folder::new();
     for words in [
         &["mirgate"][..],
@@ -31,7 +31,7 @@ fn migrate_makes_the_database() {
     let folder = Folder::new();
     let said = folder.run(&["migrate", "--dry-run", "--db", "sqlite:a.db"]).with(3);
     assert!(said.contains("+ add table person\n    CREATE TABLE \"person\""), "{said}");
-    assert!(!folder.0.path().join("a.db").exists(), "it only looked");
+    assert!(!folder.0.path().join("a.db").exists(), "a dry run creates no file");
     let said = folder.run(&["migrate", "--db", "sqlite:a.db"]).with(0);
     assert!(said.contains("+ add table person"), "{said}");
     assert!(folder.0.path().join("a.db").is_file());

@@ -1,5 +1,5 @@
-//! Random REST operations compared with a model in another language: a short
-//! run of what `cargo xtask soak` does at length.
+//! Random REST operations compared with a model in Python: a short version of a run of `cargo xtask
+//! soak`.
 
 #[path = "../soak/service.rs"]
 mod service;
@@ -10,7 +10,7 @@ use std::process::Command;
 use marmota::http::Server;
 use marmota::store::StoreBuilder;
 
-/// Serves the store and has the program compare; panics with what differs.
+/// Serves the store and runs the comparison; panics with the differences.
 fn compare(builder: StoreBuilder, seed: u32, options: &[&str]) {
     let store = builder.open().unwrap();
     let server = Server::bind("127.0.0.1:0").unwrap().threads_per_listener(2);

@@ -1,10 +1,10 @@
-//! Every option that the documents name is in the program's help.
+//! Every option in the documents exists in the program's help.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-/// Subcommands, each with a help of its own.
+/// Subcommands with their own help.
 const SUBCOMMANDS: [&str; 8] =
     ["serve", "migrate", "backup", "move", "restore", "bench", "stress", "prove"];
 
@@ -60,7 +60,7 @@ fn options_in_the_documents_exist() {
     }
 }
 
-/// The words that begin with two hyphens.
+/// Returns the words that begin with two hyphens.
 fn options(text: &str) -> BTreeSet<String> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '-';
     text.split(|c| !is_part(c))

@@ -1,4 +1,4 @@
-//! How `serve` ends, and what clients do that is no news for its operator.
+//! How `serve` ends, and which mistakes of clients are not logged as warnings.
 
 use std::io::{BufReader, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
@@ -31,8 +31,8 @@ fn a_server_that_has_printed_its_address_ends_cleanly() {
     }
 }
 
-/// A request that does not end keeps a server for its drain timeout, and no longer than until
-/// the second signal.
+/// A request that does not end delays the exit of a server until its drain timeout or a second
+/// signal.
 #[test]
 fn a_second_signal_ends_it_at_once() {
     let mut serving = Serving::start(&[]);
@@ -42,7 +42,7 @@ fn a_second_signal_ends_it_at_once() {
     assert_eq!(serving.ask("GET /api/person", "", None).0, 200);
     serving.signal("-TERM");
     let begun = Instant::now();
-    // The first has arrived once no connection is taken any more.
+    // The first signal has been received when connections are no longer accepted.
     let address = serving.url.strip_prefix("http://").unwrap().to_owned();
     while TcpStream::connect(&address).is_ok() {
         assert!(begun.elapsed() < Duration::from_secs(5), "the first signal was not received");
@@ -55,7 +55,7 @@ fn a_second_signal_ends_it_at_once() {
     assert!(begun.elapsed() < Duration::from_secs(9), "it ended by its drain timeout");
 }
 
-/// Clients that do not speak TLS, or HTTP, are no warnings for the operator.
+/// Clients that do not speak TLS or HTTP cause no warnings.
 #[test]
 fn mistakes_of_clients_are_no_warnings() {
     let folder = Folder::new();
@@ -69,7 +69,7 @@ fn mistakes_of_clients_are_no_warnings() {
         let url = line.split_whitespace().find(|word| word.contains("://")).unwrap();
         let address = url.split("://").nth(1).unwrap();
         let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\x04\x03\0\0\0\0\x01\0\0\0\x08";
-        // Garbage, plain HTTP, a fatal alert, a hello that is cut off, and broken HTTP/2.
+        // Garbage, plain HTTP, a fatal alert, a truncated hello, and broken HTTP/2.
         let alert = b"\x15\x03\x03\0\x02\x02\x28";
         let hello = b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03";
         for bytes in

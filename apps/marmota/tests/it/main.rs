@@ -1,4 +1,4 @@
-//! The program as a user starts it.
+//! The program as its users start it.
 #![allow(clippy::unwrap_used, reason = "tests panic")]
 
 mod backup;

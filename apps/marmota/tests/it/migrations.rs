@@ -1,4 +1,4 @@
-//! `migrate` of a program that has migrations: this test, started again.
+//! `migrate` in a program with migrations, which is this test started again.
 
 use std::process::{Command, ExitCode};
 
@@ -8,9 +8,9 @@ use marmota::store::migration::Migration;
 
 use crate::program::{Ended, Folder};
 
-/// How many migrations the program has; it runs only where this is set.
+/// The number of migrations of the program, which runs only if this is set.
 const COUNT: &str = "MARMOTA_TEST_MIGRATIONS";
-/// The program's arguments, a line each.
+/// The program's arguments, one per line.
 const WORDS: &str = "MARMOTA_TEST_WORDS";
 
 #[derive(Model)]
@@ -49,7 +49,7 @@ fn is_the_program() {
     std::process::exit(number.into());
 }
 
-/// Runs a program with so many migrations.
+/// Runs a program with this number of migrations.
 fn people(folder: &Folder, count: usize, words: &[&str]) -> Ended {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--ignored", "--exact", "migrations::is_the_program", "--nocapture"]);
@@ -79,7 +79,7 @@ fn migrate_goes_up_and_down_and_lists() {
     let said = people(&folder, 2, &["migrate", "--dry-run"]).with(3);
     assert!(said.contains("+ add table marmota_migration"), "{said}");
     assert!(said.contains("+ migration 1 `first person`\n+ migration 2 `last names`\n"), "{said}");
-    assert!(!folder.0.path().join("a.db").exists(), "it only looked");
+    assert!(!folder.0.path().join("a.db").exists(), "a dry run creates no file");
 
     let said = people(&folder, 2, &["migrate"]).with(0);
     assert!(said.contains("+ migration 2 `last names`\n"), "{said}");

@@ -1,5 +1,5 @@
-//! `move`, between engines of every kind: this test, started again as a program
-//! with models that refer to themselves and to each other.
+//! `move` between engines of every kind. The program is this test started again, with models that
+//! refer to themselves and to each other.
 
 use std::process::{Command, ExitCode};
 
@@ -11,7 +11,7 @@ use marmota_postgres::TemporaryPostgres;
 
 use crate::program::{Ended, Folder};
 
-/// The program's arguments, a line each; it runs only where this is set.
+/// The program's arguments, one per line; it runs only if this is set.
 const WORDS: &str = "MARMOTA_TEST_MOVE";
 
 #[derive(Clone, Debug, Default, Model, PartialEq)]
@@ -80,7 +80,7 @@ fn fill(url: &str) -> (Vec<Person>, Vec<Payment>) {
         })
         .collect();
     let keys = store.insert_many(&people).run().unwrap();
-    // To earlier ones, later ones, and oneself.
+    // References to earlier rows, to later ones, and to the row itself.
     for (at, to) in [(10, 20), (20, 4_000), (4_000, 4_000), (4_500, 10)] {
         let parent = Some(Ref::new(keys[to]));
         store.patch::<Person>(keys[at]).set(Person::PARENT, parent).run().unwrap();
@@ -109,7 +109,7 @@ fn rows(url: &str) -> (Vec<Person>, Vec<Payment>) {
 }
 
 #[test]
-fn rows_move_between_engines_and_go_on_after_a_break() {
+fn rows_move_between_engines_also_after_an_interruption() {
     let server = TemporaryPostgres::start(&["fsync=off"]).unwrap();
     let folder = Folder::new();
     let file = |name: &str| format!("sqlite:{}", folder.0.path().join(name).display());
@@ -124,7 +124,7 @@ fn rows_move_between_engines_and_go_on_after_a_break() {
         assert!(said.contains("marmota_history: 5"), "{said}");
         assert!(rows(to) == wanted, "{from} to {to}");
     }
-    // After a break: what is there is not copied again.
+    // After an interruption, existing rows are not copied again.
     let store = models(&middle).unwrap().open().unwrap();
     assert!(
         store
@@ -136,7 +136,7 @@ fn rows_move_between_engines_and_go_on_after_a_break() {
     store.close().unwrap();
     let said = people(&folder, &["move", "--from", &first, "--to", &middle]).with(0);
     assert!(said.contains("payment: 3000 rows (2001 were there)"), "{said}");
-    // Keys go on behind those that were moved.
+    // New keys are greater than those that were moved.
     let store = models(&middle).unwrap().open().unwrap();
     let key = store.insert(&nobody()).run().unwrap();
     assert!(wanted.0.iter().all(|person| person.id < key));
@@ -148,7 +148,7 @@ fn rows_move_between_engines_and_go_on_after_a_break() {
 }
 
 #[test]
-fn users_move_too_and_no_table_stays_behind_in_silence() {
+fn users_are_moved_and_a_table_without_model_is_reported() {
     let folder = Folder::new();
     let file = |name: &str| format!("sqlite:{}", folder.0.path().join(name).display());
     let (from, to) = (file("from.db"), file("to.db"));
@@ -175,7 +175,7 @@ fn users_move_too_and_no_table_stays_behind_in_silence() {
         "{said}"
     );
     let there = marmota::sqlite::Sqlite::from_url(&to).unwrap();
-    assert_eq!(there.existing_tables().unwrap(), Some(Vec::new()), "nothing was made there");
+    assert_eq!(there.existing_tables().unwrap(), Some(Vec::new()), "the target is unchanged");
     drop(there);
     let said = people(&folder, &["move", "--from", &from, "--to", &to, "--leave", "extra"]).with(0);
     assert!(said.contains("marmota_user: ") && said.contains("marmota_key: 0 rows"), "{said}");

@@ -1,4 +1,4 @@
-//! What the program prints, and what becomes of it where its output is closed.
+//! The program's output, and its behavior when an output is closed or not read.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use crate::program::Folder;
 
-/// A pipe that nothing reads.
+/// A pipe without a reader.
 fn closed() -> Stdio {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     Stdio::from(writer)
 }
 
-/// Sends one request to the socket in the folder as soon as a server is there.
+/// Sends a request to the socket in the folder as soon as the server accepts connections.
 fn ask(folder: &Folder, head: &str, body: &str) -> String {
     let (file, until) = (folder.0.path().join("s"), Instant::now() + Duration::from_secs(60));
     let mut stream = loop {
@@ -49,7 +49,7 @@ fn interrupt(child: &Child) {
 }
 
 #[test]
-fn a_server_outlives_the_readers_of_its_output() {
+fn a_server_continues_after_its_output_is_closed() {
     let folder = Folder::new();
     let mut child =
         serve(&folder, &["--log", "info"]).stdout(closed()).stderr(closed()).spawn().unwrap();
@@ -62,14 +62,14 @@ fn a_server_outlives_the_readers_of_its_output() {
 }
 
 #[test]
-fn a_log_that_is_not_read_stops_no_request() {
+fn an_unread_log_blocks_no_request() {
     let folder = Folder::new();
     let mut child = serve(&folder, &["--log", "trace", "--slow-query-ms", "0"])
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // Each is a line or more of the log; a pipe takes up to 64 KiB of whole lines.
+    // Each request logs at least one line; a pipe holds up to 64 KiB of whole lines.
     for _ in 0..600 {
         let answer = ask(&folder, "GET /api/person?limit=1 HTTP/1.1", "");
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
@@ -82,7 +82,7 @@ fn a_log_that_is_not_read_stops_no_request() {
 }
 
 #[test]
-fn a_report_that_is_not_read_ends_the_program_quietly() {
+fn a_closed_output_ends_a_report_without_a_panic() {
     let folder = Folder::new();
     for words in [
         &["migrate", "--dry-run", "--db", "sqlite:a.db"][..],
@@ -95,14 +95,14 @@ fn a_report_that_is_not_read_ends_the_program_quietly() {
         assert_eq!(output.status.code(), Some(141), "{words:?}: {said}");
         assert!(!said.contains("panicked") && !said.contains("Broken pipe"), "{words:?}: {said}");
     }
-    // What was done is done.
+    // The migration was executed.
     let migrate = folder.program(&["migrate", "--db", "sqlite:a.db"]).stdout(closed()).status();
     assert_eq!(migrate.unwrap().code(), Some(0));
     assert!(folder.0.path().join("a.db").is_file());
 }
 
 #[test]
-fn the_version_says_what_the_program_was_built_from() {
+fn the_version_lists_features_and_the_sqlite_version() {
     let folder = Folder::new();
     let short = folder.run(&["-V"]).with(0);
     assert_eq!(short, format!("marmota {}\n", env!("CARGO_PKG_VERSION")));
@@ -114,7 +114,7 @@ fn the_version_says_what_the_program_was_built_from() {
 }
 
 #[test]
-fn the_log_says_when_the_server_starts_and_ends() {
+fn start_and_end_of_the_server_are_logged() {
     let folder = Folder::new();
     let child = serve(&folder, &["--log", "info"])
         .stdout(Stdio::null())
@@ -133,7 +133,7 @@ fn the_log_says_when_the_server_starts_and_ends() {
 }
 
 #[test]
-fn a_request_is_repeated_where_the_operator_asked_for_it() {
+fn idempotency_keys_work_if_the_option_is_set() {
     let folder = Folder::new();
     let post = || {
         let body = r#"{"first_name":"E","last_name":"N","year_of_birth":1882}"#;

@@ -1,4 +1,4 @@
-//! The program over a PostgreSQL database, which it is told by URL alone.
+//! The program on a PostgreSQL database, which only the URL selects.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
@@ -49,12 +49,11 @@ struct City {
     name: String,
 }
 
-/// How often each thread of an engine's own, which wakes whoever has no event
-/// loop, was woken itself, by the thread's number. Those of other stores of
-/// this process are among them, and come and go.
+/// Returns how often each internal thread of an engine was woken, by thread number. These threads
+/// wake callers without an event loop. Threads of other stores of this process are included.
 fn pollers() -> BTreeMap<u64, u64> {
     let told = |task: std::io::Result<std::fs::DirEntry>| {
-        // A thread that has ended meanwhile has no file any more.
+        // A thread that has ended has no file.
         let path = task.ok()?.path();
         let text = std::fs::read_to_string(path.join("status")).ok()?;
         let line = text.lines().find(|line| line.starts_with("voluntary_ctxt"))?;
@@ -82,7 +81,7 @@ fn a_servers_thread_watches_its_own_connection() {
             let body = answer.body_mut().read_to_string().unwrap();
             assert_eq!(body, format!(r#"{{"id":{id},"name":"city {}"}}"#, id - 1));
         };
-        // The connection is made, and watched.
+        // The connection is open and watched.
         (1..10).for_each(ask);
         let before = pollers();
         std::thread::scope(|scope| {
@@ -94,7 +93,7 @@ fn a_servers_thread_watches_its_own_connection() {
         let wakes: u64 = pollers().iter().filter_map(wakes).sum();
         assert!(wakes < 40, "{wakes} of 400 requests went by another thread");
         running.shutdown().unwrap();
-        // Who waits elsewhere is watched elsewhere.
+        // A caller elsewhere is served by another thread.
         assert_eq!(store.get::<City>(1).run().unwrap().name, "city 0");
         store.close().unwrap();
     }

@@ -1,13 +1,13 @@
-//! The `marmota` program in a folder of its own.
+//! The `marmota` program in a separate folder.
 
 use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
-/// A folder that the program is started in.
+/// The folder in which the program is started.
 pub(crate) struct Folder(pub(crate) TempDir);
 
-/// How a run of the program ended.
+/// The result of a run of the program.
 pub(crate) struct Ended {
     pub(crate) code: i32,
     pub(crate) out: String,
@@ -19,7 +19,7 @@ impl Folder {
         Self(tempfile::tempdir().unwrap())
     }
 
-    /// The program with these words, not yet started.
+    /// Returns the program with these arguments, not yet started.
     pub(crate) fn program(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_marmota"));
         command.args(words).current_dir(self.0.path());
@@ -40,7 +40,7 @@ impl Folder {
 }
 
 impl Ended {
-    /// What it printed, after it ended with this code.
+    /// Returns the output, after checking the exit code.
     #[track_caller]
     pub(crate) fn with(self, code: i32) -> String {
         assert_eq!(self.code, code, "stdout: {}\nstderr: {}", self.out, self.err);

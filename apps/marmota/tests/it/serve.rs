@@ -1,4 +1,4 @@
-//! `serve` with users, and what it tells its operators.
+//! `serve` with users, and its output for operators.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::program::Folder;
 
-/// The program while it serves; killed when it is dropped.
+/// The program while it serves; killed on drop.
 pub(crate) struct Serving {
     pub(crate) child: Child,
     pub(crate) said: BufReader<ChildStdout>,
@@ -33,7 +33,7 @@ impl Serving {
         Self::of(folder, program)
     }
 
-    /// One whose operators have this token.
+    /// Starts it with this token for operators.
     fn with(words: &[&str], token: &str) -> Self {
         let folder = Folder::new();
         let mut program = folder.program(&Self::words("127.0.0.1:0", words));
@@ -55,7 +55,7 @@ impl Serving {
         Self { child, said, url, _folder: folder }
     }
 
-    /// Ctrl-C; it goes on until it has ended.
+    /// Sends SIGINT.
     #[cfg(feature = "otel")]
     pub(crate) fn interrupt(&self) {
         let process = self.child.id().to_string();
@@ -68,7 +68,7 @@ impl Serving {
         assert!(Command::new("kill").args([name, &process]).status().unwrap().success());
     }
 
-    /// Status and body of an answer.
+    /// Returns the status and the body of a response.
     pub(crate) fn ask(&self, request: &str, token: &str, body: Option<&Value>) -> (u16, String) {
         let (method, path) = request.split_once(' ').unwrap();
         let agent: ureq::Agent =
@@ -116,14 +116,14 @@ pub(crate) fn line_with(said: &mut impl BufRead, part: &str) -> String {
     }
 }
 
-/// The one-time token that it prints.
+/// Returns the setup token that it prints.
 fn setup_token(serving: &mut Serving) -> String {
     let line = line_with(&mut serving.said, "\"token\":\"mt_");
     line.split("\"token\":\"").nth(1).unwrap().split('"').next().unwrap().to_owned()
 }
 
 #[test]
-fn users_are_asked_who_they_are_and_held_to_their_rights() {
+fn users_must_authenticate_and_have_rights() {
     let mut serving = Serving::start(&["--auth", "--diagnostics"]);
     let once = setup_token(&mut serving);
     assert_eq!(serving.ask("GET /api/person", "", None).0, 401);
@@ -133,7 +133,7 @@ fn users_are_asked_who_they_are_and_held_to_their_rights() {
     let wrong = json!({ "name": "admin", "password": "wrong horse" });
     assert_eq!(serving.ask("POST /api/auth/login", "", Some(&wrong)).0, 401);
 
-    // A group that reads those who were born late.
+    // A group that may read people born later.
     let rule = "year_of_birth > 1900";
     let grants = json!({ "grants": [{ "table": "person", "rights": ["read"], "rule": rule }] });
     serving.json("PUT /api/auth/groups/readers", &admin, Some(&grants));
@@ -149,11 +149,11 @@ fn users_are_asked_who_they_are_and_held_to_their_rights() {
     assert_eq!(names(&ann), ["Wu", "Bell Burnell"]);
     let emmy = json!({ "first_name": "Emmy", "last_name": "Noether", "year_of_birth": 1882 });
     assert_eq!(serving.ask("POST /api/person", &ann, Some(&emmy)).0, 403);
-    assert_eq!(serving.ask("GET /api/person/1", &ann, None).0, 404, "as if it were not there");
+    assert_eq!(serving.ask("GET /api/person/1", &ann, None).0, 404, "as if it did not exist");
     assert_eq!(serving.ask("GET /api/discovery", &ann, None).0, 403);
     assert_eq!(serving.ask("POST /api/person", &admin, Some(&emmy)).0, 201);
 
-    // What it does is for administrators.
+    // Diagnostics are for administrators.
     for path in ["/api/-/statistics", "/metrics", "/api/-/levels"] {
         let request = format!("GET {path}");
         for (token, status) in [("", 401), (&*ann, 403), (&*admin, 200)] {
@@ -165,14 +165,14 @@ fn users_are_asked_who_they_are_and_held_to_their_rights() {
     assert_eq!(serving.ask("GET /api/person", &ann, None).0, 401);
 }
 
-/// The token of operators that it prints.
+/// Returns the token of operators that it prints.
 fn state_token(serving: &mut Serving) -> String {
     let line = line_with(&mut serving.said, "Authorization: Bearer ");
     line.split("Bearer ").nth(1).unwrap().trim_end_matches(['\'', '\n']).to_owned()
 }
 
 #[test]
-fn without_users_who_has_the_token_asks_what_it_does_and_changes_its_log() {
+fn without_users_the_token_grants_diagnostics_and_log_levels() {
     let mut serving = Serving::start(&["--diagnostics", "--slow-query-ms", "0", "--log", "error"]);
     let token = state_token(&mut serving);
     serving.json("GET /api/person?filter=last_name~'cur'", "", None);
@@ -193,7 +193,7 @@ fn without_users_who_has_the_token_asks_what_it_does_and_changes_its_log() {
     let wrong = json!({ "filter": "loudly,,=" });
     assert_eq!(serving.ask("PUT /api/-/levels", &token, Some(&wrong)).0, 400);
     assert_eq!(serving.json("GET /api/-/levels", &token, None), filter);
-    // This machine is everybody, where a proxy on it says nothing.
+    // Requests from this machine are not trusted without a token, even without a proxy's header.
     for request in
         ["GET /api/-/statistics", "GET /metrics", "GET /api/-/levels", "PUT /api/-/levels"]
     {
@@ -205,14 +205,14 @@ fn without_users_who_has_the_token_asks_what_it_does_and_changes_its_log() {
     }
     assert_eq!(serving.json("GET /api/-/levels", &token, None), filter);
     assert_eq!(serving.ask("GET /healthz", "", None).0, 200);
-    // A program that was not asked has none of it.
+    // A program without the option does not serve diagnostics.
     let plain = Serving::start(&[]);
     assert_eq!(plain.ask("GET /api/-/statistics", "", None).0, 404);
     assert_eq!(plain.ask("GET /metrics", "", None).0, 404);
 }
 
 #[test]
-fn this_machine_reads_the_state_where_that_is_said_and_no_proxy_shows() {
+fn local_requests_read_diagnostics_if_allowed_and_not_proxied() {
     let serving = Serving::with(&["--diagnostics", "--diagnostics-local"], "a-token-of-operators");
     let ask = |request: &str, headers: &[(&str, &str)]| {
         let (method, path) = request.split_once(' ').unwrap();
@@ -233,7 +233,7 @@ fn this_machine_reads_the_state_where_that_is_said_and_no_proxy_shows() {
         (&[][..], 200, 401),
         (&[("Host", "LOCALHOST:8080")], 200, 401),
         (&[("Host", "[::1]")], 200, 401),
-        // Through a proxy, or by a page of another name.
+        // Through a proxy, or from a page of another origin.
         (&[("X-Forwarded-For", "192.0.2.7")], 401, 401),
         (&[("X-Forwarded-For", "127.0.0.1")], 401, 401),
         (&[("Forwarded", "for=127.0.0.1")], 401, 401),
@@ -255,7 +255,7 @@ fn this_machine_reads_the_state_where_that_is_said_and_no_proxy_shows() {
 }
 
 #[test]
-fn a_token_that_can_be_guessed_is_refused() {
+fn a_weak_token_is_refused() {
     for token in ["", "short", "with a blank in the middle", "0123456789abcde"] {
         let folder = Folder::new();
         let words = ["serve", "--listen", "127.0.0.1:0", "--db", "memory:", "--diagnostics"];
@@ -264,17 +264,17 @@ fn a_token_that_can_be_guessed_is_refused() {
         let said = String::from_utf8(ended.stderr).unwrap();
         assert!(!ended.status.success(), "{token}");
         assert!(said.contains("MARMOTA_DIAGNOSTICS_TOKEN") && said.contains("openssl"), "{said}");
-        assert!(token.is_empty() || !said.contains(token), "it may be half of a good one: {said}");
+        assert!(token.is_empty() || !said.contains(token), "it may be part of a valid one: {said}");
     }
 }
 
 #[test]
-fn processes_share_a_port_if_all_of_them_are_told_to() {
+fn processes_share_a_port_if_all_have_the_option() {
     let first = Serving::start(&["--reuse-port"]);
     let address = first.url.strip_prefix("http://").unwrap();
     let second = Serving::at(address, &["--reuse-port"]);
     assert_eq!(first.url, second.url);
-    // Each has a database of its own here: one of them has a row more from now on.
+    // Each process has its own database here; one of them gets an additional row.
     let emmy = json!({ "first_name": "Emmy", "last_name": "Noether", "year_of_birth": 1882 });
     first.json("POST /api/person", "", Some(&emmy));
     let rows = || first.json("GET /api/person", "", None)["rows"].as_array().unwrap().len();
@@ -288,7 +288,7 @@ fn processes_share_a_port_if_all_of_them_are_told_to() {
 }
 
 #[test]
-fn an_address_of_other_machines_needs_users_or_that_it_is_asked_for() {
+fn a_public_address_needs_users_or_an_option() {
     for address in ["0.0.0.0:0", "[::]:0"] {
         let words = ["serve", "--listen", "127.0.0.1:0", "--listen", address, "--db", "memory:"];
         let said = Folder::new().run(&words).with(1);

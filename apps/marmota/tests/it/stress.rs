@@ -1,4 +1,4 @@
-//! `marmota stress`: what it prints, how it ends, and that it leaves nothing.
+//! `marmota stress`: its output and exit code, and that it removes its files.
 
 use marmota_postgres::TemporaryPostgres;
 
@@ -19,20 +19,20 @@ fn is_empty(folder: &Folder) {
     assert!(left.is_empty(), "{left:?}");
 }
 
-/// How much was looked at and found right.
+/// Returns the number of passed assertions.
 fn passed(out: &str) -> u64 {
     let before = out.split(" assertions passed").next().unwrap();
     before.rsplit('\n').next().unwrap().parse().unwrap()
 }
 
 #[test]
-fn every_transport_is_tried_and_every_field_compared() {
+fn every_transport_is_used_and_every_field_compared() {
     let folder = Folder::new();
     let out = run(&folder, "stress --rows 200 --threads 1,4", 0);
     for part in ["in process", "Unix socket", "HTTP", "WebSocket", " 0 failed"] {
         assert!(out.contains(part), "{part}: {out}");
     }
-    // Rows, each inserted, read back and looked at once more with all others.
+    // Each row is checked when it is read back, and again with all others.
     assert!(passed(&out) > 4 * 2 * 200 * 10, "{out}");
     is_empty(&folder);
 }
@@ -51,7 +51,7 @@ fn its_own_server_speaks_tls() {
 }
 
 #[test]
-fn a_server_that_is_killed_and_cut_off_loses_nothing_it_acknowledged() {
+fn kills_and_cut_connections_lose_no_acknowledged_row() {
     for transport in ["unix", "http", "websocket"] {
         let folder = Folder::new();
         let words = format!("stress --chaos 3 --threads 4 --seed 7 --transport {transport}");
@@ -64,7 +64,7 @@ fn a_server_that_is_killed_and_cut_off_loses_nothing_it_acknowledged() {
 }
 
 #[test]
-fn many_processes_are_led_through_one_run() {
+fn several_processes_execute_one_run() {
     let postgres = TemporaryPostgres::start(&["fsync=off"]).unwrap();
     let (folder, url) = (Folder::new(), postgres.make_database().unwrap());
     let words = format!(
@@ -78,16 +78,16 @@ fn many_processes_are_led_through_one_run() {
     {
         assert!(out.contains(part), "{part}: {out}");
     }
-    // Each row is looked at by the client that reads it and once more with all others.
+    // Each row is checked by the client that reads it, and again with all others.
     assert!(passed(&out) > 2 * 2_400 * 2 * 10, "{out}");
-    // One server needs no other's database.
+    // A single server does not need a database that it shares with others.
     let out = run(&folder, "stress --servers 1 --clients-in-all 40 --rows 400 --threads 4", 0);
     assert!(out.contains(" 0 failed") && passed(&out) > 400 * 2 * 10, "{out}");
     is_empty(&folder);
 }
 
 #[test]
-fn clients_come_from_the_addresses_that_are_named() {
+fn clients_connect_from_the_given_addresses() {
     let folder = Folder::new();
     let words = "stress --transport http --bind 127.0.0.2,127.0.0.3 --clients-in-all 20 \
                  --threads 2,4 --rows 100";
@@ -96,7 +96,7 @@ fn clients_come_from_the_addresses_that_are_named() {
 }
 
 #[test]
-fn what_cannot_be_tried_is_said() {
+fn invalid_arguments_are_refused() {
     let folder = Folder::new();
     for (words, part) in [
         ("stress --server http://127.0.0.1:1/api --rows 1 --threads 1", "127.0.0.1:1"),

@@ -1,4 +1,4 @@
-//! `serve --otlp`: what a collector of OpenTelemetry's is sent.
+//! `serve --otlp`: the spans that an OpenTelemetry collector receives.
 
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::serve::Serving;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A collector, and what it is sent.
+/// Starts a collector, and returns the requests that it receives.
 fn collector() -> (RunningServer, Receiver<ExportTraceServiceRequest>) {
     let (sender, sent) = channel();
     let router = Router::new().post("/v1/traces", move |request: Request| {
@@ -38,7 +38,7 @@ fn text(attributes: &[KeyValue], name: &str) -> String {
 }
 
 #[test]
-fn a_collector_is_sent_a_span_for_each_request() {
+fn a_collector_receives_a_span_for_each_request() {
     let (collector, sent) = collector();
     let url = format!("http://{}", collector.local_addr());
     let serving = Serving::start(&["--otlp", &url]);
@@ -53,7 +53,7 @@ fn a_collector_is_sent_a_span_for_each_request() {
         let asked = asked.config().http_status_as_error(false).build();
         asked.call().unwrap();
     }
-    // It sends what is left before it ends.
+    // Remaining spans are sent before the program exits.
     serving.interrupt();
     let mut spans: Vec<Span> = Vec::new();
     while spans.len() < 3 {
@@ -62,13 +62,13 @@ fn a_collector_is_sent_a_span_for_each_request() {
             let attributes = &resource.resource.unwrap().attributes;
             assert_eq!(text(attributes, "service.name"), "marmota");
             let all = resource.scope_spans.into_iter().flat_map(|scope| scope.spans);
-            // What it writes at its start is no request's.
+            // Spans of the start belong to no request.
             let is_own =
                 |span: &Span| span.kind() == SpanKind::Client && span.parent_span_id.is_empty();
             spans.extend(all.filter(|span| !is_own(span)));
         }
     }
-    // A span is sent when it has ended: the store's before its request's.
+    // A span is sent when it ends: the store's before the request's.
     let [get, person, list] = &spans[..] else { panic!("{}", spans.len()) };
     assert_eq!(person.name, "GET /api/{table}/{id}");
     assert_eq!(person.kind(), SpanKind::Server);
@@ -96,10 +96,10 @@ fn a_collector_is_sent_a_span_for_each_request() {
         let value = found.value.as_ref().unwrap().value.as_ref();
         assert!(matches!(value, Some(Value::IntValue(_))), "{name} is a number");
     }
-    assert!(list.parent_span_id.is_empty(), "a trace of its own: {list:?}");
+    assert!(list.parent_span_id.is_empty(), "a new trace: {list:?}");
     assert_eq!(text(&list.attributes, "http.response.status_code"), "400");
     let failed = |span: &Span| span.status.as_ref().is_some_and(|s| s.code() == StatusCode::Error);
-    assert!(!failed(person) && !failed(list), "a client's mistake is no failure of the server");
+    assert!(!failed(person) && !failed(list), "a client's mistake is not a failure of the server");
 }
 
 #[test]

@@ -1,17 +1,17 @@
-//! What the differential test serves, for the example that the soak run starts
-//! and for the short run among the tests.
+//! The models of the differential test, for the example that the soak run starts and for the short
+//! run in the tests.
 
 use marmota::prelude::*;
 use marmota::store::{Idempotency, StoreBuilder};
 
-/// Two models that are alike but for their names and attributes.
+/// Two models that differ only in names and attributes.
 macro_rules! models {
     ($note:ident, $label:ident $(, $attribute:meta)?) => {
-        /// What clients write to; `owner` is the number of the client.
+        /// The model that clients write to; `owner` is the number of the client.
         #[derive(Model)]
         $(#[$attribute])?
         struct $note {
-            // Not an integer: the ids of deleted rows are given again.
+            // Not an integer, because ids of deleted rows may be assigned again.
             id: Uuid,
             #[model(index)]
             owner: i32,
@@ -30,7 +30,7 @@ macro_rules! models {
             version: i64,
         }
 
-        /// What refers to it.
+        /// A model that refers to it.
         #[derive(Model)]
         struct $label {
             #[model(key, max = 20)]
@@ -41,17 +41,16 @@ macro_rules! models {
 }
 
 models!(Note, Label, model(audit));
-// Writes of models without a history take other ways through the engines.
+// Writes of models without a history are executed in other ways by the engines.
 models!(PlainNote, PlainLabel);
 
-/// The store at a URL with the test's models.
+/// Opens the store at a URL with the test's models.
 pub(crate) fn open(url: &str) -> Result<StoreBuilder> {
     let builder = open_plain(url)?.idempotency(Idempotency::default());
     Ok(builder.model::<Note>().model::<Label>())
 }
 
-/// The same without what needs transactions: histories and answers kept for
-/// repeats.
+/// The same without what needs transactions: history and idempotency keys.
 pub(crate) fn open_plain(url: &str) -> Result<StoreBuilder> {
     Ok(marmota::open(url)?.model::<PlainNote>().model::<PlainLabel>())
 }

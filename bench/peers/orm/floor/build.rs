@@ -1,8 +1,9 @@
-//! Builds a current SQLite with the options that Marmota's engine uses, so that layers are compared, not builds.
+//! Builds the SQLite version and options of Marmota's engine, so that layers are compared, not
+//! builds.
 
 fn main() {
     let folder = sqlcipher_src::source_dir();
-    // Without SQLITE_HAS_CODEC this amalgamation is plain SQLite.
+    // Without SQLITE_HAS_CODEC, this amalgamation is plain SQLite.
     let mut build = cc::Build::new();
     build
         .include(folder)

@@ -27,7 +27,7 @@ fn fresh() -> Subject {
 
 promises!(transactions: ; by transactions:
     a_commit_keeps_all,
-    what_is_not_committed_never_was,
+    uncommitted_writes_are_undone,
     a_closure_that_succeeds_commits,
     a_transaction_sees_its_writes,
     others_do_not_see_an_open_transaction,
@@ -78,8 +78,8 @@ promises!(history: ; by transactions:
 );
 promises!(idempotency: ; by transactions:
     a_repeat_gets_the_first_answer,
-    a_key_is_of_one_batch,
-    what_failed_can_be_tried_again,
+    a_key_belongs_to_one_batch,
+    a_failed_batch_can_be_retried,
     several_at_once_write_once,
     a_transaction_undoes_what_was_kept,
 );
@@ -93,11 +93,11 @@ promises!(references:
     a_row_referred_to_stays,
     a_delete_by_filter_spares_all,
     rows_may_refer_to_their_own_kind,
-    a_moved_reference_lets_go,
+    a_moved_reference_releases_its_row,
 );
 promises!(rights: ; by transactions:
-    a_new_row_has_to_suit,
-    a_hidden_row_in_the_way_is_a_conflict,
+    a_written_row_must_match_the_rule,
+    an_insert_can_conflict_with_a_hidden_row,
     a_hidden_row_cannot_be_referred_to,
 );
 promises!(unique:

@@ -1,5 +1,4 @@
-//! Promises about writes that belong together: batches, transactions, background writes, and what
-//! survives.
+//! Promises about batches, transactions, background writes, concurrency and durability.
 
 pub mod background;
 pub mod batches;

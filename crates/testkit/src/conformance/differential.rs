@@ -1,10 +1,9 @@
-//! Random operations on the memory engine and on the subject, side by side:
-//! results and errors must be the same after each step.
+//! Compares random operations on the memory engine and on the subject: results and errors must be
+//! equal after each step.
 //!
-//! A case is a list of steps (`step` makes them, `world` carries them out);
-//! proptest shrinks the list when the two differ. Cases are made from a
-//! fixed seed, as many as fit in `BUDGET_S`; another seed or time is given
-//! by `MARMOTA_SEED` and `MARMOTA_SECONDS`.
+//! A case is a list of steps, made by `step` and executed by `world`. If the two sides differ,
+//! proptest shrinks the list. Cases are made from a constant seed, as many as `BUDGET_S` permits.
+//! `MARMOTA_SEED` and `MARMOTA_SECONDS` set another seed and time.
 
 mod step;
 mod tables;
@@ -20,7 +19,7 @@ use marmota_memory::Memory;
 use step::{Step, steps};
 use world::World;
 
-/// How long cases are made for, in seconds.
+/// Time for which cases are made, in seconds.
 const BUDGET_S: u64 = 20;
 const STEPS_MAX: usize = 40;
 
@@ -28,7 +27,7 @@ fn setting(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
 }
 
-/// All operations have the same results on the memory engine and on the subject.
+/// Random operations have the same results and errors on the memory engine and on the subject.
 pub fn random_operations_agree(fresh: fn() -> Subject) {
     let budget = Duration::from_secs(setting("MARMOTA_SECONDS", BUDGET_S));
     let first_seed = setting("MARMOTA_SEED", 1);
@@ -40,7 +39,7 @@ pub fn random_operations_agree(fresh: fn() -> Subject) {
     assert!(seed > first_seed, "there was no time for a single round");
 }
 
-/// The cases of one seed.
+/// Runs the cases of one seed.
 fn round(fresh: fn() -> Subject, seed: u64, budget: Duration) {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
@@ -66,7 +65,7 @@ fn round(fresh: fn() -> Subject, seed: u64, budget: Duration) {
     }
 }
 
-/// Carries out the steps on both; the difference, if there is one.
+/// Executes the steps on both sides. Returns the first difference.
 fn compare(fresh: fn() -> Subject, steps: &[Step]) -> Result<(), String> {
     let oracle = Subject::new("oracle", || marmota_store::Store::builder(Memory::new()));
     let subject = fresh();
@@ -76,7 +75,7 @@ fn compare(fresh: fn() -> Subject, steps: &[Step]) -> Result<(), String> {
         (World::open(&oracle, gives_keys), World::open(&subject, gives_keys));
     let may_be_asked = |step: &&Step| has_transactions || !step.needs_transactions();
     for (number, step) in steps.iter().filter(may_be_asked).enumerate() {
-        let (wanted, found) = (oracle.carry_out(step), subject.carry_out(step));
+        let (wanted, found) = (oracle.execute(step), subject.execute(step));
         if wanted != found {
             return Err(format!(
                 "step {number}, {step:?}\nmemory engine: {wanted}\nsubject:       {found}"

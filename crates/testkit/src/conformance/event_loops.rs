@@ -1,4 +1,4 @@
-//! Promises about the thread of a caller: no operation blocks it.
+//! Promises about the caller's thread: no operation blocks it.
 
 pub mod budgets;
 pub mod event_loop;

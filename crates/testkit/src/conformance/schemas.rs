@@ -1,4 +1,4 @@
-//! Promises about a database that was made with other models.
+//! Promises about databases that were created with other models.
 
 pub mod migrations;
 pub mod schema_change;

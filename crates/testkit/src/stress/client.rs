@@ -11,9 +11,9 @@ use super::expected::{Expected, Rows, row_key};
 use super::{Counts, MakeRow, StressReport};
 use crate::random_row::RandomRow;
 
-/// If this number of inserts into a table are refused and none is accepted, that is a fault.
+/// The number of refused inserts into a table, without an accepted one, that counts as a fault.
 const REFUSED_MAX: u32 = 50;
-/// The most rows that a client keeps in a table.
+/// The maximum number of rows that a client keeps in a table.
 const ROWS_MAX: usize = 500;
 
 /// A client of a stress run.
@@ -63,7 +63,7 @@ struct OwnRows {
 enum Failure {
     /// A rule, a unique field or a reference forbids it.
     Refused,
-    /// It did not take place for another reason.
+    /// It was not executed for another reason.
     Busy,
     Unknown,
     Fault,
@@ -249,7 +249,7 @@ impl<'s> Client<'s> {
         self.note_change(place, &key, None);
         let may_be_reused = self.store.capability().reuses_last_key;
         match self.try_get(place, &key) {
-            // Another client has been given the key.
+            // Another client has been assigned the key.
             Ok(Some(_)) if may_be_reused => {}
             Ok(Some(row)) => {
                 let table = self.tables[place].name();
@@ -279,7 +279,7 @@ impl<'s> Client<'s> {
             }
             Err(error) => {
                 self.failed("a read", place, &error);
-                // Its values are not known any more.
+                // Its values are no longer known.
                 let (own, at) = (&mut self.own[place], self.tables[place].key());
                 own.rows.retain(|row| row[at] != *key);
                 own.unknown.insert(row_key(key));

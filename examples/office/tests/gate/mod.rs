@@ -1,15 +1,15 @@
-//! A way to the database on which answers to queries can be held back, so that a
-//! test knows them to be under way.
+//! A proxy in front of a database that can hold back the responses to queries, so that a test can
+//! rely on queries being in flight.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 
-/// What a query's message has in it: a text of that name.
+/// A part of the query's message: a BSON string named `find`.
 const FIND: &[u8] = b"\x02find\0";
 
-/// Passes bytes on to a server and back.
+/// A proxy that forwards bytes to a server and back.
 pub(crate) struct Gate {
     url: String,
     shared: Arc<Shared>,
@@ -24,14 +24,14 @@ struct Shared {
 #[derive(Clone, Copy, Default)]
 struct State {
     is_closed: bool,
-    /// Answers that are held back.
+    /// Number of responses held back.
     held: usize,
-    /// Connections from the driver.
+    /// Number of connections from the driver.
     connections: usize,
 }
 
 impl Gate {
-    /// In front of the server of a URL, open.
+    /// Starts a proxy for the server of a URL. It forwards all responses.
     pub(crate) fn before(url: &str) -> Self {
         let (host, database) = url["mongodb://".len()..].split_once('/').unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -48,23 +48,23 @@ impl Gate {
         Self { url, shared }
     }
 
-    /// The server's URL by this way.
+    /// The URL through the proxy.
     pub(crate) fn url(&self) -> &str {
         &self.url
     }
 
-    /// Has the answers to queries wait, or go on.
+    /// Starts or stops holding back responses to queries.
     pub(crate) fn close(&self, is_closed: bool) {
         self.shared.state.lock().unwrap().is_closed = is_closed;
         self.shared.changed.notify_all();
     }
 
-    /// How many answers wait.
+    /// The number of responses held back.
     pub(crate) fn held(&self) -> usize {
         self.shared.state.lock().unwrap().held
     }
 
-    /// How many connections the driver has open.
+    /// The number of connections that the driver has open.
     pub(crate) fn connections(&self) -> usize {
         self.shared.state.lock().unwrap().connections
     }
@@ -75,7 +75,7 @@ impl Shared {
         change(&mut self.state.lock().unwrap());
     }
 
-    /// Waits until answers may go on.
+    /// Waits while responses are held back.
     fn pass(&self) {
         let mut state = self.state.lock().unwrap();
         state.held += 1;
@@ -84,7 +84,7 @@ impl Shared {
     }
 }
 
-/// One connection of the driver's: both ways, until either ends.
+/// Forwards one connection in both directions until either side closes.
 fn serve(mut driver: TcpStream, mut server: TcpStream, shared: &Arc<Shared>) {
     shared.change(|state| state.connections += 1);
     let asked = Arc::new(Mutex::new(false));
@@ -98,7 +98,7 @@ fn serve(mut driver: TcpStream, mut server: TcpStream, shared: &Arc<Shared>) {
         });
     });
     forward(&mut driver, &mut server, |bytes| {
-        // The driver writes a small message at once.
+        // The driver writes a small message with one call.
         if bytes.windows(FIND.len()).any(|there| there == FIND) {
             *asked.lock().unwrap() = true;
         }

@@ -1,4 +1,5 @@
-//! Inserts people and compares what comes back: `people_client [URL] [THREADS] [CLIENTS] [ROWS]`.
+//! Inserts people and compares them with the rows read back: `people_client [URL] [THREADS]
+//! [CLIENTS] [ROWS]`.
 use marmota::prelude::*;
 use people::Person;
 
@@ -16,7 +17,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     .concat();
     let rate = 2.0 * rows as f64 / began.elapsed().as_secs_f64();
     let lost = rows - ids.iter().collect::<std::collections::HashSet<_>>().len();
-    println!("{rows} rows, {lost} lost; {} clients at once; {rate:.0}/s", threads * clients);
+    println!("{rows} rows, {lost} lost; {} concurrent clients; {rate:.0}/s", threads * clients);
     if lost == 0 { Ok(()) } else { Err("rows were lost".into()) }
 }
 

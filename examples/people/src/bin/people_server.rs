@@ -1,4 +1,5 @@
-//! People on one port, as REST and for clients: `people_server [ADDRESS] [DATABASE]`.
+//! Serves people on one port, over REST and for remote stores: `people_server [ADDRESS]
+//! [DATABASE]`.
 use marmota::prelude::*;
 use marmota::remote::Service;
 
@@ -8,7 +9,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let database = words.next().unwrap_or("sqlite:people.db".into());
     let store = marmota::open(&database)?.model::<people::Person>().open()?;
     let server = Server::bind(&address)?;
-    println!("People are served at {}/api", server.url());
+    println!("Serving people at {}/api", server.url());
     server.run(rest::api(&store).nest("", Service::new(&store).router()))?;
     Ok(store.close()?)
 }

@@ -1,5 +1,5 @@
-//! The TechEmpower benchmark's rules, one by one, on the program itself: over a
-//! SQLite file and over a PostgreSQL server of its own.
+//! The TechEmpower benchmark's rules, checked on the running program with a SQLite file and with a
+//! PostgreSQL server.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where its set-up fails")]
 

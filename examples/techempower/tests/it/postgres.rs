@@ -1,5 +1,5 @@
-//! What the PostgreSQL server sees: each row asked for by a statement of its
-//! own, one UPDATE a request, no deadlock; and the benchmark's public scripts.
+//! The statements that the PostgreSQL server executes: one per row read, one UPDATE per request, no
+//! deadlock. Also the benchmark's scripts that create the tables.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
@@ -19,7 +19,7 @@ fn open(url: &str) -> Store {
     marmota::open(url).unwrap().model::<World>().open().unwrap()
 }
 
-/// How often each statement on `world` was run since the last time, by its first word.
+/// Returns and resets the number of executions of each statement on `world`, by its first word.
 fn statements(store: &Store) -> BTreeMap<String, (i64, i64)> {
     let text = "SELECT query, calls, rows FROM pg_stat_statements \
                 WHERE query ILIKE '%world%' AND query NOT ILIKE '%pg_stat%'";
@@ -58,7 +58,7 @@ fn each_row_is_a_statement_and_each_request_one_update() {
         assert_eq!(counts["SELECT"], (20, 20), "{family}");
         assert_eq!(counts["UPDATE"].0, 1, "{family}");
     }
-    // What is cached is not asked for.
+    // Cached queries execute no statement.
     for path in ["/cached-queries?count=100", "/rawcached?count=100", "/asynccached?count=100"] {
         program.get(path);
     }
@@ -84,8 +84,8 @@ fn updates_of_many_connections_never_deadlock() {
     assert_eq!(store.sql(text).value::<i64>().run().unwrap(), Some(0));
 }
 
-/// Tables as the benchmark's public scripts make them: made by an administrator, each twice,
-/// in a database that sorts by the rules of a language, with rights for the benchmark's user.
+/// The tables as the benchmark's scripts create them: created by an administrator, each twice, in a
+/// database with a language's collation, with rights for the benchmark's user.
 fn public_script() -> String {
     let mut script = String::from("BEGIN;\nCREATE EXTENSION IF NOT EXISTS pg_stat_statements;\n");
     for (world, fortune) in [("World", "Fortune"), ("\"World\"", "\"Fortune\"")] {
@@ -135,7 +135,7 @@ fn serves_every_route(program: &Program) {
 }
 
 #[test]
-fn the_public_scripts_make_what_the_server_serves() {
+fn the_server_runs_on_tables_of_the_public_scripts() {
     let server = TemporaryPostgres::start(&["fsync=off"]).unwrap();
     let administrator = server.url("postgres");
     run_script(
@@ -150,7 +150,7 @@ fn the_public_scripts_make_what_the_server_serves() {
     let url = format!("postgres://benchmarkdbuser:benchmarkdbpass@127.0.0.1:{port}/hello_world");
     let program = Program::start(url, None);
     serves_every_route(&program);
-    // The tables are as the scripts made them.
+    // The tables are as the scripts created them.
     let engine = Postgres::from_url(&server.url("hello_world")).unwrap();
     let store = Store::builder(engine).open().unwrap();
     let types = "SELECT string_agg(format_type(atttypid,atttypmod),',' ORDER BY attrelid::regclass::text,\
@@ -161,7 +161,7 @@ fn the_public_scripts_make_what_the_server_serves() {
 }
 
 #[test]
-fn the_scripts_of_the_example_make_what_the_server_serves() {
+fn the_server_runs_on_tables_of_the_examples_scripts() {
     let server = TemporaryPostgres::start(&["fsync=off"]).unwrap();
     let url = server.make_database().unwrap();
     run_script(&url, include_str!("../../setup/create-postgres.sql"));
@@ -169,7 +169,7 @@ fn the_scripts_of_the_example_make_what_the_server_serves() {
 }
 
 #[test]
-fn init_db_fills_a_database_and_ends() {
+fn init_db_fills_a_database_and_exits() {
     let server = TemporaryPostgres::start(&["fsync=off"]).unwrap();
     let url = server.make_database().unwrap();
     for _ in 0..2 {

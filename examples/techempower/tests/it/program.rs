@@ -1,4 +1,4 @@
-//! The program itself, started for a test, and a client for it.
+//! The program as a process, and a client for it.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use marmota_postgres::TemporaryPostgres;
 use serde_json::Value as Json;
 
-/// The program, on a port and a database file of its own.
+/// The program on its own port and database file.
 pub(crate) struct Program {
     pub(crate) child: Child,
     address: SocketAddr,
@@ -17,14 +17,14 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// On a SQLite file of its own.
+    /// Starts it on a new SQLite file.
     pub(crate) fn on_sqlite() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("techempower.db");
         Self::start(format!("sqlite:{}?durability=relaxed", file.display()), Some(folder))
     }
 
-    /// On a database of a PostgreSQL server.
+    /// Starts it on a database of a PostgreSQL server.
     pub(crate) fn on_postgres(server: &TemporaryPostgres) -> Self {
         Self::start(server.make_database().unwrap(), None)
     }
@@ -39,7 +39,7 @@ impl Program {
         let address = lines
             .map(Result::unwrap)
             .find_map(|line| line.split_once(" at http://")?.1.parse().ok())
-            .expect("it says where it listens");
+            .expect("it prints its address");
         Self { child, address, url, _folder: folder }
     }
 
@@ -65,7 +65,7 @@ impl Drop for Program {
     }
 }
 
-/// A connection that is kept alive.
+/// A connection with keep-alive.
 pub(crate) struct Connection(BufReader<TcpStream>);
 
 pub(crate) struct Answer {

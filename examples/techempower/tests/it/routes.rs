@@ -1,5 +1,5 @@
-//! What the benchmark's public verification checks, and that an update is in
-//! the database when it is answered.
+//! The checks of the benchmark's public verification, and that an update is in the database when it
+//! is answered.
 
 use std::collections::HashSet;
 use std::process::Command;
@@ -27,7 +27,7 @@ fn check_worlds(array: &Json, count: usize) -> Vec<(i64, i64)> {
     worlds
 }
 
-/// The counts that the verification asks for, and how many rows each gives.
+/// The counts that the verification requests, and the number of rows expected for each.
 const COUNTS: [(&str, usize); 10] = [
     ("", 1),
     ("=", 1),
@@ -44,7 +44,7 @@ const COUNTS: [(&str, usize); 10] = [
 /// The paths of the three families.
 const FAMILIES: [&str; 3] = ["", "raw", "async"];
 
-/// Runs a test's body over each engine.
+/// Runs a test's body on each engine.
 fn on_each_engine(body: fn(&Program)) {
     body(&Program::on_sqlite());
     let server = TemporaryPostgres::start(&["fsync=off"]).unwrap();
@@ -52,7 +52,7 @@ fn on_each_engine(body: fn(&Program)) {
 }
 
 #[test]
-fn every_route_follows_its_rules() {
+fn every_route_conforms_to_its_rules() {
     on_each_engine(every_route);
 }
 
@@ -105,7 +105,7 @@ fn an_update(program: &Program) {
         let before = store.list_records(&table).run().unwrap();
         let answered = check_worlds(&program.json(&path), 20);
         let mut changed = 0;
-        // A row may be drawn twice; the last number is the one that stays.
+        // A row may be drawn twice; its last number remains.
         let last: std::collections::HashMap<i64, i64> = answered.into_iter().collect();
         for (id, number) in last {
             let row = store.get_record(&table, id).run().unwrap();
@@ -118,7 +118,7 @@ fn an_update(program: &Program) {
 }
 
 #[test]
-fn fortunes_are_escaped_sorted_and_one_more() {
+fn fortunes_are_escaped_and_sorted_with_an_additional_one() {
     on_each_engine(fortunes);
 }
 
@@ -128,7 +128,7 @@ fn fortunes(program: &Program) {
         let answer = program.get(&path);
         assert_eq!(answer.header("content-type"), "text/html; charset=utf-8");
         let page = String::from_utf8(answer.body).unwrap();
-        // The verification takes any escape that means the same.
+        // The verification accepts any equivalent escape.
         let page = page
             .replace("&#34;", "&quot;")
             .replace("&#39;", "&apos;")
@@ -163,7 +163,7 @@ fn pipelined(program: &Program) {
 }
 
 #[test]
-fn five_hundred_and_twelve_connections_see_no_error() {
+fn five_hundred_and_twelve_connections_get_no_error() {
     on_each_engine(many_connections);
 }
 
@@ -180,7 +180,7 @@ fn many_connections(program: &Program) {
 }
 
 #[test]
-fn it_ends_cleanly_on_a_signal() {
+fn it_exits_cleanly_on_a_signal() {
     let mut program = Program::on_sqlite();
     program.get("/updates?queries=20");
     let pid = program.child.id().to_string();

@@ -1,6 +1,6 @@
-//! actix-http over tokio-postgres: its dispatcher and its own service, a
-//! pipelined connection to the database on each thread, as its TechEmpower entry
-//! for databases. The first word is the database's URL.
+//! actix-http with tokio-postgres, like actix's TechEmpower entry for databases: actix-http's
+//! dispatcher, a custom service, and one pipelined database connection per thread. The first
+//! argument is the database's URL.
 
 use actix_http::body::BoxBody;
 use actix_http::header::{CONTENT_TYPE, HeaderValue, SERVER};
@@ -33,7 +33,7 @@ async fn main() -> io::Result<()> {
                 let url = url.clone();
                 async move {
                     let database = Database::connect(&url).await.map_err(|error| {
-                        eprintln!("the database: {error}");
+                        eprintln!("database connection: {error}");
                     })?;
                     let database = Rc::new(database);
                     Ok::<_, ()>(fn_service(move |request: Request| {

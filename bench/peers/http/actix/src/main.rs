@@ -1,6 +1,6 @@
-//! actix in the two ways of its TechEmpower entries: `web`, actix-web with its
-//! router, and (the default) `server`, actix-http's codec driven by hand on an
-//! actix-server stream, all pipelined requests of a read answered in one write.
+//! actix in the variants of its two TechEmpower entries: `web` is actix-web with its router;
+//! `server` (the default) drives actix-http's codec by hand on an actix-server stream and answers
+//! all pipelined requests of a read with one write.
 
 mod stream;
 
@@ -40,7 +40,7 @@ async fn plaintext() -> HttpResponse<web::Bytes> {
 
 async fn json() -> HttpResponse<web::Bytes> {
     let mut body = Vec::with_capacity(JSON_BYTES);
-    serde_json::to_writer(&mut body, &Message::HELLO).expect("a Vec takes every byte");
+    serde_json::to_writer(&mut body, &Message::HELLO).expect("writing to a Vec cannot fail");
     answer("application/json", web::Bytes::from(body))
 }
 

@@ -1,6 +1,5 @@
-//! The `server` mode: one future per connection that reads what is there,
-//! decodes every whole request with actix-http's codec, writes the answers'
-//! bytes itself and hands them to the socket at once.
+//! The `server` mode. One future per connection reads the available bytes, decodes every complete
+//! request with actix-http's codec, formats the responses itself and writes them at once.
 
 use actix_codec::{AsyncRead, AsyncWrite, Decoder, ReadBuf};
 use actix_http::{Request, h1};
@@ -46,7 +45,7 @@ struct Connection {
 }
 
 impl Connection {
-    /// Takes one read's worth of bytes; false at the end of the stream.
+    /// Reads once; returns false at the end of the stream.
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
         if self.received.capacity() - self.received.len() < 1024 {
             self.received.reserve(BUFFER_BYTES);
@@ -89,7 +88,7 @@ impl Connection {
         match request.path() {
             "/plaintext" => self.answers.put_slice(PLAINTEXT.as_bytes()),
             "/json" => serde_json::to_writer((&mut self.answers).writer(), &Message::HELLO)
-                .expect("a buffer takes every byte"),
+                .expect("writing to a buffer cannot fail"),
             _ => {}
         }
     }

@@ -1,6 +1,6 @@
-//! axum over tokio-postgres: a single-threaded runtime and a SO_REUSEPORT
-//! listener per thread, each with a pipelined connection to the database, as the
-//! fastest of axum's TechEmpower entries. The first word is the database's URL.
+//! axum with tokio-postgres, like the fastest of axum's TechEmpower entries: per thread, a
+//! single-threaded runtime, a SO_REUSEPORT listener and a pipelined database connection. The first
+//! argument is the database's URL.
 
 use axum::extract::{RawQuery, State};
 use axum::http::HeaderValue;
@@ -54,7 +54,7 @@ fn serve(address: SocketAddr, url: &str) -> io::Result<()> {
                 let connection = hyper::server::conn::http1::Builder::new()
                     .pipeline_flush(true)
                     .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
-                // A client that goes away is no news.
+                // Errors of a connection, such as a reset, are expected.
                 let _ = connection.await;
             });
         }

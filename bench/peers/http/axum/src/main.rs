@@ -1,6 +1,6 @@
-//! axum on hyper's HTTP/1 connection: a single-threaded tokio runtime and a
-//! SO_REUSEPORT listener per thread, answers to pipelined requests flushed
-//! together, as axum's TechEmpower entry is set up. The word `http2` has it speak that instead.
+//! axum on hyper's HTTP/1 connection, like axum's TechEmpower entry: a single-threaded tokio
+//! runtime and a SO_REUSEPORT listener per thread, with the responses to pipelined requests flushed
+//! together. The argument `http2` selects HTTP/2 instead.
 
 use axum::http::header::{CONTENT_TYPE, SERVER};
 use axum::http::{HeaderMap, HeaderValue};
@@ -23,15 +23,16 @@ fn main() -> io::Result<()> {
     let options = Options::from_args();
     let address = options.address();
     let is_http2 = options.has("http2");
-    let threads: Vec<_> =
-        (0..options.threads).map(|_| std::thread::spawn(move || serve(address, is_http2))).collect();
+    let threads: Vec<_> = (0..options.threads)
+        .map(|_| std::thread::spawn(move || serve(address, is_http2)))
+        .collect();
     for thread in threads {
         thread.join().map_err(|_| io::Error::other("a server thread panicked"))??;
     }
     Ok(())
 }
 
-/// Streams stay on their connection's thread.
+/// Runs streams on the thread of their connection.
 #[derive(Clone)]
 struct Local;
 
@@ -64,7 +65,7 @@ fn serve(address: SocketAddr, is_http2: bool) -> io::Result<()> {
                 let connection = hyper::server::conn::http1::Builder::new()
                     .pipeline_flush(true)
                     .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
-                // A client that goes away is no news.
+                // Errors of a connection, such as a reset, are expected.
                 let _ = connection.await;
             });
         }

@@ -1,6 +1,6 @@
-//! One client of the floor: bytes in, request ends counted, as many copies of
-//! the answer out. It remembers only the byte that may begin a request's end and
-//! how much of the answers the socket has not taken yet.
+//! A client connection of the floor. It counts the ends of requests and sends as many copies of the
+//! response. Its state is the last byte, if a request's end may start there, and the number of
+//! response bytes to be sent.
 
 use memchr::memmem::Finder;
 use options::{JSON_BYTES, PLAINTEXT};
@@ -10,16 +10,16 @@ use std::os::fd::OwnedFd;
 
 const READ_BYTES: usize = 32 * 1024;
 const COPIES: usize = 64;
-/// A line end followed by the start of a blank line: a request's end, but for
-/// its last byte. The pair stands nowhere else, which lets the search skip from
-/// end to end instead of stopping at every line.
+/// A line end followed by the first byte of a blank line: the end of a request without its last
+/// byte. These two bytes occur nowhere else in a request, so the search need not stop at every
+/// line.
 const END: &[u8] = b"\n\r";
-/// Bytes of a request end that can be left at the end of a read.
+/// Bytes of a request's end that can be left over at the end of a read.
 const CARRY_BYTES: usize = END.len() - 1;
-/// Where a request for `/json` has its `j`.
+/// The position of the `j` in a request for `/json`.
 const PATH_AT: usize = b"GET /".len();
 
-/// What the connections of a thread share.
+/// Buffers that the connections of a thread share.
 pub(crate) struct Scratch {
     input: Vec<u8>,
     end: Finder<'static>,
@@ -27,7 +27,7 @@ pub(crate) struct Scratch {
     json: Answer,
 }
 
-/// The same answer many times over, so that one write takes all that are due.
+/// Many copies of one response, so that one write sends all that are due.
 struct Answer {
     copies: Vec<u8>,
     each_bytes: usize,
@@ -70,8 +70,8 @@ impl Connection {
         Connection { stream, carry: [0; CARRY_BYTES], carried: 0, due_bytes: 0, wants_json: None }
     }
 
-    /// Reads and answers until the socket has no more or takes no more; false
-    /// when the client is gone.
+    /// Reads and answers until the socket would block; returns false when the client has
+    /// disconnected.
     pub(crate) fn serve(&mut self, scratch: &mut Scratch) -> bool {
         loop {
             match self.send(scratch) {
@@ -90,8 +90,7 @@ impl Connection {
             };
             let ends = self.count_ends(scratch, self.carried + read);
             self.due_bytes = ends * self.answer(scratch).each_bytes;
-            // A short read means that the socket is empty: the next bytes are
-            // an event of their own.
+            // A short read means that the socket is empty; more bytes cause another event.
             if read < room_bytes {
                 return !matches!(self.send(scratch), Err(error) if error != Errno::AGAIN);
             }
@@ -122,8 +121,8 @@ impl Connection {
     fn send(&mut self, scratch: &Scratch) -> Result<(), Errno> {
         while self.due_bytes > 0 {
             let answer = self.answer(scratch);
-            // What is due ends with an answer's end, so its first bytes may be
-            // the rest of an answer that an earlier write broke off.
+            // The bytes due end at the end of a response, so they may start inside a response that
+            // an earlier write sent in part.
             let broken_off = self.due_bytes % answer.each_bytes;
             let from = (answer.each_bytes - broken_off) % answer.each_bytes;
             let until = answer.copies.len().min(from + self.due_bytes);

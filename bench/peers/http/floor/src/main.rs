@@ -1,8 +1,8 @@
-//! The floor: what the kernel and a loop cost when a server does nothing. A
-//! thread, an epoll and a SO_REUSEPORT listener per core; it counts the blank
-//! lines that end requests and answers each with the same fixed bytes, all of
-//! a read in one write. It parses nothing, routes nothing and formats nothing
-//! (its Date stands still), so no HTTP server can be expected to reach it.
+//! The floor: the cost of the kernel and an event loop for a server that does nothing. Each core
+//! has a thread, an epoll instance and a SO_REUSEPORT listener. It counts the blank lines that end
+//! requests and answers each with the same fixed bytes, all requests of a read in one write. It
+//! does not parse, route or format anything (its Date is constant), so no HTTP server can be
+//! expected to reach it.
 
 mod connection;
 
@@ -46,7 +46,7 @@ fn serve(listener: &OwnedFd) -> io::Result<()> {
     let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     let listening = epoll::EventData::new_u64(listener.as_raw_fd() as u64);
     epoll::add(&poll, listener, listening, epoll::EventFlags::IN)?;
-    // Descriptors are small and reused, so they index a plain list.
+    // File descriptors are small and reused, so they are indexes into a Vec.
     let mut connections: Vec<Option<Connection>> = Vec::new();
     let mut events = Vec::with_capacity(EVENTS_PER_WAIT);
     let mut scratch = Scratch::new();

@@ -1,5 +1,5 @@
-//! may_minihttp: a stackful coroutine per connection. It writes the Server and
-//! Date headers itself, as its TechEmpower entry has it.
+//! may_minihttp, like its TechEmpower entry: a stackful coroutine per connection. The handler sets
+//! the Server and Date headers itself.
 
 use bytes::BufMut;
 use may_minihttp::{HttpService, HttpServiceFactory, Request, Response};

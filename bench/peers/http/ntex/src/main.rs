@@ -1,7 +1,6 @@
-//! ntex on its own io_uring runtime ("neon-uring"), in the shape of its
-//! TechEmpower platform entry: the HTTP/1 codec polled by hand, every request
-//! that is ready answered into the write buffer, which the runtime submits
-//! once a turn.
+//! ntex on its io_uring runtime ("neon-uring"), like its TechEmpower platform entry. The HTTP/1
+//! codec is polled by hand. All available requests are answered into the write buffer, which the
+//! runtime submits once per turn of its loop.
 
 use ntex::SharedCfg;
 use ntex::http::{DateService, HttpServiceConfig, KeepAlive, h1};
@@ -72,7 +71,7 @@ fn answer(path: &str, buffer: &mut BytePages) {
             buffer.extend_from_slice(JSON_HEAD);
             DateService.set_date_header2(buffer);
             serde_json::to_writer(Pages(buffer), &Message::HELLO)
-                .expect("a page list takes every byte");
+                .expect("writing to a page list cannot fail");
         }
         _ => buffer.extend_from_slice(NOT_FOUND),
     }

@@ -1,5 +1,5 @@
-//! The command line all peers share (`--port N --threads N`), and the message
-//! they answer `/json` with. Not a framework: each peer does the rest itself.
+//! The command line of all peers (`--port N --threads N`) and the message that they return for
+//! `/json`.
 
 use serde::Serialize;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -10,7 +10,7 @@ pub const PLAINTEXT: &str = "Hello, World!";
 /// Length of the JSON form of [`Message::HELLO`], in bytes.
 pub const JSON_BYTES: usize = 27;
 
-/// The object `/json` answers, serialised once per request by every peer.
+/// The object that `/json` returns; every peer serialises it for every request.
 #[derive(Serialize)]
 pub struct Message {
     /// Always "Hello, World!".
@@ -18,7 +18,7 @@ pub struct Message {
 }
 
 impl Message {
-    /// The one message there is.
+    /// The message.
     pub const HELLO: Message = Message { message: PLAINTEXT };
 }
 
@@ -28,7 +28,7 @@ pub struct Options {
     pub port: u16,
     /// The number of server threads. Default: the number of available cores.
     pub threads: usize,
-    /// Words that are not options, for peers that can run in several ways.
+    /// Arguments that are not options; some peers select a variant with them.
     pub words: Vec<String>,
 }
 
@@ -57,7 +57,7 @@ impl Options {
         SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
     }
 
-    /// Whether `word` was among the arguments.
+    /// Returns whether `word` is among the arguments.
     pub fn has(&self, word: &str) -> bool {
         self.words.iter().any(|given| given == word)
     }

@@ -57,7 +57,7 @@ fn serve(address: SocketAddr, by: By) -> io::Result<()> {
             let (stream, _) = listener.accept().await?;
             stream.set_nodelay(true)?;
             let app = app.clone();
-            // A client that goes away is no news.
+            // Errors of a connection, such as a reset, are expected.
             tokio::task::spawn_local(async move {
                 match by {
                     By::Axum => {

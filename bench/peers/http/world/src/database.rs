@@ -1,4 +1,4 @@
-//! One pipelined connection of tokio-postgres, and its statements, prepared.
+//! A pipelined connection of tokio-postgres with its prepared statements.
 
 use crate::{FORTUNES, Fortune, UPDATE, WORLD, World, random, updates};
 use futures_util::TryStreamExt;
@@ -6,7 +6,7 @@ use futures_util::future::try_join_all;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Error, NoTls, Statement};
 
-/// See the module.
+/// A pipelined connection with the prepared statements of the benchmark.
 pub struct Database {
     client: Client,
     world: Statement,
@@ -15,12 +15,12 @@ pub struct Database {
 }
 
 impl Database {
-    /// Connects, within a `LocalSet`.
+    /// Connects and spawns the connection's task. Must be called in a `LocalSet`.
     pub async fn connect(url: &str) -> Result<Database, Error> {
         let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
         tokio::task::spawn_local(async move {
             if let Err(error) = connection.await {
-                eprintln!("the database: {error}");
+                eprintln!("database connection: {error}");
             }
         });
         Ok(Database {
@@ -31,18 +31,18 @@ impl Database {
         })
     }
 
-    /// A row at random.
+    /// Returns a random row.
     pub async fn world(&self) -> Result<World, Error> {
         let row = self.client.query_one(&self.world, &[&random()]).await?;
         Ok(World { id: row.get(0), random_number: row.get(1) })
     }
 
-    /// Rows at random, each by a query of its own.
+    /// Returns random rows, with one query per row.
     pub async fn worlds(&self, count: usize) -> Result<Vec<World>, Error> {
         try_join_all((0..count).map(|_| self.world())).await
     }
 
-    /// Rows at random, with new numbers.
+    /// Returns random rows after giving them new random numbers.
     pub async fn update(&self, count: usize) -> Result<Vec<World>, Error> {
         let mut worlds = self.worlds(count).await?;
         let (ids, numbers) = updates(&mut worlds);
@@ -50,7 +50,7 @@ impl Database {
         Ok(worlds)
     }
 
-    /// All fortunes.
+    /// Returns all fortunes.
     pub async fn fortunes(&self) -> Result<Vec<Fortune>, Error> {
         let none: [&(dyn ToSql + Sync); 0] = [];
         let rows = self.client.query_raw(&self.fortune, none).await?;

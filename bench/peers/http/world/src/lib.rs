@@ -1,6 +1,5 @@
-//! What the peers' TechEmpower servers on PostgreSQL have in common: the rows,
-//! the statements, the page of fortunes, and, for those that take it, a
-//! connection of tokio-postgres.
+//! The common code of the peers' TechEmpower servers on PostgreSQL: rows, statements, the page of
+//! fortunes, and (optionally) a connection of tokio-postgres.
 
 mod database;
 
@@ -9,16 +8,16 @@ pub use database::Database;
 use askama::Template;
 use serde::Serialize;
 
-/// One row by its key.
+/// Reads a row by key.
 pub const WORLD: &str = "SELECT id::int4, randomnumber FROM world WHERE id = $1";
-/// All fortunes.
+/// Reads all fortunes.
 pub const FORTUNES: &str = "SELECT id::int4, message FROM fortune";
-/// New numbers for rows: their keys in ascending order, and the numbers.
+/// Updates rows; the parameters are their keys in ascending order and the new numbers.
 pub const UPDATE: &str = "UPDATE world w SET randomnumber = n.number \
      FROM (SELECT unnest($1::int4[]) AS id, unnest($2::int4[]) AS number) n \
      WHERE w.id = n.id";
 
-/// Rows of `world`.
+/// The number of rows in `world`.
 const WORLDS: i32 = 10_000;
 
 /// A row of `world`.
@@ -39,7 +38,7 @@ pub struct Fortune {
     pub message: String,
 }
 
-/// A key or a number, at random.
+/// Returns a random key or number, 1 to 10,000.
 pub fn random() -> i32 {
     fastrand::i32(1..=WORLDS)
 }
@@ -50,7 +49,7 @@ pub fn count(query: Option<&str>) -> usize {
     query.and_then(|query| query.split('&').find_map(named)).unwrap_or(1).clamp(1, 500)
 }
 
-/// Keys of rows, ascending, and a new number for each.
+/// Sets new numbers, and returns the keys in ascending order and the numbers.
 pub fn updates(worlds: &mut [World]) -> (Vec<i32>, Vec<i32>) {
     let numbers: std::collections::BTreeMap<i32, i32> =
         worlds.iter().map(|world| (world.id, random())).collect();
@@ -66,7 +65,7 @@ struct Page<'a> {
     fortunes: &'a [Fortune],
 }
 
-/// The page of these and the one that each request adds.
+/// Renders the page of these fortunes and the one that is added to each request.
 pub fn page(mut fortunes: Vec<Fortune>) -> Result<String, askama::Error> {
     let message = "Additional fortune added at request time.".to_owned();
     fortunes.push(Fortune { id: 0, message });

@@ -1,11 +1,11 @@
-//! One pipelined connection of xitca-postgres, and its statements, prepared.
+//! A pipelined connection of xitca-postgres with its prepared statements.
 
 use world::{FORTUNES, Fortune, UPDATE, WORLD, World, random, updates};
 use xitca_postgres::iter::AsyncLendingIterator;
 use xitca_postgres::types::Type;
 use xitca_postgres::{Client, Error, Execute, Postgres, RowStream, Statement};
 
-/// See the module.
+/// A pipelined connection with the prepared statements of the benchmark.
 pub struct Database {
     client: Client,
     world: Statement,
@@ -14,7 +14,7 @@ pub struct Database {
 }
 
 impl Database {
-    /// Connects, within a `LocalSet`.
+    /// Connects and spawns the connection's task. Must be called in a `LocalSet`.
     pub async fn connect(url: &str) -> Result<Database, Error> {
         let (client, driver) = Postgres::new(url.to_owned()).connect().await?;
         tokio::task::spawn_local(std::future::IntoFuture::into_future(driver));
@@ -33,13 +33,13 @@ impl Database {
         self.world.bind([random()]).query(&self.client).await
     }
 
-    /// A row at random.
+    /// Returns a random row.
     pub async fn world(&self) -> Result<World, Error> {
         read(self.ask().await?).await
     }
 
-    /// Rows at random, each by a query of its own, all on their way before the
-    /// first answer is waited for.
+    /// Returns random rows, with one query per row; all queries are sent before the first result is
+    /// awaited.
     pub async fn worlds(&self, count: usize) -> Result<Vec<World>, Error> {
         let mut asked = Vec::with_capacity(count);
         for _ in 0..count {
@@ -52,7 +52,7 @@ impl Database {
         Ok(worlds)
     }
 
-    /// Rows at random, with new numbers.
+    /// Returns random rows after giving them new random numbers.
     pub async fn update(&self, count: usize) -> Result<Vec<World>, Error> {
         let mut worlds = self.worlds(count).await?;
         let (ids, numbers) = updates(&mut worlds);
@@ -60,7 +60,7 @@ impl Database {
         Ok(worlds)
     }
 
-    /// All fortunes.
+    /// Returns all fortunes.
     pub async fn fortunes(&self) -> Result<Vec<Fortune>, Error> {
         let mut rows = self.fortune.query(&self.client).await?;
         let mut fortunes = Vec::with_capacity(16);

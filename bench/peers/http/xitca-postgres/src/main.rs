@@ -35,7 +35,7 @@ fn main() -> io::Result<()> {
     let server = xitca_server::Builder::new().backlog(4096).worker_threads(options.threads);
     let answers = fn_build(async move |_: ()| {
         let database = Database::connect(&url).await;
-        database.map(Answers).inspect_err(|error| eprintln!("the database: {error}"))
+        database.map(Answers).inspect_err(|error| eprintln!("database connection: {error}"))
     });
     let server = if options.has("epoll") {
         let builder = HttpServiceBuilder::h1().config(config);
@@ -84,7 +84,7 @@ fn failed(request: Request, status: StatusCode) -> Response {
 }
 
 impl Answers {
-    /// The media type and the body.
+    /// Returns the media type and the body.
     async fn answer(
         &self,
         request: &Request,

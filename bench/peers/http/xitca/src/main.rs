@@ -66,7 +66,7 @@ thread_local! {
 async fn json(request: Request) -> Result<Response, Infallible> {
     let body = SCRATCH.with_borrow_mut(|scratch| {
         serde_json::to_writer(scratch.writer(), &Message::HELLO)
-            .expect("a buffer takes every byte");
+            .expect("writing to a buffer cannot fail");
         scratch.split().freeze()
     });
     let mut response = request.into_response(Full::new(body));

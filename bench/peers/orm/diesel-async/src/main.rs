@@ -1,4 +1,4 @@
-//! diesel-async on PostgreSQL, through diesel's query builder and its derives.
+//! diesel-async on PostgreSQL, with diesel's query builder and derives.
 
 use std::process::ExitCode;
 

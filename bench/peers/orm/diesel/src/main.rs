@@ -1,8 +1,9 @@
-//! diesel, through its query builder and its derives.
+//! diesel, with its query builder and derives.
 //!
-//! Its guide reads one row by `.first()`, which adds a LIMIT that diesel does not cache on SQLite: the
-//! statement is parsed anew each time. `.get_result()` is many times faster by id. Both are measured: the
-//! second is this contender, the first is what `BENCH_ORM_VARIANT=first` adds.
+//! diesel's guide reads one row with `.first()`, which adds a LIMIT. On SQLite, diesel does not
+//! cache such a statement, so it is parsed on each call. Reading by id with `.get_result()` is many
+//! times faster. Both are measured: `.get_result()` by default, `.first()` with
+//! `BENCH_ORM_VARIANT=first`.
 
 use std::process::ExitCode;
 
@@ -14,7 +15,7 @@ use diesel::deserialize::{self, FromSql, FromSqlRow};
 use diesel::prelude::*;
 use diesel::sql_types::Text;
 use diesel::sqlite::{Sqlite, SqliteValue};
-// Only its build matters: it compiles SQLite in.
+// Compiles and links SQLite.
 use libsqlite3_sys as _;
 
 fn main() -> ExitCode {
@@ -52,7 +53,8 @@ struct Row {
     created_at: i64,
 }
 
-/// Without defaults, diesel writes many rows into one statement on SQLite.
+/// Insertable without defaults: only then does diesel insert many rows with one statement on
+/// SQLite.
 #[derive(Insertable)]
 #[diesel(table_name = person, treat_none_as_default_value = false)]
 struct NewPerson<'a> {
@@ -91,7 +93,7 @@ impl AsPerson for Row {
     }
 }
 
-/// The length of a text, taken without making a `String`.
+/// The length of a text, read without making a `String`.
 #[derive(Debug, FromSqlRow)]
 struct TextBytes(usize);
 
@@ -103,7 +105,7 @@ impl FromSql<Text, Sqlite> for TextBytes {
 
 type Scanned = (i64, TextBytes, TextBytes, i64, i64, i64, i64);
 
-/// `FIRST`: read by id with `.first()`.
+/// With `FIRST`, reads by id with `.first()`.
 struct Diesel<const FIRST: bool> {
     connection: SqliteConnection,
 }

@@ -1,8 +1,8 @@
-//! The floor: the record through plain calls of SQLite's C interface, with nothing in between.
+//! The floor: the workload as direct calls of SQLite's C API.
 //!
-//! Texts are bound without a copy, ids are left to SQLite, rows are read into the same struct that the
-//! other contenders fill. What it does not do is what a layer is for: no check of types, no errors worth
-//! reading, no UTF-8 check (this program wrote the rows itself).
+//! Texts are bound without a copy, SQLite assigns the ids, and rows are read into the same struct
+//! as in the other contenders. It omits what a layer does: type checks, helpful errors, and UTF-8
+//! checks (this program wrote the rows itself).
 
 mod sqlite;
 
@@ -79,7 +79,8 @@ impl Contender for Floor {
 
     fn insert_each(&mut self, people: &[Person]) -> Result<i64> {
         for person in people {
-            // SAFETY: `person` outlives the step that reads what is bound; every value is bound anew next time.
+            // SAFETY: `person` outlives the step that reads the bound values; the next call binds
+            // all values again.
             unsafe {
                 bind(self.insert, 0, person);
                 self.finish(self.insert)?;
@@ -165,10 +166,10 @@ impl Contender for Floor {
 }
 
 impl Floor {
-    /// Steps a statement that answers no rows, and resets it.
+    /// Steps a statement that returns no rows, and resets it.
     ///
     /// # Safety
-    /// `stmt` is one of this connection's, and what is bound to it is alive.
+    /// `stmt` belongs to this connection, and its bound values are alive.
     #[inline]
     unsafe fn finish(&self, stmt: *mut Stmt) -> Result<()> {
         // SAFETY: by contract.
@@ -181,7 +182,7 @@ impl Floor {
     /// Resets a statement after its last step.
     ///
     /// # Safety
-    /// `stmt` is one of this connection's.
+    /// `stmt` belongs to this connection.
     #[inline]
     unsafe fn end(&self, stmt: *mut Stmt, code: c_int) -> Result<()> {
         // SAFETY: by contract.
@@ -225,7 +226,7 @@ impl Drop for Floor {
 /// `person` must live until the statement was stepped.
 #[inline]
 unsafe fn bind(stmt: *mut Stmt, index: c_int, person: &Person) {
-    // SAFETY: by contract; lengths are far below what c_int holds.
+    // SAFETY: by contract; lengths fit in c_int.
     unsafe {
         text(stmt, index + 1, &person.first_name);
         text(stmt, index + 2, &person.last_name);
@@ -247,7 +248,7 @@ unsafe fn text(stmt: *mut Stmt, index: c_int, text: &str) {
 }
 
 /// # Safety
-/// The statement stands on a row of [`COLUMNS`].
+/// The statement is on a row of [`COLUMNS`].
 #[inline]
 unsafe fn read(stmt: *mut Stmt) -> Person {
     // SAFETY: by contract.

@@ -59,9 +59,9 @@ unsafe extern "C" {
     fn sqlite3_libversion() -> *const c_char;
 }
 
-/// The version that was compiled in.
+/// Returns the version of the linked SQLite.
 pub(crate) fn version() -> String {
-    // SAFETY: the function answers a pointer to a constant, terminated string.
+    // SAFETY: the function returns a pointer to a constant, terminated string.
     unsafe { CStr::from_ptr(sqlite3_libversion()) }.to_string_lossy().into_owned()
 }
 
@@ -75,7 +75,7 @@ pub(crate) unsafe fn open(path: &str) -> Result<*mut Db> {
     // SAFETY: `path` is terminated and outlives the calls; `db` is written before it is read.
     unsafe {
         if sqlite3_initialize() != OK {
-            return Err("SQLite does not initialize".into());
+            return Err("SQLite could not be initialized".into());
         }
         let code = sqlite3_open_v2(
             path.as_ptr(),
@@ -107,7 +107,7 @@ pub(crate) unsafe fn prepare(db: *mut Db, sql: &str) -> Result<*mut Stmt> {
     }
 }
 
-/// Runs a statement once, passing over its rows.
+/// Runs a statement once and ignores its rows.
 ///
 /// # Safety
 /// `db` is open.

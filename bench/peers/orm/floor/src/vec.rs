@@ -1,4 +1,4 @@
-//! The floor of the memory engine: a `Vec` of the record, a hash index by id, one lock around both.
+//! The floor of the memory engine: a `Vec` of rows, a hash index by id, and one lock for both.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};

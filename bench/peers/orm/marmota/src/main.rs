@@ -1,6 +1,8 @@
-//! Marmota, as its users call it: a derived model and the verbs of a store, on SQLite, on the memory engine and on PostgreSQL.
+//! Marmota as its users call it: a derived model and a store on SQLite, on the memory engine and on
+//! PostgreSQL.
 //!
-//! Its two stamps are the store's own, as they are for a user, so they are checked to be of this run.
+//! The store sets the two stamps, as it does for users, so they are only checked to be from this
+//! run.
 
 use std::ops::ControlFlow;
 use std::process::ExitCode;
@@ -70,7 +72,7 @@ impl Contender for Marmota {
     }
 
     fn open(place: &Place) -> Result<Self> {
-        // The cache of 64 MiB, the pages of 4 KiB and the write-ahead log are what Marmota does by itself.
+        // A cache of 64 MiB, pages of 4 KiB and WAL are Marmota's defaults.
         let url = match place.setting {
             Setting::FileFull => format!("sqlite:{}?durability=full", place.path()),
             Setting::FileOff => format!("sqlite:{}?durability=none&exclusive=true", place.path()),
@@ -148,8 +150,9 @@ impl Contender for Marmota {
                 ControlFlow::Break(())
             }
         };
-        self.store.run(&mut Operation::List { table: &table, query: &RowQuery::new() }, &mut sink)?;
-        if misfit { Err("a row is not of the model".into()) } else { Ok(()) }
+        self.store
+            .run(&mut Operation::List { table: &table, query: &RowQuery::new() }, &mut sink)?;
+        if misfit { Err("a row does not match the model".into()) } else { Ok(()) }
     }
 }
 

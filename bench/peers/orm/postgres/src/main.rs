@@ -1,6 +1,6 @@
-//! tokio-postgres by hand: one connection, prepared statements, batches by `UNNEST` (500 rows a
-//! statement) or as many inserts sent together (1). With `BENCH_ORM_VARIANT=copy` batches go by its
-//! binary `COPY`.
+//! tokio-postgres by hand: one connection, prepared statements, batches by `UNNEST` (500 rows per
+//! statement) or as pipelined inserts (1). With `BENCH_ORM_VARIANT=copy`, batches use binary
+//! `COPY`.
 
 use std::process::ExitCode;
 
@@ -46,7 +46,7 @@ impl From<Found> for Row {
     }
 }
 
-/// `COPY`: batches by it.
+/// With `COPY`, batches use binary `COPY`.
 struct Hand<const COPY: bool> {
     runtime: Runtime,
     client: Client,

@@ -1,5 +1,5 @@
-//! rusqlite written by hand, the way its users do it well: statements from its cache and out of the loop,
-//! columns by number, many rows a statement where that is faster.
+//! rusqlite as its users write it for speed: statements from its cache, taken once per call,
+//! columns by index, and many rows per statement where that is faster.
 
 use std::process::ExitCode;
 
@@ -18,7 +18,7 @@ fn main() -> ExitCode {
 
 struct Rusqlite {
     connection: Connection,
-    /// The text for this many rows, so that it is not made anew each time.
+    /// The statement's text for this number of rows, kept for the next batch.
     batch: (usize, String),
 }
 

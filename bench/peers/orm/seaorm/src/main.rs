@@ -1,4 +1,4 @@
-//! sea-orm, through entities and active models, on a pool of one sqlx connection.
+//! sea-orm with entities and active models, on a pool of one sqlx connection.
 
 use std::process::ExitCode;
 
@@ -17,7 +17,7 @@ fn main() -> ExitCode {
 }
 
 mod person {
-    //! The entity, as sea-orm's generator writes it.
+    //! The entity as sea-orm's generator writes it.
     use sea_orm::entity::prelude::*;
 
     #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
@@ -88,7 +88,7 @@ impl Contender for SeaOrm {
     fn open(place: &Place) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (url, table) = match place.setting {
-            // Its URLs have a host; the socket in the options goes before it.
+            // sqlx's URLs need a host; the socket in the options takes precedence.
             Setting::Postgres => (place.path().replace("@/", "@localhost/"), CREATE_TABLE_POSTGRES),
             setting if setting.is_file() => {
                 (format!("sqlite://{}?mode=rwc", place.path()), CREATE_TABLE)
@@ -179,7 +179,7 @@ impl Contender for SeaOrm {
     }
 }
 
-/// All rows, in the order of their ids.
+/// All rows in the order of their ids.
 fn all() -> Select<person::Entity> {
     person::Entity::find().order_by_asc(person::Column::Id)
 }

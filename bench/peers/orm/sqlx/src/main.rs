@@ -1,5 +1,5 @@
-//! sqlx: one connection without a pool, cached statements, columns by number as its checked macros
-//! read them. With `BENCH_ORM_VARIANT=postgres` on PostgreSQL.
+//! sqlx: one connection without a pool, cached statements, columns by index as its checked macros
+//! read them. With `BENCH_ORM_VARIANT=postgres`, it runs on PostgreSQL.
 
 mod postgres;
 mod row;

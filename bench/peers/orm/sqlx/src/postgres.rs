@@ -1,4 +1,4 @@
-//! On PostgreSQL: batches by `UNNEST`, as its documentation advises.
+//! sqlx on PostgreSQL: batches by `UNNEST`, as its documentation recommends.
 
 use bench_orm_workload::{
     AsPerson, CREATE_TABLE_POSTGRES, Contender, Person, Place, Result, Setting, Sum,
@@ -33,7 +33,7 @@ impl Contender for OnPostgres {
 
     fn open(place: &Place) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        // Its URLs have a host; the socket in the options goes before it.
+        // sqlx's URLs need a host; the socket in the options takes precedence.
         let options: PgConnectOptions = place.path().replace("@/", "@localhost/").parse()?;
         let connection = runtime.block_on(async {
             let mut connection = options.disable_statement_logging().connect().await?;

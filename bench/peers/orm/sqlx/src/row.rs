@@ -1,4 +1,4 @@
-//! A row of either database.
+//! A row of either database as a `Person`.
 
 use bench_orm_workload::{AsPerson, Person, PersonRef, Sum};
 use sqlx::{ColumnIndex, Decode, FromRow, Type};
@@ -30,7 +30,7 @@ where
     }
 }
 
-/// Adds a row without making a person of it.
+/// Adds a row to the sum without making a `Person`.
 pub(crate) fn add<'r, R: sqlx::Row>(sum: &mut Sum, row: &'r R) -> sqlx::Result<()>
 where
     usize: ColumnIndex<R>,

@@ -1,4 +1,4 @@
-//! On SQLite.
+//! sqlx on SQLite.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ const BY_ID: &str = "SELECT id, first_name, last_name, balance, met_at, modified
 pub(crate) struct OnSqlite {
     runtime: Runtime,
     connection: SqliteConnection,
-    /// The text for this many rows, so that it is not made anew each time.
+    /// The statement's text for this number of rows, kept for the next batch.
     batch: (usize, Arc<String>),
 }
 

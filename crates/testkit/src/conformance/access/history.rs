@@ -1,5 +1,4 @@
-//! The history of audited models: each write adds an entry in its own transaction, for every verb
-//! and on every path.
+//! The history of audited models: every write of every verb adds an entry in its own transaction.
 
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -56,8 +55,8 @@ fn entries(store: &Store) -> u64 {
     store.count::<History>().run().unwrap()
 }
 
-/// Insert, update, patch, increment and delete of one row, with fields,
-/// version, time and actor.
+/// Insert, update, patch, increment and delete of a row each add an entry with the changed fields,
+/// the version, the time and the actor.
 pub fn every_write_leaves_an_entry(subject: &Subject) {
     let mut stand = Stand::open(subject, models);
     let before = Timestamp::now();
@@ -110,7 +109,7 @@ pub fn every_write_leaves_an_entry(subject: &Subject) {
     assert_eq!(of_key[0].of_key, other.to_string());
     assert_eq!(of_key[0].version, None);
     assert_eq!(entries(&stand), 6);
-    // It is a list like others.
+    // The history is listed like any model.
     let last =
         stand.history::<Patient>(key).order(History::ID.descending()).limit(1).run().unwrap();
     assert_eq!(last[0].action, Delete);
@@ -132,8 +131,8 @@ struct Chart {
     version: i64,
 }
 
-/// A history entry has the fields whose values changed, not all that were sent; a write that
-/// changes none leaves no entry.
+/// A history entry has the fields whose values changed, not all that were sent. A write that
+/// changes no value adds no entry.
 pub fn an_entry_has_what_changed(subject: &Subject) {
     let stand = Stand::open(subject, |builder| builder.model::<Chart>());
     let data = Json(json!({ "b": [1, 2.5], "a": null }));
@@ -141,14 +140,14 @@ pub fn an_entry_has_what_changed(subject: &Subject) {
     let chart = Chart { id: 0, number: 1, text: None, data, scan, share: 0.5, updated, version: 0 };
     let key = stand.insert(&chart).run().unwrap();
     let read = || stand.get::<Chart>(key).with_blobs().run().unwrap();
-    // Nothing changes, by any verb; the version counts all the same.
+    // No verb changes a value here, but each increments the version.
     stand.update(&read()).run().unwrap();
     stand.patch::<Chart>(key).set(Chart::NUMBER, 1).set(Chart::TEXT, None::<String>).run().unwrap();
     stand.upsert(&read()).run().unwrap();
     stand.increment(Chart::NUMBER, key, 0).run().unwrap();
     stand.update_many(&[read()]).run().unwrap();
     assert_eq!(read().version, 6);
-    // One field of those sent changes.
+    // One of the sent fields changes.
     let row = read();
     stand.update(&Chart { text: Some("a".into()), ..row.clone() }).run().unwrap();
     stand
@@ -182,8 +181,7 @@ pub fn an_entry_has_what_changed(subject: &Subject) {
     );
 }
 
-/// Rows that are written together leave an entry each, and their keys are
-/// given as ever.
+/// A write of many rows adds an entry for each row, and returns the keys as for other models.
 pub fn many_rows_leave_an_entry_each(subject: &Subject) {
     let mut stand = Stand::open(subject, models);
     let keys = stand.insert_many(&[patient("a"), patient("b"), patient("c")]).run().unwrap();
@@ -206,7 +204,7 @@ pub fn many_rows_leave_an_entry_each(subject: &Subject) {
     assert_eq!(entries(&stand), 10);
 }
 
-/// A write that fails adds no entry, and has the same error as without history.
+/// A write that fails adds no entry, and returns the same error as without history.
 pub fn a_failed_write_leaves_none(subject: &Subject) {
     let stand = Stand::open(subject, models);
     let key = stand.insert(&patient("a")).run().unwrap();
@@ -223,8 +221,8 @@ pub fn a_failed_write_leaves_none(subject: &Subject) {
     assert_eq!(entries(&stand), 1);
 }
 
-/// What a transaction wrote is entered if it commits; its actor is the
-/// store's that began it, or its own.
+/// A transaction adds its entries when it commits. Their actor is that of the store that began it,
+/// unless the transaction sets another.
 pub fn a_transaction_enters_what_it_commits(subject: &Subject) {
     let mut stand = Stand::open(subject, models);
     let key = stand.insert(&patient("a")).run().unwrap();
@@ -254,7 +252,8 @@ pub fn a_transaction_enters_what_it_commits(subject: &Subject) {
     assert_eq!(entries(&stand), 3);
 }
 
-/// Of a batch, each write that took place is entered; its results are its own.
+/// A batch adds an entry for each write that was executed, and returns the same results as without
+/// history.
 pub fn a_batch_enters_what_it_did(subject: &Subject) {
     let stand = Stand::open(subject, models);
     let mut batch = stand.batch();
@@ -276,8 +275,8 @@ pub fn a_batch_enters_what_it_did(subject: &Subject) {
     assert_eq!(actions(&stand, 1), ["insert", "delete"]);
 }
 
-/// Entries stay as they are when fields come and move, and the model is audited
-/// no more.
+/// Entries remain unchanged when fields are added or removed, and when the model is no longer
+/// audited.
 pub fn history_outlives_the_fields(subject: &Subject) {
     if !subject.capability().persistent {
         return;
@@ -305,8 +304,8 @@ pub fn history_outlives_the_fields(subject: &Subject) {
     assert_eq!(entries(&store), 2);
 }
 
-/// Entries cannot be written, changed or deleted by any verb.
-pub fn nobody_rewrites_history(subject: &Subject) {
+/// No verb can insert, change or delete history entries.
+pub fn history_is_read_only(subject: &Subject) {
     let stand = Stand::open(subject, models);
     stand.insert(&patient("a")).run().unwrap();
     let entry = stand.list::<History>().run().unwrap().remove(0);
@@ -323,13 +322,12 @@ pub fn nobody_rewrites_history(subject: &Subject) {
     assert_eq!(stand.list::<History>().run().unwrap(), [entry]);
 }
 
-/// A store that forgets entries at once.
+/// A store that deletes entries at once.
 fn forgetful(builder: StoreBuilder) -> StoreBuilder {
     models(builder).history_age_max(Duration::ZERO)
 }
 
-/// Entries beyond the age that the store was opened with go, in the course of
-/// later writes.
+/// Later writes delete entries that are older than the store's maximum age.
 pub fn entries_grow_too_old(subject: &Subject) {
     let store = subject.builder_with(forgetful).open().unwrap();
     let keys: Vec<i64> = (0..600)
@@ -340,8 +338,8 @@ pub fn entries_grow_too_old(subject: &Subject) {
     assert!((1..=300).contains(&left), "{left} of 600 entries are left");
 }
 
-/// An audited write that has to wait is entered when it takes place, with its
-/// own result; and one of a run-time schema as well.
+/// An audited write that waits adds its entry when it is executed. This also holds for models made
+/// at run time.
 pub fn an_audited_write_that_waits_is_entered(subject: &Subject) {
     let stand = Stand::open(subject, models);
     let (sender, begun) = channel();
@@ -385,7 +383,7 @@ register!($ history_promises history: ; by transactions:
     a_transaction_enters_what_it_commits,
     a_batch_enters_what_it_did,
     history_outlives_the_fields,
-    nobody_rewrites_history,
+    history_is_read_only,
     entries_grow_too_old,
     an_audited_write_that_waits_is_entered,
 );

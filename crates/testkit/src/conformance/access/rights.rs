@@ -1,5 +1,5 @@
-//! Rights: what a caller may not do is refused, and rows that are not for them
-//! are not there, by every verb and in every way.
+//! Rights: every verb refuses what a caller is not permitted to do, and treats rows that the caller
+//! may not read as missing.
 
 use marmota_derive::Model;
 use marmota_model::{Caller, ErrorKind, FieldSet, Filter, Ref, Result, RowQuery, parse_rule};
@@ -33,7 +33,7 @@ struct Page {
     version: i64,
 }
 
-/// Without an entry for each write.
+/// A model without history.
 #[derive(Clone, Debug, Default, Model, PartialEq)]
 struct Plain {
     id: i64,
@@ -82,8 +82,8 @@ fn not_found<T: std::fmt::Debug>(result: Result<T>) {
     refused(result, ErrorKind::NotFound);
 }
 
-/// What no grant names is refused, verb by verb, and SQL always.
-pub fn what_is_not_granted_is_denied(subject: &Subject) {
+/// A verb for which no grant exists is refused, and so is raw SQL.
+pub fn operations_without_a_grant_are_denied(subject: &Subject) {
     if !subject.capability().guarded_writes {
         return;
     }
@@ -127,7 +127,7 @@ pub fn what_is_not_granted_is_denied(subject: &Subject) {
     assert_eq!(stand.count::<Page>().run().unwrap(), 1);
 }
 
-/// Reads and writes of another owner's row fail as if it did not exist.
+/// Reads and writes of a row that the caller may not see fail as if it did not exist.
 pub fn a_hidden_row_is_not_there(subject: &Subject) {
     if !subject.capability().guarded_writes {
         return;
@@ -136,7 +136,7 @@ pub fn a_hidden_row_is_not_there(subject: &Subject) {
     let hers = stand.insert(&page(ANN, "hers")).run().unwrap();
     let his = stand.insert(&page(BOB, "his")).run().unwrap();
     stand.settle();
-    // Twice, so that a cache has the row the second time.
+    // The second read may be answered from a cache.
     for _ in 0..2 {
         assert_eq!(stand.get::<Page>(his).run().unwrap().owner, BOB);
         let ann = own(&stand, ANN);
@@ -186,8 +186,8 @@ pub fn a_hidden_row_is_not_there(subject: &Subject) {
     assert_eq!(stand.list::<Page>().run().unwrap(), [before]);
 }
 
-/// No caller gives rows to another, or takes them, unless the rule allows it.
-pub fn a_new_row_has_to_suit(subject: &Subject) {
+/// A write is refused if the new row does not satisfy the rule of the caller's grant.
+pub fn a_written_row_must_match_the_rule(subject: &Subject) {
     if !subject.capability().guarded_writes {
         return;
     }
@@ -210,7 +210,7 @@ pub fn a_new_row_has_to_suit(subject: &Subject) {
     assert_eq!(stand.get::<Page>(id).run().unwrap().owner, ANN);
     assert_eq!(stand.count::<Page>().run().unwrap(), 1);
     assert_eq!(stand.count::<Plain>().run().unwrap(), 2);
-    // What may be read is more than what may be written.
+    // The caller may read more rows than they may write.
     let grants = [
         Grant::new("page", &[Right::Read]),
         Grant::new("page", &[Right::Update, Right::Delete]).rule("owner = @user.id"),
@@ -221,14 +221,15 @@ pub fn a_new_row_has_to_suit(subject: &Subject) {
     denied(bob.delete::<Page>(id).run());
     not_found(bob.delete::<Page>(999).run());
     assert_eq!(bob.delete_where::<Page>(Page::ID.gt(0)).run().unwrap(), 0);
-    // By a key that the database gives.
+    // With a key that the database assigns.
     let first = [Grant::new("page", &[Right::Insert]).rule("id < 2")];
     denied(under(&stand, BOB, &first).insert(&page(BOB, "third")).run());
     assert_eq!(stand.count::<Page>().run().unwrap(), 1);
 }
 
-/// An insert that conflicts with a hidden row is a conflict under every conflict rule.
-pub fn a_hidden_row_in_the_way_is_a_conflict(subject: &Subject) {
+/// An insert that conflicts with a row that the caller may not see returns a conflict, with every
+/// conflict action.
+pub fn an_insert_can_conflict_with_a_hidden_row(subject: &Subject) {
     if !subject.capability().guarded_writes {
         return;
     }
@@ -254,7 +255,7 @@ pub fn a_hidden_row_in_the_way_is_a_conflict(subject: &Subject) {
     assert_eq!(bob.count::<Plain>().run().unwrap(), 1);
 }
 
-/// A reference to a hidden row fails as one to none does.
+/// A reference to a row that the caller may not see fails like a reference to a missing row.
 pub fn a_hidden_row_cannot_be_referred_to(subject: &Subject) {
     if !subject.capability().guarded_writes {
         return;
@@ -271,7 +272,7 @@ pub fn a_hidden_row_cannot_be_referred_to(subject: &Subject) {
         errors.push(error.violations()[0].message.clone());
     }
     assert_eq!(errors[0], errors[1]);
-    // The table and the grant that is missing.
+    // The error names the table and the missing grant.
     for words in ["key of a row of `folder`", "a grant on `folder` with the right `refer`"] {
         assert!(errors[0].contains(words), "{words}: {}", errors[0]);
     }
@@ -281,7 +282,7 @@ pub fn a_hidden_row_cannot_be_referred_to(subject: &Subject) {
     let mut batch = ann.batch();
     batch.insert(&Plain { title: "b".to_owned(), ..into(his) });
     blamed(batch.all_or_nothing().run(), ErrorKind::Invalid, "folder", "reference");
-    // One may be referred to and still not be read.
+    // A row may be referred to without the right to read it.
     let grants =
         [Grant::new("plain", &Right::ALL), Grant::new("folder", &[Right::Refer]).rule("id = 1")];
     let ann = under(&stand, ANN, &grants);
@@ -291,7 +292,7 @@ pub fn a_hidden_row_cannot_be_referred_to(subject: &Subject) {
     denied(ann.get::<Folder>(his).run());
 }
 
-/// The history of a row is for those who may read the row.
+/// The history of a row is visible only to callers who may read the row.
 pub fn history_is_for_those_who_may_read(subject: &Subject) {
     let stand = Stand::open(subject, models);
     let id = stand.insert(&page(ANN, "a")).run().unwrap();
@@ -306,7 +307,7 @@ pub fn history_is_for_those_who_may_read(subject: &Subject) {
     let entry = all.list::<History>().run().unwrap()[0].id;
     assert_eq!(all.get::<History>(entry).run().unwrap().of_key, id.to_string());
     not_found(own(&stand, BOB).get::<History>(entry).run());
-    // Nor by other words for it.
+    // Nor with an equivalent filter.
     let tricks = History::OF_TABLE.is_in(["page", "folder"]).and(History::OF_KEY.eq("1"));
     assert_eq!(own(&stand, ANN).list::<History>().filter(tricks).run().unwrap(), []);
     let tricks = History::OF_KEY.eq(id.to_string());
@@ -315,8 +316,8 @@ pub fn history_is_for_those_who_may_read(subject: &Subject) {
     assert_eq!(whole.list::<History>().run().unwrap().len(), 2);
 }
 
-/// What was kept for one caller is not given to another.
-pub fn an_answer_is_kept_for_its_caller(subject: &Subject) {
+/// A stored result of an idempotency key is not returned to another caller.
+pub fn a_stored_result_belongs_to_its_caller(subject: &Subject) {
     if !subject.capability().guarded_writes {
         return;
     }
@@ -334,8 +335,9 @@ pub fn an_answer_is_kept_for_its_caller(subject: &Subject) {
     refused(insert(&stand), ErrorKind::Conflict);
 }
 
-/// A caller who sends many keys has their own forgotten, not those of others.
-pub fn one_caller_takes_no_others_answers(subject: &Subject) {
+/// The limit of stored results applies to each caller separately: many keys of one caller do not
+/// remove those of others.
+pub fn callers_have_separate_stored_results(subject: &Subject) {
     if !subject.capability().guarded_writes {
         return;
     }
@@ -355,7 +357,7 @@ pub fn one_caller_takes_no_others_answers(subject: &Subject) {
     for number in 0..300 {
         insert(&ann, &number.to_string(), format!("hers {number}")).unwrap();
     }
-    // His is a repeat, and so is her newest; her oldest is forgotten.
+    // Both of these are repeats; only her oldest result was removed.
     insert(&bob, "k", "his".to_owned()).unwrap();
     insert(&ann, "299", "hers 299".to_owned()).unwrap();
     refused(insert(&ann, "0", "hers 0".to_owned()), ErrorKind::Conflict);
@@ -418,9 +420,9 @@ fn any_page() -> impl Strategy<Value = Page> {
     )
 }
 
-/// Random rules and rows: what a get denies, all else denies, and the other
-/// way round; what the oracle's filters say is what counts.
-pub fn all_ways_deny_the_same(subject: &Subject) {
+/// With random rules and rows, all verbs deny the same rows as a get, according to the filters of a
+/// reference implementation.
+pub fn all_verbs_deny_the_same_rows(subject: &Subject) {
     if !subject.capability().guarded_writes {
         return;
     }
@@ -448,10 +450,10 @@ pub fn all_ways_deny_the_same(subject: &Subject) {
         for row in stand.list::<Page>().run().unwrap() {
             let seen = wanted.contains(&row.id);
             prop_assert_eq!(ann.get::<Page>(row.id).optional().run().unwrap().is_some(), seen);
-            // Again, by way of a cache that has it now.
+            // Again, now perhaps from a cache.
             prop_assert_eq!(ann.get::<Page>(row.id).optional().run().unwrap().is_some(), seen);
             prop_assert_eq!(!ann.history::<Page>(row.id).run().unwrap().is_empty(), seen);
-            // Of one field, which is not one that the rule looks at.
+            // With one field, which the rule does not use.
             let query = RowQuery {
                 filter: Some(Page::ID.eq(row.id).into_expr()),
                 fields: Some(FieldSet::EMPTY.with(0)),
@@ -462,7 +464,7 @@ pub fn all_ways_deny_the_same(subject: &Subject) {
             batch.patch::<Page>(row.id).set(Page::TITLE, row.title.clone());
             let result = batch.continue_on_error().run().unwrap().remove(0);
             prop_assert_eq!(result.is_ok(), seen);
-            // A copy may be made if and only if it would be seen.
+            // A copy may be inserted if and only if it would be visible.
             let copy = Page { id: 0, title: format!("{} copy", row.title), ..row.clone() };
             let copied = ann.insert(&copy).run();
             prop_assert_eq!(copied.is_ok(), seen);
@@ -478,14 +480,14 @@ pub fn all_ways_deny_the_same(subject: &Subject) {
 }
 
 register!($ rights_promises rights: ; by transactions:
-    what_is_not_granted_is_denied,
+    operations_without_a_grant_are_denied,
     a_hidden_row_is_not_there,
-    a_new_row_has_to_suit,
+    a_written_row_must_match_the_rule,
     a_stale_write_under_a_rule_is_refused,
-    a_hidden_row_in_the_way_is_a_conflict,
+    an_insert_can_conflict_with_a_hidden_row,
     a_hidden_row_cannot_be_referred_to,
     history_is_for_those_who_may_read,
-    an_answer_is_kept_for_its_caller,
-    one_caller_takes_no_others_answers,
-    all_ways_deny_the_same,
+    a_stored_result_belongs_to_its_caller,
+    callers_have_separate_stored_results,
+    all_verbs_deny_the_same_rows,
 );

@@ -1,4 +1,4 @@
-//! Background writes: they are executed soon and in order, and none is lost.
+//! Background writes: all are executed, soon and in order.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,15 +14,16 @@ use crate::conformance::harness::refusal::{blamed, refused};
 use crate::conformance::harness::subject::{Stand, Subject};
 use crate::conformance::harness::waiting::receive;
 
-/// So long that nothing is due by itself.
+/// So long that no write is due by time.
 const LONG: Duration = Duration::from_secs(3600);
 
 fn numbers(store: &Store) -> Vec<Option<i64>> {
     store.list::<Note>().order(Note::ID.ascending()).column(Note::NUMBER).run().unwrap()
 }
 
-/// Writes are executed after a number of them, of bytes, or of milliseconds, and at a flush.
-pub fn what_is_accepted_is_written(subject: &Subject) {
+/// Accepted writes are executed when the limit of writes, bytes or milliseconds is reached, and on
+/// `flush`.
+pub fn background_writes_are_executed(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let store = stand.store().clone();
     let add = |batch: &marmota_store::background::BackgroundBatch, number: i64| {
@@ -53,8 +54,8 @@ pub fn what_is_accepted_is_written(subject: &Subject) {
     assert_eq!(numbers(stand.store()), (0..7).map(Some).collect::<Vec<_>>());
 }
 
-/// What is left at the close, or when it is dropped, is written; from all
-/// threads, in the order of each.
+/// Closing or dropping the queue executes the remaining writes of all threads, in the order of each
+/// thread.
 pub fn a_close_writes_what_is_left(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     for closes in [true, false] {
@@ -95,7 +96,7 @@ pub fn a_close_writes_what_is_left(subject: &Subject) {
     }
 }
 
-/// A store that is closed has what was accepted before.
+/// Closing the store executes all writes accepted before.
 pub fn a_close_of_the_store_flushes(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let store = stand.store().clone();
@@ -121,9 +122,8 @@ pub fn a_close_of_the_store_flushes(subject: &Subject) {
     }
 }
 
-/// A write that fails takes none of the others with it, but for those that
-/// were added with it.
-pub fn each_hears_of_its_own_failure(subject: &Subject) {
+/// A write that fails does not prevent other writes, except those added together with it.
+pub fn each_background_write_gets_its_own_error(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let background = stand.store().background_batch().flush_after(LONG).start().unwrap();
     let seat = |number, holder| Seat::new(None, number, Some(holder));
@@ -155,7 +155,7 @@ pub fn each_hears_of_its_own_failure(subject: &Subject) {
 }
 
 /// The callback receives errors of writes whose result no caller awaits, and no other errors.
-pub fn an_error_nobody_waits_for_is_told(subject: &Subject) {
+pub fn an_unawaited_error_reaches_the_callback(subject: &Subject) {
     let stand = Stand::open(subject, models::all);
     let told = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&told);
@@ -195,7 +195,7 @@ pub fn an_error_nobody_waits_for_is_told(subject: &Subject) {
 }
 
 /// The queue is bounded: if it is full, a caller waits or gets [`ErrorKind::Busy`].
-pub fn what_waits_is_bounded(subject: &Subject) {
+pub fn the_background_queue_is_bounded(subject: &Subject) {
     let stand = Stand::open(subject, models::all);
     let store = stand.store();
     let background =
@@ -208,7 +208,7 @@ pub fn what_waits_is_bounded(subject: &Subject) {
             })
             .map(drop)
     };
-    // Nothing can be written as long as this is open.
+    // No write can be executed while this transaction is open.
     let transaction = store.begin_run().unwrap();
     transaction.insert(&Note::new("first", 0)).run().unwrap();
     add(1).unwrap();
@@ -236,7 +236,7 @@ pub fn what_waits_is_bounded(subject: &Subject) {
     assert_eq!(numbers(store), [0, 1, 2, 3].map(Some));
 }
 
-/// A row that breaks a rule is refused before it is accepted.
+/// A row that violates a rule is refused before it is accepted.
 pub fn a_bad_row_is_refused_at_once(subject: &Subject) {
     let stand = Stand::open(subject, models::all);
     let background = stand.store().background_batch().start().unwrap();
@@ -250,12 +250,12 @@ pub fn a_bad_row_is_refused_at_once(subject: &Subject) {
 }
 
 register!($ background_promises background:
-    what_is_accepted_is_written,
+    background_writes_are_executed,
     a_close_writes_what_is_left,
     a_close_of_the_store_flushes,
-    an_error_nobody_waits_for_is_told,
+    an_unawaited_error_reaches_the_callback,
     a_bad_row_is_refused_at_once,
 ; by transactions:
-    each_hears_of_its_own_failure,
-    what_waits_is_bounded,
+    each_background_write_gets_its_own_error,
+    the_background_queue_is_bounded,
 );

@@ -1,5 +1,4 @@
-//! Batches: several writes over several tables, all or nothing, or each for
-//! itself.
+//! Batches: several writes to several tables, executed all or nothing, or each separately.
 
 use futures_lite::future::block_on;
 use marmota_model::{ErrorKind, Record, Ref, Value};
@@ -10,7 +9,7 @@ use crate::conformance::harness::models::{Account, City, Country, Document, Note
 use crate::conformance::harness::refusal::{blamed, refused, says};
 use crate::conformance::harness::subject::{Stand, Subject};
 
-/// All writes of a batch are executed in order, and each has its outcome.
+/// All writes of a batch are executed in order, and each has an outcome.
 pub fn a_batch_writes_all(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let old = stand.insert(&Note::new("old", 1)).run().unwrap();
@@ -49,7 +48,7 @@ pub fn a_batch_writes_all(subject: &Subject) {
     assert_eq!(stand.get::<Document>(document).run().unwrap().title, "d");
 }
 
-/// A batch of values, as REST makes them.
+/// A batch accepts rows as values, as REST submits them.
 pub fn a_batch_takes_values(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let (note, account) = (stand.table("note").unwrap(), stand.table("account").unwrap());
@@ -82,8 +81,8 @@ pub fn a_batch_takes_values(subject: &Subject) {
     blamed(batch.all_or_nothing().run(), ErrorKind::Invalid, "id", "type");
 }
 
-/// A row that a batch makes can be referred to by its later writes, before it
-/// has a key.
+/// Later writes of a batch can refer to a row that an earlier write inserts, before its key is
+/// known.
 pub fn later_writes_refer_to_earlier_ones(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     stand.insert(&Country::new("fr", "France")).run().unwrap();
@@ -125,14 +124,14 @@ pub fn later_writes_refer_to_earlier_ones(subject: &Subject) {
     assert_eq!(stand.count::<Note>().run().unwrap(), 0);
 }
 
-/// A reference to what makes no row is refused, with the write's place.
+/// A reference to a write that inserts no row is refused, with the index of the write.
 pub fn a_bad_reference_of_a_batch_is_named(subject: &Subject) {
     let stand = Stand::open(subject, models::all);
     let elsewhere = stand.store().batch().insert(&Country::new("es", "Spain")).handle();
     let mut batch = stand.store().batch();
     batch.insert(&Note::new("a", 1)).insert(&City::new("x", "?")).set_ref(City::COUNTRY, elsewhere);
     says(&refused(batch.all_or_nothing().run(), ErrorKind::Invalid), &["write 1", "another batch"]);
-    // By place, as REST does; here what is wrong with it is found when it is added.
+    // By index, as REST does; this reference is checked when it is added.
     let (note, city) = (stand.table("note").unwrap(), stand.table("city").unwrap());
     let row = [Value::Absent, Value::from("x"), Value::from("?"), Value::Null, Value::Null];
     let mut batch = stand.store().batch();
@@ -141,7 +140,7 @@ pub fn a_bad_reference_of_a_batch_is_named(subject: &Subject) {
     let error = blamed(batch.all_or_nothing().run(), ErrorKind::Invalid, "country", "reference");
     says(&error, &["write 1"]);
     assert_eq!(stand.count::<Note>().run().unwrap(), 0);
-    // Where each stands for itself, what refers to a failure fails too.
+    // With `continue_on_error`, a write that refers to a failed one fails too.
     stand.insert(&Country::new("fr", "France")).run().unwrap();
     let mut batch = stand.store().batch();
     let taken = batch.insert(&Country::new("fr", "again")).handle();
@@ -153,7 +152,7 @@ pub fn a_bad_reference_of_a_batch_is_named(subject: &Subject) {
     assert_eq!(kinds, [Some(ErrorKind::Conflict), Some(ErrorKind::Invalid), None]);
 }
 
-/// A patch in a batch writes what it names, and is checked with the rest.
+/// A patch in a batch writes the given fields, and its rules are checked with the other writes.
 pub fn a_batch_patches(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let account = stand.insert(&Account::default()).run().unwrap();
@@ -181,7 +180,7 @@ pub fn a_batch_patches(subject: &Subject) {
     assert_eq!(stand.count::<Note>().run().unwrap(), 0);
 }
 
-/// All or nothing: the write that fails is named, and none takes place.
+/// In an all-or-nothing batch, a write that fails is named and undoes the batch.
 pub fn a_failed_write_undoes_the_batch(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let key = stand.insert(&Seat::new(None, 1, Some("x"))).run().unwrap();
@@ -210,7 +209,7 @@ pub fn a_failed_write_undoes_the_batch(subject: &Subject) {
     assert_eq!(stand.count::<Note>().run().unwrap(), 1);
 }
 
-/// Each: the others take place, and each has its result.
+/// With `continue_on_error`, writes other than failed ones are executed, and each has its result.
 pub fn each_write_stands_for_itself(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     stand.insert(&Seat::new(Some("a"), 1, Some("x"))).run().unwrap();
@@ -255,7 +254,7 @@ pub fn each_write_stands_for_itself(subject: &Subject) {
     assert_eq!(stand.count::<City>().run().unwrap(), 0);
 }
 
-/// A row that breaks a rule is refused before anything is written.
+/// A row that violates a rule is refused before any write of the batch is executed.
 pub fn a_bad_row_stops_the_batch(subject: &Subject) {
     let stand = Stand::open(subject, models::all);
     let bad = Account { level: 6, ..Account::default() };
@@ -269,14 +268,14 @@ pub fn a_bad_row_stops_the_batch(subject: &Subject) {
     }
 }
 
-/// A batch without writes does nothing, and has no results.
+/// A batch without writes succeeds without results.
 pub fn an_empty_batch_is_fine(subject: &Subject) {
     let stand = Stand::open(subject, models::all);
     assert_eq!(stand.store().batch().all_or_nothing().run().unwrap().len(), 0);
     assert_eq!(stand.store().batch().continue_on_error().run().unwrap().len(), 0);
 }
 
-/// Later writes of a batch see the earlier ones.
+/// Later writes of a batch see earlier ones.
 pub fn writes_see_those_before(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let mut batch = stand.store().batch();
@@ -294,7 +293,7 @@ pub fn writes_see_those_before(subject: &Subject) {
     assert_eq!(stand.list::<Seat>().column(Seat::ID).run().unwrap(), [2]);
 }
 
-/// A large batch is one transaction as well.
+/// A large batch is a single transaction too.
 pub fn a_large_batch_is_one(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let notes = Note::numbered(0..2000);
@@ -315,8 +314,8 @@ pub fn a_large_batch_is_one(subject: &Subject) {
     assert_eq!(stand.count::<Note>().run().unwrap(), 2000);
 }
 
-/// A batch in a transaction is the transaction's, and is undone with it; one
-/// that fails leaves the transaction as it was.
+/// A batch in a transaction is rolled back with it. A batch that fails leaves the transaction as it
+/// was before the batch.
 pub fn a_batch_in_a_transaction_is_its_own(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let transaction = stand.begin_run().unwrap();

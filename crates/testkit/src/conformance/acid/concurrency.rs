@@ -1,4 +1,4 @@
-//! Many threads and tasks at once: nothing is lost, nothing is seen half.
+//! Concurrent threads and tasks: no write is lost, and no read sees a partial write.
 
 use std::future::{Future, poll_fn};
 use std::ops::ControlFlow;
@@ -23,7 +23,7 @@ use crate::conformance::harness::waiting::{DEADLINE, after_first_poll, receive};
 
 const THREADS: i64 = 8;
 
-/// Increments from many threads, run and awaited, add up.
+/// Concurrent increments of many threads, blocking and async, add up.
 pub fn no_increment_is_lost(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let key = stand.insert(&Account::default()).run().unwrap();
@@ -46,7 +46,7 @@ pub fn no_increment_is_lost(subject: &Subject) {
     assert_eq!((account.visits, account.version), (50 * THREADS, 1 + 50 * THREADS));
 }
 
-/// Of many threads that write the same version, one wins each time.
+/// If many threads write a row with the same version, exactly one succeeds.
 pub fn one_writer_of_a_version_wins(subject: &Subject) {
     let stand = Stand::open(subject, models::all);
     let key = stand.insert(&Account::default()).run().unwrap();
@@ -69,7 +69,7 @@ pub fn one_writer_of_a_version_wins(subject: &Subject) {
     assert_eq!(stand.get::<Account>(key).run().unwrap().version, 21);
 }
 
-/// Of many threads that want the same unique value, one gets it.
+/// If many threads insert the same unique value, exactly one succeeds.
 pub fn unique_holds_among_threads(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let (won, barrier) = (AtomicU64::new(0), Barrier::new(THREADS as usize));
@@ -94,7 +94,7 @@ pub fn unique_holds_among_threads(subject: &Subject) {
     assert_eq!(stand.count::<Seat>().run().unwrap(), 20);
 }
 
-/// Keys that threads get at once are all different.
+/// Keys that are assigned to concurrent threads are all different.
 pub fn keys_are_given_once(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let mut keys: Vec<i64> = thread::scope(|scope| {
@@ -121,8 +121,8 @@ pub fn keys_are_given_once(subject: &Subject) {
     assert_eq!(stand.count::<Note>().run().unwrap(), count as u64);
 }
 
-/// Amounts move between accounts in transactions, batches and updates of many rows: every list of
-/// them has the same sum.
+/// Amounts move between accounts in transactions, batches and updates of many rows. Every list of
+/// the accounts has the same sum.
 pub fn readers_see_whole_writes(subject: &Subject) {
     let stand = Stand::open(subject, models::all);
     let keys = stand.insert_many(&vec![Account { visits: 100, ..Account::default() }; 6]).run();
@@ -169,7 +169,7 @@ pub fn readers_see_whole_writes(subject: &Subject) {
     assert_eq!(sum(), 600);
 }
 
-/// A list sees each row once, and whole, while others write.
+/// A list has each row once and completely while other threads write.
 pub fn lists_are_whole_while_rows_change(subject: &Subject) {
     let stand = Stand::open(subject, models::all);
     stand.insert_many(&Note::numbered(0..300)).run().unwrap();
@@ -200,7 +200,7 @@ pub fn lists_are_whole_while_rows_change(subject: &Subject) {
     });
 }
 
-/// A call of the store from within a row callback is refused, and the store works afterwards.
+/// A call of the store within a row callback is refused, and the store works afterwards.
 pub fn a_row_callback_cannot_call_the_store(subject: &Subject) {
     let stand = Stand::open(subject, models::all);
     stand.insert_many(&Note::numbered(0..3)).run().unwrap();
@@ -224,8 +224,7 @@ pub fn a_row_callback_cannot_call_the_store(subject: &Subject) {
     assert_eq!(stand.count::<Note>().run().unwrap(), 3);
 }
 
-/// A sink that has enough ends the read; one that panics does not end the
-/// store.
+/// A sink can stop a read. A panic in a sink leaves the store usable.
 pub fn a_sink_may_end_a_read(subject: &Subject) {
     let stand = Stand::open(subject, models::all);
     stand.insert_many(&Note::numbered(0..10)).run().unwrap();
@@ -248,7 +247,7 @@ pub fn a_sink_may_end_a_read(subject: &Subject) {
 }
 
 /// A write that is awaited while a transaction is open does not block its thread, is woken when it
-/// can continue, and can be canceled.
+/// can continue, and can be cancelled.
 pub fn a_write_that_waits_leaves_its_thread(subject: &Subject) {
     let stand = Stand::open(subject, models::all);
     let key = stand.insert(&Account::default()).run().unwrap();
@@ -273,13 +272,13 @@ pub fn a_write_that_waits_leaves_its_thread(subject: &Subject) {
         "the thread was blocked, or the write did not wait for the transaction"
     );
     let sum = waiter.join().unwrap();
-    // What was given up may have taken place, or not.
+    // The cancelled write may have been executed or not.
     assert!(sum == 101 || sum == 111, "{sum}");
     let account = stand.get::<Account>(key).run().unwrap();
     assert!(account.visits == 101 || account.visits == 111, "{account:?}");
 }
 
-/// Several actions of one thread that wait at once each get their own answer.
+/// Several waiting operations of one thread each get their own result.
 pub fn waiting_actions_get_their_own_answers(subject: &Subject) {
     let stand = Stand::open(subject, models::all);
     let keys = stand.insert_many(&vec![Account::default(); 3]).run().unwrap();
@@ -295,7 +294,7 @@ pub fn waiting_actions_get_their_own_answers(subject: &Subject) {
             .map(|(key, by)| Box::pin(store.increment(Account::VISITS, *key, by)))
             .collect();
         let mut sums = vec![None; actions.len()];
-        // In reverse order: answers are matched by their tickets.
+        // In reverse order: results are matched by tickets.
         let all = poll_fn(|context| {
             for (action, sum) in actions.iter_mut().zip(&mut sums).rev() {
                 if sum.is_none()
@@ -316,9 +315,9 @@ pub fn waiting_actions_get_their_own_answers(subject: &Subject) {
     waiter.join().unwrap();
 }
 
-/// A thread whose write waits for a transaction keeps no other thread from
-/// reading or from ending that transaction, however many threads there are.
-pub fn waiting_threads_keep_nobody_waiting(subject: &Subject) {
+/// Threads whose writes wait for a transaction do not prevent other threads from reading or from
+/// ending that transaction, for any number of threads.
+pub fn waiting_threads_do_not_block_others(subject: &Subject) {
     let stand = Stand::open(subject, models::all);
     let key = stand.insert(&Account::default()).run().unwrap();
     let transaction = stand.begin_run().unwrap();
@@ -347,9 +346,9 @@ pub fn waiting_threads_keep_nobody_waiting(subject: &Subject) {
     assert_eq!(stand.get::<Account>(key).run().unwrap().visits, 101);
 }
 
-/// Every read of a row, by key or in a list, sees at least what was acknowledged before, and at
-/// least what the reader saw before. The writes are single ones, transactions, batches, and deletes
-/// between them.
+/// Every read of a row, by key or in a list, sees at least the writes acknowledged before it began,
+/// and at least what the same reader saw before. The writes are single ones, transactions and
+/// batches, with deletes in between.
 pub fn no_read_is_older_than_what_was_acknowledged(subject: &Subject) {
     const ROWS: usize = 4;
     const WRITES: i64 = 60;
@@ -429,6 +428,6 @@ register!($ concurrency_promises concurrency:
     a_sink_may_end_a_read,
     a_write_that_waits_leaves_its_thread,
     waiting_actions_get_their_own_answers,
-    waiting_threads_keep_nobody_waiting,
+    waiting_threads_do_not_block_others,
     no_read_is_older_than_what_was_acknowledged,
 );

@@ -1,4 +1,4 @@
-//! What is acknowledged survives a close, and after a close nothing is done.
+//! Durability: acknowledged writes survive a close, and a closed store executes nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -30,14 +30,14 @@ fn look_at_all(stand: &Stand<'_>) {
     assert_eq!(document.body.bytes(), Some(&[7; 100_000][..]));
     let account = stand.list::<Account>().run().unwrap().remove(0);
     assert_eq!((account.visits, account.version), (3, 2));
-    // The indexes and references hold as before.
+    // Indexes and references are enforced as before.
     refused(stand.insert(&Seat::new(None, 2, Some("X"))).run(), ErrorKind::Conflict);
     refused(stand.insert(&Seat::new(Some("r"), 1, None)).run(), ErrorKind::Conflict);
     refused(stand.delete::<Country>("fr").run(), ErrorKind::Conflict);
     refused(stand.insert(&City::new("nowhere", "zz")).run(), ErrorKind::Invalid);
 }
 
-/// Everything is there after a close, again and again.
+/// All rows exist after the store is closed and opened, repeatedly.
 pub fn a_close_keeps_all(subject: &Subject) {
     if !subject.capability().persistent {
         return;
@@ -52,7 +52,7 @@ pub fn a_close_keeps_all(subject: &Subject) {
     assert!(key > stand.list::<Note>().run().unwrap()[399].id);
 }
 
-/// A store that is dropped keeps what one that is closed does.
+/// Dropping a store keeps all rows, like closing it.
 pub fn a_drop_is_a_close(subject: &Subject) {
     if !subject.capability().persistent {
         return;
@@ -63,7 +63,7 @@ pub fn a_drop_is_a_close(subject: &Subject) {
     look_at_all(&Stand::open(subject, models::all));
 }
 
-/// A close waits for open transactions, which continue; no other operation begins.
+/// A close waits for open transactions, which can continue; other operations are refused.
 pub fn a_close_waits_for_what_is_open(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     stand.insert(&Note::new("kept", 1)).run().unwrap();
@@ -86,7 +86,7 @@ pub fn a_close_waits_for_what_is_open(subject: &Subject) {
     }
 }
 
-/// A close fails if a transaction does not end, and can be repeated: neither the store nor the
+/// A close fails if a transaction does not end, and can be repeated. Neither the store nor the
 /// transaction loses anything.
 pub fn a_close_can_be_tried_again(subject: &Subject) {
     for commits in [true, false] {
@@ -110,8 +110,8 @@ pub fn a_close_can_be_tried_again(subject: &Subject) {
     }
 }
 
-/// A transaction continues after the last store was dropped. It closes the engine at its end,
-/// without waiting for itself.
+/// A transaction can continue after the last store was dropped. The engine is closed when it ends,
+/// without a deadlock.
 pub fn a_transaction_may_outlive_its_store(subject: &Subject) {
     let stand = Stand::open(subject, models::all);
     let transaction = stand.begin_run().unwrap();
@@ -131,8 +131,7 @@ pub fn a_transaction_may_outlive_its_store(subject: &Subject) {
     }
 }
 
-/// A closed store refuses every verb, in every clone; to close it again is
-/// nothing.
+/// A closed store refuses every verb, in every clone. Closing it again has no effect.
 pub fn a_closed_store_refuses(subject: &Subject) {
     let stand = Stand::open(subject, models::all);
     let key = stand.insert(&Note::new("a", 1)).run().unwrap();
@@ -166,8 +165,8 @@ pub fn a_closed_store_refuses(subject: &Subject) {
     stand.close().unwrap();
 }
 
-/// The verbs may be called from many threads while the store is closed: each
-/// ends, done or refused, and what was done is kept.
+/// Verbs may be called while another thread closes the store. Each is executed or refused, and
+/// executed writes are kept.
 pub fn a_close_among_writes_keeps_what_was_done(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let all_done = AtomicUsize::new(0);

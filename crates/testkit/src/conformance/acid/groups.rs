@@ -1,4 +1,4 @@
-//! Writes that an engine may commit together: each receives its own result.
+//! Group commit: each of the writes that are committed together gets its own result.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -15,9 +15,9 @@ use crate::conformance::harness::subject::{Stand, Subject};
 
 const THREADS: i64 = 8;
 
-/// Many concurrent writers, blocking and async, with all durabilities: an acknowledged row exists,
-/// a refused one does not, and each writer receives its own result.
-pub fn each_writer_hears_its_own_result(subject: &Subject) {
+/// With many concurrent writers, blocking and async, and all durabilities, an acknowledged row
+/// exists, a refused one does not, and each writer gets its own result.
+pub fn each_writer_gets_its_own_result(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let taken = Seat::new(Some("taken"), 0, Some("taken"));
     stand.insert(&taken).run().unwrap();
@@ -60,9 +60,9 @@ pub fn each_writer_hears_its_own_result(subject: &Subject) {
     }
 }
 
-/// Futures of one thread that wait at once, some refused among them, each end
-/// with what is theirs; one that is dropped keeps none of the others waiting.
-pub fn futures_of_one_thread_hear_their_own_results(subject: &Subject) {
+/// Concurrent futures of one thread, some of which are refused, each return their own result.
+/// Dropping one does not block the others.
+pub fn futures_of_one_thread_get_their_own_results(subject: &Subject) {
     let stand = Stand::open(subject, models::all);
     let seats: Vec<Seat> = (0..30)
         .map(|number| Seat::new(Some("r"), number % 20, Some(&format!("holder {number}"))))
@@ -76,12 +76,12 @@ pub fn futures_of_one_thread_hear_their_own_results(subject: &Subject) {
         for insert in &mut inserts {
             first.push(poll_once(insert).await);
         }
-        // Those that wait, in another order than they came.
+        // Futures that wait, in another order than they began.
         let mut results: Vec<(usize, Result<i64>)> = Vec::new();
         for (number, insert) in inserts.into_iter().enumerate().rev() {
             match first[number].take() {
                 Some(done) => results.push((number, done)),
-                // The 25th is given up: it may have taken place, or not.
+                // The 25th is dropped: it may have been executed or not.
                 None if number == 25 => drop(insert),
                 None => results.push((number, insert.await)),
             }
@@ -99,7 +99,7 @@ pub fn futures_of_one_thread_hear_their_own_results(subject: &Subject) {
     assert_eq!(stand.count::<Seat>().run().unwrap(), 20);
 }
 
-/// Every thread reads a write once it was acknowledged, while others write.
+/// Every thread sees a write that was acknowledged, while others write.
 pub fn a_reader_sees_what_was_acknowledged(subject: &Subject) {
     let stand = Stand::open(subject, models::all);
     let account = stand.insert(&Account::default()).run().unwrap();
@@ -122,7 +122,7 @@ pub fn a_reader_sees_what_was_acknowledged(subject: &Subject) {
     assert_eq!(stand.get::<Account>(account).run().unwrap().visits, 100);
 }
 
-/// Futures that are polled once and dropped do not harm the store.
+/// Writes whose futures are polled once and dropped are executed completely or not at all.
 pub fn writes_that_are_given_up_are_whole(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let mut context = Context::from_waker(Waker::noop());
@@ -139,8 +139,8 @@ pub fn writes_that_are_given_up_are_whole(subject: &Subject) {
 }
 
 register!($ groups_promises groups:
-    each_writer_hears_its_own_result,
-    futures_of_one_thread_hear_their_own_results,
+    each_writer_gets_its_own_result,
+    futures_of_one_thread_get_their_own_results,
     a_reader_sees_what_was_acknowledged,
     writes_that_are_given_up_are_whole,
 );

@@ -1,5 +1,4 @@
-//! Batches with a key of their own: they take place once, and every repeat
-//! gets the first answer.
+//! Batches with an idempotency key: each is executed once, and repeats return the stored result.
 
 use std::time::Duration;
 
@@ -19,12 +18,12 @@ fn once(builder: StoreBuilder) -> StoreBuilder {
     models::all(builder).idempotency(Idempotency::default())
 }
 
-/// A store that keeps few answers.
+/// A store that keeps few results.
 fn few(builder: StoreBuilder) -> StoreBuilder {
     models::all(builder).idempotency(Idempotency { keys_max: 10, ..Idempotency::default() })
 }
 
-/// A store that forgets answers at once.
+/// A store that deletes results at once.
 fn short(builder: StoreBuilder) -> StoreBuilder {
     let kept_for = Duration::ZERO;
     models::all(builder).idempotency(Idempotency { kept_for, ..Idempotency::default() })
@@ -43,7 +42,8 @@ fn key_of(results: &[Result<Outcome>]) -> Value {
     }
 }
 
-/// A repeat gets the first answer, also of a database that was closed since.
+/// A batch with an idempotency key is executed once. A repeat returns the stored result, also after
+/// the database was closed and opened.
 pub fn a_repeat_gets_the_first_answer(subject: &Subject) {
     let mut stand = Stand::open(subject, once);
     let account = stand.insert(&Account::default()).run().unwrap();
@@ -72,8 +72,8 @@ pub fn a_repeat_gets_the_first_answer(subject: &Subject) {
     assert_eq!(stand.count::<Note>().run().unwrap(), 3);
 }
 
-/// The same key with other writes is refused, and writes nothing.
-pub fn a_key_is_of_one_batch(subject: &Subject) {
+/// The key of an earlier batch with other writes is refused, and nothing is written.
+pub fn a_key_belongs_to_one_batch(subject: &Subject) {
     let mut stand = Stand::open(subject, once);
     note(&stand, "k", "a").all_or_nothing().run().unwrap();
     stand.settle();
@@ -90,9 +90,9 @@ pub fn a_key_is_of_one_batch(subject: &Subject) {
     assert_eq!(stand.count::<Note>().run().unwrap(), 1);
 }
 
-/// A batch that failed has not taken place: it can be tried again. One whose
-/// writes stand for themselves has, with its errors.
-pub fn what_failed_can_be_tried_again(subject: &Subject) {
+/// An all-or-nothing batch that failed stores no result and can be retried. A batch with
+/// `continue_on_error` stores its results, errors included.
+pub fn a_failed_batch_can_be_retried(subject: &Subject) {
     let mut stand = Stand::open(subject, once);
     let there = stand.insert(&Seat::new(None, 1, Some("x"))).run().unwrap();
     let seats = |stand: &Stand<'_>, each: bool| {
@@ -114,7 +114,8 @@ pub fn what_failed_can_be_tried_again(subject: &Subject) {
     assert_eq!(stand.count::<Seat>().run().unwrap(), 2);
 }
 
-/// Several at once: one writes, and all get its answer.
+/// If the same batch is submitted several times at once, it is executed once, and all callers get
+/// its result.
 pub fn several_at_once_write_once(subject: &Subject) {
     let stand = Stand::open(subject, once);
     let mut keys: Vec<Value> = std::thread::scope(|scope| {
@@ -127,7 +128,7 @@ pub fn several_at_once_write_once(subject: &Subject) {
     assert_eq!(stand.count::<Note>().run().unwrap(), 1);
 }
 
-/// Of a transaction that is undone nothing is kept.
+/// A transaction that is rolled back stores no result.
 pub fn a_transaction_undoes_what_was_kept(subject: &Subject) {
     let mut stand = Stand::open(subject, once);
     let transaction = stand.begin_run().unwrap();
@@ -140,7 +141,7 @@ pub fn a_transaction_undoes_what_was_kept(subject: &Subject) {
     assert_eq!(stand.count::<Note>().run().unwrap(), 1);
 }
 
-/// Only so many answers are kept, and for so long.
+/// The number and the age of stored results are limited.
 pub fn answers_are_bounded(subject: &Subject) {
     let stand = Stand::open(subject, few);
     for number in 0..200 {
@@ -160,8 +161,8 @@ pub fn answers_are_bounded(subject: &Subject) {
     }
 }
 
-/// A store that keeps no answers returns an error that explains it.
-pub fn a_store_without_answers_says_so(subject: &Subject) {
+/// A store without stored results refuses idempotency keys with an error that names the setting.
+pub fn a_store_without_idempotency_refuses_keys(subject: &Subject) {
     let stand = Stand::open(subject, models::all);
     let result = note(&stand, "k", "a").all_or_nothing().run();
     says(&refused(result, ErrorKind::Unsupported), &["idempotency"]);
@@ -170,10 +171,10 @@ pub fn a_store_without_answers_says_so(subject: &Subject) {
 
 register!($ idempotency_promises idempotency: ; by transactions:
     a_repeat_gets_the_first_answer,
-    a_key_is_of_one_batch,
-    what_failed_can_be_tried_again,
+    a_key_belongs_to_one_batch,
+    a_failed_batch_can_be_retried,
     several_at_once_write_once,
     a_transaction_undoes_what_was_kept,
     answers_are_bounded,
-    a_store_without_answers_says_so,
+    a_store_without_idempotency_refuses_keys,
 );

@@ -1,4 +1,4 @@
-//! Transactions and savepoints: together or not at all.
+//! Transactions and savepoints: all writes are executed, or none.
 
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
@@ -19,8 +19,8 @@ fn texts(stand: &marmota_store::Store) -> Vec<String> {
     stand.list::<Note>().column(Note::TEXT).run().unwrap()
 }
 
-/// An engine without transactions refuses what needs them, in words that say
-/// so, and writes nothing of it.
+/// An engine without transactions refuses operations that need them, with an error that states the
+/// reason, and writes nothing.
 pub(crate) fn refused_without(subject: &Subject) {
     let stand = Stand::open(subject, models::all);
     assert!(!stand.store().capability().transactions, "the capability has transactions");
@@ -41,7 +41,7 @@ pub(crate) fn refused_without(subject: &Subject) {
     says(&refused(subject.builder().schema(audited).open(), unsupported), &["transactions"]);
 }
 
-/// What is committed stays.
+/// The writes of a committed transaction are kept.
 pub fn a_commit_keeps_all(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let transaction = stand.begin_run().unwrap();
@@ -57,9 +57,9 @@ pub fn a_commit_keeps_all(subject: &Subject) {
     assert_eq!(stand.count::<City>().run().unwrap(), 1);
 }
 
-/// What is rolled back, dropped, or left by an error or panic never was:
-/// inserts, updates, increments, deletes, in every index.
-pub fn what_is_not_committed_never_was(subject: &Subject) {
+/// Inserts, updates, increments and deletes of a transaction that was rolled back, dropped, or
+/// ended by an error or panic have no effect, in any index.
+pub fn uncommitted_writes_are_undone(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let seats: Vec<Seat> =
         (0..5).map(|number| Seat::new(Some("r"), number, Some(&format!("h{number}")))).collect();
@@ -107,7 +107,7 @@ pub fn what_is_not_committed_never_was(subject: &Subject) {
         stand.settle();
         assert_eq!(stand.list::<Seat>().run().unwrap(), before, "way {how}");
         assert_eq!(stand.get::<Account>(account).run().unwrap().visits, 0);
-        // By the indexes too: what went is free, what came back is taken.
+        // In the indexes too: values of inserted rows are free, values of deleted rows are taken.
         let found = stand.list::<Seat>().filter(Seat::HOLDER.eq("H0")).run().unwrap();
         assert_eq!(found.len(), 1);
         refused(stand.insert(&Seat::new(None, 1, Some("h2"))).run(), ErrorKind::Conflict);
@@ -116,7 +116,7 @@ pub fn what_is_not_committed_never_was(subject: &Subject) {
     }
 }
 
-/// `transaction` commits what returns `Ok`, and gives what it returns.
+/// `transaction` commits if the closure returns `Ok`, and returns its value.
 pub fn a_closure_that_succeeds_commits(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let key =
@@ -143,8 +143,8 @@ pub fn a_transaction_sees_its_writes(subject: &Subject) {
     assert_eq!(stand.get::<Note>(key).run().unwrap().number, Some(1));
 }
 
-/// A read during an open transaction sees nothing of it: either the state before, or, after
-/// waiting, what it committed.
+/// Other callers do not see an uncommitted write: a read during an open transaction returns the
+/// state before it, or waits and returns the committed state.
 pub fn others_do_not_see_an_open_transaction(subject: &Subject) {
     for commits in [true, false] {
         let stand = Stand::open(subject, models::all);
@@ -173,7 +173,8 @@ pub fn others_do_not_see_an_open_transaction(subject: &Subject) {
     }
 }
 
-/// Reads during an open transaction see the state before it, at once, where the engine keeps that.
+/// On engines that declare it, a read during an open transaction returns the state before it
+/// without waiting.
 pub fn reads_do_not_wait_for_a_transaction(subject: &Subject) {
     if subject.makes_reads_wait() {
         return;
@@ -183,7 +184,7 @@ pub fn reads_do_not_wait_for_a_transaction(subject: &Subject) {
     let transaction = stand.begin_run().unwrap();
     transaction.insert(&Note::new("within", 2)).run().unwrap();
     transaction.insert(&Seat::new(None, 1, None)).run().unwrap();
-    // The same thread: to wait here would be for ever.
+    // On the same thread: waiting here would be a deadlock.
     assert_eq!(texts(&stand), ["before"]);
     assert_eq!(stand.count::<Country>().run().unwrap(), 0);
     assert_eq!(block_on(async { stand.count::<Note>().await }).unwrap(), 1);
@@ -191,7 +192,7 @@ pub fn reads_do_not_wait_for_a_transaction(subject: &Subject) {
     assert_eq!(texts(&stand), ["before", "within"]);
 }
 
-/// Writes during an open transaction wait for its end, and are executed then.
+/// A write during an open transaction waits for its end, and is executed then.
 pub fn writes_wait_for_a_transaction(subject: &Subject) {
     let stand = Stand::open(subject, models::all);
     let key = stand.insert(&Account::default()).run().unwrap();
@@ -227,8 +228,9 @@ pub fn writes_wait_for_a_transaction(subject: &Subject) {
     assert_eq!(stand.get::<Account>(key).run().unwrap().visits, 1112);
 }
 
-/// What a transaction has read stays true until it ends: a sum that is written back loses no
-/// concurrent write. A concurrent writer waits, or the transaction fails and must be repeated.
+/// A row that a transaction has read does not change before it ends, so a sum that is written back
+/// loses no concurrent write. A concurrent writer waits, or the transaction fails and must be
+/// repeated.
 pub fn what_a_transaction_has_read_stays(subject: &Subject) {
     const ROUNDS: i64 = 40;
     let stand = Stand::open(subject, models::all);
@@ -268,7 +270,7 @@ pub fn what_a_transaction_has_read_stays(subject: &Subject) {
     assert_eq!(stand.get::<Account>(key).run().unwrap().visits, first + ROUNDS * 101);
 }
 
-/// An error inside leaves a transaction usable, with what was written before.
+/// After an error of an operation, a transaction can continue with its earlier writes.
 pub fn an_error_leaves_a_transaction_usable(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     stand.insert(&Seat::new(None, 1, Some("x"))).run().unwrap();
@@ -289,8 +291,8 @@ pub fn an_error_leaves_a_transaction_usable(subject: &Subject) {
     assert_eq!(stand.count::<Seat>().run().unwrap(), 1);
 }
 
-/// What is rolled back to a savepoint is undone; the savepoint can be used
-/// again, within others and after others.
+/// Rolling back to a savepoint undoes the writes after it. Savepoints can be nested, and reused
+/// after a rollback.
 pub fn savepoints_nest(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let mut transaction = stand.begin_run().unwrap();
@@ -314,7 +316,7 @@ pub fn savepoints_nest(subject: &Subject) {
     insert(&transaction, "f");
     let third = transaction.savepoint_run().unwrap();
     insert(&transaction, "g");
-    // The outer one goes with those within it.
+    // Releasing the outer savepoint releases those within it.
     transaction.release(outer).run().unwrap();
     assert!(transaction.rollback_to(&third).run().is_err());
     insert(&transaction, "h");
@@ -324,7 +326,7 @@ pub fn savepoints_nest(subject: &Subject) {
     assert_eq!(texts(&stand), ["a", "f", "g", "h"]);
 }
 
-/// The same, awaited.
+/// A transaction and its operations can be awaited.
 pub fn a_transaction_can_be_awaited(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let store = stand.store().clone();
@@ -366,7 +368,7 @@ pub fn a_transaction_ends_once(subject: &Subject) {
     }
 }
 
-/// Many transactions, one after the other, hold nothing on to each other.
+/// Many consecutive transactions do not block each other.
 pub fn transactions_follow_each_other(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     for number in 0..50 {
@@ -382,7 +384,7 @@ pub fn transactions_follow_each_other(subject: &Subject) {
 
 register!($ transactions_promises transactions: ; by transactions:
     a_commit_keeps_all,
-    what_is_not_committed_never_was,
+    uncommitted_writes_are_undone,
     a_closure_that_succeeds_commits,
     a_transaction_sees_its_writes,
     others_do_not_see_an_open_transaction,

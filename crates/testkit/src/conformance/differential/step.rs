@@ -1,4 +1,4 @@
-//! What a case consists of, and how it is made.
+//! The steps of a case, and how they are generated.
 
 use std::ops::ControlFlow;
 
@@ -23,7 +23,7 @@ pub(super) enum Change {
     Delete { table: usize, key: Value, version: Option<i64> },
 }
 
-/// One thing to do on both sides.
+/// An operation for both sides.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
     Change(Change),
@@ -71,12 +71,12 @@ pub(super) enum Step {
     Savepoint,
     RollbackTo(usize),
     Release(usize),
-    /// Close and open, where that keeps what was written.
+    /// Close and open, if the engine is persistent.
     Reopen,
 }
 
 impl Step {
-    /// True if an engine without transactions refuses it.
+    /// Returns true if an engine without transactions refuses the step.
     pub(super) fn needs_transactions(&self) -> bool {
         matches!(
             self,
@@ -90,7 +90,7 @@ impl Step {
         )
     }
 
-    /// True if it may change rows.
+    /// Returns true if the step may change rows.
     pub(super) fn is_write(&self) -> bool {
         !matches!(
             self,
@@ -99,7 +99,7 @@ impl Step {
     }
 }
 
-/// Steps of all sorts, those that fill the tables most.
+/// Steps of all kinds, mostly those that fill tables.
 pub(super) fn steps() -> BoxedStrategy<Step> {
     let control = prop_oneof![
         4 => Just(Step::Begin),
@@ -154,7 +154,7 @@ fn changes() -> BoxedStrategy<Change> {
     .boxed()
 }
 
-/// What an insert does where a row is there; most often it refuses.
+/// The conflict action of an insert; mostly to refuse.
 fn ways() -> BoxedStrategy<OnConflict> {
     prop_oneof![
         3 => Just(OnConflict::Refuse),
@@ -193,15 +193,15 @@ fn key_of(schema: &Schema) -> BoxedStrategy<Value> {
     select(values(&schema.fields[schema.key])).boxed()
 }
 
-/// A value for a field of a row: most often one of the first two.
+/// A value for a field, mostly one of the first two.
 fn value_of(field: &Field, absent: f64) -> BoxedStrategy<Value> {
     let pool = values(field);
     if field.role == Role::Key && field.kind == Kind::Uuid {
-        // The store would give each side another one.
+        // The store would generate different ones on each side.
         return select(pool).boxed();
     }
     let first = pool[..2].to_vec();
-    // A key that is absent is given by the engine, or refused.
+    // An absent key is assigned by the engine, or refused.
     let is_key = field.role == Role::Key;
     let absent = if is_key && field.kind == Kind::I64 { 0.6 } else { absent };
     let absent_permille = (absent * 1000.0) as u32;
@@ -220,8 +220,8 @@ fn row_of(schema: &Schema, absent: f64) -> BoxedStrategy<Vec<Value>> {
     fields.boxed()
 }
 
-/// Up to three fields, none twice, and no blob: it is not read, and so cannot
-/// begin a page.
+/// Up to three different fields without blobs, which are not read and therefore cannot start a
+/// page.
 fn order_of(schema: &Schema) -> BoxedStrategy<Vec<SortKey>> {
     let sortable: Vec<usize> =
         (0..schema.fields.len()).filter(|&field| schema.fields[field].kind != Kind::Blob).collect();
@@ -296,4 +296,4 @@ fn leaf_of(schema: &Schema, field: usize) -> BoxedStrategy<FilterExpr> {
 }
 
 /// Continues a read.
-pub(super) const GO_ON: ControlFlow<()> = ControlFlow::Continue(());
+pub(super) const CONTINUE: ControlFlow<()> = ControlFlow::Continue(());

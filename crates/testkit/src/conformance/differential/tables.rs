@@ -1,5 +1,4 @@
-//! The tables of a case, with few values for each field, so that rows collide
-//! and filters meet.
+//! The tables of a case, with few values for each field, so that rows conflict and filters match.
 
 use marmota_model::{
     Collation, Currency, EnumStored, Field, Index, KeyKind, Kind, Literal, Role, Rule, Schema,
@@ -7,7 +6,7 @@ use marmota_model::{
 };
 use marmota_store::StoreBuilder;
 
-/// How many tables there are.
+/// The number of tables.
 pub(super) const TABLES: usize = 3;
 
 pub(super) fn schemas() -> [Schema; TABLES] {
@@ -90,8 +89,8 @@ fn tag() -> Schema {
     .indexes(vec![Index { fields: vec![1, 2].into(), unique: true }])
 }
 
-/// The values that a field is given and compared with, none of them NULL.
-/// The first two are given most.
+/// The values that a field is set to and compared with, without NULL. The first two are the most
+/// frequent.
 pub(super) fn values(field: &Field) -> Vec<Value> {
     fn texts(texts: &[&str]) -> Vec<Value> {
         texts.iter().map(|text| Value::from(*text)).collect()

@@ -1,5 +1,4 @@
-//! One side of a case: a store, perhaps a transaction, and what a step gives
-//! as text that can be compared.
+//! One side of a case: a store, an open transaction if any, and the result of each step as text.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -11,25 +10,24 @@ use marmota_store::operation::{OnConflict, Operation, Outcome};
 use marmota_store::prepare::{self, ValueSource, WriteTimestamp};
 use marmota_store::{Savepoint, Store, Transaction};
 
-use super::step::{Change, GO_ON, Step};
+use super::step::{CONTINUE, Change, Step};
 use super::tables::{models, schemas};
 use crate::conformance::harness::refusal::refusal;
 use crate::conformance::harness::subject::{Stand, Subject};
 
 pub(super) struct World<'s> {
-    // Before the store, so that it is dropped before.
+    // Declared before the store, so that it is dropped first.
     transaction: Option<Transaction>,
     savepoints: Vec<Savepoint>,
     stand: Stand<'s>,
     keeps: bool,
     tables: Vec<Arc<Table>>,
-    /// The next automatic key, where the case gives them because engines may
-    /// give different ones.
+    /// The next automatic key, if the case assigns keys because engines may assign different ones.
     next_key: Option<std::cell::Cell<i64>>,
 }
 
-/// Rows that are prepared before the call. The row that an error names depends on how many rows an
-/// engine takes at once, so none of these may break a rule.
+/// Rows that are validated before the call. Which row an error names depends on how many rows an
+/// engine processes at once, so none of these may violate a rule.
 struct Ready<'a> {
     rows: std::vec::IntoIter<Vec<ValueRef<'a>>>,
 }
@@ -61,8 +59,8 @@ impl<'s> World<'s> {
         }
     }
 
-    /// What the step gives, or how it is refused.
-    pub(super) fn carry_out(&mut self, step: &Step) -> String {
+    /// Executes the step. Returns its result or error as text.
+    pub(super) fn execute(&mut self, step: &Step) -> String {
         let result = match step {
             Step::Change(change) => self.change(change),
             Step::InsertMany { table, rows, on_conflict } => {
@@ -100,7 +98,7 @@ impl<'s> World<'s> {
         result.unwrap_or_else(|error| refused(&error))
     }
 
-    /// All rows of all tables, blobs included.
+    /// Returns all rows of all tables, blobs included.
     pub(super) fn contents(&self) -> String {
         let mut text = String::new();
         for table in 0..self.tables.len() {
@@ -117,7 +115,7 @@ impl<'s> World<'s> {
     }
 
     fn change(&self, change: &Change) -> Result<String> {
-        // A batch of one checks and makes ready what it is given.
+        // A batch of one validates the row.
         let mut batch = self.scope().batch();
         self.add(&mut batch, change);
         let outcomes = batch.all_or_nothing().run()?;
@@ -150,7 +148,7 @@ impl<'s> World<'s> {
         };
     }
 
-    /// The row with a key, if it has none and the case gives them.
+    /// Returns the row with a key, if it has none and the case assigns keys.
     fn with_key(&self, table: usize, row: &[Value]) -> Vec<Value> {
         let (key, mut row) = (self.tables[table].key(), row.to_vec());
         if let (Some(next), KeyKind::Auto) = (&self.next_key, self.tables[table].key_kind())
@@ -183,7 +181,7 @@ impl<'s> World<'s> {
     ) -> Result<String> {
         let rows: Vec<Vec<Value>> = rows.iter().map(|row| self.with_key(table, row)).collect();
         let table = &self.tables[table];
-        // All with a key or all without one.
+        // All rows with a key, or all without.
         let unset = |key: &Value| matches!(key, Value::Absent | Value::Null);
         let keyed = rows.first().is_some_and(|row| !unset(&row[table.key()]));
         let ready = rows.iter().map(|values| {
@@ -198,7 +196,7 @@ impl<'s> World<'s> {
             Ok(row)
         });
         let mut source = Ready { rows: ready.collect::<Result<Vec<_>>>()?.into_iter() };
-        // Every field given but one, which is left alone.
+        // All fields but one, which remains unchanged.
         let given = table.all().without(table.fields().len() - 2);
         let on_conflict = on_conflict.with_given(table, given);
         self.run(&mut Operation::InsertMany { table, rows: &mut source, on_conflict })
@@ -237,7 +235,7 @@ impl<'s> World<'s> {
         let mut sink = |row: &[ValueRef<'_>]| {
             rows += 1;
             let _ = write!(text, "\n  {row:?}");
-            GO_ON
+            CONTINUE
         };
         let outcome = self.scope().run(&mut Operation::List { table, query }, &mut sink)?;
         assert_eq!(outcome.rows, rows, "rows lent are rows counted");
@@ -275,7 +273,7 @@ impl<'s> World<'s> {
                 self.savepoints.push(transaction.savepoint_run()?);
             }
             (Step::RollbackTo(at), Some(transaction)) if *at < self.savepoints.len() => {
-                // Those set after it are gone.
+                // Savepoints set after it no longer exist.
                 self.savepoints.truncate(at + 1);
                 transaction.rollback_to(&self.savepoints[*at]).run()?;
             }
@@ -295,7 +293,8 @@ impl<'s> World<'s> {
     }
 }
 
-/// Engines differ in whether rows of one call may refer to later ones.
+/// Clears references to rows of the same call, because engines differ in whether these may refer to
+/// later rows.
 fn leave_out_own_references(table: &Table, row: &mut [ValueRef<'_>]) {
     for (field, value) in table.fields().iter().zip(row) {
         if matches!(&field.kind, Kind::Reference { table: to, .. } if to == table.name()) {
@@ -312,7 +311,7 @@ fn never<T>() -> Result<T> {
     Err(Error::new(ErrorKind::Bug, "it was looked at a moment ago"))
 }
 
-/// An outcome, without the parts that are optional for an engine.
+/// Returns an outcome as text, without the parts that are optional for engines.
 fn told(outcome: &Outcome) -> String {
     let Outcome { rows, keys, version, value, effect, .. } = outcome;
     format!("{rows} {keys:?} {version:?} {value:?} {effect:?}")
@@ -320,10 +319,10 @@ fn told(outcome: &Outcome) -> String {
 
 fn refused(error: &Error) -> String {
     let (kind, mut violations) = refusal(error);
-    // Of several values that are taken, engines may name any.
+    // If several values are taken, an engine may name any of them.
     let taken = violations.iter().any(|(_, rule)| rule == "unique");
     violations.retain(|(_, rule)| rule != "unique");
-    // The row or write that is to blame, where one is named.
+    // The index of the row or write at fault, if one is named.
     let place = error.message().split(':').next().filter(|start| {
         let place = start.strip_prefix("row ").or_else(|| start.strip_prefix("write "));
         place.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))

@@ -1,5 +1,5 @@
-//! Long reads: they leave their thread to others, are of one moment, and leave
-//! nothing when they are dropped.
+//! Long reads: they yield the thread to other operations, return the state of one moment, and leave
+//! nothing locked when they are dropped.
 
 use std::future::Future;
 use std::pin::pin;
@@ -14,11 +14,11 @@ use crate::conformance::harness::models;
 use crate::conformance::harness::models::{City, Note};
 use crate::conformance::harness::subject::{Stand, Subject};
 
-/// How many rows a long read has.
+/// The number of rows of a long read.
 const ROWS: i64 = 60_000;
-/// How long one call of a long read may keep its thread.
+/// The maximum duration of one poll of a long read.
 const TURN_MAX: Duration = Duration::from_millis(20);
-/// How often a measurement is repeated on a busy machine.
+/// The number of attempts of a measurement on a busy machine.
 const TRIES: usize = 10;
 const LONG: Duration = Duration::from_secs(120);
 
@@ -64,7 +64,7 @@ fn drive<F: Future>(future: F, mut between: impl FnMut()) -> (F::Output, Duratio
     }
 }
 
-/// Measures until a turn was short enough: other programs use the machine.
+/// Measures until no poll takes too long, because other programs use the machine.
 fn in_short_turns(what: &str, mut measure: impl FnMut() -> Duration) {
     let mut turns = Vec::new();
     for _ in 0..TRIES {
@@ -76,8 +76,8 @@ fn in_short_turns(what: &str, mut measure: impl FnMut() -> Duration) {
     panic!("{what}: the longest turn of each read was {turns:?}, {TURN_MAX:?} are allowed");
 }
 
-/// Lists, sorts and counts of many rows do not keep their thread, on which
-/// other operations are carried out meanwhile.
+/// Lists, sorts and counts of many rows yield their thread, on which other operations are executed
+/// in the meantime.
 pub fn a_long_read_leaves_its_thread(subject: &Subject) {
     let stand = stand_of_many(subject);
     let first = stand.list::<Note>().limit(1).run().unwrap().remove(0);
@@ -111,9 +111,8 @@ pub fn a_long_read_leaves_its_thread(subject: &Subject) {
     });
 }
 
-/// While rows change, in transactions that write the first and the last alike,
-/// remove one and add another, a list has each row once and as it was at one
-/// moment.
+/// While other transactions change the first and last rows alike, and delete and insert rows, a
+/// list has each row once, as of one moment.
 pub fn a_long_read_is_of_one_moment(subject: &Subject) {
     let stand = stand_of_many(subject);
     let all = stand.list::<Note>().run().unwrap();
@@ -143,14 +142,14 @@ pub fn a_long_read_is_of_one_moment(subject: &Subject) {
         assert_eq!(rows.len() as i64, ROWS);
         let number_of = |id| rows.iter().find(|row| row.id == id).and_then(|row| row.number);
         assert_eq!(number_of(first), number_of(last));
-        // One row was added for each that was removed, and both by each number.
+        // A row was inserted for each deleted one, and both depend on the number.
         let at = number_of(first).unwrap_or_default();
         let new = rows.iter().filter(|row| row.text == "new").count() as i64;
         assert_eq!(new, at);
     }
 }
 
-/// A read whose caller dropped it blocks no other operation.
+/// A long read that is dropped blocks no other operation.
 pub fn a_long_read_can_be_dropped(subject: &Subject) {
     let stand = stand_of_many(subject);
     for _ in 0..20 {
@@ -162,8 +161,8 @@ pub fn a_long_read_can_be_dropped(subject: &Subject) {
     assert_eq!(stand.count::<Note>().run().unwrap() as i64, ROWS + 1);
 }
 
-/// A delete by a filter that looks at many rows and removes many does not keep
-/// its thread; a transaction that is undone undoes it.
+/// A delete by filter that scans and removes many rows yields its thread. Rolling back its
+/// transaction undoes it.
 pub fn a_long_delete_leaves_its_thread(subject: &Subject) {
     const GONE: usize = 10_000;
     let stand = stand_of_many(subject);
@@ -183,7 +182,7 @@ pub fn a_long_delete_leaves_its_thread(subject: &Subject) {
             longest = turn;
         }
         let (deleted, turn) = drive(stand.delete_where::<Note>(is_gone()), || {
-            // Only operations that need the table wait for it.
+            // Only operations on this table wait for it.
             stand.count::<City>().run().unwrap();
         });
         assert_eq!(deleted.unwrap() as usize, GONE);

@@ -1,10 +1,11 @@
 //! No call blocks an event loop: while operations wait, their thread serves other requests.
 //!
-//! A transaction has written a row for each kind of write, and all of them want theirs. With them
-//! come slow statements, logins, and requests that need nothing of the transaction. One thread
-//! polls it all, as a server's thread polls its handlers, the transaction too: a call that waits
-//! inside `poll` would wait for itself. Where the store is served by another thread
-//! ([`crate::conformance::Served`]), that one is sent requests meanwhile, which need no database.
+//! A transaction has written a row for each kind of write, and all kinds then write the same rows.
+//! At the same time the thread executes slow statements, logins, and requests that do not depend on
+//! the transaction. One thread polls all of this, including the transaction, as a server's thread
+//! polls its handlers: a call that waits inside `poll` would wait for itself. If another thread
+//! serves the store ([`crate::conformance::Served`]), requests that need no database are sent to
+//! that thread in the meantime.
 
 mod kinds;
 mod scene;
@@ -26,19 +27,19 @@ use turns::EventLoop;
 pub(crate) use turns::timed;
 pub use turns::unscheduled;
 
-/// The longest that one call may take, and one request of another client.
+/// The maximum duration of one call, and of one request of another client.
 const CALL_MAX: Duration = Duration::from_millis(20);
-/// The machine may be busy: so often is it measured, and the best counts.
+/// The number of measurements on a busy machine; the best counts.
 const MEASURED_MAX: usize = 6;
-/// How long a server's thread is left alone between two requests.
+/// The pause between two requests to a server's thread.
 const PING_PAUSE: Duration = Duration::from_millis(1);
 
-/// The longest wait of a measurement, and what it was for.
+/// The longest call of a measurement, and its name.
 type Longest = (Duration, &'static str);
 
-/// On one thread, each kind of write waits for an open transaction, slow statements are carried out
-/// and users log in; no call of it takes longer than 20 ms, nor does another request of the thread
-/// that serves the store.
+/// While each kind of write waits for an open transaction, slow statements run and users log in,
+/// all on one thread, no call takes longer than 20 ms, and neither does another request to the
+/// thread that serves the store.
 pub fn no_call_blocks_the_thread(subject: &Subject) {
     if !subject.capability().transactions {
         let refusal = subject.builder_with(scene::models).open();
@@ -95,9 +96,9 @@ fn measure(subject: &Subject, round: usize) -> Longest {
     longest.max((pinged, "another request of the server's thread"))
 }
 
-/// Has one thread carry out everything; gives the longest call.
+/// Executes everything on one thread. Returns the longest call.
 fn serve(subject: &Subject, scene: &Scene) -> Longest {
-    // Several databases wait as the one does that has the rows.
+    // With several databases, waiting depends on the one that has the rows.
     let (declared, own) = (subject.capability().clone(), scene.store.capability());
     let reads_meanwhile = declared.reads_meanwhile.max(own.reads_meanwhile);
     let capability = &declared.with_reads_meanwhile(reads_meanwhile);
@@ -148,7 +149,7 @@ async fn begin(scene: &Scene) -> Result<Transaction> {
     Ok(transaction)
 }
 
-/// Checks that each write has taken place, once and after the transaction.
+/// Checks that each write was executed once, after the transaction.
 fn check_sums(scene: &Scene, round: usize) {
     let counters = scene.store.list::<Counter>().run().unwrap();
     let sum_of = |kind: &str| {

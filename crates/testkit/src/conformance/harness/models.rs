@@ -1,7 +1,7 @@
-//! The models that promises are made about.
+//! The models of the promises.
 //!
-//! Each has what its promises need and no more, but for [`Sample`], which has
-//! a field of every type.
+//! Each has only the fields that its promises need, except [`Sample`], which has a field of every
+//! type.
 #![allow(unreachable_pub, reason = "the derive gives columns the visibility of their fields")]
 
 use marmota_derive::{Model, ModelEnum};
@@ -26,7 +26,7 @@ impl Note {
     }
 }
 
-/// Kept as its name.
+/// Stored as its name.
 #[derive(Clone, Copy, Debug, ModelEnum, PartialEq)]
 pub(crate) enum Colour {
     Red,
@@ -34,7 +34,7 @@ pub(crate) enum Colour {
     Blue,
 }
 
-/// Kept as its number.
+/// Stored as its number.
 #[derive(Clone, Copy, Debug, ModelEnum, PartialEq)]
 #[model(integer)]
 pub(crate) enum Level {
@@ -91,7 +91,7 @@ pub(crate) struct Maybe {
     pub(crate) blob: Option<Blob>,
 }
 
-/// A row with a UUID as key, a blob, and all that the store itself writes.
+/// A row with a UUID as key, a blob, and all fields that the store sets.
 #[derive(Clone, Debug, Default, Model, PartialEq)]
 pub(crate) struct Document {
     pub(crate) id: Uuid,
@@ -125,7 +125,7 @@ impl Country {
     }
 }
 
-/// A row that refers to others, and to its own kind.
+/// A row that refers to other rows, also of its own model.
 #[derive(Clone, Debug, Model, PartialEq)]
 pub(crate) struct City {
     pub(crate) id: i64,
@@ -142,7 +142,7 @@ impl City {
     }
 }
 
-/// Unique values: alone, together, and without regard to case.
+/// Unique values: of one field, of a pair, and case-insensitive.
 #[derive(Clone, Debug, Default, Model, PartialEq)]
 #[model(unique(row, number), index(holder, number))]
 pub(crate) struct Seat {
@@ -162,7 +162,7 @@ impl Seat {
     }
 }
 
-/// What is added to.
+/// A row with numbers to increment.
 #[derive(Clone, Debug, Default, Model, PartialEq)]
 pub(crate) struct Account {
     pub(crate) id: i64,
@@ -194,14 +194,14 @@ impl Word {
     }
 }
 
-/// Values that differ only in their JSON.
+/// Rows that differ only in their JSON.
 #[derive(Clone, Debug, Default, Model, PartialEq)]
 pub(crate) struct Place {
     pub(crate) id: i64,
     pub(crate) options: Option<Json<serde_json::Value>>,
 }
 
-/// Every model.
+/// Adds every model.
 pub(crate) fn all(builder: StoreBuilder) -> StoreBuilder {
     builder
         .model::<Note>()

@@ -2,11 +2,11 @@
 
 use marmota_model::{Error, ErrorKind, Result};
 
-/// The parts of an error that a program reads: its kind, and the field and rule of each violation.
-/// Two engines must agree in them; the texts may differ.
+/// The parts of an error that programs use: the kind, and the field and rule of each violation.
+/// Engines must agree in them; the messages may differ.
 pub(crate) type Refusal = (ErrorKind, Vec<(String, String)>);
 
-/// The error's part that programs act on.
+/// Returns the parts of an error that programs use.
 pub(crate) fn refusal(error: &Error) -> Refusal {
     let mut violations: Vec<(String, String)> =
         error.violations().iter().map(|one| (one.field.clone(), one.rule.clone())).collect();
@@ -14,11 +14,11 @@ pub(crate) fn refusal(error: &Error) -> Refusal {
     (error.kind(), violations)
 }
 
-/// The error of a call that must fail with `kind`.
+/// Returns the error of a call that must fail with `kind`.
 #[track_caller]
 pub(crate) fn refused<T>(result: Result<T>, kind: ErrorKind) -> Error {
     match result {
-        Ok(_) => panic!("it succeeded, where an error of kind {} was due", kind.name()),
+        Ok(_) => panic!("it succeeded instead of failing with kind {}", kind.name()),
         Err(error) => {
             assert_eq!(error.kind(), kind, "the wrong kind of error: {error:?}");
             error
@@ -26,7 +26,7 @@ pub(crate) fn refused<T>(result: Result<T>, kind: ErrorKind) -> Error {
     }
 }
 
-/// The error of a call that must fail with `kind`, blaming `field` for `rule`.
+/// Returns the error of a call that must fail with `kind` and a violation of `rule` by `field`.
 #[track_caller]
 pub(crate) fn blamed<T>(result: Result<T>, kind: ErrorKind, field: &str, rule: &str) -> Error {
     let error = refused(result, kind);
@@ -35,7 +35,7 @@ pub(crate) fn blamed<T>(result: Result<T>, kind: ErrorKind, field: &str, rule: &
     error
 }
 
-/// Checks that the message has each of these parts in it.
+/// Checks that the message contains each of these parts.
 #[track_caller]
 pub(crate) fn says(error: &Error, parts: &[&str]) {
     let text = error.to_string();

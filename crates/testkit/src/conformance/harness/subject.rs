@@ -1,6 +1,5 @@
-//! What is tested: a database of one engine, empty at first, and the store
-//! on it. Promises never name an engine; what differs between engines is data in
-//! their [`Capability`].
+//! The subject of the tests: an empty database of an engine, and a store on it. Promises do not
+//! depend on an engine's name; the differences between engines are data in their [`Capability`].
 
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
@@ -25,17 +24,17 @@ pub trait Served: Send + Sync {
     /// that calls.
     ///
     /// # Errors
-    /// What kept it from being answered.
+    /// Returns an error if the request fails.
     fn ping(&self) -> Result<Duration>;
 
-    /// Logs a user in by password; blocks the thread.
+    /// Logs a user in with a password. Blocks the thread.
     ///
     /// # Errors
-    /// The server's.
+    /// Returns the server's error.
     fn log_in(&self) -> Result<()>;
 }
 
-/// One database of an engine under test, empty until something is written.
+/// A database of an engine under test, empty at first.
 pub struct Subject {
     name: &'static str,
     open: Box<Open>,
@@ -46,8 +45,8 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// A database that `open` opens. Called again after the store was closed it
-    /// is the same one if the engine is [`Capability::persistent`].
+    /// A database that `open` opens. If the engine is [`Capability::persistent`], calling `open`
+    /// again after the store was closed must open the same database.
     pub fn new(
         name: &'static str,
         open: impl Fn() -> StoreBuilder + Send + Sync + 'static,
@@ -58,9 +57,8 @@ impl Subject {
         })
     }
 
-    /// A database that a server has: `open` starts it, with the models and
-    /// settings if they are given, and begins to open a store of a client's,
-    /// with the same.
+    /// A database on a server. `open` starts the server, with the given models and settings if
+    /// any, and returns a builder of a client's store with the same models and settings.
     pub fn served(
         name: &'static str,
         open: impl Fn(Option<AddModels>) -> StoreBuilder + Send + Sync + 'static,
@@ -69,7 +67,7 @@ impl Subject {
         Self { name, open, reopens: false, capability, server: None, rows_in_memory: false }
     }
 
-    /// Names the server, which authenticates the client's operations where it keeps accounts.
+    /// Sets the server, which authenticates the client's operations if it keeps accounts.
     #[must_use]
     pub fn with_server(mut self, server: Arc<dyn Served>) -> Self {
         self.server = Some(server);
@@ -84,30 +82,29 @@ impl Subject {
         self
     }
 
-    /// Changes what the engine declares: for a stand-in of a server that guarantees less than the
-    /// server itself.
+    /// Changes the declared capability, for a remote store that guarantees less than its server.
     #[must_use]
     pub fn declaring(self, change: impl FnOnce(Capability) -> Capability) -> Self {
         let capability = change(self.capability().clone());
         Self { capability: OnceLock::from(capability), ..self }
     }
 
-    /// The server that its stores are reached through, if it was named ([`Subject::with_server`]).
+    /// Returns the server set by [`Subject::with_server`].
     #[must_use]
     pub fn server(&self) -> Option<Arc<dyn Served>> {
         self.server.clone()
     }
 
-    /// Has promises close and open the store between what they write and what
-    /// they read, which tests what is on the disk instead of what is in memory.
+    /// Makes promises close and open the store between writes and reads, which tests the data on
+    /// the disk instead of the data in memory.
     #[must_use]
     pub fn reopening(mut self) -> Self {
         self.reopens = true;
         self
     }
 
-    /// What the engine does and guarantees. Opens the database once, without
-    /// models, if another subject of the module has not ([`Declared`]).
+    /// Returns the engine's capability. Opens the database once without models, unless another
+    /// subject of the module has done so ([`Declared`]).
     #[must_use]
     pub fn capability(&self) -> &Capability {
         self.capability.get_or_init(|| {
@@ -118,56 +115,56 @@ impl Subject {
         })
     }
 
-    /// True for [`Subject::with_rows_in_memory`].
+    /// Returns true after [`Subject::with_rows_in_memory`].
     pub(crate) const fn has_rows_in_memory(&self) -> bool {
         self.rows_in_memory
     }
 
-    /// True if users can log in: at the store, or at its server. Accounts take transactions, and the
-    /// client of a remote store leaves them to the server.
+    /// Returns true if users can log in at the store or its server. Accounts need transactions, and
+    /// the client of a remote store leaves them to the server.
     pub(crate) fn keeps_accounts(&self) -> bool {
         let capability = self.capability();
         capability.transactions && (capability.guarded_writes || self.server.is_some())
     }
 
-    /// True if reads may wait while another session has a transaction open.
+    /// Returns true if reads may wait while another session has a transaction open.
     #[must_use]
     pub fn makes_reads_wait(&self) -> bool {
         self.capability().reads_meanwhile != ReadsMeanwhile::Before
     }
 
-    /// What it is called in messages.
+    /// Returns the subject's name for messages.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Begins to open the database.
+    /// Returns a builder that opens the database.
     #[must_use]
     pub fn builder(&self) -> StoreBuilder {
         (self.open)(None)
     }
 
-    /// Begins to open the database with these.
+    /// Returns a builder that opens the database with these models.
     #[must_use]
     pub fn builder_with(&self, models: AddModels) -> StoreBuilder {
         (self.open)(Some(models))
     }
 }
 
-/// The capability of the subjects of one module, which is read from a database of
-/// its own; for [`crate::conformance!`].
+/// The capability of the subjects of a module, read from a separate database, for
+/// [`crate::conformance!`].
 #[derive(Debug, Default)]
 pub struct Declared(OnceLock<Capability>);
 
 impl Declared {
-    /// Not read yet.
+    /// A capability that has not been read.
     #[must_use]
     pub const fn new() -> Self {
         Self(OnceLock::new())
     }
 
-    /// A subject that knows its capability.
+    /// Returns a subject that knows its capability.
     pub fn subject(&self, make: impl Fn() -> Subject) -> Subject {
         let capability = self.0.get_or_init(|| make().capability().clone());
         Subject { capability: OnceLock::from(capability.clone()), ..make() }
@@ -200,8 +197,7 @@ impl<'s> Stand<'s> {
         self.reopen_as(self.models).unwrap();
     }
 
-    /// Closes the database and opens it with other models; the error of that
-    /// leaves it closed.
+    /// Closes the database and opens it with other models. After an error, it remains closed.
     pub(crate) fn reopen_as(&mut self, models: AddModels) -> Result<()> {
         self.store.close().unwrap();
         self.models = models;

@@ -1,4 +1,4 @@
-//! Waiting for what can be observed, with a deadline, instead of for a time.
+//! Waits for conditions with a deadline, instead of for a fixed time.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use marmota_model::{ErrorKind, Result};
 
-/// After this time something has gone wrong: the machine may be busy.
+/// The time limit for conditions, long enough for a busy machine.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Calls `polled` once a future has been polled for the first time: it is done then, or under way.
+/// Calls `polled` after the first poll of a future, which is then done or in progress.
 pub(crate) async fn after_first_poll<F: Future>(future: F, polled: impl FnOnce()) -> F::Output {
     let (mut future, mut polled) = (pin!(future), Some(polled));
     poll_fn(|context| {
@@ -25,7 +25,7 @@ pub(crate) async fn after_first_poll<F: Future>(future: F, polled: impl FnOnce()
     .await
 }
 
-/// Waits for so many messages.
+/// Receives this number of messages.
 #[track_caller]
 pub(crate) fn receive<T>(receiver: &Receiver<T>, messages: usize) {
     for received in 0..messages {
@@ -34,7 +34,7 @@ pub(crate) fn receive<T>(receiver: &Receiver<T>, messages: usize) {
     }
 }
 
-/// Waits until a condition holds.
+/// Waits until a condition is true.
 #[track_caller]
 pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let began = Instant::now();
@@ -44,7 +44,7 @@ pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Returns true if an operation is refused at once, because the store is closed.
+/// Returns true if an operation is refused at once because the store is closed.
 pub(crate) fn is_closed<T>(operation: impl IntoFuture<Output = Result<T>>) -> bool {
     let mut operation = pin!(operation.into_future());
     let polled = Pin::new(&mut operation).poll(&mut Context::from_waker(Waker::noop()));

@@ -1,5 +1,4 @@
-//! Filters and orders: every operator on every kind of field, in SQL's logic
-//! of three values.
+//! Filters and orders: every operator on every kind of field, with SQL's three-valued logic.
 
 use marmota_model::{
     Blob, Comparison, Currency, ErrorKind, FILTER_BYTES_MAX, FILTER_DEPTH_MAX, FILTER_TERMS_MAX,
@@ -23,7 +22,7 @@ const COMPARISONS: [Comparison; 6] = [
     Comparison::GreaterOrEqual,
 ];
 
-/// Three rows for each kind of field, in the order of their values, after one of NULLs.
+/// Three rows for each kind of field, in ascending order of values, after a row of NULLs.
 fn ordered() -> [Maybe; 4] {
     let row = |step: usize| Maybe {
         id: 0,
@@ -64,8 +63,8 @@ fn keys_of(stand: &Stand<'_>, table: &str, filter: FilterExpr) -> Vec<i64> {
     rows.iter().map(|row| key(&row.values()[table.key()])).collect()
 }
 
-/// Each comparison, on each kind of field, with each row's value follows the order of values and
-/// leaves out NULLs, also under `not`.
+/// On each kind of field, comparisons with each row's value follow the order of values and exclude
+/// NULLs, also within `not`.
 pub fn every_kind_compares(subject: &Subject) {
     use marmota_model::{Model, Scratch, ValueRef};
     let (stand, keys) = stand_of_maybes(subject);
@@ -104,7 +103,7 @@ pub fn every_kind_compares(subject: &Subject) {
     }
 }
 
-/// `in`, `is null` and their opposites, on each kind of field.
+/// `in`, `is null` and their negations work on each kind of field.
 pub fn every_kind_is_in_or_null(subject: &Subject) {
     use marmota_model::{Model, Scratch, ValueRef};
     let (stand, keys) = stand_of_maybes(subject);
@@ -129,8 +128,8 @@ pub fn every_kind_is_in_or_null(subject: &Subject) {
     }
 }
 
-/// A comparison with NULL is neither true nor false, and so is its negation; `and` and `or` treat
-/// this as SQL does.
+/// A comparison with NULL is neither true nor false, and neither is its negation; `and` and `or`
+/// combine it as in SQL.
 pub fn null_is_neither_true_nor_false(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let notes = [Note::new("a", 1), Note::new("b", None), Note::new("c", 3)];
@@ -187,7 +186,7 @@ fn stand_of_words(subject: &Subject) -> (Stand<'_>, Vec<i64>) {
     (stand, keys)
 }
 
-/// `contains` and `starts_with` take every character literally and ignore the case of A to Z, under
+/// `contains` and `starts_with` match every character literally and ignore the case of A to Z, with
 /// every collation of the field.
 pub fn texts_are_searched(subject: &Subject) {
     let (stand, keys) = stand_of_words(subject);
@@ -222,8 +221,8 @@ pub fn texts_are_searched(subject: &Subject) {
     }
 }
 
-/// A text without case compares without the case of A to Z, in every
-/// operator; an exact one compares byte by byte.
+/// With a case-insensitive collation, every operator ignores the case of A to Z. Otherwise texts
+/// are compared byte by byte.
 pub fn collation_decides_how_texts_compare(subject: &Subject) {
     let (stand, keys) = stand_of_words(subject);
     let found = |filter: Filter<Word>| keys_of(&stand, "word", filter.into_expr());
@@ -236,12 +235,12 @@ pub fn collation_decides_how_texts_compare(subject: &Subject) {
     assert_eq!(found(Word::FOLDED.ge("CURIE").and(Word::FOLDED.le("curie"))), keys[..2]);
     assert_eq!(found(Word::EXACT.lt("B")).len(), 3);
     assert_eq!(found(Word::FOLDED.lt("B")).len(), 6);
-    // `_` lies between Z and a: as if all letters were lower case, it is before them.
+    // `_` is between Z and a; compared as lower case, it is before all letters.
     assert!(found(Word::FOLDED.gt("_")).contains(&keys[1]));
     assert!(!found(Word::EXACT.gt("_")).contains(&keys[1]));
 }
 
-/// What a field could not hold finds nothing, or everything below it.
+/// Comparisons with a value outside the field's range match no row, or every row below it.
 pub fn values_beyond_the_field_find_nothing(subject: &Subject) {
     let (stand, keys) = stand_of_maybes(subject);
     let compare = |field, comparison, value: Value| {
@@ -257,7 +256,7 @@ pub fn values_beyond_the_field_find_nothing(subject: &Subject) {
     assert_eq!(compare(f64, Comparison::Equal, Value::Float(-0.0)), [keys[2]]);
 }
 
-/// A number that is none is refused: engines would not agree what equals it.
+/// NaN is refused, because engines disagree about what equals it.
 pub fn not_a_number_is_refused(subject: &Subject) {
     let (stand, _) = stand_of_maybes(subject);
     let table = stand.table("maybe").unwrap();
@@ -272,7 +271,7 @@ pub fn not_a_number_is_refused(subject: &Subject) {
     }
 }
 
-/// A filter that does not suit the table is refused with its field.
+/// A filter that does not fit the table is refused with its field.
 pub fn a_filter_of_another_kind_is_refused(subject: &Subject) {
     let stand = Stand::open(subject, models::all);
     let table = stand.table("sample").unwrap();
@@ -290,7 +289,7 @@ pub fn a_filter_of_another_kind_is_refused(subject: &Subject) {
     refused(list(FilterExpr::IsNull { field: 100 }), ErrorKind::Invalid);
     let note = stand.table("note").unwrap();
     refused(Filter::from_expr(&note, equal(1, Value::Int(1))), ErrorKind::Invalid);
-    // RowHandle at run time with one table, and used on another.
+    // A filter that was parsed for one table and is used on another.
     let of_note = parse_filter(&note, "number = 1").unwrap();
     assert!(stand.list_records(&note).filter(of_note.clone()).run().is_ok());
     let error = stand.list_records(&table).filter(of_note.clone()).run();
@@ -301,7 +300,7 @@ pub fn a_filter_of_another_kind_is_refused(subject: &Subject) {
     says(&refused(error, ErrorKind::Invalid), &["`number`", "`note`", "`sample`"]);
 }
 
-/// A filter as large as is allowed is answered; a larger one is refused.
+/// A filter of the maximum size works; a larger one is refused.
 pub fn large_filters_are_answered(subject: &Subject) {
     let (stand, keys) = stand_of_maybes(subject);
     let table = stand.table("maybe").unwrap();
@@ -335,7 +334,7 @@ pub fn large_filters_are_answered(subject: &Subject) {
     assert_eq!(list(list_of).unwrap(), 3);
 }
 
-/// Rows come in the requested order, NULLs first (last if descending), and rows with equal values
+/// Rows have the requested order, with NULLs first (last if descending), and rows with equal values
 /// in the order of keys.
 pub fn rows_come_in_order(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);

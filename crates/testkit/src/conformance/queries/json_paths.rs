@@ -1,5 +1,5 @@
-//! Conditions on what lies at a path inside a JSON field: every engine answers
-//! as a plain reading of the whole value would, in SQL's logic of three values.
+//! Conditions on a path inside a JSON field: every engine returns the same rows as an evaluation of
+//! the whole value, with SQL's three-valued logic.
 
 use std::cmp::Ordering;
 
@@ -37,7 +37,8 @@ fn found(stand: &Stand<'_>, filter: Filter<Place>) -> Vec<i64> {
     stand.list::<Place>().filter(filter).column(Place::ID).run().unwrap()
 }
 
-/// Typed and textual filters in lists, counts and deletes, alone and with other conditions.
+/// Typed and textual conditions on paths work in lists, counts and deletes, alone and with other
+/// conditions.
 pub fn paths_select_by_what_is_inside(subject: &Subject) {
     let (stand, keys) = stand_of(
         subject,
@@ -112,7 +113,7 @@ fn scalar() -> BoxedStrategy<serde_json::Value> {
     .boxed()
 }
 
-/// Names that need quotes and escapes among them.
+/// Names, including ones that need quotes and escapes.
 const NAMES: [&str; 6] = ["a", "b", "a b", "\"\\", "\u{e9}", ""];
 
 fn value() -> BoxedStrategy<serde_json::Value> {
@@ -175,7 +176,7 @@ fn condition() -> BoxedStrategy<JsonCondition> {
     (path(), test).prop_map(|(path, test)| JsonCondition { path, test }).boxed()
 }
 
-/// What the condition is for a value that was read whole.
+/// The expected result of the condition on the whole value.
 fn wanted(whole: Option<&serde_json::Value>, condition: &JsonCondition) -> Option<bool> {
     let steps = condition.path.steps().unwrap();
     let inside = whole.and_then(|whole| {
@@ -228,8 +229,8 @@ fn order(found: &serde_json::Value, value: &Value) -> Option<Ordering> {
         (J::Bool(a), Value::Bool(b)) => Some(a.cmp(b)),
         (J::String(a), Value::Text(b)) => Some(a.cmp(b)),
         (J::Number(a), Value::Int(b)) if a.is_i64() => Some(a.as_i64()?.cmp(b)),
-        // Those of the pool are exact as floats, or so far apart that it does
-        // not matter, but for the greatest integer, which is below its float.
+        // The numbers of the pool are exact as floats, or so far apart that it does not matter,
+        // except the greatest integer, which is less than its float.
         (J::Number(a), Value::Float(b)) if a.as_i64() == Some(i64::MAX) => {
             Some((9.2e18).partial_cmp(b)?)
         }
@@ -240,8 +241,8 @@ fn order(found: &serde_json::Value, value: &Value) -> Option<Ordering> {
     }
 }
 
-/// Random values, paths and conditions: the condition and its negation select the rows that a plain
-/// evaluation of the value selects.
+/// With random values, paths and conditions, a condition and its negation select the same rows as
+/// an evaluation of the whole value.
 pub fn random_json_is_looked_into(subject: &Subject) {
     let random = TestRng::from_seed(RngAlgorithm::ChaCha, &[5; 32]);
     let mut runner = TestRunner::new_with_rng(Config::default(), random);
@@ -272,8 +273,8 @@ pub fn random_json_is_looked_into(subject: &Subject) {
     assert!(hits > 150, "{hits} of 400 conditions select something");
 }
 
-/// A path with a fault, a path into another kind of field, and a value that
-/// JSON has not, each with its field.
+/// An invalid path, a path into a field that is not JSON, and a value that JSON does not have are
+/// refused with the field.
 pub fn a_path_that_makes_no_sense_is_refused(subject: &Subject) {
     let stand = Stand::open(subject, models::all);
     let count = |filter| stand.count::<Place>().filter(filter).run();
@@ -292,8 +293,8 @@ pub fn a_path_that_makes_no_sense_is_refused(subject: &Subject) {
     refused(count(many), ErrorKind::Invalid);
 }
 
-/// JSON that clients may send: deep, with a duplicate name, with half a surrogate pair, with
-/// numbers out of range. A row is selected or not, and does not disturb reads of other rows.
+/// Unusual JSON from clients (deeply nested, with a duplicate name, half a surrogate pair, or
+/// numbers out of range) is selected or not, and does not disturb reads of other rows.
 pub fn strange_json_is_no_obstacle(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let deep = format!("{{\"x\":{}{},\"a\":1}}", "[".repeat(5000), "]".repeat(5000));

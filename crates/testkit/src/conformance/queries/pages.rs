@@ -1,5 +1,4 @@
-//! Pages that begin after the last row of the previous one: each row comes once, in any order, with
-//! NULLs and equal values.
+//! Keyset pagination: each row is returned once, in any order, with NULLs and equal values.
 
 use marmota_model::{ErrorKind, FilterExpr, RowQuery, SortKey, Value};
 
@@ -8,7 +7,7 @@ use crate::conformance::harness::models::{Document, Note, Seat, Word};
 use crate::conformance::harness::refusal::refused;
 use crate::conformance::harness::subject::{Stand, Subject};
 
-/// A sequence of numbers that looks random and is the same each time.
+/// A pseudo-random sequence of numbers, which is the same each time.
 fn scattered(seed: u64) -> impl FnMut(u64) -> u64 {
     let mut state = seed;
     move |below| {
@@ -35,8 +34,7 @@ fn stand_of_words(subject: &Subject) -> Stand<'_> {
     stand
 }
 
-/// Pages of any size, in any order, walk every row once, in the order of the
-/// whole list.
+/// Pages of any size, in any order, return every row once, in the order of the whole list.
 pub fn pages_walk_every_row_once(subject: &Subject) {
     let stand = stand_of_words(subject);
     let table = stand.table("word").unwrap();
@@ -71,8 +69,8 @@ pub fn pages_walk_every_row_once(subject: &Subject) {
     }
 }
 
-/// The same through structs, by the row itself.
-pub fn a_page_begins_behind_a_row(subject: &Subject) {
+/// A page can continue after a row, given as a struct.
+pub fn a_page_continues_after_a_row(subject: &Subject) {
     let stand = stand_of_words(subject);
     let list =
         || stand.list::<Word>().order(Word::FOLDED.descending()).order(Word::RANK.ascending());
@@ -84,7 +82,7 @@ pub fn a_page_begins_behind_a_row(subject: &Subject) {
     assert_eq!(list().after(whole.last().unwrap()).run().unwrap(), []);
 }
 
-/// Rows that went or came between pages neither hide nor double others.
+/// Rows deleted or inserted between two pages do not hide or repeat other rows.
 pub fn pages_stand_while_rows_change(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let keys = stand.insert_many(&Note::numbered(0..30)).run().unwrap();
@@ -97,7 +95,7 @@ pub fn pages_stand_while_rows_change(subject: &Subject) {
         }
     };
     let first = page(None);
-    // The row that ended the page is deleted; one row is added before it and one after it.
+    // The last row of the page is deleted; one row is inserted before it and one after it.
     stand.delete::<Note>(keys[9]).run().unwrap();
     stand.insert(&Note::new("before", 3)).run().unwrap();
     stand.insert(&Note::new("after", 12)).run().unwrap();
@@ -106,7 +104,7 @@ pub fn pages_stand_while_rows_change(subject: &Subject) {
     assert_eq!(numbers, [10, 11, 12, 12, 13, 14, 15, 16, 17, 18]);
 }
 
-/// Keys of every kind end an order.
+/// Keys of every kind can end an order.
 pub fn any_key_ends_an_order(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let documents: Vec<Document> = (0..25).map(|_| Document::new("same", b"")).collect();
@@ -119,11 +117,11 @@ pub fn any_key_ends_an_order(subject: &Subject) {
         found.extend(page.into_iter().map(|one| one.id));
         page = list().after(&last).run().unwrap();
     }
-    // The key goes the way of the last order.
+    // The key has the direction of the last field.
     assert!(found.iter().eq(keys.iter().rev()));
 }
 
-/// A start that does not suit the order is refused.
+/// A start that does not fit the order is refused.
 pub fn a_start_of_another_order_is_refused(subject: &Subject) {
     let stand = Stand::open(subject, models::all);
     let table = stand.table("seat").unwrap();
@@ -142,7 +140,7 @@ pub fn a_start_of_another_order_is_refused(subject: &Subject) {
 
 register!($ pages_promises pages:
     pages_walk_every_row_once,
-    a_page_begins_behind_a_row,
+    a_page_continues_after_a_row,
     pages_stand_while_rows_change,
     any_key_ends_an_order,
     a_start_of_another_order_is_refused,

@@ -1,4 +1,4 @@
-//! Full-text search: every engine finds the same rows, however they were written.
+//! Full-text search: every engine finds the same rows, regardless of how they were written.
 
 use marmota_derive::Model;
 use marmota_model::{
@@ -58,8 +58,8 @@ fn searched(stand: &Stand<'_>, text: &str) -> Vec<i64> {
     found(stand, Filter::search(text))
 }
 
-/// Words, phrases, prefixes and exclusions, in one field and in all, typed and as text, alone and
-/// with other conditions.
+/// Words, phrases, prefixes and exclusions work in one field and in all, typed and as text, alone
+/// and with other conditions.
 pub fn words_are_searched_for(subject: &Subject) {
     let mut stand = Stand::open(subject, models);
     let rows = [
@@ -104,7 +104,7 @@ pub fn words_are_searched_for(subject: &Subject) {
         let count = stand.count::<Article>().filter(filter).run().unwrap();
         assert_eq!(count, wanted.len() as u64, "{text}");
     }
-    // A search is as good as any filter for pages, orders and deletes.
+    // A search works like any filter with pages, orders and deletes.
     let page = || stand.list::<Article>().filter(Filter::search("alpine")).limit(1);
     let first = page().order(Article::TITLE.descending()).run().unwrap();
     assert_eq!(first[0].id, keys[0]);
@@ -115,8 +115,8 @@ pub fn words_are_searched_for(subject: &Subject) {
     assert_eq!(searched(&stand, "alpine"), [0_i64; 0]);
 }
 
-/// Insert, update, patch, increment, delete, batches, conflicts and moves of
-/// keys: the words are always those of the rows, and outcomes are as without.
+/// Insert, update, patch, increment, delete, batches, conflict actions and changes of keys keep the
+/// index up to date, with the same outcomes as without a search.
 pub fn every_write_keeps_the_words(subject: &Subject) {
     let mut stand = Stand::open(subject, models);
     let one = stand.insert(&article("one", None)).run().unwrap();
@@ -160,8 +160,8 @@ pub fn every_write_keeps_the_words(subject: &Subject) {
     assert_eq!(searched(&stand, "five"), [one + 4]);
 }
 
-/// Rows whose keys are UUIDs or texts, and fields called as an engine might
-/// call its own.
+/// Search works with UUID and text keys, and with fields that have names an engine might use
+/// internally.
 pub fn keys_of_any_kind_are_found(subject: &Subject) {
     let mut stand = Stand::open(subject, models);
     let leaflet = |rank: &str| Leaflet { rank: rank.to_owned(), ..Leaflet::default() };
@@ -188,8 +188,7 @@ pub fn keys_of_any_kind_are_found(subject: &Subject) {
     assert_eq!((pages("grey"), pages("gone")), (vec![], vec!["hare".to_owned()]));
 }
 
-/// Random texts of all of Unicode, and searches for what may be in them: what
-/// is found is what the words say.
+/// Random Unicode texts and searches find the same rows as a reference implementation.
 pub fn random_texts_are_searched_alike(subject: &Subject) {
     let random = TestRng::from_seed(RngAlgorithm::ChaCha, &[9; 32]);
     let mut runner = TestRunner::new_with_rng(Config::default(), random);
@@ -241,8 +240,8 @@ pub fn random_texts_are_searched_alike(subject: &Subject) {
     assert!(hits > 50, "{hits} searches find something");
 }
 
-/// A field that becomes searchable has its rows' words at once; one that is no
-/// more is refused; other fields, other words.
+/// A field that becomes searchable is indexed at once. A field that is no longer searchable is
+/// refused.
 pub fn a_search_comes_and_goes(subject: &Subject) {
     if !subject.capability().persistent {
         return;
@@ -289,7 +288,7 @@ pub fn a_search_comes_and_goes(subject: &Subject) {
     }
 }
 
-/// A search that makes no sense, and one of a field that has none.
+/// An invalid search, and a search in a field without an index, are refused.
 pub fn a_bad_search_is_refused(subject: &Subject) {
     let stand = Stand::open(subject, models);
     let list = |filter| stand.list::<Article>().filter(filter).run();
@@ -311,9 +310,9 @@ pub fn a_bad_search_is_refused(subject: &Subject) {
     says(&refused(opened, ErrorKind::Invalid), &["field `id`", "only text fields"]);
 }
 
-/// A write that fails, a transaction that is undone and a savepoint gone back
-/// to leave no words.
-pub fn what_is_undone_is_not_found(subject: &Subject) {
+/// A write that fails, a transaction that is rolled back and a rollback to a savepoint leave no
+/// words in the index.
+pub fn undone_writes_leave_no_words(subject: &Subject) {
     let mut stand = Stand::open(subject, models);
     let coded = |title: &str| Article { code: Some("c".into()), ..article(title, None) };
     let key = stand.insert(&coded("kept")).run().unwrap();
@@ -340,7 +339,7 @@ pub fn what_is_undone_is_not_found(subject: &Subject) {
     assert_eq!(searched(&stand, "found"), [written.unwrap()]);
 }
 
-/// Many writers at once, some of them refused: the words are those of the rows.
+/// With many concurrent writers, some of which are refused, the index has the words of the rows.
 pub fn writers_at_once_keep_the_words(subject: &Subject) {
     let mut stand = Stand::open(subject, models);
     std::thread::scope(|scope| {
@@ -348,7 +347,7 @@ pub fn writers_at_once_keep_the_words(subject: &Subject) {
             let store = stand.store();
             scope.spawn(move || {
                 for round in 0..20 {
-                    // Two threads insert each code: one of them is refused.
+                    // Two threads insert each code; one of them is refused.
                     let code = Some(format!("{} {round}", thread / 2));
                     let title = format!("by {thread} round {round}");
                     let article = Article { code, ..article(&title, Some("shared")) };
@@ -382,5 +381,5 @@ register!($ search_promises search:
     writers_at_once_keep_the_words,
 ; by transactions:
     every_write_keeps_the_words,
-    what_is_undone_is_not_found,
+    undone_writes_leave_no_words,
 );

@@ -1,5 +1,4 @@
-//! Inserts where a row is there already: refused, ignored, in its place, or
-//! written over it.
+//! Conflict actions of inserts: refuse, ignore, replace, update.
 
 use std::sync::Arc;
 
@@ -20,7 +19,7 @@ fn seats(stand: &Stand<'_>) -> Vec<Seat> {
     stand.list::<Seat>().order(Seat::ID.ascending()).run().unwrap()
 }
 
-/// A row without a conflict is inserted, under every conflict rule.
+/// A row without a conflict is inserted, with every conflict action.
 pub fn a_new_row_is_inserted(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let note = Note::new("a", 1);
@@ -37,8 +36,8 @@ pub fn a_new_row_is_inserted(subject: &Subject) {
     assert_eq!(stand.get::<Document>(document.key).run().unwrap().version, 1);
 }
 
-/// The existing row stays unchanged, and its key is returned.
-pub fn what_is_there_is_left_alone(subject: &Subject) {
+/// With `or_ignore`, the existing row remains unchanged, and its key is returned.
+pub fn or_ignore_keeps_the_existing_row(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let there = stand.insert(&Seat::new(Some("a"), 1, Some("x"))).run().unwrap();
     for other in [
@@ -49,7 +48,7 @@ pub fn what_is_there_is_left_alone(subject: &Subject) {
         let row = stand.insert(&other).or_ignore().run().unwrap();
         assert_eq!(row, placed(there, UpsertEffect::Ignored));
     }
-    // A NULL is the same as nothing.
+    // NULL conflicts with nothing.
     let row = stand.insert(&Seat::new(None, 1, None)).or_ignore().run().unwrap();
     assert_eq!(row.effect, UpsertEffect::Inserted);
     stand.settle();
@@ -57,14 +56,14 @@ pub fn what_is_there_is_left_alone(subject: &Subject) {
     assert_eq!(stand.count::<Seat>().run().unwrap(), 2);
 }
 
-/// The new row takes the place of all that are in its way.
+/// With `or_replace`, the new row replaces all rows that it conflicts with.
 pub fn a_row_takes_the_place_of_others(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let ticket = Some(Uuid::from_u128(7));
     stand.insert(&Seat::new(Some("a"), 1, Some("x"))).run().unwrap();
     let second = stand.insert(&Seat { ticket, ..Seat::new(None, 2, None) }).run().unwrap();
     let spared = stand.insert(&Seat::new(Some("a"), 3, None)).run().unwrap();
-    // Two rows conflict with it; its key is one that neither had.
+    // It conflicts with two rows, and its key differs from both.
     let new = Seat { ticket, ..Seat::new(Some("b"), 5, Some("X")) };
     let row = stand.insert(&new).or_replace().run().unwrap();
     assert_eq!(row, placed(spared + 1, UpsertEffect::Replaced));
@@ -78,7 +77,7 @@ pub fn a_row_takes_the_place_of_others(subject: &Subject) {
     assert_eq!(seats(&stand), [same_key, Seat { id: row.key, ..new }]);
 }
 
-/// A replaced row is new in all: its version, its stamps, its blob.
+/// A row that replaces another is new: its version, timestamps and blob are those of an insert.
 pub fn a_replaced_row_is_new(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let id = stand.insert(&Document::new("old", b"x")).run().unwrap();
@@ -96,7 +95,7 @@ pub fn a_replaced_row_is_new(subject: &Subject) {
     );
 }
 
-/// What a row that goes is referred to by holds it, unless its key stays.
+/// A row that others refer to can be replaced only by a row with the same key.
 pub fn a_row_referred_to_is_replaced_by_its_like(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     stand.insert(&Country::new("fr", "France")).run().unwrap();
@@ -115,16 +114,16 @@ pub fn a_row_referred_to_is_replaced_by_its_like(subject: &Subject) {
     assert_eq!(names.unwrap(), ["Avaricum", "Augsburg"]);
 }
 
-/// An upsert writes over the row that is there: its key and its creation stay,
-/// its version is counted.
+/// An upsert updates the existing row: its key and creation time remain, and its version is
+/// incremented.
 pub fn an_upsert_writes_over(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let id = stand.upsert(&Document::new("a", b"kept")).run().unwrap().key;
     let first = stand.get::<Document>(id).run().unwrap();
-    // A version that is old is not compared.
+    // An old version is not compared.
     let other = Document { id, version: 77, ..Document::new("b", b"new") };
     assert_eq!(stand.upsert(&other).run().unwrap(), placed(id, UpsertEffect::Updated));
-    // Read without its blob, so that the blob is left alone.
+    // A row that was read without its blob leaves the stored blob unchanged.
     let blob = Some(Blob::from(b"kept".to_vec()));
     let maybe = stand.insert(&Maybe { blob, ..Maybe::default() }).run().unwrap();
     let read = Maybe { text: Some("x".into()), ..stand.get::<Maybe>(maybe).run().unwrap() };
@@ -141,7 +140,7 @@ pub fn an_upsert_writes_over(subject: &Subject) {
     assert_eq!(blobs, [Some(Blob::from(b"kept".to_vec()))]);
 }
 
-/// An upsert writes to the row with its key, then to that of the first unique index with a
+/// An upsert updates the row with its key, or else the row of the first unique index with a
 /// conflict. A conflict with another row is an error.
 pub fn the_key_decides_before_an_index(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
@@ -158,7 +157,7 @@ pub fn the_key_decides_before_an_index(subject: &Subject) {
 }
 
 /// Rules are checked before conflicts, and references last.
-pub fn rules_hold_whatever_is_there(subject: &Subject) {
+pub fn rules_are_checked_before_conflicts(subject: &Subject) {
     let stand = Stand::open(subject, models::all);
     stand.insert(&Country::new("fr", "France")).run().unwrap();
     let city = stand.insert(&City::new("Bourges", "fr")).run().unwrap();
@@ -179,7 +178,7 @@ pub fn rules_hold_whatever_is_there(subject: &Subject) {
     );
 }
 
-/// Each of many rows has its own outcome; a row may conflict with one before it.
+/// In an insert of many rows, each row has its own outcome, and may conflict with an earlier row.
 pub fn many_rows_are_placed(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let there = stand.insert(&Seat::new(Some("a"), 1, Some("x"))).run().unwrap();
@@ -209,7 +208,7 @@ pub fn many_rows_are_placed(subject: &Subject) {
     let holders = stand.list::<Seat>().order(Seat::HOLDER.ascending()).column(Seat::HOLDER).run();
     let found: Vec<String> = holders.unwrap().into_iter().flatten().collect();
     assert_eq!(found, ["U", "V", "W", "x"]);
-    // Large ones as well, and with keys that the caller gives.
+    // Many rows as well, and with keys from the caller.
     let notes: Vec<Note> = (0..1500).map(|n| Note { id: n + 1, ..Note::new("n", n) }).collect();
     stand.upsert_many(&notes[700..]).run().unwrap();
     let placed = stand.upsert_many(&notes).run().unwrap();
@@ -220,7 +219,7 @@ pub fn many_rows_are_placed(subject: &Subject) {
     assert_eq!(stand.count::<Note>().run().unwrap(), 1500);
 }
 
-/// One row of many that cannot be placed is named, and none is.
+/// If one of many rows cannot be written, the error names it, and no row is written.
 pub fn a_row_that_cannot_be_placed_is_named(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     stand.insert(&Country::new("fr", "France")).run().unwrap();
@@ -235,7 +234,7 @@ pub fn a_row_that_cannot_be_placed_is_named(subject: &Subject) {
     assert_eq!(stand.count::<Maybe>().run().unwrap(), 0);
 }
 
-/// A record writes the fields it has; others of a row that is there stay.
+/// An upsert of a record writes the fields that are set; others of an existing row remain.
 pub fn an_upsert_of_a_record_leaves_the_rest(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let key = stand.insert(&Note::new("a", 5)).run().unwrap();
@@ -257,7 +256,7 @@ pub fn an_upsert_of_a_record_leaves_the_rest(subject: &Subject) {
     assert_eq!(stand.get::<Note>(key).run().unwrap(), Note { id: key, ..Note::new("b", None) });
 }
 
-/// In a batch with other writes.
+/// Conflict actions work in a batch with other writes.
 pub fn a_batch_places_rows(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let there = stand.insert(&Seat::new(None, 1, Some("x"))).run().unwrap();
@@ -306,7 +305,7 @@ pub fn a_batch_places_rows(subject: &Subject) {
     assert_eq!(stand.list::<Seat>().filter(Seat::HOLDER.eq("x")).run().unwrap()[0].number, 6);
 }
 
-/// In a transaction, and undone with it.
+/// A transaction that is rolled back undoes inserts with conflict actions.
 pub fn a_transaction_undoes_what_was_placed(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let there = stand.insert(&Seat::new(Some("a"), 1, Some("x"))).run().unwrap();
@@ -323,7 +322,7 @@ pub fn a_transaction_undoes_what_was_placed(subject: &Subject) {
     assert_eq!(seats(&stand), before);
 }
 
-/// Threads that upsert one row at the same time make one row.
+/// Threads that upsert the same row concurrently create one row.
 pub fn threads_upsert_one_row(subject: &Subject) {
     let stand = Stand::open(subject, models::all);
     let store = stand.store();
@@ -342,13 +341,13 @@ pub fn threads_upsert_one_row(subject: &Subject) {
 
 register!($ conflicts_promises conflicts:
     a_new_row_is_inserted,
-    what_is_there_is_left_alone,
+    or_ignore_keeps_the_existing_row,
     a_row_takes_the_place_of_others,
     a_replaced_row_is_new,
     a_row_referred_to_is_replaced_by_its_like,
     an_upsert_writes_over,
     the_key_decides_before_an_index,
-    rules_hold_whatever_is_there,
+    rules_are_checked_before_conflicts,
     many_rows_are_placed,
     a_row_that_cannot_be_placed_is_named,
     an_upsert_of_a_record_leaves_the_rest,

@@ -1,5 +1,5 @@
-//! Fields: what is written comes back, of every type, to its last value, by
-//! every verb, as a struct and as a record, run and awaited.
+//! Fields: values of every type are read as they were written, by every verb, as a struct and as a
+//! record, blocking and async.
 
 use std::sync::Arc;
 
@@ -83,8 +83,8 @@ fn highest() -> Sample {
     }
 }
 
-/// Values that a lossy column would spoil: the smallest fractions, a number
-/// beyond 2^53, texts that look like numbers.
+/// Values that a lossy column would change: the smallest fractions, numbers above 2^53, texts that
+/// look like numbers.
 fn awkward() -> Sample {
     Sample {
         i64: (1 << 53) + 1,
@@ -103,7 +103,7 @@ fn awkward() -> Sample {
     }
 }
 
-/// A float without a fraction stays one.
+/// A float without a fraction remains a float.
 fn whole() -> Sample {
     Sample {
         f32: -0.0,
@@ -135,7 +135,7 @@ fn record_of(store: &Store, sample: &Sample) -> Record {
     record
 }
 
-/// Insert, then get and list.
+/// Get and list return the inserted values.
 pub fn inserted_values_come_back(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let mut samples = samples();
@@ -149,7 +149,7 @@ pub fn inserted_values_come_back(subject: &Subject) {
     assert_eq!(stand.list::<Sample>().with_blobs().run().unwrap(), samples);
 }
 
-/// Insert of many, then list.
+/// List returns the values of an insert of many rows.
 pub fn values_inserted_together_come_back(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let mut samples = samples();
@@ -161,7 +161,7 @@ pub fn values_inserted_together_come_back(subject: &Subject) {
     assert_eq!(stand.list::<Sample>().with_blobs().run().unwrap(), samples);
 }
 
-/// Update and update of many, each value over each other one.
+/// Update and update of many rows replace any value by any other.
 pub fn updated_values_come_back(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let key = stand.insert(&lowest()).run().unwrap();
@@ -177,7 +177,7 @@ pub fn updated_values_come_back(subject: &Subject) {
     }
 }
 
-/// A patch of each field writes that field and no other.
+/// A patch of a field changes only that field.
 pub fn a_patch_writes_its_field_alone(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let key = stand.insert(&lowest()).run().unwrap();
@@ -197,7 +197,7 @@ pub fn a_patch_writes_its_field_alone(subject: &Subject) {
     assert_eq!(read(&stand, key), Sample { id: key, ..highest() });
 }
 
-/// One patch of several fields, and one of none.
+/// A patch writes several fields at once, or none.
 pub fn a_patch_writes_several_fields_at_once(subject: &Subject) {
     let stand = Stand::open(subject, models::all);
     let key = stand.insert(&Note::new("a", 1)).run().unwrap();
@@ -210,7 +210,7 @@ pub fn a_patch_writes_several_fields_at_once(subject: &Subject) {
     refused(stand.patch::<Note>(key + 1).run(), ErrorKind::NotFound);
 }
 
-/// NULL and values in every optional field, and from one to the other.
+/// Optional fields store NULL and values, and change from one to the other.
 pub fn optional_fields_hold_null(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let mut empty = Maybe { blob: None, ..Maybe::default() };
@@ -247,7 +247,7 @@ pub fn optional_fields_hold_null(subject: &Subject) {
     assert_eq!((found.text, found.flag, found.i64), (None, Some(true), Some(i64::MIN)));
 }
 
-/// Records hold what structs hold, both ways.
+/// Records and structs read and write the same values.
 pub fn records_are_the_same_rows(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     for sample in samples() {
@@ -274,7 +274,7 @@ pub fn records_are_the_same_rows(subject: &Subject) {
     }
 }
 
-/// An update of a record writes the fields it has.
+/// An update of a record writes the fields that are set.
 pub fn a_record_updates_what_it_has(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let key = stand.insert(&highest()).run().unwrap();
@@ -287,7 +287,7 @@ pub fn a_record_updates_what_it_has(subject: &Subject) {
     assert_eq!(read(&stand, key), wanted);
 }
 
-/// `.await` gives what `.run()` gives, for every verb.
+/// `.await` returns the same as `.run()` for every verb.
 pub fn awaited_is_the_same_as_run(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let store = stand.store().clone();
@@ -321,7 +321,7 @@ pub fn awaited_is_the_same_as_run(subject: &Subject) {
     });
 }
 
-/// A list of one column reads that column, in the list's order.
+/// A list of one column reads that column in the list's order.
 pub fn a_column_is_read_alone(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     stand.insert_many(&Note::numbered(0..10)).run().unwrap();
@@ -340,7 +340,7 @@ pub fn a_column_is_read_alone(subject: &Subject) {
 }
 
 /// Rows lent to a sink have the requested fields and no others.
-pub fn fields_not_asked_for_are_absent(subject: &Subject) {
+pub fn fields_not_requested_are_absent(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     stand.insert_many(&samples()).run().unwrap();
     stand.settle();
@@ -356,9 +356,8 @@ pub fn fields_not_asked_for_are_absent(subject: &Subject) {
     }
 }
 
-/// A blob is left out of default reads, and not wiped by an update of what
-/// was read so.
-pub fn blobs_are_read_only_when_asked_for(subject: &Subject) {
+/// Default reads omit blobs, and an update of a row that was read without its blob keeps the blob.
+pub fn blobs_are_read_only_on_request(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let key = stand.insert(&highest()).run().unwrap();
     stand.settle();
@@ -379,11 +378,11 @@ pub fn blobs_are_read_only_when_asked_for(subject: &Subject) {
     batch.update(&found);
     batch.all_or_nothing().run().unwrap();
     assert_eq!(read(&stand, key).blob, highest().blob);
-    // An insert has to have it.
+    // An insert must have it.
     blamed(stand.insert(&found).run(), ErrorKind::Invalid, "blob", "required");
 }
 
-/// What a field cannot hold is refused with the field, and nothing is written.
+/// A value that a field cannot store is refused with the field, and nothing is written.
 pub fn values_that_do_not_fit_are_refused(subject: &Subject) {
     let stand = Stand::open(subject, models::all);
     let key = stand.insert(&lowest()).run().unwrap();
@@ -427,8 +426,8 @@ register!($ fields_promises fields:
     a_record_updates_what_it_has,
     awaited_is_the_same_as_run,
     a_column_is_read_alone,
-    fields_not_asked_for_are_absent,
+    fields_not_requested_are_absent,
     values_that_do_not_fit_are_refused,
 ; by transactions:
-    blobs_are_read_only_when_asked_for,
+    blobs_are_read_only_on_request,
 );

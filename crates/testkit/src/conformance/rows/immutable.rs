@@ -1,4 +1,4 @@
-//! Fields whose values are fixed after the insert: no way of writing a row changes them.
+//! Immutable fields: no write changes them after the insert.
 
 use std::sync::Arc;
 
@@ -35,8 +35,8 @@ fn ticket(number: i64) -> Ticket {
     Ticket { id: 0, team, number, weight: Some(1), origin, text }
 }
 
-/// A patch, an update, an increment and an upsert that would change an immutable field are refused,
-/// naming it, and change nothing. The value that is stored may be given again.
+/// A patch, update, increment or upsert that would change an immutable field is refused with the
+/// field and changes nothing. Writing the stored value again is permitted.
 pub fn an_immutable_field_stays(subject: &Subject) {
     let stand = Stand::open(subject, models);
     let key = stand.insert(&ticket(1)).run().unwrap();
@@ -52,7 +52,7 @@ pub fn an_immutable_field_stays(subject: &Subject) {
     assert_eq!(error.violations().len(), 2, "{error:?}");
     let error = blamed(stand.upsert(&moved).run(), invalid, "team", "immutable");
     assert_eq!(error.violations().len(), 2, "{error:?}");
-    // By its unique value.
+    // Found by its unique value.
     let by_number = Ticket { id: 0, ..moved.clone() };
     blamed(stand.upsert(&by_number).run(), invalid, "team", "immutable");
     let mut batch = stand.batch();
@@ -67,7 +67,7 @@ pub fn an_immutable_field_stays(subject: &Subject) {
     stand.upsert(&Ticket { id: 0, text: "once more".into(), ..stored.clone() }).run().unwrap();
     let found = stand.get::<Ticket>(key).run().unwrap();
     assert_eq!(found, Ticket { text: "once more".into(), ..stored.clone() });
-    // What leaves the field out leaves it alone.
+    // A record without the field leaves it unchanged.
     let table = stand.table("ticket").unwrap();
     let mut record = Record::new(Arc::clone(&table));
     record.set("text", Value::from("left out")).unwrap();
@@ -75,7 +75,7 @@ pub fn an_immutable_field_stays(subject: &Subject) {
     assert_eq!(stand.get::<Ticket>(key).run().unwrap().text, "left out");
 
     refused(stand.patch::<Ticket>(99).set(Ticket::TEAM, "blue").run(), ErrorKind::NotFound);
-    // Another row has its own value, and a row that takes the place of one is a new row.
+    // Another row has its own value, and a row that replaces another is a new row.
     let other = Ticket { team: "blue".into(), ..ticket(2) };
     let other = stand.insert(&other).run().unwrap();
     assert_eq!(stand.get::<Ticket>(other).run().unwrap().team, "blue");
@@ -83,7 +83,8 @@ pub fn an_immutable_field_stays(subject: &Subject) {
     stand.insert(&Ticket { id: other, ..ticket(3) }).run().unwrap();
 }
 
-/// Many rows at once, batches and transactions keep to it, and callers with rights.
+/// Updates of many rows, batches, transactions and callers with rights do not change immutable
+/// fields.
 pub fn an_immutable_field_stays_on_every_path(subject: &Subject) {
     let stand = Stand::open(subject, models);
     let invalid = ErrorKind::Invalid;

@@ -1,4 +1,4 @@
-//! Keys: given by the engine, by the store, by the caller.
+//! Keys: assigned by the engine, by the store, or by the caller.
 
 use marmota_model::{ErrorKind, Key as _, Record, Uuid, Value};
 
@@ -7,7 +7,7 @@ use crate::conformance::harness::models::{Country, Document, Note};
 use crate::conformance::harness::refusal::{blamed, refused, says};
 use crate::conformance::harness::subject::{Stand, Subject};
 
-/// An automatic key is positive and above those given before.
+/// An automatic key is positive and greater than all assigned before.
 pub fn automatic_keys_ascend(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let first = stand.insert(&Note::new("a", 1)).run().unwrap();
@@ -23,7 +23,7 @@ pub fn automatic_keys_ascend(subject: &Subject) {
     }
 }
 
-/// An automatic key that the caller gives is taken, and counted on from.
+/// The caller may set an automatic key. Later keys are greater than it.
 pub fn a_given_automatic_key_is_kept(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let given = Note { id: 5000, ..Note::new("given", 1) };
@@ -31,7 +31,7 @@ pub fn a_given_automatic_key_is_kept(subject: &Subject) {
     stand.settle();
     assert_eq!(stand.get::<Note>(5000).run().unwrap(), given);
     assert!(stand.insert(&Note::new("next", 2)).run().unwrap() > 5000);
-    // Below what was given is as good as above.
+    // A key below existing ones is permitted too.
     assert_eq!(stand.insert(&Note { id: 7, ..given.clone() }).run().unwrap(), 7);
     let many = [Note { id: 90, ..given.clone() }, Note { id: 80, ..given.clone() }];
     assert_eq!(stand.insert_many(&many).run().unwrap(), [90, 80]);
@@ -52,8 +52,8 @@ pub fn keys_do_not_wrap(subject: &Subject) {
     assert_eq!(stand.get::<Note>(i64::MAX).run().unwrap().text, "last");
 }
 
-/// The key of a deleted row is not given again, also after the store was closed; the
-/// highest one is where the engine declares that, and only there.
+/// The key of a deleted row is not assigned again, also after the store was closed. Only an engine
+/// that declares it may reuse the highest key.
 pub fn a_deleted_key_is_not_given_again(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let keys = stand.insert_many(&Note::numbered(0..10)).run().unwrap();
@@ -112,7 +112,7 @@ pub fn a_negative_key_is_refused(subject: &Subject) {
     refused(stand.get::<Note>(-1).run(), ErrorKind::NotFound);
 }
 
-/// The store gives UUIDs of version 7, which sort by the time of the insert.
+/// The store assigns UUIDs of version 7, which sort by the time of the insert.
 pub fn uuids_are_given_in_order(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let documents: Vec<Document> = (0..40).map(|_| Document::new("a", b"")).collect();
@@ -125,7 +125,7 @@ pub fn uuids_are_given_in_order(subject: &Subject) {
     assert!(listed.iter().map(|one| one.id).eq(keys.into_iter().chain([last])));
 }
 
-/// A UUID that the caller gives is taken, to the last bit.
+/// A UUID from the caller is stored unchanged.
 pub fn a_given_uuid_is_kept(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     for id in [Uuid::from_u128(1), Uuid::max(), Uuid::from_u128(0x00ff_0000 << 96)] {
@@ -136,7 +136,7 @@ pub fn a_given_uuid_is_kept(subject: &Subject) {
     assert_eq!(stand.count::<Document>().run().unwrap(), 3);
 }
 
-/// A text key is any text but the empty one, byte by byte.
+/// A text key is any non-empty text, compared byte by byte.
 pub fn text_keys_are_exact(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let codes =
@@ -175,7 +175,7 @@ pub fn what_is_missing_is_not_found(subject: &Subject) {
     refused(stand.table("missing"), ErrorKind::NotFound);
 }
 
-/// A key of the wrong kind is refused with its field, not sought.
+/// A key of the wrong kind is refused with its field.
 pub fn a_key_of_another_kind_is_refused(subject: &Subject) {
     let stand = Stand::open(subject, models::all);
     stand.insert(&Country::new("1", "one")).run().unwrap();
@@ -186,7 +186,7 @@ pub fn a_key_of_another_kind_is_refused(subject: &Subject) {
     refused(stand.delete_record(&country, Value::Absent).run(), ErrorKind::Invalid);
 }
 
-/// Records get their keys as structs do.
+/// Records are assigned keys like structs.
 pub fn records_are_given_keys(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let mut note = Record::new(stand.table("note").unwrap());

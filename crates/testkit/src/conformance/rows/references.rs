@@ -1,4 +1,4 @@
-//! References: to a row that is there, which stays while it is referred to.
+//! References: the row must exist, and cannot be deleted while it is referred to.
 
 use marmota_model::{ErrorKind, Ref, Uuid};
 
@@ -14,7 +14,7 @@ fn stand(subject: &Subject) -> Stand<'_> {
     stand
 }
 
-/// A reference to nothing is refused with its field, by every write.
+/// Every write with a reference to a missing row is refused with its field.
 pub fn a_reference_needs_its_row(subject: &Subject) {
     let mut stand = stand(subject);
     blamed(
@@ -44,7 +44,7 @@ pub fn a_reference_needs_its_row(subject: &Subject) {
     assert_eq!(stand.list::<City>().run().unwrap(), [city]);
 }
 
-/// NULL refers to nothing; each kind of key can be referred to.
+/// NULL refers to no row. Keys of every kind can be referred to.
 pub fn a_reference_holds_any_key(subject: &Subject) {
     let mut stand = stand(subject);
     let charter = stand.insert(&Document::new("charter", b"x")).run().unwrap();
@@ -66,7 +66,7 @@ pub fn a_reference_holds_any_key(subject: &Subject) {
     assert_eq!(found.unwrap(), [first]);
 }
 
-/// A row that is referred to is not deleted.
+/// A row that is referred to cannot be deleted.
 pub fn a_row_referred_to_stays(subject: &Subject) {
     let mut stand = stand(subject);
     let charter = stand.insert(&Document::new("charter", b"x")).run().unwrap();
@@ -92,7 +92,7 @@ pub fn a_row_referred_to_stays(subject: &Subject) {
     stand.delete::<Country>("fr").run().unwrap();
 }
 
-/// A delete by filter that meets a row referred to deletes none.
+/// A delete by filter that selects a row that is referred to deletes no row.
 pub fn a_delete_by_filter_spares_all(subject: &Subject) {
     let mut stand = stand(subject);
     stand.insert(&Country::new("aa", "free")).run().unwrap();
@@ -107,8 +107,8 @@ pub fn a_delete_by_filter_spares_all(subject: &Subject) {
     assert_eq!(stand.delete_where::<Country>(everything).run().unwrap(), 1);
 }
 
-/// A row may refer to itself, and be deleted; a family goes in one delete by
-/// filter.
+/// A row may refer to itself, and can be deleted. Rows that refer to each other can be deleted
+/// together by a filter.
 pub fn rows_may_refer_to_their_own_kind(subject: &Subject) {
     let mut stand = stand(subject);
     let mut city = City::new("Narcissus", "fr");
@@ -132,8 +132,8 @@ pub fn rows_may_refer_to_their_own_kind(subject: &Subject) {
     assert_eq!(stand.count::<City>().run().unwrap(), 0);
 }
 
-/// A reference follows the row it is moved to, and lets the old one go.
-pub fn a_moved_reference_lets_go(subject: &Subject) {
+/// Changing a reference protects the new row, and no longer the old one.
+pub fn a_moved_reference_releases_its_row(subject: &Subject) {
     let mut stand = stand(subject);
     let city = stand.insert(&City::new("Strasbourg", "cz")).run().unwrap();
     let french: Ref<Country> = Ref::new("fr".to_owned());
@@ -150,5 +150,5 @@ register!($ references_promises references:
     a_row_referred_to_stays,
     a_delete_by_filter_spares_all,
     rows_may_refer_to_their_own_kind,
-    a_moved_reference_lets_go,
+    a_moved_reference_releases_its_row,
 );

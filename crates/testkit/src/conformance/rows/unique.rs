@@ -1,5 +1,4 @@
-//! Unique fields and indexes: a second of the same is refused with its field,
-//! and nothing of that write is kept.
+//! Unique fields and indexes: a duplicate is refused with its field, and the whole write is undone.
 
 use marmota_model::{ErrorKind, Result, Uuid};
 
@@ -8,7 +7,7 @@ use crate::conformance::harness::models::Seat;
 use crate::conformance::harness::refusal::{blamed, refusal, refused, says};
 use crate::conformance::harness::subject::{Stand, Subject};
 
-/// Refused with a violation for each field of the pair.
+/// Checks for a violation by each field of the pair.
 #[track_caller]
 fn pair_is_blamed<T>(result: Result<T>) {
     let error = refused(result, ErrorKind::Conflict);
@@ -16,7 +15,7 @@ fn pair_is_blamed<T>(result: Result<T>) {
     assert_eq!(refusal(&error).1, [unique("number"), unique("row")]);
 }
 
-/// A unique field refuses a second row with its value; NULL is no value.
+/// A unique field refuses a second row with the same value. NULL is not a value.
 pub fn a_unique_field_holds(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let taken = Uuid::from_u128(7);
@@ -32,7 +31,7 @@ pub fn a_unique_field_holds(subject: &Subject) {
     blamed(patch.run(), ErrorKind::Conflict, "ticket", "unique");
     let update = Seat { id: other, ..second };
     blamed(stand.update(&update).run(), ErrorKind::Conflict, "ticket", "unique");
-    // The row itself is no second one.
+    // A row does not conflict with itself.
     stand.update(&Seat { id: key, number: 9, ..first }).run().unwrap();
     assert_eq!(
         stand.get::<Seat>(other).run().unwrap(),
@@ -41,8 +40,8 @@ pub fn a_unique_field_holds(subject: &Subject) {
     assert_eq!(stand.count::<Seat>().run().unwrap(), 3);
 }
 
-/// A unique field whose collation has no case refuses the other case, of A to
-/// Z only.
+/// A unique field with a case-insensitive collation refuses a value that differs only in the case
+/// of A to Z.
 pub fn a_unique_text_without_case_holds(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     stand.insert(&Seat::new(None, 1, Some("Zoë Élan"))).run().unwrap();
@@ -56,8 +55,7 @@ pub fn a_unique_text_without_case_holds(subject: &Subject) {
     assert_eq!(stand.count::<Seat>().run().unwrap(), 3);
 }
 
-/// An index over two fields refuses what agrees in both; a NULL agrees with
-/// nothing.
+/// A unique index over two fields refuses a row that agrees in both. NULL agrees with nothing.
 pub fn a_unique_pair_holds(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     stand.insert(&Seat::new(Some("a"), 1, None)).run().unwrap();
@@ -75,7 +73,7 @@ pub fn a_unique_pair_holds(subject: &Subject) {
     assert_eq!(stand.get::<Seat>(third).run().unwrap().number, 3);
 }
 
-/// What was freed by a delete, an update or a rollback can be taken again.
+/// A value that was freed by a delete, an update or a rollback can be used again.
 pub fn a_freed_value_can_be_taken(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let first = stand.insert(&Seat::new(None, 1, Some("x"))).run().unwrap();
@@ -94,7 +92,7 @@ pub fn a_freed_value_can_be_taken(subject: &Subject) {
     stand.insert(&Seat::new(None, 6, Some("y"))).run().unwrap();
 }
 
-/// A conflict in the middle of many rows names the row, and no row stays.
+/// If one of many inserted rows conflicts, the error names it, and no row is inserted.
 pub fn many_rows_are_all_or_none(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let kept = stand.insert(&Seat::new(None, 1, Some("kept"))).run().unwrap();
@@ -107,7 +105,7 @@ pub fn many_rows_are_all_or_none(subject: &Subject) {
         let error =
             blamed(stand.insert_many(&seats).run(), ErrorKind::Conflict, "holder", "unique");
         says(&error, &[&format!("row {middle}")]);
-        // One that collides with a row of the same call.
+        // A row that conflicts with another row of the same call.
         seats[middle as usize].holder = Some("h0".to_owned());
         let error =
             blamed(stand.insert_many(&seats).run(), ErrorKind::Conflict, "holder", "unique");
@@ -118,7 +116,7 @@ pub fn many_rows_are_all_or_none(subject: &Subject) {
     assert_eq!(stand.get::<Seat>(kept).run().unwrap().holder.unwrap(), "kept");
 }
 
-/// The same for updates of many.
+/// If one of many updated rows conflicts, the error names it, and no row is updated.
 pub fn many_updates_are_all_or_none(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let mut seats: Vec<Seat> =

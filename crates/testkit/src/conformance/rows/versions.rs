@@ -1,4 +1,4 @@
-//! Stamps and versions: they are the store's, and a stale write is refused.
+//! Timestamps and versions: the store sets them, and a stale write is refused.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::conformance::harness::models::{Account, Document, Note};
 use crate::conformance::harness::refusal::{refused, says};
 use crate::conformance::harness::subject::{Stand, Subject};
 
-/// What a caller writes to stamps and version is overwritten.
+/// Values that a caller writes to timestamps and version are overwritten.
 pub fn stamps_and_version_are_the_stores(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let before = Timestamp::now();
@@ -27,7 +27,7 @@ pub fn stamps_and_version_are_the_stores(subject: &Subject) {
     }
 }
 
-/// The writes of a transaction bear one time, that of the first.
+/// All writes of a transaction have the time of the first one.
 pub fn a_transaction_has_one_time(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let transaction = stand.begin_run().unwrap();
@@ -53,7 +53,7 @@ pub fn a_transaction_has_one_time(subject: &Subject) {
     assert!(within.iter().all(|document| (document.created, document.updated) == (time, time)));
 }
 
-/// Each write counts the version by one and moves `updated`, not `created`.
+/// Each write increments the version and sets `updated`, but not `created`.
 pub fn each_write_counts(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let key = stand.insert(&Document::new("a", b"x")).run().unwrap();
@@ -86,7 +86,7 @@ pub fn each_write_counts(subject: &Subject) {
     assert!(after.updated > before.updated);
 }
 
-/// A model without a version gives 0 as its version.
+/// A model without a version returns version 0.
 pub fn a_model_without_version_gives_zero(subject: &Subject) {
     let stand = Stand::open(subject, models::all);
     let key = stand.insert(&Note::new("a", 1)).run().unwrap();
@@ -94,7 +94,7 @@ pub fn a_model_without_version_gives_zero(subject: &Subject) {
     assert_eq!(stand.patch::<Note>(key).set(Note::TEXT, "c").run().unwrap(), 0);
 }
 
-/// Of two callers who read the same row, the second to write is refused.
+/// If two callers have read the same row, the second write is refused as stale.
 pub fn a_stale_write_is_refused(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let key = stand.insert(&Document::new("a", b"x")).run().unwrap();
@@ -119,7 +119,7 @@ pub fn a_stale_write_is_refused(subject: &Subject) {
     assert_eq!(stand.count::<Document>().run().unwrap(), 0);
 }
 
-/// A version of a row that is gone is [`ErrorKind::NotFound`], not stale.
+/// A write with a version to a missing row is [`ErrorKind::NotFound`], not stale.
 pub fn a_version_of_nothing_is_not_found(subject: &Subject) {
     let stand = Stand::open(subject, models::all);
     let key = stand.insert(&Document::new("a", b"x")).run().unwrap();
@@ -131,7 +131,7 @@ pub fn a_version_of_nothing_is_not_found(subject: &Subject) {
     refused(patch.run(), ErrorKind::NotFound);
 }
 
-/// An unread version (0) compares with nothing; updates of many never do.
+/// Version 0 is not compared, and updates of many rows do not compare versions.
 pub fn a_write_without_version_goes_through(subject: &Subject) {
     let stand = Stand::open(subject, models::all);
     let key = stand.insert(&Account::default()).run().unwrap();
@@ -142,7 +142,7 @@ pub fn a_write_without_version_goes_through(subject: &Subject) {
     assert_eq!(stand.get::<Account>(key).run().unwrap().version, 4);
 }
 
-/// A version for a model that counts none is refused, not ignored.
+/// A version for a model without a version field is refused.
 pub fn a_version_needs_its_field(subject: &Subject) {
     let stand = Stand::open(subject, models::all);
     let key = stand.insert(&Note::new("a", 1)).run().unwrap();

@@ -1,4 +1,4 @@
-//! Writes of one table: increments, deletes, defaults, and many rows at once.
+//! Writes to one table: increments, deletes, defaults, and many rows at once.
 
 use marmota_model::{
     Currency, ErrorKind, Field, Kind, Literal, Record, Role, Schema, Value, ValueRef,
@@ -9,7 +9,7 @@ use crate::conformance::harness::models::{Account, Note, Sample, Seat};
 use crate::conformance::harness::refusal::{blamed, refused, says};
 use crate::conformance::harness::subject::{Stand, Subject};
 
-/// An increment adds, at once, and gives the sum.
+/// An increment is atomic and returns the sum.
 pub fn an_increment_gives_the_sum(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let key = stand.insert(&Account::default()).run().unwrap();
@@ -26,7 +26,7 @@ pub fn an_increment_gives_the_sum(subject: &Subject) {
     assert_eq!(stand.increment(Note::NUMBER, other, 2).run().unwrap(), Some(3));
 }
 
-/// A sum out of the field's range is refused, and the field stays.
+/// An increment whose sum is outside the field's range is refused, and the field remains unchanged.
 pub fn an_increment_stays_in_range(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let account = Account {
@@ -52,7 +52,7 @@ pub fn an_increment_stays_in_range(subject: &Subject) {
     assert_eq!(stand.increment(Account::SMALL, key, -255).run().unwrap(), 0);
 }
 
-/// An increment keeps the field's own rules too.
+/// An increment whose sum violates a rule of the field is refused.
 pub fn an_increment_keeps_the_rules(subject: &Subject) {
     let stand = Stand::open(subject, models::all);
     let key = stand.insert(&Account { level: 4, ..Account::default() }).run().unwrap();
@@ -60,7 +60,8 @@ pub fn an_increment_keeps_the_rules(subject: &Subject) {
     assert_eq!(stand.increment(Account::LEVEL, key, 1).run().unwrap(), 5);
 }
 
-/// What is no number of the caller's cannot be added to.
+/// An increment with a value of another kind, or of a field that cannot be incremented, is refused
+/// with the field.
 pub fn only_numbers_are_added_to(subject: &Subject) {
     let stand = Stand::open(subject, models::all);
     let key = stand.insert(&Account::default()).run().unwrap();
@@ -79,7 +80,7 @@ pub fn only_numbers_are_added_to(subject: &Subject) {
     blamed(stand.increment(Note::TEXT, 1, 1).run(), invalid, "text", "type");
 }
 
-/// NULL plus anything is refused with the field, which stays NULL.
+/// An increment of NULL is refused with the field, which remains NULL.
 pub fn null_is_not_added_to(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let key = stand.insert(&Note::new("a", None)).run().unwrap();
@@ -88,7 +89,7 @@ pub fn null_is_not_added_to(subject: &Subject) {
     assert_eq!(stand.get::<Note>(key).run().unwrap().number, None);
 }
 
-/// A delete takes its row and no other.
+/// A delete removes its row and no other.
 pub fn a_delete_takes_one_row(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let keys = stand.insert_many(&Note::numbered(0..5)).run().unwrap();
@@ -101,8 +102,7 @@ pub fn a_delete_takes_one_row(subject: &Subject) {
     refused(stand.delete::<Note>(keys[2]).run(), ErrorKind::NotFound);
 }
 
-/// A delete by filter takes the rows selected, counts them, and finds nothing
-/// the next time.
+/// A delete by filter removes the selected rows and returns their number; a repeat removes none.
 pub fn a_delete_by_filter_takes_what_it_selects(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let mut notes = Note::numbered(0..50);
@@ -141,7 +141,7 @@ pub fn counts_agree_with_lists(subject: &Subject) {
     );
 }
 
-/// Many rows, none, and one: each gets its key, in order.
+/// An insert of many rows, of one and of none returns the keys in order.
 pub fn many_rows_get_their_keys(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     assert_eq!(stand.insert_many::<Note>(&[]).run().unwrap(), [0_i64; 0]);
@@ -158,7 +158,7 @@ pub fn many_rows_get_their_keys(subject: &Subject) {
     assert_eq!(stand.count::<Note>().run().unwrap(), 3580);
 }
 
-/// A row in the middle that breaks a rule is named, and no row stays.
+/// If one of many rows violates a rule, the error names it, and no row is inserted.
 pub fn a_bad_row_among_many_is_named(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     for count in [5_usize, 700] {
@@ -182,7 +182,7 @@ pub fn a_bad_row_among_many_is_named(subject: &Subject) {
     assert!(stand.list::<Account>().run().unwrap().iter().all(|account| account.visits == 0));
 }
 
-/// Rows with keys and rows without do not mix in one call.
+/// An insert of many rows with keys for only some of them is refused.
 pub fn keys_are_all_given_or_none(subject: &Subject) {
     let stand = Stand::open(subject, models::all);
     let mixed = [Note { id: 1, ..Note::new("a", 1) }, Note::new("b", 2)];
@@ -190,7 +190,7 @@ pub fn keys_are_all_given_or_none(subject: &Subject) {
     assert_eq!(stand.count::<Note>().run().unwrap(), 0);
 }
 
-/// An update of many counts its rows; one that is missing undoes all.
+/// An update of many rows returns their number. A missing row undoes the update.
 pub fn an_update_of_many_needs_every_row(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     let keys = stand.insert_many(&Note::numbered(0..10)).run().unwrap();
@@ -220,14 +220,13 @@ pub fn a_failed_write_changes_nothing(subject: &Subject) {
     }
     stand.settle();
     assert_eq!(stand.list::<Seat>().run().unwrap(), [Seat { id: key, ..seat }]);
-    // What the failed rows had is free, in every index.
+    // The values of the failed rows are free in every index.
     stand.insert(&Seat::new(Some("b"), 2, Some("y"))).run().unwrap();
     let found = stand.list::<Seat>().filter(Seat::HOLDER.eq("Y")).run().unwrap();
     assert_eq!(found.len(), 1);
 }
 
-/// Fields of a record that were not set get their default, or NULL, or are
-/// refused.
+/// Fields of a record that are not set get their default or NULL, or are refused.
 pub fn defaults_fill_what_is_not_set(subject: &Subject) {
     let schema = |builder: marmota_store::StoreBuilder| {
         builder.schema(Schema::new(

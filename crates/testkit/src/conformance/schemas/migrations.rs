@@ -1,5 +1,5 @@
-//! Migrations: each is done once in a database, with its record, and a database
-//! that does not belong to a program's is refused as it is.
+//! Migrations: each is applied and recorded once per database. A database with other migrations
+//! than the program's is refused.
 
 use marmota_model::{Error, ErrorKind, Field, Kind, Record, Result, Role, Schema, Value};
 use marmota_store::migration::Migration;
@@ -8,7 +8,7 @@ use marmota_store::{Store, StoreBuilder, Transaction};
 use crate::conformance::harness::refusal::{refused, says};
 use crate::conformance::harness::subject::Subject;
 
-/// A model whose rows say which migrations were there.
+/// A model whose rows record the applied migrations.
 fn log(builder: StoreBuilder) -> StoreBuilder {
     let fields = vec![Field::new("id", Kind::I64).role(Role::Key), Field::new("line", Kind::TEXT)];
     builder.schema(Schema::new("log", fields))
@@ -50,7 +50,7 @@ fn with<const N: usize>(subject: &Subject, migrations: [Migration; N]) -> StoreB
     migrations.into_iter().fold(log(subject.builder()), StoreBuilder::migration)
 }
 
-/// What is written is there before the store is, and never twice.
+/// Migrations are applied once, in order, before the store is opened.
 pub fn migrations_are_done_once_in_order(subject: &Subject) {
     let store = with(subject, [first(), second()]).open().unwrap();
     assert_eq!(lines(&store), wanted(&["1", "2"]));
@@ -72,8 +72,8 @@ pub fn migrations_are_done_once_in_order(subject: &Subject) {
     assert!(status.windows(2).all(|pair| pair[0].done <= pair[1].done), "{status:?}");
 }
 
-/// One that fails, or panics, is undone with its record; those before it stay,
-/// and the program before opens the database.
+/// A migration that fails or panics is undone with its record. Earlier ones remain, and the earlier
+/// program opens the database.
 pub fn a_failed_migration_leaves_nothing(subject: &Subject) {
     let fails = || {
         Migration::new(2, "second").up(|transaction| {
@@ -102,9 +102,9 @@ pub fn a_failed_migration_leaves_nothing(subject: &Subject) {
     assert_eq!(lines(&store), wanted(&["1", "2"]));
 }
 
-/// What is about rows of before counts as done where there are none, and is
-/// done where there are some.
-pub fn an_empty_database_skips_what_is_for_rows(subject: &Subject) {
+/// In an empty database, migrations of rows are recorded without being applied; in a database with
+/// rows, they are applied.
+pub fn an_empty_database_skips_migrations_of_rows(subject: &Subject) {
     let store = with(subject, [first(), second().skip_empty(), third()]).open().unwrap();
     assert_eq!(lines(&store), wanted(&["1", "3"]));
     store.close().unwrap();
@@ -116,8 +116,8 @@ pub fn an_empty_database_skips_what_is_for_rows(subject: &Subject) {
     }
 }
 
-/// The last are undone first; then an older program finds what it knows, and
-/// the newer one does them again.
+/// Migrations are undone in reverse order. The older program then opens the database, and the newer
+/// one applies them again.
 pub fn a_database_goes_back(subject: &Subject) {
     if !subject.capability().persistent {
         return;
@@ -140,9 +140,8 @@ pub fn a_database_goes_back(subject: &Subject) {
     assert_eq!(lines(&store)[6..], wanted(&["1", "2", "3"]));
 }
 
-/// Nothing is undone if one on the way has no way down, and there is no way to
-/// a number that is not there.
-pub fn what_cannot_be_undone_is_refused(subject: &Subject) {
+/// If a migration cannot be undone, no migration is undone. An unknown migration number is refused.
+pub fn an_irreversible_migration_is_not_undone(subject: &Subject) {
     let error = refused(with(subject, [first()]).migrate_to(7), ErrorKind::Invalid);
     says(&error, &["7", "1"]);
     if !subject.capability().persistent {
@@ -158,7 +157,7 @@ pub fn what_cannot_be_undone_is_refused(subject: &Subject) {
     all().migrate_to(2).unwrap();
 }
 
-/// A gap, and another name under a number that was done, are refused.
+/// A gap in the numbers, and another name for an applied number, are refused.
 pub fn numbers_and_names_are_settled(subject: &Subject) {
     let error = refused(with(subject, [second()]).open(), ErrorKind::Invalid);
     says(&error, &["migration 2 `second`", "expected 1"]);
@@ -185,8 +184,7 @@ pub fn numbers_and_names_are_settled(subject: &Subject) {
     assert_eq!(lines(&store), wanted(&["1", "2"]));
 }
 
-/// A program with fewer migrations, or none, changes nothing in a database that
-/// has more; it can list them.
+/// A program with fewer migrations changes nothing in a database that has more; it can list them.
 pub fn a_database_of_a_newer_program_is_refused(subject: &Subject) {
     if !subject.capability().persistent {
         return;
@@ -211,7 +209,7 @@ pub fn a_database_of_a_newer_program_is_refused(subject: &Subject) {
     assert_eq!(plan.unwrap().steps.len(), 1, "the older program made no table");
 }
 
-/// A database that is refused for its models has no migration done.
+/// If a database is refused because of its models, no migration is applied.
 pub fn a_plan_that_is_refused_does_no_migration(subject: &Subject) {
     if !subject.capability().persistent {
         return;
@@ -235,7 +233,7 @@ pub fn a_plan_that_is_refused_does_no_migration(subject: &Subject) {
     let store = with(subject, [first()]).open().unwrap();
     assert_eq!(lines(&store), wanted(&["0", "1"]));
     store.close().unwrap();
-    // With records that were looked at before it was refused.
+    // Including migrations whose records were read before it was refused.
     says(&strict(vec![first(), second()]), &["must"]);
     let store = with(subject, [first(), second()]).open().unwrap();
     assert_eq!(lines(&store), wanted(&["0", "1", "2"]));
@@ -244,9 +242,9 @@ pub fn a_plan_that_is_refused_does_no_migration(subject: &Subject) {
 register!($ migrations_promises migrations: ; by transactions:
     migrations_are_done_once_in_order,
     a_failed_migration_leaves_nothing,
-    an_empty_database_skips_what_is_for_rows,
+    an_empty_database_skips_migrations_of_rows,
     a_database_goes_back,
-    what_cannot_be_undone_is_refused,
+    an_irreversible_migration_is_not_undone,
     numbers_and_names_are_settled,
     a_database_of_a_newer_program_is_refused,
     a_plan_that_is_refused_does_no_migration,

@@ -1,5 +1,5 @@
-//! A database opened with other models than it was made with: what can be
-//! done without losing data is done, the rest is refused with the way out.
+//! A database opened with changed models: changes that lose no data are made, others are refused
+//! with the remedy.
 
 use marmota_model::{
     Currency, EnumStored, Error, ErrorKind, Field, Index, Kind, Literal, Record, Role, RowQuery,
@@ -40,8 +40,7 @@ fn rows(stand: &Stand<'_>) -> Vec<Vec<Value>> {
     rows.iter().map(|row| row.values().to_vec()).collect()
 }
 
-/// The tables of a database are listed without its models, so that a move
-/// leaves none out.
+/// The tables of a database are listed without its models, so that a move can find all of them.
 pub fn tables_are_listed_without_models(subject: &Subject) {
     if !subject.capability().persistent {
         return;
@@ -54,7 +53,7 @@ pub fn tables_are_listed_without_models(subject: &Subject) {
     assert_eq!(listed, Some(vec!["person".to_owned()]));
 }
 
-/// A database with two rows, made by the first models.
+/// A database with two rows, created by the first models.
 fn stand(subject: &Subject) -> Stand<'_> {
     let stand = Stand::open(subject, first);
     insert(&stand, "Marie", 1867);
@@ -62,8 +61,8 @@ fn stand(subject: &Subject) -> Stand<'_> {
     stand
 }
 
-/// Opens with models that must be refused, and with the first again, which
-/// finds all as it was.
+/// Opens with models that must be refused, then with the first models, which find all rows
+/// unchanged.
 fn refused_as(
     subject: &Subject,
     models: fn(StoreBuilder) -> StoreBuilder,
@@ -78,7 +77,7 @@ fn refused_as(
     error
 }
 
-/// The same models again change nothing.
+/// Opening with the same models changes nothing.
 pub fn the_same_models_open_again(subject: &Subject) {
     if !subject.capability().persistent {
         return;
@@ -91,7 +90,7 @@ pub fn the_same_models_open_again(subject: &Subject) {
     }
 }
 
-/// New columns get their default, or NULL, in the rows there are.
+/// A new column has its default, or NULL, in existing rows.
 pub fn a_new_column_gets_its_default(subject: &Subject) {
     if !subject.capability().persistent {
         return;
@@ -144,7 +143,7 @@ pub fn a_new_column_gets_its_default(subject: &Subject) {
     assert_eq!(rows(&stand), wanted);
 }
 
-/// A new table is added to existing ones, and may be referred to.
+/// A new table is added to existing ones, and can be referred to.
 pub fn a_new_table_is_made(subject: &Subject) {
     if !subject.capability().persistent {
         return;
@@ -176,7 +175,7 @@ pub fn a_new_table_is_made(subject: &Subject) {
     assert_eq!(rows(&stand)[0][3], Value::Int(1));
 }
 
-/// A new index, unique or not, is made of the rows there are.
+/// A new index, unique or not, covers existing rows.
 pub fn a_new_index_is_made(subject: &Subject) {
     if !subject.capability().persistent {
         return;
@@ -194,13 +193,13 @@ pub fn a_new_index_is_made(subject: &Subject) {
     refused(stand.insert_record(&again).run(), ErrorKind::Conflict);
     again.set("name", "Irène").unwrap();
     stand.insert_record(&again).run().unwrap();
-    // Without the index again, the same name may come twice.
+    // Without the index, duplicates are permitted again.
     stand.reopen_as(first).unwrap();
     insert(&stand, "Marie", 1);
     assert_eq!(rows(&stand).len(), 4);
 }
 
-/// A unique index over rows that are not is refused, naming the field.
+/// A unique index over duplicate values is refused with the field.
 pub fn a_unique_index_over_doubles_is_refused(subject: &Subject) {
     if !subject.capability().persistent {
         return;
@@ -222,8 +221,8 @@ pub fn a_unique_index_over_doubles_is_refused(subject: &Subject) {
     assert_eq!(rows(&stand), before);
 }
 
-/// A new column that must have a value but has no default is refused where
-/// there are rows; the way out is a default or an option.
+/// In a table with rows, a new required column without a default is refused. The error names the
+/// remedies: a default or an option.
 pub fn a_new_column_without_default_is_refused(subject: &Subject) {
     if !subject.capability().persistent {
         return;
@@ -239,7 +238,7 @@ pub fn a_new_column_without_default_is_refused(subject: &Subject) {
     refused_as(subject, models, &["person", "must", "default"]);
 }
 
-/// A column whose kind changed is refused, naming both.
+/// A column whose kind changed is refused with both kinds.
 pub fn another_kind_is_refused(subject: &Subject) {
     if !subject.capability().persistent {
         return;
@@ -249,8 +248,8 @@ pub fn another_kind_is_refused(subject: &Subject) {
     refused_as(subject, models, &["person", "year"]);
 }
 
-/// A column that may no longer be NULL is refused where there are NULLs.
-pub fn nulls_in_the_way_are_refused(subject: &Subject) {
+/// A column that becomes required is refused if it has NULLs.
+pub fn a_required_column_with_nulls_is_refused(subject: &Subject) {
     if !subject.capability().persistent {
         return;
     }
@@ -260,7 +259,7 @@ pub fn nulls_in_the_way_are_refused(subject: &Subject) {
     refused_as(subject, models, &["person", "year"]);
 }
 
-/// Another field as key is refused, or found to be one: no row is lost.
+/// Changing the key to another field is refused, or accepted if the field is a key; no row is lost.
 pub fn another_key_loses_nothing(subject: &Subject) {
     if !subject.capability().persistent {
         return;
@@ -285,8 +284,8 @@ pub fn another_key_loses_nothing(subject: &Subject) {
     assert_eq!(rows(&stand), before);
 }
 
-/// A column that the models no longer have loses nothing: it is refused, or
-/// left as it is and found again when it comes back.
+/// A column that the models no longer have is refused, or kept and found again when the models have
+/// it again.
 pub fn a_column_left_out_loses_nothing(subject: &Subject) {
     if !subject.capability().persistent {
         return;
@@ -310,8 +309,8 @@ pub fn a_column_left_out_loses_nothing(subject: &Subject) {
     assert_eq!(rows(&stand), before);
 }
 
-/// A column that must have a value and that the models no longer have would
-/// keep them from inserting: refused at the start, or inserted past.
+/// A required column that the models no longer have would prevent inserts: it is refused when the
+/// store is opened, or inserts succeed.
 pub fn a_required_column_left_out_is_met_at_the_start(subject: &Subject) {
     if !subject.capability().persistent {
         return;
@@ -352,7 +351,7 @@ pub fn a_table_left_out_loses_nothing(subject: &Subject) {
     assert_eq!(rows(&stand), before);
 }
 
-/// Fields in another order are the same fields.
+/// The order of fields does not matter.
 pub fn the_order_of_fields_does_not_matter(subject: &Subject) {
     if !subject.capability().persistent {
         return;
@@ -378,8 +377,8 @@ pub fn the_order_of_fields_does_not_matter(subject: &Subject) {
     );
 }
 
-/// A database that a newer program wrote is refused, naming both versions; an
-/// older one is taken on.
+/// A database with a higher `schema_version` than the program's is refused with an error that names
+/// it; a lower one is raised.
 pub fn a_newer_version_is_refused(subject: &Subject) {
     if !subject.capability().persistent {
         return;
@@ -400,7 +399,7 @@ pub fn a_newer_version_is_refused(subject: &Subject) {
     assert_eq!(rows(&stand), before);
 }
 
-/// Models that make no sense are refused before a database is touched.
+/// Invalid models are refused before the database is changed.
 pub fn models_that_make_no_sense_are_refused(subject: &Subject) {
     let reference =
         || Kind::Reference { table: "missing".into(), key: marmota_model::KeyKind::Auto };
@@ -422,7 +421,7 @@ register!($ schema_change_promises schema_change:
     a_unique_index_over_doubles_is_refused,
     a_new_column_without_default_is_refused,
     another_kind_is_refused,
-    nulls_in_the_way_are_refused,
+    a_required_column_with_nulls_is_refused,
     another_key_loses_nothing,
     a_column_left_out_loses_nothing,
     a_required_column_left_out_is_met_at_the_start,

@@ -1,5 +1,5 @@
-//! What has to change in a database is data: shown without changing anything,
-//! carried out as shown, and what loses rows only when it is allowed.
+//! Plans: the changes that a database needs, shown without changing anything and applied as shown.
+//! Destructive steps are applied only if they are permitted.
 
 use marmota_model::{ErrorKind, Field, Kind, Record, Role, RowQuery, Schema, Value};
 use marmota_store::StoreBuilder;
@@ -20,20 +20,20 @@ fn first(builder: StoreBuilder) -> StoreBuilder {
     builder.schema(Schema::new("person", vec![id(), text("name"), text("nickname")]))
 }
 
-/// The nickname is gone, there is a year, and a name is a full name.
+/// Without the nickname, with a year, and with the name renamed to full name.
 fn second(builder: StoreBuilder) -> StoreBuilder {
     let year = Field::new("year", Kind::I64).nullable(true);
     let fields = vec![id(), text("full_name").was("name"), year];
     builder.schema(Schema::new("person", fields))
 }
 
-/// The second, in a table of another name.
+/// The second models with a renamed table.
 fn third(builder: StoreBuilder) -> StoreBuilder {
     let fields = vec![id(), text("full_name").was("name"), text("nickname")];
     builder.schema(Schema::new("scientist", fields).was("person"))
 }
 
-/// A database with a row, made by the first models and closed.
+/// A closed database with a row, created by the first models.
 fn closed(subject: &Subject) {
     let stand = Stand::open(subject, first);
     let mut record = Record::new(stand.table("person").unwrap());
@@ -54,7 +54,7 @@ fn rows(stand: &Stand<'_>, table: &str) -> Vec<Vec<Value>> {
     rows.iter().map(|row| row.values().to_vec()).collect()
 }
 
-/// A plan describes what opening would do, and changes nothing.
+/// A plan lists what opening would change, and changes nothing.
 pub fn a_plan_changes_nothing(subject: &Subject) {
     let made = first(subject.builder()).plan().unwrap();
     assert_eq!(lines(&made)[0], "add table person");
@@ -97,8 +97,8 @@ pub fn a_rename_keeps_values(subject: &Subject) {
     assert_eq!(lines(&third(subject.builder()).plan().unwrap()), [""; 0]);
 }
 
-/// A column goes when that is allowed by its name, and no other one does.
-pub fn a_column_is_dropped_when_told(subject: &Subject) {
+/// Only a column that is named as permitted to be dropped is dropped.
+pub fn a_column_is_dropped_if_allowed(subject: &Subject) {
     if !subject.capability().persistent {
         return;
     }
@@ -113,7 +113,7 @@ pub fn a_column_is_dropped_when_told(subject: &Subject) {
     assert_eq!(rows(&stand, "person"), [[Value::Int(1), Value::from("Marie"), Value::Null]]);
     stand.close().unwrap();
     assert_eq!(lines(&second(subject.builder()).plan().unwrap()), [""; 0]);
-    // What comes back under the name is new.
+    // A column that is added again under the name is new.
     let stand = Stand::open(subject, |builder| {
         let fields = vec![id(), text("full_name"), text("nickname")];
         let year = Field::new("year", Kind::I64).nullable(true);
@@ -125,5 +125,5 @@ pub fn a_column_is_dropped_when_told(subject: &Subject) {
 register!($ schema_plan_promises schema_plan:
     a_plan_changes_nothing,
     a_rename_keeps_values,
-    a_column_is_dropped_when_told,
+    a_column_is_dropped_if_allowed,
 );

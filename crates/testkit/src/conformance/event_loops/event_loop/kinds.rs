@@ -1,5 +1,5 @@
-//! The kinds of operation that share a thread: what each does, when it has to wait for the
-//! transaction that is open, and what an engine needs for it.
+//! The kinds of operation that share a thread: what each does, when it waits for the open
+//! transaction, and what it needs from an engine.
 
 use marmota_model::ErrorKind;
 use marmota_store::engine::{Capability, ReadsMeanwhile};
@@ -8,7 +8,7 @@ use super::scene::{Counter, Ledger, Page, Row, Scene};
 use super::turns::{Task, on_a_thread};
 use crate::conformance::harness::subject::Subject;
 
-/// When an operation is answered, as far as the open transaction goes.
+/// When an operation completes, relative to the open transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waits {
     /// It needs a row that the transaction has written: after its end.
@@ -23,7 +23,7 @@ pub(super) enum Waits {
 }
 
 impl Waits {
-    /// True if the operation has to be answered while the transaction is open.
+    /// Returns true if the operation must complete while the transaction is open.
     pub(super) fn is_free(self, capability: &Capability) -> bool {
         match self {
             Self::ForItsRow => false,
@@ -38,7 +38,7 @@ impl Waits {
 pub(super) struct Kind {
     pub(super) name: &'static str,
     pub(super) waits: Waits,
-    /// How it ends.
+    /// How the operation ends.
     pub(super) ends: fn(&Subject) -> Ends,
     pub(super) run: for<'t> fn(&'t Scene, Row) -> Task<'t>,
 }
@@ -46,11 +46,11 @@ pub(super) struct Kind {
 /// How an operation ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ends {
-    /// It takes place.
+    /// It succeeds.
     Done,
-    /// It fails with this.
+    /// It fails with this error.
     Refused(ErrorKind),
-    /// The store cannot be opened with what it needs; that is another promise.
+    /// The store cannot be opened with what the operation needs; another promise covers that.
     Unopened,
 }
 
@@ -83,7 +83,7 @@ fn by_sql(subject: &Subject) -> Ends {
 
 fn by_writing_sql(subject: &Subject) -> Ends {
     match subject.has_rows_in_memory() {
-        // Rows in memory are written by verbs alone.
+        // Rows in memory can be written only by verbs.
         true => Ends::Refused(ErrorKind::Invalid),
         false => by_sql(subject),
     }
@@ -93,7 +93,7 @@ fn by_accounts(subject: &Subject) -> Ends {
     if subject.keeps_accounts() { Ends::Done } else { Ends::Unopened }
 }
 
-/// The writes that want what a transaction has written.
+/// The writes that need rows written by the transaction.
 pub(super) const WRITES: &[Kind] = &[
     Kind {
         name: "an insert of a taken name",
@@ -252,7 +252,7 @@ pub(super) const WRITES: &[Kind] = &[
     },
 ];
 
-/// What else the thread has to do: submitted after [`WRITES`], in the same turn.
+/// The other operations of the thread, submitted after [`WRITES`] in the same turn.
 pub(super) const OTHERS: &[Kind] = &[
     Kind {
         name: "a read by key",

@@ -1,4 +1,4 @@
-//! What the thread has to do with: a store with its rows, and the accounts that log in.
+//! The store of the test with its rows, and the accounts that log in.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use marmota_store::{Idempotency, Store, StoreBuilder};
 use super::kinds::{OTHERS, WRITES};
 use crate::conformance::harness::subject::{Served, Subject};
 
-/// How many pages a slow count looks at.
+/// The number of pages that a slow count reads.
 const PAGES: usize = 4_000;
 
 const PASSWORD: &str = "correct horse battery";
@@ -27,7 +27,7 @@ pub(super) struct Counter {
     pub(super) sum: i64,
 }
 
-/// The same with an entry for each write.
+/// The same with history.
 #[derive(Clone, Debug, Default, Model, PartialEq)]
 #[model(audit)]
 pub(super) struct Ledger {
@@ -61,7 +61,7 @@ pub(super) fn models_with_accounts(builder: StoreBuilder) -> StoreBuilder {
     marmota_auth::models(models(builder))
 }
 
-/// All but the accounts in the memory engine.
+/// All models but those of accounts, in the memory engine.
 fn models_in_memory(builder: StoreBuilder) -> StoreBuilder {
     let builder = marmota_auth::models(builder).idempotency(Idempotency::default());
     builder.database("live", Memory::new(), |live| {
@@ -73,11 +73,11 @@ fn models_in_memory(builder: StoreBuilder) -> StoreBuilder {
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     pub(super) name: String,
-    /// A counter of that name, which the transaction writes.
+    /// The key of a counter with this name, which the transaction writes.
     pub(super) key: i64,
-    /// The same of a ledger; 0 without transactions.
+    /// The key of such a ledger; 0 without transactions.
     pub(super) ledger: i64,
-    /// A counter that it does not write.
+    /// The key of a counter that the transaction does not write.
     pub(super) free: i64,
 }
 
@@ -88,20 +88,21 @@ impl Row {
     }
 }
 
-/// Who logs in, and how.
+/// The accounts that log in.
 #[derive(Clone)]
 pub(super) enum Accounts {
-    /// In the store itself: the auth, and a token.
+    /// In the store itself, with a token.
     Own(Auth, String),
     /// At the server, which looks up the client's token for each operation.
     Served(Arc<dyn Served>),
-    /// Nowhere ([`Subject::keeps_accounts`]).
+    /// No accounts ([`Subject::keeps_accounts`]).
     None,
 }
 
 impl Accounts {
     fn open(store: &Store) -> Self {
-        // Each token is read anew; a password is cheap, for its cost is no wait.
+        // Tokens are not cached. A password hash is cheap, because its cost is not what is
+        // measured.
         let settings = Settings::default().cache_ttl(Duration::ZERO).password_cost(64, 1);
         let auth = Auth::new(store, settings).unwrap();
         let token = match auth.setup_token().map(str::to_owned) {
@@ -121,7 +122,7 @@ impl Accounts {
         }
     }
 
-    /// Logs in by password; blocks the thread.
+    /// Logs in with a password. Blocks the thread.
     pub(super) fn log_in(&self) -> Result<()> {
         match self {
             Self::Own(auth, _) => auth.login("admin", PASSWORD, None).map(drop),
@@ -131,19 +132,19 @@ impl Accounts {
     }
 }
 
-/// See the module.
+/// A store with the rows and accounts of a measurement.
 pub(super) struct Scene {
     pub(super) store: Store,
     /// The same under rights.
     pub(super) guarded: Store,
     pub(super) accounts: Accounts,
     pub(super) page: i64,
-    /// One for each of [`WRITES`], then of [`OTHERS`].
+    /// The rows for each of [`WRITES`], then of [`OTHERS`].
     pub(super) rows: Vec<Row>,
 }
 
 impl Scene {
-    /// A store with new rows, whose sessions have done nothing yet.
+    /// Opens a store with new rows, whose sessions are unused.
     pub(super) fn open(subject: &Subject, round: usize) -> Self {
         let by_transactions = subject.capability().transactions;
         let server = subject.server().filter(|_| subject.keeps_accounts());

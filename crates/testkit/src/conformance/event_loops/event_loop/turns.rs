@@ -1,4 +1,4 @@
-//! A thread that polls futures as a server's thread does, and measures how long each poll took.
+//! A thread that polls futures as a server's thread does, and measures each poll.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use marmota_model::Result;
 
-/// Until when everything has to be answered.
+/// The time limit for all operations.
 const ANSWERED_MAX: Duration = Duration::from_secs(60);
 
 /// A future of the loop.
@@ -35,8 +35,8 @@ impl Wake for Woken {
     }
 }
 
-/// Returns how long this thread was ready to run and had no processor; zero where the system does
-/// not say.
+/// Returns for how long this thread was runnable without a processor; zero if the system does not
+/// report it.
 #[must_use]
 pub fn unscheduled() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
@@ -44,7 +44,7 @@ pub fn unscheduled() -> Duration {
     Duration::from_nanos(nanos.unwrap_or(0))
 }
 
-/// Measures a call on this thread, without the time that other programs had the processor.
+/// Measures a call on this thread, without the time in which other programs had the processor.
 pub(crate) fn timed<T>(call: impl FnOnce() -> T) -> (T, Duration) {
     let (waited, began) = (unscheduled(), Instant::now());
     let done = call();
@@ -54,13 +54,13 @@ pub(crate) fn timed<T>(call: impl FnOnce() -> T) -> (T, Duration) {
 
 struct Spawned<'t> {
     name: &'static str,
-    /// None once it is done.
+    /// `None` once it is done.
     task: Option<Task<'t>>,
     woken: Arc<Woken>,
     result: Option<Result<()>>,
 }
 
-/// Polls futures on one thread, those that were woken; keeps the longest poll.
+/// Polls woken futures on one thread, and records the longest poll.
 #[derive(Default)]
 pub(super) struct EventLoop<'t> {
     tasks: Vec<Spawned<'t>>,
@@ -97,7 +97,7 @@ impl<'t> EventLoop<'t> {
             let (polled, took) = timed(|| {
                 let polled = task.as_mut().map(|future| future.as_mut().poll(&mut context));
                 if matches!(polled, Some(Poll::Ready(_))) {
-                    // To drop a future is a call as well.
+                    // Dropping a future is measured as well.
                     *task = None;
                 }
                 polled
@@ -123,13 +123,13 @@ impl<'t> EventLoop<'t> {
                 self.unanswered(tasks);
             }
             if !self.tasks.iter().any(|one| one.woken.is_woken.load(Ordering::SeqCst)) {
-                // A wake-up that does not come is found out, but not soon.
+                // Finds a lost wake-up after a second.
                 thread::park_timeout(Duration::from_secs(1));
             }
         }
     }
 
-    /// Fails with what is not done, and with what is only because it is polled unasked.
+    /// Panics with the futures that are not done, and those that are only done after another poll.
     fn unanswered(&mut self, tasks: &[usize]) -> ! {
         let names = |event_loop: &Self| -> Vec<_> {
             let is_open = |task: &&usize| event_loop.tasks[**task].result.is_none();
@@ -141,7 +141,7 @@ impl<'t> EventLoop<'t> {
         panic!("these were not answered: {before:?}; polled once more: {:?}", names(self));
     }
 
-    /// Polls one until it is done.
+    /// Polls a future until it is done.
     pub(super) fn run<T: 't>(
         &mut self,
         name: &'static str,
@@ -166,7 +166,7 @@ struct OnThread<T> {
     waker: Option<Waker>,
 }
 
-/// Runs work that blocks on a thread of its own, as a server does.
+/// Runs blocking work on a separate thread, as a server does.
 pub(super) async fn on_a_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let slot = Arc::new(Mutex::new(OnThread { result: None, waker: None }));
     let filled = Arc::clone(&slot);

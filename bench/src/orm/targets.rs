@@ -1,58 +1,58 @@
-//! What Marmota's store has to reach, as data, and whether it did in this run.
+//! The performance targets of Marmota's stores, as data, and a check of a run against them.
 
 use super::measurement::Measurements;
-use super::report;
+use super::number::rate;
 use bench_orm_workload::{Figure, Setting};
 
 const OURS: &str = "marmota";
 
-/// One aim: a ratio to another contender, or a rate.
-struct Aim {
+/// A target: a ratio to another contender, or a rate.
+struct Target {
     settings: &'static [Setting],
     figures: &'static [Figure],
-    /// The contender it is a ratio to; without one, `at_least` is rows a second.
+    /// The contender to compare with; without one, `at_least` is in rows per second.
     than: Option<&'static str>,
     at_least: f64,
 }
 
 const SQLITE: &[Setting] = &[Setting::FileFull, Setting::FileOff, Setting::Memory];
 
-const AIMS: [Aim; 8] = [
-    Aim {
+const TARGETS: [Target; 8] = [
+    Target {
         settings: SQLITE,
         figures: &[Figure::InsertBatch, Figure::InsertBatchTransaction, Figure::ListObjects],
         than: Some("floor"),
         at_least: 0.9,
     },
-    Aim { settings: SQLITE, figures: &[Figure::ReadById], than: Some("floor"), at_least: 0.8 },
-    Aim { settings: SQLITE, figures: &Figure::ALL, than: Some("rusqlite"), at_least: 1.0 },
-    // Where an fsync a row sets the pace, or SQLite itself does, no layer can be three times another.
-    Aim {
+    Target { settings: SQLITE, figures: &[Figure::ReadById], than: Some("floor"), at_least: 0.8 },
+    Target { settings: SQLITE, figures: &Figure::ALL, than: Some("rusqlite"), at_least: 1.0 },
+    // Only in memory: elsewhere the fsync per row, or SQLite itself, limits every contender.
+    Target {
         settings: &[Setting::Memory],
         figures: &[Figure::InsertBatch, Figure::InsertTransaction, Figure::InsertBatchTransaction],
         than: Some("diesel"),
         at_least: 3.0,
     },
-    Aim {
+    Target {
         settings: &[Setting::Memory],
         figures: &[Figure::ReadById],
         than: Some("diesel first()"),
         at_least: 6.0,
     },
-    // What mORMot 2 reaches on such a machine, twice.
-    Aim {
+    // Twice the rate of mORMot 2 on comparable hardware.
+    Target {
         settings: &[Setting::Postgres],
         figures: &[Figure::InsertBatch],
         than: None,
         at_least: 450e3,
     },
-    Aim {
+    Target {
         settings: &[Setting::Postgres],
         figures: &[Figure::InsertBatch],
         than: Some("tokio-postgres COPY"),
         at_least: 0.8,
     },
-    Aim {
+    Target {
         settings: &[Setting::Engine],
         figures: &[Figure::InsertBatch, Figure::ReadById],
         than: None,
@@ -60,20 +60,21 @@ const AIMS: [Aim; 8] = [
     },
 ];
 
-/// A line for each aim that was missed and one that counts the others; nothing without Marmota.
+/// Returns the number of targets that were met, and a line for each that was missed. Without
+/// figures of Marmota, the text is empty.
 pub(crate) fn verdict(measurements: &Measurements) -> String {
     let (mut met, mut missed) = (0, Vec::new());
     for table in measurements.tables() {
-        for aim in AIMS.iter().filter(|aim| aim.settings.contains(&table.0)) {
-            for &figure in aim.figures {
-                let reached = match aim.than {
+        for target in TARGETS.iter().filter(|target| target.settings.contains(&table.0)) {
+            for &figure in target.figures {
+                let reached = match target.than {
                     Some(other) => measurements.ratio(table, OURS, other, figure),
                     None => measurements.rate(table, OURS, figure),
                 };
                 match reached {
                     None => {}
-                    Some(reached) if reached >= aim.at_least => met += 1,
-                    Some(reached) => missed.push(aim.line(table, figure, reached)),
+                    Some(reached) if reached >= target.at_least => met += 1,
+                    Some(reached) => missed.push(target.line(table, figure, reached)),
                 }
             }
         }
@@ -81,19 +82,19 @@ pub(crate) fn verdict(measurements: &Measurements) -> String {
     if met + missed.len() == 0 {
         return String::new();
     }
-    let mut text = format!("Aims: {met} met, {} missed.\n", missed.len());
+    let mut text = format!("Targets: {met} met, {} missed.\n", missed.len());
     for line in missed {
         text.push_str(&line);
     }
     text
 }
 
-impl Aim {
+impl Target {
     fn line(&self, (setting, rows): (Setting, u32), figure: Figure, reached: f64) -> String {
         let what = match self.than {
             Some(other) => format!("{reached:.2} of {other}, not {:.2}", self.at_least),
             None => {
-                format!("{} a second, not {}", report::rate(reached), report::rate(self.at_least))
+                format!("{} a second, not {}", rate(reached), rate(self.at_least))
             }
         };
         format!("- missed: {}, {rows} rows, {}: {what}\n", setting.name(), figure.name())
@@ -106,7 +107,7 @@ mod tests {
     use crate::orm::measurement::Measurement;
 
     #[test]
-    fn what_is_missed_is_said_and_what_is_met_is_counted() {
+    fn missed_targets_are_listed_and_met_ones_are_counted() {
         let mut all = Measurements::default();
         for (contender, seconds) in [("floor", 1.0), ("rusqlite", 1.1), (OURS, 1.5)] {
             let line = format!(
@@ -115,7 +116,7 @@ mod tests {
             all.add(0, vec![Measurement::parse(&line).unwrap()]);
         }
         let text = verdict(&all);
-        assert!(text.starts_with("Aims: 0 met, 2 missed."), "{text}");
+        assert!(text.starts_with("Targets: 0 met, 2 missed."), "{text}");
         assert!(text.contains("list objects: 0.67 of floor, not 0.90"), "{text}");
         assert!(verdict(&Measurements::default()).is_empty());
     }
