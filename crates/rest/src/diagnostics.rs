@@ -500,7 +500,7 @@ impl Shared {
         }
         Err(match &self.token {
             Some(_) => {
-                let message = "send the operators' token: `Authorization: Bearer …`";
+                let message = "send the token for diagnostics: `Authorization: Bearer TOKEN`";
                 self.refusal(ErrorKind::Unauthenticated, message)
             }
             None => self.refusal(ErrorKind::Denied, "you may not read or change diagnostics"),

@@ -239,7 +239,7 @@ mod tests {
     #[test]
     fn threads_are_listed() {
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
-        // The kernel lets the parent go on before it sets the name of the new program.
+        // The kernel resumes the parent before it sets the name of the new program.
         let limit = Instant::now() + Duration::from_secs(10);
         let mut listed = threads_of(&child);
         while !listed.contains("sleep") && Instant::now() < limit {

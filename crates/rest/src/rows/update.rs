@@ -17,7 +17,7 @@
 //! | request | effect |
 //! |---|---|
 //! | `If-Match: "v1"`, or `version` in the body | 412 if the row has another version |
-//! | `If-Match: *` | a PUT to a missing row is 404 instead of an insert |
+//! | `If-Match: *` | 412 instead of an insert for a PUT to a missing row (RFC 9110, 13.1.1) |
 //! | `If-None-Match: *` with PUT | 412 if the row exists |
 //! | `Prefer: return=minimal` | 204 without the row |
 //!
@@ -147,8 +147,8 @@ impl Update {
     /// Otherwise the next step reads the row.
     ///
     /// # Errors
-    /// 404 for a missing row, 409 for a unique value that exists, 412 for another version, 422 with
-    /// all violations.
+    /// 404 for a missing row, 409 for a unique value that exists, 412 for another version, or for a
+    /// PUT that requires a missing row to exist, 422 with all violations.
     fn update(
         &mut self,
         context: RequestContext<'_>,
@@ -170,8 +170,16 @@ impl Update {
             Ok(outcome) => outcome,
             Err(Interrupt::Failed(error))
                 if error.error().kind() == ErrorKind::NotFound
-                    && self.may_create(table, version.is_some()) =>
+                    && self.replace
+                    && can_create(table) =>
             {
+                if self.condition.must_exist || version.is_some() {
+                    let message = format!(
+                        "there is no `{}` with this key; leave out the condition to insert it",
+                        table.name()
+                    );
+                    return Err(etag::stale(message).into());
+                }
                 self.stage = Stage::Insert { must_be_new: false };
                 return Ok(Next::Step);
             }
@@ -194,12 +202,6 @@ impl Update {
         }
         self.stage = Stage::Read { version: outcome.version };
         Ok(Next::Step)
-    }
-
-    /// Returns true if a PUT may insert a missing row: the key is in the path, and the request does
-    /// not require the row to exist, by `If-Match` or a version.
-    fn may_create(&self, table: &Table, expects_version: bool) -> bool {
-        self.replace && can_create(table) && !self.condition.must_exist && !expects_version
     }
 
     /// Inserts the row under the key of the path and responds with 201 and `Location`.

@@ -131,7 +131,7 @@ fn keys_that_clients_give_are_made_by_put() {
         for request in ["PATCH /api/city/X", "DELETE /api/city/X", "PUT /api/person/1"] {
             client.send(request, new, b"{}").refuses(400).says("If-Match");
         }
-        client.send("PUT /api/city/Y", &["If-Match: *"], br#"{"name":"y"}"#).refuses(404);
+        client.send("PUT /api/city/Y", &["If-Match: *"], br#"{"name":"y"}"#).refuses(412);
         client.json("PUT /api/city/BGS", r#"{"code":"B","name":"x"}"#).names(400, "code", "key");
         client.json("POST /api/city", r#"{"code":"BGS","name":"x"}"#).refuses(409);
         client.json("POST /api/city", r#"{"name":"x"}"#).names(422, "code", "required");
