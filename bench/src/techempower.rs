@@ -196,7 +196,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 }
 
 /// Returns the paths that are requested from a server in a test, and their names in the table.
-fn lines(test: &Test, contender: &Contender) -> Vec<(String, &'static str)> {
+fn table_rows(test: &Test, contender: &Contender) -> Vec<(String, &'static str)> {
     let name = match contender {
         Contender::Peer(name) => {
             return test.peer.map(|path| ((*name).to_owned(), path)).into_iter().collect();
@@ -262,7 +262,7 @@ fn contender(spec: &ServerSpec) -> Contender {
 }
 
 /// The load of one line.
-struct Loading<'l> {
+struct LoadRun<'l> {
     wrk: &'l Wrk,
     script: &'l Path,
     connections: u32,

@@ -82,7 +82,7 @@ impl History {
         for row in found {
             let place = (row.thread, row.number);
             let twice = rows.insert(place, row).map(|row| format!("{row:?} exists twice"));
-            tally.look(1, twice);
+            tally.check(1, twice);
         }
         for inserted in &self.inserted {
             inserted.check(&mut rows, seed, until, &mut tally);
@@ -102,7 +102,7 @@ impl History {
         if !accounts.is_empty() {
             let (sum, wanted) = (accounts.iter().sum::<i64>(), BALANCE * accounts.len() as i64);
             let fault = || format!("the accounts have {sum} in total instead of {wanted}");
-            tally.look(1, (sum != wanted || accounts.len() != ACCOUNTS.count()).then(fault));
+            tally.check(1, (sum != wanted || accounts.len() != ACCOUNTS.count()).then(fault));
         }
         let certain = self.counted.iter().filter(|fate| fate.is_certain(until)).count();
         let possible = self.counted.iter().filter(|fate| **fate != Fate::Refused).count();

@@ -174,8 +174,8 @@ fn check(
 ) -> Result<(), Failed> {
     let rows = of_run(store, run)?;
     let stored: HashMap<i64, &Sample> = rows.iter().map(|row| (row.id, row)).collect();
-    tally.look(1, (stored.len() != rows.len()).then(|| "an id exists twice".to_owned()));
-    for (thread, heard) in (0..).zip(heard) {
+    tally.check(1, (stored.len() != rows.len()).then(|| "an id exists twice".to_owned()));
+    for (thread, heard) in (0..).zip(received) {
         for &(id, number) in &heard.acknowledged {
             let wanted = Sample::new(seed, run, thread, number).with_id(id);
             let fault = match stored.get(&id) {

@@ -143,8 +143,8 @@ impl Drivers {
             let text = match output {
                 ChildOutput::Line(text) => text,
                 // The process has finished this command, so it may end.
-                Said::Ended if done[number] => continue,
-                Said::Ended => {
+                ChildOutput::Ended if done[number] => continue,
+                ChildOutput::Ended => {
                     let text = format!("client process {number} ended when it should {what}");
                     return Err(text.into());
                 }
