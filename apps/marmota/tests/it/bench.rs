@@ -37,5 +37,5 @@ fn one_engine_can_be_named_and_an_unknown_one_is_refused() {
     let out = folder.run(&[&words[..], &["--engine", "memory"]].concat()).with(0);
     assert!(out.contains("memory engine") && !out.contains("SQLite file, full"), "{out}");
     let out = folder.run(&["bench", "orm", "--engine", "oracle"]).with(2);
-    assert!(out.contains("unknown engine oracle"), "{out}");
+    assert!(out.contains("there is no engine oracle; the engines are sqlite-full"), "{out}");
 }

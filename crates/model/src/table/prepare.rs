@@ -27,7 +27,7 @@ impl Table {
     ///     Field::new("first name", Kind::TEXT),
     /// ];
     /// let error = Table::new(Schema::new("person", fields)).unwrap_err();
-    /// assert!(error.to_string().starts_with("field `first name` of model `person`: a name is 1 to 63"));
+    /// assert!(error.to_string().starts_with("field `first name` of model `person`: a name must"));
     /// ```
     pub fn new(schema: Schema) -> Result<Self> {
         check_names(&schema)?;

@@ -180,7 +180,7 @@ fn a_token_lets_in_and_reading_may_be_for_more_than_changing() {
         let answer = answer.is(changes);
         if changes == 401 {
             let detail = answer.value()["detail"].as_str().unwrap().to_owned();
-            assert!(detail.contains("`Authorization: Bearer …`"), "{detail}");
+            assert!(detail.contains("`Authorization: Bearer TOKEN`"), "{detail}");
             assert!(detail.ends_with("it stands on the wall"), "{detail}");
             assert_eq!(levels.filter(), "", "{header}");
         }
