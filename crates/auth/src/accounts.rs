@@ -66,7 +66,7 @@ impl Auth {
             .0
             .store
             .transaction(|tx| tx.insert(&User { id: ids::of_user(tx)?, ..user.clone() }).run())?;
-        self.tell(&SecurityEvent::UserAdded { user: id, name: name.to_owned() });
+        self.report(&SecurityEvent::UserAdded { user: id, name: name.to_owned() });
         Ok((id, token))
     }
 
@@ -94,7 +94,7 @@ impl Auth {
         let (token, hash, ends_at) = self.0.one_time_token()?;
         let patch = self.0.store.patch::<User>(user);
         patch.set(User::TOKEN, hash).set(User::TOKEN_ENDS_AT, ends_at).run()?;
-        self.tell(&SecurityEvent::TokenMade { user });
+        self.report(&SecurityEvent::TokenMade { user });
         Ok(token)
     }
 
@@ -314,7 +314,7 @@ impl Auth {
             }
             tx.insert(&ApiKey { id: ids::of_key(tx)?, ..key.clone() }).run()
         })?;
-        self.tell(&SecurityEvent::KeyMade { user, key: id });
+        self.report(&SecurityEvent::KeyMade { user, key: id });
         Ok((id, token))
     }
 

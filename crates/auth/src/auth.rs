@@ -198,12 +198,12 @@ impl Auth {
         let hash = user.as_ref().and_then(|user| user.password.as_deref());
         let is_right = inner.passwords.suits(password, hash);
         let Some(user) = user.filter(|_| is_right) else {
-            self.tell(&SecurityEvent::LoginFailed { name: shown(name), address: from });
+            self.report(&SecurityEvent::LoginFailed { name: shown(name), address: from });
             return Err(unauthenticated("wrong name or password"));
         };
         inner.attempts.succeeded(name, from, inner.now());
         let login = inner.begin_session(&user, from)?;
-        self.tell(&SecurityEvent::LoggedIn { user: user.id, name: user.name, address: from });
+        self.report(&SecurityEvent::LoggedIn { user: user.id, name: user.name, address: from });
         if inner.logins.fetch_add(1, Ordering::Relaxed).is_multiple_of(LOGINS_BETWEEN_SWEEPS) {
             let ended = LoginSession::ENDS_AT.lt(inner.now());
             inner.store.delete_where::<LoginSession>(ended).run()?;
@@ -242,7 +242,7 @@ impl Auth {
             return Err(Error::new(ErrorKind::Denied, "a JWT needs a session: log in first"));
         };
         let jwt = self.0.jwts.make(known.user, known.token, self.0.now())?;
-        self.tell(&SecurityEvent::JwtMade { user: known.user });
+        self.report(&SecurityEvent::JwtMade { user: known.user });
         Ok(jwt)
     }
 
@@ -259,7 +259,7 @@ impl Auth {
             return Err(Error::new(ErrorKind::Denied, message));
         };
         self.end(known)?;
-        self.tell(&SecurityEvent::LoggedOut { user: known.user });
+        self.report(&SecurityEvent::LoggedOut { user: known.user });
         Ok(())
     }
 
@@ -320,7 +320,7 @@ impl Auth {
         let unknown = || unauthenticated("the token is unknown, was used, or has expired");
         let user = inner.user_named(name)?.filter(|user| !user.is_disabled);
         let Some(user) = user.filter(suits) else {
-            self.tell(&SecurityEvent::LoginFailed { name: shown(name), address: from });
+            self.report(&SecurityEvent::LoginFailed { name: shown(name), address: from });
             return Err(unknown());
         };
         inner.attempts.succeeded(name, from, inner.now());
@@ -360,7 +360,7 @@ impl Auth {
         let user = inner.store.get::<User>(user).run()?;
         inner.begin_attempt(&user.name, from)?;
         if !inner.passwords.suits(old, user.password.as_deref()) {
-            self.tell(&SecurityEvent::LoginFailed { name: user.name, address: from });
+            self.report(&SecurityEvent::LoginFailed { name: user.name, address: from });
             return Err(unauthenticated("the old password is wrong"));
         }
         inner.attempts.succeeded(&user.name, from, inner.now());
@@ -410,8 +410,8 @@ impl Auth {
         Ok(())
     }
 
-    pub(crate) fn tell(&self, event: &SecurityEvent) {
-        self.0.tell(event);
+    pub(crate) fn report(&self, event: &SecurityEvent) {
+        self.0.report(event);
     }
 }
 
@@ -421,7 +421,7 @@ impl Inner {
         self.settings.clock.as_ref().map_or_else(Timestamp::now, |clock| clock())
     }
 
-    pub(crate) fn tell(&self, event: &SecurityEvent) {
+    pub(crate) fn report(&self, event: &SecurityEvent) {
         match event {
             SecurityEvent::LoginFailed { .. } | SecurityEvent::LoginLimited { .. } => {
                 log::warn!("{event:?}");
@@ -446,14 +446,14 @@ impl Inner {
     pub(crate) fn changed(self: &Arc<Self>, tx: &Transaction, event: SecurityEvent) -> Result<()> {
         self.doubt_after(tx)?;
         let inner = Arc::clone(self);
-        tx.after_commit(move || inner.tell(&event));
+        tx.after_commit(move || inner.report(&event));
         Ok(())
     }
 
     /// Counts an attempt; an error if there were too many failures.
     fn begin_attempt(&self, name: &str, from: Option<IpAddr>) -> Result<()> {
         let Err(wait) = self.attempts.begin(name, from, self.now()) else { return Ok(()) };
-        self.tell(&SecurityEvent::LoginLimited { name: shown(name), address: from });
+        self.report(&SecurityEvent::LoginLimited { name: shown(name), address: from });
         let message =
             format!("too many logins have failed; try again in {} s", wait.as_secs().max(1));
         Err(Error::new(ErrorKind::Busy, message))

@@ -290,7 +290,7 @@ impl Inner {
         }
         if known.has_ended(now) {
             self.end_later(&known);
-            self.tell(&SecurityEvent::SessionEnded { user: known.user });
+            self.report(&SecurityEvent::SessionEnded { user: known.user });
             return Err(unauthenticated("the session has ended; log in again"));
         }
         // A session that ends during the read is valid for this request only, which started before.

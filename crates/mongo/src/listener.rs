@@ -111,7 +111,7 @@ impl Listener {
     async fn listen(&mut self, stream: &mut Stream) {
         while stream.is_alive() {
             match tokio::time::timeout(PULSE_MAX, stream.next_if_any()).await {
-                Ok(Ok(Some(event))) => self.tell(&event),
+                Ok(Ok(Some(event))) => self.forward(&event),
                 Ok(Ok(None)) => {}
                 Ok(Err(error)) => {
                     log::debug!("no notifications from MongoDB: {error}");
@@ -130,7 +130,7 @@ impl Listener {
         }
     }
 
-    fn tell(&self, event: &ChangeStreamEvent<Document>) {
+    fn forward(&self, event: &ChangeStreamEvent<Document>) {
         match event.operation_type {
             OperationType::DropDatabase | OperationType::Invalidate => self.forget(),
             _ => {

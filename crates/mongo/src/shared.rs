@@ -189,7 +189,7 @@ impl Shared {
         end: Instant,
         work: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        let _asked = self.counts.ask();
+        let _request = self.counts.begin_request();
         match tokio::time::timeout_at(end, work).await {
             Ok(done) => done,
             Err(_) => {

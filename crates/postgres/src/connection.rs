@@ -95,7 +95,7 @@ pub(crate) enum Ending {
 }
 
 /// Called for each announcement.
-pub(crate) type Hears = Box<dyn FnMut(&str) + Send>;
+pub(crate) type OnAnnouncement = Box<dyn FnMut(&str) + Send>;
 
 /// A connection with its buffers and exchanges.
 pub(crate) struct Connection {
@@ -140,7 +140,7 @@ pub(crate) struct Connection {
     current_since: Instant,
     /// While set, this connection's writes are not reported to the feed.
     counted: Option<Counted>,
-    hears: Option<Hears>,
+    hears: Option<OnAnnouncement>,
     /// The key for cancelling the current statement.
     key: Option<CancelKey>,
     /// True if statements find rows in the order of their parameters; `None` if unknown.
@@ -158,7 +158,7 @@ pub(crate) struct CancelKey {
 
 /// The state of an abandoned exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum ExchangeState {
     /// It has ended.
     Over,
     /// The server is executing it.
@@ -221,12 +221,12 @@ impl Connection {
     }
 
     /// Returns the state of an exchange.
-    pub(crate) fn standing(&mut self, number: u64) -> Standing {
+    pub(crate) fn exchange_state(&mut self, number: u64) -> ExchangeState {
         self.read_on();
         match self.place(number) {
-            Some(place) if place == self.ended && self.loss.is_none() => Standing::Current,
-            Some(place) if place > self.ended && self.loss.is_none() => Standing::Behind,
-            _ => Standing::Over,
+            Some(place) if place == self.ended && self.loss.is_none() => ExchangeState::Current,
+            Some(place) if place > self.ended && self.loss.is_none() => ExchangeState::Behind,
+            _ => ExchangeState::Over,
         }
     }
 
@@ -242,7 +242,7 @@ impl Connection {
     }
 
     /// Sets the function that is called for announcements on its channels.
-    pub(crate) fn hear(&mut self, hears: Hears) {
+    pub(crate) fn hear(&mut self, hears: OnAnnouncement) {
         self.hears = Some(hears);
     }
 
@@ -313,7 +313,7 @@ impl Connection {
     }
 
     /// Returns true if an exchange follows a read that may take long.
-    pub(crate) fn waits_behind_long(&self, number: u64) -> bool {
+    pub(crate) fn waits_after_long(&self, number: u64) -> bool {
         self.exchanges.get(self.ended).is_some_and(|current| current.may_be_long)
             && self.place(number).is_some_and(|place| place > self.ended)
     }
@@ -326,12 +326,12 @@ impl Connection {
     }
 
     /// Returns true if an exchange with a waker follows a read that may take long.
-    pub(crate) fn waits_behind_some_long(&self) -> bool {
+    pub(crate) fn has_waiters_after_long(&self) -> bool {
         self.behind_long().next().is_some()
     }
 
     /// Wakes the exchanges that follow a read that may take long.
-    pub(crate) fn wake_behind_long(&self) {
+    pub(crate) fn wake_after_long(&self) {
         self.behind_long().for_each(Waker::wake_by_ref);
     }
 
@@ -373,7 +373,7 @@ impl Connection {
     /// outcome, otherwise after a pause or when the watch has reported something. Reads until
     /// nothing is left: a server that shuts down first sends a message, and then closes the
     /// connection.
-    pub(crate) fn look(&mut self, is_for_reads: bool) {
+    pub(crate) fn receive_available(&mut self, is_for_reads: bool) {
         if !self.exchanges.is_empty() || self.loss.is_some() {
             return;
         }

@@ -300,7 +300,7 @@ impl PostgresSession {
         waker: &Waker,
     ) -> Poll<Result<()>> {
         if let Operation::Sql { statement, .. } = operation {
-            running.tell_columns(statement);
+            running.set_columns(statement);
         }
         if let Some(steps) = &mut running.steps {
             return self.drive_steps(ticket, (steps, &mut running.place), operation, waker);

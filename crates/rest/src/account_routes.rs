@@ -21,7 +21,7 @@
 //!
 //! Passwords are hashed with a function that is slow by design, so requests are executed on
 //! separate threads ([`Authenticator::run`]): [`answer`] copies what a [`Route`] needs into
-//! [`Asked`], the route returns a [`Reply`], and [`answer`] converts that to a response.
+//! [`AccountRequest`], the route returns a [`Reply`], and [`answer`] converts that to a response.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ const BODY_BYTES_MAX: usize = 64 * 1024;
 
 /// A request as the functions of the routes get it. It owns its data, because a route runs on a
 /// thread of the [`Authenticator`], after the handler returned.
-struct Asked {
+struct AccountRequest {
     /// The accounts.
     auth: Auth,
     /// The caller; `None` for an anonymous one.
@@ -71,7 +71,7 @@ struct Reply {
 
 /// The function of a route. It may block: it runs on a thread of the [`Authenticator`]. A route
 /// that reads a body defines its members as a type of its own, which refuses unknown members.
-type Route = fn(&Asked) -> ModelResult<Reply>;
+type Route = fn(&AccountRequest) -> ModelResult<Reply>;
 
 impl Reply {
     /// Creates a 204 response without a body.
@@ -90,7 +90,7 @@ impl Reply {
     }
 }
 
-impl Asked {
+impl AccountRequest {
     /// Parses the body. The types to parse refuse unknown members, so that a misspelled optional
     /// member is not ignored.
     ///
@@ -204,7 +204,7 @@ async fn answer(
             body::check_json(request)?;
         }
     }
-    let asked = Asked {
+    let asked = AccountRequest {
         auth: authenticator.auth.clone(),
         known: authenticate(&authenticator.auth, request).await?,
         body: request.body().to_vec(),
@@ -253,7 +253,7 @@ fn limited(error: Error) -> ApiError {
 /// # Errors
 /// [`ErrorKind::Unauthenticated`] (401) for an unknown name and for a wrong password alike, 429
 /// after too many failures.
-fn login(asked: &Asked) -> ModelResult<Reply> {
+fn login(asked: &AccountRequest) -> ModelResult<Reply> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Login {
@@ -275,7 +275,7 @@ fn login(asked: &Asked) -> ModelResult<Reply> {
 
 /// `POST /set-password`: sets a user's first or forgotten password with the token that an
 /// administrator created ([`add_user`], [`new_token`]). Answers 204; the user then logs in.
-fn set_password(asked: &Asked) -> ModelResult<Reply> {
+fn set_password(asked: &AccountRequest) -> ModelResult<Reply> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Redeem {
@@ -289,21 +289,21 @@ fn set_password(asked: &Asked) -> ModelResult<Reply> {
 }
 
 /// `POST /logout`: ends the session of the request and deletes its cookie. Answers 204.
-fn logout(asked: &Asked) -> ModelResult<Reply> {
+fn logout(asked: &AccountRequest) -> ModelResult<Reply> {
     asked.auth.logout(asked.known()?)?;
     Ok(Reply { cookie: Some(None), ..Reply::done() })
 }
 
 /// `POST /logout-everywhere`: ends all sessions of the caller, on all devices, and deletes the
 /// cookie. Answers 204.
-fn logout_everywhere(asked: &Asked) -> ModelResult<Reply> {
+fn logout_everywhere(asked: &AccountRequest) -> ModelResult<Reply> {
     asked.auth.logout_everywhere(asked.known()?.user())?;
     Ok(Reply { cookie: Some(None), ..Reply::done() })
 }
 
 /// `GET /me`: returns the caller's name, groups and sessions, for the account page of an
 /// application. Pages also use it to detect whether the cookie is still valid: 401 if not.
-fn me(asked: &Asked) -> ModelResult<Reply> {
+fn me(asked: &AccountRequest) -> ModelResult<Reply> {
     let known = asked.known()?;
     let caller = known.caller();
     Ok(Reply::with(json!({
@@ -318,7 +318,7 @@ fn me(asked: &Asked) -> ModelResult<Reply> {
 
 /// `POST /password`: changes the caller's password. The old one is required, so that a session left
 /// open is not sufficient. Ends the caller's sessions, deletes the cookie, and answers 204.
-fn password(asked: &Asked) -> ModelResult<Reply> {
+fn password(asked: &AccountRequest) -> ModelResult<Reply> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Passwords {
@@ -334,14 +334,14 @@ fn password(asked: &Asked) -> ModelResult<Reply> {
 /// `POST /jwt`: returns a signed token (JWT, RFC 7519) for the caller, with its end. Other services
 /// verify it without a request to this one. A caller with an API key is refused (403), because a
 /// JWT cannot be revoked.
-fn jwt(asked: &Asked) -> ModelResult<Reply> {
+fn jwt(asked: &AccountRequest) -> ModelResult<Reply> {
     let (jwt, ends_at) = asked.auth.jwt(asked.known()?)?;
     Ok(Reply::with(json!({ "jwt": jwt, "ends_at": ends_at })))
 }
 
 /// `GET /keys`: returns the caller's API keys. Their secrets are stored as hashes, so they are not
 /// included.
-fn keys(asked: &Asked) -> ModelResult<Reply> {
+fn keys(asked: &AccountRequest) -> ModelResult<Reply> {
     let keys = asked.auth.keys(asked.known()?.user())?;
     Ok(Reply::with(json!({ "keys": keys })))
 }
@@ -349,7 +349,7 @@ fn keys(asked: &Asked) -> ModelResult<Reply> {
 /// `POST /keys`: creates an API key for a program that acts as the caller, valid for `seconds`. The
 /// answer (201) is the only one that contains the secret. A caller with an API key is refused
 /// (403).
-fn make_key(asked: &Asked) -> ModelResult<Reply> {
+fn make_key(asked: &AccountRequest) -> ModelResult<Reply> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct New {
@@ -365,14 +365,14 @@ fn make_key(asked: &Asked) -> ModelResult<Reply> {
 
 /// `DELETE /keys/{id}`: revokes one of the caller's API keys. Answers 204, or 404 for an id that is
 /// not one of these.
-fn revoke_key(asked: &Asked) -> ModelResult<Reply> {
+fn revoke_key(asked: &AccountRequest) -> ModelResult<Reply> {
     asked.auth.revoke_key(asked.known()?.user(), asked.id()?)?;
     Ok(Reply::done())
 }
 
 /// `GET /users`: returns all users, for administrators. Of a password, the answer contains only
 /// whether it is set (`has_password`).
-fn users(asked: &Asked) -> ModelResult<Reply> {
+fn users(asked: &AccountRequest) -> ModelResult<Reply> {
     asked.administrator()?;
     let shown = |user: marmota_auth::User| {
         json!({
@@ -391,7 +391,7 @@ fn users(asked: &Asked) -> ModelResult<Reply> {
 
 /// `POST /users`: creates a user without a password, for administrators. Returns (201) the id, and
 /// a token with which the user sets a password, so that an administrator never knows it.
-fn add_user(asked: &Asked) -> ModelResult<Reply> {
+fn add_user(asked: &AccountRequest) -> ModelResult<Reply> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct New {
@@ -409,7 +409,7 @@ fn add_user(asked: &Asked) -> ModelResult<Reply> {
 
 /// `PATCH /users/{id}`: changes a user's groups and flags, for administrators. Missing members keep
 /// their value. Answers 204.
-fn change_user(asked: &Asked) -> ModelResult<Reply> {
+fn change_user(asked: &AccountRequest) -> ModelResult<Reply> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Change {
@@ -426,7 +426,7 @@ fn change_user(asked: &Asked) -> ModelResult<Reply> {
 /// `DELETE /users/{id}`: deletes a user with all sessions and keys, for administrators. Answers
 /// 204, or 409 for the last administrator and for a user that rows refer to, who can be disabled
 /// instead.
-fn remove_user(asked: &Asked) -> ModelResult<Reply> {
+fn remove_user(asked: &AccountRequest) -> ModelResult<Reply> {
     asked.administrator()?;
     asked.auth.remove_user(asked.id()?)?;
     Ok(Reply::done())
@@ -434,21 +434,21 @@ fn remove_user(asked: &Asked) -> ModelResult<Reply> {
 
 /// `POST /users/{id}/token`: returns (201) a token with which a user sets a new password, for
 /// administrators.
-fn new_token(asked: &Asked) -> ModelResult<Reply> {
+fn new_token(asked: &AccountRequest) -> ModelResult<Reply> {
     asked.administrator()?;
     let token = asked.auth.new_token(asked.id()?)?;
     Ok(Reply::created(json!({ "token": token })))
 }
 
 /// `POST /users/{id}/logout`: ends all sessions of a user, for administrators. Answers 204.
-fn end_sessions(asked: &Asked) -> ModelResult<Reply> {
+fn end_sessions(asked: &AccountRequest) -> ModelResult<Reply> {
     asked.administrator()?;
     asked.auth.logout_everywhere(asked.id()?)?;
     Ok(Reply::done())
 }
 
 /// `GET /groups`: returns all groups with their grants, for administrators.
-fn groups(asked: &Asked) -> ModelResult<Reply> {
+fn groups(asked: &AccountRequest) -> ModelResult<Reply> {
     asked.administrator()?;
     let shown =
         |group: marmota_auth::Group| json!({ "name": group.name, "grants": group.grants.0 });
@@ -458,7 +458,7 @@ fn groups(asked: &Asked) -> ModelResult<Reply> {
 
 /// `PUT /groups/{name}`: creates a group or replaces its grants, for administrators. Answers 204,
 /// or 404 and 422 for grants on unknown tables or with invalid rules.
-fn set_group(asked: &Asked) -> ModelResult<Reply> {
+fn set_group(asked: &AccountRequest) -> ModelResult<Reply> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Set {
@@ -471,7 +471,7 @@ fn set_group(asked: &Asked) -> ModelResult<Reply> {
 }
 
 /// `DELETE /groups/{name}`: deletes a group, for administrators. Answers 204.
-fn remove_group(asked: &Asked) -> ModelResult<Reply> {
+fn remove_group(asked: &AccountRequest) -> ModelResult<Reply> {
     asked.administrator()?;
     asked.auth.remove_group(&asked.named)?;
     Ok(Reply::done())

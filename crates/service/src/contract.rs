@@ -52,15 +52,15 @@ impl std::fmt::Display for MethodContract {
         for (number, parameter) in self.parameters.iter().enumerate() {
             let comma = if number > 0 { ", " } else { "" };
             write!(f, "{comma}{}: {}", parameter.name, parameter.type_name)?;
-            tell_form(f, parameter.form, parameter.type_name)?;
+            mark_stream(f, parameter.form, parameter.type_name)?;
         }
         write!(f, ") -> {}", self.result)?;
-        tell_form(f, self.result_form, self.result)
+        mark_stream(f, self.result_form, self.result)
     }
 }
 
 /// Marks a type as a stream if its name does not show it.
-fn tell_form(
+fn mark_stream(
     f: &mut std::fmt::Formatter<'_>,
     form: TransferForm,
     type_name: &str,

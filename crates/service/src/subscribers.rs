@@ -167,7 +167,7 @@ impl<C: Stubbed> Subscribers<C> {
                 return Err(Error::new(ErrorKind::Busy, message));
             }
         }
-        subscriber.tell_subscribed(call.call_number(), self.number);
+        subscriber.send_subscribed(call.call_number(), self.number);
         Ok(listed.insert(key, Listed { stub, subscriber, known: call.known() }).is_none())
     }
 
@@ -175,7 +175,7 @@ impl<C: Stubbed> Subscribers<C> {
     pub fn remove(&self) -> bool {
         let Ok((call, subscriber)) = caller() else { return false };
         let removed = self.listed.lock().remove(&key_of(&call, &subscriber));
-        subscriber.tell_unsubscribed(self.number);
+        subscriber.send_unsubscribed(self.number);
         removed.is_some()
     }
 

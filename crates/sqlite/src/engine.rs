@@ -147,7 +147,7 @@ impl Sqlite {
     /// transaction is open.
     #[cfg(feature = "simulated-disk")]
     pub fn leave_groups_to_callers(&self) -> impl Fn() + Send + Sync + use<> {
-        self.0.commit_thread.stand_back();
+        self.0.commit_thread.leave_to_callers();
         let commit_thread = Arc::clone(&self.0.commit_thread);
         move || commit_thread.sync(std::time::Duration::ZERO)
     }

@@ -290,7 +290,7 @@ impl Shared {
             match results {
                 Ok(results) => {
                     for (unit, result) in units.into_iter().zip(results) {
-                        self.tell(unit.answer, result);
+                        self.report(unit.answer, result);
                     }
                     return;
                 }
@@ -305,14 +305,14 @@ impl Shared {
             }
         };
         for unit in units {
-            self.tell(unit.answer, Err(same(&failed)));
+            self.report(unit.answer, Err(same(&failed)));
         }
     }
 
     /// Delivers a result: to the holder of the [`Accepted`], otherwise an error to the callback.
-    fn tell(&self, answer: Answer, result: Result<Vec<Outcome>>) {
-        if let (Some(Err(error)), Some(tell)) = (answer.give(result), &self.on_error) {
-            tell(&error);
+    fn report(&self, answer: Answer, result: Result<Vec<Outcome>>) {
+        if let (Some(Err(error)), Some(on_error)) = (answer.give(result), &self.on_error) {
+            on_error(&error);
         }
     }
 
@@ -379,7 +379,7 @@ impl Drop for End<'_> {
     fn drop(&mut self) {
         for unit in self.0.queue.end() {
             let message = "the thread of the background batch has panicked; see its message";
-            self.0.tell(unit.answer, Err(Error::new(ErrorKind::Bug, message)));
+            self.0.report(unit.answer, Err(Error::new(ErrorKind::Bug, message)));
         }
     }
 }

@@ -68,9 +68,9 @@ impl Backup {
         });
         bar.finish_and_clear();
         let manifest = manifest?;
-        say(&file, manifest.bytes, &manifest.tables);
+        print_line(&file, manifest.bytes, &manifest.tables);
         for other in &manifest.others {
-            say(&other.path(&file), other.bytes, &other.tables);
+            print_line(&other.path(&file), other.bytes, &other.tables);
         }
         if let Some(keep) = self.keep {
             let backups = in_folder(&self.folder, &begin)?;
@@ -84,7 +84,7 @@ impl Backup {
 }
 
 /// Prints the line of one copied database.
-fn say(file: &Path, bytes: u64, tables: &BTreeMap<String, u64>) {
+fn print_line(file: &Path, bytes: u64, tables: &BTreeMap<String, u64>) {
     let rows: u64 = tables.values().sum();
     notice(format_args!(
         "{}: {bytes} bytes, {} tables, {rows} rows, checked",

@@ -35,17 +35,17 @@ impl Restore {
         let others = self.others.iter().map(|(name, url)| (&**name, &**url));
         let urls: Vec<(&str, &str)> = std::iter::once(("main", url)).chain(others).collect();
         let manifest = crate::restore_all(&self.from, &urls, self.replace)?;
-        say(url, &manifest.taken, &manifest.tables);
+        print_line(url, &manifest.taken, &manifest.tables);
         for other in &manifest.others {
             let url = urls.iter().find(|(name, _)| *name == other.name);
-            say(url.map_or(&*other.name, |(_, url)| url), &other.taken, &other.tables);
+            print_line(url.map_or(&*other.name, |(_, url)| url), &other.taken, &other.tables);
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
 /// Prints the line of one restored database.
-fn say(url: &str, taken: &str, tables: &BTreeMap<String, u64>) {
+fn print_line(url: &str, taken: &str, tables: &BTreeMap<String, u64>) {
     let rows: u64 = tables.values().sum();
     notice(format_args!(
         "{url} was restored to its state at {taken}: {} tables, {rows} rows",

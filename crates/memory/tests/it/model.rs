@@ -100,7 +100,7 @@ impl Naive {
                 })
             }
             FilterExpr::IsNull { field } => Some(row[*field] == Value::Null),
-            FilterExpr::Inside { field, condition } => condition.ask(match &row[*field] {
+            FilterExpr::Inside { field, condition } => condition.evaluate(match &row[*field] {
                 Value::Json(json) => Some(json),
                 _ => None,
             }),

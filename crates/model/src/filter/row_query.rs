@@ -143,7 +143,7 @@ fn behind(order: &[SortKey], after: &[Value]) -> FilterExpr {
             .zip(after)
             .map(|(by, value)| equal_or_null(by.field, value))
             .collect();
-        match strictly_behind(*by, value) {
+        match strictly_after(*by, value) {
             Some(filter) => all.push(filter),
             None => continue,
         }
@@ -159,7 +159,7 @@ fn equal_or_null(field: usize, value: &Value) -> FilterExpr {
     }
 }
 
-fn strictly_behind(by: SortKey, value: &Value) -> Option<FilterExpr> {
+fn strictly_after(by: SortKey, value: &Value) -> Option<FilterExpr> {
     let SortKey { field, descending } = by;
     let null = FilterExpr::IsNull { field };
     match (value, descending) {

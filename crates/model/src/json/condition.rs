@@ -29,9 +29,9 @@ use crate::{Comparison, Place, Value};
 ///     path: JsonPath::new("address.city"),
 ///     test: JsonTest::Compare(Comparison::Equal, Value::from("Bourges")),
 /// };
-/// assert_eq!(condition.ask(Some(r#"{"address":{"city":"Bourges"}}"#)), Some(true));
-/// assert_eq!(condition.ask(Some(r#"{"address":{"city":18000}}"#)), Some(false));
-/// assert_eq!(condition.ask(Some(r#"{"address":null}"#)), None);
+/// assert_eq!(condition.evaluate(Some(r#"{"address":{"city":"Bourges"}}"#)), Some(true));
+/// assert_eq!(condition.evaluate(Some(r#"{"address":{"city":18000}}"#)), Some(false));
+/// assert_eq!(condition.evaluate(Some(r#"{"address":null}"#)), None);
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct JsonCondition {
@@ -96,11 +96,11 @@ impl JsonCondition {
     /// ```
     /// use marmota_model::json::{JsonCondition, JsonPath, JsonTest};
     /// let exists = JsonCondition { path: JsonPath::new("a[1]"), test: JsonTest::Exists };
-    /// assert_eq!(exists.ask(Some(r#"{"a":[0,null]}"#)), Some(true));
-    /// assert_eq!(exists.ask(None), Some(false));
+    /// assert_eq!(exists.evaluate(Some(r#"{"a":[0,null]}"#)), Some(true));
+    /// assert_eq!(exists.evaluate(None), Some(false));
     /// ```
     #[must_use]
-    pub fn ask(&self, json: Option<&str>) -> Option<bool> {
+    pub fn evaluate(&self, json: Option<&str>) -> Option<bool> {
         let found = match (json, self.path.steps()) {
             (Some(json), Ok(steps)) => find(json, steps),
             _ => Found::Missing,
@@ -301,8 +301,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn ask(json: &str, path: &str, test: JsonTest) -> Option<bool> {
-        JsonCondition { path: JsonPath::new(path), test }.ask(Some(json))
+    fn evaluate(json: &str, path: &str, test: JsonTest) -> Option<bool> {
+        JsonCondition { path: JsonPath::new(path), test }.evaluate(Some(json))
     }
 
     fn equal(value: impl std::convert::Into<Value>) -> JsonTest {
@@ -318,49 +318,49 @@ mod tests {
 
     #[test]
     fn values_are_found_by_path() {
-        assert_eq!(ask(JSON, "a.b[0]", equal(1_i64)), Some(true));
-        assert_eq!(ask(JSON, "a.b[0]", equal(1.0)), Some(true));
-        assert_eq!(ask(JSON, "a.b[1]", equal("x")), Some(true));
-        assert_eq!(ask(JSON, "a.b[3].'c d'", less(-2_i64)), Some(true));
-        assert_eq!(ask(JSON, "t", equal(true)), Some(true));
-        assert_eq!(ask(JSON, "e", equal("é\n")), Some(true));
-        assert_eq!(ask(JSON, "two", equal(2_i64)), Some(true), "the last of one name");
-        assert_eq!(ask(JSON, "n", equal(9_007_199_254_740_992.0)), Some(false));
-        assert_eq!(ask(JSON, "big", less(f64::INFINITY)), Some(true));
-        assert_eq!(ask(JSON, "big", less(i64::MAX)), Some(false));
+        assert_eq!(evaluate(JSON, "a.b[0]", equal(1_i64)), Some(true));
+        assert_eq!(evaluate(JSON, "a.b[0]", equal(1.0)), Some(true));
+        assert_eq!(evaluate(JSON, "a.b[1]", equal("x")), Some(true));
+        assert_eq!(evaluate(JSON, "a.b[3].'c d'", less(-2_i64)), Some(true));
+        assert_eq!(evaluate(JSON, "t", equal(true)), Some(true));
+        assert_eq!(evaluate(JSON, "e", equal("é\n")), Some(true));
+        assert_eq!(evaluate(JSON, "two", equal(2_i64)), Some(true), "the last of one name");
+        assert_eq!(evaluate(JSON, "n", equal(9_007_199_254_740_992.0)), Some(false));
+        assert_eq!(evaluate(JSON, "big", less(f64::INFINITY)), Some(true));
+        assert_eq!(evaluate(JSON, "big", less(i64::MAX)), Some(false));
     }
 
     #[test]
     fn what_is_null_or_missing_is_neither() {
         for path in ["a.b[2]", "a.b[9]", "a.x", "a[0]", "a.b.x", "t.x", "x"] {
-            assert_eq!(ask(JSON, path, equal(1_i64)), None, "{path}");
-            assert_eq!(ask(JSON, path, JsonTest::IsNull), Some(true), "{path}");
-            assert_eq!(ask(JSON, path, JsonTest::In(vec![Value::Int(1)])), None, "{path}");
-            assert_eq!(ask(JSON, path, JsonTest::In(vec![])), Some(false), "{path}");
+            assert_eq!(evaluate(JSON, path, equal(1_i64)), None, "{path}");
+            assert_eq!(evaluate(JSON, path, JsonTest::IsNull), Some(true), "{path}");
+            assert_eq!(evaluate(JSON, path, JsonTest::In(vec![Value::Int(1)])), None, "{path}");
+            assert_eq!(evaluate(JSON, path, JsonTest::In(vec![])), Some(false), "{path}");
         }
-        assert_eq!(ask(JSON, "a.b[2]", JsonTest::Exists), Some(true));
-        assert_eq!(ask(JSON, "a.b[9]", JsonTest::Exists), Some(false));
-        assert_eq!(ask("{\"a\":1,", "a", JsonTest::Exists), Some(false), "no JSON");
+        assert_eq!(evaluate(JSON, "a.b[2]", JsonTest::Exists), Some(true));
+        assert_eq!(evaluate(JSON, "a.b[9]", JsonTest::Exists), Some(false));
+        assert_eq!(evaluate("{\"a\":1,", "a", JsonTest::Exists), Some(false), "no JSON");
     }
 
     #[test]
     fn other_types_are_not_equal_and_have_no_order() {
         for path in ["a", "a.b", "a.b[1]", "t", "o", "half"] {
-            assert_eq!(ask(JSON, path, equal(1_i64)), Some(false), "{path}");
+            assert_eq!(evaluate(JSON, path, equal(1_i64)), Some(false), "{path}");
             let unequal = JsonTest::Compare(Comparison::NotEqual, Value::Int(1));
-            assert_eq!(ask(JSON, path, unequal), Some(true), "{path}");
-            assert_eq!(ask(JSON, path, less(1_i64)), None, "{path}");
-            assert_eq!(ask(JSON, path, JsonTest::IsNull), Some(false), "{path}");
+            assert_eq!(evaluate(JSON, path, unequal), Some(true), "{path}");
+            assert_eq!(evaluate(JSON, path, less(1_i64)), None, "{path}");
+            assert_eq!(evaluate(JSON, path, JsonTest::IsNull), Some(false), "{path}");
         }
         let x = JsonTest::Match(Place::Anywhere, "X".to_owned());
-        assert_eq!(ask(JSON, "a.b[1]", x.clone()), Some(true));
-        assert_eq!(ask(JSON, "t", x), Some(false));
+        assert_eq!(evaluate(JSON, "a.b[1]", x.clone()), Some(true));
+        assert_eq!(evaluate(JSON, "t", x), Some(false));
     }
 
     #[test]
     fn no_depth_is_too_deep() {
         let deep = format!("{{\"a\":{}1{},\"b\":2}}", "[".repeat(100_000), "]".repeat(100_000));
-        assert_eq!(ask(&deep, "b", equal(2_i64)), Some(true));
+        assert_eq!(evaluate(&deep, "b", equal(2_i64)), Some(true));
     }
 
     proptest! {
@@ -378,7 +378,7 @@ mod tests {
 
         #[test]
         fn any_text_is_looked_into(json in "[\\[\\]{}:,\"a1.e\\\\un -]{0,40}") {
-            let _ = ask(&json, "a[1].a", equal(1_i64));
+            let _ = evaluate(&json, "a[1].a", equal(1_i64));
         }
     }
 }

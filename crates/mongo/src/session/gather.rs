@@ -205,8 +205,8 @@ impl Carrier {
             .await
         };
         match found {
-            Some(Ok(documents)) => tell(gets, &documents),
-            Some(Err(error)) => tell_error(gets, &error),
+            Some(Ok(documents)) => deliver(gets, &documents),
+            Some(Err(error)) => deliver_error(gets, &error),
             None => {}
         }
     }
@@ -275,7 +275,7 @@ fn keys_of(gets: &[Box<Get>]) -> Vec<Bson> {
 }
 
 /// Sends each get its document. The caller may have given up.
-fn tell(gets: Vec<Box<Get>>, found: &[(Option<Bson>, RawDocumentBuf)]) {
+fn deliver(gets: Vec<Box<Get>>, found: &[(Option<Bson>, RawDocumentBuf)]) {
     let has_strange = found.iter().any(|(key, _)| key.is_none());
     for get in gets {
         let document = found.iter().find(|(key, _)| key.as_ref() == Some(&get.key));
@@ -287,7 +287,7 @@ fn tell(gets: Vec<Box<Get>>, found: &[(Option<Bson>, RawDocumentBuf)]) {
     }
 }
 
-fn tell_error(gets: Vec<Box<Get>>, error: &Error) {
+fn deliver_error(gets: Vec<Box<Get>>, error: &Error) {
     for get in gets {
         let _ = get.answer.send(Err(copy_of(error)));
     }

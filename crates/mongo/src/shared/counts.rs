@@ -31,9 +31,9 @@ struct Pool {
 
 /// A counted request to a server.
 #[derive(Debug)]
-pub(crate) struct Asked<'a>(&'a Counts);
+pub(crate) struct CountedRequest<'a>(&'a Counts);
 
-impl Drop for Asked<'_> {
+impl Drop for CountedRequest<'_> {
     fn drop(&mut self) {
         self.0.asked.fetch_sub(1, Ordering::Relaxed);
     }
@@ -41,9 +41,9 @@ impl Drop for Asked<'_> {
 
 impl Counts {
     /// Counts a request to a server as in progress until the returned guard is dropped.
-    pub(crate) fn ask(&self) -> Asked<'_> {
+    pub(crate) fn begin_request(&self) -> CountedRequest<'_> {
         self.asked.fetch_add(1, Ordering::Relaxed);
-        Asked(self)
+        CountedRequest(self)
     }
 
     /// Records an event of the driver's pool.

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use marmota_store::engine::wake_at;
 
-use crate::connection::Standing;
+use crate::connection::ExchangeState;
 use crate::connection::connector;
 use crate::connection::slot::{ConnectionSlot, SlotState};
 use crate::options::PostgresOptions;
@@ -59,12 +59,12 @@ impl Wake for GivenUp {
         // The lock may be held for long, and others wait for this thread.
         let Some(mut inside) = slot.try_lock() else { return look_later(&self) };
         let connection = inside.connection.as_mut().filter(|connection| connection.number() == of);
-        match connection.map(|connection| connection.standing(number)) {
-            None | Some(Standing::Over) => {}
-            Some(Standing::Current) if !inside.is_cancelling && may_begin() => {
+        match connection.map(|connection| connection.exchange_state(number)) {
+            None | Some(ExchangeState::Over) => {}
+            Some(ExchangeState::Current) if !inside.is_cancelling && may_begin() => {
                 self.end(&slot, &mut inside);
             }
-            Some(Standing::Current | Standing::Behind) => look_later(&self),
+            Some(ExchangeState::Current | ExchangeState::Behind) => look_later(&self),
         }
     }
 }
@@ -79,7 +79,7 @@ impl GivenUp {
                 log::debug!("a canceled statement still runs on the server: {error}");
             }
             REQUESTS.fetch_sub(1, Ordering::AcqRel);
-            given_up.was_asked(&slot);
+            given_up.cancel_received(&slot);
         };
         let thread = std::thread::Builder::new().name("marmota-postgres-cancel".to_owned());
         inside.is_cancelling = key.is_some_and(|key| thread.spawn(move || asks(key)).is_ok());
@@ -89,7 +89,7 @@ impl GivenUp {
     }
 
     /// Called after the request was received: the connection may be used again.
-    fn was_asked(self: &Arc<Self>, slot: &ConnectionSlot) {
+    fn cancel_received(self: &Arc<Self>, slot: &ConnectionSlot) {
         let mut inside = slot.lock();
         inside.is_cancelling = false;
         if let Some(connection) = &mut inside.connection

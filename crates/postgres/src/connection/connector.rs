@@ -39,7 +39,7 @@ impl NoConnection {
 const MESSAGE_BYTES_MAX: usize = 1 << 16;
 
 /// The types of authentication messages.
-mod ask {
+mod auth_message {
     pub(super) const DONE: i32 = 0;
     pub(super) const PASSWORD: i32 = 3;
     pub(super) const MD5: i32 = 5;
@@ -255,9 +255,9 @@ impl Greeting<'_> {
 
     fn prove(&mut self, ask: i32, body: &[u8], out: &mut Vec<u8>) -> Result<(), NoConnection> {
         match ask {
-            ask::DONE => {}
-            ask::PASSWORD => frontend::password(out, self.password()?.as_str().as_bytes()),
-            ask::MD5 => {
+            auth_message::DONE => {}
+            auth_message::PASSWORD => frontend::password(out, self.password()?.as_str().as_bytes()),
+            auth_message::MD5 => {
                 let salt = body.first_chunk().ok_or_else(|| {
                     self.refused(
                         "the server did not send \
@@ -268,7 +268,7 @@ impl Greeting<'_> {
                 let hash = md5_hash(user, password.as_str().as_bytes(), *salt);
                 frontend::password(out, hash.as_bytes());
             }
-            ask::SASL => {
+            auth_message::SASL => {
                 if !body.split(|&byte| byte == 0).any(|name| name == SCRAM_SHA_256.as_bytes()) {
                     return Err(self.refused(
                         "the server requires a SASL mechanism other than \
@@ -280,16 +280,19 @@ impl Greeting<'_> {
                 frontend::sasl_initial(out, SCRAM_SHA_256, scram.message());
                 self.scram = Some(scram);
             }
-            ask::SASL_GOES_ON | ask::SASL_ENDS => {
+            auth_message::SASL_GOES_ON | auth_message::SASL_ENDS => {
                 let Some(scram) = &mut self.scram else {
                     return Err(self.refused(
                         "the server continued an authentication that was not \
                                              started",
                     ));
                 };
-                let heard =
-                    if ask == ask::SASL_ENDS { scram.finish(body) } else { scram.update(body) };
-                if ask == ask::SASL_GOES_ON && heard.is_ok() {
+                let heard = if ask == auth_message::SASL_ENDS {
+                    scram.finish(body)
+                } else {
+                    scram.update(body)
+                };
+                if ask == auth_message::SASL_GOES_ON && heard.is_ok() {
                     frontend::sasl_response(out, scram.message());
                 }
                 if let Err(error) = heard {

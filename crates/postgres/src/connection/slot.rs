@@ -72,9 +72,9 @@ impl Wake for LooksAgain {
         let Some(connection) = &inside.connection else { return };
         // An operation that finds no other connection sets the alarm again.
         if connection.is_at_long(self.after) {
-            connection.wake_behind_long();
-        } else if connection.waits_behind_some_long() {
-            inside.look_again(&slot, self.after);
+            connection.wake_after_long();
+        } else if connection.has_waiters_after_long() {
+            inside.wake_again(&slot, self.after);
         }
     }
 }
@@ -124,7 +124,7 @@ impl SlotState {
     /// Returns the connection if it works.
     pub(crate) fn working(&mut self) -> Option<&mut Connection> {
         if let Some(connection) = &mut self.connection {
-            connection.look(self.purpose == Purpose::Reads);
+            connection.receive_available(self.purpose == Purpose::Reads);
             if connection.loss().is_some() && connection.wanted() == 0 {
                 self.connection = None;
             }
@@ -186,7 +186,7 @@ impl SlotState {
     }
 
     /// Sets an alarm after which exchanges that follow a long read are woken.
-    pub(crate) fn look_again(&mut self, slot: &Arc<ConnectionSlot>, after: Duration) {
+    pub(crate) fn wake_again(&mut self, slot: &Arc<ConnectionSlot>, after: Duration) {
         if !std::mem::replace(&mut self.looks_again, true) {
             let looks = LooksAgain { slot: Arc::downgrade(slot), after };
             let _ = wake_at(Instant::now() + after, Waker::from(Arc::new(looks)));

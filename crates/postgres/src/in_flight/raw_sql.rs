@@ -41,12 +41,12 @@ impl InFlightOperation {
             known.call(commands, call)
         })?;
         self.sql = Some(known);
-        self.tell_columns(call);
+        self.set_columns(call);
         Ok(())
     }
 
     /// Each poll of a future has a new call without columns.
-    pub(crate) fn tell_columns(&self, call: &SqlCall<'_>) {
+    pub(crate) fn set_columns(&self, call: &SqlCall<'_>) {
         if let Some(known) = &self.sql {
             let _ = call.columns.set(Arc::clone(known.columns()));
         }

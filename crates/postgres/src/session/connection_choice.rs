@@ -75,18 +75,18 @@ impl PostgresSession {
         }
         let slot = Arc::clone(&running.slot);
         let Some(connection) = inside.connection.as_mut() else { return false };
-        if !connection.waits_behind_long(number) {
+        if !connection.waits_after_long(number) {
             return false;
         }
         if connection.is_held_up(STALL)
-            && connection.waits_behind_long(number)
+            && connection.waits_after_long(number)
             && self.leave_shared(running)
         {
             connection.abandon(number);
             running.exchange = None;
             return true;
         }
-        inside.look_again(&slot, STALL);
+        inside.wake_again(&slot, STALL);
         false
     }
 

@@ -53,10 +53,10 @@ impl Departing {
         Arc::new(departing).wake();
     }
 
-    fn look(self: &Arc<Self>, slot: &mut Option<Leaving>) {
+    fn advance(self: &Arc<Self>, slot: &mut Option<Leaving>) {
         let Some(leaving) = slot else { return };
         let waker = Waker::from(Arc::clone(self));
-        match leaving.look(&self.state, &waker) {
+        match leaving.receive(&self.state, &waker) {
             Ok(true) => {
                 if let Some(leaving) = slot.take() {
                     self.state.give_back(leaving.connection);
@@ -81,7 +81,7 @@ pub(super) fn end_all(state: &EngineState, numbers: Vec<(u32, u64)>) {
 
 impl Leaving {
     /// Reads available packets; returns true once all awaited ones have arrived.
-    fn look(&mut self, state: &EngineState, waker: &Waker) -> Result<bool> {
+    fn receive(&mut self, state: &EngineState, waker: &Waker) -> Result<bool> {
         self.watch.look();
         self.connection.inner.flush()?;
         loop {
@@ -129,7 +129,7 @@ impl Wake for Departing {
         while self.is_woken.load(Ordering::SeqCst) {
             let Some(mut leaving) = self.leaving.try_lock() else { return };
             self.is_woken.store(false, Ordering::SeqCst);
-            self.look(&mut leaving);
+            self.advance(&mut leaving);
             drop(leaving);
             // Either the other thread gets the lock, or this one sees its flag.
             fence(Ordering::SeqCst);

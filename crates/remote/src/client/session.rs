@@ -401,7 +401,7 @@ impl RemoteSession {
             Some(Err(error)) => Poll::Ready(Err(error)),
             None if self.waiting[place].until <= Instant::now() => {
                 let Waiting { is_write, number, .. } = self.waiting[place];
-                self.tell_of_cancel(number);
+                self.send_cancel(number);
                 let rest =
                     if is_write { "; a write may or may not have been committed" } else { "" };
                 let message = format!(
@@ -436,7 +436,7 @@ impl RemoteSession {
         }
     }
 
-    fn tell_of_cancel(&mut self, number: u32) {
+    fn send_cancel(&mut self, number: u32) {
         let Some(connection) = &mut self.connection else { return };
         let mut packet = Vec::new();
         let start = packet::begin(&mut packet, 0);
@@ -448,7 +448,7 @@ impl RemoteSession {
     }
 
     /// Makes the server roll back the transaction; later writes wait for that.
-    fn tell_of_rollback(&mut self) {
+    fn send_rollback(&mut self) {
         let Some(connection) = &mut self.connection else { return };
         self.last = self.last.wrapping_add(1).max(1);
         let mut packet = Vec::new();
@@ -596,11 +596,11 @@ impl Session for RemoteSession {
         let has_begun = kind == Kind::Begins && (is_under_way || matches!(&one.reply, Some(Ok(_))));
         self.remove(place);
         if is_under_way {
-            self.tell_of_cancel(number);
+            self.send_cancel(number);
         }
         let is_open = self.transaction == InTransaction::Open;
         if has_begun || kind == Kind::Ends && !is_sent && is_open {
-            self.tell_of_rollback();
+            self.send_rollback();
         } else if is_under_way
             && (is_write || kind == Kind::Ends)
             && self.connection.is_some()
@@ -650,7 +650,7 @@ impl Drop for RemoteSession {
         }
         if is_open {
             // Rolled back at once, so that other writers do not wait long.
-            self.tell_of_rollback();
+            self.send_rollback();
         }
         self.set_transaction(InTransaction::No);
         self.depart();

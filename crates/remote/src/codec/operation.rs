@@ -2,9 +2,9 @@
 //! decoded operation is well formed and refers to existing tables and fields; the store checks
 //! whether it is allowed.
 
-mod asked;
 mod batch;
 mod parts;
+mod received;
 
 use marmota_model::{Error, ErrorKind, Result, RowSource, Table, ValueRef};
 use marmota_store::operation::Operation;
@@ -12,13 +12,13 @@ use marmota_store::operation::Operation;
 use super::bytes::{put_int, put_option, put_unsigned};
 use super::query::{put_fields, put_filter_option, put_query};
 use super::value::{put_row, put_value};
-pub(crate) use asked::{Asked, AskedRows};
-pub(crate) use batch::{AskedBatch, AskedWrite};
+pub(crate) use batch::{AskedWrite, ReceivedBatch};
 use parts::{
     BATCH, BEGIN, COMMIT, COUNT, DELETE, DELETE_WHERE, GET, INCREMENT, INSERT, INSERT_MANY, LIST,
     RELEASE, ROLLBACK, ROLLBACK_TO, SAVEPOINT, UPDATE, UPDATE_MANY, put_conflict,
 };
 pub(crate) use parts::{CANCEL, HELLO, Numbers, Terms};
+pub(crate) use received::{Asked, ReceivedRows};
 
 /// Appends an operation.
 ///

@@ -11,7 +11,7 @@ use marmota_store::refusal::copy_of;
 use marmota_store::write::{check_increment, check_version};
 
 use crate::codec::bytes::{Bytes, broken};
-use crate::codec::operation::{AskedBatch, AskedWrite};
+use crate::codec::operation::{AskedWrite, ReceivedBatch};
 use crate::codec::outcome::put_results;
 
 /// The format of results that are stored for a repeat.
@@ -29,8 +29,8 @@ pub(super) struct ReadyBatch {
 }
 
 impl ReadyBatch {
-    pub(super) fn new(asked: AskedBatch, scope: &Store) -> Result<Self> {
-        let AskedBatch { mode, once, writes: asked, links, .. } = asked;
+    pub(super) fn new(asked: ReceivedBatch, scope: &Store) -> Result<Self> {
+        let ReceivedBatch { mode, once, writes: asked, links, .. } = asked;
         let mut writes = Vec::with_capacity(asked.len());
         let mut rest = &links[..];
         for (place, write) in asked.into_iter().enumerate() {

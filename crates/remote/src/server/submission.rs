@@ -17,7 +17,7 @@ use marmota_store::{Pending, Progress, Store};
 use super::ready_batch::ReadyBatch;
 use super::settings::Settings;
 use crate::codec::bytes::Bytes;
-use crate::codec::operation::{Asked, AskedRows, Terms};
+use crate::codec::operation::{Asked, ReceivedRows, Terms};
 use crate::codec::outcome::{DONE, FAILED, put_error, put_outcome};
 use crate::codec::value::put_row;
 
@@ -371,7 +371,7 @@ fn operate<T>(
 /// The rows of an insert of many, prepared one by one.
 struct Inserts<'p, 't> {
     table: &'t Table,
-    rows: AskedRows<'p>,
+    rows: ReceivedRows<'p>,
     stamp: WriteTimestamp,
     place: usize,
 }

@@ -68,14 +68,14 @@ impl Subscriber {
     }
 
     /// Notifies the peer that its call has added it to a list.
-    pub(crate) fn tell_subscribed(&self, call: Option<u64>, list: u64) {
+    pub(crate) fn send_subscribed(&self, call: Option<u64>, list: u64) {
         if let (End::Peer(peer), Some(_), Some(call)) = (&self.end, &self.name, call) {
             peer.notify(SUBSCRIBED, &format!("[{call},{list}]"));
         }
     }
 
     /// Notifies the peer that it was removed from a list.
-    pub(crate) fn tell_unsubscribed(&self, list: u64) {
+    pub(crate) fn send_unsubscribed(&self, list: u64) {
         if let (End::Peer(peer), Some(_)) = (&self.end, &self.name) {
             peer.notify(UNSUBSCRIBED, &format!("[{list}]"));
         }

@@ -39,7 +39,7 @@ impl ContractCheck {
     }
 
     /// Returns the requests for a new connection, numbered from `last` + 1.
-    pub(super) fn ask(&mut self, last: &mut u64) -> Vec<Message> {
+    pub(super) fn requests(&mut self, last: &mut u64) -> Vec<Message> {
         let ask = |(terms, verdict): &mut (Terms, Verdict)| {
             *last += 1;
             *verdict = Verdict::Asked(*last);

@@ -173,7 +173,7 @@ impl Peer {
         let again = state.subscriptions.restore(until);
         state.outbox.extend(again);
         let PeerState { contracts, last, outbox, .. } = &mut *state;
-        outbox.append(&mut contracts.ask(last));
+        outbox.append(&mut contracts.requests(last));
     }
 
     /// Returns the number of connections so far.

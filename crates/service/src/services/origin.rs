@@ -33,7 +33,7 @@ impl Settings {
 
     /// Updates the caller of a persistent connection: a logout or a revoked right applies from the
     /// next call.
-    pub(crate) fn look_again(origin: &mut CallOrigin, found: Result<Arc<Identity>>) {
+    pub(crate) fn renew_caller(origin: &mut CallOrigin, found: Result<Arc<Identity>>) {
         let Some((_, known)) = &mut origin.known else { return };
         match found {
             Ok(now) => {

@@ -44,7 +44,7 @@ struct Answered<'a> {
 }
 
 #[derive(Deserialize)]
-struct AskedFor<'a> {
+struct ContractRequest<'a> {
     method: &'a str,
     #[serde(borrow)]
     params: Option<&'a RawValue>,
@@ -131,9 +131,10 @@ impl PeerCalls {
             return Ok(());
         }
         // Control messages between peers; every other message is a call.
-        if let Ok(AskedFor { method, params: Some(params), id }) = serde_json::from_slice(message)
+        if let Ok(ContractRequest { method, params: Some(params), id }) =
+            serde_json::from_slice(message)
             && method.starts_with("-.")
-            && self.told(method, params.get(), id)
+            && self.handle_control(method, params.get(), id)
         {
             return Ok(());
         }
@@ -144,7 +145,7 @@ impl PeerCalls {
         if let Some((auth, known)) = &self.origin.known {
             let mut finding = auth.revalidate(known);
             match finding.ready() {
-                Some(found) => Settings::look_again(&mut self.origin, found),
+                Some(found) => Settings::renew_caller(&mut self.origin, found),
                 None => {
                     self.finding = Some(finding);
                     self.held.push_back(message.to_vec());
@@ -166,7 +167,7 @@ impl PeerCalls {
         while let Some(finding) = &mut self.finding {
             let Poll::Ready(found) = Pin::new(finding).poll(context) else { return };
             self.finding = None;
-            Settings::look_again(&mut self.origin, found);
+            Settings::renew_caller(&mut self.origin, found);
             let mut held = std::mem::take(&mut self.held).into_iter();
             if let Some(message) = held.next() {
                 self.begin(&message);
@@ -183,11 +184,11 @@ impl PeerCalls {
 
     /// Responds with an error to a call above the limit.
     fn refuse(&self, message: &[u8]) {
-        let asked = serde_json::from_slice::<AskedFor<'_>>(message);
+        let asked = serde_json::from_slice::<ContractRequest<'_>>(message);
         let id = match &asked {
-            Ok(AskedFor { id: Some(id), .. }) => id.get(),
+            Ok(ContractRequest { id: Some(id), .. }) => id.get(),
             // A notification gets no response.
-            Ok(AskedFor { id: None, .. }) => return,
+            Ok(ContractRequest { id: None, .. }) => return,
             Err(_) => "null",
         };
         let why = format!(
@@ -201,13 +202,13 @@ impl PeerCalls {
     }
 
     /// Processes a control message; returns false if it is not one.
-    fn told(&mut self, method: &str, params: &str, id: Option<&RawValue>) -> bool {
+    fn handle_control(&mut self, method: &str, params: &str, id: Option<&RawValue>) -> bool {
         fn read<'p, T: Deserialize<'p>>(params: &'p str) -> Option<T> {
             serde_json::from_str(params).ok()
         }
         match (method, id) {
             (CONTRACT, Some(id)) => read::<[&str; 1]>(params).map(|[name]| {
-                self.tell_contract(name, id);
+                self.send_contract(name, id);
             }),
             (RELEASE, _) => read::<(&str, u64)>(params).map(|(service, stub)| {
                 self.origin.owned.iter().for_each(|owned| owned.release(service, stub));
@@ -240,7 +241,7 @@ impl PeerCalls {
         self.origin.subscriber = Some(Arc::new(named));
     }
 
-    fn tell_contract(&self, name: &str, id: &RawValue) {
+    fn send_contract(&self, name: &str, id: &RawValue) {
         let known = self.settings.service(name).map(|hosted| hosted.known());
         // The contract holds only strings and numbers: serializing cannot fail.
         let done = known.map(|known| Done::Value(serde_json::to_vec(&known).unwrap_or_default()));

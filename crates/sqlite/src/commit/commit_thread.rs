@@ -125,7 +125,7 @@ impl CommitThread {
 
     /// Lets only callers lead from now on.
     #[cfg(feature = "simulated-disk")]
-    pub(crate) fn stand_back(&self) {
+    pub(crate) fn leave_to_callers(&self) {
         self.stands_back.store(true, Ordering::Relaxed);
     }
 

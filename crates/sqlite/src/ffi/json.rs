@@ -79,7 +79,7 @@ unsafe extern "C" fn ask(context: *mut Context, count: c_int, arguments: *mut *m
     });
     let json = json.and_then(utf8);
     // A panic must not unwind through C.
-    match catch_unwind(AssertUnwindSafe(|| condition.ask(json))) {
+    match catch_unwind(AssertUnwindSafe(|| condition.evaluate(json))) {
         // SAFETY: the context belongs to this call.
         Ok(Some(answer)) => unsafe {
             raw::marmota_sqlite3_result_int(context, c_int::from(answer));

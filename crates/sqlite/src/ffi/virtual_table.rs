@@ -311,7 +311,7 @@ unsafe extern "C" fn filter(
     }
     let found = Found::from_number(number);
     let watch = stage.watch.borrow();
-    let stop = || watch.as_ref().is_some_and(|watch| watch.look());
+    let stop = || watch.as_ref().is_some_and(|watch| watch.is_due());
     let Some(numbers) = vtab.shape.find(&*table, &found, &stored[..count], &stop) else {
         return code::INTERRUPT;
     };

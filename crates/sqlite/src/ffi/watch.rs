@@ -86,7 +86,7 @@ impl Watch {
 
     /// The progress handler, called while a statement of the connection is stepped: returns true if
     /// it must end.
-    pub(super) fn look(&self) -> bool {
+    pub(super) fn is_due(&self) -> bool {
         if !self.is_over() {
             return false;
         }
@@ -118,9 +118,9 @@ impl Watch {
 }
 
 /// The C callback: a result other than 0 interrupts the statement.
-unsafe extern "C" fn look(watch: *mut c_void) -> c_int {
+unsafe extern "C" fn is_due(watch: *mut c_void) -> c_int {
     // SAFETY: the pointer is that of a connection's watch, which lives as long as the connection.
-    c_int::from(unsafe { &*watch.cast::<Watch>() }.look())
+    c_int::from(unsafe { &*watch.cast::<Watch>() }.is_due())
 }
 
 impl Connection {
@@ -140,7 +140,7 @@ impl Connection {
         let data = Arc::as_ptr(&watch).cast_mut().cast();
         // SAFETY: the connection is open, and keeps the watch until it is closed.
         unsafe {
-            raw::marmota_sqlite3_progress_handler(self.db.as_ptr(), STEPS, Some(look), data);
+            raw::marmota_sqlite3_progress_handler(self.db.as_ptr(), STEPS, Some(is_due), data);
         }
         self.watch = Some(watch);
     }
@@ -241,8 +241,8 @@ mod tests {
         let watch = Arc::clone(connection.watch.as_ref().unwrap());
         let mut run = connection.start(statement);
         run.step().unwrap();
-        assert!(!watch.look(), "the first call begins the measure");
-        assert!(watch.look() && watch.look());
+        assert!(!watch.is_due(), "the first call begins the measure");
+        assert!(watch.is_due() && watch.is_due());
         drop(run);
         connection.end_budget();
         assert!(connection.take_interrupted() && connection.in_transaction());
@@ -270,7 +270,7 @@ mod tests {
                 raw::marmota_sqlite3_progress_handler(
                     connection.db.as_ptr(),
                     steps,
-                    Some(look),
+                    Some(is_due),
                     watch,
                 );
             }

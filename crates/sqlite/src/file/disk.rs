@@ -79,7 +79,7 @@ impl Disk {
     /// # Errors
     /// If SQLite refuses the additional file system.
     pub fn at(folder: &Path) -> Result<Self> {
-        observe(tell).map_err(|failure| fault::of(&failure))?;
+        observe(intercept).map_err(|failure| fault::of(&failure))?;
         let inner = Arc::new(Inner {
             folder: folder.canonicalize().unwrap_or_else(|_| folder.to_owned()),
             sync_micros: AtomicU64::new(0),
@@ -135,16 +135,16 @@ impl Disk {
     }
 }
 
-pub(crate) fn tell(path: &Path, act: &VfsCall<'_>) -> bool {
+pub(crate) fn intercept(path: &Path, act: &VfsCall<'_>) -> bool {
     let disks = DISKS.read();
     let disk =
         disks.iter().find_map(|disk| disk.upgrade().filter(|disk| path.starts_with(&disk.folder)));
     drop(disks);
-    disk.is_none_or(|disk| disk.told(path, act))
+    disk.is_none_or(|disk| disk.handle(path, act))
 }
 
 impl Inner {
-    fn told(&self, path: &Path, act: &VfsCall<'_>) -> bool {
+    fn handle(&self, path: &Path, act: &VfsCall<'_>) -> bool {
         let fails = match act {
             VfsCall::Sync => !self.syncs(),
             VfsCall::SyncFolder => self.folder_fails.load(Ordering::Relaxed),

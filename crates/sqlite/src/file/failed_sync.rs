@@ -145,7 +145,11 @@ enum Step<'a> {
 
 #[cfg(feature = "simulated-disk")]
 fn simulated(path: &Path, step: &Step<'_>) -> io::Result<()> {
-    if crate::file::disk::tell(path, step) { Ok(()) } else { Err(io::Error::other("it fails")) }
+    if crate::file::disk::intercept(path, step) {
+        Ok(())
+    } else {
+        Err(io::Error::other("it fails"))
+    }
 }
 
 #[cfg(not(feature = "simulated-disk"))]

@@ -4,7 +4,7 @@
 //!  caller                         thread of the batch
 //!  Accepted ──┐               ┌── Answer
 //!             └─ Arc<Slot> ───┘
-//!  Waiting ─> Told ─> Taken          the result was delivered
+//!  Waiting ─> UnitResult ─> Taken          the result was delivered
 //!  Waiting ─> Left                   the caller has dropped it: errors go to the callback
 //! ```
 
@@ -19,7 +19,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::contract::operation::Outcome;
 
 /// The result of the writes of one unit.
-type Told = Result<Vec<Outcome>>;
+type UnitResult = Result<Vec<Outcome>>;
 
 /// Accepted writes. `.await` it, or call [`Accepted::wait`], for their outcomes. If it is dropped,
 /// the writes are still executed.
@@ -62,7 +62,7 @@ enum State {
     /// The result has not come; the waker of the caller, if it was polled.
     Waiting(Option<Waker>),
     /// The result has come.
-    Told(Told),
+    UnitResult(UnitResult),
     /// The result was moved out.
     Taken,
     /// The [`Accepted`] was dropped.
@@ -96,12 +96,12 @@ impl Accepted {
 
 impl State {
     /// Moves the result out, if it has come.
-    fn take(&mut self) -> Option<Told> {
+    fn take(&mut self) -> Option<UnitResult> {
         if let Self::Waiting(_) = self {
             return None;
         }
         match std::mem::replace(self, Self::Taken) {
-            Self::Told(told) => Some(told),
+            Self::UnitResult(told) => Some(told),
             _ => Some(Err(Error::new(ErrorKind::Bug, "a result was taken twice"))),
         }
     }
@@ -133,18 +133,18 @@ impl Drop for Accepted {
 
 impl Answer {
     /// Delivers the result. Returns it if the [`Accepted`] was dropped.
-    pub(super) fn give(mut self, told: Told) -> Option<Told> {
+    pub(super) fn give(mut self, told: UnitResult) -> Option<UnitResult> {
         self.0.take().and_then(|slot| slot.give(told))
     }
 }
 
 impl Slot {
     /// Delivers the result, and wakes the caller. Returns it if no caller waits.
-    fn give(&self, told: Told) -> Option<Told> {
+    fn give(&self, told: UnitResult) -> Option<UnitResult> {
         let mut state = self.state.lock();
         match std::mem::replace(&mut *state, State::Taken) {
             State::Waiting(waker) => {
-                *state = State::Told(told);
+                *state = State::UnitResult(told);
                 self.told.notify_all();
                 drop(state);
                 waker.into_iter().for_each(Waker::wake);

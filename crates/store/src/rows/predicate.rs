@@ -315,7 +315,7 @@ impl<'f, C: FieldColumn> Predicate<'f, C> {
     /// Returns true if the row is selected; an unknown result does not select it.
     #[inline]
     pub fn selects<'a>(&self, row: impl FilteredRow<'a, C>) -> bool {
-        self.0.ask(row) == Some(true)
+        self.0.evaluate(row) == Some(true)
     }
 }
 
@@ -378,7 +378,7 @@ impl<'f, C: FieldColumn> Node<'f, C> {
     }
 
     /// Returns true, false, or `None` for unknown.
-    fn ask<'a>(&self, row: impl FilteredRow<'a, C>) -> Option<bool> {
+    fn evaluate<'a>(&self, row: impl FilteredRow<'a, C>) -> Option<bool> {
         match self {
             Self::Ordinal { column, comparison, value } => {
                 (!row.is_null(column)).then(|| comparison.holds(row.ordinal(column).cmp(value)))
@@ -402,7 +402,7 @@ impl<'f, C: FieldColumn> Node<'f, C> {
                 _ => Some(false),
             },
             Self::IsNull { column } => Some(row.is_null(column)),
-            Self::Inside { column, condition } => condition.ask(match row.value(column) {
+            Self::Inside { column, condition } => condition.evaluate(match row.value(column) {
                 ValueRef::Json(json) => Some(json),
                 _ => None,
             }),
@@ -413,7 +413,7 @@ impl<'f, C: FieldColumn> Node<'f, C> {
                 }
                 Some(search.finds(&words))
             }
-            Self::Not(inner) => inner.ask(row).map(|answer| !answer),
+            Self::Not(inner) => inner.evaluate(row).map(|answer| !answer),
             Self::And(all) => until(all, row, false),
             Self::Or(any) => until(any, row, true),
         }
@@ -429,7 +429,7 @@ fn until<'a, C: FieldColumn>(
 ) -> Option<bool> {
     let mut answer = Some(!decisive);
     for node in nodes {
-        match node.ask(row) {
+        match node.evaluate(row) {
             Some(one) if one == decisive => return Some(decisive),
             Some(_) => {}
             None => answer = None,

@@ -21,7 +21,7 @@ const ACTOR_BYTES_MAX: usize = 1_024;
 
 /// A batch as the client has sent it.
 #[derive(Debug)]
-pub(crate) struct AskedBatch {
+pub(crate) struct ReceivedBatch {
     pub(crate) mode: BatchMode,
     /// The actor that the client has declared.
     pub(crate) actor: Option<String>,
@@ -133,7 +133,7 @@ fn put_write(out: &mut Vec<u8>, numbers: &dyn Numbers, write: &Write) -> Result<
     Ok(())
 }
 
-impl AskedBatch {
+impl ReceivedBatch {
     pub(super) fn read(read: &mut Bytes<'_>, tables: &[Arc<Table>]) -> Result<Self> {
         let mode = if read.bool()? { BatchMode::Each } else { BatchMode::AllOrNothing };
         let actor = if read.bool()? { Some(read.text()?.to_owned()) } else { None };

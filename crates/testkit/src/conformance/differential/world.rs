@@ -111,7 +111,7 @@ impl<'s> World<'s> {
     }
 
     fn run(&self, operation: &mut Operation<'_>) -> Result<String> {
-        self.scope().run(operation, &mut NoRows).map(|outcome| told(&outcome))
+        self.scope().run(operation, &mut NoRows).map(|outcome| outcome_text(&outcome))
     }
 
     fn change(&self, change: &Change) -> Result<String> {
@@ -119,7 +119,7 @@ impl<'s> World<'s> {
         let mut batch = self.scope().batch();
         self.add(&mut batch, change);
         let outcomes = batch.all_or_nothing().run()?;
-        outcomes.into_iter().map(|outcome| outcome.map(|outcome| told(&outcome))).collect()
+        outcomes.into_iter().map(|outcome| outcome.map(|outcome| outcome_text(&outcome))).collect()
     }
 
     fn add(&self, batch: &mut marmota_store::batch::Batch<'_>, change: &Change) {
@@ -167,7 +167,7 @@ impl<'s> World<'s> {
         let results =
             if each { batch.continue_on_error() } else { batch.all_or_nothing() }.run()?;
         let told = |result: Result<Outcome>| match result {
-            Ok(outcome) => told(&outcome),
+            Ok(outcome) => outcome_text(&outcome),
             Err(error) => refused(&error),
         };
         Ok(results.into_iter().map(told).collect::<Vec<_>>().join("; "))
@@ -312,7 +312,7 @@ fn never<T>() -> Result<T> {
 }
 
 /// Returns an outcome as text, without the parts that are optional for engines.
-fn told(outcome: &Outcome) -> String {
+fn outcome_text(outcome: &Outcome) -> String {
     let Outcome { rows, keys, version, value, effect, .. } = outcome;
     format!("{rows} {keys:?} {version:?} {value:?} {effect:?}")
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use marmota_model::{FieldSet, FilterExpr, Result, RowQuery, Table, ValueRef};
 use marmota_store::operation::OnConflict;
 
-use super::batch::AskedBatch;
+use super::batch::ReceivedBatch;
 use super::parts::{
     BATCH, BEGIN, COMMIT, COUNT, DELETE, DELETE_WHERE, GET, INCREMENT, INSERT, INSERT_MANY, LIST,
     RELEASE, ROLLBACK, ROLLBACK_TO, SAVEPOINT, UPDATE, UPDATE_MANY, field_of, read_conflict,
@@ -20,13 +20,13 @@ pub(crate) enum Asked<'p, 't> {
     List { table: &'t Table, query: RowQuery },
     Count { table: &'t Table, filter: Option<FilterExpr> },
     Insert { table: &'t Table, row: Vec<ValueRef<'p>>, on_conflict: OnConflict },
-    InsertMany { table: &'t Table, rows: AskedRows<'p>, on_conflict: OnConflict },
+    InsertMany { table: &'t Table, rows: ReceivedRows<'p>, on_conflict: OnConflict },
     Update { table: &'t Table, key: ValueRef<'p>, row: Vec<ValueRef<'p>>, version: Option<i64> },
-    UpdateMany { table: &'t Table, rows: AskedRows<'p> },
+    UpdateMany { table: &'t Table, rows: ReceivedRows<'p> },
     Increment { table: &'t Table, key: ValueRef<'p>, field: usize, by: ValueRef<'p> },
     Delete { table: &'t Table, key: ValueRef<'p>, version: Option<i64> },
     DeleteWhere { table: &'t Table, filter: Option<FilterExpr> },
-    Batch(Box<AskedBatch>),
+    Batch(Box<ReceivedBatch>),
     Begin,
     Commit,
     Rollback,
@@ -37,13 +37,13 @@ pub(crate) enum Asked<'p, 't> {
 
 /// Rows that are decoded one by one.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct AskedRows<'p> {
+pub(crate) struct ReceivedRows<'p> {
     /// The number of rows that the client has declared: a hint.
     pub(crate) count: usize,
     rest: Bytes<'p>,
 }
 
-impl<'p> AskedRows<'p> {
+impl<'p> ReceivedRows<'p> {
     fn read(read: &mut Bytes<'p>) -> Result<Self> {
         Ok(Self { count: read.count()?, rest: *read })
     }
@@ -86,7 +86,11 @@ impl<'p, 't> Asked<'p, 't> {
             INSERT_MANY => {
                 let table = table(read)?;
                 let on_conflict = read_conflict(read, table)?;
-                return Ok(Self::InsertMany { table, rows: AskedRows::read(read)?, on_conflict });
+                return Ok(Self::InsertMany {
+                    table,
+                    rows: ReceivedRows::read(read)?,
+                    on_conflict,
+                });
             }
             UPDATE => {
                 let (table, key) = (table(read)?, read.checked_value()?);
@@ -95,7 +99,7 @@ impl<'p, 't> Asked<'p, 't> {
             }
             UPDATE_MANY => {
                 let table = table(read)?;
-                return Ok(Self::UpdateMany { table, rows: AskedRows::read(read)? });
+                return Ok(Self::UpdateMany { table, rows: ReceivedRows::read(read)? });
             }
             INCREMENT => {
                 let (table, key) = (table(read)?, read.checked_value()?);
@@ -109,7 +113,7 @@ impl<'p, 't> Asked<'p, 't> {
             DELETE_WHERE => {
                 Self::DeleteWhere { table: table(read)?, filter: read.filter_option()? }
             }
-            BATCH => Self::Batch(Box::new(AskedBatch::read(read, tables)?)),
+            BATCH => Self::Batch(Box::new(ReceivedBatch::read(read, tables)?)),
             BEGIN => Self::Begin,
             COMMIT => Self::Commit,
             ROLLBACK => Self::Rollback,
