@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 use marmota_model::{Result, Table};
 use marmota_store::EngineStatistics;
 use marmota_store::backup::Copied;
+use marmota_store::change::ChangeRecorder;
 use marmota_store::engine::{
     AttachSource, AttachedDatabase, Capability, Engine, ReadsMeanwhile, Session,
 };
@@ -253,6 +254,10 @@ impl Engine for Sqlite {
             self.0.attached.lock().push(attached);
             Ok(())
         })
+    }
+
+    fn record_changes(&self, recorder: &Arc<ChangeRecorder>) -> Result<()> {
+        self.0.with_executor(|executor| executor.record(recorder))
     }
 
     fn close(&self) -> Result<()> {

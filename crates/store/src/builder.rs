@@ -16,6 +16,9 @@ use crate::contract::engine::Engine;
 use crate::contract::operation::{ANSWERS, Idempotency};
 use crate::contract::plan::{Destructive, Plan};
 use crate::databases::{Databases, MAIN};
+use crate::feed::opening::FeedTables;
+use crate::feed::options::ChangeRetention;
+use crate::feed::{ChangeFeed, keeper};
 use crate::layers::metrics::meter::Metering;
 use crate::layers::stack::LayerSettings;
 use crate::migration::sequence::Sequence;
@@ -42,6 +45,7 @@ impl Store {
             history_age_max: None,
             migrations: Vec::new(),
             left: Vec::new(),
+            changes: None,
         }
     }
 }
@@ -62,6 +66,8 @@ pub struct StoreBuilder {
     migrations: Vec<Migration>,
     /// Tables that a transfer does not move.
     pub(crate) left: Vec<String>,
+    /// How long changes are kept; `None` if they are not recorded.
+    changes: Option<ChangeRetention>,
 }
 
 impl StoreBuilder {
@@ -309,6 +315,11 @@ impl StoreBuilder {
         let mut tables = registry.by_dependency()?;
         tables.extend(answers.iter().map(|(table, _)| Arc::clone(table)));
         tables.extend(migrations.table().cloned());
+        let feed = match self.changes {
+            Some(retention) => Some((FeedTables::new(&registry)?, retention)),
+            None => None,
+        };
+        tables.extend(feed.iter().flat_map(|(feed, _)| feed.all()).cloned());
         let engine: Box<dyn Engine> = match engines.len() {
             1 => engines.remove(0).1,
             _ => {
@@ -316,7 +327,7 @@ impl StoreBuilder {
                 Box::new(Databases::new(engines, homes)?)
             }
         };
-        Ok(Assembled { engine, registry, tables, answers, migrations })
+        Ok(Assembled { engine, registry, tables, answers, migrations, feed })
     }
 
     /// Stores the answers to batches with an idempotency key
@@ -327,6 +338,27 @@ impl StoreBuilder {
     #[must_use]
     pub const fn idempotency(mut self, idempotency: Idempotency) -> Self {
         self.idempotency = Some(idempotency);
+        self
+    }
+
+    /// Records the changes of all models in a change feed ([`Store::changes`]).
+    ///
+    /// Default: they are not recorded, and cost nothing. Internal tables, such as those of
+    /// accounts, are never recorded.
+    ///
+    /// ```
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// use marmota_store::change::ChangeRetention;
+    ///
+    /// let store = Store::builder(Memory::new()).changes(ChangeRetention::default()).open()?;
+    /// let start = store.position()?;
+    /// assert_eq!(store.changes()?.position(), start);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    #[must_use]
+    pub const fn changes(mut self, retention: ChangeRetention) -> Self {
+        self.changes = Some(retention);
         self
     }
 
@@ -345,7 +377,7 @@ impl StoreBuilder {
     fn open_at(self, to: Option<u32>) -> Result<Store> {
         let (version, destructive) = (self.version, self.destructive.clone());
         let Self { history_age_max, metering, traced, cache_bytes_max, .. } = self;
-        let Assembled { engine, registry, tables, answers, migrations } = self.assemble()?;
+        let Assembled { engine, registry, tables, answers, migrations, feed } = self.assemble()?;
         let history = registry.table(HISTORY_TABLE).ok().cloned();
         let audit_log = history.filter(|_| registry.is_audited()).map(|table| {
             let age_max_us =
@@ -358,8 +390,20 @@ impl StoreBuilder {
         engine
             .migrate(&tables, version, &destructive)
             .map_err(|refused| migrations.explain(refused, &done))?;
-        let settings = LayerSettings { is_traced: traced, metering, audit_log, cache_bytes_max };
+        let records_changes = feed.is_some();
+        let settings = LayerSettings {
+            is_traced: traced,
+            metering,
+            audit_log,
+            cache_bytes_max,
+            records_changes,
+        };
         let store = Store::new(engine, registry, answers, settings);
+        if let Some((tables, retention)) = feed {
+            let feed = ChangeFeed::open(&store, tables)?;
+            keeper::start(&store, &feed, retention)?;
+            store.core.set_feed(feed);
+        }
         migrations.carry_out(&store, &done, to)?;
         // Rows that the migrations have read are not in the cache afterwards.
         store.core.layers.subscribe_cache(store.registry())?;
@@ -375,6 +419,8 @@ pub(crate) struct Assembled {
     pub(crate) tables: Vec<Arc<Table>>,
     answers: Option<(Arc<Table>, Idempotency)>,
     migrations: Sequence,
+    /// The tables of the change feed, if there is one.
+    feed: Option<(FeedTables, ChangeRetention)>,
 }
 
 /// Returns the table of idempotent answers.

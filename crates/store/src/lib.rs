@@ -14,6 +14,7 @@ mod batch_machine;
 mod builder;
 mod contract;
 mod databases;
+mod feed;
 mod files;
 mod layers;
 pub mod migration;
@@ -60,6 +61,17 @@ pub mod sql {
         Lender, SqlCall, SqlColumn, SqlColumns, SqlRow, SqlRows, Wanted, no_sql, text,
     };
     pub use crate::verbs::sql as query;
+}
+
+/// The change feed: the commits of a store in order, with the rows that they have changed
+/// ([`Store::changes`]).
+pub mod change {
+    pub use crate::contract::change::{
+        Change, ChangeBuffer, ChangeKind, ChangeMark, ChangeRecorder, Commit, Position,
+        RecordedTable,
+    };
+    pub use crate::feed::options::ChangeRetention;
+    pub use crate::verbs::changes::{ChangeStream, FeedEvent};
 }
 
 pub use admin::tenants::{TenantStatistics, Tenants};

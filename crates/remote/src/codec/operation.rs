@@ -11,9 +11,9 @@ use marmota_store::operation::Operation;
 
 use super::bytes::{put_int, put_option, put_unsigned};
 use super::query::{put_fields, put_filter_option, put_query};
-use super::value::{put_row, put_value};
 pub(crate) use asked::{Asked, AskedRows};
 pub(crate) use batch::{AskedBatch, AskedWrite};
+use marmota_model::binary::{put_row, put_value};
 use parts::{
     BATCH, BEGIN, COMMIT, COUNT, DELETE, DELETE_WHERE, GET, INCREMENT, INSERT, INSERT_MANY, LIST,
     RELEASE, ROLLBACK, ROLLBACK_TO, SAVEPOINT, UPDATE, UPDATE_MANY, put_conflict,

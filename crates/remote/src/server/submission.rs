@@ -19,7 +19,7 @@ use super::settings::Settings;
 use crate::codec::bytes::Bytes;
 use crate::codec::operation::{Asked, AskedRows, Terms};
 use crate::codec::outcome::{DONE, FAILED, put_error, put_outcome};
-use crate::codec::value::put_row;
+use marmota_model::binary::put_row;
 
 /// The context of an operation.
 #[derive(Clone, Copy)]

@@ -12,7 +12,7 @@ use super::parts::{
 };
 use crate::codec::bytes::{Bytes, broken, put_bytes, put_option, put_unsigned};
 use crate::codec::query::put_filter_option;
-use crate::codec::value::put_value;
+use marmota_model::binary::put_value;
 
 /// The maximum number of writes in a batch.
 const WRITES_MAX: usize = 1_000_000;

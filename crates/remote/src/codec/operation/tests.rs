@@ -7,9 +7,9 @@ use marmota_store::operation::{BatchMode, Link, LinkAt, OnConflict, Once, OnceKe
 use proptest::prelude::*;
 
 use super::*;
+use crate::codec::any_value::any_value;
 use crate::codec::bytes::Bytes;
 use crate::codec::query::tests::any_filter;
-use crate::codec::value::tests::any_value;
 
 struct One;
 
