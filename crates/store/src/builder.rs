@@ -12,7 +12,7 @@ use marmota_model::{Error, ErrorKind, Model, Result, Schema, Table};
 pub use self::database_models::DatabaseModels;
 use crate::batch_machine::answers_schema;
 use crate::contract::audit::AuditLog;
-use crate::contract::engine::Engine;
+use crate::contract::engine::{Capability, Engine};
 use crate::contract::operation::{ANSWERS, Idempotency};
 use crate::contract::plan::{Destructive, Plan};
 use crate::databases::{Databases, MAIN};
@@ -316,7 +316,11 @@ impl StoreBuilder {
         tables.extend(answers.iter().map(|(table, _)| Arc::clone(table)));
         tables.extend(migrations.table().cloned());
         let feed = match self.changes {
-            Some(retention) => Some((FeedTables::new(&registry)?, retention)),
+            Some(retention) => {
+                let of_several = engines.len() > 1;
+                check_feed(engines[0].1.capability(), of_several)?;
+                Some((FeedTables::new(&registry)?, retention))
+            }
             None => None,
         };
         tables.extend(feed.iter().flat_map(|(feed, _)| feed.all()).cloned());
@@ -430,6 +434,18 @@ fn answers_table(registry: &Registry) -> Result<Arc<Table>> {
         return Err(Error::new(ErrorKind::Conflict, message));
     }
     Ok(Arc::new(Table::new(answers_schema())?))
+}
+
+/// Checks that the change feed can be recorded.
+fn check_feed(capability: &Capability, of_several: bool) -> Result<()> {
+    let message = if of_several {
+        "a store of several databases has no change feed: open a store on each".to_owned()
+    } else if !capability.change_feed {
+        format!("the engine `{}` has no change feed", capability.name)
+    } else {
+        return Ok(());
+    };
+    Err(Error::new(ErrorKind::Unsupported, message))
 }
 
 /// Returns the index of the database with the audited models. It has the history as well, since
