@@ -70,6 +70,7 @@ pub mod change {
         Change, ChangeBuffer, ChangeKind, ChangeMark, ChangeRecorder, Commit, Position,
         RecordedTable,
     };
+    pub use crate::feed::opening::renew_feed;
     pub use crate::feed::options::ChangeRetention;
     pub use crate::verbs::changes::{ChangeStream, FeedEvent};
 }

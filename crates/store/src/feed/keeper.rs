@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use marmota_model::{
     Comparison, Error, ErrorKind, FieldSet, FilterExpr, NoRows, Result, Timestamp, Value, ValueRef,
@@ -80,14 +80,18 @@ impl Block {
 
 impl Keeper {
     fn run(mut self) {
+        let mut next_removal = Instant::now() + REMOVE;
         loop {
-            let work = self.feed.hub.wait(self.polls, REMOVE);
+            let work = self.feed.hub.wait(self.polls, next_removal);
             let done = match work {
                 KeeperWork::Closed => return,
                 KeeperWork::Fetch(last) => {
                     self.with_store(|keeper, store| keeper.fetch(store, last))
                 }
-                KeeperWork::Idle => self.with_store(Self::remove_old),
+                KeeperWork::Idle => {
+                    next_removal = Instant::now() + REMOVE;
+                    self.with_store(Self::remove_old)
+                }
             };
             match done {
                 None => return,

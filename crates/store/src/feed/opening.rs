@@ -11,9 +11,10 @@ use marmota_model::{
 
 use super::ChangeFeed;
 use super::hub::ChangeHub;
-use super::schema::{COMMITS, IDENTITY, SHAPES, commit, identity, shape};
+use super::schema::{FEED_TABLES, commit, identity, shape};
 use super::shapes::{Shape, Shapes, fields_of};
 use crate::contract::change::{ChangeRecorder, RecordedTable};
+use crate::contract::engine::{self, Engine};
 use crate::contract::operation::{Keys, OnConflict, Operation};
 use crate::rights::is_internal;
 use crate::rows::registry::Registry;
@@ -36,7 +37,7 @@ impl FeedTables {
     /// # Errors
     /// [`ErrorKind::Conflict`] if a model has the name of one of them.
     pub(crate) fn new(registry: &Registry) -> Result<Self> {
-        for name in [COMMITS, SHAPES, IDENTITY] {
+        for name in FEED_TABLES {
             if registry.table(name).is_ok() {
                 let message = format!("the table name `{name}` is reserved; rename yours");
                 return Err(Error::new(ErrorKind::Conflict, message));
@@ -72,6 +73,21 @@ impl ChangeFeed {
         store.engine().record_changes(&recorder)?;
         Ok(Arc::new(Self { hub, shapes: shapes_now.shapes, commits, identity }))
     }
+}
+
+/// Gives the feed of a database another identity, if it has a feed: positions of before are then
+/// refused. It is for a database whose rows were replaced, as by restoring a backup: its next commits
+/// get numbers that were used before.
+///
+/// # Errors
+/// Those of the engine.
+pub fn renew_feed(engine: &dyn Engine) -> Result<()> {
+    let table = Arc::new(Table::new(super::schema::identity())?);
+    if !engine.open_table(&table)? {
+        return Ok(());
+    }
+    let mut delete = Operation::DeleteWhere { table: &table, filter: None };
+    engine::run(&mut *engine.session()?, &mut delete, &mut NoRows).map(drop)
 }
 
 /// Returns the identity of the feed and the number of its last removed commit. The first process

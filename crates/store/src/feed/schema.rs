@@ -11,6 +11,8 @@ use marmota_model::{Field, Kind, Role, Schema};
 pub(crate) const COMMITS: &str = "marmota_commit";
 pub(crate) const SHAPES: &str = "marmota_commit_table";
 pub(crate) const IDENTITY: &str = "marmota_feed";
+/// The names of all tables of a feed.
+pub(crate) const FEED_TABLES: [&str; 3] = [COMMITS, SHAPES, IDENTITY];
 
 /// The columns of the table of commits, by place.
 pub(crate) mod commit {
