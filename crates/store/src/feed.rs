@@ -41,4 +41,8 @@ pub(crate) struct ChangeFeed {
     pub(crate) commits: Arc<Table>,
     /// The table with the identity of the feed.
     pub(crate) identity: Arc<Table>,
+    /// The table of the cursors of hooks.
+    pub(crate) cursors: Arc<Table>,
+    /// The table of dead letters.
+    pub(crate) dead_letters: Arc<Table>,
 }

@@ -16,6 +16,7 @@ mod contract;
 mod databases;
 mod feed;
 mod files;
+mod hooks;
 mod layers;
 pub mod migration;
 pub mod rights;
@@ -73,6 +74,12 @@ pub mod change {
     pub use crate::feed::opening::renew_feed;
     pub use crate::feed::options::ChangeRetention;
     pub use crate::verbs::changes::{ChangeStream, FeedEvent};
+}
+
+/// After-commit hooks: functions that are called for each committed change of a model
+/// ([`Store::after_commit`]).
+pub mod hook {
+    pub use crate::hooks::{DeadLetter, Hook, HookOptions, ModelChange};
 }
 
 pub use admin::tenants::{TenantStatistics, Tenants};

@@ -29,6 +29,8 @@ pub(crate) struct FeedTables {
     pub(crate) commits: Arc<Table>,
     pub(crate) shapes: Arc<Table>,
     pub(crate) identity: Arc<Table>,
+    pub(crate) cursors: Arc<Table>,
+    pub(crate) dead_letters: Arc<Table>,
 }
 
 impl FeedTables {
@@ -47,12 +49,14 @@ impl FeedTables {
             commits: Arc::new(Table::new(super::schema::commits())?),
             shapes: Arc::new(Table::new(super::schema::shapes())?),
             identity: Arc::new(Table::new(super::schema::identity())?),
+            cursors: Arc::new(Table::new(super::schema::cursors())?),
+            dead_letters: Arc::new(Table::new(super::schema::dead_letters())?),
         })
     }
 
     /// Returns all of them.
-    pub(crate) fn all(&self) -> [&Arc<Table>; 3] {
-        [&self.commits, &self.shapes, &self.identity]
+    pub(crate) fn all(&self) -> [&Arc<Table>; 5] {
+        [&self.commits, &self.shapes, &self.identity, &self.cursors, &self.dead_letters]
     }
 }
 
@@ -62,7 +66,7 @@ impl ChangeFeed {
     /// # Errors
     /// [`ErrorKind::Unsupported`] for an engine that cannot record changes; those of the engine.
     pub(crate) fn open(store: &Store, tables: FeedTables) -> Result<Arc<Self>> {
-        let FeedTables { commits, shapes, identity } = tables;
+        let FeedTables { commits, shapes, identity, cursors, dead_letters } = tables;
         let (feed, removed) = read_identity(store, &identity)?;
         let mut shapes_now = read_shapes(store, &shapes)?;
         let recorded = record_tables(store, &shapes, &mut shapes_now)?;
@@ -71,7 +75,8 @@ impl ChangeFeed {
         let receiver = Arc::<ChangeHub>::clone(&hub);
         let recorder = Arc::new(ChangeRecorder::new(Arc::clone(&commits), recorded, receiver));
         store.engine().record_changes(&recorder)?;
-        Ok(Arc::new(Self { hub, shapes: shapes_now.shapes, commits, identity }))
+        let shapes = shapes_now.shapes;
+        Ok(Arc::new(Self { hub, shapes, commits, identity, cursors, dead_letters }))
     }
 }
 

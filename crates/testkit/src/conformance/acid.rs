@@ -6,5 +6,6 @@ pub mod changes;
 pub mod concurrency;
 pub mod durability;
 pub mod groups;
+pub mod hooks;
 pub mod idempotency;
 pub mod transactions;
