@@ -29,6 +29,9 @@ const MAIN: &str = "main";
 ///   [`ErrorKind::Busy`] if it is open elsewhere.
 /// - [`ErrorKind::Io`] if the disk fails or is full.
 ///
+/// The change feed of the restored database has a new identity: positions from before are refused,
+/// because the next commits get the numbers of those that the restore has undone.
+///
 /// ```
 /// use marmota::prelude::*;
 ///

@@ -67,11 +67,11 @@ pub mod sql {
 /// The change feed: the commits of a store in order, with the rows that they have changed
 /// ([`Store::changes`]).
 pub mod change {
+    pub use crate::builder::renew_feed;
     pub use crate::contract::change::{
         Change, ChangeBuffer, ChangeKind, ChangeMark, ChangeRecorder, Commit, Position,
         RecordedTable,
     };
-    pub use crate::feed::opening::renew_feed;
     pub use crate::feed::options::ChangeRetention;
     pub use crate::verbs::changes::{ChangeStream, FeedEvent};
 }

@@ -96,7 +96,7 @@ impl Store {
     /// Returns the change feed.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] if there is none.
+    /// [`ErrorKind::Unsupported`] if the store records no changes.
     pub(crate) fn feed(&self) -> Result<&Arc<ChangeFeed>> {
         self.core.feed().ok_or_else(|| {
             let message = "the store records no changes; open it with `StoreBuilder::changes`, or \

@@ -43,7 +43,7 @@ fn each_write_has_its_position() {
         ("POST /api/city", r#"[{"name":"b"},{"name":"c"}]"#, 201),
         ("PATCH /api/city/1", r#"{"people":5}"#, 200),
         ("PUT /api/city/2", r#"{"name":"bb"}"#, 200),
-        ("POST /api/city/1/people", "3", 200),
+        ("POST /api/city/1/people/increment", r#"{"by":3}"#, 200),
         ("POST /api/batch", r#"{"operations":[{"delete":"city","key":2}]}"#, 200),
         ("DELETE /api/city/1", "", 204),
         ("DELETE /api/city?filter=id>0", "", 200),
@@ -69,7 +69,8 @@ fn each_write_has_its_position() {
 #[test]
 fn what_one_process_wrote_is_read_through_another() {
     let folder = tempfile::tempdir().unwrap();
-    let engine = || Sqlite::from_url(&folder.path().join("a.db").display().to_string()).unwrap();
+    let engine =
+        || Sqlite::from_url(&format!("sqlite:{}", folder.path().join("a.db").display())).unwrap();
     let ((_a, here), (_b, there)) = (serve(engine()), serve(engine()));
     let (here, there) = (&mut client(&here), &mut client(&there));
     for number in 0..20 {

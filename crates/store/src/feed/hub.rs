@@ -54,7 +54,7 @@ pub(crate) enum Next {
     Stored(u64),
     /// It was removed; the first commit that is still there comes after this number.
     Removed(u64),
-    /// There is none yet.
+    /// It does not exist yet.
     Nothing,
     /// The store was closed, and there will be none.
     Closed,
@@ -126,8 +126,8 @@ impl ChangeHub {
         state.wakers.retain(|(other, _)| *other != reader);
     }
 
-    /// Returns the commit after this number. If there is none yet, the waker is woken when there
-    /// is.
+    /// Returns the commit after this number. If it does not exist yet, the waker is woken when it
+    /// does.
     pub(crate) fn next(&self, number: u64, reader: u64, waker: Option<&Waker>) -> Next {
         let mut state = self.state.lock();
         if number < state.removed {

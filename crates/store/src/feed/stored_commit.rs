@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use marmota_model::binary::BinaryReader;
 use marmota_model::{Error, ErrorKind, FieldSet, Result, Timestamp, Value, ValueRef};
 
-use super::opening::{integer, timestamp};
+use super::commit_rows::{integer, timestamp};
 use super::schema::commit;
 use super::shapes::{Shape, Shapes};
 use crate::contract::change::buffer::{ACTOR, DELETE, INSERT, UPDATE};

@@ -62,7 +62,7 @@ impl Store {
     /// Removes a dead letter. Blocks the thread.
     ///
     /// # Errors
-    /// [`marmota_model::ErrorKind::NotFound`] if there is none with this key.
+    /// [`marmota_model::ErrorKind::NotFound`] if no dead letter has this key.
     pub fn remove_dead_letter(&self, id: i64) -> Result<()> {
         let table = &*self.feed()?.dead_letters;
         let mut delete = Operation::Delete { table, key: ValueRef::Int(id), version: None };

@@ -10,13 +10,13 @@ use marmota_model::{
     Comparison, Error, ErrorKind, FieldSet, FilterExpr, NoRows, Result, Timestamp, Value, ValueRef,
 };
 
-use super::ChangeFeed;
-use super::hub::KeeperWork;
-use super::opening::{commits_between, integer, timestamp};
-use super::options::ChangeRetention;
-use super::schema::{commit, identity};
-use super::stored_commit::StoredCommit;
 use crate::contract::operation::Operation;
+use crate::feed::ChangeFeed;
+use crate::feed::commit_rows::{commits_between, integer, timestamp};
+use crate::feed::hub::KeeperWork;
+use crate::feed::options::ChangeRetention;
+use crate::feed::schema::{commit, identity};
+use crate::feed::stored_commit::StoredCommit;
 use crate::store::{Store, StoreCore};
 
 /// The interval in which commits of other processes are looked for, while there are readers.
@@ -30,7 +30,7 @@ const PAGE: u64 = 1_000;
 ///
 /// # Errors
 /// [`ErrorKind::Io`] if the thread cannot be started.
-pub(crate) fn start(store: &Store, feed: &Arc<ChangeFeed>, kept: ChangeRetention) -> Result<()> {
+pub(super) fn start(store: &Store, feed: &Arc<ChangeFeed>, kept: ChangeRetention) -> Result<()> {
     let is_shared = store.capability().shared_file;
     let keeper = Keeper {
         core: Arc::downgrade(&store.core),
