@@ -14,9 +14,7 @@ mod batch_machine;
 mod builder;
 mod contract;
 mod databases;
-mod feed;
 mod files;
-mod hooks;
 mod layers;
 pub mod migration;
 pub mod rights;
@@ -72,14 +70,14 @@ pub mod change {
         Change, ChangeBuffer, ChangeKind, ChangeMark, ChangeRecorder, Commit, Position,
         RecordedTable,
     };
-    pub use crate::feed::options::ChangeRetention;
+    pub use crate::layers::feed::options::ChangeRetention;
     pub use crate::verbs::changes::{ChangeStream, FeedEvent};
 }
 
 /// After-commit hooks: functions that are called for each committed change of a model
 /// ([`Store::after_commit`]).
 pub mod hook {
-    pub use crate::hooks::{DeadLetter, Hook, HookOptions, ModelChange};
+    pub use crate::background::hooks::{DeadLetter, Hook, HookOptions, ModelChange};
 }
 
 pub use admin::tenants::{TenantStatistics, Tenants};

@@ -20,7 +20,7 @@ pub use self::pending::{Pending, Progress};
 pub use self::statistics::Statistics;
 use crate::contract::engine::{Capability, Engine};
 use crate::contract::operation::{Answered, Idempotency, Once, OnceKey, Outcome};
-use crate::feed::ChangeFeed;
+use crate::layers::feed::ChangeFeed;
 use crate::layers::handle::{HandleContext, Place};
 use crate::layers::stack::LayerSettings;
 use crate::rights::Rights;

@@ -29,7 +29,7 @@ use crate::builder::{Assembled, StoreBuilder};
 use crate::contract::engine::{self, Engine, Session};
 use crate::contract::operation::{Fingerprint, Operation};
 use crate::contract::plan::Destructive;
-use crate::feed::schema::FEED_TABLES;
+use crate::layers::feed::schema::FEED_TABLES;
 
 /// The maximum number of rows in a piece.
 const PIECE_ROWS: usize = 2_000;

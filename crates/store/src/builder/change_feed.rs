@@ -11,12 +11,12 @@ use marmota_model::{
 use crate::contract::change::{ChangeRecorder, RecordedTable};
 use crate::contract::engine::{self, Engine};
 use crate::contract::operation::{Keys, OnConflict, Operation};
-use crate::feed::ChangeFeed;
-use crate::feed::commit_rows::integer;
-use crate::feed::hub::ChangeHub;
-use crate::feed::schema::{self, commit, identity, shape};
-use crate::feed::shapes::{Shape, Shapes, fields_of};
-use crate::feed::tables::FeedTables;
+use crate::layers::feed::ChangeFeed;
+use crate::layers::feed::commit_rows::integer;
+use crate::layers::feed::hub::ChangeHub;
+use crate::layers::feed::schema::{self, commit, identity, shape};
+use crate::layers::feed::shapes::{Shape, Shapes, fields_of};
+use crate::layers::feed::tables::FeedTables;
 use crate::rights::is_internal;
 use crate::rows::registry::Registry;
 use crate::store::Store;

@@ -11,12 +11,12 @@ use marmota_model::{
 };
 
 use crate::contract::operation::Operation;
-use crate::feed::ChangeFeed;
-use crate::feed::commit_rows::{commits_between, integer, timestamp};
-use crate::feed::hub::KeeperWork;
-use crate::feed::options::ChangeRetention;
-use crate::feed::schema::{commit, identity};
-use crate::feed::stored_commit::StoredCommit;
+use crate::layers::feed::ChangeFeed;
+use crate::layers::feed::commit_rows::{commits_between, integer, timestamp};
+use crate::layers::feed::hub::KeeperWork;
+use crate::layers::feed::options::ChangeRetention;
+use crate::layers::feed::schema::{commit, identity};
+use crate::layers::feed::stored_commit::StoredCommit;
 use crate::store::{Store, StoreCore};
 
 /// The interval in which commits of other processes are looked for, while there are readers.

@@ -11,10 +11,10 @@ use marmota_model::{Error, ErrorKind, Result, RowSink, ValueRef};
 
 use crate::contract::change::{Commit, Position};
 use crate::contract::operation::{Operation, Outcome};
-use crate::feed::ChangeFeed;
-use crate::feed::commit_rows::commits_between;
-use crate::feed::hub::Next;
-use crate::feed::stored_commit::StoredCommit;
+use crate::layers::feed::ChangeFeed;
+use crate::layers::feed::commit_rows::commits_between;
+use crate::layers::feed::hub::Next;
+use crate::layers::feed::stored_commit::StoredCommit;
 use crate::store::Store;
 use crate::verbs::action::Verb;
 

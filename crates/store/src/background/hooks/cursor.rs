@@ -12,7 +12,9 @@ use marmota_model::{
 
 use crate::contract::change::Position;
 use crate::contract::operation::{OnConflict, Operation};
-use crate::feed::schema::cursor::{COLUMNS, FEED, HOLDER, KEY, NAME, NUMBER, UNTIL, VERSION};
+use crate::layers::feed::schema::cursor::{
+    COLUMNS, FEED, HOLDER, KEY, NAME, NUMBER, UNTIL, VERSION,
+};
 use crate::store::Store;
 
 /// The time for which a process may call a hook without renewing its lease.

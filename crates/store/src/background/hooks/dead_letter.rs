@@ -8,7 +8,7 @@ use marmota_model::{
 
 use crate::contract::change::{Change, Position};
 use crate::contract::operation::Operation;
-use crate::feed::schema::dead_letter::{AT, ERROR, HOOK, KEY, POSITION, ROW, TABLE};
+use crate::layers::feed::schema::dead_letter::{AT, ERROR, HOOK, KEY, POSITION, ROW, TABLE};
 use crate::store::Store;
 
 /// A change on which a hook has failed as often as it may ([`Store::dead_letters`]).

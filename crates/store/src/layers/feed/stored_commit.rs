@@ -132,7 +132,7 @@ mod tests {
 
     use super::*;
     use crate::contract::change::{ChangeBuffer, RecordedTable};
-    use crate::feed::shapes::fields_of;
+    use crate::layers::feed::shapes::fields_of;
 
     fn table(fields: &[(&'static str, Kind)]) -> Arc<Table> {
         let fields =
