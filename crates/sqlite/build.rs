@@ -21,6 +21,8 @@ const CIPHER: &str = "src/ffi/cipher.c";
 const DURABILITY: &str = "src/ffi/durability.c";
 /// How the snapshot of an interrupted read is kept; included by [`ROWS`].
 const BUDGET: &str = "src/ffi/budget.c";
+/// Rows before and after a change; included by [`ROWS`].
+const CHANGES: &str = "src/ffi/changes.c";
 
 /// `SQLITE_…` options, with their values.
 const OPTIONS: &[&str] = &[
@@ -52,6 +54,8 @@ const OPTIONS: &[&str] = &[
     "ENABLE_RTREE",
     // Which field a column of a statement is read from, and so its kind.
     "ENABLE_COLUMN_METADATA",
+    // The change feed has rows as they were before a change.
+    "ENABLE_PREUPDATE_HOOK",
 ];
 
 /// What a Unix has, which SQLite does not find out by itself.
@@ -200,6 +204,7 @@ fn main() {
     println!("cargo::rerun-if-changed={CIPHER}");
     println!("cargo::rerun-if-changed={DURABILITY}");
     println!("cargo::rerun-if-changed={BUDGET}");
+    println!("cargo::rerun-if-changed={CHANGES}");
 }
 
 /// Writes the header that stands before SQLite: it renames every public symbol

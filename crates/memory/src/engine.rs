@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use marmota_model::{Error, ErrorKind, Result, Table};
 use marmota_store::backup::Copied;
+use marmota_store::change::ChangeRecorder;
 use marmota_store::engine::{AttachSource, Capability, Engine, ReadsMeanwhile, Session};
 #[cfg(feature = "encryption")]
 use marmota_store::key::EncryptionKey;
@@ -48,7 +49,8 @@ impl Memory {
         let shared = Shared::new(file, (durability, creates_folders), loaded, encryption);
         let capability = Capability::new("memory", durability.is_some())
             .with_reads_meanwhile(ReadsMeanwhile::WaitForTables)
-            .with_reused_last_key();
+            .with_reused_last_key()
+            .with_change_feed();
         let capability = match shared.file {
             Some(_) => capability.with_persistence(),
             None => capability,
@@ -304,6 +306,13 @@ impl Engine for Memory {
 
     fn attach_source(&self) -> AttachSource {
         AttachSource::Rows
+    }
+
+    fn record_changes(&self, recorder: &Arc<ChangeRecorder>) -> Result<()> {
+        self.shared
+            .recorder
+            .set(Arc::clone(recorder))
+            .map_err(|_| Error::new(ErrorKind::Invalid, "changes are recorded already"))
     }
 
     fn close(&self) -> Result<()> {

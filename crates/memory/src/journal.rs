@@ -54,6 +54,9 @@ const RECORD_BYTES_KEPT: usize = 1 << 20;
 /// A session's waiter: the session's number and the ticket.
 type Name = (u64, u64);
 
+/// A call to make when the log is on the disk.
+pub(super) type WhenSynced = Box<dyn FnOnce() + Send>;
+
 /// The log.
 pub(super) struct Journal {
     /// The path of the snapshot.
@@ -108,6 +111,8 @@ struct Waiting {
     /// The time at which relaxed writes have to be synced.
     due: Option<Instant>,
     wakers: Vec<(u64, Name, Waker)>,
+    /// The calls to make when the log is on the disk up to a position.
+    calls: Vec<(u64, WhenSynced)>,
     stopped: bool,
     /// The commits that requested a sync and are not part of one yet, and the counters of the
     /// groups so far.
@@ -221,7 +226,7 @@ impl Journal {
 
     /// Requests the durability of a commit that ends at `position`; returns true if the caller has
     /// to wait with [`Journal::poll`].
-    pub(super) fn ask(&self, position: u64, asked: Option<Durability>) -> bool {
+    pub(super) fn request_sync(&self, position: u64, asked: Option<Durability>) -> bool {
         self.counts.commits.fetch_add(1, Ordering::Relaxed);
         let durability = match self.durability {
             Durability::None => return false,
@@ -242,6 +247,23 @@ impl Journal {
             self.work.notify_one();
         }
         false
+    }
+
+    /// Returns true if a commit with this durability waits for the disk.
+    pub(super) fn waits(&self, asked: Option<Durability>) -> bool {
+        self.durability != Durability::None && asked.unwrap_or(self.durability) == Durability::Full
+    }
+
+    /// Makes a call when the log is on the disk up to `position`; at once if it is already. After
+    /// the disk has failed, it is never made.
+    pub(super) fn when_synced(&self, position: u64, call: WhenSynced) {
+        let mut waiting = self.waiting.lock();
+        if self.synced.load(Ordering::Acquire) < position {
+            waiting.calls.push((position, call));
+            return;
+        }
+        drop(waiting);
+        call();
     }
 
     /// Ready once everything up to a position is on the disk, or with [`ErrorKind::Lost`] if this
@@ -305,13 +327,18 @@ impl Journal {
     fn reached(&self, position: u64) {
         self.synced.fetch_max(position, Ordering::AcqRel);
         let mut woken = Vec::new();
-        self.waiting.lock().wakers.retain(|(wanted, _, waker)| {
+        let mut waiting = self.waiting.lock();
+        waiting.wakers.retain(|(wanted, _, waker)| {
             let waits = *wanted > position;
             if !waits {
                 woken.push(waker.clone());
             }
             waits
         });
+        let calls = waiting.calls.extract_if(.., |(wanted, _)| *wanted <= position);
+        let calls: Vec<_> = calls.collect();
+        drop(waiting);
+        calls.into_iter().for_each(|(_, call)| call());
         woken.into_iter().for_each(Waker::wake);
     }
 
@@ -493,7 +520,7 @@ impl Journal {
     }
 
     /// Returns true if the snapshot from the start has all data.
-    pub(super) fn says_nothing(&self, schema: u32) -> bool {
+    pub(super) fn is_in_snapshot(&self, schema: u32) -> bool {
         let tail = self.tail.lock();
         let tables = tail.log.bytes_with(tail.tables.len());
         tail.whole == Some(schema) && tail.since_snapshot <= tables

@@ -35,6 +35,7 @@ mod journal;
 mod lock;
 mod prepare;
 mod read;
+mod recording;
 mod session;
 mod shared;
 mod table;

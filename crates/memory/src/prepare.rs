@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use marmota_model::rule::violation;
 use marmota_model::{Error, ErrorKind, Kind, Result, Table};
-use marmota_store::plan::{Change, Destructive, Plan, StepEffect};
+use marmota_store::plan::{Destructive, Plan, StepEffect, TableChange};
 use parking_lot::RwLock;
 
 use crate::catalog;
@@ -40,11 +40,11 @@ impl Shared {
                 continue;
             }
             let Some((name, section)) = loaded.section(table, tables) else {
-                plan.steps.push(comparison::step(table, Change::AddTable, StepEffect::Safe));
+                plan.steps.push(comparison::step(table, TableChange::AddTable, StepEffect::Safe));
                 continue;
             };
             if name != table.name() {
-                let change = Change::RenameTable { from: name.to_owned() };
+                let change = TableChange::RenameTable { from: name.to_owned() };
                 plan.steps.push(comparison::step(table, change, StepEffect::Safe));
             }
             if !tries && matches!(section, Section::Json(_)) {
@@ -61,7 +61,7 @@ impl Shared {
             let mut rows = TableRows::new(Arc::clone(table));
             if let (true, Err(error)) = (can_be, section.fill(&mut rows, &all)) {
                 let effect = StepEffect::Refused(error.to_string());
-                plan.steps.push(comparison::step(table, Change::SchemaMismatch, effect));
+                plan.steps.push(comparison::step(table, TableChange::SchemaMismatch, effect));
             }
         }
         Ok(plan)

@@ -21,7 +21,7 @@ use parking_lot::RwLock;
 use smallvec::SmallVec;
 
 use super::catalog::Catalog;
-use super::journal::{self, Journal, Record};
+use super::journal::{self, Record};
 use super::shared::Shared;
 use super::write::{delete_rows, execute};
 use crate::catalog::locked_tables::{LockedTables, Needs, NotNow};
@@ -29,6 +29,7 @@ use crate::lock::transaction_gate::WAIT_MAX;
 use crate::read::borrowed_table::LockedTable;
 use crate::read::long_scan::LongScan;
 use crate::read::scan::RowsFound;
+use crate::recording::NumberedCommit;
 use crate::table::table_rows::TableRows;
 use crate::write::long_delete::LongDelete;
 use crate::write::undo_log::UndoLog;
@@ -48,6 +49,8 @@ pub(super) struct MemorySession {
     is_over: bool,
     /// The queue place of the statement that borrows tables, while it waits.
     lend_place: QueuePlace,
+    /// The actor of the next writes, if changes are recorded.
+    actor: Option<Arc<str>>,
 }
 
 /// An operation that waits.
@@ -130,6 +133,7 @@ impl MemorySession {
             record: Record::default(),
             is_over: false,
             lend_place: QueuePlace::default(),
+            actor: None,
         }
     }
 
@@ -158,7 +162,7 @@ impl MemorySession {
             }
             Operation::Commit => {
                 let committed = self.end(false)?;
-                return Ok(self.written(committed, durability));
+                return Ok(self.written(committed, durability, outcome));
             }
             Operation::Rollback => self.end(true).map(drop)?,
             Operation::Savepoint(name) => self.transaction()?.log.save(*name),
@@ -169,13 +173,23 @@ impl MemorySession {
         Ok(Attempt::Done)
     }
 
-    /// Returns the remaining work for a commit that is in the log up to a position.
-    fn written(&self, position: Option<u64>, durability: Option<Durability>) -> Attempt {
-        let (Some(position), Some(journal)) = (position, self.shared.journal.get()) else {
+    /// Reports a commit to the change feed, and returns the remaining work for it.
+    fn written(
+        &self,
+        committed: Committed,
+        durability: Option<Durability>,
+        outcome: &mut Outcome,
+    ) -> Attempt {
+        if let Some(numbered) = committed.numbered {
+            outcome.commit = Some(numbered.number);
+            self.shared.report(committed.position, durability, numbered);
+        }
+        let (Some(position), Some(journal)) = (committed.position, self.shared.journal.get())
+        else {
             return Attempt::Done;
         };
         self.shared.shorten_log(journal);
-        match journal.ask(position, durability) {
+        match journal.request_sync(position, durability) {
             true => Attempt::Written(position),
             false => Attempt::Done,
         }
@@ -211,7 +225,11 @@ impl MemorySession {
         let is_write = operation.is_write();
         loop {
             let catalog = self.catalog.load();
-            let needs = Needs::new(catalog, operation)?;
+            let mut needs = Needs::new(catalog, operation)?;
+            let recorder = self.shared.recorder.get().filter(|_| is_write);
+            if let (Some(recorder), None) = (recorder, &self.transaction) {
+                needs.also_write(catalog.find(recorder.table())?);
+            }
             let mut locked = match LockedTables::new(catalog, &needs, self.id) {
                 Ok(locked) => locked,
                 Err(NotNow::Retired) => continue,
@@ -257,14 +275,13 @@ impl MemorySession {
             };
             let scan = match &mut self.transaction {
                 None => {
-                    if let Some(journal) = self.shared.journal.get()
-                        && is_write
-                    {
+                    if is_write && (recorder.is_some() || self.shared.journal.get().is_some()) {
                         let log = &mut UndoLog::of_transaction();
                         run(&mut locked, log)?;
-                        let position = keep(journal, &mut self.record, log, &mut locked)?;
+                        let (record, actor) = (&mut self.record, self.actor.as_ref());
+                        let committed = keep(&self.shared, record, actor, log, &mut locked)?;
                         drop(locked);
-                        return Ok(self.written(position, durability));
+                        return Ok(self.written(committed, durability, outcome));
                     }
                     run(&mut locked, &mut UndoLog::default())
                 }
@@ -299,16 +316,19 @@ impl MemorySession {
 
     /// Ends the transaction and releases its tables, with or without its changes. Returns its
     /// position in the log.
-    fn end(&mut self, undo: bool) -> Result<Option<u64>> {
+    fn end(&mut self, undo: bool) -> Result<Committed> {
         self.transaction()?;
-        let Some(mut transaction) = self.transaction.take() else { return Ok(None) };
+        let Some(mut transaction) = self.transaction.take() else {
+            return Ok(Committed::default());
+        };
         let catalog = self.catalog.load();
-        let mut locked = LockedTables::of_transaction(catalog, transaction.owned.iter().copied());
+        let commits = self.shared.commits(catalog, undo || transaction.log.steps().is_empty())?;
+        let owned = transaction.owned.iter().copied();
+        let mut locked = LockedTables::of_transaction(catalog, owned, commits);
         let log = &mut transaction.log;
-        let ended = match self.shared.journal.get() {
-            _ if undo => log.undo_to(0, &mut locked).map(|()| None),
-            Some(journal) => keep(journal, &mut self.record, log, &mut locked),
-            None => Ok(None),
+        let ended = match undo {
+            true => log.undo_to(0, &mut locked).map(|()| Committed::default()),
+            false => keep(&self.shared, &mut self.record, self.actor.as_ref(), log, &mut locked),
         };
         for &number in &transaction.owned {
             locked.disown(number);
@@ -322,31 +342,50 @@ impl MemorySession {
         self.transaction()?;
         let Some(transaction) = &mut self.transaction else { return Ok(()) };
         let catalog = self.catalog.load();
-        let mut locked = LockedTables::of_transaction(catalog, transaction.owned.iter().copied());
+        let owned = transaction.owned.iter().copied();
+        let mut locked = LockedTables::of_transaction(catalog, owned, None);
         transaction.log.undo_to_savepoint(name, &mut locked)
     }
 }
 
-/// Writes the changes to the log while the tables are locked, or undoes them; returns the position
-/// after them, unless there are no changes.
+/// A commit that was executed.
+#[derive(Default)]
+struct Committed {
+    /// Its end in the log, if there is a log.
+    position: Option<u64>,
+    /// Its row in the change feed, if it has changes of recorded tables.
+    numbered: Option<NumberedCommit>,
+}
+
+/// Writes a commit to the change feed and to the log, or undoes it if that fails.
 fn keep(
-    journal: &Journal,
+    shared: &Shared,
     record: &mut Record,
+    actor: Option<&Arc<str>>,
     log: &mut UndoLog,
     locked: &mut LockedTables<'_>,
-) -> Result<Option<u64>> {
+) -> Result<Committed> {
     if log.steps().is_empty() {
-        return Ok(None);
+        return Ok(Committed::default());
     }
-    let appended =
-        journal::write_changes(record.payload(), log, locked).and_then(|()| journal.append(record));
-    match appended {
-        Ok(position) => Ok(Some(position)),
-        Err(error) => {
-            log.undo_to(0, locked)?;
-            Err(error)
-        }
+    let numbered = match shared.recorder.get() {
+        Some(recorder) => NumberedCommit::insert(recorder, actor, log, locked),
+        None => Ok(None),
+    };
+    let committed = numbered.and_then(|numbered| {
+        let position = match shared.journal.get() {
+            Some(journal) => {
+                journal::write_changes(record.payload(), log, locked)?;
+                Some(journal.append(record)?)
+            }
+            None => None,
+        };
+        Ok(Committed { position, numbered })
+    });
+    if committed.is_err() {
+        log.undo_to(0, locked)?;
     }
+    committed
 }
 
 impl MemorySession {
@@ -497,6 +536,10 @@ impl Session for MemorySession {
             });
             return Ok(Some(in_order.collect()));
         }
+    }
+
+    fn set_actor(&mut self, actor: Option<&Arc<str>>) {
+        self.actor = actor.cloned();
     }
 
     fn cancel(&mut self, ticket: Ticket) {

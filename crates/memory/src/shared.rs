@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use marmota_model::{Error, ErrorKind, Result, Table};
 use marmota_store::Durability;
+use marmota_store::change::ChangeRecorder;
 use marmota_store::plan::{Destructive, Plan};
 use marmota_store::private_file::have_folder;
 use parking_lot::Mutex;
@@ -23,6 +24,7 @@ use crate::journal::plain_file;
 use crate::journal::{self, Journal, Record};
 use crate::lock::transaction_gate as gate;
 use crate::lock::transaction_gate::TransactionGate;
+use crate::recording::NumberedCommit;
 use crate::table::table_rows::TableRows;
 
 /// The default deadline of a read, in milliseconds.
@@ -46,6 +48,8 @@ pub(crate) struct Shared {
     pub(crate) encryption: Arc<FileEncryption>,
     /// The log, once the file was read.
     pub(crate) journal: OnceLock<Arc<Journal>>,
+    /// Records changes, if the store has a change feed.
+    pub(crate) recorder: OnceLock<Arc<ChangeRecorder>>,
     /// The content of the file, once it was read; tables are removed from it when models register
     /// them.
     pub(crate) loaded: Mutex<Option<Loaded>>,
@@ -78,6 +82,7 @@ impl Shared {
             creates_folders,
             encryption: Arc::new(encryption),
             journal: OnceLock::new(),
+            recorder: OnceLock::new(),
             loaded: Mutex::new(loaded),
             read_deadline_ms: READ_DEADLINE_MS,
             read_yields: AtomicU64::new(0),
@@ -95,6 +100,31 @@ impl Shared {
     pub(crate) fn read_until(&self) -> Option<Instant> {
         let limit = Duration::from_millis(self.read_deadline_ms.into());
         (self.read_deadline_ms > 0).then(|| Instant::now() + limit)
+    }
+
+    /// Returns the number of the table of commits, if changes are recorded, for a commit that is not
+    /// `empty`.
+    pub(crate) fn commits(&self, catalog: &Catalog, empty: bool) -> Result<Option<u32>> {
+        let recorder = self.recorder.get().filter(|_| !empty);
+        recorder.map(|recorder| catalog.find(recorder.table())).transpose()
+    }
+
+    /// Reports a commit to the change feed: at once, or when its log is on the disk if it waits for
+    /// that.
+    pub(crate) fn report(
+        &self,
+        position: Option<u64>,
+        durability: Option<Durability>,
+        commit: NumberedCommit,
+    ) {
+        let Some(recorder) = self.recorder.get() else { return };
+        match (position, self.journal.get()) {
+            (Some(position), Some(journal)) if journal.waits(durability) => {
+                let recorder = Arc::clone(recorder);
+                journal.when_synced(position, Box::new(move || commit.report(&recorder)));
+            }
+            _ => commit.report(recorder),
+        }
     }
 
     pub(crate) fn check_open(&self) -> Result<()> {

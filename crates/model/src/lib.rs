@@ -16,7 +16,7 @@
 //! | use rows of a schema made at run time | [`Record`] |
 //! | handle values | [`Value`], [`ValueRef`], [`Currency`], [`Date`], [`Time`], [`Timestamp`] |
 //! | select rows | [`Filter`], [`Order`], [`parse_filter`], [`parse_order`], [`Search`] |
-//! | convert rows | [`json`], [`text`] |
+//! | convert rows | [`json`], [`text`], [`binary`] |
 //! | report errors | [`Error`], [`ErrorKind`], [`Violation`] |
 //!
 //! ```
@@ -43,6 +43,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod binary;
 mod error;
 mod filter;
 pub mod json;

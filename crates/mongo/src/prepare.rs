@@ -10,7 +10,7 @@ use marmota_model::{
     Error, ErrorKind, Field, FieldSet, Index, KeyKind, Result, Role, Table, Timestamp, Value,
     ValueRef,
 };
-use marmota_store::plan::{Change, Destructive, Plan, PlanStep, StepEffect};
+use marmota_store::plan::{Destructive, Plan, PlanStep, StepEffect, TableChange};
 use mongodb::bson::{Bson, Document, doc};
 
 use crate::database::{Database, Find, number};
@@ -256,7 +256,7 @@ async fn compare(
         existing = ExistingTable::of(database, was).await?;
     }
     let Some(existing) = existing else {
-        planned.add(Change::AddTable, StepEffect::Safe, StepAction::MakeCollection);
+        planned.add(TableChange::AddTable, StepEffect::Safe, StepAction::MakeCollection);
         for index in table.indexes() {
             planned.add_index(&index, StepEffect::Safe);
         }
@@ -265,7 +265,7 @@ async fn compare(
     if existing.name != table.name() {
         let from = existing.name.clone();
         let action = StepAction::RenameCollection(from.clone());
-        planned.add(Change::RenameTable { from }, StepEffect::Safe, action);
+        planned.add(TableChange::RenameTable { from }, StepEffect::Safe, action);
     }
     if existing.fields.is_empty() {
         planned.add_indexes(database, shape, &existing).await?;
@@ -280,7 +280,7 @@ async fn compare(
              model back",
             existing.key, key.name
         );
-        planned.add(Change::SchemaMismatch, StepEffect::Refused(why), StepAction::Nothing);
+        planned.add(TableChange::SchemaMismatch, StepEffect::Refused(why), StepAction::Nothing);
         return Ok(planned.steps);
     }
     for (at, field) in table.fields().iter().enumerate() {
@@ -300,14 +300,14 @@ struct Planning<'t> {
 }
 
 impl Planning<'_> {
-    fn add(&mut self, change: Change, effect: StepEffect, action: StepAction) {
+    fn add(&mut self, change: TableChange, effect: StepEffect, action: StepAction) {
         let (table, statements) = (self.table.name().to_owned(), Vec::new());
         self.steps.push(Planned { step: PlanStep { table, change, effect, statements }, action });
     }
 
     fn add_index(&mut self, index: &Index, effect: StepEffect) {
         let names = index.fields.iter().map(|&field| self.table.fields()[field].name.to_string());
-        let change = Change::AddIndex { columns: names.collect(), unique: index.unique };
+        let change = TableChange::AddIndex { columns: names.collect(), unique: index.unique };
         self.add(change, effect, StepAction::AddIndex(index.clone()));
     }
 
@@ -323,7 +323,7 @@ impl Planning<'_> {
         let was = field.was.as_deref().and_then(|was| existing.field(was));
         let known = existing.field(&name);
         if let (None, Some(was)) = (known, was) {
-            let change = Change::RenameColumn { from: was.name.clone(), to: name.clone() };
+            let change = TableChange::RenameColumn { from: was.name.clone(), to: name.clone() };
             let action = match at == self.table.key() {
                 true => StepAction::Nothing,
                 false => StepAction::Rename(was.name.clone(), name.clone()),
@@ -341,7 +341,8 @@ impl Planning<'_> {
                  change it back",
                 known.form
             );
-            let change = Change::ChangeColumn { column: name, from: known.form.clone(), to: form };
+            let change =
+                TableChange::ChangeColumn { column: name, from: known.form.clone(), to: form };
             self.add(change, StepEffect::Refused(why), StepAction::Nothing);
         } else if known.nullable && !field.nullable && at != self.table.key() {
             let missing = doc! { known.name.as_str(): Bson::Null };
@@ -352,9 +353,9 @@ impl Planning<'_> {
                      have none; give them one, or make the field optional"
                 )),
             };
-            self.add(Change::RequireValue(name), effect, StepAction::Nothing);
+            self.add(TableChange::RequireValue(name), effect, StepAction::Nothing);
         } else if !known.nullable && field.nullable {
-            self.add(Change::AllowNull(name), StepEffect::Safe, StepAction::Nothing);
+            self.add(TableChange::AllowNull(name), StepEffect::Safe, StepAction::Nothing);
         }
         Ok(())
     }
@@ -378,7 +379,7 @@ impl Planning<'_> {
                 (StepEffect::Refused(why.to_owned()), StepAction::Nothing)
             }
         };
-        self.add(Change::AddColumn(field.name.to_string()), effect, action);
+        self.add(TableChange::AddColumn(field.name.to_string()), effect, action);
     }
 
     /// Adds the steps for a field that is not in the model: its values are kept unless they may be
@@ -398,7 +399,7 @@ impl Planning<'_> {
             way_out: format!("add the field, or drop it (`migrate --drop {table}.{name}`)"),
             needed: false,
         };
-        self.add(Change::DropColumn(name.clone()), effect, StepAction::Drop(name));
+        self.add(TableChange::DropColumn(name.clone()), effect, StepAction::Drop(name));
     }
 
     async fn add_indexes(
@@ -411,7 +412,7 @@ impl Planning<'_> {
         let names: Vec<String> = wanted.iter().map(|index| index_keys(shape, index).1).collect();
         for name in &existing.indexes {
             if name.starts_with("marmota_") && !names.contains(name) {
-                let change = Change::DropIndex(name.clone());
+                let change = TableChange::DropIndex(name.clone());
                 self.add(change, StepEffect::Safe, StepAction::DropIndex(name.clone()));
             }
         }

@@ -13,7 +13,7 @@ pub(crate) mod table_facts;
 use std::sync::Arc;
 
 use marmota_model::{Error, ErrorKind, KeyKind, Result, Table};
-use marmota_store::plan::{Change, Destructive, Plan, PlanStep};
+use marmota_store::plan::{Destructive, Plan, PlanStep, TableChange};
 
 use self::layout::Layout;
 use crate::connection::Connection;
@@ -223,7 +223,7 @@ fn refusal(step: &PlanStep, error: QueryError, options: &PostgresOptions) -> Err
         QueryError::Lost(_) => (String::new(), error.into_error(options)),
     };
     let why = match (&step.change, &*code) {
-        (Change::AddIndex { columns, .. }, code::UNIQUE) => format!(
+        (TableChange::AddIndex { columns, .. }, code::UNIQUE) => format!(
             "{} must be unique, but several rows have the same value; change or delete all but one \
              of them",
             columns.join(", ")

@@ -2,7 +2,7 @@
 //! changes, the refusals, and the messages for the user.
 
 use marmota_model::{Field, Index, Kind, Role, Table};
-use marmota_store::plan::{Change, PlanStep, StepEffect};
+use marmota_store::plan::{PlanStep, StepEffect, TableChange};
 
 use crate::name::{index_columns, is_ours, quoted};
 
@@ -18,13 +18,13 @@ pub struct TableSteps<'c> {
 
 impl TableSteps<'_> {
     /// Adds a step.
-    pub fn step(&mut self, change: Change, effect: StepEffect, statements: Vec<String>) {
+    pub fn step(&mut self, change: TableChange, effect: StepEffect, statements: Vec<String>) {
         let table = self.table.name().to_owned();
         self.steps.push(PlanStep { table, change, effect, statements });
     }
 
     /// Adds a step that cannot be executed, with the reason and an alternative.
-    pub fn refuse(&mut self, change: Change, why: impl Into<String>) {
+    pub fn refuse(&mut self, change: TableChange, why: impl Into<String>) {
         self.step(change, StepEffect::Refused(why.into()), Vec::new());
     }
 
@@ -64,13 +64,14 @@ impl TableSteps<'_> {
     pub fn rename_table(&mut self) {
         let (from, to) = (self.there.clone(), quoted(self.table.name()));
         let sql = format!("ALTER TABLE {} RENAME TO {to}", quoted(&from));
-        self.step(Change::RenameTable { from }, StepEffect::Safe, vec![sql]);
+        self.step(TableChange::RenameTable { from }, StepEffect::Safe, vec![sql]);
     }
 
     /// Renames a column to the field's name.
     pub fn rename_column(&mut self, field: &Field, column: &str) {
         let sql = format!("RENAME COLUMN {} TO {}", quoted(column), quoted(&field.name));
-        let change = Change::RenameColumn { from: column.to_owned(), to: field.name.to_string() };
+        let change =
+            TableChange::RenameColumn { from: column.to_owned(), to: field.name.to_string() };
         self.step(change, StepEffect::Safe, self.alter(&sql));
     }
 
@@ -85,7 +86,7 @@ impl TableSteps<'_> {
         definition: impl FnOnce(Option<String>) -> String,
     ) {
         let field = &self.table.fields()[position];
-        let change = Change::AddColumn(field.name.to_string());
+        let change = TableChange::AddColumn(field.name.to_string());
         if !field.nullable && has_rows {
             if matches!(field.kind, Kind::Reference { .. }) {
                 let why = "the field is new and must refer to a row, but the table has rows: make \
@@ -126,7 +127,7 @@ impl TableSteps<'_> {
         let (name, shown) = (field.name.to_string(), quoted(&field.name));
         if field.nullable {
             let sql = self.alter(&format!("ALTER COLUMN {shown} DROP NOT NULL"));
-            self.step(Change::AllowNull(name), StepEffect::Safe, sql);
+            self.step(TableChange::AllowNull(name), StepEffect::Safe, sql);
             return Ok(());
         }
         let nulls = count(&format!("{} IS NULL", quoted(column)))?;
@@ -137,11 +138,11 @@ impl TableSteps<'_> {
                  field optional",
                 quoted(self.table.name()),
             );
-            self.refuse(Change::RequireValue(name), why);
+            self.refuse(TableChange::RequireValue(name), why);
             return Ok(());
         }
         let sql = self.alter(&format!("ALTER COLUMN {shown} SET NOT NULL"));
-        self.step(Change::RequireValue(name), StepEffect::Safe, sql);
+        self.step(TableChange::RequireValue(name), StepEffect::Safe, sql);
         Ok(())
     }
 
@@ -163,14 +164,14 @@ impl TableSteps<'_> {
         );
         first.extend(self.alter(&format!("DROP COLUMN {}", quoted(name))));
         let effect = StepEffect::Destructive { what, way_out, needed };
-        self.step(Change::DropColumn(name.to_owned()), effect, first);
+        self.step(TableChange::DropColumn(name.to_owned()), effect, first);
     }
 
     /// Drops an index that the model no longer has: a unique one would continue to refuse rows.
     pub fn drop_index(&mut self, name: &str) {
         // If its column was dropped, the index is already gone.
         let sql = format!("DROP INDEX IF EXISTS {}", quoted(name));
-        self.step(Change::DropIndex(name.to_owned()), StepEffect::Safe, vec![sql]);
+        self.step(TableChange::DropIndex(name.to_owned()), StepEffect::Safe, vec![sql]);
     }
 
     /// Creates an index with `statement`, unless several rows have the same value in a unique
@@ -185,6 +186,6 @@ impl TableSteps<'_> {
                 columns.join(", ")
             )),
         };
-        self.step(Change::AddIndex { columns, unique: index.unique }, effect, vec![statement]);
+        self.step(TableChange::AddIndex { columns, unique: index.unique }, effect, vec![statement]);
     }
 }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 use marmota_model::{Result, Table};
 use marmota_store::EngineStatistics;
 use marmota_store::backup::Copied;
+use marmota_store::change::ChangeRecorder;
 use marmota_store::engine::{
     AttachSource, AttachedDatabase, Capability, Engine, ReadsMeanwhile, Session,
 };
@@ -77,7 +78,8 @@ impl Sqlite {
         }
         let writer = WriteLock::new(executor, options.writes_waiting_max);
         commit_thread.employ(Arc::<WriteLock<Executor>>::downgrade(&writer));
-        let capability = Capability::new("sqlite", durable).with_sql().with_reused_last_key();
+        let capability =
+            Capability::new("sqlite", durable).with_sql().with_reused_last_key().with_change_feed();
         let capability = match one_connection {
             true => capability.with_reads_meanwhile(ReadsMeanwhile::Wait),
             false => capability.with_shared_file(),
@@ -253,6 +255,10 @@ impl Engine for Sqlite {
             self.0.attached.lock().push(attached);
             Ok(())
         })
+    }
+
+    fn record_changes(&self, recorder: &Arc<ChangeRecorder>) -> Result<()> {
+        self.0.with_executor(|executor| executor.record(recorder))
     }
 
     fn close(&self) -> Result<()> {

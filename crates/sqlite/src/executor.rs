@@ -8,10 +8,12 @@ pub(crate) mod conflict;
 pub(crate) mod raw_sql;
 pub(crate) mod read;
 pub(crate) mod read_budget;
+pub(crate) mod recording;
 pub(crate) mod statistics;
 pub(crate) mod write;
 pub(crate) mod write_many;
 
+use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,6 +25,7 @@ use marmota_store::operation::{BatchMachine, BatchParts, OnConflict, Operation, 
 
 use crate::commit::commit_thread::CommitThread;
 use crate::commit::group_commit::Work;
+use crate::executor::recording::{Recording, SavepointStep};
 use crate::executor::statistics::Counts;
 use crate::fault;
 use crate::ffi::{Connection, Failure, StatementId, Syncs};
@@ -86,6 +89,10 @@ pub(crate) struct Executor {
     pub(crate) kept: Option<Box<BorrowedTables>>,
     /// The time limit of a read, in milliseconds; 0 if unlimited.
     pub(crate) read_deadline_ms: u32,
+    /// Records changes, if the store has a change feed.
+    recording: Option<Box<Recording>>,
+    /// The number of the last commit with changes, until it is taken.
+    committed: Option<NonZeroU64>,
 }
 
 impl Executor {
@@ -118,6 +125,8 @@ impl Executor {
             lent: 0,
             kept: None,
             read_deadline_ms: 0,
+            recording: None,
+            committed: None,
         })
     }
 
@@ -129,7 +138,29 @@ impl Executor {
         sink: &mut dyn RowSink,
         outcome: &mut Outcome,
     ) -> Result<()> {
+        if self.is_recording() && operation.is_write() {
+            return self.run_recorded(operation, sink, outcome);
+        }
         self.carry_out(operation, sink, outcome).map_err(|error| self.refused_or_named(error))
+    }
+
+    /// Executes a write whose changes are recorded: in a transaction, since the row of the commit
+    /// belongs to it.
+    fn run_recorded(
+        &mut self,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+    ) -> Result<()> {
+        let mark = self.changes_so_far();
+        let done = match self.connection.in_transaction() {
+            true => self.carry_out(operation, sink, outcome),
+            false => self.atomically(|executor| executor.carry_out(operation, sink, outcome)),
+        };
+        done.map_err(|error| {
+            self.forget_changes(mark.as_ref());
+            self.refused_or_named(error)
+        })
     }
 
     /// Adds the holder of the lock to the error if others have the file, or marks the operation to
@@ -347,12 +378,19 @@ impl Executor {
     /// Commits, or rolls back everything if that fails. After [`ErrorKind::Lost`], the changes may
     /// exist all the same when the file is opened again.
     pub(crate) fn commit(&mut self) -> Result<()> {
+        if let Err(error) = self.write_changes() {
+            self.roll_back();
+            return Err(error);
+        }
         let before = Syncs::of_thread();
         let mut run = self.connection.start(self.commit);
         let done = run.step().map(|_| ());
         drop(run);
         match done {
-            Ok(()) if !Syncs::since(before).failed() => Ok(()),
+            Ok(()) if !Syncs::since(before).failed() => {
+                self.report_commit();
+                Ok(())
+            }
             done => Err(self.commit_failed(done.err().as_ref(), Syncs::since(before))),
         }
     }
@@ -476,28 +514,34 @@ impl Executor {
             match done {
                 Ok(()) if !syncs.failed() => {}
                 Ok(()) => {
-                    return Err(unknown(
-                        "the folder or the file could not be synced to the \
-                                              disk",
-                    ));
+                    return Err(unknown("the folder or the file could not be synced to the disk"));
                 }
                 Err(error) => return Err(executor.alone_failed(error, syncs)),
             }
             executor.note_commit();
             Ok(())
-        })
+        })?;
+        outcome.commit = self.take_committed();
+        Ok(())
     }
 
     /// Like [`Self::commit`] for a session's transaction.
-    pub(crate) fn commit_alone(&mut self, durability: Option<Durability>) -> Result<()> {
+    pub(crate) fn commit_alone(
+        &mut self,
+        durability: Option<Durability>,
+        outcome: &mut Outcome,
+    ) -> Result<()> {
         self.wait_for(durability.unwrap_or(self.durability));
-        self.counted(|executor| {
+        let committed: Result<()> = self.counted(|executor| {
             let started = Instant::now();
             executor.commit()?;
             executor.note_alone(started);
             executor.note_commit();
             Ok(())
-        })
+        });
+        committed?;
+        outcome.commit = self.take_committed();
+        Ok(())
     }
 
     fn note_alone(&self, started: Instant) {
@@ -513,19 +557,21 @@ impl Executor {
         if self.connection.in_transaction() {
             let _ = self.control(self.rollback);
         }
+        self.forget_all_changes();
     }
 
     fn savepoint(&mut self, verb: Verb, number: u32) -> Result<Outcome> {
         self.shape.clear();
         let head = Head { verb, table: 0, fields: FieldSet::EMPTY, variant: number };
-        let words = match verb {
-            Verb::Savepoint => "SAVEPOINT",
-            Verb::Release => "RELEASE",
-            _ => "ROLLBACK TO",
+        let (words, step) = match verb {
+            Verb::Savepoint => ("SAVEPOINT", SavepointStep::Set),
+            Verb::Release => ("RELEASE", SavepointStep::Release),
+            _ => ("ROLLBACK TO", SavepointStep::RollBack),
         };
         let place =
             self.statement(head, |_| (format!("{words} marmota_{number}"), Box::default()))?;
         self.control(self.statements.at(place).id)?;
+        self.note_savepoint(step, number);
         Ok(Outcome::default())
     }
 
@@ -553,7 +599,7 @@ impl Executor {
 }
 
 impl Work for Executor {
-    type Job = Write;
+    type Job = (Write, Option<Arc<str>>);
 
     fn begin(&mut self) -> Result<bool> {
         match Self::begin(self) {
@@ -573,14 +619,15 @@ impl Work for Executor {
         self.connection.in_transaction()
     }
 
-    fn run(&mut self, job: &Write) -> Result<Outcome> {
-        job.with_operation(|operation| {
+    fn run(&mut self, (write, actor): &Self::Job) -> Result<Outcome> {
+        self.set_actor(actor.as_ref());
+        write.with_operation(|operation| {
             let mut outcome = Outcome::default();
             Self::run(self, operation, &mut NoRows, &mut outcome).map(|()| outcome)
         })
     }
 
-    fn commit(&mut self, durability: Durability, members: usize) -> Result<()> {
+    fn commit(&mut self, durability: Durability, members: usize) -> Result<Option<NonZeroU64>> {
         self.wait_for(durability);
         self.counted(|executor| {
             let started = Instant::now();
@@ -590,7 +637,7 @@ impl Work for Executor {
             }
             executor.counts.group(members);
             executor.note_commit();
-            Ok(())
+            Ok(executor.take_committed())
         })
     }
 

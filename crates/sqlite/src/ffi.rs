@@ -10,6 +10,7 @@
 //! again.
 
 mod backup;
+pub(crate) mod changes;
 #[cfg(feature = "encryption")]
 pub(crate) mod cipher;
 mod describe;
@@ -154,6 +155,8 @@ pub(crate) struct Connection {
     stage: Option<Arc<virtual_table::Stage>>,
     /// The state of its progress handler. Kept until the connection is closed.
     watch: Option<Arc<watch::Watch>>,
+    /// The hook that SQLite calls before it changes a row, if one is set.
+    change_hook: Option<Arc<dyn std::fmt::Debug + Send + Sync>>,
 }
 
 /// An entry of [`Connection::statements`].
@@ -210,6 +213,7 @@ impl Connection {
             cells: Box::new([Cell::NULL; CELLS]),
             stage: None,
             watch: None,
+            change_hook: None,
         };
         if code != code::OK {
             return Err(connection.failure(code));

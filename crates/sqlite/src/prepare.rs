@@ -13,7 +13,7 @@ mod rebuild;
 use std::sync::Arc;
 
 use marmota_model::{Error, ErrorKind, Result, Table};
-use marmota_store::plan::{Change, Destructive, Plan, PlanStep};
+use marmota_store::plan::{Destructive, Plan, PlanStep, TableChange};
 
 use self::layout::Layout;
 use crate::executor::Executor;
@@ -141,7 +141,7 @@ fn carry_out(connection: &mut Connection, step: &PlanStep) -> Result<()> {
 #[cold]
 fn refusal(step: &PlanStep, failure: &Failure) -> Error {
     let error = fault::of(failure);
-    if let (Change::AddIndex { columns, .. }, code::CONSTRAINT_UNIQUE) =
+    if let (TableChange::AddIndex { columns, .. }, code::CONSTRAINT_UNIQUE) =
         (&step.change, failure.code())
     {
         let message = format!(

@@ -48,6 +48,8 @@ pub(crate) struct SqliteSession {
     away: Option<Arc<OffloadedOperation>>,
     waiting: InFlight<Wait>,
     tables: KnownTables,
+    /// The actor of the next writes, if changes are recorded.
+    actor: Option<Arc<str>>,
 }
 
 /// The state of an operation after an attempt.
@@ -75,6 +77,7 @@ impl SqliteSession {
             away: None,
             waiting: InFlight::new(),
             tables,
+            actor: None,
         }
     }
 
@@ -127,6 +130,7 @@ impl SqliteSession {
                     return Attempt::Wait;
                 };
                 let Some(executor) = guard.executor() else { return Attempt::Done(Err(closed())) };
+                executor.set_actor(self.actor.as_ref());
                 let done = executor.run_alone(durability, operation, sink, outcome);
                 if done.is_err() && executor.take_refused() {
                     guard.refused();
@@ -159,6 +163,7 @@ impl SqliteSession {
             });
         }
         let joined = guard.join(durability, |executor| {
+            executor.set_actor(self.actor.as_ref());
             let mut outcome = Outcome::default();
             executor.run(operation, sink, &mut outcome).map(|()| outcome)
         });
@@ -175,7 +180,7 @@ impl SqliteSession {
     /// Queues a write for the next leader, or makes it wait for its turn.
     fn enqueue(&mut self, durability: Durability, operation: &Operation<'_>) -> Attempt {
         let job = match copy(&mut self.tables, operation) {
-            Some(Ok(job)) => job,
+            Some(Ok(job)) => (job, self.actor.clone()),
             Some(Err(error)) => return Attempt::Done(Err(error)),
             None => return Attempt::Wait,
         };
@@ -282,7 +287,9 @@ impl SqliteSession {
         sink: &mut dyn RowSink,
         outcome: &mut Outcome,
     ) -> Result<Ended> {
+        let actor = self.actor.clone();
         let executor = self.executor()?;
+        executor.set_actor(actor.as_ref());
         if !executor.connection.in_transaction() {
             if matches!(operation, Operation::Commit) {
                 self.end();
@@ -294,7 +301,7 @@ impl SqliteSession {
             ));
         }
         if matches!(operation, Operation::Commit) {
-            let committed = executor.commit_alone(durability);
+            let committed = executor.commit_alone(durability, outcome);
             self.end();
             return Ok(Ended::Done(committed));
         }
@@ -520,6 +527,10 @@ impl Session for SqliteSession {
             }
             None => Poll::Ready(Err(refusal::not_waiting())),
         }
+    }
+
+    fn set_actor(&mut self, actor: Option<&Arc<str>>) {
+        self.actor = actor.cloned();
     }
 
     fn cancel(&mut self, ticket: Ticket) {

@@ -1,6 +1,8 @@
 //! The builder of a store: an engine with its models and settings.
 
+mod change_feed;
 mod database_models;
+mod feed_keeper;
 
 use std::any::TypeId;
 use std::sync::Arc;
@@ -9,13 +11,16 @@ use std::time::Duration;
 use hashbrown::HashMap;
 use marmota_model::{Error, ErrorKind, Model, Result, Schema, Table};
 
+pub use self::change_feed::renew_feed;
 pub use self::database_models::DatabaseModels;
 use crate::batch_machine::answers_schema;
 use crate::contract::audit::AuditLog;
-use crate::contract::engine::Engine;
+use crate::contract::engine::{Capability, Engine};
 use crate::contract::operation::{ANSWERS, Idempotency};
 use crate::contract::plan::{Destructive, Plan};
 use crate::databases::{Databases, MAIN};
+use crate::layers::feed::options::ChangeRetention;
+use crate::layers::feed::tables::FeedTables;
 use crate::layers::metrics::meter::Metering;
 use crate::layers::stack::LayerSettings;
 use crate::migration::sequence::Sequence;
@@ -42,6 +47,7 @@ impl Store {
             history_age_max: None,
             migrations: Vec::new(),
             left: Vec::new(),
+            changes: None,
         }
     }
 }
@@ -62,6 +68,8 @@ pub struct StoreBuilder {
     migrations: Vec<Migration>,
     /// Tables that a transfer does not move.
     pub(crate) left: Vec<String>,
+    /// How long changes are kept; `None` if they are not recorded.
+    changes: Option<ChangeRetention>,
 }
 
 impl StoreBuilder {
@@ -309,6 +317,15 @@ impl StoreBuilder {
         let mut tables = registry.by_dependency()?;
         tables.extend(answers.iter().map(|(table, _)| Arc::clone(table)));
         tables.extend(migrations.table().cloned());
+        let feed = match self.changes {
+            Some(retention) => {
+                let of_several = engines.len() > 1;
+                check_feed(engines[0].1.capability(), of_several)?;
+                Some((FeedTables::new(&registry)?, retention))
+            }
+            None => None,
+        };
+        tables.extend(feed.iter().flat_map(|(feed, _)| feed.all()).cloned());
         let engine: Box<dyn Engine> = match engines.len() {
             1 => engines.remove(0).1,
             _ => {
@@ -316,7 +333,7 @@ impl StoreBuilder {
                 Box::new(Databases::new(engines, homes)?)
             }
         };
-        Ok(Assembled { engine, registry, tables, answers, migrations })
+        Ok(Assembled { engine, registry, tables, answers, migrations, feed })
     }
 
     /// Stores the answers to batches with an idempotency key
@@ -327,6 +344,27 @@ impl StoreBuilder {
     #[must_use]
     pub const fn idempotency(mut self, idempotency: Idempotency) -> Self {
         self.idempotency = Some(idempotency);
+        self
+    }
+
+    /// Records the changes of all models in a change feed ([`Store::changes`]).
+    ///
+    /// Default: they are not recorded, and cost nothing. Internal tables, such as those of
+    /// accounts, are never recorded.
+    ///
+    /// ```
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// use marmota_store::change::ChangeRetention;
+    ///
+    /// let store = Store::builder(Memory::new()).changes(ChangeRetention::default()).open()?;
+    /// let start = store.position()?;
+    /// assert_eq!(store.changes()?.position(), start);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    #[must_use]
+    pub const fn changes(mut self, retention: ChangeRetention) -> Self {
+        self.changes = Some(retention);
         self
     }
 
@@ -345,7 +383,7 @@ impl StoreBuilder {
     fn open_at(self, to: Option<u32>) -> Result<Store> {
         let (version, destructive) = (self.version, self.destructive.clone());
         let Self { history_age_max, metering, traced, cache_bytes_max, .. } = self;
-        let Assembled { engine, registry, tables, answers, migrations } = self.assemble()?;
+        let Assembled { engine, registry, tables, answers, migrations, feed } = self.assemble()?;
         let history = registry.table(HISTORY_TABLE).ok().cloned();
         let audit_log = history.filter(|_| registry.is_audited()).map(|table| {
             let age_max_us =
@@ -358,8 +396,20 @@ impl StoreBuilder {
         engine
             .migrate(&tables, version, &destructive)
             .map_err(|refused| migrations.explain(refused, &done))?;
-        let settings = LayerSettings { is_traced: traced, metering, audit_log, cache_bytes_max };
+        let records_changes = feed.is_some();
+        let settings = LayerSettings {
+            is_traced: traced,
+            metering,
+            audit_log,
+            cache_bytes_max,
+            records_changes,
+        };
         let store = Store::new(engine, registry, answers, settings);
+        if let Some((tables, retention)) = feed {
+            let feed = change_feed::open(&store, tables)?;
+            feed_keeper::start(&store, &feed, retention)?;
+            store.core.set_feed(feed);
+        }
         migrations.carry_out(&store, &done, to)?;
         // Rows that the migrations have read are not in the cache afterwards.
         store.core.layers.subscribe_cache(store.registry())?;
@@ -375,6 +425,8 @@ pub(crate) struct Assembled {
     pub(crate) tables: Vec<Arc<Table>>,
     answers: Option<(Arc<Table>, Idempotency)>,
     migrations: Sequence,
+    /// The tables of the change feed, if there is one.
+    feed: Option<(FeedTables, ChangeRetention)>,
 }
 
 /// Returns the table of idempotent answers.
@@ -384,6 +436,18 @@ fn answers_table(registry: &Registry) -> Result<Arc<Table>> {
         return Err(Error::new(ErrorKind::Conflict, message));
     }
     Ok(Arc::new(Table::new(answers_schema())?))
+}
+
+/// Checks that the change feed can be recorded.
+fn check_feed(capability: &Capability, of_several: bool) -> Result<()> {
+    let message = if of_several {
+        "a store of several databases has no change feed: open a store on each".to_owned()
+    } else if !capability.change_feed {
+        format!("the engine `{}` has no change feed", capability.name)
+    } else {
+        return Ok(());
+    };
+    Err(Error::new(ErrorKind::Unsupported, message))
 }
 
 /// Returns the index of the database with the audited models. It has the history as well, since

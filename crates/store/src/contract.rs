@@ -18,8 +18,9 @@
 //! | `capability.rs` | differences between engines, as data |
 //! | `durability.rs` | the moment at which a write is answered |
 //! | `plan.rs` | the changes that a database needs to fit its models |
-//! | `sql.rs`, `lent.rs` | raw SQL, and tables that one engine lends to the SQL of another |
+//! | `sql.rs`, `borrowed_table.rs` | raw SQL, and tables that one engine lends to the SQL of another |
 //! | `invalidation_feed.rs` | writes of other processes, reported to the cache |
+//! | `change.rs`, `change/` | the changes of commits, and what an engine needs to record them |
 //! | `audit.rs`, `statistics.rs` | data for the history, and counters |
 //!
 //! Everything here is plain data or a trait. The folder imports `runtime` (tickets, wakers),
@@ -28,6 +29,7 @@
 pub(crate) mod audit;
 pub mod borrowed_table;
 pub(crate) mod capability;
+pub(crate) mod change;
 pub(crate) mod durability;
 pub mod engine;
 pub(crate) mod invalidation_feed;

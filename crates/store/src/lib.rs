@@ -62,6 +62,24 @@ pub mod sql {
     pub use crate::verbs::sql as query;
 }
 
+/// The change feed: the commits of a store in order, with the rows that they have changed
+/// ([`Store::changes`]).
+pub mod change {
+    pub use crate::builder::renew_feed;
+    pub use crate::contract::change::{
+        Change, ChangeBuffer, ChangeKind, ChangeMark, ChangeRecorder, Commit, Position,
+        RecordedTable,
+    };
+    pub use crate::layers::feed::options::ChangeRetention;
+    pub use crate::verbs::changes::{ChangeStream, FeedEvent};
+}
+
+/// After-commit hooks: functions that are called for each committed change of a model
+/// ([`Store::after_commit`]).
+pub mod hook {
+    pub use crate::background::hooks::{DeadLetter, Hook, HookOptions, ModelChange};
+}
+
 pub use admin::tenants::{TenantStatistics, Tenants};
 pub use admin::{backup, transfer};
 pub use builder::{DatabaseModels, StoreBuilder};

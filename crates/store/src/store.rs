@@ -15,12 +15,12 @@ use std::sync::Arc;
 
 use marmota_model::{Error, ErrorKind, Result, Table};
 
-pub(crate) use self::core::Background;
-use self::core::StoreCore;
+pub(crate) use self::core::{Background, StoreCore};
 pub use self::pending::{Pending, Progress};
 pub use self::statistics::Statistics;
 use crate::contract::engine::{Capability, Engine};
 use crate::contract::operation::{Answered, Idempotency, Once, OnceKey, Outcome};
+use crate::layers::feed::ChangeFeed;
 use crate::layers::handle::{HandleContext, Place};
 use crate::layers::stack::LayerSettings;
 use crate::rights::Rights;
@@ -81,6 +81,28 @@ impl Store {
     ) -> Self {
         let core = StoreCore::new(engine, registry, answers, settings);
         Self::of(Arc::new(core), HandleContext::of_store())
+    }
+
+    /// Returns a handle without limits to a store.
+    pub(crate) fn of_core(core: Arc<StoreCore>) -> Self {
+        Self::of(core, HandleContext::of_store())
+    }
+
+    /// Returns a handle to the same store outside of transactions, without an actor.
+    pub(crate) fn outside(&self) -> Self {
+        Self::of_core(Arc::clone(&self.core))
+    }
+
+    /// Returns the change feed.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] if the store records no changes.
+    pub(crate) fn feed(&self) -> Result<&Arc<ChangeFeed>> {
+        self.core.feed().ok_or_else(|| {
+            let message = "the store records no changes; open it with `StoreBuilder::changes`, or \
+                           start the program with `serve --changes`";
+            Error::new(ErrorKind::Unsupported, message)
+        })
     }
 
     fn of(core: Arc<StoreCore>, handle: HandleContext) -> Self {
@@ -401,7 +423,7 @@ impl Store {
     /// An error if the data could not be made durable.
     pub fn close(&self) -> Result<()> {
         self.core.flush();
-        self.core.layers.sessions().close()
+        self.core.close()
     }
 
     /// Returns a handle whose operations run in a new transaction with a separate session. The

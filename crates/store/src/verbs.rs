@@ -4,6 +4,7 @@ pub(crate) mod action;
 pub mod aggregate;
 pub(crate) mod all;
 pub mod batch;
+pub(crate) mod changes;
 mod history;
 pub mod read;
 pub mod sql;

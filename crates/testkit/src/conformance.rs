@@ -36,7 +36,9 @@ mod rows;
 mod schemas;
 
 pub use access::{history, rights};
-pub use acid::{background, batches, concurrency, durability, groups, idempotency, transactions};
+pub use acid::{
+    background, batches, changes, concurrency, durability, groups, hooks, idempotency, transactions,
+};
 pub use event_loops::{budgets, event_loop};
 
 pub use harness::subject::{AddModels, Declared, Served, Subject};
@@ -74,6 +76,7 @@ macro_rules! conformance {
             $crate::background_promises!();
             $crate::batches_promises!();
             $crate::budgets_promises!();
+            $crate::changes_promises!();
             $crate::concurrency_promises!();
             $crate::conflicts_promises!();
             $crate::durability_promises!();
@@ -82,6 +85,7 @@ macro_rules! conformance {
             $crate::filters_promises!();
             $crate::groups_promises!();
             $crate::history_promises!();
+            $crate::hooks_promises!();
             $crate::idempotency_promises!();
             $crate::immutable_promises!();
             $crate::json_paths_promises!();

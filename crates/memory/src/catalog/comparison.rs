@@ -3,7 +3,7 @@
 //! Indexes are not compared: they are built from the rows at each start.
 
 use marmota_model::{Error, ErrorKind, Result, Table, ValueForm};
-use marmota_store::plan::{Change, Destructive, Plan, PlanStep, StepEffect};
+use marmota_store::plan::{Destructive, Plan, PlanStep, StepEffect, TableChange};
 
 use crate::table::table_rows::TableRows;
 
@@ -71,7 +71,7 @@ pub(crate) fn plan(shape: &Shape, table: &Table) -> Plan {
         let was = field.was.as_deref().and_then(|was| shape.find(was)).filter(|_| there.is_none());
         if let Some((from, _)) = was {
             let (from, to) = (from.clone(), field.name.to_string());
-            add(Change::RenameColumn { from, to }, StepEffect::Safe);
+            add(TableChange::RenameColumn { from, to }, StepEffect::Safe);
         }
         match there.or(was) {
             Some((_, Some(form))) if has_rows && *form != field.kind.form() => {
@@ -81,7 +81,7 @@ pub(crate) fn plan(shape: &Shape, table: &Table) -> Plan {
                      or change it back"
                 );
                 let column = field.name.to_string();
-                add(Change::ChangeColumn { column, from, to }, StepEffect::Refused(why));
+                add(TableChange::ChangeColumn { column, from, to }, StepEffect::Refused(why));
             }
             Some(_) => {}
             None => {
@@ -94,7 +94,7 @@ pub(crate) fn plan(shape: &Shape, table: &Table) -> Plan {
                             .to_owned(),
                     ),
                 };
-                add(Change::AddColumn(field.name.to_string()), effect);
+                add(TableChange::AddColumn(field.name.to_string()), effect);
             }
         }
     }
@@ -110,7 +110,7 @@ pub(crate) fn plan(shape: &Shape, table: &Table) -> Plan {
 }
 
 /// Makes a step of this table.
-pub(crate) fn step(table: &Table, change: Change, effect: StepEffect) -> PlanStep {
+pub(crate) fn step(table: &Table, change: TableChange, effect: StepEffect) -> PlanStep {
     PlanStep { table: table.name().to_owned(), change, effect, statements: Vec::new() }
 }
 
@@ -128,5 +128,5 @@ fn drop_column(table: &Table, name: &str, rows: u64) -> PlanStep {
             needed: true,
         },
     };
-    step(table, Change::DropColumn(name.to_owned()), effect)
+    step(table, TableChange::DropColumn(name.to_owned()), effect)
 }

@@ -89,6 +89,12 @@ impl Needs {
     }
 
     /// Adds the tables that one write of a batch needs.
+    /// Adds a table that is written to.
+    pub(crate) fn also_write(&mut self, table: u32) {
+        self.tables.push((table, true));
+        self.settle();
+    }
+
     fn write(&mut self, catalog: &Catalog, write: &Write) -> Result<()> {
         let number = catalog.find(write.table())?;
         match write {
@@ -176,13 +182,20 @@ impl<'c> LockedTables<'c> {
     }
 
     /// Locks the tables of a session's transaction: for writing if it has changed them, since no
-    /// other session reads those.
-    pub(crate) fn of_transaction(catalog: &'c Catalog, numbers: impl Iterator<Item = u32>) -> Self {
-        let mut numbers: SmallVec<[u32; 8]> = numbers.collect();
+    /// other session reads those. `also` is another table, which is locked for writing.
+    pub(crate) fn of_transaction(
+        catalog: &'c Catalog,
+        numbers: impl Iterator<Item = u32>,
+        also: Option<u32>,
+    ) -> Self {
+        let mut numbers: SmallVec<[u32; 8]> = numbers.chain(also).collect();
         numbers.sort_unstable();
         numbers.dedup();
         let lock = |number: u32| {
             let rows = &catalog.slots[number as usize].rows;
+            if also == Some(number) {
+                return (number, Guard::Write(rows.write()));
+            }
             let read = rows.read();
             if !read.changed {
                 return (number, Guard::Read(read));

@@ -60,12 +60,12 @@ impl Budget {
     #[inline]
     pub(crate) fn is_over(&mut self) -> bool {
         self.rows += 1;
-        self.rows.is_multiple_of(LOOK_ROWS) && self.look()
+        self.rows.is_multiple_of(LOOK_ROWS) && self.check_clock()
     }
 
     /// Reads the clock; returns true if the turn is over.
     #[cold]
-    pub(crate) fn look(&mut self) -> bool {
+    pub(crate) fn check_clock(&mut self) -> bool {
         let now = Instant::now();
         now >= *self.until.get_or_insert(now + TURN)
     }
@@ -85,7 +85,7 @@ pub(crate) struct Rest {
 }
 
 /// The request of a read.
-pub(crate) struct Asked {
+pub(crate) struct ReadRequest {
     pub(crate) filter: Option<FilterExpr>,
     pub(crate) order: Vec<SortKey>,
     pub(crate) fields: FieldSet,
@@ -95,7 +95,7 @@ pub(crate) struct Asked {
 
 /// A read that needs more turns.
 pub(crate) struct LongScan {
-    asked: Asked,
+    asked: ReadRequest,
     copies: Arc<Mutex<Copies>>,
     rest: Rest,
     /// The number of the remaining rows that were checked.
@@ -116,7 +116,7 @@ pub(crate) enum Turn {
 
 impl LongScan {
     /// Opens a scan of the current rows of a table.
-    pub(crate) fn open(rows: &TableRows, asked: Asked, mut rest: Rest) -> Box<Self> {
+    pub(crate) fn open(rows: &TableRows, asked: ReadRequest, mut rest: Rest) -> Box<Self> {
         let copies = rows.scans.open();
         let (runs, heap) = (Vec::new(), None);
         if let Some(found) = &mut rest.found
@@ -221,7 +221,7 @@ impl LongScan {
     ) -> Turn {
         let order = &self.asked.order;
         while self.sorted < found.len() {
-            if budget.look() {
+            if budget.check_clock() {
                 return Turn::Over;
             }
             let end = found.len().min(self.sorted + RUN_ROWS);
@@ -339,7 +339,7 @@ struct Lender<'t> {
 }
 
 impl<'t> Lender<'t> {
-    fn new(table: &'t TableRows, asked: &Asked) -> Self {
+    fn new(table: &'t TableRows, asked: &ReadRequest) -> Self {
         let columns = table.pages.layout.columns.iter().copied().enumerate();
         let columns = columns.filter(|&(field, _)| asked.fields.contains(field));
         Self {

@@ -8,7 +8,7 @@ use marmota_model::{FieldSet, FilterExpr, Result, RowQuery, RowSink, SortKey, Va
 use marmota_store::predicate::Predicate;
 use smallvec::{SmallVec, smallvec};
 
-use crate::read::long_scan::{Asked, Budget, LongScan, RUN_ROWS, Rest};
+use crate::read::long_scan::{Budget, LongScan, RUN_ROWS, ReadRequest, Rest};
 use crate::read::read_plan::{Access, Plan, Wanted};
 use crate::read::row_set::RowSet;
 use crate::table::layout::Column;
@@ -97,7 +97,7 @@ impl TableRows {
         })?;
         let Some(rest) = rest else { return Ok(Read::Done(lent)) };
         let filter = filter.cloned();
-        let asked = Asked { filter, order: order.clone(), fields, counts: false };
+        let asked = ReadRequest { filter, order: order.clone(), fields, counts: false };
         Ok(Read::Over(LongScan::open(self, asked, Rest { lent, ..rest })))
     }
 
@@ -115,7 +115,7 @@ impl TableRows {
         })?;
         let Some(rest) = rest else { return Ok(Read::Done(lent)) };
         let (filter, order, fields) = (filter.cloned(), Vec::new(), FieldSet::EMPTY);
-        let asked = Asked { filter, order, fields, counts: true };
+        let asked = ReadRequest { filter, order, fields, counts: true };
         Ok(Read::Over(LongScan::open(self, asked, Rest { lent, ..rest })))
     }
 

@@ -10,7 +10,7 @@ use marmota_store::operation::{Operation, Outcome};
 use marmota_store::refusal;
 use smallvec::SmallVec;
 
-use super::{Attempt, Long, MemorySession, Waiting, Written, keep};
+use super::{Attempt, Committed, Long, MemorySession, Waiting, Written, keep};
 use crate::catalog::locked_tables::LockedTables;
 use crate::read::long_scan::Turn;
 use crate::write::long_delete::{DeleteTurn, LongDelete};
@@ -116,9 +116,9 @@ impl MemorySession {
             Ok(_) => self.end_delete(&mut delete, false),
             Err(error) => self.end_delete(&mut delete, true).and(Err(error)),
         };
-        let ended = ended.map(|position| {
+        let ended = ended.map(|committed| {
             *outcome = Outcome::rows(delete.count());
-            self.written(position, durability)
+            self.written(committed, durability, outcome)
         });
         if let Ok(Attempt::Written(position)) = ended {
             self.waiting[ticket].written = Some(Written::new(position, operation, outcome));
@@ -129,17 +129,20 @@ impl MemorySession {
     }
 
     /// Ends a long delete: releases its tables, or wakes the other operations of the transaction.
-    /// Returns its position in the log.
-    fn end_delete(&mut self, delete: &mut LongDelete, undo: bool) -> Result<Option<u64>> {
+    fn end_delete(&mut self, delete: &mut LongDelete, undo: bool) -> Result<Committed> {
         if delete.is_in_transaction() {
             self.shared.gate.wake();
-            return Ok(None);
+            return Ok(Committed::default());
         }
-        let mut locked = LockedTables::of_transaction(self.catalog.load(), delete.tables());
-        let ended = match (delete.own_log(), self.shared.journal.get()) {
-            (Some(log), _) if undo => log.undo_to(0, &mut locked).map(|()| None),
-            (Some(log), Some(journal)) => keep(journal, &mut self.record, log, &mut locked),
-            _ => Ok(None),
+        let catalog = self.catalog.load();
+        let commits = self.shared.commits(catalog, undo)?;
+        let mut locked = LockedTables::of_transaction(catalog, delete.tables(), commits);
+        let ended = match delete.own_log() {
+            Some(log) if undo => log.undo_to(0, &mut locked).map(|()| Committed::default()),
+            Some(log) => {
+                keep(&self.shared, &mut self.record, self.actor.as_ref(), log, &mut locked)
+            }
+            None => Ok(Committed::default()),
         };
         delete.tables().for_each(|number| locked.disown(number));
         drop(locked);
@@ -162,8 +165,12 @@ impl MemorySession {
                 Ok(DeleteTurn::Kept) | Err(_) => undo = true,
             }
         }
-        let ended = self.end_delete(&mut delete, undo);
-        debug_assert!(ended.is_ok() || self.shared.journal.get().is_some());
+        match self.end_delete(&mut delete, undo) {
+            Ok(Committed { position, numbered: Some(numbered) }) => {
+                self.shared.report(position, None, numbered);
+            }
+            ended => debug_assert!(ended.is_ok() || self.shared.journal.get().is_some()),
+        }
     }
 }
 

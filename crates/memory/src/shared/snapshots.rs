@@ -83,7 +83,7 @@ impl Shared {
         }
         let loaded = self.loaded.lock();
         let Some(loaded) = &*loaded else { return Ok(()) };
-        if journal.says_nothing(loaded.schema) {
+        if journal.is_in_snapshot(loaded.schema) {
             journal.close(u64::MAX);
             return Ok(());
         }

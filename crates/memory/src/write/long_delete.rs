@@ -113,7 +113,7 @@ impl LongDelete {
         };
         if !locked.slot(table).referred.is_empty() {
             while let Some(number) = self.found.next(self.checked_below) {
-                if budget.look() {
+                if budget.check_clock() {
                     return Ok(DeleteTurn::Over);
                 }
                 check_referrers(&locked, table, number, |row| self.found.contains(row))?;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use marmota_model::{Field, FieldSet, Index, KeyKind, Kind, Result, Table, Timestamp, ValueRef};
 use marmota_sql::{TableSteps, quoted};
-use marmota_store::plan::{Change, PlanStep, StepEffect};
+use marmota_store::plan::{PlanStep, StepEffect, TableChange};
 
 use super::Preparing;
 use super::definition::{self, create_index, index_name};
@@ -77,7 +77,7 @@ impl Comparison<'_> {
                 statements.extend(definition::add_reference(table, position));
             }
         }
-        self.steps.step(Change::AddTable, StepEffect::Safe, statements);
+        self.steps.step(TableChange::AddTable, StepEffect::Safe, statements);
         for index in table.indexes() {
             self.steps.add_index(&index, create_index(table, &index, FieldSet::EMPTY), None);
         }
@@ -98,7 +98,7 @@ impl Comparison<'_> {
         let field = &self.steps.table.fields()[position];
         let Kind::Reference { table: to, .. } = &field.kind else { return };
         let (from, to) = (format!("does not refer to `{to}`"), format!("a reference to `{to}`"));
-        let change = Change::ChangeColumn { column: field.name.to_string(), from, to };
+        let change = TableChange::ChangeColumn { column: field.name.to_string(), from, to };
         let sql = definition::add_reference(self.steps.table, position);
         self.steps.step(change, StepEffect::Safe, sql.into_iter().collect());
     }
@@ -107,11 +107,11 @@ impl Comparison<'_> {
         if !layout.is_table {
             let why = "the database has a view or another object of this name; rename one of the \
                        two";
-            self.steps.refuse(Change::SchemaMismatch, why);
+            self.steps.refuse(TableChange::SchemaMismatch, why);
             return Ok(());
         }
         if let Some(why) = self.other_key(layout) {
-            self.steps.refuse(Change::SchemaMismatch, why);
+            self.steps.refuse(TableChange::SchemaMismatch, why);
             return Ok(());
         }
         if self.steps.there != self.steps.table.name() {
@@ -195,7 +195,7 @@ impl Comparison<'_> {
         let field = &self.steps.table.fields()[position];
         let wanted = pg_type(&field.kind);
         let name = quoted(&field.name);
-        let change = |to: &str| Change::ChangeColumn {
+        let change = |to: &str| TableChange::ChangeColumn {
             column: field.name.to_string(),
             from: column.declared.clone(),
             to: to.to_owned(),
@@ -208,7 +208,7 @@ impl Comparison<'_> {
                  COLUMN {name} DROP EXPRESSION (DROP IDENTITY for an identity)"
             );
             let from = format!("{}, generated", column.declared);
-            let change = Change::ChangeColumn {
+            let change = TableChange::ChangeColumn {
                 column: field.name.to_string(),
                 from,
                 to: column.declared.clone(),

@@ -1,4 +1,4 @@
-//! Encoding of operations: [`put_operation`] is the client's side, [`Asked`] the server's. A
+//! Encoding of operations: [`put_operation`] is the client's side, [`ReceivedOperation`] the server's. A
 //! decoded operation is well formed and refers to existing tables and fields; the store checks
 //! whether it is allowed.
 
@@ -11,14 +11,14 @@ use marmota_store::operation::Operation;
 
 use super::bytes::{put_int, put_option, put_unsigned};
 use super::query::{put_fields, put_filter_option, put_query};
-use super::value::{put_row, put_value};
-pub(crate) use batch::{AskedWrite, ReceivedBatch};
+pub(crate) use batch::{ReceivedBatch, ReceivedWrite};
+use marmota_model::binary::{put_row, put_value};
 use parts::{
     BATCH, BEGIN, COMMIT, COUNT, DELETE, DELETE_WHERE, GET, INCREMENT, INSERT, INSERT_MANY, LIST,
     RELEASE, ROLLBACK, ROLLBACK_TO, SAVEPOINT, UPDATE, UPDATE_MANY, put_conflict,
 };
 pub(crate) use parts::{CANCEL, HELLO, Numbers, Terms};
-pub(crate) use received::{Asked, ReceivedRows};
+pub(crate) use received::{ReceivedOperation, ReceivedRows};
 
 /// Appends an operation.
 ///

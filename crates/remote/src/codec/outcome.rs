@@ -4,7 +4,7 @@ use marmota_model::{Error, ErrorKind, Result, Violation};
 use marmota_store::operation::{Keys, Outcome, UpsertEffect, UpsertResult};
 
 use super::bytes::{Bytes, broken, put_bytes, put_int, put_option, put_unsigned};
-use super::value::{put_value, put_values};
+use marmota_model::binary::{put_value, put_values};
 
 /// The operation has succeeded.
 pub(crate) const DONE: u8 = 0;
@@ -105,7 +105,7 @@ impl Bytes<'_> {
             _ => return Err(broken("has an unknown kind of keys")),
         };
         let (version, value) = (self.option()?, self.value()?.to_value());
-        Ok(Outcome { rows, keys, version, value, effect: self.effect()? })
+        Ok(Outcome { rows, keys, version, value, effect: self.effect()?, commit: None })
     }
 
     pub(crate) fn error(&mut self) -> Result<Error> {
@@ -141,7 +141,7 @@ impl Bytes<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codec::value::tests::any_value;
+    use crate::codec::any_value::any_value;
     use proptest::prelude::*;
 
     fn any_effect() -> impl Strategy<Value = UpsertEffect> {
@@ -162,7 +162,14 @@ mod tests {
 
     fn any_outcome() -> impl Strategy<Value = Outcome> {
         (any::<u64>(), any_keys(), any::<Option<i64>>(), any_value(), any_effect()).prop_map(
-            |(rows, keys, version, value, effect)| Outcome { rows, keys, version, value, effect },
+            |(rows, keys, version, value, effect)| Outcome {
+                rows,
+                keys,
+                version,
+                value,
+                effect,
+                commit: None,
+            },
         )
     }
 

@@ -8,7 +8,7 @@ use marmota_model::{
 };
 
 use super::bytes::{Bytes, broken, put_bytes, put_unsigned};
-use super::value::{put_value, put_values};
+use marmota_model::binary::{put_value, put_values};
 
 const COMPARE: u8 = 0;
 const IN: u8 = 1;
@@ -236,7 +236,7 @@ impl Bytes<'_> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::codec::value::tests::any_value;
+    use crate::codec::any_value::any_value;
     use proptest::prelude::*;
 
     fn any_comparison() -> impl Strategy<Value = Comparison> {

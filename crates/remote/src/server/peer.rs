@@ -22,7 +22,7 @@ use crate::codec::bytes::{Bytes, broken};
 use crate::codec::contract::{
     Guarantees, Hello, Welcome, hash, put_differences, put_names, put_welcome,
 };
-use crate::codec::operation::{Asked, CANCEL, HELLO, Terms};
+use crate::codec::operation::{CANCEL, HELLO, ReceivedOperation, Terms};
 use crate::codec::outcome::{FAILED, put_error};
 
 /// The size of unsent answers above which no more is read.
@@ -288,7 +288,7 @@ impl Peer {
         let mut read = Bytes::new(body);
         let verb = read.u8()?;
         let terms = Terms::read(&mut read)?;
-        let asked = Asked::read(verb, read, &greeted.tables)?;
+        let asked = ReceivedOperation::read(verb, read, &greeted.tables)?;
         let readmitted = match store.transpose() {
             Ok(store) => store.and_then(|store| self.readmit(store, &mut greeted.store)),
             Err(error) => {
@@ -338,8 +338,8 @@ impl Peer {
 
     /// Returns a store for the actor that a batch declares, if declared actors are trusted. In a
     /// transaction, sets the transaction's actor instead.
-    fn acting(&mut self, greeted: &Greeted, asked: &Asked<'_, '_>) -> Option<Store> {
-        let Asked::Batch(batch) = asked else { return None };
+    fn acting(&mut self, greeted: &Greeted, asked: &ReceivedOperation<'_, '_>) -> Option<Store> {
+        let ReceivedOperation::Batch(batch) = asked else { return None };
         let actor = batch.actor.as_ref().filter(|_| self.settings.takes_actors)?;
         match &mut self.transaction {
             InTransaction::Open { transaction, .. } => {
@@ -351,17 +351,17 @@ impl Peer {
     }
 
     /// Classifies an operation by the state of its connection.
-    fn admit(&mut self, asked: &Asked<'_, '_>, store: &Store) -> Result<Admitted> {
+    fn admit(&mut self, asked: &ReceivedOperation<'_, '_>, store: &Store) -> Result<Admitted> {
         let is_step = matches!(
             asked,
-            Asked::Commit
-                | Asked::Rollback
-                | Asked::Savepoint(_)
-                | Asked::Release(_)
-                | Asked::RollbackTo(_)
+            ReceivedOperation::Commit
+                | ReceivedOperation::Rollback
+                | ReceivedOperation::Savepoint(_)
+                | ReceivedOperation::Release(_)
+                | ReceivedOperation::RollbackTo(_)
         );
         match &mut self.transaction {
-            InTransaction::Expired(_) if matches!(asked, Asked::Rollback) => {
+            InTransaction::Expired(_) if matches!(asked, ReceivedOperation::Rollback) => {
                 self.transaction = InTransaction::No;
                 Ok(Admitted::Void)
             }
@@ -370,15 +370,15 @@ impl Peer {
                 self.transaction.undo(asked);
                 Err(error)
             }
-            InTransaction::Open { .. } if matches!(asked, Asked::Begin) => {
+            InTransaction::Open { .. } if matches!(asked, ReceivedOperation::Begin) => {
                 Err(refusal::transaction_is_open())
             }
             InTransaction::Open { step, .. } => {
-                let ends = matches!(asked, Asked::Commit | Asked::Rollback);
+                let ends = matches!(asked, ReceivedOperation::Commit | ReceivedOperation::Rollback);
                 *step = if ends { Step::Ends } else { Step::Within };
                 Ok(Admitted::Begins)
             }
-            InTransaction::No if matches!(asked, Asked::Begin) => {
+            InTransaction::No if matches!(asked, ReceivedOperation::Begin) => {
                 if !self.running.is_empty() {
                     return Err(broken("begins a transaction among other operations"));
                 }
@@ -566,8 +566,8 @@ impl InTransaction {
 
     /// Rolls back, for an operation that is refused. Only the refusal of a commit or rollback shows
     /// the client that the transaction has ended.
-    fn undo(&mut self, refused: &Asked<'_, '_>) {
-        let ends = matches!(refused, Asked::Commit | Asked::Rollback);
+    fn undo(&mut self, refused: &ReceivedOperation<'_, '_>) {
+        let ends = matches!(refused, ReceivedOperation::Commit | ReceivedOperation::Rollback);
         *self = match self {
             Self::No => Self::No,
             _ if ends => Self::No,

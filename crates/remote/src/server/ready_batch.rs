@@ -11,7 +11,7 @@ use marmota_store::refusal::copy_of;
 use marmota_store::write::{check_increment, check_version};
 
 use crate::codec::bytes::{Bytes, broken};
-use crate::codec::operation::{AskedWrite, ReceivedBatch};
+use crate::codec::operation::{ReceivedBatch, ReceivedWrite};
 use crate::codec::outcome::put_results;
 
 /// The format of results that are stored for a repeat.
@@ -126,7 +126,7 @@ fn placeholder(table: &Table, field: usize) -> Value {
     }
 }
 
-fn ready(asked: AskedWrite, links: &[Link], scope: &Store) -> Result<Write> {
+fn ready(asked: ReceivedWrite, links: &[Link], scope: &Store) -> Result<Write> {
     let key_is_linked = links.iter().any(|link| link.at == LinkAt::Key);
     let fill = |table: &Table, row: &mut [Value]| {
         for link in links {
@@ -142,7 +142,7 @@ fn ready(asked: AskedWrite, links: &[Link], scope: &Store) -> Result<Write> {
         false => check_key(table, key.as_ref()),
     };
     Ok(match asked {
-        AskedWrite::Insert { table, mut row, on_conflict } => {
+        ReceivedWrite::Insert { table, mut row, on_conflict } => {
             fill(&table, &mut row);
             let stamp = scope.stamp(&table);
             let row = prepared(&table, &row, |table, row| {
@@ -150,7 +150,7 @@ fn ready(asked: AskedWrite, links: &[Link], scope: &Store) -> Result<Write> {
             })?;
             Write::Insert { table, row, on_conflict }
         }
-        AskedWrite::Update { table, key, mut row, version } => {
+        ReceivedWrite::Update { table, key, mut row, version } => {
             check(&table, &key)?;
             check_version(&table, version)?;
             fill(&table, &mut row);
@@ -160,18 +160,18 @@ fn ready(asked: AskedWrite, links: &[Link], scope: &Store) -> Result<Write> {
             })?;
             Write::Update { table, key, row, version }
         }
-        AskedWrite::Increment { table, key, field, by } => {
+        ReceivedWrite::Increment { table, key, field, by } => {
             check(&table, &key)?;
             check_increment(&table, field, by.as_ref())?;
             let stamp = scope.stamp(&table).value().to_value();
             Write::Increment { table, key, field, by, stamp }
         }
-        AskedWrite::Delete { table, key, version } => {
+        ReceivedWrite::Delete { table, key, version } => {
             check(&table, &key)?;
             check_version(&table, version)?;
             Write::Delete { table, key, version }
         }
-        AskedWrite::DeleteWhere { table, filter } => {
+        ReceivedWrite::DeleteWhere { table, filter } => {
             if let Some(filter) = &filter {
                 filter.check(&table)?;
             }

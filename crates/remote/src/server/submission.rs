@@ -17,9 +17,9 @@ use marmota_store::{Pending, Progress, Store};
 use super::ready_batch::ReadyBatch;
 use super::settings::Settings;
 use crate::codec::bytes::Bytes;
-use crate::codec::operation::{Asked, ReceivedRows, Terms};
+use crate::codec::operation::{ReceivedOperation, ReceivedRows, Terms};
 use crate::codec::outcome::{DONE, FAILED, put_error, put_outcome};
-use crate::codec::value::put_row;
+use marmota_model::binary::put_row;
 
 /// The context of an operation.
 #[derive(Clone, Copy)]
@@ -58,7 +58,7 @@ pub(super) fn begin(
     acting: Option<Store>,
     number: u32,
     body: &[u8],
-    asked: Asked<'_, '_>,
+    asked: ReceivedOperation<'_, '_>,
     terms: Terms,
     out: &mut Vec<u8>,
 ) -> Begun {
@@ -67,7 +67,7 @@ pub(super) fn begin(
     let scope = acting.as_ref().unwrap_or(ground.scope);
     let mut outcome = Outcome::default();
     let begun = match asked {
-        Asked::Batch(asked) => ReadyBatch::new(*asked, scope).and_then(|ready| {
+        ReceivedOperation::Batch(asked) => ReadyBatch::new(*asked, scope).and_then(|ready| {
             let ready = batch.insert(Box::new(ready));
             ready.operate(scope, |operation| {
                 scope.submit(terms.durability, operation, &mut NoRows, &mut outcome)
@@ -251,11 +251,14 @@ pub(super) fn put_done(out: &mut Vec<u8>, number: u32) {
     packet::end(out, start);
 }
 
-fn read_again<'p, 't>(body: &'p [u8], tables: &'t [Arc<Table>]) -> Result<Asked<'p, 't>> {
+fn read_again<'p, 't>(
+    body: &'p [u8],
+    tables: &'t [Arc<Table>],
+) -> Result<ReceivedOperation<'p, 't>> {
     let mut read = Bytes::new(body);
     let verb = read.u8()?;
     Terms::read(&mut read)?;
-    Asked::read(verb, read, tables)
+    ReceivedOperation::read(verb, read, tables)
 }
 
 /// The size of the header of an answer's rows: the status, and the length of the rows.
@@ -307,64 +310,66 @@ impl RowSink for Rows<'_> {
 
 /// Validates an operation, and calls `run` with it.
 fn operate<T>(
-    asked: Asked<'_, '_>,
+    asked: ReceivedOperation<'_, '_>,
     scope: &Store,
     run: impl FnOnce(&mut Operation<'_>) -> Result<T>,
 ) -> Result<T> {
     match asked {
-        Asked::Get { table, key, fields } => {
+        ReceivedOperation::Get { table, key, fields } => {
             check_key(table, key)?;
             run(&mut Operation::Get { table, key, fields })
         }
-        Asked::List { table, query } => {
+        ReceivedOperation::List { table, query } => {
             query.check(table)?;
             run(&mut Operation::List { table, query: &query })
         }
-        Asked::Count { table, filter } => {
+        ReceivedOperation::Count { table, filter } => {
             filter.iter().try_for_each(|filter| filter.check(table))?;
             run(&mut Operation::Count { table, filter: filter.as_ref() })
         }
-        Asked::Insert { table, mut row, on_conflict } => {
+        ReceivedOperation::Insert { table, mut row, on_conflict } => {
             prepare::insert(table, &mut row, ValueSource::Values, scope.stamp(table))?;
             run(&mut Operation::Insert { table, row: &row, on_conflict })
         }
-        Asked::InsertMany { table, rows, on_conflict } => {
+        ReceivedOperation::InsertMany { table, rows, on_conflict } => {
             let mut rows = Inserts { table, rows, stamp: scope.stamp(table), place: 0 };
             run(&mut Operation::InsertMany { table, rows: &mut rows, on_conflict })
         }
-        Asked::Update { table, key, mut row, version } => {
+        ReceivedOperation::Update { table, key, mut row, version } => {
             check_key(table, key)?;
             check_version(table, version)?;
             prepare::update(table, &mut row, ValueSource::Values, scope.stamp(table))?;
             run(&mut Operation::Update { table, key, row: &row, version })
         }
-        Asked::UpdateMany { table, rows } => {
+        ReceivedOperation::UpdateMany { table, rows } => {
             let mut rows = Updates(Inserts { table, rows, stamp: scope.stamp(table), place: 0 });
             run(&mut Operation::UpdateMany { table, rows: &mut rows })
         }
-        Asked::Increment { table, key, field, by } => {
+        ReceivedOperation::Increment { table, key, field, by } => {
             check_key(table, key)?;
             check_increment(table, field, by)?;
             let stamp = scope.stamp(table).value();
             run(&mut Operation::Increment { table, key, field, by, stamp })
         }
-        Asked::Delete { table, key, version } => {
+        ReceivedOperation::Delete { table, key, version } => {
             check_key(table, key)?;
             check_version(table, version)?;
             run(&mut Operation::Delete { table, key, version })
         }
-        Asked::DeleteWhere { table, filter } => {
+        ReceivedOperation::DeleteWhere { table, filter } => {
             filter.iter().try_for_each(|filter| filter.check(table))?;
             run(&mut Operation::DeleteWhere { table, filter: filter.as_ref() })
         }
         // A batch is prepared separately (`ReadyBatch`).
-        Asked::Batch(_) => Err(Error::new(ErrorKind::Bug, "a batch was executed as a verb")),
-        Asked::Begin => run(&mut Operation::Begin),
-        Asked::Commit => run(&mut Operation::Commit),
-        Asked::Rollback => run(&mut Operation::Rollback),
-        Asked::Savepoint(name) => run(&mut Operation::Savepoint(name)),
-        Asked::Release(name) => run(&mut Operation::Release(name)),
-        Asked::RollbackTo(name) => run(&mut Operation::RollbackTo(name)),
+        ReceivedOperation::Batch(_) => {
+            Err(Error::new(ErrorKind::Bug, "a batch was executed as a verb"))
+        }
+        ReceivedOperation::Begin => run(&mut Operation::Begin),
+        ReceivedOperation::Commit => run(&mut Operation::Commit),
+        ReceivedOperation::Rollback => run(&mut Operation::Rollback),
+        ReceivedOperation::Savepoint(name) => run(&mut Operation::Savepoint(name)),
+        ReceivedOperation::Release(name) => run(&mut Operation::Release(name)),
+        ReceivedOperation::RollbackTo(name) => run(&mut Operation::RollbackTo(name)),
     }
 }
 

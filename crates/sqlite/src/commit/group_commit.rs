@@ -16,6 +16,7 @@
 //! all its interleavings.
 
 use std::fmt::Debug;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -45,7 +46,8 @@ pub(crate) trait Work: Send + 'static {
     /// Executes a write. A failed one leaves no changes.
     fn run(&mut self, job: &Self::Job) -> Result<Outcome>;
     /// Commits the transaction of `members` members, or rolls it back if that fails.
-    fn commit(&mut self, durability: Durability, members: usize) -> Result<()>;
+    /// Returns the number of the commit, if changes are recorded.
+    fn commit(&mut self, durability: Durability, members: usize) -> Result<Option<NonZeroU64>>;
     /// Rolls back the transaction, if one is open.
     fn roll_back(&mut self);
 }
@@ -189,13 +191,17 @@ impl<J> Member<J> {
     }
 
     /// Completes it with its own result, or with the error of the whole group.
-    fn finish(&self, failed: Option<&Error>, told: &mut Vec<Waker>) {
+    fn finish(
+        &self,
+        committed: std::result::Result<Option<NonZeroU64>, &Error>,
+        told: &mut Vec<Waker>,
+    ) {
         let mut state = self.state.lock();
         let stage = std::mem::replace(&mut state.stage, Stage::Gone);
-        state.stage = Stage::Done(match (failed, stage) {
-            (Some(error), _) => Err(same(error)),
-            (None, Stage::Ran(result)) => result,
-            (None, _) => Err(Error::new(ErrorKind::Bug, "a write of a group was not executed")),
+        state.stage = Stage::Done(match (committed, stage) {
+            (Err(error), _) => Err(same(error)),
+            (Ok(commit), Stage::Ran(result)) => result.map(|outcome| Outcome { commit, ..outcome }),
+            (Ok(_), _) => Err(Error::new(ErrorKind::Bug, "a write of a group was not executed")),
         });
         told.extend(state.waker.take());
     }
@@ -300,7 +306,7 @@ impl<W: Work> GroupCommit<W> {
         for member in queued {
             let Some(job) = member.take() else { continue };
             if let Some(error) = &failed {
-                member.finish(Some(error), undo.told);
+                member.finish(Err(error), undo.told);
                 continue;
             }
             // One try for all.
@@ -311,7 +317,7 @@ impl<W: Work> GroupCommit<W> {
                     refused.push(member);
                 }
                 Err(error) => {
-                    member.finish(Some(&error), undo.told);
+                    member.finish(Err(&error), undo.told);
                     failed = Some(error);
                 }
             }
@@ -322,7 +328,10 @@ impl<W: Work> GroupCommit<W> {
             let durability = group.durability;
             let work = group.work.as_mut().ok_or_else(closed);
             let committed = work.and_then(|work| work.commit(durability, members));
-            group.end(committed.err().as_ref(), undo.told);
+            match committed {
+                Ok(number) => group.end(Ok(number), undo.told),
+                Err(error) => group.end(Err(&error), undo.told),
+            }
         }
         let refused = match refused.is_empty() {
             true => None,
@@ -347,7 +356,7 @@ impl<W: Work> GroupCommit<W> {
             if member.take().is_some() {
                 // The holder of the lock is looked up only now, and once for all.
                 let refused = || self.work.as_ref().map_or_else(closed, W::refused);
-                member.finish(Some(error.get_or_insert_with(refused)), told);
+                member.finish(Err(error.get_or_insert_with(refused)), told);
             }
             false
         });
@@ -386,7 +395,7 @@ impl<W: Work> GroupCommit<W> {
     fn lose(&mut self, error: &Error, told: &mut Vec<Waker>) {
         let message = format!("a write of the same group failed: {}", error.message());
         let error = Error::new(error.kind(), message);
-        self.end(Some(&error), told);
+        self.end(Err(&error), told);
     }
 
     /// Rolls back a group without members.
@@ -395,14 +404,18 @@ impl<W: Work> GroupCommit<W> {
         if let Some(work) = &mut self.work {
             work.roll_back();
         }
-        self.end(None, &mut Vec::new());
+        self.end(Ok(None), &mut Vec::new());
     }
 
-    fn end(&mut self, failed: Option<&Error>, told: &mut Vec<Waker>) {
+    fn end(
+        &mut self,
+        committed: std::result::Result<Option<NonZeroU64>, &Error>,
+        told: &mut Vec<Waker>,
+    ) {
         self.is_open = false;
         self.durability = Durability::None;
         for member in self.members.drain(..) {
-            member.finish(failed, told);
+            member.finish(committed, told);
         }
     }
 }
@@ -422,7 +435,7 @@ impl<W: Work> Drop for Undo<'_, W> {
             ErrorKind::Bug,
             "a write of the same group panicked; nothing was written, try again",
         );
-        self.group.end(Some(&error), self.told);
+        self.group.end(Err(&error), self.told);
     }
 }
 

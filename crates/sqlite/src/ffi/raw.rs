@@ -218,6 +218,31 @@ unsafe extern "C" {
     pub(super) fn marmota_restore(db: *mut Db);
 }
 
+/// `SQLITE_INSERT`.
+pub(super) const INSERTED: c_int = 18;
+/// `SQLITE_UPDATE`.
+pub(super) const UPDATED: c_int = 23;
+
+/// The function of `sqlite3_preupdate_hook`.
+type PreupdateHook =
+    unsafe extern "C" fn(*mut c_void, *mut Db, c_int, *const c_char, *const c_char, i64, i64);
+
+// `changes.c`, and `sqlite3.h` for its hook.
+unsafe extern "C" {
+    pub(super) fn marmota_changed_row(
+        db: *mut Db,
+        after: c_int,
+        columns: *const c_int,
+        cells: *mut Cell,
+        count: c_int,
+    ) -> c_int;
+    pub(super) fn marmota_sqlite3_preupdate_hook(
+        db: *mut Db,
+        hook: Option<PreupdateHook>,
+        data: *mut c_void,
+    ) -> *mut c_void;
+}
+
 // `sqlite3.h`.
 unsafe extern "C" {
     pub(super) fn marmota_sqlite3_progress_handler(

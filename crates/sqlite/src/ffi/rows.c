@@ -33,6 +33,8 @@ struct marmota_Cell {
   u32 storage; /* SQLITE_INTEGER, _FLOAT, _TEXT, _BLOB, _NULL or MARMOTA_JSON */
 };
 
+#include "changes.c"
+
 /* A cell that points to a condition, for the function of `json.rs`: NULL to
 ** everybody else. */
 #define MARMOTA_JSON 6

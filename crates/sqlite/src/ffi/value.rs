@@ -134,6 +134,10 @@ impl<'r, const N: usize> Row<'r, N> {
 }
 
 impl<'r> StoredCell<'r> {
+    pub(super) const fn of(cell: &'r Cell) -> Self {
+        Self(cell)
+    }
+
     /// Returns the value.
     pub(crate) fn stored(self) -> Stored<'r> {
         let integer = self.integer().map(Stored::Integer);

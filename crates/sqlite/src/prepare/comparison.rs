@@ -5,7 +5,7 @@
 
 use marmota_model::{Collation, Field, Index, KeyKind, Kind, Table, Timestamp, ValueRef};
 use marmota_sql::{TableSteps, index_name, quoted};
-use marmota_store::plan::{Change, PlanStep, StepEffect};
+use marmota_store::plan::{PlanStep, StepEffect, TableChange};
 
 use super::definition::{self, create_index};
 use super::layout::{Layout, LayoutColumn};
@@ -53,7 +53,11 @@ struct Comparison<'c> {
 impl Comparison<'_> {
     fn make_table(&mut self) {
         let table = self.steps.table;
-        self.steps.step(Change::AddTable, StepEffect::Safe, vec![definition::create_table(table)]);
+        self.steps.step(
+            TableChange::AddTable,
+            StepEffect::Safe,
+            vec![definition::create_table(table)],
+        );
         for index in table.indexes() {
             self.steps.add_index(&index, create_index(table, &index), None);
         }
@@ -63,11 +67,11 @@ impl Comparison<'_> {
         if !layout.is_table {
             let why =
                 "the database has a view or virtual table of this name; rename one of the two";
-            self.steps.refuse(Change::SchemaMismatch, why.to_owned());
+            self.steps.refuse(TableChange::SchemaMismatch, why.to_owned());
             return Ok(());
         }
         if let Some(why) = self.other_key(layout) {
-            self.steps.refuse(Change::SchemaMismatch, why);
+            self.steps.refuse(TableChange::SchemaMismatch, why);
             return Ok(());
         }
         if !self.steps.there.eq_ignore_ascii_case(self.steps.table.name()) {
@@ -173,7 +177,7 @@ impl Comparison<'_> {
         let way_out = "give the field another name (it is added as a new column, and you can copy \
                        the values)";
         let what = format!("the column {from} in the database, and {to} in the model");
-        let change = Change::ChangeColumn { column: field.name.to_string(), from, to };
+        let change = TableChange::ChangeColumn { column: field.name.to_string(), from, to };
         let conversion = rebuild::conversion(column, &field.kind).filter(|_| !column.is_key);
         let (conversion, why) = match (conversion, rebuild::blocking_reason(layout)) {
             (None, _) => (None, String::new()),

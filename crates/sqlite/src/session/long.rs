@@ -15,7 +15,7 @@ use marmota_store::wait::QueuePlace;
 use super::{Attempt, SqliteSession};
 use crate::commit::group_commit::closed;
 use crate::executor::read_budget::{Ended, POLL_BUDGET, UsedUp, late};
-use crate::session::offloaded::{Next, OffloadedOperation, OnConnection};
+use crate::session::offloaded::{Finished, Next, OffloadedOperation, OnConnection};
 use crate::session::wait::Wait;
 
 impl SqliteSession {
@@ -72,6 +72,7 @@ impl SqliteSession {
             return self.offload(durability, operation, over, OnConnection::Writer(guard));
         }
         let Some(executor) = guard.executor() else { return Attempt::Done(Err(closed())) };
+        executor.set_actor(self.actor.as_ref());
         match executor.write_in_budget(durability, operation, sink, outcome) {
             Ended::Done(Err(_)) if executor.take_refused() => {
                 guard.refused();
@@ -125,8 +126,8 @@ impl SqliteSession {
         let limit = self.shared.options.read_deadline();
         let limit = limit.filter(|_| !matches!(operation, Operation::Commit));
         let until = limit.map(|limit| Instant::now() + limit);
-        let offloaded =
-            OffloadedOperation::new(&mut self.tables, operation, over, durability, until);
+        let write = (durability, self.actor.clone());
+        let offloaded = OffloadedOperation::new(&mut self.tables, operation, over, write, until);
         let offloaded =
             offloaded.and_then(|offloaded| self.shared.reserve_offloaded().map(|()| offloaded));
         let error = match (offloaded, place) {
@@ -242,7 +243,9 @@ impl SqliteSession {
                 }
                 Next::Ended(ended) => {
                     self.waiting.remove(ticket);
-                    return Poll::Ready(ended.map(|rows| outcome.rows = rows));
+                    return Poll::Ready(ended.map(|Finished { rows, commit }| {
+                        (outcome.rows, outcome.commit) = (rows, commit);
+                    }));
                 }
                 Next::Later { is_queued } => {
                     let Some(until) = offloaded.until().filter(|_| is_queued) else {

@@ -13,6 +13,7 @@
 use std::cell::OnceCell;
 use std::collections::VecDeque;
 use std::fmt;
+use std::num::NonZeroU64;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -54,6 +55,8 @@ pub(crate) struct OffloadedOperation {
     lent: Mutex<Option<Box<BorrowedTables>>>,
     /// The durability of a write.
     durability: Option<Durability>,
+    /// The actor of a write, if changes are recorded.
+    actor: Option<Arc<str>>,
     until: Option<Instant>,
     /// The size of waiting rows at which the helper waits.
     ready_bytes_max: AtomicUsize,
@@ -93,7 +96,7 @@ struct Flow {
     ready_bytes: usize,
     free: Vec<RowBuffer>,
     has_begun: bool,
-    ended: Option<Result<u64>>,
+    ended: Option<Result<Finished>>,
     waker: Option<Waker>,
     /// The connection of a transaction, given back.
     guard: Option<OwnedWriteGuard<Executor>>,
@@ -103,10 +106,18 @@ struct Flow {
     is_left: bool,
 }
 
+/// The result of an operation that a helper has executed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Finished {
+    pub(crate) rows: u64,
+    /// The number of the commit, if changes are recorded.
+    pub(crate) commit: Option<NonZeroU64>,
+}
+
 /// The next result for the caller.
 pub(crate) enum Next {
     Rows(RowBuffer),
-    Ended(Result<u64>),
+    Ended(Result<Finished>),
     /// The waker will be woken.
     Later {
         /// True if no thread has started it.
@@ -121,7 +132,7 @@ impl OffloadedOperation {
         tables: &mut KnownTables,
         operation: &Operation<'_>,
         over: UsedUp,
-        durability: Option<Durability>,
+        (durability, actor): (Option<Durability>, Option<Arc<str>>),
         until: Option<Instant>,
     ) -> Result<Arc<Self>> {
         let read = match operation {
@@ -141,29 +152,21 @@ impl OffloadedOperation {
             Operation::Commit => Read::Commit,
             _ => return Err(Error::new(ErrorKind::Bug, "no other operation is a scan")),
         };
-        Ok(Self::of(read, over, durability, until))
-    }
-
-    fn of(
-        read: Read,
-        over: UsedUp,
-        durability: Option<Durability>,
-        until: Option<Instant>,
-    ) -> Arc<Self> {
         let (cancelled, flow, room) = (Arc::default(), Mutex::default(), Condvar::new());
         let ready_bytes_max = AtomicUsize::new(READY_BYTES_MAX);
         let (skip, lent) = (over.lent, Mutex::new(over.tables));
-        Arc::new(Self {
+        Ok(Arc::new(Self {
             read,
             skip,
             lent,
             durability,
+            actor,
             until,
             ready_bytes_max,
             cancelled,
             flow,
             room,
-        })
+        }))
     }
 
     const fn writes(&self) -> bool {
@@ -305,7 +308,7 @@ impl OffloadedOperation {
         self.end(shared, ended);
     }
 
-    fn run_on_reader(&self, shared: &Shared, reader: Arc<Reader>) -> Result<u64> {
+    fn run_on_reader(&self, shared: &Shared, reader: Arc<Reader>) -> Result<Finished> {
         let mut executor = reader.lock();
         let ended = match &mut *executor {
             Some(executor) => self.run_on(shared, executor),
@@ -319,7 +322,8 @@ impl OffloadedOperation {
         ended
     }
 
-    fn run_on(&self, shared: &Shared, executor: &mut Executor) -> Result<u64> {
+    fn run_on(&self, shared: &Shared, executor: &mut Executor) -> Result<Finished> {
+        executor.set_actor(self.actor.as_ref());
         let (mut outcome, mut rows) = (Outcome::default(), RowBuffer::default());
         let mut is_stuck = false;
         let ended = if self.is_late() || self.is_cancelled() {
@@ -348,7 +352,7 @@ impl OffloadedOperation {
         if is_stuck || rows.rows() > 0 && self.hand_over(rows).is_none() {
             return Err(self.stopped(shared));
         }
-        Ok(outcome.rows)
+        Ok(Finished { rows: outcome.rows, commit: outcome.commit })
     }
 
     fn run_read(
@@ -379,7 +383,7 @@ impl OffloadedOperation {
                 Operation::DeleteWhere { table, filter: filter.as_ref() }
             }
             Read::Execute(text, values, _, unaudited) => sql(text, values, true, *unaudited),
-            Read::Commit => return executor.commit_alone(self.durability),
+            Read::Commit => return executor.commit_alone(self.durability, outcome),
         };
         // This thread may block for locks.
         if !self.writes() {
@@ -450,7 +454,7 @@ impl OffloadedOperation {
         waiting.into_iter().for_each(Waker::wake);
     }
 
-    fn end(&self, shared: &Shared, ended: Result<u64>) {
+    fn end(&self, shared: &Shared, ended: Result<Finished>) {
         shared.offloaded_ended();
         let mut flow = self.flow.lock();
         flow.ended = Some(ended);

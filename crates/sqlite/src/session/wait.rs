@@ -5,14 +5,14 @@ use std::time::Instant;
 
 use marmota_store::Durability;
 use marmota_store::backoff::Backoff;
-use marmota_store::operation::Write;
 use marmota_store::wait::QueuePlace;
 
-use crate::commit::group_commit;
+use crate::commit::group_commit::{self, Work};
+use crate::executor::Executor;
 use crate::session::offloaded::OffloadedOperation;
 
 /// A member of a group in SQLite.
-pub(crate) type Member = Arc<group_commit::Member<Write>>;
+pub(crate) type Member = Arc<group_commit::Member<<Executor as Work>::Job>>;
 
 /// The event that an operation waits for.
 #[derive(Debug)]

@@ -21,30 +21,30 @@ impl Column {
     pub(crate) fn new(table: &Table, position: usize) -> Self {
         Self { position: position as u8, form: table.fields()[position].kind.form() }
     }
+}
 
-    /// Returns the error for a stored value that [`read`] refuses.
-    #[cold]
-    fn misfit(self, table: &Table, stored: Stored<'_>) -> Error {
-        let field = &table.fields()[usize::from(self.position)];
-        let stored = match stored {
-            Stored::Text(text) if utf8(text).is_none() => "a text that is not UTF-8".to_owned(),
-            Stored::Text(text) => format!("the text {:?}", lossy_excerpt(text)),
-            Stored::Blob(bytes) => format!("{} bytes", bytes.len()),
-            Stored::Integer(value) => format!("the integer {value}"),
-            Stored::Real(value) => format!("the float {value}"),
-            Stored::Null => "NULL".to_owned(),
-        };
-        Error::new(
-            ErrorKind::Engine,
-            format!(
-                "field `{}` of `{}` has the value {stored}, which is not a {}: another program \
-                 wrote this value; correct it in the database",
-                field.name,
-                table.name(),
-                field.kind.name()
-            ),
-        )
-    }
+/// Returns the error for a stored value that [`read`] refuses.
+#[cold]
+pub(crate) fn misfit(table: &Table, position: usize, stored: Stored<'_>) -> Error {
+    let field = &table.fields()[position];
+    let stored = match stored {
+        Stored::Text(text) if utf8(text).is_none() => "a text that is not UTF-8".to_owned(),
+        Stored::Text(text) => format!("the text {:?}", lossy_excerpt(text)),
+        Stored::Blob(bytes) => format!("{} bytes", bytes.len()),
+        Stored::Integer(value) => format!("the integer {value}"),
+        Stored::Real(value) => format!("the float {value}"),
+        Stored::Null => "NULL".to_owned(),
+    };
+    Error::new(
+        ErrorKind::Engine,
+        format!(
+            "field `{}` of `{}` has the value {stored}, which is not a {}: another program \
+             wrote this value; correct it in the database",
+            field.name,
+            table.name(),
+            field.kind.name()
+        ),
+    )
 }
 
 fn lossy_excerpt(bytes: &[u8]) -> String {
@@ -158,7 +158,7 @@ pub(crate) fn lend<const N: usize, T>(
     let mut row = [ValueRef::Absent; N];
     for (column, cell) in plan.iter().zip(stored.cells()) {
         if !read(column.form, cell, &mut row[usize::from(column.position)]) {
-            return Err(column.misfit(table, cell.stored()));
+            return Err(misfit(table, usize::from(column.position), cell.stored()));
         }
     }
     Ok(take(&row[..table.fields().len()]))

@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 
 use marmota_model::{Error, ErrorKind, KeyKind, Result, Search, Table};
 use marmota_sql::quoted;
-use marmota_store::plan::{Change, PlanStep, StepEffect};
+use marmota_store::plan::{PlanStep, StepEffect, TableChange};
 
 use crate::ffi::{Connection, Failure};
 use crate::sql_words::{sql_literal, sql_type};
@@ -177,8 +177,8 @@ pub(crate) fn step(
     }
     let fields = table.search_fields().map(|field| table.fields()[field].name.to_string());
     let change = match wanted.is_empty() {
-        true => Change::DropSearch,
-        false => Change::AddSearch(fields.collect()),
+        true => TableChange::DropSearch,
+        false => TableChange::AddSearch(fields.collect()),
     };
     if !wanted.is_empty() {
         statements.extend(wanted.into_iter().map(|(_, sql)| sql));

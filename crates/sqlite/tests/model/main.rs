@@ -13,6 +13,7 @@ mod sync;
 #[path = "../../src/commit/write_lock.rs"]
 mod write_lock;
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
@@ -76,13 +77,13 @@ impl Work for Numbers {
         self.write(*job)
     }
 
-    fn commit(&mut self, _: Durability, _: usize) -> Result<()> {
+    fn commit(&mut self, _: Durability, _: usize) -> Result<Option<NonZeroU64>> {
         let written = self.open.take().expect("a group is committed once");
         if self.fails_to_commit {
             return Err(Error::new(ErrorKind::Io, "the disk failed"));
         }
         self.committed.lock().unwrap().extend(written);
-        Ok(())
+        Ok(None)
     }
 
     fn roll_back(&mut self) {

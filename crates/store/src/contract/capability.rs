@@ -54,6 +54,9 @@ pub struct Capability {
     /// True if the database is a file that other processes may have open as well. The next read
     /// sees their writes, without a round trip. Default: false.
     pub shared_file: bool,
+    /// True if it records changes for the change feed
+    /// ([`StoreBuilder::changes`](crate::StoreBuilder::changes)). Default: false.
+    pub change_feed: bool,
     /// The database server that the engine is connected to, if the server runs on this machine,
     /// such as `PostgreSQL on this machine (127.0.0.1:5432)`. Default: `None`, as for an engine in
     /// this process.
@@ -109,6 +112,7 @@ impl Capability {
             key_gaps: false,
             reuses_last_key: false,
             shared_file: false,
+            change_feed: false,
             local_server: None,
         }
     }
@@ -160,6 +164,13 @@ impl Capability {
     #[must_use]
     pub const fn with_shared_file(mut self) -> Self {
         self.shared_file = true;
+        self
+    }
+
+    /// Declares that it records changes ([`Capability::change_feed`]).
+    #[must_use]
+    pub const fn with_change_feed(mut self) -> Self {
+        self.change_feed = true;
         self
     }
 
@@ -229,6 +240,7 @@ impl Capability {
             aggregation: false,
             guarded_writes: false,
             shared_file: false,
+            change_feed: false,
             local_server: None,
             durable: self.durable,
             persistent: self.persistent,
@@ -256,6 +268,7 @@ impl Capability {
             key_gaps: self.key_gaps || other.key_gaps,
             reuses_last_key: self.reuses_last_key || other.reuses_last_key,
             shared_file: self.shared_file || other.shared_file,
+            change_feed: false,
             local_server: self.local_server.clone().or_else(|| other.local_server.clone()),
         }
     }

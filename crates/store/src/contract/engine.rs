@@ -13,6 +13,7 @@
 //!  Engine::capability                    any time
 //!  Engine::open_table                    internal tables, before the database may change
 //!  Engine::plan -> Engine::migrate       the tables of all models
+//!  Engine::record_changes                if the store has a change feed
 //!  Engine::subscribe_changes             if the store has a cache
 //!  Engine::session                       for threads, and for each transaction
 //!    Session::submit, poll, cancel ...   the sessions are used and dropped
@@ -182,6 +183,7 @@ use std::task::{Context, Poll, Waker};
 use marmota_model::{Error, ErrorKind, Result, RowSink, Table};
 
 use crate::contract::borrowed_table::BorrowedTables;
+use crate::contract::change::ChangeRecorder;
 use crate::contract::durability::Durability;
 use crate::contract::invalidation_feed::InvalidationFeed;
 use crate::contract::operation::{Operation, Outcome};
@@ -348,6 +350,18 @@ pub trait Engine: Send + Sync {
         Ok(())
     }
 
+    /// Records the changes of the recorder's tables from now on, with a row in the table of commits
+    /// for each transaction that has any. The store calls it once, before it is used. Sets
+    /// [`Outcome::commit`] of what commits.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] if the engine has no change feed.
+    fn record_changes(&self, recorder: &Arc<ChangeRecorder>) -> Result<()> {
+        let _ = recorder;
+        let message = format!("the engine `{}` has no change feed", self.capability().name);
+        Err(Error::new(ErrorKind::Unsupported, message))
+    }
+
     /// Makes everything durable and releases files. Operations fail with
     /// [`marmota_model::ErrorKind::Closed`] afterwards.
     ///
@@ -501,6 +515,12 @@ pub trait Session: Send {
     fn lend(&mut self, tables: &[&Table], waker: Option<&Waker>) -> Result<Option<BorrowedTables>> {
         let _ = (tables, waker);
         Err(Error::new(ErrorKind::Unsupported, "this engine does not lend tables"))
+    }
+
+    /// Sets the actor of the operations that are submitted after it, for the change feed. Called
+    /// only if the engine records changes.
+    fn set_actor(&mut self, actor: Option<&Arc<str>>) {
+        let _ = actor;
     }
 
     /// Cancels an operation that has to wait. It may still be executed, but then before any write

@@ -11,11 +11,11 @@ use marmota_model::{Error, ErrorKind, Result};
 /// The steps from the current state of a database to the one that its models need, in order.
 ///
 /// ```
-/// use marmota_store::plan::{Change, Destructive, StepEffect, Plan, PlanStep};
+/// use marmota_store::plan::{TableChange, Destructive, StepEffect, Plan, PlanStep};
 ///
 /// let step = PlanStep {
 ///     table: "person".into(),
-///     change: Change::DropColumn("nickname".into()),
+///     change: TableChange::DropColumn("nickname".into()),
 ///     effect: StepEffect::Destructive {
 ///         what: "3 values are lost".into(),
 ///         way_out: "keep the field".into(),
@@ -42,8 +42,8 @@ pub struct Plan {
 /// Its `Display` is a short sentence, as `migrate --dry-run` prints it.
 ///
 /// ```
-/// use marmota_store::plan::{Change, PlanStep, StepEffect};
-/// let change = Change::AddColumn("year".into());
+/// use marmota_store::plan::{TableChange, PlanStep, StepEffect};
+/// let change = TableChange::AddColumn("year".into());
 /// let step =
 ///     PlanStep { table: "person".into(), change, effect: StepEffect::Safe, statements: Vec::new() };
 /// assert_eq!(step.to_string(), "add column person.year");
@@ -55,7 +55,7 @@ pub struct PlanStep {
     /// The table's name in the model.
     pub table: String,
     /// The change.
-    pub change: Change,
+    pub change: TableChange,
     /// The effect on the rows.
     pub effect: StepEffect,
     /// The SQL statements with which the engine executes it; empty if the engine has no SQL.
@@ -65,7 +65,7 @@ pub struct PlanStep {
 /// A change of a table. New kinds may be added.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Change {
+pub enum TableChange {
     /// The table is created.
     AddTable,
     /// The table is renamed.
@@ -211,12 +211,12 @@ impl PlanStep {
     #[must_use]
     pub fn column(&self) -> Option<&str> {
         match &self.change {
-            Change::AddColumn(column)
-            | Change::AllowNull(column)
-            | Change::RequireValue(column)
-            | Change::DropColumn(column)
-            | Change::RenameColumn { to: column, .. }
-            | Change::ChangeColumn { column, .. } => Some(column),
+            TableChange::AddColumn(column)
+            | TableChange::AllowNull(column)
+            | TableChange::RequireValue(column)
+            | TableChange::DropColumn(column)
+            | TableChange::RenameColumn { to: column, .. }
+            | TableChange::ChangeColumn { column, .. } => Some(column),
             _ => None,
         }
     }
@@ -240,26 +240,28 @@ impl fmt::Display for PlanStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let table = &self.table;
         match &self.change {
-            Change::AddTable => write!(f, "add table {table}"),
-            Change::RenameTable { from } => write!(f, "rename table {from} to {table}"),
-            Change::AddColumn(column) => write!(f, "add column {table}.{column}"),
-            Change::RenameColumn { from, to } => write!(f, "rename column {table}.{from} to {to}"),
-            Change::ChangeColumn { column, from, to } => {
+            TableChange::AddTable => write!(f, "add table {table}"),
+            TableChange::RenameTable { from } => write!(f, "rename table {from} to {table}"),
+            TableChange::AddColumn(column) => write!(f, "add column {table}.{column}"),
+            TableChange::RenameColumn { from, to } => {
+                write!(f, "rename column {table}.{from} to {to}")
+            }
+            TableChange::ChangeColumn { column, from, to } => {
                 write!(f, "change column {table}.{column} from {from} to {to}")
             }
-            Change::AllowNull(column) => write!(f, "allow NULL in column {table}.{column}"),
-            Change::RequireValue(column) => write!(f, "make column {table}.{column} NOT NULL"),
-            Change::DropColumn(column) => write!(f, "drop column {table}.{column}"),
-            Change::AddIndex { columns, unique } => {
+            TableChange::AllowNull(column) => write!(f, "allow NULL in column {table}.{column}"),
+            TableChange::RequireValue(column) => write!(f, "make column {table}.{column} NOT NULL"),
+            TableChange::DropColumn(column) => write!(f, "drop column {table}.{column}"),
+            TableChange::AddIndex { columns, unique } => {
                 let kind = if *unique { "unique index" } else { "index" };
                 write!(f, "add {kind} of {table} over {}", columns.join(", "))
             }
-            Change::DropIndex(name) => write!(f, "drop index {name} of {table}"),
-            Change::AddSearch(columns) => {
+            TableChange::DropIndex(name) => write!(f, "drop index {name} of {table}"),
+            TableChange::AddSearch(columns) => {
                 write!(f, "add search of {table} over {}", columns.join(", "))
             }
-            Change::DropSearch => write!(f, "drop search of {table}"),
-            Change::SchemaMismatch => write!(f, "table {table} does not match its model"),
+            TableChange::DropSearch => write!(f, "drop search of {table}"),
+            TableChange::SchemaMismatch => write!(f, "table {table} does not match its model"),
         }
     }
 }
@@ -271,7 +273,7 @@ mod tests {
     fn drop_of(column: &str, needed: bool) -> PlanStep {
         let effect =
             StepEffect::Destructive { what: "3 values".into(), way_out: "keep it".into(), needed };
-        let (table, change) = ("person".to_owned(), Change::DropColumn(column.into()));
+        let (table, change) = ("person".to_owned(), TableChange::DropColumn(column.into()));
         PlanStep { table, change, effect, statements: Vec::new() }
     }
 

@@ -86,12 +86,16 @@ impl<L: Layer> AuditLayer<L> {
         let Some(mut batch) = self.batch(handle, operation)? else {
             return self.next.submit(handle, next, durability, operation, sink, outcome);
         };
+        let mut whole = Outcome::default();
         let submitted = batch.with(operation, |batch| {
-            let outcome = &mut Outcome::default();
-            self.next.submit(handle, next, durability, batch, &mut NoRows, outcome)
+            self.next.submit(handle, next, durability, batch, &mut NoRows, &mut whole)
         });
         match submitted {
-            Poll::Ready(done) => Poll::Ready(batch.finish(done, operation, outcome)),
+            Poll::Ready(done) => {
+                let finished = batch.finish(done, operation, outcome);
+                outcome.commit = whole.commit;
+                Poll::Ready(finished)
+            }
             Poll::Pending => {
                 *slot = Some(Box::new(batch));
                 Poll::Pending
@@ -138,11 +142,16 @@ impl<L: Layer> Layer for AuditLayer<L> {
         let Some(mut batch) = slot.take() else {
             return self.next.poll(handle, next, operation, sink, outcome, context);
         };
+        let mut whole = Outcome::default();
         let polled = batch.with(operation, |batch| {
-            self.next.poll(handle, next, batch, &mut NoRows, &mut Outcome::default(), context)
+            self.next.poll(handle, next, batch, &mut NoRows, &mut whole, context)
         });
         match polled {
-            Poll::Ready(done) => Poll::Ready(batch.finish(done, operation, outcome)),
+            Poll::Ready(done) => {
+                let finished = batch.finish(done, operation, outcome);
+                outcome.commit = whole.commit;
+                Poll::Ready(finished)
+            }
             Poll::Pending => {
                 *slot = Some(batch);
                 Poll::Pending

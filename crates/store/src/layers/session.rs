@@ -58,7 +58,11 @@ impl Layer for Sessions {
         sink: &mut dyn RowSink,
         outcome: &mut Outcome,
     ) -> Poll<Result<()>> {
-        match self.submit_to(&handle.place, durability, operation, sink, outcome)? {
+        let submitted = match self.records_changes {
+            false => self.submit_to(&handle.place, durability, operation, sink, outcome)?,
+            true => self.submit_as(handle, durability, operation, sink, outcome)?,
+        };
+        match submitted {
             Submitted::Done => Poll::Ready(Ok(())),
             Submitted::Waiting(ticket) => {
                 *state = SessionState::here(ticket);
@@ -80,6 +84,9 @@ impl Layer for Sessions {
     ) -> Poll<Result<()>> {
         let place = &handle.place;
         let polled = self.with_session(place, state.slot, false, |session| {
+            if self.records_changes {
+                session.set_actor(handle.actor.as_ref());
+            }
             let polled = session.poll(state.ticket, operation, sink, outcome, context);
             if let Poll::Ready(done) = &polled {
                 note_end(place, operation, done.is_ok());

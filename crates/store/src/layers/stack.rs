@@ -41,6 +41,8 @@ pub(crate) struct LayerSettings {
     pub(crate) metering: Option<Metering>,
     pub(crate) audit_log: Option<AuditLog>,
     pub(crate) cache_bytes_max: Option<u64>,
+    /// True if the engine records changes, with the actor of each.
+    pub(crate) records_changes: bool,
 }
 
 /// The layers of a store, and the parts of them that the store shows: its counters and its cache.
@@ -60,15 +62,17 @@ impl Layers {
         registry: &Arc<Registry>,
         settings: LayerSettings,
     ) -> Self {
-        let LayerSettings { is_traced, metering, audit_log, cache_bytes_max } = settings;
+        let LayerSettings { is_traced, metering, audit_log, cache_bytes_max, records_changes } =
+            settings;
         let meter = metering.map(|metering| Arc::new(Meter::new(metering, registry, SLOTS)));
         let cache =
             cache_bytes_max.map(|bytes_max| Arc::new(Cache::new(registry, bytes_max, SLOTS)));
 
-        let layer = Sessions::new(engine);
+        let layer = Sessions::new(engine, records_changes);
         let layer = CacheLayer::new(cache.clone(), layer);
         let layer = AuditLayer::new(audit_log, registry, layer);
-        let is_plain = !is_traced && meter.is_none() && layer.is_idle() && cache.is_none();
+        let is_plain =
+            !is_traced && meter.is_none() && layer.is_idle() && cache.is_none() && !records_changes;
         let layer = RightsLayer::new(layer);
         let layer = MetricsLayer::new(meter.clone(), layer);
         let stack = TraceLayer::new(is_traced, layer);

@@ -55,7 +55,7 @@ impl Recorder {
         Self {
             answers: RefCell::new(answers.iter().copied().collect()),
             calls: Calls::default(),
-            sessions: Sessions::new(Box::new(Idle(Capability::new("idle", false)))),
+            sessions: Sessions::new(Box::new(Idle(Capability::new("idle", false))), false),
         }
     }
 
@@ -429,7 +429,7 @@ fn a_transaction_reads_without_the_cache_and_announces_its_tables_at_the_commit(
 
 #[test]
 fn a_session_is_not_called_within_its_own_row_callback_nor_after_the_close() {
-    let sessions = Sessions::new(Box::new(Idle(Capability::new("idle", false))));
+    let sessions = Sessions::new(Box::new(Idle(Capability::new("idle", false))), false);
     let (handle, mut state) = (HandleContext::of_store(), Default::default());
     let mut within = None;
     let mut sink = |_: &[ValueRef<'_>]| {

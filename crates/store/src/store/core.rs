@@ -1,13 +1,14 @@
 //! The state that all handles to a store share.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
-use marmota_model::Table;
+use marmota_model::{Result, Table};
 use parking_lot::Mutex;
 
 use crate::contract::engine::Engine;
 use crate::contract::operation::Idempotency;
+use crate::layers::feed::ChangeFeed;
 use crate::layers::stack::{LayerSettings, Layers};
 use crate::rows::registry::Registry;
 
@@ -23,6 +24,8 @@ pub(crate) struct StoreCore {
     pub(super) answers: Option<(Arc<Table>, Idempotency)>,
     /// The background batches to flush before the store is closed.
     background: Mutex<Vec<Weak<dyn Background>>>,
+    /// The change feed, if there is one. It is set once the store is open.
+    feed: OnceLock<Arc<ChangeFeed>>,
 }
 
 /// A queue of accepted writes.
@@ -46,6 +49,30 @@ impl StoreCore {
             registry,
             answers,
             background: Mutex::default(),
+            feed: OnceLock::new(),
+        }
+    }
+
+    /// Returns the change feed, if there is one.
+    pub(crate) fn feed(&self) -> Option<&Arc<ChangeFeed>> {
+        self.feed.get()
+    }
+
+    /// Sets the change feed, once.
+    pub(crate) fn set_feed(&self, feed: Arc<ChangeFeed>) {
+        let _ = self.feed.set(feed);
+    }
+
+    /// Closes the engine, and ends the waits of the readers of the change feed.
+    pub(super) fn close(&self) -> Result<()> {
+        self.layers.sessions().close()?;
+        self.close_feed();
+        Ok(())
+    }
+
+    fn close_feed(&self) {
+        if let Some(feed) = self.feed() {
+            feed.hub.close();
         }
     }
 
@@ -66,6 +93,7 @@ impl StoreCore {
 impl Drop for StoreCore {
     fn drop(&mut self) {
         // An error cannot be reported here; a caller who needs it calls `close`.
-        let _ = self.layers.sessions().close();
+        let _ = self.close();
+        self.close_feed();
     }
 }

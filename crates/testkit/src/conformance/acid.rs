@@ -2,8 +2,10 @@
 
 pub mod background;
 pub mod batches;
+pub mod changes;
 pub mod concurrency;
 pub mod durability;
 pub mod groups;
+pub mod hooks;
 pub mod idempotency;
 pub mod transactions;

@@ -15,6 +15,7 @@ use marmota_mongo::Mongo;
 use marmota_postgres::{Postgres, TemporaryPostgres};
 use marmota_sqlite::{Durability, Location, Sqlite, SqliteOptions};
 use marmota_store::Store;
+use marmota_store::change::ChangeRetention;
 use marmota_testkit::conformance;
 use marmota_testkit::conformance::Subject;
 
@@ -94,6 +95,22 @@ conformance!(sqlite_alone_with_its_file, || {
 });
 conformance!(postgres_over_tcp, || postgres("PostgreSQL"));
 conformance!(mongo, || mongo("MongoDB's protocol"));
+// All promises hold with a feed as well.
+conformance!(sqlite_with_a_feed, || {
+    let folder = tempfile::tempdir().unwrap();
+    Subject::new("SQLite with a feed", move || {
+        let location = Location::File(folder.path().join("database"));
+        let store = Store::builder(Sqlite::open(location, SqliteOptions::default()).unwrap());
+        store.changes(ChangeRetention::default())
+    })
+});
+conformance!(memory_with_a_feed, || {
+    let folder = tempfile::tempdir().unwrap();
+    Subject::new("memory with a feed", move || {
+        let url = format!("memory:{}?durability=full", folder.path().join("app.mem").display());
+        Store::builder(Memory::from_url(&url).unwrap()).changes(ChangeRetention::default())
+    })
+});
 conformance!(sqlite_behind_a_cache, || {
     let folder = tempfile::tempdir().unwrap();
     Subject::new("SQLite behind a cache", move || {

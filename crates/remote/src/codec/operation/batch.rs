@@ -12,7 +12,7 @@ use super::parts::{
 };
 use crate::codec::bytes::{Bytes, broken, put_bytes, put_option, put_unsigned};
 use crate::codec::query::put_filter_option;
-use crate::codec::value::put_value;
+use marmota_model::binary::put_value;
 
 /// The maximum number of writes in a batch.
 const WRITES_MAX: usize = 1_000_000;
@@ -26,13 +26,13 @@ pub(crate) struct ReceivedBatch {
     /// The actor that the client has declared.
     pub(crate) actor: Option<String>,
     pub(crate) once: Option<OnceKey>,
-    pub(crate) writes: Vec<AskedWrite>,
+    pub(crate) writes: Vec<ReceivedWrite>,
     pub(crate) links: Vec<Link>,
 }
 
 /// A write of the batch, not checked yet.
 #[derive(Debug)]
-pub(crate) enum AskedWrite {
+pub(crate) enum ReceivedWrite {
     Insert { table: Arc<Table>, row: Vec<Value>, on_conflict: OnConflict },
     Update { table: Arc<Table>, key: Value, row: Vec<Value>, version: Option<i64> },
     Increment { table: Arc<Table>, key: Value, field: usize, by: Value },
@@ -162,7 +162,7 @@ fn read_link(read: &mut Bytes<'_>) -> Result<Link> {
     Ok(Link { write, at, result })
 }
 
-fn read_write(read: &mut Bytes<'_>, tables: &[Arc<Table>]) -> Result<AskedWrite> {
+fn read_write(read: &mut Bytes<'_>, tables: &[Arc<Table>]) -> Result<ReceivedWrite> {
     let verb = read.u8()?;
     let table = Arc::clone(table_of(read, tables)?);
     let value = |read: &mut Bytes<'_>| read.checked_value().map(|value| value.to_value());
@@ -172,18 +172,18 @@ fn read_write(read: &mut Bytes<'_>, tables: &[Arc<Table>]) -> Result<AskedWrite>
     Ok(match verb {
         INSERT => {
             let on_conflict = read_conflict(read, &table)?;
-            AskedWrite::Insert { row: row(read, &table)?, table, on_conflict }
+            ReceivedWrite::Insert { row: row(read, &table)?, table, on_conflict }
         }
         UPDATE => {
             let (key, version) = (value(read)?, read.option()?);
-            AskedWrite::Update { row: row(read, &table)?, table, key, version }
+            ReceivedWrite::Update { row: row(read, &table)?, table, key, version }
         }
         INCREMENT => {
             let (key, field) = (value(read)?, field_of(read, &table)?);
-            AskedWrite::Increment { table, key, field, by: value(read)? }
+            ReceivedWrite::Increment { table, key, field, by: value(read)? }
         }
-        DELETE => AskedWrite::Delete { table, key: value(read)?, version: read.option()? },
-        DELETE_WHERE => AskedWrite::DeleteWhere { table, filter: read.filter_option()? },
+        DELETE => ReceivedWrite::Delete { table, key: value(read)?, version: read.option()? },
+        DELETE_WHERE => ReceivedWrite::DeleteWhere { table, filter: read.filter_option()? },
         _ => return Err(broken("has an unknown kind of write")),
     })
 }

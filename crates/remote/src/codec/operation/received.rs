@@ -15,7 +15,7 @@ use crate::codec::bytes::{Bytes, broken};
 
 /// A client's operation; its strings and bytes are borrowed from the packet.
 #[derive(Debug)]
-pub(crate) enum Asked<'p, 't> {
+pub(crate) enum ReceivedOperation<'p, 't> {
     Get { table: &'t Table, key: ValueRef<'p>, fields: FieldSet },
     List { table: &'t Table, query: RowQuery },
     Count { table: &'t Table, filter: Option<FilterExpr> },
@@ -63,7 +63,7 @@ impl<'p> ReceivedRows<'p> {
     }
 }
 
-impl<'p, 't> Asked<'p, 't> {
+impl<'p, 't> ReceivedOperation<'p, 't> {
     /// Reads the part of a body after its verb and terms.
     pub(crate) fn read(verb: u8, mut read: Bytes<'p>, tables: &'t [Arc<Table>]) -> Result<Self> {
         let read = &mut read;

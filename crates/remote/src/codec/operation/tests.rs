@@ -7,9 +7,9 @@ use marmota_store::operation::{BatchMode, Link, LinkAt, OnConflict, Once, OnceKe
 use proptest::prelude::*;
 
 use super::*;
+use crate::codec::any_value::any_value;
 use crate::codec::bytes::Bytes;
 use crate::codec::query::tests::any_filter;
-use crate::codec::value::tests::any_value;
 
 struct One;
 
@@ -27,11 +27,11 @@ fn tables() -> [Arc<Table>; 2] {
     })
 }
 
-fn read<'p, 't>(bytes: &'p [u8], tables: &'t [Arc<Table>]) -> Result<Asked<'p, 't>> {
+fn read<'p, 't>(bytes: &'p [u8], tables: &'t [Arc<Table>]) -> Result<ReceivedOperation<'p, 't>> {
     let mut read = Bytes::new(bytes);
     let verb = read.u8()?;
     Terms::read(&mut read)?;
-    Asked::read(verb, read, tables)
+    ReceivedOperation::read(verb, read, tables)
 }
 
 struct Rows<'a>(std::slice::Iter<'a, [Value; 3]>);
@@ -64,7 +64,7 @@ proptest! {
         let mut source = Rows(rows.iter());
         let on_conflict = OnConflict::UPDATE.with_given(table, FieldSet::EMPTY.with(2));
         let out = put(&mut Operation::InsertMany { table, rows: &mut source, on_conflict });
-        let Asked::InsertMany { table: asked, rows: mut read, on_conflict: how } =
+        let ReceivedOperation::InsertMany { table: asked, rows: mut read, on_conflict: how } =
             read(&out, &tables).unwrap()
         else {
             panic!("another verb")
@@ -90,14 +90,14 @@ proptest! {
         let key = values[0].as_ref();
         let out = put(&mut Operation::Update { table, key, row: &row, version });
         match read(&out, &tables).unwrap() {
-            Asked::Update { key: k, row: r, version: v, .. } => {
+            ReceivedOperation::Update { key: k, row: r, version: v, .. } => {
                 prop_assert_eq!((k, r, v), (key, row.clone(), version));
             }
             other => panic!("{other:?}"),
         }
         let out = put(&mut Operation::DeleteWhere { table, filter: Some(&filter) });
         match read(&out, &tables).unwrap() {
-            Asked::DeleteWhere { filter: f, .. } => prop_assert_eq!(f, Some(filter)),
+            ReceivedOperation::DeleteWhere { filter: f, .. } => prop_assert_eq!(f, Some(filter)),
             other => panic!("{other:?}"),
         }
         for end in 0..out.len() {
@@ -108,8 +108,8 @@ proptest! {
     #[test]
     fn any_bytes_are_read_or_refused(verb in 0..40_u8, bytes: Vec<u8>) {
         let tables = tables();
-        if let Ok(asked) = Asked::read(verb, Bytes::new(&bytes), &tables)
-            && let Asked::InsertMany { mut rows, .. } | Asked::UpdateMany { mut rows, .. } = asked
+        if let Ok(asked) = ReceivedOperation::read(verb, Bytes::new(&bytes), &tables)
+            && let ReceivedOperation::InsertMany { mut rows, .. } | ReceivedOperation::UpdateMany { mut rows, .. } = asked
         {
             let mut row = [ValueRef::Absent; 3];
             while let Ok(true) = rows.next(&mut row) {}
@@ -143,7 +143,9 @@ fn a_batch_comes_back() {
         mode: BatchMode::Each,
         results: &mut results,
     });
-    let Asked::Batch(batch) = read(&out, &tables).unwrap() else { panic!("another verb") };
+    let ReceivedOperation::Batch(batch) = read(&out, &tables).unwrap() else {
+        panic!("another verb")
+    };
     assert_eq!(
         (batch.mode, batch.writes.len(), &batch.links[..]),
         (BatchMode::Each, 2, &links[..])

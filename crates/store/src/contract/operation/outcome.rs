@@ -1,5 +1,7 @@
 //! The result of an operation.
 
+use std::num::NonZeroU64;
+
 use marmota_model::Value;
 
 use super::conflict::{UpsertEffect, UpsertResult};
@@ -29,6 +31,9 @@ pub struct Outcome {
     pub value: Value,
     /// The effect of an insert of one row.
     pub effect: UpsertEffect,
+    /// The number of the commit in the change feed, if the engine records changes and the operation
+    /// committed some. [`Store::position_of`](crate::Store::position_of) makes a position of it.
+    pub commit: Option<NonZeroU64>,
 }
 
 impl Outcome {

@@ -15,7 +15,7 @@ use super::open_transactions::OpenTransactions;
 use crate::contract::durability::Durability;
 use crate::contract::engine::{Engine, Session, Submitted};
 use crate::contract::operation::{Operation, Outcome};
-use crate::layers::handle::{Place, TransactionState};
+use crate::layers::handle::{HandleContext, Place, TransactionState};
 use crate::layers::thread_slot::{SLOTS, slot_number, thread_mark};
 
 /// A thread's session, opened at its first operation.
@@ -30,16 +30,19 @@ pub(crate) struct Sessions {
     slots: Box<[Slot]>,
     closed: AtomicBool,
     open_transactions: OpenTransactions,
+    /// True if the engine records changes, with the actor of each.
+    pub(super) records_changes: bool,
 }
 
 impl Sessions {
     /// Creates an engine's sessions; none is opened yet.
-    pub(crate) fn new(engine: Box<dyn Engine>) -> Self {
+    pub(crate) fn new(engine: Box<dyn Engine>, records_changes: bool) -> Self {
         Self {
             engine,
             slots: (0..SLOTS).map(|_| Mutex::new(None)).collect(),
             closed: AtomicBool::new(false),
             open_transactions: OpenTransactions::default(),
+            records_changes,
         }
     }
 
@@ -166,11 +169,22 @@ impl Sessions {
         outcome: &mut Outcome,
     ) -> Result<Submitted> {
         self.with_session(place, slot_number(), true, |session| {
-            let submitted = session.submit(durability, operation, sink, outcome);
-            if !matches!(submitted, Ok(Submitted::Waiting(_))) {
-                note_end(place, operation, submitted.is_ok());
-            }
-            submitted
+            submit(session, place, durability, operation, sink, outcome)
+        })
+    }
+
+    /// Like [`Self::submit_to`], with the actor that the change feed names.
+    pub(super) fn submit_as(
+        &self,
+        handle: &HandleContext,
+        durability: Option<Durability>,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+    ) -> Result<Submitted> {
+        self.with_session(&handle.place, slot_number(), true, |session| {
+            session.set_actor(handle.actor.as_ref());
+            submit(session, &handle.place, durability, operation, sink, outcome)
         })
     }
 
@@ -189,6 +203,22 @@ impl Sessions {
         );
         Error::new(ErrorKind::Busy, message).with_source(error)
     }
+}
+
+#[inline]
+fn submit(
+    session: &mut dyn Session,
+    place: &Place,
+    durability: Option<Durability>,
+    operation: &mut Operation<'_>,
+    sink: &mut dyn RowSink,
+    outcome: &mut Outcome,
+) -> Result<Submitted> {
+    let submitted = session.submit(durability, operation, sink, outcome);
+    if !matches!(submitted, Ok(Submitted::Waiting(_))) {
+        note_end(place, operation, submitted.is_ok());
+    }
+    submitted
 }
 
 /// Records the end of an operation for its transaction. A commit that fails has rolled back the

@@ -75,7 +75,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Vec<Result<Outcome>>> {
                 Value::Absent => Keys::Known,
                 key => Keys::One(key),
             };
-            Ok(Outcome { rows, keys, version, value: value.value(), effect })
+            Ok(Outcome { rows, keys, version, value: value.value(), effect, commit: None })
         }
         KeptResult::Failed { kind, message, violations } => {
             let error = Error::new(ErrorKind::named(&kind).unwrap_or(ErrorKind::Bug), message);

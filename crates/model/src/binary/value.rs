@@ -1,10 +1,10 @@
-//! Encoding of values and rows: each value is preceded by its kind, so that a row is read without
-//! its schema; strings and blobs are borrowed from the packet.
+//! Values and rows: each value is preceded by its kind, so that a row is read without its schema.
+//! Texts and bytes are borrowed from the encoded data.
 
-use marmota_model::{Currency, Date, Result, Time, Timestamp, Uuid, Value, ValueRef};
 use serde::de::IgnoredAny;
 
-use super::bytes::{Bytes, broken, put_bytes, put_int, put_unsigned};
+use super::reader::{BinaryReader, broken, put_bytes, put_int, put_unsigned};
+use crate::{Currency, Date, Result, Time, Timestamp, Uuid, Value, ValueRef};
 
 const ABSENT: u8 = 0;
 const NULL: u8 = 1;
@@ -21,8 +21,19 @@ const TIME: u8 = 11;
 const TIMESTAMP: u8 = 12;
 const UUID: u8 = 13;
 
+/// Appends a value with its kind.
+///
+/// ```
+/// use marmota_model::ValueRef;
+/// use marmota_model::binary::{BinaryReader, put_value};
+///
+/// let mut out = Vec::new();
+/// put_value(&mut out, ValueRef::Text("Bourges"));
+/// assert_eq!(BinaryReader::new(&out).value()?.as_text(), Some("Bourges"));
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
 #[inline]
-pub(crate) fn put_value(out: &mut Vec<u8>, value: ValueRef<'_>) {
+pub fn put_value(out: &mut Vec<u8>, value: ValueRef<'_>) {
     match value {
         ValueRef::Absent => out.push(ABSENT),
         ValueRef::Null => out.push(NULL),
@@ -56,23 +67,29 @@ fn put_run(out: &mut Vec<u8>, kind: u8, bytes: &[u8]) {
     put_bytes(out, bytes);
 }
 
-pub(crate) fn put_row(out: &mut Vec<u8>, row: &[ValueRef<'_>]) {
+/// Appends the values of a row, without their number.
+pub fn put_row(out: &mut Vec<u8>, row: &[ValueRef<'_>]) {
     for &value in row {
         put_value(out, value);
     }
 }
 
-pub(crate) fn put_values(out: &mut Vec<u8>, values: &[Value]) {
+/// Appends values after their number.
+pub fn put_values(out: &mut Vec<u8>, values: &[Value]) {
     put_unsigned(out, values.len() as u64);
     for value in values {
         put_value(out, value.as_ref());
     }
 }
 
-impl<'b> Bytes<'b> {
-    /// Reads a value of the server, whose JSON is trusted to be valid.
+impl<'b> BinaryReader<'b> {
+    /// Reads what [`put_value`] has written. JSON is trusted to be valid; for data of clients use
+    /// [`Self::checked_value`].
+    ///
+    /// # Errors
+    /// For an unknown kind, a value out of range, or at the end.
     #[inline]
-    pub(crate) fn value(&mut self) -> Result<ValueRef<'b>> {
+    pub fn value(&mut self) -> Result<ValueRef<'b>> {
         let day = |days: i64| i32::try_from(days).ok().and_then(|days| Date::from_days(days).ok());
         let beyond = || broken("has a date or time out of range");
         Ok(match self.u8()? {
@@ -96,8 +113,11 @@ impl<'b> Bytes<'b> {
         })
     }
 
-    /// Reads a value of an untrusted client.
-    pub(crate) fn checked_value(&mut self) -> Result<ValueRef<'b>> {
+    /// Reads a value of an untrusted client, and checks its JSON.
+    ///
+    /// # Errors
+    /// Those of [`Self::value`], and for invalid JSON.
+    pub fn checked_value(&mut self) -> Result<ValueRef<'b>> {
         let value = self.value()?;
         match value {
             ValueRef::Json(text) if serde_json::from_str::<IgnoredAny>(text).is_err() => {
@@ -107,33 +127,45 @@ impl<'b> Bytes<'b> {
         }
     }
 
-    pub(crate) fn row<'a>(&mut self, row: &mut [ValueRef<'a>]) -> Result<()>
+    /// Reads as many values as the row has.
+    ///
+    /// # Errors
+    /// Those of [`Self::value`].
+    pub fn row<'a>(&mut self, row: &mut [ValueRef<'a>]) -> Result<()>
     where
         'b: 'a,
     {
         row.iter_mut().try_for_each(|value| self.value().map(|read| *value = read))
     }
 
-    pub(crate) fn checked_row<'a>(&mut self, row: &mut [ValueRef<'a>]) -> Result<()>
+    /// Reads as many values of an untrusted client as the row has.
+    ///
+    /// # Errors
+    /// Those of [`Self::checked_value`].
+    pub fn checked_row<'a>(&mut self, row: &mut [ValueRef<'a>]) -> Result<()>
     where
         'b: 'a,
     {
         row.iter_mut().try_for_each(|value| self.checked_value().map(|read| *value = read))
     }
 
-    pub(crate) fn values(&mut self) -> Result<Vec<Value>> {
+    /// Reads what [`put_values`] has written by an untrusted client.
+    ///
+    /// # Errors
+    /// Those of [`Self::checked_value`].
+    pub fn values(&mut self) -> Result<Vec<Value>> {
         let count = self.count()?;
         (0..count).map(|_| self.checked_value().map(|value| value.to_value())).collect()
     }
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
     use proptest::prelude::*;
 
     /// Any value, with valid JSON.
-    pub(crate) fn any_value() -> impl Strategy<Value = Value> {
+    fn any_value() -> impl Strategy<Value = Value> {
         prop_oneof![
             Just(Value::Absent),
             Just(Value::Null),
@@ -161,16 +193,16 @@ pub(crate) mod tests {
         fn values_come_back(values in prop::collection::vec(any_value(), 0..20)) {
             let mut out = Vec::new();
             put_values(&mut out, &values);
-            let mut read = Bytes::new(&out);
+            let mut read = BinaryReader::new(&out);
             prop_assert_eq!(read.values().unwrap(), values);
             read.end().unwrap();
         }
 
         #[test]
         fn any_bytes_are_read_or_refused(bytes: Vec<u8>) {
-            let mut read = Bytes::new(&bytes);
+            let mut read = BinaryReader::new(&bytes);
             while read.checked_value().is_ok() {}
-            let _ = Bytes::new(&bytes).values();
+            let _ = BinaryReader::new(&bytes).values();
         }
     }
 
@@ -178,6 +210,6 @@ pub(crate) mod tests {
     fn what_is_no_json_is_refused() {
         let mut out = Vec::new();
         put_value(&mut out, ValueRef::Json("{\"a\":"));
-        assert!(Bytes::new(&out).checked_value().is_err());
+        assert!(BinaryReader::new(&out).checked_value().is_err());
     }
 }

@@ -1,0 +1,155 @@
+//! Opens the feed of a database: its identity, the tables that it records, its last commit.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use marmota_model::{
+    Error, ErrorKind, FieldSet, NoRows, Result, RowQuery, SortKey, Table, Uuid, Value, ValueRef,
+};
+
+use crate::contract::change::{ChangeRecorder, RecordedTable};
+use crate::contract::engine::{self, Engine};
+use crate::contract::operation::{Keys, OnConflict, Operation};
+use crate::layers::feed::ChangeFeed;
+use crate::layers::feed::commit_rows::integer;
+use crate::layers::feed::hub::ChangeHub;
+use crate::layers::feed::schema::{self, commit, identity, shape};
+use crate::layers::feed::shapes::{Shape, Shapes, fields_of};
+use crate::layers::feed::tables::FeedTables;
+use crate::rights::is_internal;
+use crate::rows::registry::Registry;
+use crate::store::Store;
+
+/// The name in the only row of the table with the identity.
+const NAME: &str = "feed";
+
+/// Opens the feed of a store, and lets its engine record changes.
+///
+/// # Errors
+/// [`ErrorKind::Unsupported`] for an engine that cannot record changes; those of the engine.
+pub(super) fn open(store: &Store, tables: FeedTables) -> Result<Arc<ChangeFeed>> {
+    let FeedTables { commits, shapes, identity, cursors, dead_letters } = tables;
+    let (feed, removed) = read_identity(store, &identity)?;
+    let mut shapes_now = read_shapes(store, &shapes)?;
+    let recorded = record_tables(store, &shapes, &mut shapes_now)?;
+    let last = last_commit(store, &commits)?.max(removed);
+    let hub = Arc::new(ChangeHub::new(feed, last, removed));
+    let receiver = Arc::<ChangeHub>::clone(&hub);
+    let recorder = Arc::new(ChangeRecorder::new(Arc::clone(&commits), recorded, receiver));
+    store.engine().record_changes(&recorder)?;
+    let shapes = shapes_now.shapes;
+    Ok(Arc::new(ChangeFeed { hub, shapes, commits, identity, cursors, dead_letters }))
+}
+
+/// Gives the feed of a database another identity, if it has a feed: positions of before are then
+/// refused. It is for a database whose rows were replaced, as by restoring a backup: its next commits
+/// get numbers that were used before.
+///
+/// # Errors
+/// Those of the engine.
+pub fn renew_feed(engine: &dyn Engine) -> Result<()> {
+    let table = Arc::new(Table::new(schema::identity())?);
+    if !engine.open_table(&table)? {
+        return Ok(());
+    }
+    let mut delete = Operation::DeleteWhere { table: &table, filter: None };
+    engine::run(&mut *engine.session()?, &mut delete, &mut NoRows).map(drop)
+}
+
+/// Returns the identity of the feed and the number of its last removed commit. The first process
+/// that opens the feed makes the identity.
+fn read_identity(store: &Store, table: &Table) -> Result<(u64, u64)> {
+    // The random bits of a version 7 UUID.
+    let made = Uuid::now_v7().as_u64_pair().1 as i64;
+    let row = [ValueRef::Absent, ValueRef::Text(NAME), ValueRef::Int(made), ValueRef::Int(0)];
+    let on_conflict = OnConflict::Ignore;
+    store.run(&mut Operation::Insert { table, row: &row, on_conflict }, &mut NoRows)?;
+    let mut found = None;
+    let query = RowQuery { fields: Some(table.all()), limit: Some(1), ..RowQuery::new() };
+    store.run(&mut Operation::List { table, query: &query }, &mut |row: &[ValueRef<'_>]| {
+        found = Some((integer(row[identity::FEED]), integer(row[identity::REMOVED])));
+        ControlFlow::Break(())
+    })?;
+    found.ok_or_else(|| Error::new(ErrorKind::Bug, "the change feed has no identity"))
+}
+
+/// The recorded tables of a feed.
+struct KnownShapes {
+    shapes: Shapes,
+    /// The number of the shape that each table has now, by the address of the table.
+    current: HashMap<usize, u64>,
+}
+
+fn read_shapes(store: &Store, table: &Table) -> Result<KnownShapes> {
+    let mut known = KnownShapes { shapes: Shapes::default(), current: HashMap::new() };
+    let mut read = Ok(());
+    let query = RowQuery { fields: Some(table.all()), ..RowQuery::new() };
+    store.run(&mut Operation::List { table, query: &query }, &mut |row: &[ValueRef<'_>]| {
+        read = known.add(row, store.registry());
+        if read.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    read.map(|()| known)
+}
+
+impl KnownShapes {
+    fn add(&mut self, row: &[ValueRef<'_>], registry: &Registry) -> Result<()> {
+        let damaged = || Error::new(ErrorKind::Engine, "a recorded table of the feed is damaged");
+        let number = integer(row[shape::NUMBER]);
+        let (ValueRef::Text(name), ValueRef::Json(fields)) =
+            (row[shape::TABLE], row[shape::FIELDS])
+        else {
+            return Err(damaged());
+        };
+        let fields: Vec<String> = serde_json::from_str(fields).map_err(|_| damaged())?;
+        let shape = Shape::new(&fields, registry.find(name));
+        if let Some(table) = shape.table().filter(|_| shape.is_current()) {
+            self.current.insert(Arc::as_ptr(table) as usize, number);
+        }
+        self.shapes.add(number, shape);
+        Ok(())
+    }
+}
+
+/// Returns the tables of the store with their numbers, and adds those that the feed does not have.
+fn record_tables(
+    store: &Store,
+    table: &Table,
+    known: &mut KnownShapes,
+) -> Result<Vec<RecordedTable>> {
+    let mut recorded = Vec::new();
+    for of in store.registry().tables().iter().filter(|table| !is_internal(table)) {
+        let number = match known.current.get(&(Arc::as_ptr(of) as usize)) {
+            Some(&number) => number,
+            None => {
+                let fields = fields_of(of);
+                let text = serde_json::to_string(&fields).unwrap_or_default();
+                let row = [ValueRef::Absent, ValueRef::Text(of.name()), ValueRef::Json(&text)];
+                let done = store.run(&mut Operation::insert(table, &row), &mut NoRows)?;
+                let Keys::One(Value::Int(number)) = done.keys else {
+                    return Err(Error::new(ErrorKind::Bug, "a recorded table got no number"));
+                };
+                known.shapes.add(number as u64, Shape::new(&fields, Some(of)));
+                number as u64
+            }
+        };
+        recorded.push(RecordedTable::new(number as u32, Arc::clone(of)));
+    }
+    Ok(recorded)
+}
+
+/// Returns the number of the last commit, or 0.
+fn last_commit(store: &Store, table: &Table) -> Result<u64> {
+    let mut last = 0;
+    let query = RowQuery {
+        order: vec![SortKey { field: commit::NUMBER, descending: true }],
+        fields: Some(FieldSet::EMPTY.with(commit::NUMBER)),
+        limit: Some(1),
+        ..RowQuery::new()
+    };
+    store.run(&mut Operation::List { table, query: &query }, &mut |row: &[ValueRef<'_>]| {
+        last = integer(row[commit::NUMBER]);
+        ControlFlow::Break(())
+    })?;
+    Ok(last)
+}

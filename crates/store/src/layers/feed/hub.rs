@@ -1,0 +1,344 @@
+//! The hub of a change feed: the recent commits in memory, in order, and the readers that wait.
+//!
+//! Threads report commits in any order, and another process may have made some in between. A commit
+//! is published once all commits before it are: [`ChangeHub::last`] is the number of the last one
+//! published.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use marmota_model::Timestamp;
+use parking_lot::{Condvar, Mutex};
+
+use super::stored_commit::StoredCommit;
+use crate::contract::change::Position;
+use crate::contract::change::recorder::CommitReceiver;
+
+/// The memory that recent commits take. Readers that are later read the table of commits.
+const RECENT_BYTES_MAX: usize = 16 << 20;
+
+/// The recent commits of a feed.
+pub(crate) struct ChangeHub {
+    /// The identity of the feed.
+    feed: u64,
+    state: Mutex<HubState>,
+    /// Wakes the keeper.
+    work: Condvar,
+}
+
+struct HubState {
+    /// The number of the last published commit.
+    last: u64,
+    /// The number of the last commit that was removed from the feed; 0 if none was.
+    removed: u64,
+    /// Published commits with consecutive numbers, up to `last`.
+    recent: VecDeque<Arc<StoredCommit>>,
+    /// The bytes of `recent`.
+    bytes: usize,
+    /// Reported commits after one that was not reported yet.
+    early: BTreeMap<u64, Arc<StoredCommit>>,
+    /// The readers that wait for the next commit.
+    wakers: Vec<(u64, Waker)>,
+    next_reader: u64,
+    readers: usize,
+    is_closed: bool,
+}
+
+/// The result of looking for the commit after a number.
+pub(crate) enum Next {
+    /// The commit.
+    Commit(Arc<StoredCommit>),
+    /// It is no longer in memory: the commits up to this number are in the table.
+    Stored(u64),
+    /// It was removed; the first commit that is still there comes after this number.
+    Removed(u64),
+    /// It does not exist yet.
+    Nothing,
+    /// The store was closed, and there will be none.
+    Closed,
+}
+
+/// The work for the keeper.
+pub(crate) enum KeeperWork {
+    /// Read the commits after this number from the table.
+    Fetch(u64),
+    /// Remove old commits: the time is over.
+    Idle,
+    Closed,
+}
+
+impl ChangeHub {
+    /// Creates the hub of a feed whose last commit has this number.
+    pub(crate) fn new(feed: u64, last: u64, removed: u64) -> Self {
+        let state = HubState {
+            last,
+            removed,
+            recent: VecDeque::new(),
+            bytes: 0,
+            early: BTreeMap::new(),
+            wakers: Vec::new(),
+            next_reader: 0,
+            readers: 0,
+            is_closed: false,
+        };
+        Self { feed, state: Mutex::new(state), work: Condvar::new() }
+    }
+
+    /// Returns the identity of the feed.
+    pub(crate) const fn feed(&self) -> u64 {
+        self.feed
+    }
+
+    /// Returns the position of the last published commit.
+    pub(crate) fn position(&self) -> Position {
+        Position { feed: self.feed, number: self.state.lock().last }
+    }
+
+    /// Adds commits that were read from the table, in order. Those that are known are ignored.
+    pub(crate) fn fetched(&self, commits: impl IntoIterator<Item = StoredCommit>) {
+        let mut state = self.state.lock();
+        for commit in commits {
+            if commit.number > state.last {
+                state.early.remove(&commit.number);
+                state.publish(Arc::new(commit));
+            }
+        }
+        state.publish_early();
+        let wakers = std::mem::take(&mut state.wakers);
+        drop(state);
+        wakers.into_iter().for_each(|(_, waker)| waker.wake());
+    }
+
+    /// Registers a reader, and returns its number.
+    pub(crate) fn add_reader(&self) -> u64 {
+        let mut state = self.state.lock();
+        state.readers += 1;
+        state.next_reader += 1;
+        self.work.notify_one();
+        state.next_reader
+    }
+
+    pub(crate) fn remove_reader(&self, reader: u64) {
+        let mut state = self.state.lock();
+        state.readers -= 1;
+        state.wakers.retain(|(other, _)| *other != reader);
+    }
+
+    /// Returns the commit after this number. If it does not exist yet, the waker is woken when it
+    /// does.
+    pub(crate) fn next(&self, number: u64, reader: u64, waker: Option<&Waker>) -> Next {
+        let mut state = self.state.lock();
+        if number < state.removed {
+            return Next::Removed(state.removed);
+        }
+        if number < state.last {
+            let first = state.recent.front().map_or(u64::MAX, |commit| commit.number);
+            if number + 1 < first {
+                return Next::Stored((first - 1).min(state.last));
+            }
+            let at = state.recent.partition_point(|commit| commit.number <= number);
+            return match state.recent.get(at) {
+                Some(commit) => Next::Commit(Arc::clone(commit)),
+                None => Next::Stored(state.last),
+            };
+        }
+        if state.is_closed {
+            return Next::Closed;
+        }
+        if let Some(waker) = waker {
+            match state.wakers.iter_mut().find(|(other, _)| *other == reader) {
+                Some((_, known)) => known.clone_from(waker),
+                None => state.wakers.push((reader, waker.clone())),
+            }
+        }
+        Next::Nothing
+    }
+
+    /// Records that the commits up to this number were removed.
+    pub(crate) fn removed(&self, number: u64) {
+        let mut state = self.state.lock();
+        state.removed = state.removed.max(number);
+        while state.recent.front().is_some_and(|commit| commit.number <= number) {
+            state.forget_first();
+        }
+    }
+
+    /// Waits until there is work for the keeper, at most until `until`. `polls` is the interval in
+    /// which the table is read while there are readers, for commits of other processes.
+    pub(crate) fn wait(&self, polls: Option<Duration>, until: Instant) -> KeeperWork {
+        /// The time for another thread of this process to report a commit.
+        const EARLY: Duration = Duration::from_millis(5);
+        let mut state = self.state.lock();
+        loop {
+            if state.is_closed {
+                return KeeperWork::Closed;
+            }
+            let now = Instant::now();
+            if now >= until {
+                return KeeperWork::Idle;
+            }
+            let pause = match (polls, state.readers) {
+                (Some(_), _) if !state.early.is_empty() => Some(EARLY),
+                (Some(interval), 1..) => Some(interval),
+                _ => None,
+            };
+            let end = pause.map_or(until, |pause| until.min(now + pause));
+            let timed_out = self.work.wait_until(&mut state, end).timed_out();
+            if timed_out && pause.is_some() && !state.is_closed && end < until {
+                return KeeperWork::Fetch(state.last);
+            }
+        }
+    }
+
+    /// Ends the waits of readers and of the keeper. Readers still get the published commits.
+    pub(crate) fn close(&self) {
+        let mut state = self.state.lock();
+        state.is_closed = true;
+        let wakers = std::mem::take(&mut state.wakers);
+        drop(state);
+        self.work.notify_all();
+        wakers.into_iter().for_each(|(_, waker)| waker.wake());
+    }
+}
+
+impl CommitReceiver for ChangeHub {
+    fn committed(&self, number: u64, at: Timestamp, changes: Vec<u8>) {
+        let mut state = self.state.lock();
+        let commit = Arc::new(StoredCommit::new(number, at, changes));
+        match number.cmp(&(state.last + 1)) {
+            std::cmp::Ordering::Equal => {
+                state.publish(commit);
+                state.publish_early();
+            }
+            std::cmp::Ordering::Greater => {
+                state.early.insert(number, commit);
+                self.work.notify_one();
+                return;
+            }
+            // The keeper has read it from the table.
+            std::cmp::Ordering::Less => return,
+        }
+        let wakers = std::mem::take(&mut state.wakers);
+        drop(state);
+        wakers.into_iter().for_each(|(_, waker)| waker.wake());
+    }
+}
+
+impl HubState {
+    fn publish(&mut self, commit: Arc<StoredCommit>) {
+        // Commits that were left out are in the table; `recent` has consecutive ones only.
+        if commit.number != self.last + 1 {
+            self.recent.clear();
+            self.bytes = 0;
+        }
+        self.last = commit.number;
+        self.bytes += commit.bytes();
+        self.recent.push_back(commit);
+        while self.bytes > RECENT_BYTES_MAX && self.recent.len() > 1 {
+            self.forget_first();
+        }
+    }
+
+    fn publish_early(&mut self) {
+        while let Some(first) = self.early.first_entry() {
+            if *first.key() > self.last + 1 {
+                return;
+            }
+            let commit = first.remove();
+            if commit.number > self.last {
+                self.publish(commit);
+            }
+        }
+    }
+
+    fn forget_first(&mut self) {
+        if let Some(commit) = self.recent.pop_front() {
+            self.bytes -= commit.bytes();
+        }
+    }
+}
+
+impl std::fmt::Debug for ChangeHub {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ChangeHub").field("position", &self.position()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hub() -> ChangeHub {
+        ChangeHub::new(7, 2, 0)
+    }
+
+    fn commit(hub: &ChangeHub, number: u64) {
+        hub.committed(number, Timestamp::now(), vec![number as u8]);
+    }
+
+    /// Reads the numbers that are published after `number`.
+    fn published(hub: &ChangeHub, mut number: u64) -> Vec<u64> {
+        let mut numbers = Vec::new();
+        while let Next::Commit(commit) = hub.next(number, 0, None) {
+            number = commit.number;
+            numbers.push(number);
+        }
+        numbers
+    }
+
+    #[test]
+    fn commits_are_published_in_order() {
+        let hub = hub();
+        for number in [4, 6, 3, 5] {
+            commit(&hub, number);
+        }
+        assert_eq!(published(&hub, 2), [3, 4, 5, 6]);
+        assert_eq!(published(&hub, 4), [5, 6]);
+        assert_eq!(hub.position().number, 6);
+        // Reported again, as after it was read from the table.
+        commit(&hub, 5);
+        assert_eq!(published(&hub, 2), [3, 4, 5, 6]);
+    }
+
+    #[test]
+    fn commits_of_another_process_are_filled_in() {
+        let hub = hub();
+        commit(&hub, 4);
+        assert!(matches!(hub.next(2, 0, None), Next::Nothing));
+        let until = Instant::now() + Duration::from_secs(10);
+        let KeeperWork::Fetch(last) = hub.wait(Some(Duration::from_secs(5)), until) else {
+            panic!("the keeper reads the missing commit");
+        };
+        assert_eq!(last, 2);
+        hub.fetched([3, 4].map(|number| StoredCommit::new(number, Timestamp::now(), Vec::new())));
+        assert_eq!(published(&hub, 2), [3, 4]);
+        commit(&hub, 5);
+        assert_eq!(published(&hub, 2), [3, 4, 5]);
+    }
+
+    #[test]
+    fn a_late_reader_reads_the_table_or_gets_a_gap() {
+        let hub = hub();
+        commit(&hub, 3);
+        assert!(matches!(hub.next(0, 0, None), Next::Stored(2)));
+        hub.removed(1);
+        assert!(matches!(hub.next(0, 0, None), Next::Removed(1)));
+        assert!(matches!(hub.next(1, 0, None), Next::Stored(2)));
+        hub.close();
+        assert!(matches!(hub.next(3, 0, None), Next::Closed));
+        assert!(matches!(hub.next(2, 0, None), Next::Commit(_)));
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let hub = hub();
+        for number in 3..40 {
+            hub.committed(number, Timestamp::now(), vec![0; 1 << 20]);
+        }
+        let state = hub.state.lock();
+        assert!(state.bytes <= RECENT_BYTES_MAX && state.recent.len() > 10, "{}", state.bytes);
+        assert_eq!(state.recent.back().map(|commit| commit.number), Some(39));
+    }
+}
