@@ -3,7 +3,11 @@
 
 mod databases;
 mod event_loops;
+mod feed_retention;
 mod hosted;
+#[path = "../../../memory/tests/it/killed.rs"]
+mod killed;
+mod killed_hooks;
 mod other_files;
 mod sql;
 mod stress;
