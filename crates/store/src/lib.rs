@@ -17,6 +17,7 @@ mod databases;
 mod feed;
 mod files;
 mod layers;
+pub mod live;
 pub mod migration;
 pub mod rights;
 mod rows;

@@ -7,4 +7,5 @@ pub mod concurrency;
 pub mod durability;
 pub mod groups;
 pub mod idempotency;
+pub mod live;
 pub mod transactions;
