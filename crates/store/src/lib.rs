@@ -17,7 +17,6 @@ mod databases;
 mod feed;
 mod files;
 mod layers;
-pub mod live;
 pub mod migration;
 pub mod rights;
 mod rows;
@@ -91,4 +90,4 @@ pub use rows::{history, predicate, prepare, refusal, registry, row_buffer, table
 pub use runtime::{backoff, in_flight, thread_pool, wait};
 pub use store::{Pending, Progress, Statistics, Store};
 pub use verbs::transaction::{Savepoint, Transaction};
-pub use verbs::{aggregate, batch, read, write};
+pub use verbs::{aggregate, batch, live, read, write};

@@ -47,6 +47,11 @@ impl RowOrder {
         by_field.fold(Ordering::Equal, Ordering::then)
     }
 
+    /// Returns true if two rows have the same values in the fields of the order.
+    pub(crate) fn has_same_values(&self, a: &[Value], b: &[Value]) -> bool {
+        self.0.iter().all(|by| a[by.field] == b[by.field])
+    }
+
     /// Compares the place of a row with that of the values of a cursor ([`RowQuery::after`]).
     pub(crate) fn compare_with_cursor(&self, row: &[Value], cursor: &[Value]) -> Ordering {
         let by_field =

@@ -151,6 +151,10 @@ fn write(store: &Store, random: &mut fastrand::Rng) {
 /// A store that records no changes refuses live queries, and the error names the setting.
 pub fn a_store_without_a_feed_has_no_live_queries(subject: &Subject) {
     let stand = Stand::open(subject, models::all);
+    // Some subjects always have a feed.
+    if stand.position().is_ok() {
+        return;
+    }
     let error = stand.live::<Note>().subscribe_run().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
     assert!(error.message().contains("StoreBuilder::changes"), "{error}");
@@ -267,9 +271,10 @@ pub fn a_stream_continues_at_its_position(subject: &Subject) {
     stand.insert_many(&Note::numbered(0..10)).run().unwrap();
     let mut follower = Follower::of(by_number(&stand, 3));
     follower.next();
+    let mut snapshots = 0;
     for round in 0..40 {
         // Every other time, another subscriber keeps the query.
-        let other = (round % 2 == 0).then(|| Follower::of(by_number(&stand, 3)));
+        let _other = (round % 2 == 0).then(|| Follower::of(by_number(&stand, 3)));
         let (page, position) = (follower.page.clone(), follower.position.unwrap());
         let (count, has_more) = (follower.count, follower.has_more);
         drop(follower);
@@ -279,13 +284,14 @@ pub fn a_stream_continues_at_its_position(subject: &Subject) {
         (follower.count, follower.has_more) = (count, has_more);
         let (page, count, has_more) = listed(&stand, 3);
         follower.follow(&page, count, has_more);
-        let expected = if other.is_some() { usize::MAX } else { 1 };
-        assert!(follower.events <= expected, "{} events", follower.events);
+        snapshots += follower.snapshots;
         // The page is followed from there, too.
         write(&stand, &mut random);
         let (page, count, has_more) = listed(&stand, 3);
         follower.follow(&page, count, has_more);
     }
+    // A page cannot be undone past the rows that the window has.
+    assert!(snapshots < 5, "{snapshots} snapshots");
 }
 
 /// A position of another database, and one that was not reached, lead to a snapshot.

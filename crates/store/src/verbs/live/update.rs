@@ -161,7 +161,14 @@ pub struct LiveUpdate {
     pub content: LiveContent,
     /// The end of the page after the event.
     pub end: PageEnd,
-    renderings: Mutex<Vec<(Box<str>, Arc<[u8]>)>>,
+    renderings: Mutex<Vec<Rendering>>,
+}
+
+/// An update as bytes, with the name of their form.
+#[derive(Debug)]
+struct Rendering {
+    name: Box<str>,
+    bytes: Arc<[u8]>,
 }
 
 /// The number of renderings that an update keeps. Subscribers of one query usually have one URL.
@@ -176,12 +183,12 @@ impl LiveUpdate {
     /// such as a URL.
     pub fn rendered(&self, name: &str, render: impl FnOnce(&Self) -> Vec<u8>) -> Arc<[u8]> {
         let mut renderings = self.renderings.lock();
-        if let Some((_, bytes)) = renderings.iter().find(|(known, _)| **known == *name) {
-            return Arc::clone(bytes);
+        if let Some(known) = renderings.iter().find(|known| *known.name == *name) {
+            return Arc::clone(&known.bytes);
         }
         let bytes: Arc<[u8]> = render(self).into();
         if renderings.len() < RENDERINGS_MAX {
-            renderings.push((name.into(), Arc::clone(&bytes)));
+            renderings.push(Rendering { name: name.into(), bytes: Arc::clone(&bytes) });
         }
         bytes
     }

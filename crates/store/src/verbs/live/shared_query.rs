@@ -318,7 +318,7 @@ impl UpdateQueue {
 /// rows follow, and the place after which they do.
 pub(crate) fn is_changed_end(definition: &LiveDefinition, old: &PageEnd, new: &PageEnd) -> bool {
     let is_other_place = || match (&old.last, &new.last) {
-        (Some(old), Some(new)) => definition.order.compare(old, new).is_ne(),
+        (Some(old), Some(new)) => !definition.order.has_same_values(old, new),
         (old, new) => old.is_some() != new.is_some(),
     };
     (old.count, old.has_more) != (new.count, new.has_more) || new.has_more && is_other_place()

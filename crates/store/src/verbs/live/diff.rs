@@ -117,7 +117,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::live::update::apply_patches;
+    use crate::verbs::live::update::apply_patches;
 
     fn page() -> impl Strategy<Value = Vec<LiveRow>> {
         let row = (0_i64..12, 0_i64..3);
