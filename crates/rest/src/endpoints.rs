@@ -33,7 +33,7 @@ use crate::batches::insert_lines;
 use crate::batches::row_lines::RowLines;
 use crate::documents::schema_document;
 use crate::protocol::ndjson;
-use crate::request::accept::{self, Offer};
+use crate::request::accept::{self, ListFormat, Offer};
 use crate::request::admission::{CallerStore, admit};
 use crate::request::after;
 use crate::request::answer::{Out, refuse};
@@ -43,6 +43,7 @@ use crate::request::state::{ApiSource, ApiState, Found};
 use crate::rows::blob::BlobGet;
 use crate::rows::history;
 use crate::rows::list::List;
+use crate::rows::live;
 use crate::rows::once::{Once, Shape};
 
 /// A request, and the store with the rights of its caller.
@@ -176,20 +177,21 @@ impl Endpoints {
         })
     }
 
-    /// Returns the endpoint of `GET /api/{table}`: a page of rows or, if `Accept` prefers lines,
-    /// all rows as lines.
+    /// Returns the endpoint of `GET /api/{table}`: a page of rows or, if `Accept` prefers them, all
+    /// rows as lines, or a page and its changes as events.
     pub(crate) fn list(&self) -> Endpoint {
-        self.endpoint(Offer::JsonOrLines, |call, out| {
-            with_table(call, out, |context, out| {
-                if accept::prefers_lines(context.request) {
-                    return match RowLines::new(context) {
-                        Ok(lines) => lines.answer(),
-                        Err(error) => refused(error, out),
-                    };
-                }
-                match List::of(context) {
+        self.endpoint(Offer::List, |call, out| {
+            with_table(call, out, |context, out| match accept::list_format(context.request) {
+                ListFormat::Page => match List::of(context) {
                     Ok(verb) => execute_verb(verb, context, out),
                     Err(error) => refused(error, out),
+                },
+                ListFormat::Lines => match RowLines::new(context) {
+                    Ok(lines) => lines.answer(),
+                    Err(error) => refused(error, out),
+                },
+                ListFormat::Events => {
+                    live::begin(context).unwrap_or_else(|error| refused(error, out))
                 }
             })
         })

@@ -8,5 +8,7 @@ pub(crate) mod increment;
 pub(crate) mod insert;
 pub(crate) mod insert_many;
 pub(crate) mod list;
+pub(crate) mod live;
 pub(crate) mod once;
+pub(crate) mod page_document;
 pub(crate) mod update;

@@ -7,6 +7,7 @@
 //! | `tables` | the tables of an engine, by number |
 //! | `prepare` | keys, timestamps, defaults and rules of a row before a write |
 //! | `predicate` | the evaluation of a filter on a row |
+//! | `row_order` | the order of the rows of a list |
 //! | `row_buffer` | copies of rows between threads |
 //! | `history` | the model of history entries |
 //! | `refusal` | the errors with which engines refuse a write |
@@ -17,4 +18,5 @@ pub mod prepare;
 pub mod refusal;
 pub mod registry;
 pub mod row_buffer;
+pub(crate) mod row_order;
 pub mod tables;

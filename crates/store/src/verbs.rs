@@ -6,6 +6,7 @@ pub(crate) mod all;
 pub mod batch;
 pub(crate) mod changes;
 mod history;
+pub mod live;
 pub mod read;
 pub mod sql;
 pub(crate) mod transaction;

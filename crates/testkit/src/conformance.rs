@@ -37,7 +37,8 @@ mod schemas;
 
 pub use access::{history, rights};
 pub use acid::{
-    background, batches, changes, concurrency, durability, groups, hooks, idempotency, transactions,
+    background, batches, changes, concurrency, durability, groups, hooks, idempotency, live,
+    transactions,
 };
 pub use event_loops::{budgets, event_loop};
 
@@ -90,6 +91,7 @@ macro_rules! conformance {
             $crate::immutable_promises!();
             $crate::json_paths_promises!();
             $crate::keys_promises!();
+            $crate::live_promises!();
             $crate::migrations_promises!();
             $crate::pages_promises!();
             $crate::references_promises!();

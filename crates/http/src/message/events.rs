@@ -212,7 +212,7 @@ impl Response {
         F: FnOnce(EventSender) -> T,
         T: Future<Output = Result<(), BoxError>> + 'static,
     {
-        Self::of_events(BodyStream::write(|sender| send(EventSender(sender))))
+        Self::event_stream(BodyStream::write(|sender| send(EventSender(sender))))
     }
 
     /// Returns a sender of events, and the answer that has them, as [`BodyStream::channel`]: the
@@ -227,11 +227,24 @@ impl Response {
     /// ```
     pub fn event_channel(window_bytes: usize) -> (EventSender, Self) {
         let (sender, body) = BodyStream::channel(window_bytes);
-        (EventSender(sender), Self::of_events(body))
+        (EventSender(sender), Self::event_stream(body))
     }
 
-    /// Returns the answer of a body of events: never cached, with a heartbeat.
-    fn of_events(body: BodyStream) -> Self {
+    /// Returns the answer of a body of events that are written already ([`Event`]'s `Display`), for
+    /// producers that share the bytes of an event between clients. It is never cached, and a comment
+    /// is sent after 15 s of silence.
+    ///
+    /// ```
+    /// use std::ops::ControlFlow;
+    /// use marmota_http::{BodyStream, Event, Response};
+    /// let event: std::sync::Arc<[u8]> = Event::new("hello").to_string().into_bytes().into();
+    /// let body = BodyStream::new(move |out: &mut Vec<u8>| {
+    ///     out.extend_from_slice(&event);
+    ///     Ok(ControlFlow::Break(()))
+    /// });
+    /// assert_eq!(Response::event_stream(body).content_type(), "text/event-stream");
+    /// ```
+    pub fn event_stream(body: BodyStream) -> Self {
         let body = body.with_heartbeat(HEARTBEAT_MS, HEARTBEAT);
         let mut response = Self::streamed("text/event-stream", body);
         // The name and the value are valid.

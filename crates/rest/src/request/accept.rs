@@ -1,7 +1,7 @@
 //! The media types that a client accepts (`Accept`; RFC 9110, 12.5.1).
 //!
 //! Each endpoint has an [`Offer`]. [`check`] refuses a request that accepts none of the offered
-//! types, and [`prefers_lines`] selects NDJSON for lists:
+//! types, and [`list_format`] selects the format of a list:
 //!
 //! ```text
 //! GET /api/person HTTP/1.1
@@ -17,6 +17,7 @@
 //! | `application/json` | JSON | JSON |
 //! | `application/x-ndjson` | lines | 406; batches: lines or JSON, as their body |
 //! | `application/x-ndjson;q=0.5, application/json` | JSON | JSON |
+//! | `text/event-stream` | events | 406 |
 //! | `text/html` | 406 | 406 |
 
 use marmota_http::{Request, Status};
@@ -31,24 +32,46 @@ use crate::request::answer::JSON;
 pub(crate) enum Offer {
     /// JSON only: rows, documents, and all writes except batches.
     Json,
-    /// JSON, or NDJSON: lists and batches. Lists choose by [`prefers_lines`], batches by the type
-    /// of their body.
+    /// JSON, or NDJSON: batches, which choose by the type of their body.
     JsonOrLines,
+    /// JSON, NDJSON or events: lists, which choose by [`list_format`].
+    List,
     /// Bytes of a type that only their writer knows, so any `Accept` is satisfied.
     Any,
 }
 
-/// The weights of the supported types, from 0 to 1.
+/// The format of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ListFormat {
+    /// A page, as a JSON document.
+    Page,
+    /// All rows, as lines of JSON.
+    Lines,
+    /// A page and its changes, as server-sent events.
+    Events,
+}
+
+/// The media type of server-sent events.
+pub(crate) const EVENTS: &str = "text/event-stream";
+
+/// What a header accepts of one type.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Weights {
-    /// The weight of `application/json`; 0 if no range matches it.
-    json: f32,
-    /// The weight of the NDJSON types; 0 if no range matches them.
-    lines: f32,
-    /// True if lines are named explicitly, not only by a wildcard.
-    names_lines: bool,
-    /// True if JSON is named, and before lines if those are named, too.
-    names_json_first: bool,
+struct Acceptance {
+    /// The weight from 0 to 1; 0 if no range matches.
+    weight: f32,
+    /// The specificity of the range with this weight.
+    exactness: u8,
+    /// The place at which the type is named, not only matched by a wildcard.
+    named_at: Option<usize>,
+}
+
+/// What a header accepts of the supported types.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Acceptances {
+    json: Acceptance,
+    lines: Acceptance,
+    /// Wildcards do not count: a client that does not know the type cannot read it.
+    events: Acceptance,
 }
 
 /// Checks that the client accepts a type that the route offers.
@@ -64,12 +87,16 @@ pub(crate) fn check(request: &Request, offer: Offer) -> ApiResult<()> {
     let Some(header) = request.header_text("accept").filter(|_| offer != Offer::Any) else {
         return Ok(());
     };
-    let weights = weights(header);
-    if weights.json > 0.0 || (offer == Offer::JsonOrLines && weights.lines > 0.0) {
+    let Acceptances { json, lines, events } = acceptances(header);
+    let is_accepted = json.weight > 0.0
+        || matches!(offer, Offer::JsonOrLines | Offer::List) && lines.weight > 0.0
+        || offer == Offer::List && events.weight > 0.0;
+    if is_accepted {
         return Ok(());
     }
     let offered = match offer {
         Offer::JsonOrLines => "application/json or application/x-ndjson",
+        Offer::List => "application/json, application/x-ndjson or text/event-stream",
         Offer::Json | Offer::Any => JSON,
     };
     let message = format!(
@@ -80,26 +107,39 @@ pub(crate) fn check(request: &Request, offer: Offer) -> ApiResult<()> {
     Err(ApiError::from(Error::new(ErrorKind::Invalid, message)).with_status(Status::NOT_ACCEPTABLE))
 }
 
-/// Returns true if the client prefers lines: they are named explicitly, with a higher weight than
-/// JSON, or with the same weight and before it.
+/// Returns the format that the client prefers for a list. Lines and events have to be named: they
+/// are selected if their weight is greater than that of JSON, or the same and they are named before
+/// it.
 ///
 /// A wildcard never selects lines: `*/*` is the default of most clients, which expect a page.
-pub(crate) fn prefers_lines(request: &Request) -> bool {
-    let Some(header) = request.header_text("accept") else { return false };
-    let Weights { json, lines, names_lines, names_json_first } = weights(header);
-    names_lines && lines > 0.0 && (lines > json || (lines == json && !names_json_first))
+pub(crate) fn list_format(request: &Request) -> ListFormat {
+    let Some(header) = request.header_text("accept") else { return ListFormat::Page };
+    let Acceptances { json, lines, events } = acceptances(header);
+    let mut best = (ListFormat::Page, json);
+    for (format, other) in [(ListFormat::Lines, lines), (ListFormat::Events, events)] {
+        let is_earlier = match (other.named_at, best.1.named_at) {
+            (Some(other), Some(best)) => other < best,
+            (other, _) => other.is_some(),
+        };
+        let is_preferred =
+            other.weight > best.1.weight || (other.weight >= best.1.weight && is_earlier);
+        if other.named_at.is_some() && other.weight > 0.0 && is_preferred {
+            best = (format, other);
+        }
+    }
+    best.0
 }
 
-/// Returns the weights in a header. For each type the most specific matching range counts.
+/// Returns what a header accepts. For each type the most specific matching range counts.
 ///
 /// The order of specificity is a named type, `application/*`, `*/*`. Parameters other than `q` are
 /// ignored, and a `q` that is not a number counts as 1, so that a sloppy client gets an answer.
 /// Elements without a slash are skipped.
-fn weights(header: &str) -> Weights {
-    // The specificity of the matching range, and its weight.
-    let (mut json, mut lines) = ((0, 0.0), (0, 0.0));
-    let (mut names_lines, mut names_json_first, mut is_empty) = (false, false, true);
-    for part in header.split(',') {
+fn acceptances(header: &str) -> Acceptances {
+    let none = Acceptance { weight: 0.0, exactness: 0, named_at: None };
+    let (mut json, mut lines, mut events) = (none, none, none);
+    let mut is_empty = true;
+    for (place, part) in header.split(',').enumerate() {
         let mut parameters = part.split(';').map(str::trim);
         let range = parameters.next().unwrap_or_default();
         if !range.contains('/') {
@@ -111,27 +151,30 @@ fn weights(header: &str) -> Weights {
             .find(|(name, _)| name.trim().eq_ignore_ascii_case("q"))
             .and_then(|(_, value)| value.trim().parse::<f32>().ok())
             .unwrap_or(1.0);
-        let is_json = range.eq_ignore_ascii_case(JSON);
-        let is_lines = ndjson::is_name(range);
-        names_json_first |= is_json && !names_lines;
-        names_lines |= is_lines;
         let wildcard = match range {
             "*/*" => 1,
             range if range.eq_ignore_ascii_case("application/*") => 2,
             _ => 0,
         };
-        for (best, is_named) in [(&mut json, is_json), (&mut lines, is_lines)] {
+        for (best, is_named, wildcard) in [
+            (&mut json, range.eq_ignore_ascii_case(JSON), wildcard),
+            (&mut lines, ndjson::is_name(range), wildcard),
+            (&mut events, range.eq_ignore_ascii_case(EVENTS), 0),
+        ] {
             let exactness = if is_named { 3 } else { wildcard };
-            if exactness > best.0 {
-                *best = (exactness, weight);
+            if exactness > best.exactness {
+                (best.exactness, best.weight) = (exactness, weight);
+            }
+            if is_named {
+                best.named_at.get_or_insert(place);
             }
         }
     }
-    match is_empty {
+    if is_empty {
         // A header without types accepts everything.
-        true => Weights { json: 1.0, lines: 1.0, names_lines, names_json_first },
-        false => Weights { json: json.1, lines: lines.1, names_lines, names_json_first },
+        (json.weight, lines.weight) = (1.0, 1.0);
     }
+    Acceptances { json, lines, events }
 }
 
 #[cfg(test)]
@@ -152,8 +195,9 @@ mod tests {
             ("application/json;q=x", 1.0, 0.0),
             ("q=1, , ;", 1.0, 1.0),
         ] {
-            let weights = weights(header);
-            assert_eq!((weights.json, weights.lines), (json, lines), "{header}");
+            let accepted = acceptances(header);
+            assert_eq!((accepted.json.weight, accepted.lines.weight), (json, lines), "{header}");
+            assert_eq!(accepted.events.weight, 0.0, "{header}");
         }
     }
 }

@@ -27,7 +27,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use marmota_http::{QueryParams, Request, Status};
+use marmota_http::Status;
 use marmota_model::{FilterExpr, NoRows, RowQuery, SortKey, Table, ValueRef, json};
 use marmota_store::operation::Operation;
 use marmota_web::ApiResult;
@@ -40,6 +40,7 @@ use crate::request::call::{Execute, Interrupt, Next, Verb};
 use crate::request::pages::{Page, PageName};
 use crate::request::params::{self, ListParams};
 use crate::request::request_context::RequestContext;
+use crate::rows::page_document;
 
 /// The answer to a list request, as far as it is known from its head.
 pub(crate) enum List {
@@ -130,7 +131,7 @@ impl Reading {
         params.query.limit = Some(params.rows_max + 1);
         let order = params.query.order_with_key(context.table());
         let mut body = ScratchBuffer::take();
-        body.extend_from_slice(b"{\"rows\":[");
+        body.extend_from_slice(page_document::BEGIN);
         let writer = json::RowWriter::new();
         Ok(Self {
             name,
@@ -176,19 +177,10 @@ impl Reading {
     /// during a write must not be found under the tag of the old or of the new version.
     fn end(&mut self, context: RequestContext<'_>, answer: &mut Answer<'_, '_>) {
         let next = match (self.more, &self.next) {
-            (true, Some(cursor)) => Some(next_url(context.request, cursor)),
+            (true, Some(cursor)) => Some(page_document::next_url(context.request, cursor)),
             _ => None,
         };
-        self.body.extend_from_slice(b"],\"next\":");
-        match &next {
-            Some(url) => json::write_string(&mut self.body, url),
-            None => self.body.extend_from_slice(b"null"),
-        }
-        if let Some(count) = self.count {
-            self.body.extend_from_slice(b",\"count\":");
-            self.body.extend_from_slice(count.to_string().as_bytes());
-        }
-        self.body.push(b'}');
+        page_document::write_end(&mut self.body, next.as_deref(), self.count);
         let link = next.map(|url| format!("<{url}>; rel=\"next\""));
         let source = (context.store, context.table());
         // A page that was read during a write may match neither version, so it gets no tag.
@@ -249,37 +241,5 @@ impl Verb for List {
             }
         }
         Ok(Next::Answered)
-    }
-}
-
-/// Returns the request's URL with another cursor. All other parameters keep their order and their
-/// encoding, so that the client can compare them with those that it sent.
-fn next_url(request: &Request, cursor: &str) -> String {
-    let mut url = String::with_capacity(request.target().len() + cursor.len() + 8);
-    push_safe(&mut url, request.path());
-    url.push('?');
-    for pair in request.query().split('&') {
-        let is_after = QueryParams::new(pair).next().is_none_or(|(name, _)| name == "after");
-        if !is_after {
-            push_safe(&mut url, pair);
-            url.push('&');
-        }
-    }
-    url.push_str("after=");
-    url.push_str(cursor);
-    url
-}
-
-/// Appends a part of a target, and encodes the characters that would end a link in a header and
-/// that lax clients send unencoded. A percent sign is copied, because the part is encoded already.
-fn push_safe(url: &mut String, part: &str) {
-    for c in part.chars() {
-        match c {
-            '<' => url.push_str("%3C"),
-            '>' => url.push_str("%3E"),
-            '"' => url.push_str("%22"),
-            '\\' => url.push_str("%5C"),
-            c => url.push(c),
-        }
     }
 }

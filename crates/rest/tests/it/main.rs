@@ -23,6 +23,7 @@ mod history;
 mod internal_tables;
 mod lines;
 mod list;
+mod live;
 mod long_reads;
 mod once;
 #[cfg(feature = "auth")]

@@ -32,7 +32,7 @@ impl Service {
         Self::of(engine, Store::builder(on).cache(1 << 20))
     }
 
-    fn of(engine: &'static str, builder: StoreBuilder) -> Self {
+    pub(crate) fn of(engine: &'static str, builder: StoreBuilder) -> Self {
         let store = builder
             .idempotency(Idempotency::default())
             .schema(person())

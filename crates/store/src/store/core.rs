@@ -1,5 +1,6 @@
 //! The state that all handles to a store share.
 
+use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -26,6 +27,8 @@ pub(crate) struct StoreCore {
     background: Mutex<Vec<Weak<dyn Background>>>,
     /// The change feed, if there is one. It is set once the store is open.
     feed: OnceLock<Arc<ChangeFeed>>,
+    /// The state of a part of this crate that is built on stores: the live queries.
+    extension: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
 
 /// A queue of accepted writes.
@@ -50,6 +53,7 @@ impl StoreCore {
             answers,
             background: Mutex::default(),
             feed: OnceLock::new(),
+            extension: OnceLock::new(),
         }
     }
 
@@ -61,6 +65,16 @@ impl StoreCore {
     /// Sets the change feed, once.
     pub(crate) fn set_feed(&self, feed: Arc<ChangeFeed>) {
         let _ = self.feed.set(feed);
+    }
+
+    /// Returns the state of the part of this crate that is built on stores, which is made at the
+    /// first call. `None` if it has another type.
+    pub(crate) fn extension<T: Any + Send + Sync>(
+        &self,
+        make: impl FnOnce() -> Arc<T>,
+    ) -> Option<Arc<T>> {
+        let extension = self.extension.get_or_init(|| make());
+        Arc::clone(extension).downcast().ok()
     }
 
     /// Closes the engine, and ends the waits of the readers of the change feed.

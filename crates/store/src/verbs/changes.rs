@@ -243,13 +243,7 @@ impl ChangeStream {
                     return Ok(Some(FeedEvent::Gap(self.position())));
                 }
                 Next::Stored(to) => {
-                    let stored = StoredCommits {
-                        after: self.number,
-                        to,
-                        feed: &self.feed,
-                        read: VecDeque::new(),
-                    };
-                    self.page = self.store.action(stored).await?;
+                    self.page = stored_commits(&self.store, &self.feed, self.number, to).await?;
                     self.page.retain(|commit| commit.number > self.number);
                     if self.page.is_empty() {
                         // They were removed meanwhile.
@@ -291,6 +285,16 @@ impl Drop for Reader<'_> {
     fn drop(&mut self) {
         self.feed.hub.remove_reader(self.number);
     }
+}
+
+/// Reads the first stored commits after a number and up to another, in order.
+pub(crate) async fn stored_commits(
+    store: &Store,
+    feed: &ChangeFeed,
+    after: u64,
+    to: u64,
+) -> Result<VecDeque<Arc<StoredCommit>>> {
+    store.action(StoredCommits { after, to, feed, read: VecDeque::new() }).await
 }
 
 /// The verb that reads a page of stored commits.

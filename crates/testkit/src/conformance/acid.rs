@@ -8,4 +8,5 @@ pub mod durability;
 pub mod groups;
 pub mod hooks;
 pub mod idempotency;
+pub mod live;
 pub mod transactions;

@@ -63,9 +63,10 @@ pub(super) fn add(mut document: OpenApi, store: &Store, base: &str) -> OpenApi {
         }),
     );
     let mut writes = false;
+    let has_events = store.position().is_ok();
     for table in store.exposed_tables() {
         let may = |right| store.rights().is_none_or(|rights| rights.allow(table, right));
-        let ways = Ways { base, table, document };
+        let ways = Ways { base, table, document, has_events };
         let shown = [Right::Read, Right::Insert, Right::Update, Right::Delete]
             .map(|right| (right, may(right)));
         if shown.iter().all(|(_, may)| !may) {
@@ -111,6 +112,8 @@ struct Ways<'t> {
     /// The document so far. [`OpenApi`] adds by value, so it is taken and set again for each
     /// operation.
     document: OpenApi,
+    /// True if lists can be kept up to date by events: the store records changes.
+    has_events: bool,
 }
 
 impl Ways<'_> {
@@ -235,8 +238,8 @@ impl Ways<'_> {
         self.document = document.operation(method, &path, operation);
     }
 
-    /// Adds the list of rows, with its parameters ([`crate::request::params`]) and two forms of its
-    /// response: a JSON page, and lines of rows.
+    /// Adds the list of rows, with its parameters ([`crate::request::params`]) and the forms of its
+    /// response: a JSON page, lines of rows, and events of a page if the store records changes.
     ///
     /// A field is a parameter, too, that selects rows with this value. It has the type of the field
     /// without limits and rules: a value that no row can have is a valid condition. Fields with the
@@ -273,6 +276,12 @@ impl Ways<'_> {
         }
         let mut answered = answer("A page, or all rows as lines", &page(&self.row()));
         answered["content"]["application/x-ndjson"] = json!({ "schema": self.row() });
+        if self.has_events {
+            let events = "Server-sent events: `snapshot` with the page, then a `patch` (RFC 6902) \
+                          for each commit that changes it";
+            answered["content"]["text/event-stream"] =
+                json!({ "schema": { "type": "string", "description": events } });
+        }
         self.on(
             Method::Get,
             "",

@@ -1,0 +1,174 @@
+//! The definition of a live query: which rows, in which order, with which fields.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use marmota_model::{
+    Comparison, Error, ErrorKind, FieldSet, FilterExpr, Kind, Result, RowQuery, Table, Value,
+    ValueRef,
+};
+
+use super::diff::PageShape;
+use super::update::LiveRow;
+use crate::rights::{Right, is_internal};
+use crate::rows::predicate::{Condition, Ready};
+use crate::rows::row_order::RowOrder;
+use crate::store::Store;
+
+/// The definition of a live query, with the filter of the caller's rights.
+#[derive(Debug)]
+pub(crate) struct LiveDefinition {
+    pub(crate) table: Arc<Table>,
+    /// The query that reads the page; its limit is that of the page.
+    pub(crate) query: RowQuery,
+    /// True if all rows that the filter selects are counted.
+    pub(crate) counts: bool,
+    /// The fields that subscribers see.
+    shown: FieldSet,
+    /// The fields that a row of the page has: those that are shown and those of the order.
+    read: FieldSet,
+    pub(crate) order: RowOrder,
+    condition: Option<Condition>,
+}
+
+/// Definitions are equal if their pages are.
+impl PartialEq for LiveDefinition {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.table, &other.table)
+            && (self.counts, self.shown) == (other.counts, other.shown)
+            && self.query == other.query
+    }
+}
+
+impl LiveDefinition {
+    /// Checks a query, and combines its filter with that of the caller's rights.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for an invalid query and for one that uses blobs,
+    /// [`ErrorKind::Denied`] without the right to read, [`ErrorKind::Unsupported`] for a table
+    /// whose changes are not recorded.
+    pub(crate) fn new(
+        store: &Store,
+        table: &Arc<Table>,
+        query: RowQuery,
+        counts: bool,
+    ) -> Result<Self> {
+        store.feed()?;
+        if is_internal(table) {
+            let message = format!("changes of the table `{}` are not recorded", table.name());
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        query.check(table)?;
+        let shown = query.fields.unwrap_or(table.read_by_default());
+        let used = query.filter.as_ref().map_or(FieldSet::EMPTY, |filter| filter.fields(table));
+        check_blobs(table, shown.union(RowOrder::new(table, &query).fields()).union(used))?;
+        let filter = readable(store, table, query.filter)?;
+        Ok(Self::of_query(Arc::clone(table), RowQuery { filter, ..query }, counts))
+    }
+
+    /// Makes the definition of a query whose filter has the caller's rights.
+    pub(crate) fn of_query(table: Arc<Table>, query: RowQuery, counts: bool) -> Self {
+        let shown = query.fields.unwrap_or(table.read_by_default());
+        let order = RowOrder::new(&table, &query);
+        let read = shown.union(order.fields());
+        let condition = query.filter.clone().map(|filter| Condition::new(filter, &table));
+        let query = RowQuery { fields: Some(read), ..query };
+        Self { table, query, counts, shown, read, order, condition }
+    }
+
+    /// Returns true if the caller of this store may read the same rows as the one who defined the
+    /// query. `filter` is the filter of that caller's query, without rights.
+    pub(crate) fn is_readable(&self, store: &Store, filter: Option<&FilterExpr>) -> bool {
+        let filter = readable(store, &self.table, filter.cloned());
+        filter.is_ok_and(|filter| filter == self.query.filter)
+    }
+
+    /// Returns the number of rows of a page.
+    pub(crate) fn page_rows(&self) -> usize {
+        self.query.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX))
+    }
+
+    pub(crate) fn shape(&self) -> PageShape {
+        PageShape { key: self.table.key(), shown: self.shown }
+    }
+
+    /// Prepares the filter for a number of rows.
+    ///
+    /// # Errors
+    /// None, as the filter was checked.
+    pub(crate) fn selector(&self) -> Result<Selector<'_>> {
+        let ready = self.condition.as_ref().map(|condition| condition.asked(&self.table));
+        Ok(Selector { ready: ready.transpose()?, definition: self })
+    }
+
+    /// Returns a row of the page from a whole row.
+    pub(crate) fn row(&self, whole: &[Value]) -> LiveRow {
+        let value = |(field, value): (usize, &Value)| match self.read.contains(field) {
+            true => value.clone(),
+            false => Value::Absent,
+        };
+        whole.iter().enumerate().map(value).collect()
+    }
+
+    /// Returns a field and its only possible value, if the filter has such a condition in a
+    /// conjunction.
+    pub(crate) fn fixed_value(&self) -> Option<(usize, &Value)> {
+        fixed_value(self.query.filter.as_ref()?)
+    }
+}
+
+/// The prepared filter of a definition.
+pub(crate) struct Selector<'d> {
+    definition: &'d LiveDefinition,
+    ready: Option<Ready<'d>>,
+}
+
+impl Selector<'_> {
+    /// Returns true if the filter selects a whole row, which may precede the page.
+    pub(crate) fn selects(&self, row: &[ValueRef<'_>]) -> bool {
+        self.ready.as_ref().is_none_or(|ready| ready.selects(row))
+    }
+
+    /// Returns true if a row that the filter selects is not before the first page's start.
+    pub(crate) fn is_in_range(&self, row: &[Value]) -> bool {
+        let LiveDefinition { query, order, .. } = self.definition;
+        let after = query.after.as_ref();
+        after.is_none_or(|after| order.compare_with_cursor(row, after) == Ordering::Greater)
+    }
+}
+
+/// Combines a filter with the rows that the caller may read.
+fn readable(
+    store: &Store,
+    table: &Table,
+    filter: Option<FilterExpr>,
+) -> Result<Option<FilterExpr>> {
+    match store.rights() {
+        None => Ok(filter),
+        Some(rights) => Ok(rights.admit(Right::Read, table)?.read.narrow(filter)),
+    }
+}
+
+fn check_blobs(table: &Table, fields: FieldSet) -> Result<()> {
+    let mut fields = fields.iter().map(|field| &table.fields()[field]);
+    match fields.find(|field| field.kind == Kind::Blob) {
+        None => Ok(()),
+        Some(field) => {
+            let message = format!(
+                "a live query has no blobs; leave out the field `{}`, and read it with its row",
+                field.name
+            );
+            Err(Error::new(ErrorKind::Invalid, message))
+        }
+    }
+}
+
+fn fixed_value(filter: &FilterExpr) -> Option<(usize, &Value)> {
+    match filter {
+        FilterExpr::Compare { field, comparison: Comparison::Equal, value } => {
+            Some((*field, value))
+        }
+        FilterExpr::And(all) => all.iter().find_map(fixed_value),
+        _ => None,
+    }
+}
