@@ -4,6 +4,7 @@
 mod backup;
 mod batch_scheduling;
 mod bench;
+mod change_feed;
 mod command;
 mod differential;
 mod documents;

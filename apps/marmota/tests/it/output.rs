@@ -153,3 +153,29 @@ fn idempotency_keys_work_if_the_option_is_set() {
     interrupt(&with);
     assert!(with.wait().unwrap().success());
 }
+
+#[test]
+fn changes_are_recorded_if_the_option_is_set() {
+    let folder = Folder::new();
+    let post = |name: &str| {
+        let body = format!(r#"{{"first_name":"{name}","last_name":"N","year_of_birth":1882}}"#);
+        ask(&folder, "POST /api/person HTTP/1.1", &body)
+    };
+    let mut without = serve(&folder, &[]).stdout(Stdio::null()).spawn().unwrap();
+    let answer = post("A");
+    assert!(!answer.to_ascii_lowercase().contains("marmota-position"), "{answer}");
+    let answer = ask(&folder, "GET /api/person HTTP/1.1\r\nAccept: text/event-stream", "");
+    assert!(answer.contains("serve --changes"), "{answer}");
+    interrupt(&without);
+    assert!(without.wait().unwrap().success());
+
+    // The same database, with rows of before.
+    let mut with = serve(&folder, &["--changes"]).stdout(Stdio::null()).spawn().unwrap();
+    let answer = post("B").to_ascii_lowercase();
+    assert!(
+        answer.starts_with("http/1.1 201") && answer.contains("\r\nmarmota-position: "),
+        "{answer}"
+    );
+    interrupt(&with);
+    assert!(with.wait().unwrap().success());
+}
