@@ -1,8 +1,9 @@
-//! `cargo run --release -p bench -- http|web|techempower|orm|models|transit|office` measures
+//! `cargo run --release -p bench -- http|web|techempower|orm|models|transit|office|feed` measures
 //! Marmota, its peers and a floor in one run, and prints the ratios between them. `bench/README.md`
 //! explains the suites and their tables. The peers are separate programs in `bench/peers` that are
 //! built on demand; this program does not depend on them.
 
+mod feed;
 mod http;
 mod models;
 mod office;
@@ -36,6 +37,8 @@ enum Suite {
     Transit(transit::Args),
     /// Offices from MongoDB, compared with a Node.js server
     Office(office::Args),
+    /// The change feed: writes without it and with it
+    Feed(feed::Args),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -47,5 +50,6 @@ fn main() -> anyhow::Result<()> {
         Suite::Models(args) => models::run(&args),
         Suite::Transit(args) => transit::run(&args),
         Suite::Office(args) => office::run(&args),
+        Suite::Feed(args) => feed::run(&args),
     }
 }

@@ -72,6 +72,10 @@ pub mod csv {}
 #[doc = include_str!("../guide/17-collections.md")]
 pub mod collections {}
 
+#[cfg(all(feature = "sqlite", feature = "server"))]
+#[doc = include_str!("../guide/19-change-feed.md")]
+pub mod change_feed {}
+
 #[cfg(feature = "sqlite")]
 #[doc = include_str!("../guide/20-sqlite.md")]
 pub mod sqlite {}

@@ -9,6 +9,8 @@ use std::path::Path;
 
 use marmota_model::{Error, ErrorKind, Result, text};
 use marmota_store::backup::Manifest;
+use marmota_store::change::renew_feed;
+use marmota_store::engine::Engine;
 
 /// The name of a store's first database.
 const MAIN: &str = "main";
@@ -26,6 +28,9 @@ const MAIN: &str = "main";
 /// - [`ErrorKind::Conflict`] if the database exists and `replaces` is false,
 ///   [`ErrorKind::Busy`] if it is open elsewhere.
 /// - [`ErrorKind::Io`] if the disk fails or is full.
+///
+/// The change feed of the restored database has a new identity: positions from before are refused,
+/// because the next commits get the numbers of those that the restore has undone.
 ///
 /// ```
 /// use marmota::prelude::*;
@@ -160,14 +165,25 @@ impl Copy<'_> {
         let Self { url, path, tables, .. } = self;
         match self.engine {
             #[cfg(feature = "sqlite")]
-            "sqlite" => marmota_sqlite::Sqlite::restore(url, path, tables, replaces),
-            "memory" => marmota_memory::Memory::restore(url, path, tables, replaces),
+            "sqlite" => {
+                marmota_sqlite::Sqlite::restore(url, path, tables, replaces)?;
+                renew(&marmota_sqlite::Sqlite::from_url(url)?)
+            }
+            "memory" => {
+                marmota_memory::Memory::restore(url, path, tables, replaces)?;
+                renew(&marmota_memory::Memory::from_url(url)?)
+            }
             other => {
                 let message = format!("this build has no engine `{}`", text::excerpt(other));
                 Err(Error::new(ErrorKind::Unsupported, message))
             }
         }
     }
+}
+
+/// Makes the positions of the change feed invalid: the restored database gives their numbers again.
+fn renew(engine: &dyn Engine) -> Result<()> {
+    renew_feed(engine).and_then(|()| engine.close())
 }
 
 /// Returns the path in a URL, without its scheme and parameters.

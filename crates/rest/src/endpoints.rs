@@ -19,9 +19,9 @@
 
 use std::sync::Arc;
 
-use marmota_http::{Compression, Endpoint, Flow, Method, Request, ResponseWriter, Status};
-#[cfg(feature = "auth")]
-use marmota_http::{IntoResponse, Response};
+use marmota_http::{
+    Compression, Endpoint, Flow, IntoResponse, Method, Request, Response, ResponseWriter, Status,
+};
 use marmota_model::{Error, ErrorKind, Table};
 use marmota_store::Store;
 use marmota_store::registry::Registry;
@@ -35,6 +35,7 @@ use crate::documents::schema_document;
 use crate::protocol::ndjson;
 use crate::request::accept::{self, ListFormat, Offer};
 use crate::request::admission::{CallerStore, admit};
+use crate::request::after;
 use crate::request::answer::{Out, refuse};
 use crate::request::call::{Verb, execute_verb};
 use crate::request::request_context::RequestContext;
@@ -101,10 +102,12 @@ impl Endpoints {
                 return refused(error, out);
             }
             if let Some(CallerStore(store)) = request.extension() {
-                return handler(Call { api, store, request }, out);
+                return in_turn(&handler, Call { api, store, request }, out);
             }
             match api.store_for(request) {
-                Ok(Found::Now(store)) => handler(Call { api, store: &store, request }, out),
+                Ok(Found::Now(store)) => {
+                    in_turn(&handler, Call { api, store: &store, request }, out)
+                }
                 #[cfg(feature = "auth")]
                 Ok(Found::Later(finding)) => later(&handler, api, request, finding),
                 Err(error) => refused(error, out),
@@ -308,6 +311,39 @@ impl Endpoints {
     }
 }
 
+/// Calls a handler, after the position that the request waits for.
+fn in_turn<H>(handler: &Arc<H>, call: Call<'_>, out: &mut Out<'_, '_>) -> Flow
+where
+    H: Fn(Call<'_>, &mut Out<'_, '_>) -> Flow + Send + Sync + 'static,
+{
+    let position = match after::position(call.request, call.store) {
+        Ok(None) => return handler(call, out),
+        Ok(Some(position)) => position,
+        Err(error) => return refused(error.into(), out),
+    };
+    let Call { api, store, request } = call;
+    let (handler, api) = (Arc::clone(handler), Arc::clone(api));
+    let (store, request) = (store.clone(), request.clone());
+    Flow::Later(Box::pin(async move {
+        if let Err(error) = after::wait(&store, position).await {
+            return ApiError::from(error).into_response();
+        }
+        handled(&*handler, Call { api: &api, store: &store, request: &request }).await
+    }))
+}
+
+/// Calls a handler from a future, and returns its response.
+async fn handled<H>(handler: &H, call: Call<'_>) -> Response
+where
+    H: Fn(Call<'_>, &mut Out<'_, '_>) -> Flow,
+{
+    let mut kept = None;
+    match handler(call, &mut Out::Kept(&mut kept)) {
+        Flow::Later(answer) => answer.await,
+        Flow::Done => kept.unwrap_or_else(|| Response::from_status(Status::INTERNAL_SERVER_ERROR)),
+    }
+}
+
 /// Handles a request whose caller must be read from the store first: the token was not validated a
 /// short time ago.
 ///
@@ -330,14 +366,14 @@ where
             Ok(store) => store,
             Err(error) => return error.into_response(),
         };
-        let mut kept = None;
-        let call = Call { api: &api, store: &store, request: &request };
-        match handler(call, &mut Out::Kept(&mut kept)) {
-            Flow::Later(answer) => answer.await,
-            Flow::Done => {
-                kept.unwrap_or_else(|| Response::from_status(Status::INTERNAL_SERVER_ERROR))
-            }
+        if let Some(position) = match after::position(&request, &store) {
+            Ok(position) => position,
+            Err(error) => return ApiError::from(error).into_response(),
+        } && let Err(error) = after::wait(&store, position).await
+        {
+            return ApiError::from(error).into_response();
         }
+        handled(&*handler, Call { api: &api, store: &store, request: &request }).await
     }))
 }
 

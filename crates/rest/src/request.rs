@@ -2,6 +2,7 @@
 
 pub(crate) mod accept;
 pub(crate) mod admission;
+pub(crate) mod after;
 pub(crate) mod answer;
 #[cfg(feature = "auth")]
 pub(crate) mod authenticator;

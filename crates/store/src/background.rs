@@ -31,6 +31,7 @@
 //! are lost. Await the [`Accepted`] where this matters.
 
 mod accepted;
+pub(crate) mod hooks;
 mod queue;
 
 use std::sync::Arc;

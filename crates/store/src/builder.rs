@@ -1,6 +1,8 @@
 //! The builder of a store: an engine with its models and settings.
 
+mod change_feed;
 mod database_models;
+mod feed_keeper;
 
 use std::any::TypeId;
 use std::sync::Arc;
@@ -9,6 +11,7 @@ use std::time::Duration;
 use hashbrown::HashMap;
 use marmota_model::{Error, ErrorKind, Model, Result, Schema, Table};
 
+pub use self::change_feed::renew_feed;
 pub use self::database_models::DatabaseModels;
 use crate::batch_machine::answers_schema;
 use crate::contract::audit::AuditLog;
@@ -16,9 +19,8 @@ use crate::contract::engine::{Capability, Engine};
 use crate::contract::operation::{ANSWERS, Idempotency};
 use crate::contract::plan::{Destructive, Plan};
 use crate::databases::{Databases, MAIN};
-use crate::feed::opening::FeedTables;
-use crate::feed::options::ChangeRetention;
-use crate::feed::{ChangeFeed, keeper};
+use crate::layers::feed::options::ChangeRetention;
+use crate::layers::feed::tables::FeedTables;
 use crate::layers::metrics::meter::Metering;
 use crate::layers::stack::LayerSettings;
 use crate::migration::sequence::Sequence;
@@ -404,8 +406,8 @@ impl StoreBuilder {
         };
         let store = Store::new(engine, registry, answers, settings);
         if let Some((tables, retention)) = feed {
-            let feed = ChangeFeed::open(&store, tables)?;
-            keeper::start(&store, &feed, retention)?;
+            let feed = change_feed::open(&store, tables)?;
+            feed_keeper::start(&store, &feed, retention)?;
             store.core.set_feed(feed);
         }
         migrations.carry_out(&store, &done, to)?;

@@ -8,10 +8,12 @@
 //! Each is a file here that implements the interface in [`layer`]; [`stack`] assembles them when a
 //! store is opened. A layer sees an operation as its caller made it, but for what the layers before
 //! it have changed: the counters do not see that a write is executed as a batch, the history does.
+//! The change feed is kept in [`feed`]: the engine writes it, below all layers.
 //! The parts of a handle to the store that layers depend on, such as its rights, are in [`handle`].
 
 pub(crate) mod audit;
 pub(crate) mod cache;
+pub(crate) mod feed;
 pub(crate) mod handle;
 pub(crate) mod layer;
 pub(crate) mod metrics;

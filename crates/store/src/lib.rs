@@ -14,7 +14,6 @@ mod batch_machine;
 mod builder;
 mod contract;
 mod databases;
-mod feed;
 mod files;
 mod layers;
 pub mod migration;
@@ -66,12 +65,19 @@ pub mod sql {
 /// The change feed: the commits of a store in order, with the rows that they have changed
 /// ([`Store::changes`]).
 pub mod change {
+    pub use crate::builder::renew_feed;
     pub use crate::contract::change::{
         Change, ChangeBuffer, ChangeKind, ChangeMark, ChangeRecorder, Commit, Position,
         RecordedTable,
     };
-    pub use crate::feed::options::ChangeRetention;
+    pub use crate::layers::feed::options::ChangeRetention;
     pub use crate::verbs::changes::{ChangeStream, FeedEvent};
+}
+
+/// After-commit hooks: functions that are called for each committed change of a model
+/// ([`Store::after_commit`]).
+pub mod hook {
+    pub use crate::background::hooks::{DeadLetter, Hook, HookOptions, ModelChange};
 }
 
 pub use admin::tenants::{TenantStatistics, Tenants};

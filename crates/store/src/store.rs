@@ -20,7 +20,7 @@ pub use self::pending::{Pending, Progress};
 pub use self::statistics::Statistics;
 use crate::contract::engine::{Capability, Engine};
 use crate::contract::operation::{Answered, Idempotency, Once, OnceKey, Outcome};
-use crate::feed::ChangeFeed;
+use crate::layers::feed::ChangeFeed;
 use crate::layers::handle::{HandleContext, Place};
 use crate::layers::stack::LayerSettings;
 use crate::rights::Rights;
@@ -96,7 +96,7 @@ impl Store {
     /// Returns the change feed.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] if there is none.
+    /// [`ErrorKind::Unsupported`] if the store records no changes.
     pub(crate) fn feed(&self) -> Result<&Arc<ChangeFeed>> {
         self.core.feed().ok_or_else(|| {
             let message = "the store records no changes; open it with `StoreBuilder::changes`, or \

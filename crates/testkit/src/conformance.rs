@@ -37,7 +37,8 @@ mod schemas;
 
 pub use access::{history, rights};
 pub use acid::{
-    background, batches, changes, concurrency, durability, groups, idempotency, live, transactions,
+    background, batches, changes, concurrency, durability, groups, hooks, idempotency, live,
+    transactions,
 };
 pub use event_loops::{budgets, event_loop};
 
@@ -85,6 +86,7 @@ macro_rules! conformance {
             $crate::filters_promises!();
             $crate::groups_promises!();
             $crate::history_promises!();
+            $crate::hooks_promises!();
             $crate::idempotency_promises!();
             $crate::immutable_promises!();
             $crate::json_paths_promises!();

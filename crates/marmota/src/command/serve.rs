@@ -12,6 +12,7 @@ use clap::Args;
 use marmota_auth::{Auth, Settings};
 use marmota_http::{BatchScheduling, ForwardedHeader, Router, Server, ToAddresses};
 use marmota_rest::Api;
+use marmota_store::change::ChangeRetention;
 use marmota_store::{Idempotency, Store};
 
 use super::operators::{Operators, Watch};
@@ -64,6 +65,10 @@ pub(super) struct Serve {
     /// sent again; without this option such requests are refused with 501
     #[arg(long)]
     idempotency: bool,
+    /// Records changes: responses to writes have `Marmota-Position`, and lists can be followed; see
+    /// the guide, 19-change-feed.md
+    #[arg(long)]
+    changes: bool,
     #[command(flatten)]
     operators: Operators,
     /// Number of threads, at least 1; if not given, one for each core that the process may use
@@ -92,6 +97,10 @@ impl Serve {
         let builder = if self.auth { marmota_auth::models(builder) } else { builder };
         let builder = match self.idempotency {
             true => builder.idempotency(Idempotency::default()),
+            false => builder,
+        };
+        let builder = match self.changes {
+            true => builder.changes(ChangeRetention::default()),
             false => builder,
         };
         let store = self.operators.observing(builder).open()?;

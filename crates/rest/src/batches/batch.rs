@@ -244,7 +244,7 @@ impl Verb for BatchCall {
                     });
                 }
                 (Err(interrupt), _) => return Err(interrupt),
-                (Ok(_), _) => {}
+                (Ok(outcome), _) => answer.committed(context.store, &outcome),
             }
         }
         if let Some(Once { answered: Some(answered), .. }) = &self.once {

@@ -11,6 +11,9 @@
 //! are sent.
 
 use marmota_http::{IntoResponse, ProblemDocument, Response, ResponseWriter, Status};
+use marmota_store::Store;
+use marmota_store::change::Position;
+use marmota_store::operation::Outcome;
 use marmota_web::ApiError;
 
 use crate::protocol::etag::Etag;
@@ -18,6 +21,8 @@ use crate::protocol::etag::Etag;
 pub(crate) const JSON: &str = "application/json";
 /// The `Cache-Control` of responses that depend on the caller: shared caches must not reuse them.
 pub(crate) const PRIVATE: &str = "private, no-cache";
+/// The header with the position of a write in the change feed.
+pub(crate) const POSITION: &str = "Marmota-Position";
 
 /// Bodies of at least this size are passed on instead of copied. Below it, a copy into the
 /// connection's buffer is cheaper than another system call.
@@ -43,8 +48,17 @@ pub(crate) struct Head {
     /// An additional header, for one that only a few responses have, such as `Retry-After` or
     /// `Idempotent-Replayed`.
     pub(crate) extra: Option<(&'static str, &'static str)>,
+    /// What the head has in common with all responses to the request.
+    common: Common,
+}
+
+/// What the responses to a request have in common.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Common {
     /// True if the response is private to its caller.
     private: bool,
+    /// The position of the write in the change feed (`Marmota-Position`).
+    position: Option<Position>,
 }
 
 impl Head {
@@ -58,7 +72,7 @@ impl Head {
             link: None,
             minimal: false,
             extra: None,
-            private: false,
+            common: Common { private: false, position: None },
         }
     }
 
@@ -80,8 +94,11 @@ impl Head {
         if let Some(link) = &self.link {
             put("Link", link);
         }
-        if self.private {
+        if self.common.private {
             put("Cache-Control", PRIVATE);
+        }
+        if let Some(position) = self.common.position {
+            put(POSITION, &position.to_string());
         }
         if self.minimal {
             put("Preference-Applied", "return=minimal");
@@ -101,22 +118,30 @@ impl Head {
 /// repeated step can simply write again.
 pub(crate) enum Answer<'o, 'w> {
     /// Written to the connection's buffer. `head` is `None` until the response was started.
-    Direct { out: &'o mut ResponseWriter<'w>, head: Option<Head>, private: bool },
+    Direct { out: &'o mut ResponseWriter<'w>, head: Option<Head>, common: Common },
     /// Collected until it is complete. The head is kept apart from the body, so that a later call
     /// can still replace it.
-    Later { head: Option<Head>, body: Vec<u8>, private: bool },
+    Later { head: Option<Head>, body: Vec<u8>, common: Common },
 }
 
 impl<'o, 'w> Answer<'o, 'w> {
     /// Creates an empty response in the connection's buffer.
     const fn direct(out: &'o mut ResponseWriter<'w>, private: bool) -> Self {
-        Self::Direct { out, head: None, private }
+        Self::Direct { out, head: None, common: Common { private, position: None } }
     }
 
-    /// Returns true if the response depends on the rights of the caller.
-    const fn is_private(&self) -> bool {
+    /// Returns what all responses to the request have in common.
+    const fn common(&self) -> Common {
         match self {
-            Self::Direct { private, .. } | Self::Later { private, .. } => *private,
+            Self::Direct { common, .. } | Self::Later { common, .. } => *common,
+        }
+    }
+
+    /// Records the position of a write in the change feed, for the heads of the responses after it.
+    pub(crate) fn committed(&mut self, store: &Store, outcome: &Outcome) {
+        if outcome.commit.is_some() {
+            let (Self::Direct { common, .. } | Self::Later { common, .. }) = self;
+            common.position = store.position_of(outcome);
         }
     }
 
@@ -127,7 +152,7 @@ impl<'o, 'w> Answer<'o, 'w> {
     /// here. A body whose tag is its hash is written to another buffer first and passed to
     /// [`Answer::whole`].
     pub(crate) fn body(&mut self, mut begin: Head) -> &mut Vec<u8> {
-        begin.private = self.is_private();
+        begin.common = self.common();
         match self {
             Self::Direct { out, head, .. } => {
                 write_head(out, &begin);
@@ -144,7 +169,7 @@ impl<'o, 'w> Answer<'o, 'w> {
 
     /// Writes a response without a body, such as 204 or 304.
     pub(crate) fn empty(&mut self, mut begin: Head) {
-        begin.private = self.is_private();
+        begin.common = self.common();
         match self {
             Self::Direct { out, head, .. } => {
                 write_head(out, &begin);
@@ -163,7 +188,7 @@ impl<'o, 'w> Answer<'o, 'w> {
     /// It is for a body that must be complete before its head, such as a row whose tag is a hash of
     /// it, and for one that was created elsewhere, such as the results of a batch.
     pub(crate) fn whole(&mut self, mut begin: Head, ready: &mut Vec<u8>) {
-        begin.private = self.is_private();
+        begin.common = self.common();
         match self {
             Self::Direct { out, head, .. } if ready.len() >= COPY_BYTES_MAX => {
                 out.respond(response(&begin, std::mem::take(ready)));
@@ -189,7 +214,7 @@ impl<'o, 'w> Answer<'o, 'w> {
     /// must wait.
     pub(crate) fn into_later(self) -> Answer<'static, 'static> {
         match self {
-            Self::Direct { out, head, private } => {
+            Self::Direct { out, head, common } => {
                 let length = out.body_len();
                 let body = match length {
                     0 => Vec::new(),
@@ -198,9 +223,9 @@ impl<'o, 'w> Answer<'o, 'w> {
                         bytes[bytes.len() - length..].to_vec()
                     }
                 };
-                Answer::Later { head, body, private }
+                Answer::Later { head, body, common }
             }
-            Self::Later { head, body, private } => Answer::Later { head, body, private },
+            Self::Later { head, body, common } => Answer::Later { head, body, common },
         }
     }
 
@@ -260,8 +285,7 @@ fn response(head: &Head, body: Vec<u8>) -> Response {
 pub(crate) enum Out<'o, 'w> {
     /// The connection's buffer.
     Direct(&'o mut ResponseWriter<'w>),
-    /// This slot, for a request whose caller had to be looked up first.
-    #[cfg_attr(not(feature = "auth"), allow(dead_code, reason = "no caller is looked up"))]
+    /// This slot, for a request that had to wait before its handler was called.
     Kept(&'o mut Option<Response>),
 }
 
@@ -271,7 +295,10 @@ impl<'w> Out<'_, 'w> {
     pub(crate) const fn begin(&mut self, private: bool) -> Answer<'_, 'w> {
         match self {
             Self::Direct(out) => Answer::direct(out, private),
-            Self::Kept(_) => Answer::Later { head: None, body: Vec::new(), private },
+            Self::Kept(_) => {
+                let common = Common { private, position: None };
+                Answer::Later { head: None, body: Vec::new(), common }
+            }
         }
     }
 

@@ -176,6 +176,7 @@ impl Verb for BlobPut {
         let (key, version) = (self.key.as_ref(), self.condition.version);
         let outcome =
             execute(&mut Operation::Update { table, key, row: &row, version }, &mut NoRows)?;
+        answer.committed(context.store, &outcome);
         let etag = match outcome.version {
             Some(version) => Etag::Version(version),
             None => Etag::of_bytes(context.request.body()),

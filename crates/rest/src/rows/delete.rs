@@ -61,7 +61,9 @@ impl Verb for Delete {
         execute: &mut Execute<'_>,
     ) -> Result<Next, Interrupt> {
         let (key, version) = (self.key.as_ref(), self.condition.version);
-        execute(&mut Operation::Delete { table: context.table(), key, version }, &mut NoRows)?;
+        let mut operation = Operation::Delete { table: context.table(), key, version };
+        let outcome = execute(&mut operation, &mut NoRows)?;
+        answer.committed(context.store, &outcome);
         answer.empty(Head::new(Status::NO_CONTENT, ""));
         Ok(Next::Answered)
     }
@@ -101,6 +103,7 @@ impl Verb for DeleteWhere {
         let filter = Some(&self.filter);
         let outcome =
             execute(&mut Operation::DeleteWhere { table: context.table(), filter }, &mut NoRows)?;
+        answer.committed(context.store, &outcome);
         let out = answer.body(Head::new(Status::OK, JSON));
         out.extend_from_slice(format!("{{\"deleted\":{}}}", outcome.rows).as_bytes());
         Ok(Next::Answered)

@@ -123,6 +123,7 @@ impl Verb for Increment {
             (self.key.as_ref(), self.by.as_ref(), self.stamp.value());
         let mut operation = Operation::Increment { table, key, field: self.field, by, stamp };
         let outcome = execute(&mut operation, &mut NoRows)?;
+        answer.committed(context.store, &outcome);
         let head = Head::new(Status::OK, JSON).etag(outcome.version.map(Etag::Version));
         let out = answer.body(head);
         out.push(b'{');

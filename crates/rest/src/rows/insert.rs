@@ -148,6 +148,7 @@ impl Verb for Insert {
         }
         let mut operation = Operation::Insert { table, row: &row, on_conflict };
         let outcome = execute(&mut operation, &mut NoRows)?;
+        answer.committed(context.store, &outcome);
         if let (UpsertEffect::Ignored | UpsertEffect::Updated, Keys::One(key)) =
             (outcome.effect, &outcome.keys)
         {

@@ -113,6 +113,9 @@ impl Verb for InsertMany {
                 (interrupt, _) => interrupt,
             })?);
         }
+        if let Some(outcome) = &outcome {
+            answer.committed(context.store, outcome);
+        }
         let keys = outcome.map_or(Keys::Known, |outcome| outcome.keys);
         let mut body = ScratchBuffer::take();
         self.write_keys(table, &keys, objects.len(), &mut body);

@@ -185,6 +185,7 @@ impl Update {
             }
             Err(interrupt) => return Err(interrupt),
         };
+        answer.committed(context.store, &outcome);
         if body::wants_minimal(context.request) {
             let etag = outcome.version.map(Etag::Version);
             write_minimal(context.request, Head::new(Status::OK, JSON).etag(etag), answer);
@@ -223,12 +224,13 @@ impl Update {
         prepare::insert_into(table, &mut row, ValueSource::Values, self.stamp, &mut violations);
         prepare::finish(violations)?;
         let ran = execute(&mut Operation::insert(table, &row), &mut NoRows);
-        ran.map_err(|interrupt| match interrupt {
+        let outcome = ran.map_err(|interrupt| match interrupt {
             Interrupt::Failed(error) if must_be_new && is_taken_key(table, &error) => {
                 etag::stale(format!("there is a `{}` with this key already", table.name())).into()
             }
             interrupt => interrupt,
         })?;
+        answer.committed(context.store, &outcome);
         write_stored(
             context,
             &row,

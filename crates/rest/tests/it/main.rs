@@ -12,6 +12,7 @@ mod batch_lines;
 mod before_body;
 mod blob;
 mod bounds;
+mod changes;
 mod client;
 mod compression;
 mod failing;

@@ -29,6 +29,7 @@ use crate::builder::{Assembled, StoreBuilder};
 use crate::contract::engine::{self, Engine, Session};
 use crate::contract::operation::{Fingerprint, Operation};
 use crate::contract::plan::Destructive;
+use crate::layers::feed::schema::FEED_TABLES;
 
 /// The maximum number of rows in a piece.
 const PIECE_ROWS: usize = 2_000;
@@ -154,7 +155,10 @@ fn check_all_are_moved(from: &Assembled, left: &[String]) -> Result<()> {
     let Some(mut others) = from.engine.existing_tables()? else { return Ok(()) };
     let is_moved = |name: &String| {
         let is = |other: &str| other.eq_ignore_ascii_case(name);
-        from.tables.iter().any(|table| is(table.name())) || left.iter().any(|table| is(table))
+        // The feed belongs to the database: positions of one are not valid in another.
+        from.tables.iter().any(|table| is(table.name()))
+            || left.iter().any(|table| is(table))
+            || FEED_TABLES.into_iter().any(is)
     };
     others.retain(|name| !is_moved(name));
     if others.is_empty() {

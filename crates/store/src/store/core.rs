@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use crate::contract::engine::Engine;
 use crate::contract::operation::Idempotency;
-use crate::feed::ChangeFeed;
+use crate::layers::feed::ChangeFeed;
 use crate::layers::stack::{LayerSettings, Layers};
 use crate::rows::registry::Registry;
 

@@ -5,15 +5,16 @@ use std::future::poll_fn;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::{Duration, Instant};
 
 use marmota_model::{Error, ErrorKind, Result, RowSink, ValueRef};
 
 use crate::contract::change::{Commit, Position};
 use crate::contract::operation::{Operation, Outcome};
-use crate::feed::ChangeFeed;
-use crate::feed::hub::Next;
-use crate::feed::opening::commits_between;
-use crate::feed::stored_commit::StoredCommit;
+use crate::layers::feed::ChangeFeed;
+use crate::layers::feed::commit_rows::commits_between;
+use crate::layers::feed::hub::Next;
+use crate::layers::feed::stored_commit::StoredCommit;
 use crate::store::Store;
 use crate::verbs::action::Verb;
 
@@ -107,33 +108,76 @@ impl Store {
         outcome.commit.map(|number| Position { feed, number: number.get() })
     }
 
-    /// Waits until the feed has reached a position: the changes up to it are visible here.
+    /// Returns true if the feed has reached a position: the changes up to it are visible here.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for a position of another database, [`ErrorKind::Closed`] if the
-    /// store is closed first.
-    pub async fn reached(&self, position: Position) -> Result<()> {
+    /// [`ErrorKind::Invalid`] for a position of another database, [`ErrorKind::Unsupported`] if the
+    /// store records no changes.
+    pub fn has_reached(&self, position: Position) -> Result<bool> {
         let feed = self.feed()?;
         feed.check(position)?;
-        let reader = Reader::new(feed);
+        Ok(feed.hub.position().number >= position.number)
+    }
+
+    /// Waits until the feed has reached a position, for at most `wait_max`.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # use marmota_store::change::ChangeRetention;
+    /// let store = Store::builder(Memory::new()).changes(ChangeRetention::default()).open()?;
+    /// let position = store.position()?;
+    /// # marmota_store::action::block_on(async {
+    /// store.reached(position, Duration::from_secs(1)).await
+    /// # })?;
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Store::has_reached`]; [`ErrorKind::Timeout`] after `wait_max`,
+    /// [`ErrorKind::Closed`] if the store is closed.
+    pub async fn reached(&self, position: Position, wait_max: Duration) -> Result<()> {
+        let feed = self.feed()?;
+        feed.check(position)?;
+        let (reader, until) = (Reader::new(feed), Instant::now() + wait_max);
+        let mut is_timed = false;
         poll_fn(|context| {
-            if feed.hub.position().number >= position.number {
-                return Poll::Ready(Ok(()));
-            }
-            let last = feed.hub.position().number;
-            match feed.hub.next(last, reader.number, Some(context.waker())) {
-                Next::Nothing => Poll::Pending,
-                Next::Closed => {
-                    Poll::Ready(Err(Error::new(ErrorKind::Closed, "the store is closed")))
+            loop {
+                let last = feed.hub.position().number;
+                if last >= position.number {
+                    return Poll::Ready(Ok(()));
                 }
-                _ => {
-                    context.waker().wake_by_ref();
-                    Poll::Pending
+                match feed.hub.next(last, reader.number, Some(context.waker())) {
+                    Next::Nothing => {}
+                    Next::Closed => {
+                        let error = Error::new(ErrorKind::Closed, "the store is closed");
+                        return Poll::Ready(Err(error));
+                    }
+                    _ => continue,
                 }
+                if Instant::now() >= until {
+                    return Poll::Ready(Err(not_reached(position, feed, wait_max)));
+                }
+                #[cfg(target_os = "linux")]
+                if !std::mem::replace(&mut is_timed, true) {
+                    let _ = crate::contract::engine::wake_at(until, context.waker().clone());
+                }
+                return Poll::Pending;
             }
         })
         .await
     }
+}
+
+#[cold]
+fn not_reached(position: Position, feed: &ChangeFeed, wait_max: Duration) -> Error {
+    let message = format!(
+        "the position {position} was not reached within {} ms; the last one here is {}",
+        wait_max.as_millis(),
+        feed.hub.position()
+    );
+    Error::new(ErrorKind::Timeout, message)
 }
 
 impl ChangeFeed {

@@ -6,6 +6,7 @@ pub mod changes;
 pub mod concurrency;
 pub mod durability;
 pub mod groups;
+pub mod hooks;
 pub mod idempotency;
 pub mod live;
 pub mod transactions;

@@ -8,9 +8,9 @@ use super::definition::LiveDefinition;
 use super::update::LiveRow;
 use super::window::LiveWindow;
 use crate::contract::operation::{Operation, Outcome};
-use crate::feed::ChangeFeed;
-use crate::feed::opening::integer;
-use crate::feed::schema::commit;
+use crate::layers::feed::ChangeFeed;
+use crate::layers::feed::commit_rows::integer;
+use crate::layers::feed::schema::commit;
 use crate::store::Store;
 use crate::verbs::action::Verb;
 

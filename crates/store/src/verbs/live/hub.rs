@@ -14,7 +14,7 @@ use super::definition::LiveDefinition;
 use super::exact_read::ExactRead;
 use super::hub_thread::HubThread;
 use super::shared_query::{Ended, NewSubscriber, SharedQuery};
-use crate::feed::ChangeFeed;
+use crate::layers::feed::ChangeFeed;
 use crate::store::Store;
 
 /// The live queries of a store.

@@ -14,16 +14,18 @@
 //! | `shapes.rs` | the tables that were recorded, with the fields that they had |
 //! | `stored_commit.rs` | one commit, and its decoding |
 //! | `hub.rs` | the recent commits, and the readers that wait |
-//! | `opening.rs` | opens the feed of a database |
-//! | `keeper.rs` | the thread that reads commits of other processes and removes old ones |
+//! | `tables.rs`, `commit_rows.rs` | the internal tables, prepared, and their rows |
+//!
+//! The builder opens a feed, and starts the keeper: a thread that reads commits of other processes
+//! and removes old ones.
 
+pub(crate) mod commit_rows;
 pub(crate) mod hub;
-pub(crate) mod keeper;
-pub(crate) mod opening;
 pub(crate) mod options;
 pub(crate) mod schema;
 pub(crate) mod shapes;
 pub(crate) mod stored_commit;
+pub(crate) mod tables;
 
 use std::sync::Arc;
 
@@ -41,4 +43,8 @@ pub(crate) struct ChangeFeed {
     pub(crate) commits: Arc<Table>,
     /// The table with the identity of the feed.
     pub(crate) identity: Arc<Table>,
+    /// The table of the cursors of hooks.
+    pub(crate) cursors: Arc<Table>,
+    /// The table of dead letters.
+    pub(crate) dead_letters: Arc<Table>,
 }

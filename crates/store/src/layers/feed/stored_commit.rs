@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use marmota_model::binary::BinaryReader;
 use marmota_model::{Error, ErrorKind, FieldSet, Result, Timestamp, Value, ValueRef};
 
-use super::opening::{integer, timestamp};
+use super::commit_rows::{integer, timestamp};
 use super::schema::commit;
 use super::shapes::{Shape, Shapes};
 use crate::contract::change::buffer::{ACTOR, DELETE, INSERT, UPDATE};
@@ -123,4 +123,86 @@ fn unknown(number: u64) -> Error {
 
 fn damaged(message: &str) -> Error {
     Error::new(ErrorKind::Engine, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use marmota_model::{Field, Kind, Role, Schema, Table};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::contract::change::{ChangeBuffer, RecordedTable};
+    use crate::layers::feed::shapes::fields_of;
+
+    fn table(fields: &[(&'static str, Kind)]) -> Arc<Table> {
+        let fields =
+            fields.iter().map(|(name, kind)| Field::new(name, kind.clone()).nullable(true));
+        let key = Field::new("id", Kind::I64).role(Role::Key);
+        let fields = std::iter::once(key).chain(fields).collect();
+        Arc::new(Table::new(Schema::new("city", fields)).unwrap())
+    }
+
+    fn shapes(recorded: &Table, now: &Arc<Table>) -> Shapes {
+        let mut shapes = Shapes::default();
+        shapes.add(3, Shape::new(&fields_of(recorded), Some(now)));
+        shapes
+    }
+
+    fn decoded(buffer: &mut ChangeBuffer, shapes: &Shapes) -> Result<Vec<Change>> {
+        let commit = StoredCommit::new(1, Timestamp::now(), buffer.take());
+        commit.decode(9, shapes).map(|commit| commit.changes.clone())
+    }
+
+    #[test]
+    fn marks_bring_back_changes_and_actors() {
+        let city = table(&[("name", Kind::TEXT)]);
+        let known = RecordedTable::new(3, Arc::clone(&city));
+        let mut buffer = ChangeBuffer::default();
+        let row = |id| [ValueRef::Int(id), ValueRef::Text("Bourges")];
+        buffer.set_actor(Some(&Arc::from("ann")));
+        buffer.inserted(&known, &row(1));
+        let mark = buffer.mark();
+        buffer.set_actor(None);
+        buffer.inserted(&known, &row(2));
+        buffer.undo_to(&mark);
+        buffer.deleted(&known, &row(3));
+        // Equal values are no change.
+        buffer.updated(&known, &row(4), &row(4));
+        assert_eq!(buffer.changes(), 2);
+        let changes = decoded(&mut buffer, &shapes(&city, &city)).unwrap();
+        let told: Vec<_> =
+            changes.iter().map(|change| (change.key().clone(), change.actor.as_deref())).collect();
+        assert_eq!(told, [(Value::Int(1), Some("ann")), (Value::Int(3), None)]);
+        assert!(buffer.is_empty());
+    }
+
+    #[test]
+    fn changes_of_earlier_fields_are_decoded_into_those_of_now() {
+        let before = table(&[("name", Kind::TEXT), ("people", Kind::I64), ("area", Kind::I64)]);
+        let now = table(&[("area", Kind::Float), ("people", Kind::I64), ("mayor", Kind::TEXT)]);
+        let known = RecordedTable::new(3, Arc::clone(&before));
+        let mut buffer = ChangeBuffer::default();
+        let row = |people| {
+            [ValueRef::Int(1), ValueRef::Text("x"), ValueRef::Int(people), ValueRef::Int(5)]
+        };
+        buffer.updated(&known, &row(1), &row(2));
+        let changes = decoded(&mut buffer, &shapes(&before, &now)).unwrap();
+        // `area` has another form now, so its values cannot be used.
+        let after = [Value::Int(1), Value::Absent, Value::Int(2), Value::Absent];
+        assert_eq!(changes[0].after.as_deref(), Some(&after[..]));
+        assert_eq!(changes[0].changed.iter().collect::<Vec<_>>(), [2]);
+        let mut gone = Shapes::default();
+        gone.add(3, Shape::new(&fields_of(&before), None));
+        buffer.deleted(&known, &row(1));
+        assert!(decoded(&mut buffer, &gone).unwrap().is_empty(), "the table is gone");
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes: Vec<u8>) {
+            let city = table(&[("name", Kind::TEXT)]);
+            let commit = StoredCommit::new(1, Timestamp::now(), bytes);
+            let _ = commit.decode(9, &shapes(&city, &city));
+        }
+    }
 }

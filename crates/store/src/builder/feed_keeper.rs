@@ -4,19 +4,19 @@
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use marmota_model::{
     Comparison, Error, ErrorKind, FieldSet, FilterExpr, NoRows, Result, Timestamp, Value, ValueRef,
 };
 
-use super::ChangeFeed;
-use super::hub::KeeperWork;
-use super::opening::{commits_between, integer, timestamp};
-use super::options::ChangeRetention;
-use super::schema::{commit, identity};
-use super::stored_commit::StoredCommit;
 use crate::contract::operation::Operation;
+use crate::layers::feed::ChangeFeed;
+use crate::layers::feed::commit_rows::{commits_between, integer, timestamp};
+use crate::layers::feed::hub::KeeperWork;
+use crate::layers::feed::options::ChangeRetention;
+use crate::layers::feed::schema::{commit, identity};
+use crate::layers::feed::stored_commit::StoredCommit;
 use crate::store::{Store, StoreCore};
 
 /// The interval in which commits of other processes are looked for, while there are readers.
@@ -30,7 +30,7 @@ const PAGE: u64 = 1_000;
 ///
 /// # Errors
 /// [`ErrorKind::Io`] if the thread cannot be started.
-pub(crate) fn start(store: &Store, feed: &Arc<ChangeFeed>, kept: ChangeRetention) -> Result<()> {
+pub(super) fn start(store: &Store, feed: &Arc<ChangeFeed>, kept: ChangeRetention) -> Result<()> {
     let is_shared = store.capability().shared_file;
     let keeper = Keeper {
         core: Arc::downgrade(&store.core),
@@ -80,14 +80,18 @@ impl Block {
 
 impl Keeper {
     fn run(mut self) {
+        let mut next_removal = Instant::now() + REMOVE;
         loop {
-            let work = self.feed.hub.wait(self.polls, REMOVE);
+            let work = self.feed.hub.wait(self.polls, next_removal);
             let done = match work {
                 KeeperWork::Closed => return,
                 KeeperWork::Fetch(last) => {
                     self.with_store(|keeper, store| keeper.fetch(store, last))
                 }
-                KeeperWork::Idle => self.with_store(Self::remove_old),
+                KeeperWork::Idle => {
+                    next_removal = Instant::now() + REMOVE;
+                    self.with_store(Self::remove_old)
+                }
             };
             match done {
                 None => return,

@@ -54,7 +54,7 @@ pub(crate) enum Next {
     Stored(u64),
     /// It was removed; the first commit that is still there comes after this number.
     Removed(u64),
-    /// There is none yet.
+    /// It does not exist yet.
     Nothing,
     /// The store was closed, and there will be none.
     Closed,
@@ -64,7 +64,7 @@ pub(crate) enum Next {
 pub(crate) enum KeeperWork {
     /// Read the commits after this number from the table.
     Fetch(u64),
-    /// Nothing happened within the time.
+    /// Remove old commits: the time is over.
     Idle,
     Closed,
 }
@@ -126,8 +126,8 @@ impl ChangeHub {
         state.wakers.retain(|(other, _)| *other != reader);
     }
 
-    /// Returns the commit after this number. If there is none yet, the waker is woken when there
-    /// is.
+    /// Returns the commit after this number. If it does not exist yet, the waker is woken when it
+    /// does.
     pub(crate) fn next(&self, number: u64, reader: u64, waker: Option<&Waker>) -> Next {
         let mut state = self.state.lock();
         if number < state.removed {
@@ -165,30 +165,29 @@ impl ChangeHub {
         }
     }
 
-    /// Waits until there is work for the keeper, for at most `idle`. `polls` is the interval in
+    /// Waits until there is work for the keeper, at most until `until`. `polls` is the interval in
     /// which the table is read while there are readers, for commits of other processes.
-    pub(crate) fn wait(&self, polls: Option<Duration>, idle: Duration) -> KeeperWork {
+    pub(crate) fn wait(&self, polls: Option<Duration>, until: Instant) -> KeeperWork {
         /// The time for another thread of this process to report a commit.
         const EARLY: Duration = Duration::from_millis(5);
-        let until = Instant::now() + idle;
         let mut state = self.state.lock();
         loop {
             if state.is_closed {
                 return KeeperWork::Closed;
+            }
+            let now = Instant::now();
+            if now >= until {
+                return KeeperWork::Idle;
             }
             let pause = match (polls, state.readers) {
                 (Some(_), _) if !state.early.is_empty() => Some(EARLY),
                 (Some(interval), 1..) => Some(interval),
                 _ => None,
             };
-            let end = pause.map_or(until, |pause| until.min(Instant::now() + pause));
+            let end = pause.map_or(until, |pause| until.min(now + pause));
             let timed_out = self.work.wait_until(&mut state, end).timed_out();
-            match timed_out {
-                true if pause.is_some() && !state.is_closed => {
-                    return KeeperWork::Fetch(state.last);
-                }
-                true => return KeeperWork::Idle,
-                false => {}
+            if timed_out && pause.is_some() && !state.is_closed && end < until {
+                return KeeperWork::Fetch(state.last);
             }
         }
     }
@@ -264,5 +263,82 @@ impl HubState {
 impl std::fmt::Debug for ChangeHub {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ChangeHub").field("position", &self.position()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hub() -> ChangeHub {
+        ChangeHub::new(7, 2, 0)
+    }
+
+    fn commit(hub: &ChangeHub, number: u64) {
+        hub.committed(number, Timestamp::now(), vec![number as u8]);
+    }
+
+    /// Reads the numbers that are published after `number`.
+    fn published(hub: &ChangeHub, mut number: u64) -> Vec<u64> {
+        let mut numbers = Vec::new();
+        while let Next::Commit(commit) = hub.next(number, 0, None) {
+            number = commit.number;
+            numbers.push(number);
+        }
+        numbers
+    }
+
+    #[test]
+    fn commits_are_published_in_order() {
+        let hub = hub();
+        for number in [4, 6, 3, 5] {
+            commit(&hub, number);
+        }
+        assert_eq!(published(&hub, 2), [3, 4, 5, 6]);
+        assert_eq!(published(&hub, 4), [5, 6]);
+        assert_eq!(hub.position().number, 6);
+        // Reported again, as after it was read from the table.
+        commit(&hub, 5);
+        assert_eq!(published(&hub, 2), [3, 4, 5, 6]);
+    }
+
+    #[test]
+    fn commits_of_another_process_are_filled_in() {
+        let hub = hub();
+        commit(&hub, 4);
+        assert!(matches!(hub.next(2, 0, None), Next::Nothing));
+        let until = Instant::now() + Duration::from_secs(10);
+        let KeeperWork::Fetch(last) = hub.wait(Some(Duration::from_secs(5)), until) else {
+            panic!("the keeper reads the missing commit");
+        };
+        assert_eq!(last, 2);
+        hub.fetched([3, 4].map(|number| StoredCommit::new(number, Timestamp::now(), Vec::new())));
+        assert_eq!(published(&hub, 2), [3, 4]);
+        commit(&hub, 5);
+        assert_eq!(published(&hub, 2), [3, 4, 5]);
+    }
+
+    #[test]
+    fn a_late_reader_reads_the_table_or_gets_a_gap() {
+        let hub = hub();
+        commit(&hub, 3);
+        assert!(matches!(hub.next(0, 0, None), Next::Stored(2)));
+        hub.removed(1);
+        assert!(matches!(hub.next(0, 0, None), Next::Removed(1)));
+        assert!(matches!(hub.next(1, 0, None), Next::Stored(2)));
+        hub.close();
+        assert!(matches!(hub.next(3, 0, None), Next::Closed));
+        assert!(matches!(hub.next(2, 0, None), Next::Commit(_)));
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let hub = hub();
+        for number in 3..40 {
+            hub.committed(number, Timestamp::now(), vec![0; 1 << 20]);
+        }
+        let state = hub.state.lock();
+        assert!(state.bytes <= RECENT_BYTES_MAX && state.recent.len() > 10, "{}", state.bytes);
+        assert_eq!(state.recent.back().map(|commit| commit.number), Some(39));
     }
 }

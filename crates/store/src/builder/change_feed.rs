@@ -5,16 +5,18 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 use marmota_model::{
-    Comparison, Error, ErrorKind, FieldSet, FilterExpr, NoRows, Result, RowQuery, SortKey, Table,
-    Timestamp, Uuid, Value, ValueRef,
+    Error, ErrorKind, FieldSet, NoRows, Result, RowQuery, SortKey, Table, Uuid, Value, ValueRef,
 };
 
-use super::ChangeFeed;
-use super::hub::ChangeHub;
-use super::schema::{COMMITS, IDENTITY, SHAPES, commit, identity, shape};
-use super::shapes::{Shape, Shapes, fields_of};
 use crate::contract::change::{ChangeRecorder, RecordedTable};
+use crate::contract::engine::{self, Engine};
 use crate::contract::operation::{Keys, OnConflict, Operation};
+use crate::layers::feed::ChangeFeed;
+use crate::layers::feed::commit_rows::integer;
+use crate::layers::feed::hub::ChangeHub;
+use crate::layers::feed::schema::{self, commit, identity, shape};
+use crate::layers::feed::shapes::{Shape, Shapes, fields_of};
+use crate::layers::feed::tables::FeedTables;
 use crate::rights::is_internal;
 use crate::rows::registry::Registry;
 use crate::store::Store;
@@ -22,56 +24,37 @@ use crate::store::Store;
 /// The name in the only row of the table with the identity.
 const NAME: &str = "feed";
 
-/// The internal tables of a feed.
-#[derive(Debug)]
-pub(crate) struct FeedTables {
-    pub(crate) commits: Arc<Table>,
-    pub(crate) shapes: Arc<Table>,
-    pub(crate) identity: Arc<Table>,
+/// Opens the feed of a store, and lets its engine record changes.
+///
+/// # Errors
+/// [`ErrorKind::Unsupported`] for an engine that cannot record changes; those of the engine.
+pub(super) fn open(store: &Store, tables: FeedTables) -> Result<Arc<ChangeFeed>> {
+    let FeedTables { commits, shapes, identity, cursors, dead_letters } = tables;
+    let (feed, removed) = read_identity(store, &identity)?;
+    let mut shapes_now = read_shapes(store, &shapes)?;
+    let recorded = record_tables(store, &shapes, &mut shapes_now)?;
+    let last = last_commit(store, &commits)?.max(removed);
+    let hub = Arc::new(ChangeHub::new(feed, last, removed));
+    let receiver = Arc::<ChangeHub>::clone(&hub);
+    let recorder = Arc::new(ChangeRecorder::new(Arc::clone(&commits), recorded, receiver));
+    store.engine().record_changes(&recorder)?;
+    let shapes = shapes_now.shapes;
+    Ok(Arc::new(ChangeFeed { hub, shapes, commits, identity, cursors, dead_letters }))
 }
 
-impl FeedTables {
-    /// Makes the tables.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Conflict`] if a model has the name of one of them.
-    pub(crate) fn new(registry: &Registry) -> Result<Self> {
-        for name in [COMMITS, SHAPES, IDENTITY] {
-            if registry.table(name).is_ok() {
-                let message = format!("the table name `{name}` is reserved; rename yours");
-                return Err(Error::new(ErrorKind::Conflict, message));
-            }
-        }
-        Ok(Self {
-            commits: Arc::new(Table::new(super::schema::commits())?),
-            shapes: Arc::new(Table::new(super::schema::shapes())?),
-            identity: Arc::new(Table::new(super::schema::identity())?),
-        })
+/// Gives the feed of a database another identity, if it has a feed: positions of before are then
+/// refused. It is for a database whose rows were replaced, as by restoring a backup: its next commits
+/// get numbers that were used before.
+///
+/// # Errors
+/// Those of the engine.
+pub fn renew_feed(engine: &dyn Engine) -> Result<()> {
+    let table = Arc::new(Table::new(schema::identity())?);
+    if !engine.open_table(&table)? {
+        return Ok(());
     }
-
-    /// Returns all of them.
-    pub(crate) fn all(&self) -> [&Arc<Table>; 3] {
-        [&self.commits, &self.shapes, &self.identity]
-    }
-}
-
-impl ChangeFeed {
-    /// Opens the feed of a store, and lets its engine record changes.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Unsupported`] for an engine that cannot record changes; those of the engine.
-    pub(crate) fn open(store: &Store, tables: FeedTables) -> Result<Arc<Self>> {
-        let FeedTables { commits, shapes, identity } = tables;
-        let (feed, removed) = read_identity(store, &identity)?;
-        let mut shapes_now = read_shapes(store, &shapes)?;
-        let recorded = record_tables(store, &shapes, &mut shapes_now)?;
-        let last = last_commit(store, &commits)?.max(removed);
-        let hub = Arc::new(ChangeHub::new(feed, last, removed));
-        let receiver = Arc::<ChangeHub>::clone(&hub);
-        let recorder = Arc::new(ChangeRecorder::new(Arc::clone(&commits), recorded, receiver));
-        store.engine().record_changes(&recorder)?;
-        Ok(Arc::new(Self { hub, shapes: shapes_now.shapes, commits, identity }))
-    }
+    let mut delete = Operation::DeleteWhere { table: &table, filter: None };
+    engine::run(&mut *engine.session()?, &mut delete, &mut NoRows).map(drop)
 }
 
 /// Returns the identity of the feed and the number of its last removed commit. The first process
@@ -169,39 +152,4 @@ fn last_commit(store: &Store, table: &Table) -> Result<u64> {
         ControlFlow::Break(())
     })?;
     Ok(last)
-}
-
-/// Makes the query for the commits after a number and up to another, in order.
-pub(crate) fn commits_between(after: u64, to: u64, fields: FieldSet, limit: u64) -> RowQuery {
-    let compare = |comparison, number: u64| FilterExpr::Compare {
-        field: commit::NUMBER,
-        comparison,
-        value: Value::Int(i64::try_from(number).unwrap_or(i64::MAX)),
-    };
-    RowQuery {
-        filter: Some(FilterExpr::And(vec![
-            compare(Comparison::Greater, after),
-            compare(Comparison::LessOrEqual, to),
-        ])),
-        order: vec![SortKey { field: commit::NUMBER, descending: false }],
-        fields: Some(fields),
-        limit: Some(limit),
-        ..RowQuery::new()
-    }
-}
-
-/// Returns an integer of an internal table as an unsigned number.
-pub(crate) fn integer(value: ValueRef<'_>) -> u64 {
-    match value {
-        ValueRef::Int(number) => number as u64,
-        _ => 0,
-    }
-}
-
-/// Returns a time of an internal table.
-pub(crate) const fn timestamp(value: ValueRef<'_>) -> Option<Timestamp> {
-    match value {
-        ValueRef::Timestamp(at) => Some(at),
-        _ => None,
-    }
 }
