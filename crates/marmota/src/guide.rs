@@ -72,6 +72,9 @@ pub mod csv {}
 #[doc = include_str!("../guide/17-collections.md")]
 pub mod collections {}
 
+#[doc = include_str!("../guide/18-live-queries.md")]
+pub mod live_queries {}
+
 #[cfg(all(feature = "sqlite", feature = "server"))]
 #[doc = include_str!("../guide/19-change-feed.md")]
 pub mod change_feed {}

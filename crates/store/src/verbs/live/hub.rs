@@ -17,6 +17,9 @@ use super::shared_query::{Ended, NewSubscriber, SharedQuery};
 use crate::layers::feed::ChangeFeed;
 use crate::store::Store;
 
+/// The number of different live queries of a store. Each has a page and its spare rows in memory.
+const QUERIES_MAX: usize = 50_000;
+
 /// The live queries of a store.
 #[derive(Debug)]
 pub(crate) struct LiveHub {
@@ -31,6 +34,8 @@ pub(crate) struct LiveHub {
 struct LiveHubState {
     /// The queries by the hash of their definition.
     known: HashMap<u64, Vec<Arc<SharedQuery>>>,
+    /// The number of known queries.
+    queries: usize,
     /// Queries that the thread does not have yet.
     incoming: Vec<Arc<SharedQuery>>,
     /// Queries that may have no subscriber any more.
@@ -85,8 +90,8 @@ impl LiveHub {
     /// Adds a query with the rows that were read for it, and subscribes to it.
     ///
     /// # Errors
-    /// [`ErrorKind::Closed`] if the store was closed, [`ErrorKind::Io`] if the thread cannot be
-    /// started.
+    /// [`ErrorKind::Closed`] if the store was closed, [`ErrorKind::Busy`] if it has too many
+    /// queries, [`ErrorKind::Io`] if the thread cannot be started.
     pub(crate) fn register(
         self: &Arc<Self>,
         store: &Store,
@@ -105,6 +110,10 @@ impl LiveHub {
         if state.is_closed {
             return Err(closed());
         }
+        if state.queries >= QUERIES_MAX {
+            let message = "the store has too many live queries; try again later";
+            return Err(Error::new(ErrorKind::Busy, message));
+        }
         match &state.thread {
             Some(thread) => thread.unpark(),
             None => {
@@ -113,6 +122,7 @@ impl LiveHub {
             }
         }
         state.known.entry(hash).or_default().push(Arc::clone(&query));
+        state.queries += 1;
         state.incoming.push(Arc::clone(&query));
         Ok((query, subscriber))
     }
@@ -180,11 +190,13 @@ impl LiveHub {
 
     fn forget(&self, state: &mut LiveHubState, query: &Arc<SharedQuery>) {
         let hash = self.hash(&query.definition);
-        if let Some(known) = state.known.get_mut(&hash) {
-            known.retain(|other| !Arc::ptr_eq(other, query));
-            if known.is_empty() {
-                state.known.remove(&hash);
-            }
+        let Some(known) = state.known.get_mut(&hash) else { return };
+        let before = known.len();
+        known.retain(|other| !Arc::ptr_eq(other, query));
+        let (left, removed) = (known.len(), before - known.len());
+        state.queries -= removed;
+        if left == 0 {
+            state.known.remove(&hash);
         }
     }
 

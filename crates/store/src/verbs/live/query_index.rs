@@ -10,6 +10,7 @@ use std::sync::Arc;
 use hashbrown::{DefaultHashBuilder, HashMap};
 use marmota_model::{Collation, Table, Value};
 
+use super::definition::LiveDefinition;
 use super::shared_query::SharedQuery;
 use crate::contract::change::Change;
 
@@ -39,6 +40,26 @@ struct FieldQueries {
     queries: HashMap<u64, Vec<usize>>,
 }
 
+/// The value that a field has in all rows of a query.
+#[derive(Clone, Copy, Debug)]
+struct FixedValue {
+    field: usize,
+    collation: Collation,
+    hash: u64,
+}
+
+impl TableQueries {
+    /// Returns the queries with a fixed value of a field.
+    fn of_field(&mut self, FixedValue { field, collation, .. }: FixedValue) -> &mut FieldQueries {
+        let at = self.by_value.iter().position(|known| known.field == field);
+        let at = at.unwrap_or_else(|| {
+            self.by_value.push(FieldQueries { field, collation, queries: HashMap::new() });
+            self.by_value.len() - 1
+        });
+        &mut self.by_value[at]
+    }
+}
+
 fn address(table: &Arc<Table>) -> usize {
     Arc::as_ptr(table) as usize
 }
@@ -65,29 +86,45 @@ impl QueryIndex {
             self.slots.push(None);
             self.slots.len() - 1
         });
-        self.slots_of(&query).push(slot);
+        let fixed = self.fixed_value(&query.definition);
+        let queries = self.tables.entry(address(&query.definition.table)).or_default();
+        match fixed {
+            None => queries.all.push(slot),
+            Some(fixed) => {
+                queries.of_field(fixed).queries.entry(fixed.hash).or_default().push(slot);
+            }
+        }
         self.slots[slot] = Some(query);
     }
 
     /// Removes a query, if it has it.
     pub(crate) fn remove(&mut self, query: &Arc<SharedQuery>) {
-        let is_it = |slot: &Option<Arc<SharedQuery>>| {
-            slot.as_ref().is_some_and(|known| Arc::ptr_eq(known, query))
+        let (table, fixed) =
+            (address(&query.definition.table), self.fixed_value(&query.definition));
+        let Some(queries) = self.tables.get_mut(&table) else { return };
+        let slots = &mut self.slots;
+        let mut take = |list: &mut Vec<usize>| {
+            let is_it =
+                |slot: &usize| slots[*slot].as_ref().is_some_and(|known| Arc::ptr_eq(known, query));
+            let slot = list.swap_remove(list.iter().position(is_it)?);
+            slots[slot] = None;
+            Some(slot)
         };
-        let slots = self.slots_of(query).clone();
-        let Some(slot) = slots.into_iter().find(|&slot| is_it(&self.slots[slot])) else { return };
-        self.slots_of(query).retain(|&known| known != slot);
-        self.slots[slot] = None;
-        self.free.push(slot);
-        let table = address(&query.definition.table);
-        if let Some(queries) = self.tables.get_mut(&table) {
-            for field in &mut queries.by_value {
-                field.queries.retain(|_, slots| !slots.is_empty());
+        let slot = match fixed {
+            None => take(&mut queries.all),
+            Some(fixed) => {
+                let of_field = &mut queries.of_field(fixed).queries;
+                let slot = of_field.get_mut(&fixed.hash).and_then(&mut take);
+                if of_field.get(&fixed.hash).is_some_and(Vec::is_empty) {
+                    of_field.remove(&fixed.hash);
+                }
+                slot
             }
-            queries.by_value.retain(|field| !field.queries.is_empty());
-            if queries.all.is_empty() && queries.by_value.is_empty() {
-                self.tables.remove(&table);
-            }
+        };
+        self.free.extend(slot);
+        queries.by_value.retain(|field| !field.queries.is_empty());
+        if queries.all.is_empty() && queries.by_value.is_empty() {
+            self.tables.remove(&table);
         }
     }
 
@@ -105,21 +142,10 @@ impl QueryIndex {
         }
     }
 
-    /// Returns the list of slots that a query belongs to.
-    fn slots_of(&mut self, query: &SharedQuery) -> &mut Vec<usize> {
-        let definition = &query.definition;
-        let fixed = definition.fixed_value().and_then(|(field, value)| {
-            let collation = definition.table.fields()[field].kind.collation();
-            Some((field, collation, self.hash(collation, value)?))
-        });
-        let queries = self.tables.entry(address(&definition.table)).or_default();
-        let Some((field, collation, hash)) = fixed else { return &mut queries.all };
-        let at = queries.by_value.iter().position(|known| known.field == field);
-        let at = at.unwrap_or_else(|| {
-            queries.by_value.push(FieldQueries { field, collation, queries: HashMap::new() });
-            queries.by_value.len() - 1
-        });
-        queries.by_value[at].queries.entry(hash).or_default()
+    fn fixed_value(&self, definition: &LiveDefinition) -> Option<FixedValue> {
+        let (field, value) = definition.fixed_value()?;
+        let collation = definition.table.fields()[field].kind.collation();
+        Some(FixedValue { field, collation, hash: self.hash(collation, value)? })
     }
 
     /// Returns the same number for values that are equal in this collation; `None` for a kind whose
@@ -138,5 +164,77 @@ impl QueryIndex {
             (_, Value::Uuid(value)) => self.hasher.hash_one(value.as_bytes()),
             _ => return None,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use marmota_model::{Comparison, Field, FieldSet, FilterExpr, Kind, Role, RowQuery, Schema};
+
+    use super::*;
+    use crate::contract::change::ChangeKind;
+    use crate::verbs::live::exact_read::ExactRead;
+    use crate::verbs::live::window::LiveWindow;
+
+    fn table() -> Arc<Table> {
+        let name = Kind::Text { chars_max: 0, collation: Collation::NoCase };
+        let key = Field::new("id", Kind::I64).role(Role::Key);
+        let fields = vec![key, Field::new("name", name), Field::new("size", Kind::Float)];
+        Arc::new(Table::new(Schema::new("thing", fields)).unwrap())
+    }
+
+    fn query(table: &Arc<Table>, field: usize, value: Value) -> Arc<SharedQuery> {
+        let comparison = Comparison::Equal;
+        let fixed = FilterExpr::Compare { field, comparison, value };
+        let other = FilterExpr::Not(Box::new(FilterExpr::IsNull { field: 0 }));
+        // As rights combine a filter with that of a query.
+        let filter = FilterExpr::And(vec![other.clone(), FilterExpr::And(vec![other, fixed])]);
+        let query = RowQuery { filter: Some(filter), ..RowQuery::new() };
+        let definition = LiveDefinition::of_query(Arc::clone(table), query, false);
+        let window = LiveWindow::new(&definition, Vec::new(), None);
+        Arc::new(SharedQuery::new(definition, 1, ExactRead { number: 1, window }))
+    }
+
+    fn concerned(
+        index: &QueryIndex,
+        table: &Arc<Table>,
+        before: Value,
+        after: Value,
+    ) -> Vec<usize> {
+        let row = |name| Some(vec![Value::Int(1), name, Value::Float(1.0)]);
+        let change = Change {
+            table: Arc::clone(table),
+            kind: ChangeKind::Update,
+            before: row(before),
+            after: row(after),
+            changed: FieldSet::EMPTY,
+            actor: None,
+        };
+        let mut slots = Vec::new();
+        index.each_concerned(&change, |slot| slots.push(slot));
+        slots.sort_unstable();
+        slots
+    }
+
+    #[test]
+    fn queries_are_found_by_the_values_before_and_after() {
+        let (table, other) = (table(), table());
+        let mut index = QueryIndex::default();
+        let text = |text: &str| Value::Text(text.to_owned());
+        let queries = ["a", "B", "c"].map(|name| query(&table, 1, text(name)));
+        queries.iter().for_each(|query| index.add(Arc::clone(query)));
+        // Equality of floats is not that of their bytes.
+        index.add(query(&table, 2, Value::Float(0.0)));
+        assert_eq!(concerned(&index, &table, text("A"), text("b")), [0, 1, 3]);
+        assert_eq!(concerned(&index, &table, text("b"), text("B")), [1, 3]);
+        assert_eq!(concerned(&index, &table, text("z"), Value::Null), [3]);
+        assert!(concerned(&index, &other, text("a"), text("b")).is_empty());
+        index.remove(&queries[1]);
+        assert_eq!(concerned(&index, &table, text("A"), text("b")), [0, 3]);
+        index.add(query(&table, 1, text("d")));
+        assert_eq!(concerned(&index, &table, text("d"), text("b")), [1, 3]);
+        let all: Vec<_> = index.queries().cloned().collect();
+        all.iter().for_each(|query| index.remove(query));
+        assert!(index.is_empty() && index.tables.is_empty());
     }
 }
