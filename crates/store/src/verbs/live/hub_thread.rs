@@ -22,6 +22,8 @@ use crate::verbs::changes::stored_commits;
 
 /// The time without queries after which the thread ends.
 const LINGER: Duration = Duration::from_secs(5);
+/// The time after which a read that has failed is repeated, for errors that pass.
+const RETRY: Duration = Duration::from_millis(50);
 
 /// The state of the thread. It does not keep the store open.
 pub(crate) struct HubThread {
@@ -38,6 +40,8 @@ pub(crate) struct HubThread {
     concerned: Vec<(usize, usize)>,
     /// Commits that were read from the table and are not applied.
     page: CommitPage,
+    /// Queries whose rows have to be read again, and whether their subscribers get a snapshot.
+    unread: Vec<(Arc<SharedQuery>, bool)>,
 }
 
 /// Commits that were read from the table, in order.
@@ -73,8 +77,10 @@ impl HubThread {
             let reader = feed.hub.add_reader();
             let waker = Waker::from(Arc::new(Unpark(thread::current())));
             let (index, concerned) = (QueryIndex::default(), Vec::new());
-            let (idle_since, page) = (None, CommitPage::new());
-            Self { core, hub, feed, reader, waker, index, idle_since, concerned, page }.run();
+            let (idle_since, page, unread) = (None, CommitPage::new(), Vec::new());
+            let thread =
+                Self { core, hub, feed, reader, waker, index, idle_since, concerned, page, unread };
+            thread.run();
         };
         let thread = thread::Builder::new().name("marmota-live".to_owned()).spawn(run);
         thread.map(|handle| handle.thread().clone()).map_err(|error| {
@@ -86,21 +92,22 @@ impl HubThread {
     fn run(mut self) {
         loop {
             self.take_queries();
+            self.read_unread();
             let mut page = std::mem::take(&mut self.page);
             let next = self.next(self.hub.applied(), &mut page, true);
             self.page = page;
             match next {
                 Ok(NextCommit::Commit(commit)) => self.apply(&commit),
                 Ok(NextCommit::Gap(number)) => {
+                    self.index.queries().for_each(|query| query.miss_commits());
                     self.hub.set_applied(number);
-                    let queries: Vec<_> = self.index.queries().cloned().collect();
-                    queries.iter().for_each(|query| self.read_again(query, true));
+                    self.unread = self.index.queries().map(|one| (Arc::clone(one), true)).collect();
                 }
                 Ok(NextCommit::Nothing) => {
                     if self.is_over() {
                         return;
                     }
-                    thread::park_timeout(LINGER);
+                    thread::park_timeout(if self.unread.is_empty() { LINGER } else { RETRY });
                 }
                 Ok(NextCommit::Closed) => return self.hub.close(),
                 Err(error) if error.kind() == ErrorKind::Closed => return self.hub.close(),
@@ -130,7 +137,10 @@ impl HubThread {
             self.index.add(Arc::clone(&query));
             match self.catch_up(&query) {
                 Ok(AfterChanges::Done) => query.settle(),
-                Ok(AfterChanges::Read) => self.read_again(&query, false),
+                Ok(AfterChanges::Read) => {
+                    query.miss_commits();
+                    self.unread.push((query, false));
+                }
                 Err(error) => self.fail(&query, error),
             }
         }
@@ -164,30 +174,41 @@ impl HubThread {
         concerned.sort_unstable();
         concerned.dedup();
         let number = commit.position.number;
-        let mut to_read = Vec::new();
         for changes in concerned.chunk_by(|(a, _), (b, _)| a == b) {
             let Some(query) = changes.first().and_then(|&(slot, _)| self.index.get(slot)) else {
                 continue;
             };
             let changes = changes.iter().map(|&(_, at)| &commit.changes[at]);
             if query.apply(number, changes) == AfterChanges::Read {
-                to_read.push(Arc::clone(query));
+                self.unread.push((Arc::clone(query), false));
             }
         }
         self.hub.set_applied(number);
-        to_read.iter().for_each(|query| self.read_again(query, false));
         concerned.clear();
         self.concerned = concerned;
     }
 
-    /// Reads the rows of a query again.
-    fn read_again(&mut self, query: &Arc<SharedQuery>, as_snapshot: bool) {
-        let read = self
-            .store()
-            .and_then(|store| block_on(ExactRead::of(&store, &self.feed, &query.definition)));
-        match read {
-            Ok(read) => query.replace(read, as_snapshot),
-            Err(error) => self.fail(query, error),
+    /// Reads the rows again of the queries that need it. Errors that pass leave a query for later.
+    fn read_unread(&mut self) {
+        let mut unread = std::mem::take(&mut self.unread);
+        // Each commit adds a query again while its read fails.
+        unread.sort_by_key(|(query, as_snapshot)| (Arc::as_ptr(query), !as_snapshot));
+        unread.dedup_by(|(a, _), (b, _)| Arc::ptr_eq(a, b));
+        for (query, as_snapshot) in unread {
+            if query.has_ended() {
+                continue;
+            }
+            let read = self
+                .store()
+                .and_then(|store| block_on(ExactRead::of(&store, &self.feed, &query.definition)));
+            match read {
+                Ok(read) => query.replace(read, as_snapshot),
+                Err(error) if passes(&error) => {
+                    log::warn!("the rows of a live query cannot be read yet: {error}");
+                    self.unread.push((query, as_snapshot));
+                }
+                Err(error) => self.fail(&query, error),
+            }
         }
     }
 
@@ -231,6 +252,11 @@ impl HubThread {
             }
         }
     }
+}
+
+/// Returns true for an error that a later read may not have.
+fn passes(error: &Error) -> bool {
+    error.is_retryable() || matches!(error.kind(), ErrorKind::Busy | ErrorKind::Timeout)
 }
 
 impl Drop for HubThread {

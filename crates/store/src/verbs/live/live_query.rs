@@ -78,6 +78,24 @@ impl Store {
 
 impl<M: Model> LiveQuery<'_, M> {
     /// Selects rows that match the filter, and those set before. Default: all rows.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # use marmota_store::change::ChangeRetention;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, #[model(unique)] name: String, people: i64 }
+    /// # let city = |name: &str, people| City { id: 0, name: name.to_owned(), people };
+    /// # let builder = Store::builder(Memory::new()).model::<City>();
+    /// # let store = builder.changes(ChangeRetention::default()).open()?;
+    /// store.insert_many(&[city("Bourges", 64_000), city("Lyon", 520_000)]).run()?;
+    /// let mut events = store.live::<City>().filter(City::PEOPLE.lt(100_000)).subscribe_run()?;
+    /// let mut page = Vec::new();
+    /// events.next_run()?.expect("the store is open").apply_to(&mut page);
+    /// assert_eq!(page.len(), 1);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     pub fn filter(mut self, filter: Filter<M>) -> Self {
         let filter = filter.into_expr();
         self.query.filter = Some(match self.query.filter.take() {
@@ -88,18 +106,68 @@ impl<M: Model> LiveQuery<'_, M> {
     }
 
     /// Sorts by a column, after those set before. Default: by the key.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # use marmota_store::change::ChangeRetention;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, #[model(unique)] name: String, people: i64 }
+    /// # let city = |name: &str, people| City { id: 0, name: name.to_owned(), people };
+    /// # let builder = Store::builder(Memory::new()).model::<City>();
+    /// # let store = builder.changes(ChangeRetention::default()).open()?;
+    /// store.insert_many(&[city("Lyon", 520_000), city("Bourges", 64_000)]).run()?;
+    /// let mut events = store.live::<City>().order(City::NAME.ascending()).subscribe_run()?;
+    /// let mut page = Vec::new();
+    /// events.next_run()?.expect("the store is open").apply_to(&mut page);
+    /// assert_eq!(page[0].name, "Bourges");
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     pub fn order(mut self, order: Order<M>) -> Self {
         self.query.order.push(order.into_key());
         self
     }
 
     /// Sets the maximum number of rows of the page. Default: all rows.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # use marmota_store::change::ChangeRetention;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, #[model(unique)] name: String, people: i64 }
+    /// # let city = |name: &str, people| City { id: 0, name: name.to_owned(), people };
+    /// # let builder = Store::builder(Memory::new()).model::<City>();
+    /// # let store = builder.changes(ChangeRetention::default()).open()?;
+    /// store.insert_many(&[city("Lyon", 520_000), city("Bourges", 64_000)]).run()?;
+    /// let mut events = store.live::<City>().limit(1).subscribe_run()?;
+    /// assert!(events.next_run()?.expect("the store is open").has_more());
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     pub const fn limit(mut self, rows: u64) -> Self {
         self.query.limit = Some(rows);
         self
     }
 
-    /// Counts all rows that the filter selects ([`LiveEvent::count`]).
+    /// Counts all rows that the filter selects ([`LiveEvent::count`]). Default: they are not counted.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # use marmota_store::change::ChangeRetention;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, #[model(unique)] name: String, people: i64 }
+    /// # let city = |name: &str, people| City { id: 0, name: name.to_owned(), people };
+    /// # let builder = Store::builder(Memory::new()).model::<City>();
+    /// # let store = builder.changes(ChangeRetention::default()).open()?;
+    /// store.insert_many(&[city("Lyon", 520_000), city("Bourges", 64_000)]).run()?;
+    /// let mut events = store.live::<City>().limit(1).count().subscribe_run()?;
+    /// assert_eq!(events.next_run()?.expect("the store is open").count(), Some(2));
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     pub const fn count(mut self) -> Self {
         self.counts = true;
         self

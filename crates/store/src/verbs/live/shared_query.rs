@@ -42,6 +42,8 @@ struct QueryState {
     /// True if the page is that of the last commit that the hub has applied, without a commit that
     /// waits for a read.
     is_settled: bool,
+    /// True if the rows have to be read again: the window is not used until then.
+    needs_read: bool,
     /// A snapshot of the page, made for the first subscriber that needs it.
     snapshot: Option<Arc<LiveUpdate>>,
     subscribers: HashMap<u64, UpdateQueue>,
@@ -95,6 +97,7 @@ impl SharedQuery {
             end: window.end(&definition),
             page_number: number,
             is_settled: false,
+            needs_read: false,
             snapshot: None,
             subscribers: HashMap::new(),
             next_subscriber: 0,
@@ -196,6 +199,9 @@ impl SharedQuery {
         if number <= state.number {
             return AfterChanges::Done;
         }
+        if state.needs_read {
+            return AfterChanges::Read;
+        }
         state.number = number;
         let mut is_changed = false;
         for change in changes {
@@ -205,15 +211,11 @@ impl SharedQuery {
             match effect {
                 WindowEffect::Unchanged => {}
                 WindowEffect::Changed => is_changed = true,
-                WindowEffect::Conflict => {
-                    state.is_settled = false;
-                    return AfterChanges::Read;
-                }
+                WindowEffect::Conflict => return state.read_again(),
             }
         }
         if !state.window.is_sufficient(definition) {
-            state.is_settled = false;
-            return AfterChanges::Read;
+            return state.read_again();
         }
         if is_changed {
             let wakers = state.publish(definition, self.feed, false);
@@ -230,10 +232,21 @@ impl SharedQuery {
     /// they have missed commits.
     pub(crate) fn replace(&self, read: ExactRead, as_snapshot: bool) {
         let mut state = self.state.lock();
-        (state.number, state.window, state.is_settled) = (read.number, read.window, true);
+        (state.number, state.window) = (read.number, read.window);
+        (state.is_settled, state.needs_read) = (true, false);
         let wakers = state.publish(&self.definition, self.feed, as_snapshot);
         drop(state);
         wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Marks the query as one whose rows have to be read again, as it misses commits.
+    pub(crate) fn miss_commits(&self) {
+        self.state.lock().read_again();
+    }
+
+    /// Returns true if the query has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.state.lock().ended.is_some()
     }
 
     /// Ends the query.
@@ -256,6 +269,11 @@ impl SharedQuery {
 }
 
 impl QueryState {
+    const fn read_again(&mut self) -> AfterChanges {
+        (self.is_settled, self.needs_read) = (false, true);
+        AfterChanges::Read
+    }
+
     /// Returns a snapshot of the page.
     fn snapshot(&mut self, feed: u64) -> Arc<LiveUpdate> {
         let (position, page, end) =
@@ -322,4 +340,94 @@ pub(crate) fn is_changed_end(definition: &LiveDefinition, old: &PageEnd, new: &P
         (old, new) => old.is_some() != new.is_some(),
     };
     (old.count, old.has_more) != (new.count, new.has_more) || new.has_more && is_other_place()
+}
+
+#[cfg(test)]
+mod tests {
+    use marmota_model::{Field, FieldSet, Kind, Role, RowQuery, Schema, Table, Value};
+
+    use super::*;
+    use crate::contract::change::ChangeKind;
+
+    fn read(definition: &LiveDefinition, number: u64, keys: std::ops::Range<i64>) -> ExactRead {
+        let count = keys.end - keys.start;
+        let rows = keys.map(|key| [Value::Int(key), Value::Null].into()).collect();
+        ExactRead { number, window: LiveWindow::new(definition, rows, Some(count as u64)) }
+    }
+
+    fn query() -> SharedQuery {
+        let fields = vec![
+            Field::new("id", Kind::I64).role(Role::Key),
+            Field::new("text", Kind::TEXT).nullable(true),
+        ];
+        let table = Arc::new(Table::new(Schema::new("note", fields)).unwrap());
+        let query = RowQuery { limit: Some(2), ..RowQuery::new() };
+        let definition = LiveDefinition::of_query(table, query, true);
+        let first = read(&definition, 5, 0..3);
+        let query = SharedQuery::new(definition, 1, first);
+        query.settle();
+        query
+    }
+
+    fn insert(query: &SharedQuery, number: u64, key: i64, text: &str) -> AfterChanges {
+        let change = Change {
+            table: Arc::clone(&query.definition.table),
+            kind: ChangeKind::Insert,
+            before: None,
+            after: Some(vec![Value::Int(key), Value::Text(text.to_owned())]),
+            changed: FieldSet::first(2),
+            actor: None,
+        };
+        query.apply(number, [&change])
+    }
+
+    fn next(query: &SharedQuery, subscriber: u64) -> Option<Arc<LiveUpdate>> {
+        match query.poll(subscriber, &Context::from_waker(Waker::noop())) {
+            Poll::Ready(update) => update.unwrap(),
+            Poll::Pending => None,
+        }
+    }
+
+    #[test]
+    fn a_query_that_misses_commits_gets_a_snapshot_of_rows_read_again() {
+        let query = query();
+        let subscriber = query.subscribe(7, true).unwrap();
+        assert_eq!(subscriber.snapshot.position.number, 7, "no commit up to 7 concerned it");
+        assert!(subscriber.window.is_some());
+        query.miss_commits();
+        // The page is not that of later commits, and changes are not applied to it.
+        let other = query.subscribe(9, true).unwrap();
+        assert_eq!(other.snapshot.position.number, 7);
+        assert!(other.window.is_none());
+        assert_eq!(insert(&query, 10, -1, "x"), AfterChanges::Read);
+        assert!(next(&query, subscriber.number).is_none());
+        query.replace(read(&query.definition, 12, 1..3), true);
+        let update = next(&query, subscriber.number).unwrap();
+        let LiveContent::Snapshot(rows) = &update.content else { panic!("{update:?}") };
+        assert_eq!((rows.len(), update.end.count, update.end.has_more), (2, Some(2), false));
+        assert_eq!(update.position.number, 12);
+        // A commit that the read has already seen.
+        assert_eq!(insert(&query, 11, -1, "x"), AfterChanges::Done);
+        assert!(next(&query, subscriber.number).is_none());
+        assert_eq!(insert(&query, 13, -1, "x"), AfterChanges::Done);
+        let update = next(&query, subscriber.number).unwrap();
+        assert!(matches!(update.content, LiveContent::Patch { .. }), "{update:?}");
+        assert_eq!(update.end.count, Some(3));
+    }
+
+    #[test]
+    fn updates_of_a_slow_subscriber_are_replaced_by_one_snapshot() {
+        let query = query();
+        let slow = query.subscribe(5, false).unwrap().number;
+        let text = "x".repeat(QUEUE_BYTES_MAX / 3);
+        for key in 1..5 {
+            insert(&query, 5 + key, -(key as i64), &text);
+        }
+        let update = next(&query, slow).unwrap();
+        assert!(matches!(update.content, LiveContent::Snapshot(_)));
+        assert_eq!((update.position.number, update.end.count), (9, Some(7)));
+        assert!(next(&query, slow).is_none());
+        assert!(query.unsubscribe(slow) && query.end_if_idle());
+        assert!(query.subscribe(9, false).is_none());
+    }
 }
