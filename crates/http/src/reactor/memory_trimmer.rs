@@ -47,9 +47,10 @@ impl MemoryTrimmer {
     }
 
     /// Returns true if a check must follow even without other events, so that the thread does not
-    /// sleep without a timeout.
+    /// sleep without a timeout. Bytes that were not collected yet count: the answers of the last
+    /// connection may have been freed elsewhere.
     pub(crate) fn needs_check(&self) -> bool {
-        self.freed_bytes >= FREED_MIN_BYTES
+        self.freed_bytes + FREED.get() >= FREED_MIN_BYTES
     }
 
     /// Returns true if it is time to return memory, which the caller then does by [`trim`]. The
@@ -80,6 +81,16 @@ pub(crate) fn trim() {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_that_was_freed_elsewhere_needs_a_check() {
+        let mut trimmer = MemoryTrimmer::default();
+        note_freed(FREED_MIN_BYTES);
+        assert!(trimmer.needs_check(), "before it is collected");
+        trimmer.collect();
+        assert!(!trimmer.should_trim() && trimmer.should_trim());
+        assert!(!trimmer.needs_check());
+    }
 
     #[test]
     fn memory_is_given_back_once_after_a_burst() {
