@@ -1,5 +1,6 @@
 //! The builder of a store: an engine with its models and settings.
 
+mod before_hooks;
 mod change_feed;
 mod database_models;
 mod feed_keeper;
@@ -11,6 +12,8 @@ use std::time::Duration;
 use hashbrown::HashMap;
 use marmota_model::{Error, ErrorKind, Model, Result, Schema, Table};
 
+use self::before_hooks::{HooksToOpen, LateCore};
+pub use self::before_hooks::{AsyncHook, BeforeChange, HookFuture};
 pub use self::change_feed::renew_feed;
 pub use self::database_models::DatabaseModels;
 use crate::batch_machine::answers_schema;
@@ -23,6 +26,7 @@ use crate::layers::feed::options::ChangeRetention;
 use crate::layers::feed::tables::FeedTables;
 use crate::layers::metrics::meter::Metering;
 use crate::layers::stack::LayerSettings;
+use crate::layers::steps::before_hooks::BeforeHooks;
 use crate::migration::sequence::Sequence;
 use crate::migration::{MIGRATIONS, Migration, MigrationStatus};
 use crate::rows::history::{HISTORY_TABLE, History};
@@ -48,6 +52,7 @@ impl Store {
             migrations: Vec::new(),
             left: Vec::new(),
             changes: None,
+            before_hooks: HooksToOpen::default(),
         }
     }
 }
@@ -70,6 +75,8 @@ pub struct StoreBuilder {
     pub(crate) left: Vec<String>,
     /// How long changes are kept; `None` if they are not recorded.
     changes: Option<ChangeRetention>,
+    /// The hooks that are called before writes.
+    before_hooks: HooksToOpen,
 }
 
 impl StoreBuilder {
@@ -312,6 +319,11 @@ impl StoreBuilder {
             Some(limits) => Some((answers_table(&registry)?, limits)),
             None => None,
         };
+        for table in self.before_hooks.tables() {
+            let home = homes.get(table).copied().unwrap_or(0);
+            check_hooks(engines[home].1.capability(), table)?;
+        }
+        let (before_hooks, hooks_core) = self.before_hooks.open(&registry)?;
         let migrations = Sequence::new(self.migrations, &registry)?;
         homes.insert(MIGRATIONS.to_owned(), 0);
         let mut tables = registry.by_dependency()?;
@@ -333,7 +345,8 @@ impl StoreBuilder {
                 Box::new(Databases::new(engines, homes)?)
             }
         };
-        Ok(Assembled { engine, registry, tables, answers, migrations, feed })
+        let hooks = (before_hooks, hooks_core);
+        Ok(Assembled { engine, registry, tables, answers, migrations, feed, hooks })
     }
 
     /// Stores the answers to batches with an idempotency key
@@ -383,7 +396,9 @@ impl StoreBuilder {
     fn open_at(self, to: Option<u32>) -> Result<Store> {
         let (version, destructive) = (self.version, self.destructive.clone());
         let Self { history_age_max, metering, traced, cache_bytes_max, .. } = self;
-        let Assembled { engine, registry, tables, answers, migrations, feed } = self.assemble()?;
+        let Assembled { engine, registry, tables, answers, migrations, feed, hooks } =
+            self.assemble()?;
+        let (before_hooks, hooks_core) = hooks;
         let history = registry.table(HISTORY_TABLE).ok().cloned();
         let audit_log = history.filter(|_| registry.is_audited()).map(|table| {
             let age_max_us =
@@ -401,10 +416,12 @@ impl StoreBuilder {
             is_traced: traced,
             metering,
             audit_log,
+            before_hooks,
             cache_bytes_max,
             records_changes,
         };
         let store = Store::new(engine, registry, answers, settings);
+        let _ = hooks_core.set(Arc::downgrade(&store.core));
         if let Some((tables, retention)) = feed {
             let feed = change_feed::open(&store, tables)?;
             feed_keeper::start(&store, &feed, retention)?;
@@ -427,6 +444,8 @@ pub(crate) struct Assembled {
     migrations: Sequence,
     /// The tables of the change feed, if there is one.
     feed: Option<(FeedTables, ChangeRetention)>,
+    /// The hooks that are called before writes, and the place for their store.
+    hooks: (Option<BeforeHooks>, LateCore),
 }
 
 /// Returns the table of idempotent answers.
@@ -436,6 +455,21 @@ fn answers_table(registry: &Registry) -> Result<Arc<Table>> {
         return Err(Error::new(ErrorKind::Conflict, message));
     }
     Ok(Arc::new(Table::new(answers_schema())?))
+}
+
+/// Checks that a table's engine can have hooks.
+///
+/// # Errors
+/// [`ErrorKind::Unsupported`].
+fn check_hooks(capability: &Capability, table: &str) -> Result<()> {
+    if !capability.guarded_writes {
+        let message = format!(
+            "`{table}` belongs to another process: add its hooks to the store that the process \
+             serves (`StoreBuilder::before`)"
+        );
+        return Err(Error::new(ErrorKind::Unsupported, message));
+    }
+    capability.check_transactions(&format!("a hook of `{table}`"))
 }
 
 /// Checks that the change feed can be recorded.

@@ -21,6 +21,7 @@
 //! | `sql.rs`, `borrowed_table.rs` | raw SQL, and tables that one engine lends to the SQL of another |
 //! | `invalidation_feed.rs` | writes of other processes, reported to the cache |
 //! | `change.rs`, `change/` | the changes of commits, and what an engine needs to record them |
+//! | `row_hook.rs` | hooks that are called before a row is written |
 //! | `audit.rs`, `statistics.rs` | data for the history, and counters |
 //!
 //! Everything here is plain data or a trait. The folder imports `runtime` (tickets, wakers),
@@ -35,5 +36,6 @@ pub mod engine;
 pub(crate) mod invalidation_feed;
 pub(crate) mod operation;
 pub mod plan;
+pub(crate) mod row_hook;
 pub(crate) mod sql;
 pub(crate) mod statistics;

@@ -1,8 +1,8 @@
 //! The layers that an operation passes on its way from a verb to a session of the engine: spans,
-//! counters, rights, history entries and the cache.
+//! counters, rights, the additional steps of writes, and the cache.
 //!
 //! ```text
-//! trace → metrics → rights → audit → cache → session
+//! trace → metrics → rights → steps → cache → session
 //! ```
 //!
 //! Each is a file here that implements the interface in [`layer`]; [`stack`] assembles them when a
@@ -11,7 +11,7 @@
 //! The change feed is kept in [`feed`]: the engine writes it, below all layers.
 //! The parts of a handle to the store that layers depend on, such as its rights, are in [`handle`].
 
-pub(crate) mod audit;
+
 pub(crate) mod cache;
 pub(crate) mod feed;
 pub(crate) mod handle;
@@ -20,6 +20,7 @@ pub(crate) mod metrics;
 pub(crate) mod rights;
 pub(crate) mod session;
 pub(crate) mod stack;
+pub(crate) mod steps;
 #[cfg(test)]
 mod tests;
 mod thread_slot;

@@ -74,10 +74,11 @@ pub mod change {
     pub use crate::verbs::changes::{ChangeStream, FeedEvent};
 }
 
-/// After-commit hooks: functions that are called for each committed change of a model
-/// ([`Store::after_commit`]).
+/// Hooks: functions that are called before a row of a model is written ([`StoreBuilder::before`]),
+/// and for each committed change of a model ([`Store::after_commit`]).
 pub mod hook {
     pub use crate::background::hooks::{DeadLetter, Hook, HookOptions, ModelChange};
+    pub use crate::builder::{AsyncHook, BeforeChange, HookFuture};
 }
 
 pub use admin::tenants::{TenantStatistics, Tenants};

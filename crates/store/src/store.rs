@@ -105,6 +105,11 @@ impl Store {
         })
     }
 
+    /// Returns a handle with this context to a store.
+    pub(crate) fn in_context(core: Arc<StoreCore>, handle: HandleContext) -> Self {
+        Self::of(core, handle)
+    }
+
     fn of(core: Arc<StoreCore>, handle: HandleContext) -> Self {
         let is_plain = core.layers.is_plain(&handle);
         Self { handle, core, is_plain }

@@ -106,6 +106,11 @@ impl Needs {
             Write::Guarded { write: inner, .. } | Write::Compared { write: inner } => {
                 self.write(catalog, inner)?;
             }
+            // A hook may change any field.
+            Write::Hooked { write: inner, .. } => {
+                self.write(catalog, inner)?;
+                self.insert(catalog, number);
+            }
             Write::Audited { write: inner, .. } => {
                 self.write(catalog, inner)?;
                 for table in write.tables() {

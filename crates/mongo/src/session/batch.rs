@@ -27,13 +27,12 @@ pub(crate) fn needs_transaction(writes: &[Write], mode: BatchMode) -> Option<&'s
     if mode == BatchMode::AllOrNothing && writes.len() > 1 {
         return Some("an all-or-nothing batch");
     }
-    let is_audited = |write: &Write| matches!(write, Write::Audited { .. });
-    writes.iter().any(is_audited).then_some("a write to an audited model")
+    writes.iter().any(Write::is_audited).then_some("a write to an audited model")
 }
 
 /// Returns true for a write that may read rows before it decides.
 pub(crate) const fn reads_first(write: &Write) -> bool {
-    matches!(write, Write::Guarded { .. } | Write::Compared { .. })
+    matches!(write, Write::Guarded { .. } | Write::Compared { .. } | Write::Hooked { .. })
 }
 
 /// Executes the steps of a batch in the transaction that is open on `session` and undoes them if
@@ -179,7 +178,7 @@ fn one_by_one(
             }
             step if !step.is_write() => {
                 return Err(no_transactions(
-                    "a write that depends on the stored row (a rule of a grant, immutable fields)",
+                    "a write that depends on the stored row (a rule of a grant, immutable fields, a hook)",
                 ));
             }
             step => {

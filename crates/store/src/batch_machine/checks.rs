@@ -43,7 +43,9 @@ impl Rights {
             Write::Delete { .. } => !rights.delete.is_all(),
             // A delete by filter is narrowed when it is made.
             Write::DeleteWhere { .. } => matches!(rights.delete, Access::Denied),
-            Write::Audited { write, .. } | Write::Compared { write } => self.guard(write),
+            Write::Audited { write, .. } | Write::Compared { write } | Write::Hooked { write, .. } => {
+                self.guard(write)
+            }
             Write::Guarded { .. } => false,
         }
     }
@@ -157,7 +159,10 @@ impl Checks {
                 rights.admit(Right::Delete, table)?;
                 Stage::Over
             }
-            Write::Audited { .. } | Write::Compared { .. } | Write::Guarded { .. } => Stage::Over,
+            Write::Audited { .. }
+            | Write::Compared { .. }
+            | Write::Guarded { .. }
+            | Write::Hooked { .. } => Stage::Over,
         };
         Ok(Self { stage, ..Self::default() })
     }

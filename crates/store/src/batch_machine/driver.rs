@@ -12,6 +12,7 @@
 //!
 //! An engine keeps the driver in the waiting operation, and polls it from [`Session::poll`].
 
+use std::num::NonZeroU64;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
@@ -61,6 +62,8 @@ pub struct BatchDriver {
     ticket: Option<Ticket>,
     /// Receives the outcome of the current operation.
     outcome: Outcome,
+    /// The number of the commit in the change feed.
+    commit: Option<NonZeroU64>,
     durability: Option<Durability>,
     /// True in a transaction of the caller.
     is_nested: bool,
@@ -73,6 +76,8 @@ enum Stage {
     Begin,
     /// An operation of the batch is executed.
     Batch,
+    /// A hook is in progress.
+    Hook,
     /// The end of a batch that succeeded.
     Keep,
     /// The batch has failed with this error, and is rolled back.
@@ -93,6 +98,7 @@ impl BatchDriver {
             stage: Stage::Begin,
             ticket: None,
             outcome: Outcome::default(),
+            commit: None,
             durability,
             is_nested,
         }
@@ -132,6 +138,10 @@ impl BatchDriver {
                 Stage::Batch => {
                     let came = ready!(self.step(session, parts, context));
                     let step = self.machine.advance(parts, came);
+                    self.follow(step);
+                }
+                Stage::Hook => {
+                    let step = ready!(self.machine.poll_hook(parts, context));
                     self.follow(step);
                 }
                 Stage::Keep => {
@@ -178,10 +188,19 @@ impl BatchDriver {
         }
     }
 
+    /// Returns the number of the commit in the change feed, once a batch in a separate transaction
+    /// is over ([`Outcome::commit`]).
+    #[must_use]
+    pub const fn commit(&self) -> Option<NonZeroU64> {
+        self.commit
+    }
+
     /// Cancels the operation that waits in the session. Then the transaction has to be rolled back.
     ///
     /// The engine rolls it back, or closes the connection.
     pub fn cancel(&mut self, session: &mut dyn Session) {
+        // The operations of a hook are cancelled with it.
+        self.machine.drop_hook();
         if let Some(ticket) = self.ticket.take() {
             session.cancel(ticket);
         }
@@ -191,6 +210,7 @@ impl BatchDriver {
     fn follow(&mut self, step: BatchStep) {
         self.stage = match step {
             BatchStep::Next => Stage::Batch,
+            BatchStep::Hook => Stage::Hook,
             BatchStep::Done(Ok(())) => Stage::Keep,
             BatchStep::Done(Err(error)) => Stage::Undo(error),
         };
@@ -237,7 +257,9 @@ impl BatchDriver {
         context: &mut Context<'_>,
     ) -> Poll<Result<()>> {
         let waits = (&mut self.ticket, &mut self.outcome);
-        drive(session, self.durability, waits, &mut operation, &mut NoRows, context).map_ok(|_| ())
+        let done =
+            ready!(drive(session, self.durability, waits, &mut operation, &mut NoRows, context));
+        Poll::Ready(done.map(|outcome| self.commit = outcome.commit))
     }
 }
 

@@ -90,7 +90,8 @@ impl Audit {
             Write::DeleteWhere { .. }
             | Write::Audited { .. }
             | Write::Compared { .. }
-            | Write::Guarded { .. } => None,
+            | Write::Guarded { .. }
+            | Write::Hooked { .. } => None,
         });
         gone.len() + 1
     }

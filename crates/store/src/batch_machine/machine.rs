@@ -18,35 +18,36 @@
 //!
 //! 1. a savepoint, if the writes are independent;
 //! 2. reads of rows that rights require (`checks.rs`);
-//! 3. a read of the rows that will be removed, for their entries (`entries.rs`), or of the row
+//! 3. calls of the hooks of the table, with the rows before and after the write (`hooks.rs`); if a
+//!    hook changes the row, step 2 is repeated;
+//! 4. a read of the rows that will be removed, for their entries (`entries.rs`), or of the row
 //!    before the write, for its immutable fields and for its changes (`before.rs`);
-//! 4. the write;
-//! 5. entries in the history, and from time to time a delete of old ones;
-//! 6. a read of the written row, for rights;
-//! 7. the end of the savepoint, which is rolled back first if a step from 2 on has failed.
+//! 5. the write;
+//! 6. entries in the history, and from time to time a delete of old ones;
+//! 7. a read of the written row, for rights;
+//! 8. the end of the savepoint, which is rolled back first if a step from 2 on has failed.
 //!
 //! A batch with an idempotency key begins with a search for the answer of an earlier batch with the
 //! same key, and ends with storing this batch's answer (`answers.rs`).
 
-use std::ops::ControlFlow;
+mod current;
+mod hooks;
+mod once;
+
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
 use marmota_model::{
-    Error, ErrorKind, FieldSet, FilterExpr, NoRows, Result, RowQuery, RowSink, RowSource, Table,
-    Value, ValueRef,
+    Error, ErrorKind, FieldSet, NoRows, Result, RowQuery, RowSink, Table, Value,
 };
 
-use super::answers::Recalled;
+use self::current::{Current, Looked};
+use self::hooks::HookCalls;
 use super::before::{self, RowsBefore};
 use super::checks::Checks;
-use super::trimming::{Trim, Trimming};
-use crate::contract::operation::{
-    Answered, BatchMode, Link, Once, Operation, Outcome, Write, resolve_links,
-};
+use super::trimming::Trimming;
+use crate::contract::operation::{BatchMode, Link, Once, Operation, Outcome, Write, resolve_links};
 use crate::rows::refusal::copy_of;
-
-/// The savepoint around an independent write.
-const SAVEPOINT: u32 = u32::MAX;
 
 /// The parts of an [`Operation::Batch`].
 ///
@@ -98,6 +99,8 @@ impl<'p, 'a> BatchParts<'p, 'a> {
 pub enum BatchStep {
     /// Another operation is to be executed.
     Next,
+    /// A hook has to be continued with [`BatchMachine::poll_hook`].
+    Hook,
     /// The batch is over. In [`BatchMode::AllOrNothing`] the error is a copy of the last result's;
     /// otherwise it is an error of the engine between writes. After an error the transaction has to
     /// be rolled back.
@@ -106,8 +109,8 @@ pub enum BatchStep {
 
 /// A batch in progress. The steps are in the documentation of `batch_machine/machine.rs`.
 ///
-/// Invariants: [`BatchMachine::with_current`] and [`BatchMachine::advance`] are called in turns,
-/// between `Next` and `Done`; the writes and links are those of [`BatchMachine::begin`]; nothing
+/// Invariants: [`BatchMachine::with_current`] and [`BatchMachine::advance`] are called in turns
+/// after `Next`, and [`BatchMachine::poll_hook`] after `Hook`, until `Done`; the writes and links are those of [`BatchMachine::begin`]; nothing
 /// else writes in the transaction meanwhile.
 #[derive(Debug, Default)]
 pub struct BatchMachine {
@@ -133,6 +136,8 @@ pub struct BatchMachine {
     entered: usize,
     /// The rows that the write is to change, before the write.
     before: Vec<Value>,
+    /// The calls of the hooks for the current write, if its table has hooks.
+    calls: Option<Box<HookCalls>>,
     /// The answer of a batch with an idempotency key.
     answer: Vec<u8>,
     /// The deletes of old answers.
@@ -155,6 +160,10 @@ enum Stage {
     Savepoint,
     /// Counts rows, for rights.
     Check,
+    /// Reads the rows that hooks get.
+    LookForHooks,
+    /// A hook is in progress.
+    Hook,
     /// Reads the keys of rows that the write removes.
     Look,
     /// Reads the row before the write.
@@ -175,55 +184,6 @@ enum Stage {
     Keep,
     /// Deletes old answers.
     TrimAnswers,
-}
-
-/// The current operation.
-#[derive(Debug, Default)]
-enum Current {
-    /// The current write.
-    #[default]
-    Write,
-    /// A write that the machine has made.
-    Own(Box<Write>),
-    /// Rows that the machine has made.
-    Rows(Arc<Table>, Vec<Vec<Value>>),
-    Count(Arc<Table>, Option<FilterExpr>),
-    List(Arc<Table>, Box<RowQuery>),
-    Savepoint,
-    RollbackTo,
-    Release,
-}
-
-/// The sink for rows of a read: it keeps the key of each row, or all its values.
-#[derive(Debug, Default)]
-struct Looked {
-    key: Option<usize>,
-    values: Vec<Value>,
-}
-
-impl RowSink for Looked {
-    fn row(&mut self, row: &[ValueRef<'_>]) -> ControlFlow<()> {
-        match self.key {
-            Some(key) => self.values.extend(row.get(key).map(ValueRef::to_value)),
-            None => self.values.extend(row.iter().map(ValueRef::to_value)),
-        }
-        ControlFlow::Continue(())
-    }
-}
-
-/// Rows that own their values, as a source.
-struct Owned<'r>(std::slice::Iter<'r, Vec<Value>>);
-
-impl<'r> RowSource<'r> for Owned<'r> {
-    fn remaining(&self) -> usize {
-        self.0.len()
-    }
-
-    fn next(&mut self, row: &mut [ValueRef<'r>]) -> Result<bool> {
-        let Some(values) = self.0.next() else { return Ok(false) };
-        row.iter_mut().zip(values).for_each(|(to, value)| *to = value.as_ref());
-        Ok(true)
-    }
 }
 
 impl BatchMachine {
@@ -277,6 +237,16 @@ impl BatchMachine {
                     let came = machine.with_current(parts.writes, &mut run);
                     step = machine.advance(&mut parts, came);
                 }
+                BatchStep::Hook => {
+                    let mut context = Context::from_waker(Waker::noop());
+                    step = match machine.poll_hook(&mut parts, &mut context) {
+                        Poll::Ready(step) => step,
+                        Poll::Pending => {
+                            let message = "an asynchronous hook was called where none can wait";
+                            return Err(Error::new(ErrorKind::Bug, message));
+                        }
+                    };
+                }
             }
         }
     }
@@ -308,26 +278,13 @@ impl BatchMachine {
         writes: &[Write],
         run: impl FnOnce(&mut Operation<'_>, &mut dyn RowSink) -> Result<T>,
     ) -> Result<T> {
-        let nothing = &mut NoRows;
-        match &self.current {
+        let Self { current, looked, write, place, .. } = self;
+        match current {
             Current::Write => {
-                let write = write_of(self.write.as_deref(), writes, self.place)?;
-                write.bare().with_operation(|operation| run(operation, nothing))
+                let write = write_of(write.as_deref(), writes, *place)?;
+                write.bare().with_operation(|operation| run(operation, &mut NoRows))
             }
-            Current::Own(write) => write.with_operation(|operation| run(operation, nothing)),
-            Current::Rows(table, rows) => {
-                let mut source = Owned(rows.iter());
-                run(&mut Operation::insert_many(table, &mut source), nothing)
-            }
-            Current::Count(table, filter) => {
-                run(&mut Operation::Count { table, filter: filter.as_ref() }, nothing)
-            }
-            Current::List(table, query) => {
-                run(&mut Operation::List { table, query }, &mut self.looked)
-            }
-            Current::Savepoint => run(&mut Operation::Savepoint(SAVEPOINT), nothing),
-            Current::RollbackTo => run(&mut Operation::RollbackTo(SAVEPOINT), nothing),
-            Current::Release => run(&mut Operation::Release(SAVEPOINT), nothing),
+            current => current.lend(looked, run),
         }
     }
 
@@ -349,6 +306,7 @@ impl BatchMachine {
             Stage::Check => write_of(self.write.as_deref(), parts.writes, self.place)
                 .and_then(|write| self.checks.counted(write, came.rows))
                 .and_then(|()| self.check(parts)),
+            Stage::LookForHooks => self.hooks_looked(parts),
             Stage::Look => {
                 self.gone = std::mem::take(&mut self.looked.values);
                 self.current = Current::Write;
@@ -381,7 +339,7 @@ impl BatchMachine {
                     Err(error) => self.done(Err(error)),
                 };
             }
-            Stage::Idle => {
+            Stage::Idle | Stage::Hook => {
                 let message = "a batch received a result that it does not wait for";
                 return BatchStep::Done(Err(Error::new(ErrorKind::Bug, message)));
             }
@@ -435,6 +393,7 @@ impl BatchMachine {
         }
         self.gone.clear();
         self.before.clear();
+        self.calls = None;
         self.entered = 0;
         let begun = write
             .and_then(Checks::begin)
@@ -455,6 +414,9 @@ impl BatchMachine {
             self.write = Some(Box::new(write.refusing()));
         }
         let write = write_of(self.write.as_deref(), parts.writes, self.place)?;
+        if write.hooks().is_some() && !self.calls.as_ref().is_some_and(|calls| calls.are_over()) {
+            return self.begin_hooks(parts);
+        }
         if let Some(query) = before::query(write) {
             let table = Arc::clone(write.table());
             self.look(Stage::LookBefore, &table, None, query);
@@ -476,6 +438,9 @@ impl BatchMachine {
     /// Continues after a write that succeeded.
     fn after_write(&mut self, parts: &mut BatchParts<'_, '_>) -> Result<BatchStep> {
         let write = write_of(self.write.as_deref(), parts.writes, self.place)?;
+        if let Some(calls) = &self.calls {
+            calls.complete(write, &mut self.written)?;
+        }
         if write.audit().is_some() && self.written.rows > 0 {
             return self.enter(parts);
         }
@@ -537,6 +502,7 @@ impl BatchMachine {
     fn failed(&mut self, parts: &mut BatchParts<'_, '_>, error: Error) -> BatchStep {
         match self.stage {
             Stage::Check
+            | Stage::LookForHooks
             | Stage::Look
             | Stage::LookBefore
             | Stage::Write
@@ -559,80 +525,6 @@ impl BatchMachine {
                 BatchStep::Next
             }
         }
-    }
-
-    /// Ends the batch: its answer is stored, if it has an idempotency key.
-    fn end(&mut self, parts: &mut BatchParts<'_, '_>) -> BatchStep {
-        let Some(once) = &mut parts.once else { return self.done(Ok(())) };
-        let (stage, write) = (Stage::Keep, once.keep(parts.results));
-        (self.stage, self.current) = (stage, Current::Own(Box::new(write)));
-        BatchStep::Next
-    }
-
-    /// Continues after a step of a batch with an idempotency key.
-    #[cold]
-    fn advance_once(
-        &mut self,
-        parts: &mut BatchParts<'_, '_>,
-        came: &Outcome,
-    ) -> Result<BatchStep> {
-        let Some(once) = &mut parts.once else { return Ok(self.done(Ok(()))) };
-        let own = |write| Current::Own(Box::new(write));
-        match self.stage {
-            Stage::Recall => {
-                match once.recall(std::mem::take(&mut self.looked.values))? {
-                    Recalled::Nothing => return Ok(self.begin_write(parts)),
-                    Recalled::TooOld(forget) => {
-                        (self.stage, self.current) = (Stage::Forget, own(forget));
-                    }
-                    Recalled::Answer(count, answer) => {
-                        self.answer = answer;
-                        (self.stage, self.current) = (Stage::Replay, own(count));
-                    }
-                }
-                Ok(BatchStep::Next)
-            }
-            Stage::Forget => Ok(self.begin_write(parts)),
-            Stage::Keep => {
-                if let Current::Own(kept) = &mut self.current {
-                    self.answer = Once::answer_of(kept);
-                }
-                self.trimming = once.trimming(came);
-                self.looked.values.clear();
-                Ok(self.trim_answers(parts, 0))
-            }
-            Stage::Replay => Ok(self.answered(parts, true)),
-            _ => Ok(self.trim_answers(parts, came.rows)),
-        }
-    }
-
-    /// Deletes answers, step by step; `counted` is the count of the step before.
-    fn trim_answers(&mut self, parts: &mut BatchParts<'_, '_>, counted: u64) -> BatchStep {
-        let Some(once) = &parts.once else { return self.done(Ok(())) };
-        let (table, last) = (once.table, std::mem::take(&mut self.looked.values).pop());
-        let current = match self.trimming.next(table, counted, last) {
-            None => return self.answered(parts, false),
-            Some(Trim::Count(filter)) => Current::Count(Arc::clone(table), filter),
-            Some(Trim::Delete(filter)) => {
-                let (table, filter) = (Arc::clone(table), Some(filter));
-                Current::Own(Box::new(Write::DeleteWhere { table, filter }))
-            }
-            Some(Trim::List(query)) => {
-                self.look(Stage::TrimAnswers, table, Some(table.key()), query);
-                return BatchStep::Next;
-            }
-        };
-        (self.stage, self.current) = (Stage::TrimAnswers, current);
-        BatchStep::Next
-    }
-
-    /// Delivers the answer, and ends the batch.
-    fn answered(&mut self, parts: &mut BatchParts<'_, '_>, repeated: bool) -> BatchStep {
-        let bytes = std::mem::take(&mut self.answer);
-        if let Some(once) = &mut parts.once {
-            *once.answered = Some(Answered { bytes, repeated });
-        }
-        self.done(Ok(()))
     }
 }
 

@@ -304,7 +304,10 @@ impl Write {
             Self::DeleteWhere { table, filter } => {
                 run(&mut Operation::DeleteWhere { table, filter: filter.as_ref() })
             }
-            Self::Audited { .. } | Self::Compared { .. } | Self::Guarded { .. } => Err(of_steps()),
+            Self::Audited { .. }
+            | Self::Compared { .. }
+            | Self::Guarded { .. }
+            | Self::Hooked { .. } => Err(of_steps()),
         }
     }
 }

@@ -4,7 +4,7 @@
 //! passed to the layers with each operation: a server makes a handle for each request
 //! ([`Store::with_rights`](crate::Store::with_rights)), which takes a few reference counts.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize};
 use std::sync::{Arc, OnceLock};
 
 use marmota_model::Timestamp;
@@ -25,6 +25,8 @@ pub(crate) struct HandleContext {
     pub(crate) rights: Option<Arc<Rights>>,
     /// The session for which operations are counted, if there is one.
     pub(crate) session: Option<Arc<SessionCounts>>,
+    /// How many hooks its operations are inside of: 0 for those of a program.
+    pub(crate) hook_depth: u8,
 }
 
 /// Where operations are executed.
@@ -49,12 +51,14 @@ pub(crate) struct TransactionState {
     pub(super) written: Mutex<Writing>,
     /// The thread that used it last, while it is open; otherwise 0.
     pub(super) user: Arc<AtomicUsize>,
+    /// How many writes with hooks are in progress in it, each inside of a hook of the one before.
+    pub(super) hooked_writes: AtomicU8,
 }
 
 impl HandleContext {
     /// Returns the context of a store without limits.
     pub(crate) const fn of_store() -> Self {
-        Self { place: Place::Thread, actor: None, rights: None, session: None }
+        Self { place: Place::Thread, actor: None, rights: None, session: None, hook_depth: 0 }
     }
 
     /// Returns the timestamp of a write: the current time, or in a transaction that of its first
@@ -77,6 +81,7 @@ impl TransactionState {
             time: OnceLock::new(),
             written: Mutex::default(),
             user,
+            hooked_writes: AtomicU8::new(0),
         }
     }
 }

@@ -23,10 +23,10 @@ use crate::layers::session::pool::Sessions;
 /// A layer that a store does not use costs a test: `submit` is inlined into the layer above it and
 /// only decides whether the layer concerns the operation. What the layer does is in another
 /// function.
-pub(crate) trait Layer {
+pub(crate) trait Layer: Sync {
     /// The state of an operation in this layer and those below it. It is equal to its default
     /// unless the operation waits, so it can be used for another one afterwards.
-    type State: Default;
+    type State: Default + Send;
 
     /// Begins an operation, and ends it if it need not wait. Its result is written to `outcome`,
     /// which has to be equal to [`Outcome::default`].

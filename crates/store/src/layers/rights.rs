@@ -5,7 +5,7 @@
 //!   changed: the row is checked when the engine lends it, so all callers share the cached row.
 //! - A write of a single row is refused if no grant allows it. If the grant has a rule on rows, the
 //!   write depends on the row in the database and is checked in the transaction of the write: the
-//!   layer of the [audit](crate::layers::audit) makes a batch of it.
+//!   layer of [additional steps](crate::layers::steps) makes a batch of it.
 //! - Raw SQL and aggregations are refused, because no rule applies to them.
 //!
 //! An operation is narrowed again at each poll, from the operation that the caller passes, so

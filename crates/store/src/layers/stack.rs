@@ -4,7 +4,8 @@
 //! here: to [`Stack`], and to [`Layers::new`]. The order matters:
 //! - Spans and counters come first, so that they include the time of the others.
 //! - Rights come before what writes depend on them: a refused write makes no history entry.
-//! - The history comes before the cache, which has to be notified of the tables of its entries.
+//! - The steps of writes come before the cache, which has to be notified of the tables of history
+//!   entries.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use marmota_model::Result;
 use crate::contract::audit::AuditLog;
 use crate::contract::engine::Engine;
 use crate::contract::invalidation_feed::InvalidationFeed;
-use crate::layers::audit::AuditLayer;
+
 use crate::layers::cache::CacheLayer;
 use crate::layers::cache::row_cache::Cache;
 use crate::layers::handle::HandleContext;
@@ -22,13 +23,15 @@ use crate::layers::metrics::MetricsLayer;
 use crate::layers::metrics::meter::{Meter, Metering};
 use crate::layers::rights::RightsLayer;
 use crate::layers::session::Sessions;
+use crate::layers::steps::StepsLayer;
+use crate::layers::steps::before_hooks::BeforeHooks;
 use crate::layers::thread_slot::SLOTS;
 use crate::layers::trace::TraceLayer;
 use crate::rows::registry::Registry;
 
 /// The layers, from the first to the last. It is one type, so the compiler sees all calls from one
 /// layer to the next.
-type Stack = TraceLayer<MetricsLayer<RightsLayer<AuditLayer<CacheLayer<Sessions>>>>>;
+type Stack = TraceLayer<MetricsLayer<RightsLayer<StepsLayer<CacheLayer<Sessions>>>>>;
 
 /// The state of an operation that waits, with a part of each layer.
 pub(crate) type StackState = <Stack as Layer>::State;
@@ -40,6 +43,8 @@ pub(crate) struct LayerSettings {
     pub(crate) is_traced: bool,
     pub(crate) metering: Option<Metering>,
     pub(crate) audit_log: Option<AuditLog>,
+    /// The hooks that are called before writes, if there are any.
+    pub(crate) before_hooks: Option<BeforeHooks>,
     pub(crate) cache_bytes_max: Option<u64>,
     /// True if the engine records changes, with the actor of each.
     pub(crate) records_changes: bool,
@@ -62,15 +67,21 @@ impl Layers {
         registry: &Arc<Registry>,
         settings: LayerSettings,
     ) -> Self {
-        let LayerSettings { is_traced, metering, audit_log, cache_bytes_max, records_changes } =
-            settings;
+        let LayerSettings {
+            is_traced,
+            metering,
+            audit_log,
+            before_hooks,
+            cache_bytes_max,
+            records_changes,
+        } = settings;
         let meter = metering.map(|metering| Arc::new(Meter::new(metering, registry, SLOTS)));
         let cache =
             cache_bytes_max.map(|bytes_max| Arc::new(Cache::new(registry, bytes_max, SLOTS)));
 
         let layer = Sessions::new(engine, records_changes);
         let layer = CacheLayer::new(cache.clone(), layer);
-        let layer = AuditLayer::new(audit_log, registry, layer);
+        let layer = StepsLayer::new(audit_log, before_hooks, registry, layer);
         let is_plain =
             !is_traced && meter.is_none() && layer.is_idle() && cache.is_none() && !records_changes;
         let layer = RightsLayer::new(layer);

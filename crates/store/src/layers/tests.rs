@@ -1,18 +1,17 @@
 //! Tests of the layers, each above a layer that returns prepared results and records its calls.
 
-use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use parking_lot::Mutex;
 use marmota_model::{
     Caller, Error, ErrorKind, Field, Key, Kind, Model, NoRows, Result, Role, RowQuery, RowSink,
     Schema, Table, ValueRef,
 };
 
-use super::audit::AuditLayer;
+use super::steps::StepsLayer;
 use super::cache::CacheLayer;
 use super::cache::row_cache::Cache;
 use super::handle::{HandleContext, Place};
@@ -42,10 +41,10 @@ enum Answer {
 use Answer::{Done, Fails, Waits};
 
 /// The calls of a recorder.
-type Calls = Rc<RefCell<Vec<String>>>;
+type Calls = Arc<Mutex<Vec<String>>>;
 
 struct Recorder {
-    answers: RefCell<VecDeque<Answer>>,
+    answers: Mutex<VecDeque<Answer>>,
     calls: Calls,
     sessions: Sessions,
 }
@@ -53,7 +52,7 @@ struct Recorder {
 impl Recorder {
     fn new(answers: &[Answer]) -> Self {
         Self {
-            answers: RefCell::new(answers.iter().copied().collect()),
+            answers: Mutex::new(answers.iter().copied().collect()),
             calls: Calls::default(),
             sessions: Sessions::new(Box::new(Idle(Capability::new("idle", false))), false),
         }
@@ -66,8 +65,8 @@ impl Recorder {
         sink: &mut dyn RowSink,
         outcome: &mut Outcome,
     ) -> Poll<Result<()>> {
-        self.calls.borrow_mut().push(format!("{call} {}", described(operation)));
-        match self.answers.borrow_mut().pop_front().expect("an answer for each call") {
+        self.calls.lock().push(format!("{call} {}", described(operation)));
+        match self.answers.lock().pop_front().expect("an answer for each call") {
             Waits => Poll::Pending,
             Fails => Poll::Ready(Err(Error::new(ErrorKind::Engine, "it fails"))),
             Done(rows) => {
@@ -127,7 +126,7 @@ impl Layer for Recorder {
     }
 
     fn cancel(&self, _: &HandleContext, (): ()) {
-        self.calls.borrow_mut().push("cancel".to_owned());
+        self.calls.lock().push("cancel".to_owned());
     }
 
     fn sessions(&self) -> &Sessions {
@@ -291,7 +290,7 @@ fn rights_refuse_or_narrow_an_operation_at_each_call() {
     let row = [ValueRef::Int(1), ValueRef::Int(7)];
     let refused = Driver::new(&layer, under(rights)).submit(Operation::insert(note, &row));
     assert_eq!(kind(refused), Some(ErrorKind::Denied));
-    assert_eq!(calls.take(), ["submit narrowed list", "poll narrowed list"]);
+    assert_eq!(std::mem::take(&mut *calls.lock()), ["submit narrowed list", "poll narrowed list"]);
 }
 
 #[test]
@@ -314,7 +313,7 @@ fn the_history_of_a_row_is_read_after_the_check_of_the_row() {
         for poll in 1..=polls {
             assert_eq!(driver.poll(list()).is_pending(), poll < polls);
         }
-        calls.take()
+        std::mem::take(&mut *calls.lock())
     };
     assert_eq!(run(&[Done(1), Done(5)], 0), ["submit count", "submit narrowed list"]);
     assert_eq!(run(&[Done(0)], 0), ["submit count"], "the row may not be read");
@@ -341,7 +340,7 @@ fn a_write_with_additional_steps_is_executed_as_a_batch() {
         || Operation::Update { table: note, key: ValueRef::Int(1), row: &row, version: None };
     let recorder = Recorder::new(&[Done(1), Waits, Done(1)]);
     let calls = Calls::clone(&recorder.calls);
-    let layer = AuditLayer::new(None, &registry, recorder);
+    let layer = StepsLayer::new(None, None, &registry, recorder);
     let insert =
         Driver::new(&layer, HandleContext::of_store()).submit(Operation::insert(note, &row));
     assert!(insert.is_ready());
@@ -349,7 +348,7 @@ fn a_write_with_additional_steps_is_executed_as_a_batch() {
     assert!(updated.submit(update()).is_pending() && updated.poll(update()).is_ready());
     assert_eq!(updated.outcome.rows, 1);
     assert_eq!(
-        calls.take(),
+        std::mem::take(&mut *calls.lock()),
         ["submit insert", "submit batch", "poll batch"],
         "a field is immutable"
     );
@@ -358,12 +357,12 @@ fn a_write_with_additional_steps_is_executed_as_a_batch() {
     let audit_log = AuditLog::new(Arc::clone(history), None);
     let recorder = Recorder::new(&[Done(1)]);
     let calls = Calls::clone(&recorder.calls);
-    let layer = AuditLayer::new(Some(audit_log), &registry, recorder);
+    let layer = StepsLayer::new(Some(audit_log), None, &registry, recorder);
     let mut driver = Driver::new(&layer, HandleContext::of_store());
     assert!(driver.submit(Operation::insert(note, &row)).is_ready());
     let entry = driver.submit(Operation::insert(history, &[]));
     assert_eq!(kind(entry), Some(ErrorKind::Denied));
-    assert_eq!(calls.take(), ["submit batch"], "the table is audited");
+    assert_eq!(std::mem::take(&mut *calls.lock()), ["submit batch"], "the table is audited");
 }
 
 #[test]
@@ -383,7 +382,7 @@ fn a_row_is_cached_until_a_write_is_announced() {
     for _ in 0..2 {
         assert!(driver().submit(get()).is_ready());
     }
-    assert_eq!(calls.borrow().len(), 1, "the second is answered by the cache");
+    assert_eq!(calls.lock().len(), 1, "the second is answered by the cache");
 
     let before = cache.version(note);
     let mut write = driver();
@@ -417,7 +416,7 @@ fn a_transaction_reads_without_the_cache_and_announces_its_tables_at_the_commit(
     let before = cache.version(note);
     let mut driver = Driver::new(&layer, handle);
     assert!(driver.submit(get()).is_ready() && driver.submit(get()).is_ready());
-    assert_eq!(calls.borrow().len(), 2);
+    assert_eq!(calls.lock().len(), 2);
     let row = [ValueRef::Int(1), ValueRef::Int(7)];
     assert!(driver.submit(Operation::insert(note, &row)).is_ready());
     assert_eq!(cache.version(note), before, "others do not see the row");

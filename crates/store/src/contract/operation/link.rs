@@ -122,7 +122,10 @@ pub fn key_made<'o>(write: &'o Write, outcome: &'o Outcome) -> Option<&'o Value>
         (Keys::Known, Write::Insert { table, row, .. }) => row.get(table.key()),
         (
             _,
-            Write::Audited { write, .. } | Write::Compared { write } | Write::Guarded { write, .. },
+            Write::Audited { write, .. }
+            | Write::Compared { write }
+            | Write::Guarded { write, .. }
+            | Write::Hooked { write, .. },
         ) => key_made(write, outcome),
         _ => None,
     }
@@ -161,13 +164,7 @@ impl Write {
     /// Writes a key to its place. A place that the write does not have is ignored: [`Link::check`]
     /// has refused such links before.
     fn put(&mut self, at: LinkAt, value: Value) {
-        match (at, self) {
-            (
-                at,
-                Self::Audited { write, .. }
-                | Self::Compared { write }
-                | Self::Guarded { write, .. },
-            ) => write.put(at, value),
+        match (at, self.bare_mut()) {
             (
                 LinkAt::Key,
                 Self::Update { key, .. } | Self::Increment { key, .. } | Self::Delete { key, .. },

@@ -6,12 +6,13 @@ use marmota_model::{FilterExpr, Table, Value};
 
 use super::conflict::OnConflict;
 use crate::contract::audit::Audit;
+use crate::contract::row_hook::WriteHooks;
 use crate::rights::Rights;
 
 /// One write of a batch, which owns its values.
 ///
 /// Callers make the first five variants. The store wraps a write in the others, from the inside out
-/// `Audited`, `Compared`, `Guarded`: a write with a wrapper takes several operations
+/// `Compared`, `Audited`, `Guarded`, `Hooked`: a write with a wrapper takes several operations
 /// ([`Write::is_of_steps`]), which [`BatchMachine`](crate::operation::BatchMachine) executes.
 ///
 /// ```
@@ -97,6 +98,13 @@ pub enum Write {
         /// The rights of the caller.
         rights: Arc<Rights>,
     },
+    /// A write to a table with hooks that are called before it; made by the store.
+    Hooked {
+        /// The write.
+        write: Box<Write>,
+        /// The hooks.
+        hooks: WriteHooks,
+    },
 }
 
 impl Write {
@@ -117,7 +125,8 @@ impl Write {
             | Self::DeleteWhere { table, .. } => table,
             Self::Audited { write, .. }
             | Self::Compared { write }
-            | Self::Guarded { write, .. } => write.table(),
+            | Self::Guarded { write, .. }
+            | Self::Hooked { write, .. } => write.table(),
         }
     }
 
@@ -126,7 +135,19 @@ impl Write {
         match self {
             Self::Audited { write, .. }
             | Self::Compared { write }
-            | Self::Guarded { write, .. } => write.bare(),
+            | Self::Guarded { write, .. }
+            | Self::Hooked { write, .. } => write.bare(),
+            write => write,
+        }
+    }
+
+    /// Returns the same for changes.
+    pub(crate) fn bare_mut(&mut self) -> &mut Self {
+        match self {
+            Self::Audited { write, .. }
+            | Self::Compared { write }
+            | Self::Guarded { write, .. }
+            | Self::Hooked { write, .. } => write.bare_mut(),
             write => write,
         }
     }
@@ -134,14 +155,7 @@ impl Write {
     /// Returns the same write, which fails if the row exists.
     pub(crate) fn refusing(&self) -> Self {
         let mut refusing = self.clone();
-        let mut inner = &mut refusing;
-        while let Self::Audited { write, .. }
-        | Self::Compared { write }
-        | Self::Guarded { write, .. } = inner
-        {
-            inner = write;
-        }
-        if let Self::Insert { on_conflict, .. } = inner {
+        if let Self::Insert { on_conflict, .. } = refusing.bare_mut() {
             *on_conflict = OnConflict::Refuse;
         }
         refusing
@@ -149,11 +163,8 @@ impl Write {
 
     /// Returns the key in an insert's row, unless the engine is to generate one.
     pub(crate) fn key(&self) -> Option<Value> {
-        match self {
+        match self.bare() {
             Self::Insert { table, row, .. } => row.get(table.key()).cloned(),
-            Self::Audited { write, .. }
-            | Self::Compared { write }
-            | Self::Guarded { write, .. } => write.key(),
             _ => None,
         }
         .filter(|key| *key != Value::Absent)
@@ -167,14 +178,46 @@ impl Write {
     /// Returns true for a write that takes more than one operation.
     #[must_use]
     pub const fn is_of_steps(&self) -> bool {
-        matches!(self, Self::Audited { .. } | Self::Compared { .. } | Self::Guarded { .. })
+        matches!(
+            self,
+            Self::Audited { .. }
+                | Self::Compared { .. }
+                | Self::Guarded { .. }
+                | Self::Hooked { .. }
+        )
+    }
+
+    /// Returns true for a write that is entered in the history.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use marmota_model::{Field, Kind, Role, Schema, Table, Value};
+    /// # use marmota_store::operation::Write;
+    /// # let city = Schema::new("city", vec![Field::new("id", Kind::I64).role(Role::Key)]);
+    /// # let table = Arc::new(Table::new(city)?);
+    /// assert!(!Write::insert(table, vec![Value::Absent]).is_audited());
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    #[must_use]
+    pub fn is_audited(&self) -> bool {
+        self.audit().is_some()
+    }
+
+    /// Returns the hooks that are called before it.
+    pub(crate) const fn hooks(&self) -> Option<&WriteHooks> {
+        match self {
+            Self::Hooked { hooks, .. } => Some(hooks),
+            _ => None,
+        }
     }
 
     /// Returns the rights of its caller, if they are checked.
     pub(crate) fn rights(&self) -> Option<&Arc<Rights>> {
         match self {
             Self::Guarded { rights, .. } => Some(rights),
-            Self::Audited { write, .. } | Self::Compared { write } => write.rights(),
+            Self::Audited { write, .. } | Self::Compared { write } | Self::Hooked { write, .. } => {
+                write.rights()
+            }
             _ => None,
         }
     }
@@ -183,7 +226,9 @@ impl Write {
     pub(crate) fn audit(&self) -> Option<&Audit> {
         match self {
             Self::Audited { audit, .. } => Some(audit),
-            Self::Guarded { write, .. } | Self::Compared { write } => write.audit(),
+            Self::Guarded { write, .. } | Self::Compared { write } | Self::Hooked { write, .. } => {
+                write.audit()
+            }
             _ => None,
         }
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use marmota_model::{Error, ErrorKind, Result, RowSource, Table, Value, ValueRef};
 
-use super::steps::Steps;
+use super::additional::Steps;
 use crate::contract::operation::{
     BatchMode, Keys, Link, OnConflict, Once, Operation, Outcome, UpsertResult, Write,
 };

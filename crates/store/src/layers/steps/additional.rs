@@ -1,12 +1,13 @@
 //! The additional steps of a write, by its table, its fields and its caller's rights.
 //!
-//! A step is data: a [`Write`] within another one. The outermost is executed first, so rights are
-//! checked before the history entry is made, and the row is compared last.
+//! A step is data: a [`Write`] within another one. The order of the steps is that of the [batch
+//! machine](crate::operation::BatchMachine).
 
 use std::sync::Arc;
 
 use marmota_model::{Error, ErrorKind, FilterExpr, Result, Table};
 
+use super::before_hooks::{BeforeHooks, HookPlace, Hooked};
 use crate::batch_machine::before;
 use crate::contract::audit::{Audit, AuditLog};
 use crate::contract::operation::{Operation, Write};
@@ -20,21 +21,32 @@ pub(super) struct Steps<'s> {
     audit: Option<Audit>,
     /// The rights of the caller, if they are limited.
     rights: Option<&'s Arc<Rights>>,
+    /// The hooks, and where their operations are executed, if a table of the operation has hooks.
+    hooks: Option<(&'s BeforeHooks, Arc<HookPlace>)>,
+    /// True if a hook may wait, so that the writes need a transaction of the store.
+    waits: bool,
 }
 
 impl<'s> Steps<'s> {
     /// Returns the steps of an operation; `None` if it takes no additional ones.
     ///
     /// # Errors
-    /// [`ErrorKind::Denied`] for a write to the history itself.
+    /// [`ErrorKind::Denied`] for a write to the history itself; [`ErrorKind::Bug`] if hooks are
+    /// nested too deeply.
     #[inline]
     pub(super) fn of(
         audit_log: Option<&Arc<AuditLog>>,
+        before_hooks: Option<&'s BeforeHooks>,
         handle: &'s HandleContext,
         operation: &Operation<'_>,
     ) -> Result<Option<Self>> {
+        let hooked = match before_hooks {
+            Some(hooks) => hooks.of(handle, operation)?,
+            None => Hooked::default(),
+        };
         let rights = handle.rights.as_ref();
         let takes_steps = is_audited(audit_log, operation)?
+            || hooked.any
             || is_compared(operation)
             || rights.is_some_and(|rights| is_guarded(rights, operation));
         Ok(takes_steps.then(|| {
@@ -43,8 +55,15 @@ impl<'s> Steps<'s> {
                 actor: handle.actor.clone(),
                 at: handle.time(),
             });
-            Self { audit, rights }
+            let place = || Arc::new(HookPlace::new(handle.clone()));
+            let hooks = before_hooks.filter(|_| hooked.any).map(|hooks| (hooks, place()));
+            Self { audit, rights, hooks, waits: hooked.any_async }
         }))
+    }
+
+    /// Returns where the operations of hooks are executed, if there are hooks that may wait.
+    pub(super) fn place_of_waiting_hooks(&self) -> Option<&Arc<HookPlace>> {
+        self.hooks.as_ref().filter(|_| self.waits).map(|(_, place)| place)
     }
 
     /// Returns a write with its steps: the write itself, if it takes none.
@@ -60,8 +79,13 @@ impl<'s> Steps<'s> {
             }
             _ => write,
         };
-        match guard {
+        let write = match guard {
             Some(rights) => Write::Guarded { write: Box::new(write), rights: Arc::clone(rights) },
+            None => write,
+        };
+        let hooks = self.hooks.as_ref();
+        match hooks.and_then(|(hooks, place)| hooks.of_table(write.table(), place)) {
+            Some(hooks) => Write::Hooked { write: Box::new(write), hooks },
             None => write,
         }
     }

@@ -1,22 +1,28 @@
-//! The layer of writes that take additional steps in the same transaction. There are three reasons
+//! The layer of writes that take additional steps in the same transaction. There are four reasons
 //! for such steps:
 //! - The table is audited: an entry in the history is written, with the fields that changed.
 //! - The caller has rights with rules on rows: the rows are read and checked before the write.
 //! - Immutable fields are written: the row is read, and the write refused if it would change them.
+//! - The table has hooks that are called before the write, with the rows before and after it.
 //!
 //! Such a write is executed as a batch, whose steps are made by the [batch
 //! machine](crate::operation::BatchMachine) on every engine alike, and its result is taken from the
-//! batch. All other operations are passed on as they are.
+//! batch. All other operations are passed on as they are. If a hook may wait, the batch is executed
+//! in a transaction of the store (`transaction_write.rs`), otherwise by the engine.
 
-mod steps;
+mod additional;
+pub(crate) mod before_hooks;
+mod transaction_write;
 mod write_as_batch;
 
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use marmota_model::{NoRows, Result, RowSink};
 
-use self::steps::Steps;
+use self::additional::Steps;
+use self::before_hooks::BeforeHooks;
+use self::transaction_write::{TransactionWrite, check_turn};
 use self::write_as_batch::WriteAsBatch;
 use crate::contract::audit::AuditLog;
 use crate::contract::durability::Durability;
@@ -26,11 +32,13 @@ use crate::layers::layer::Layer;
 use crate::layers::session::pool::Sessions;
 use crate::rows::registry::Registry;
 
-/// The layer of writes with additional steps. It is idle in a store without audited tables and
-/// immutable fields, for handles without rights.
-pub(crate) struct AuditLayer<L> {
+/// The layer of writes with additional steps. It is idle in a store without audited tables,
+/// immutable fields and hooks, for handles without rights.
+pub(crate) struct StepsLayer<L> {
     /// The history, if a table is audited.
     audit_log: Option<Arc<AuditLog>>,
+    /// The hooks that are called before writes, if there are any.
+    before_hooks: Option<BeforeHooks>,
     /// True if a table has immutable fields.
     has_immutable: bool,
     registry: Arc<Registry>,
@@ -40,52 +48,61 @@ pub(crate) struct AuditLayer<L> {
 /// An operation that waits below this layer. The caller passes the original operation to each poll,
 /// and the layers below get the batch, which is kept here.
 #[derive(Debug, Default)]
-pub(crate) struct AuditState<S> {
+pub(crate) struct StepsState<S> {
     /// The batch as which it is executed, if it is.
     batch: Option<Box<WriteAsBatch>>,
+    /// The write as which it is executed, if its hooks may wait.
+    write: Option<Box<TransactionWrite<S>>>,
     next: S,
 }
 
-impl<L: Layer> AuditLayer<L> {
-    /// Creates the layer above `next`, for the tables of a store and its history, if it has one.
-    pub(crate) fn new(audit_log: Option<AuditLog>, registry: &Arc<Registry>, next: L) -> Self {
+impl<L: Layer> StepsLayer<L> {
+    /// Creates the layer above `next`, for the tables of a store, its history and its hooks, if it
+    /// has them.
+    pub(crate) fn new(
+        audit_log: Option<AuditLog>,
+        before_hooks: Option<BeforeHooks>,
+        registry: &Arc<Registry>,
+        next: L,
+    ) -> Self {
         let has_immutable = registry.tables().iter().any(|table| !table.immutable().is_empty());
         let (audit_log, registry) = (audit_log.map(Arc::new), Arc::clone(registry));
-        Self { audit_log, has_immutable, registry, next }
+        Self { audit_log, before_hooks, has_immutable, registry, next }
     }
 
     /// Returns true if only the caller's rights can be a reason for additional steps.
     pub(crate) const fn is_idle(&self) -> bool {
-        self.audit_log.is_none() && !self.has_immutable
-    }
-
-    /// Returns the batch that replaces an operation, if it takes additional steps.
-    #[inline]
-    fn batch(
-        &self,
-        handle: &HandleContext,
-        operation: &mut Operation<'_>,
-    ) -> Result<Option<WriteAsBatch>> {
-        match Steps::of(self.audit_log.as_ref(), handle, operation)? {
-            Some(steps) => WriteAsBatch::of(operation, &self.registry, &steps),
-            None => Ok(None),
-        }
+        self.audit_log.is_none() && self.before_hooks.is_none() && !self.has_immutable
     }
 
     /// Submits an operation, as a batch if it takes additional steps.
     fn submit_with_steps(
         &self,
         handle: &HandleContext,
-        state: &mut AuditState<L::State>,
+        state: &mut StepsState<L::State>,
         durability: Option<Durability>,
         operation: &mut Operation<'_>,
         sink: &mut dyn RowSink,
         outcome: &mut Outcome,
     ) -> Poll<Result<()>> {
-        let AuditState { batch: slot, next } = state;
-        let Some(mut batch) = self.batch(handle, operation)? else {
+        let StepsState { batch: slot, write, next } = state;
+        let hooks = self.before_hooks.as_ref();
+        if hooks.is_some() {
+            check_turn(handle, operation)?;
+        }
+        let steps = Steps::of(self.audit_log.as_ref(), hooks, handle, operation)?;
+        let batch = match &steps {
+            Some(steps) => WriteAsBatch::of(operation, &self.registry, steps)?,
+            None => None,
+        };
+        let Some(mut batch) = batch else {
             return self.next.submit(handle, next, durability, operation, sink, outcome);
         };
+        if let Some(place) = steps.as_ref().and_then(Steps::place_of_waiting_hooks) {
+            let batch = (batch, Arc::clone(place));
+            *write = Some(Box::new(TransactionWrite::begin(&self.next, handle, batch, durability)?));
+            return Poll::Pending;
+        }
         let mut whole = Outcome::default();
         let submitted = batch.with(operation, |batch| {
             self.next.submit(handle, next, durability, batch, &mut NoRows, &mut whole)
@@ -104,9 +121,9 @@ impl<L: Layer> AuditLayer<L> {
     }
 }
 
-impl<L: Layer> Layer for AuditLayer<L> {
+impl<L: Layer> Layer for StepsLayer<L> {
     /// The part of this layer, with the state of the layer below.
-    type State = AuditState<L::State>;
+    type State = StepsState<L::State>;
 
     /// Submits an operation, as a batch if it takes additional steps.
     #[inline(always)]
@@ -138,7 +155,14 @@ impl<L: Layer> Layer for AuditLayer<L> {
         outcome: &mut Outcome,
         context: &mut Context<'_>,
     ) -> Poll<Result<()>> {
-        let AuditState { batch: slot, next } = state;
+        let StepsState { batch: slot, write, next } = state;
+        if let Some(in_progress) = write {
+            let done = ready!(in_progress.poll(&self.next, operation, context));
+            return Poll::Ready(match write.take() {
+                Some(write) => write.finish(done, operation, outcome),
+                None => done,
+            });
+        }
         let Some(mut batch) = slot.take() else {
             return self.next.poll(handle, next, operation, sink, outcome, context);
         };
@@ -162,6 +186,9 @@ impl<L: Layer> Layer for AuditLayer<L> {
     /// Cancels an operation, or the batch that replaces it: a batch is executed as a whole or not
     /// at all, so no history entry is left without its write.
     fn cancel(&self, handle: &HandleContext, state: Self::State) {
+        if let Some(write) = state.write {
+            return write.cancel(&self.next);
+        }
         self.next.cancel(handle, state.next);
     }
 

@@ -1,0 +1,134 @@
+//! The hooks of a store that are called before writes, by table, and their calls for the writes of
+//! one operation.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hashbrown::HashMap;
+use marmota_model::{Error, ErrorKind, Result, Table};
+use parking_lot::Mutex;
+
+use crate::contract::operation::Operation;
+use crate::contract::row_hook::{HookCall, RowChange, RowHooks, WriteHooks};
+use crate::layers::handle::HandleContext;
+
+/// How deep hooks may be nested: the writes of a hook call the hooks of their tables.
+const DEPTH_MAX: u8 = 8;
+
+/// A hook that is called before each write of a row of one table.
+pub(crate) trait BeforeHook: Send + Sync {
+    /// Returns true if the hook may wait, and gets a handle to the transaction.
+    fn is_async(&self) -> bool;
+
+    /// Calls the hook. `handle` is the context of its operations, if it is asynchronous; otherwise
+    /// only its actor is used.
+    fn call(&self, handle: &HandleContext, change: RowChange) -> HookCall;
+}
+
+/// The hooks of a store.
+#[derive(Default)]
+pub(crate) struct BeforeHooks {
+    tables: HashMap<String, Arc<TableHooks>>,
+    deadline: Duration,
+}
+
+/// The hooks of one table, in the order of their calls.
+#[derive(Default)]
+struct TableHooks {
+    hooks: Vec<Box<dyn BeforeHook>>,
+    is_async: bool,
+}
+
+impl BeforeHooks {
+    /// Creates the hooks of a store without any. `deadline` limits each call of an asynchronous
+    /// hook.
+    pub(crate) fn new(deadline: Duration) -> Self {
+        Self { tables: HashMap::new(), deadline }
+    }
+
+    /// Adds a hook of a table, which is called after those that the table has.
+    pub(crate) fn add(&mut self, table: &str, hook: Box<dyn BeforeHook>) {
+        let hooks = self.tables.entry(table.to_owned()).or_default();
+        if let Some(hooks) = Arc::get_mut(hooks) {
+            hooks.is_async |= hook.is_async();
+            hooks.hooks.push(hook);
+        }
+    }
+
+    /// Returns which hooks an operation calls.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Bug`] if hooks are nested too deeply.
+    pub(super) fn of(&self, handle: &HandleContext, operation: &Operation<'_>) -> Result<Hooked> {
+        let mut hooked = Hooked::default();
+        operation.each_table_written(|table| {
+            if let Some(hooks) = self.tables.get(table.name()) {
+                hooked.any = true;
+                hooked.any_async |= hooks.is_async;
+                if handle.hook_depth >= DEPTH_MAX {
+                    hooked.too_deep = Some(table.name().to_owned());
+                }
+            }
+        });
+        match hooked.too_deep {
+            None => Ok(hooked),
+            Some(table) => {
+                let message = format!(
+                    "hooks are nested more than {DEPTH_MAX} deep at a write to `{table}`: a hook \
+                     writes to its own table, or hooks write to the tables of each other; let a \
+                     hook write only if a value has to change"
+                );
+                Err(Error::new(ErrorKind::Bug, message))
+            }
+        }
+    }
+
+    /// Returns the hooks that are called before a write to a table, in this place.
+    pub(super) fn of_table(&self, table: &Table, place: &Arc<HookPlace>) -> Option<WriteHooks> {
+        let hooks = Arc::clone(self.tables.get(table.name())?);
+        let (place, deadline) = (Arc::clone(place), self.deadline);
+        Some(WriteHooks(Arc::new(PlacedHooks { hooks, place, deadline })))
+    }
+}
+
+/// Which hooks an operation calls.
+#[derive(Default)]
+pub(super) struct Hooked {
+    pub(super) any: bool,
+    pub(super) any_async: bool,
+    too_deep: Option<String>,
+}
+
+/// Where the operations of hooks are executed: in a transaction, which is another one when the
+/// write is repeated.
+pub(super) struct HookPlace(Mutex<HandleContext>);
+
+impl HookPlace {
+    /// Creates the place of hooks that are called for an operation of a handle.
+    pub(super) fn new(handle: HandleContext) -> Self {
+        Self(Mutex::new(handle))
+    }
+
+    /// Sets the context of the hooks' operations.
+    pub(super) fn set(&self, handle: HandleContext) {
+        *self.0.lock() = handle;
+    }
+}
+
+struct PlacedHooks {
+    hooks: Arc<TableHooks>,
+    place: Arc<HookPlace>,
+    deadline: Duration,
+}
+
+impl RowHooks for PlacedHooks {
+    fn call(&self, index: usize, change: RowChange) -> Option<HookCall> {
+        let hook = self.hooks.hooks.get(index)?;
+        let handle = self.place.0.lock().clone();
+        Some(hook.call(&handle, change))
+    }
+
+    fn deadline(&self) -> Duration {
+        self.deadline
+    }
+}
