@@ -272,6 +272,20 @@ impl StoreBuilder {
         self.open_at(Some(number))?.close()
     }
 
+    /// Returns the features of the first engine, as far as they are known before the store is
+    /// opened: for builders that add what an engine supports.
+    ///
+    /// ```
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// let builder = Store::builder(Memory::new());
+    /// assert!(builder.capability().transactions);
+    /// ```
+    #[must_use]
+    pub fn capability(&self) -> &Capability {
+        self.engine.capability()
+    }
+
     /// The first database.
     pub(crate) fn engine(&self) -> &dyn Engine {
         &*self.engine

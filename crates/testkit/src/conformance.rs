@@ -37,7 +37,7 @@ mod schemas;
 
 pub use access::{history, rights};
 pub use acid::{
-    background, batches, changes, concurrency, durability, groups, hooks, idempotency, live,
+    background, batches, before_hooks, changes, concurrency, durability, groups, hooks, idempotency, live,
     transactions,
 };
 pub use event_loops::{budgets, event_loop};
@@ -76,6 +76,7 @@ macro_rules! conformance {
 
             $crate::background_promises!();
             $crate::batches_promises!();
+            $crate::before_hooks_promises!();
             $crate::budgets_promises!();
             $crate::changes_promises!();
             $crate::concurrency_promises!();

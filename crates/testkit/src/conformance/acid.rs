@@ -2,6 +2,7 @@
 
 pub mod background;
 pub mod batches;
+pub mod before_hooks;
 pub mod changes;
 pub mod concurrency;
 pub mod durability;

@@ -119,9 +119,9 @@ fn hosted(
 ) -> Subject {
     Subject::served(name, move |models| {
         let inner = Shared(Arc::from(engine()));
-        let door = door.clone();
-        let builder =
-            Store::builder(Hosted { inner, models, reach, door, running: OnceLock::new() });
+        let opening = inner.capability().of_client("remote");
+        let (door, running) = (door.clone(), OnceLock::new());
+        let builder = Store::builder(Hosted { inner, models, reach, door, opening, running });
         match models {
             Some(models) => models(builder),
             None => builder,
@@ -267,6 +267,8 @@ struct Hosted {
     reach: Reach,
     /// Of a server that keeps accounts.
     door: Option<(Arc<Door>, AddModels)>,
+    /// What is known before the server has started.
+    opening: Capability,
     running: OnceLock<Running>,
 }
 
@@ -304,7 +306,7 @@ impl Engine for Hosted {
     fn capability(&self) -> &Capability {
         match self.running.get() {
             Some(running) => running.remote.capability(),
-            None => self.inner.capability(),
+            None => &self.opening,
         }
     }
 
