@@ -12,8 +12,8 @@ use std::time::Duration;
 use hashbrown::HashMap;
 use marmota_model::{Error, ErrorKind, Model, Result, Schema, Table};
 
-use self::before_hooks::{HooksToOpen, LateCore};
 pub use self::before_hooks::{AsyncHook, BeforeChange, HookFuture};
+use self::before_hooks::{HooksToOpen, LateCore};
 pub use self::change_feed::renew_feed;
 pub use self::database_models::DatabaseModels;
 use crate::batch_machine::answers_schema;

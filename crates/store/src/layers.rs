@@ -11,7 +11,6 @@
 //! The change feed is kept in [`feed`]: the engine writes it, below all layers.
 //! The parts of a handle to the store that layers depend on, such as its rights, are in [`handle`].
 
-
 pub(crate) mod cache;
 pub(crate) mod feed;
 pub(crate) mod handle;

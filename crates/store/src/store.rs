@@ -255,6 +255,26 @@ impl Store {
         self.engine().capability()
     }
 
+    /// Returns true if hooks are called before the writes of a table
+    /// ([`StoreBuilder::before`](crate::StoreBuilder::before)). Then a row that was written may have
+    /// other values than the write, and has to be read to be known.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, Model)]
+    /// # struct City { id: i64, name: String }
+    /// let builder = Store::builder(Memory::new()).model::<City>();
+    /// let store = builder.before::<City>(|_| Ok(())).open()?;
+    /// assert!(store.has_hooks(&*store.table("city")?));
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    #[must_use]
+    pub fn has_hooks(&self, table: &Table) -> bool {
+        self.core.layers.before_hooks.as_ref().is_some_and(|hooks| hooks.has(table))
+    }
+
     /// Returns the version of a table: a number that changes with every write to it, and that no
     /// later version has again as long as the store is open. `None` while a write is in progress,
     /// and for a store without a cache.

@@ -37,8 +37,8 @@ mod schemas;
 
 pub use access::{history, rights};
 pub use acid::{
-    background, batches, before_hooks, changes, concurrency, durability, groups, hooks, idempotency, live,
-    transactions,
+    background, batches, before_hooks, changes, concurrency, durability, groups, hooks,
+    idempotency, live, transactions,
 };
 pub use event_loops::{budgets, event_loop};
 

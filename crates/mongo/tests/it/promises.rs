@@ -53,6 +53,21 @@ promises!(batches:
     writes_see_those_before,
     a_batch_in_a_transaction_is_its_own,
 );
+promises!(before_hooks: ; by transactions:
+    a_hook_gets_the_rows_of_every_write,
+    a_changed_row_is_written_and_checked,
+    a_refused_write_leaves_nothing,
+    a_counter_of_rows_is_always_right,
+    many_rows_are_deleted_with_their_hooks,
+    batches_call_hooks,
+    a_transaction_contains_its_hooks,
+    a_panic_is_an_error_of_the_write,
+    a_hook_is_over_at_its_deadline,
+    a_cycle_of_hooks_is_an_error,
+    background_batches_call_hooks,
+    rules_on_rows_apply_to_the_changed_row,
+    the_history_and_the_feed_have_the_changed_row,
+);
 promises!(conflicts:
     a_row_takes_the_place_of_others,
     a_row_referred_to_is_replaced_by_its_like,

@@ -10,7 +10,7 @@ use marmota_remote::{Remote, Service};
 use marmota_store::engine::{Capability, Engine, ReadsMeanwhile, Session};
 use marmota_store::plan::{Destructive, Plan};
 use marmota_store::rights::{Grant, Right, Rights};
-use marmota_store::{Idempotency, Store};
+use marmota_store::{Idempotency, Store, StoreBuilder};
 
 use crate::place::{Place, Transport};
 use crate::{Person, client, person};
@@ -138,4 +138,33 @@ fn a_server_that_comes_back_with_less_is_refused_by_name() {
     let more = Capability::new("other", true).with_row_locks().with_key_gaps();
     let _server = place.serve(&served(more));
     assert_eq!(store.count::<Person>().run().unwrap(), 0);
+}
+
+#[test]
+fn hooks_belong_to_the_store_that_is_served() {
+    let hooked = |builder: StoreBuilder| {
+        builder.model::<Person>().before::<Person>(|change| match &change.after {
+            Some(person) if person.name.is_empty() => {
+                Err(change.refuse(Person::NAME, "required", "must not be empty"))
+            }
+            _ => Ok(()),
+        })
+    };
+    for place in Place::all() {
+        let served = hooked(Store::builder(Memory::new())).open().unwrap();
+        let server = place.serve(&Service::new(&served));
+        let error = hooked(Store::builder(place.remote())).open().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+        let store = client(place.remote()).unwrap();
+        let error = store.insert(&person("")).run().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert_eq!(
+            (&*error.violations()[0].field, &*error.violations()[0].rule),
+            ("name", "required")
+        );
+        store.insert(&person("Emmy")).run().unwrap();
+        assert_eq!(served.count::<Person>().run().unwrap(), 1);
+        store.close().unwrap();
+        drop(server);
+    }
 }

@@ -23,8 +23,8 @@
 //! The body is parsed into a row of borrowed values on the stack. Defaults, times and the key are
 //! set in place, and the same row is passed to the engine and written into the response. It is not
 //! read back: the row in memory has all values that the engine stores, except an automatic key,
-//! which the engine returns. Only a row that existed already is read, in a second step, because the
-//! request does not have all of its values.
+//! which the engine returns. Only a row that existed already, or of a table with hooks, is read, in a
+//! second step, because the request does not have all of its values.
 
 use marmota_http::{Request, Status};
 use marmota_model::{FieldSet, NoRows, Scratch, Table, Uuid, Value, ValueRef, json};
@@ -47,17 +47,20 @@ pub(crate) struct Insert {
     /// The time of the request, for the creation and update times of the row.
     stamp: WriteTimestamp,
     on_conflict: OnConflict,
-    /// The row that existed already: the next step reads and returns it.
+    /// The row that existed already, or that hooks may have changed: the next step reads and
+    /// returns it.
     there: Option<There>,
     /// The generated key. It is kept, so that a repeated step uses the same key.
     uuid: Option<Uuid>,
 }
 
-/// A row that existed already.
+/// A row that is read to be returned.
 struct There {
     key: Value,
     /// The version after the insert, if the table has versions.
     version: Option<i64>,
+    /// True if it is new.
+    is_new: bool,
     /// True if it was read, maybe in an earlier step.
     found: bool,
 }
@@ -79,8 +82,8 @@ impl Insert {
         })
     }
 
-    /// Responds with 200 and the row that existed, in its current state, with the fields that a GET
-    /// returns.
+    /// Responds with 200 and the row that existed, or 201 and the new row, in its current state, with
+    /// the fields that a GET returns.
     ///
     /// With `Prefer: return=minimal` nothing is read, and the response is 204 with the `ETag` of
     /// the outcome. A row that was deleted between the two steps is answered in the same way, since
@@ -93,11 +96,12 @@ impl Insert {
     ) -> Result<Next, Interrupt> {
         let table = context.table();
         let location = location(context.request.path(), there.key.as_ref());
+        let status = if there.is_new { Status::CREATED } else { Status::OK };
         if !body::wants_minimal(context.request) {
             let found = &mut there.found;
             let mut sink = |row: &[ValueRef<'_>]| {
                 *found = true;
-                write_stored(context, row, Status::OK, Some(location.clone()), answer);
+                write_stored(context, row, status, Some(location.clone()), answer);
                 std::ops::ControlFlow::Break(())
             };
             let (key, fields) = (there.key.as_ref(), table.read_by_default());
@@ -106,7 +110,7 @@ impl Insert {
         }
         if !there.found {
             // The client does not want it, or it was deleted concurrently.
-            let mut head = Head::new(Status::OK, JSON).etag(there.version.map(Etag::Version));
+            let mut head = Head::new(status, JSON).etag(there.version.map(Etag::Version));
             head.location = Some(location);
             write_minimal(context.request, head, answer);
         }
@@ -153,10 +157,15 @@ impl Verb for Insert {
             (outcome.effect, &outcome.keys)
         {
             let (key, version) = (key.clone(), outcome.version);
-            self.there = Some(There { key, version, found: false });
+            self.there = Some(There { key, version, is_new: false, found: false });
             return Ok(Next::Step);
         }
         give_key(table, &mut row, &outcome);
+        if context.store.has_hooks(table) {
+            let (key, version) = (row[table.key()].to_value(), outcome.version);
+            self.there = Some(There { key, version, is_new: true, found: false });
+            return Ok(Next::Step);
+        }
         let location = location(context.request.path(), row[table.key()]);
         write_stored(context, &row, Status::CREATED, Some(location), answer);
         Ok(Next::Answered)

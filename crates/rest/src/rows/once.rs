@@ -35,7 +35,7 @@
 //! stopped: see [`OnceLines`].
 
 use marmota_http::{Request, Status};
-use marmota_model::{Result as ModelResult, Table, ValueRef, json};
+use marmota_model::{FieldSet, Result as ModelResult, Table, ValueRef, json};
 use marmota_store::operation::{Answered, Fingerprint, Keys, OnceKey, Outcome, Write};
 use marmota_web::{ApiError, ApiResult};
 use serde::{Deserialize, Serialize};
@@ -184,14 +184,15 @@ impl OnceLines {
 
 /// Returns a response in its stored form, from the writes of a batch and their results.
 ///
-/// - [`Shape::Row`]: 201 with the row, its `Location` under `path`, and its version.
+/// - [`Shape::Row`]: 201 with the row, its `Location` under `path`, and its version. If the table has
+///   hooks, only the key of the row is known and shown.
 /// - [`Shape::Rows`]: 201 with the keys, as for an array.
 /// - [`Shape::Results`]: 200 with the body that `write_results` appends.
 pub(crate) fn kept(
     shape: Shape,
     path: &str,
-    writes: &[Write],
-    results: &[ModelResult<Outcome>],
+    (writes, results): (&[Write], &[ModelResult<Outcome>]),
+    has_hooks: impl Fn(&Table) -> bool,
     write_results: impl FnOnce(&mut Vec<u8>),
 ) -> Vec<u8> {
     let (mut status, mut body) = (Status::CREATED, Vec::new());
@@ -204,7 +205,11 @@ pub(crate) fn kept(
             if let Some(Etag::Version(known)) = version_tag(table, &row) {
                 version = Some(known);
             }
-            json::write_row(&mut body, table, table.read_by_default(), &row);
+            let shown = match has_hooks(table) {
+                true => FieldSet::EMPTY.with(table.key()),
+                false => table.read_by_default(),
+            };
+            json::write_row(&mut body, table, shown, &row);
         }
         (Shape::Rows, ..) => {
             body.extend_from_slice(b"{\"keys\":[");

@@ -75,8 +75,9 @@ enum Stage {
     /// The row does not exist: insert it. With `must_be_new`, a row with this key is 412 instead of
     /// 409.
     Insert { must_be_new: bool },
-    /// Written, and has this version now; read the fields that the body did not contain.
-    Read { version: Option<i64> },
+    /// Written, and has this version now; read the fields that the body did not contain, or that
+    /// hooks have changed. `is_new` if it was inserted.
+    Read { version: Option<i64>, is_new: bool },
 }
 
 impl Update {
@@ -196,12 +197,14 @@ impl Update {
             row[position] = ValueRef::Int(version);
         }
         let shown = table.read_by_default();
-        if FieldSet::present(&row).union(shown) == FieldSet::present(&row) {
+        if FieldSet::present(&row).union(shown) == FieldSet::present(&row)
+            && !context.store.has_hooks(table)
+        {
             // The body contains all fields.
             write_stored(context, &row, Status::OK, None, answer);
             return Ok(Next::Answered);
         }
-        self.stage = Stage::Read { version: outcome.version };
+        self.stage = Stage::Read { version: outcome.version, is_new: false };
         Ok(Next::Step)
     }
 
@@ -210,7 +213,7 @@ impl Update {
     /// Between the update and this step another request may insert the row. The insert then fails
     /// with 409, and neither row is overwritten.
     fn insert(
-        &self,
+        &mut self,
         context: RequestContext<'_>,
         must_be_new: bool,
         answer: &mut Answer<'_, '_>,
@@ -231,6 +234,10 @@ impl Update {
             interrupt => interrupt,
         })?;
         answer.committed(context.store, &outcome);
+        if context.store.has_hooks(table) {
+            self.stage = Stage::Read { version: outcome.version, is_new: true };
+            return Ok(Next::Step);
+        }
         write_stored(
             context,
             &row,
@@ -241,7 +248,8 @@ impl Update {
         Ok(Next::Answered)
     }
 
-    /// Responds to a write with the row, read after it. `written` is the version after the write.
+    /// Responds to a write with the row, read after it. `written` is the version after the write,
+    /// and `is_new` is true for an insert.
     ///
     /// Another write may happen in between; the response then has its values and its `ETag`, which
     /// match each other. If the row cannot be read, the response is 204 with `written` as the
@@ -249,15 +257,17 @@ impl Update {
     fn read_back(
         &mut self,
         context: RequestContext<'_>,
-        written: Option<i64>,
+        (written, is_new): (Option<i64>, bool),
         answer: &mut Answer<'_, '_>,
         execute: &mut Execute<'_>,
     ) -> Result<Next, Interrupt> {
         let table = context.table();
         let found = &mut self.found;
+        let path = || is_new.then(|| context.request.path().to_owned());
+        let status = if is_new { Status::CREATED } else { Status::OK };
         let mut sink = |row: &[ValueRef<'_>]| {
             *found = true;
-            write_stored(context, row, Status::OK, None, answer);
+            write_stored(context, row, status, path(), answer);
             std::ops::ControlFlow::Break(())
         };
         let (key, fields) = (self.key.as_ref(), table.read_by_default());
@@ -269,7 +279,8 @@ impl Update {
         }
         if !self.found {
             // Written, but deleted concurrently or not readable.
-            let head = Head::new(Status::OK, JSON).etag(written.map(Etag::Version));
+            let mut head = Head::new(status, JSON).etag(written.map(Etag::Version));
+            head.location = path();
             write_minimal(context.request, head, answer);
         }
         Ok(Next::Answered)
@@ -288,7 +299,9 @@ impl Verb for Update {
         match self.stage {
             Stage::Update => self.update(context, answer, execute),
             Stage::Insert { must_be_new } => self.insert(context, must_be_new, answer, execute),
-            Stage::Read { version } => self.read_back(context, version, answer, execute),
+            Stage::Read { version, is_new } => {
+                self.read_back(context, (version, is_new), answer, execute)
+            }
         }
     }
 }

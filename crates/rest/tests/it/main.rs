@@ -10,6 +10,7 @@ mod batch;
 mod batch_lines;
 #[cfg(feature = "auth")]
 mod before_body;
+mod before_hooks;
 mod blob;
 mod bounds;
 mod changes;

@@ -51,7 +51,9 @@ fn bytes_of(write: &Write) -> usize {
         }
         Write::Increment { key, .. } | Write::Delete { key, .. } => of(key),
         Write::DeleteWhere { .. } => 0,
-        Write::Audited { write, .. } | Write::Compared { write } | Write::Guarded { write, .. }
+        Write::Audited { write, .. }
+        | Write::Compared { write }
+        | Write::Guarded { write, .. }
         | Write::Hooked { write, .. } => {
             return bytes_of(write);
         }

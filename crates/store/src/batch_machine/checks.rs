@@ -43,9 +43,9 @@ impl Rights {
             Write::Delete { .. } => !rights.delete.is_all(),
             // A delete by filter is narrowed when it is made.
             Write::DeleteWhere { .. } => matches!(rights.delete, Access::Denied),
-            Write::Audited { write, .. } | Write::Compared { write } | Write::Hooked { write, .. } => {
-                self.guard(write)
-            }
+            Write::Audited { write, .. }
+            | Write::Compared { write }
+            | Write::Hooked { write, .. } => self.guard(write),
             Write::Guarded { .. } => false,
         }
     }

@@ -37,9 +37,7 @@ mod once;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use marmota_model::{
-    Error, ErrorKind, FieldSet, NoRows, Result, RowQuery, RowSink, Table, Value,
-};
+use marmota_model::{Error, ErrorKind, FieldSet, NoRows, Result, RowQuery, RowSink, Table, Value};
 
 use self::current::{Current, Looked};
 use self::hooks::HookCalls;

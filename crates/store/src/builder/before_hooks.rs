@@ -6,9 +6,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use marmota_model::rule::violation;
-use marmota_model::{
-    Column, Error, ErrorKind, Model, Result, Scratch, Value, ValueRef, Violation,
-};
+use marmota_model::{Column, Error, ErrorKind, Model, Result, Scratch, Value, ValueRef, Violation};
 
 use super::StoreBuilder;
 use crate::contract::change::ChangeKind;
@@ -64,12 +62,7 @@ impl<M: Model> BeforeChange<M> {
     /// assert_eq!(error.violations()[0].field, "until");
     /// # Ok::<(), marmota_model::Error>(())
     /// ```
-    pub fn refuse<T>(
-        &self,
-        field: Column<M, T>,
-        rule: &str,
-        message: impl Into<String>,
-    ) -> Error {
+    pub fn refuse<T>(&self, field: Column<M, T>, rule: &str, message: impl Into<String>) -> Error {
         Error::invalid(vec![self.violation(field, rule, message)])
     }
 
@@ -193,9 +186,7 @@ impl StoreBuilder {
     pub fn before_async<M, H>(self, hook: H) -> Self
     where
         M: Model + Send,
-        H: AsyncFn(&Store, &mut BeforeChange<M>) -> Result<()>
-            + for<'a> AsyncHook<'a, M>
-            + 'static,
+        H: AsyncFn(&Store, &mut BeforeChange<M>) -> Result<()> + for<'a> AsyncHook<'a, M> + 'static,
     {
         let hook = Arc::new(hook);
         self.add_waiting_hook::<M>(Box::new(move |transaction, mut change| {
@@ -260,22 +251,28 @@ impl StoreBuilder {
         self.add_hook::<M>(|core| Box::new(WaitingHook { core: Arc::clone(core), call }))
     }
 
-    fn add_hook<M: Model>(
-        mut self,
-        hook: impl FnOnce(&LateCore) -> Box<dyn BeforeHook>,
-    ) -> Self {
+    fn add_hook<M: Model>(mut self, hook: impl FnOnce(&LateCore) -> Box<dyn BeforeHook>) -> Self {
         let hooks = &mut self.before_hooks;
         let check = |registry: &Registry| registry.of::<M>().map(drop);
-        hooks.hooks.push((M::TABLE, check, hook(&hooks.core)));
+        let hook = hook(&hooks.core);
+        hooks.hooks.push(HookToOpen { table: M::TABLE, check, hook });
         self
     }
 }
 
 /// The hooks of a builder.
 pub(super) struct HooksToOpen {
-    hooks: Vec<(&'static str, fn(&Registry) -> Result<()>, Box<dyn BeforeHook>)>,
+    hooks: Vec<HookToOpen>,
     deadline: Duration,
     core: LateCore,
+}
+
+/// A hook of a builder.
+struct HookToOpen {
+    table: &'static str,
+    /// Checks that the store has the model.
+    check: fn(&Registry) -> Result<()>,
+    hook: Box<dyn BeforeHook>,
 }
 
 /// The store of hooks, which exists only after they were made.
@@ -290,7 +287,7 @@ impl Default for HooksToOpen {
 impl HooksToOpen {
     /// Returns the names of the tables that have hooks.
     pub(super) fn tables(&self) -> impl Iterator<Item = &'static str> {
-        self.hooks.iter().map(|(table, ..)| *table)
+        self.hooks.iter().map(|hook| hook.table)
     }
 
     /// Returns the hooks for a store with these tables, if there are any, and the place for the
@@ -298,16 +295,13 @@ impl HooksToOpen {
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] for a model that the store does not have.
-    pub(super) fn open(
-        self,
-        registry: &Registry,
-    ) -> Result<(Option<BeforeHooks>, LateCore)> {
+    pub(super) fn open(self, registry: &Registry) -> Result<(Option<BeforeHooks>, LateCore)> {
         let Self { hooks, deadline, core } = self;
         if hooks.is_empty() {
             return Ok((None, core));
         }
         let mut opened = BeforeHooks::new(deadline);
-        for (table, check, hook) in hooks {
+        for HookToOpen { table, check, hook } in hooks {
             check(registry)?;
             opened.add(table, hook);
         }
@@ -316,14 +310,16 @@ impl HooksToOpen {
 }
 
 /// A hook that returns at once.
-struct PlainHook<M>(Box<dyn Fn(&mut BeforeChange<M>) -> Result<()> + Send + Sync>);
+struct PlainHook<M>(PlainCall<M>);
+
+type PlainCall<M> = Box<dyn Fn(&mut BeforeChange<M>) -> Result<()> + Send + Sync>;
 
 impl<M: Model> BeforeHook for PlainHook<M> {
     fn is_async(&self) -> bool {
         false
     }
 
-    fn call(&self, handle: &HandleContext, change: RowChange) -> HookCall {
+    fn call(&self, handle: &HandleContext, change: &RowChange) -> HookCall {
         let called = Presented::of(handle, change).and_then(|(presented, mut change)| {
             (self.0)(&mut change)?;
             presented.assigned(&change)
@@ -339,10 +335,7 @@ struct WaitingHook<M> {
 }
 
 type WaitingCall<M> = Box<
-    dyn Fn(
-            Store,
-            BeforeChange<M>,
-        ) -> Pin<Box<dyn Future<Output = Result<BeforeChange<M>>> + Send>>
+    dyn Fn(Store, BeforeChange<M>) -> Pin<Box<dyn Future<Output = Result<BeforeChange<M>>> + Send>>
         + Send
         + Sync,
 >;
@@ -352,7 +345,7 @@ impl<M: Model + Send> BeforeHook for WaitingHook<M> {
         true
     }
 
-    fn call(&self, handle: &HandleContext, change: RowChange) -> HookCall {
+    fn call(&self, handle: &HandleContext, change: &RowChange) -> HookCall {
         let Some(core) = self.core.get().and_then(Weak::upgrade) else {
             return HookCall::Done(Err(Error::new(ErrorKind::Closed, "the store is closed")));
         };
@@ -372,7 +365,7 @@ struct Presented(Option<Vec<Value>>);
 
 impl Presented {
     /// Returns the change on structs.
-    fn of<M: Model>(handle: &HandleContext, change: RowChange) -> Result<(Self, BeforeChange<M>)> {
+    fn of<M: Model>(handle: &HandleContext, change: &RowChange) -> Result<(Self, BeforeChange<M>)> {
         let read = |row: &Option<Vec<Value>>| {
             let row = row.as_ref().map(|row| row.iter().map(Value::as_ref).collect::<Vec<_>>());
             row.map(|row| M::read(&row)).transpose()

@@ -45,7 +45,7 @@ pub(crate) enum HookCall {
 /// The hooks of one table, for the writes of one operation.
 pub(crate) trait RowHooks: Send + Sync {
     /// Calls the hook with this index; `None` after the last one.
-    fn call(&self, index: usize, change: RowChange) -> Option<HookCall>;
+    fn call(&self, index: usize, change: &RowChange) -> Option<HookCall>;
 
     /// Returns how long one call of an asynchronous hook may take.
     fn deadline(&self) -> Duration;

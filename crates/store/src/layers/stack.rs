@@ -50,11 +50,14 @@ pub(crate) struct LayerSettings {
     pub(crate) records_changes: bool,
 }
 
-/// The layers of a store, and the parts of them that the store shows: its counters and its cache.
+/// The layers of a store, and the parts of them that the store shows: its counters, its cache and
+/// its hooks.
 pub(crate) struct Layers {
     pub(crate) stack: Stack,
     pub(crate) meter: Option<Arc<Meter>>,
     pub(crate) cache: Option<Arc<Cache>>,
+    /// The hooks that are called before writes, if there are any.
+    pub(crate) before_hooks: Option<Arc<BeforeHooks>>,
     /// True if an operation without limits on its rights can go directly to a session.
     is_plain: bool,
 }
@@ -81,13 +84,14 @@ impl Layers {
 
         let layer = Sessions::new(engine, records_changes);
         let layer = CacheLayer::new(cache.clone(), layer);
-        let layer = StepsLayer::new(audit_log, before_hooks, registry, layer);
+        let before_hooks = before_hooks.map(Arc::new);
+        let layer = StepsLayer::new(audit_log, before_hooks.clone(), registry, layer);
         let is_plain =
             !is_traced && meter.is_none() && layer.is_idle() && cache.is_none() && !records_changes;
         let layer = RightsLayer::new(layer);
         let layer = MetricsLayer::new(meter.clone(), layer);
         let stack = TraceLayer::new(is_traced, layer);
-        Self { stack, meter, cache, is_plain }
+        Self { stack, meter, cache, before_hooks, is_plain }
     }
 
     /// Returns true if no layer above the sessions changes, counts or traces the operations of a

@@ -38,7 +38,7 @@ pub(crate) struct StepsLayer<L> {
     /// The history, if a table is audited.
     audit_log: Option<Arc<AuditLog>>,
     /// The hooks that are called before writes, if there are any.
-    before_hooks: Option<BeforeHooks>,
+    before_hooks: Option<Arc<BeforeHooks>>,
     /// True if a table has immutable fields.
     has_immutable: bool,
     registry: Arc<Registry>,
@@ -61,7 +61,7 @@ impl<L: Layer> StepsLayer<L> {
     /// has them.
     pub(crate) fn new(
         audit_log: Option<AuditLog>,
-        before_hooks: Option<BeforeHooks>,
+        before_hooks: Option<Arc<BeforeHooks>>,
         registry: &Arc<Registry>,
         next: L,
     ) -> Self {
@@ -86,7 +86,7 @@ impl<L: Layer> StepsLayer<L> {
         outcome: &mut Outcome,
     ) -> Poll<Result<()>> {
         let StepsState { batch: slot, write, next } = state;
-        let hooks = self.before_hooks.as_ref();
+        let hooks = self.before_hooks.as_deref();
         if hooks.is_some() {
             check_turn(handle, operation)?;
         }
@@ -100,7 +100,8 @@ impl<L: Layer> StepsLayer<L> {
         };
         if let Some(place) = steps.as_ref().and_then(Steps::place_of_waiting_hooks) {
             let batch = (batch, Arc::clone(place));
-            *write = Some(Box::new(TransactionWrite::begin(&self.next, handle, batch, durability)?));
+            *write =
+                Some(Box::new(TransactionWrite::begin(&self.next, handle, batch, durability)?));
             return Poll::Pending;
         }
         let mut whole = Outcome::default();

@@ -5,13 +5,12 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use parking_lot::Mutex;
 use marmota_model::{
     Caller, Error, ErrorKind, Field, Key, Kind, Model, NoRows, Result, Role, RowQuery, RowSink,
     Schema, Table, ValueRef,
 };
+use parking_lot::Mutex;
 
-use super::steps::StepsLayer;
 use super::cache::CacheLayer;
 use super::cache::row_cache::Cache;
 use super::handle::{HandleContext, Place};
@@ -20,6 +19,7 @@ use super::metrics::MetricsLayer;
 use super::metrics::meter::{Meter, Metering};
 use super::rights::RightsLayer;
 use super::session::Sessions;
+use super::steps::StepsLayer;
 use super::thread_slot::SLOTS;
 use crate::contract::audit::AuditLog;
 use crate::contract::durability::Durability;

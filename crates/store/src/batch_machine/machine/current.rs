@@ -4,7 +4,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use marmota_model::{
-    Error, ErrorKind, FilterExpr, NoRows, Result, RowQuery, RowSink, RowSource, Table, Value, ValueRef,
+    Error, ErrorKind, FilterExpr, NoRows, Result, RowQuery, RowSink, RowSource, Table, Value,
+    ValueRef,
 };
 
 use crate::contract::operation::{Operation, Write};

@@ -112,7 +112,11 @@ impl BatchMachine {
         let filter = match bare {
             Write::Insert { row, on_conflict: OnConflict::Refuse, .. } => {
                 let after = Some(readable(&table, row));
-                calls.changes.push_back(RowChange { kind: ChangeKind::Insert, before: None, after });
+                calls.changes.push_back(RowChange {
+                    kind: ChangeKind::Insert,
+                    before: None,
+                    after,
+                });
                 None
             }
             Write::Insert { row, .. } => Some(conflicting_rows(&table, row)),
@@ -175,11 +179,11 @@ impl BatchMachine {
                 continue;
             };
             let Some(hooks) = write.hooks() else { break };
-            match caught(write.table(), || hooks.0.call(*index, change.clone()))? {
+            match caught(write.table(), || hooks.0.call(*index, change))? {
                 None => calls.current = None,
                 Some(HookCall::Done(assigned)) => {
                     *index += 1;
-                    self.assign(parts, assigned?)?;
+                    self.assign(parts, &assigned?)?;
                 }
                 Some(HookCall::Running(hook)) => {
                     *index += 1;
@@ -211,7 +215,7 @@ impl BatchMachine {
         let step = match self.poll_running(parts, context) {
             Poll::Pending => return Poll::Pending,
             Poll::Ready(Ok(assigned)) => {
-                self.assign(parts, assigned).and_then(|()| self.call_hooks(parts))
+                self.assign(parts, &assigned).and_then(|()| self.call_hooks(parts))
             }
             Poll::Ready(Err(error)) => Err(error),
         };
@@ -259,14 +263,15 @@ impl BatchMachine {
     /// # Errors
     /// [`ErrorKind::Invalid`] for values that break a rule; [`ErrorKind::Bug`] for a field that the
     /// store sets.
-    fn assign(&mut self, parts: &BatchParts<'_, '_>, assigned: AssignedFields) -> Result<()> {
+    fn assign(&mut self, parts: &BatchParts<'_, '_>, assigned: &[(usize, Value)]) -> Result<()> {
         if assigned.is_empty() {
             return Ok(());
         }
         let Some(calls) = &mut self.calls else { return Ok(()) };
         let mut write = write_of(self.write.as_deref(), parts.writes, self.place)?.clone();
         let table = Arc::clone(write.table());
-        let set_by_store = [Some(table.key()), table.created_at(), table.updated_at(), table.version()];
+        let set_by_store =
+            [Some(table.key()), table.created_at(), table.updated_at(), table.version()];
         if let Some((field, _)) =
             assigned.iter().find(|(field, _)| set_by_store.contains(&Some(*field)))
         {
@@ -303,7 +308,7 @@ impl BatchMachine {
             _ => return Ok(()),
         };
         let mut checked = vec![ValueRef::Absent; row.len()];
-        for (field, value) in &assigned {
+        for (field, value) in assigned {
             checked[*field] = value.as_ref();
         }
         if let Some(field) = calls.incremented {
@@ -314,7 +319,7 @@ impl BatchMachine {
         prepare::finish(violations)?;
         let after = after.into_iter();
         for row in [row].into_iter().chain(after) {
-            for (field, value) in &assigned {
+            for (field, value) in assigned {
                 row[*field] = value.clone();
             }
         }
@@ -330,7 +335,9 @@ impl HookCalls {
     /// Adds the changes that a write makes to these stored rows.
     fn add_changes(&mut self, table: &Table, bare: &Write, rows: &[&[Value]]) {
         match bare {
-            Write::Insert { row, on_conflict, .. } => self.add_upsert(table, row, *on_conflict, rows),
+            Write::Insert { row, on_conflict, .. } => {
+                self.add_upsert(table, row, *on_conflict, rows)
+            }
             Write::Update { row, version, .. } => {
                 if let Some(before) = rows.first().filter(|row| has_version(table, row, *version)) {
                     self.add_update(table, before, |field| Some(row[field].clone()));

@@ -84,4 +84,5 @@ impl BatchMachine {
             *once.answered = Some(Answered { bytes, repeated });
         }
         self.done(Ok(()))
-    }}
+    }
+}

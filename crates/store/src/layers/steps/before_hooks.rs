@@ -22,7 +22,7 @@ pub(crate) trait BeforeHook: Send + Sync {
 
     /// Calls the hook. `handle` is the context of its operations, if it is asynchronous; otherwise
     /// only its actor is used.
-    fn call(&self, handle: &HandleContext, change: RowChange) -> HookCall;
+    fn call(&self, handle: &HandleContext, change: &RowChange) -> HookCall;
 }
 
 /// The hooks of a store.
@@ -53,6 +53,11 @@ impl BeforeHooks {
             hooks.is_async |= hook.is_async();
             hooks.hooks.push(hook);
         }
+    }
+
+    /// Returns true if a table has hooks.
+    pub(crate) fn has(&self, table: &Table) -> bool {
+        self.tables.contains_key(table.name())
     }
 
     /// Returns which hooks an operation calls.
@@ -122,7 +127,7 @@ struct PlacedHooks {
 }
 
 impl RowHooks for PlacedHooks {
-    fn call(&self, index: usize, change: RowChange) -> Option<HookCall> {
+    fn call(&self, index: usize, change: &RowChange) -> Option<HookCall> {
         let hook = self.hooks.hooks.get(index)?;
         let handle = self.place.0.lock().clone();
         Some(hook.call(&handle, change))

@@ -164,9 +164,7 @@ impl<S: Default + Send> TransactionWrite<S> {
             self.attempts += 1;
             match done {
                 Err(error)
-                    if self.is_separate
-                        && error.is_retryable()
-                        && self.attempts < ATTEMPTS_MAX =>
+                    if self.is_separate && error.is_retryable() && self.attempts < ATTEMPTS_MAX =>
                 {
                     self.pause = Some(Instant::now() + self.backoff.pause());
                 }
