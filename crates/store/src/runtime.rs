@@ -8,6 +8,7 @@
 //!
 //! No async runtime is needed: an operation is polled with a waker, and each of these wakes it.
 
+pub(crate) mod alarm;
 pub mod backoff;
 pub(crate) mod block_on;
 pub mod in_flight;

@@ -436,6 +436,10 @@ impl BatchMachine {
     /// Continues after a write that succeeded.
     fn after_write(&mut self, parts: &mut BatchParts<'_, '_>) -> Result<BatchStep> {
         let write = write_of(self.write.as_deref(), parts.writes, self.place)?;
+        if !write.is_of_steps() {
+            // This is the usual case.
+            return self.end_write(parts);
+        }
         if let Some(calls) = &self.calls {
             calls.complete(write, &mut self.written)?;
         }

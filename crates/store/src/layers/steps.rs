@@ -39,8 +39,8 @@ pub(crate) struct StepsLayer<L> {
     audit_log: Option<Arc<AuditLog>>,
     /// The hooks that are called before writes, if there are any.
     before_hooks: Option<Arc<BeforeHooks>>,
-    /// True if a table has immutable fields.
-    has_immutable: bool,
+    /// True if only the caller's rights can be a reason for additional steps.
+    is_idle: bool,
     registry: Arc<Registry>,
     next: L,
 }
@@ -49,11 +49,18 @@ pub(crate) struct StepsLayer<L> {
 /// and the layers below get the batch, which is kept here.
 #[derive(Debug, Default)]
 pub(crate) struct StepsState<S> {
-    /// The batch as which it is executed, if it is.
-    batch: Option<Box<WriteAsBatch>>,
-    /// The write as which it is executed, if its hooks may wait.
-    write: Option<Box<TransactionWrite<S>>>,
+    /// What is executed instead of it, if something is.
+    instead: Option<Box<Instead<S>>>,
     next: S,
+}
+
+/// What is executed instead of an operation.
+#[derive(Debug)]
+enum Instead<S> {
+    /// A batch, by the engine.
+    Batch(WriteAsBatch),
+    /// A batch with hooks that may wait, in a transaction of the store.
+    Transaction(TransactionWrite<S>),
 }
 
 impl<L: Layer> StepsLayer<L> {
@@ -66,13 +73,14 @@ impl<L: Layer> StepsLayer<L> {
         next: L,
     ) -> Self {
         let has_immutable = registry.tables().iter().any(|table| !table.immutable().is_empty());
+        let is_idle = audit_log.is_none() && before_hooks.is_none() && !has_immutable;
         let (audit_log, registry) = (audit_log.map(Arc::new), Arc::clone(registry));
-        Self { audit_log, before_hooks, has_immutable, registry, next }
+        Self { audit_log, before_hooks, is_idle, registry, next }
     }
 
     /// Returns true if only the caller's rights can be a reason for additional steps.
     pub(crate) const fn is_idle(&self) -> bool {
-        self.audit_log.is_none() && self.before_hooks.is_none() && !self.has_immutable
+        self.is_idle
     }
 
     /// Submits an operation, as a batch if it takes additional steps.
@@ -85,7 +93,7 @@ impl<L: Layer> StepsLayer<L> {
         sink: &mut dyn RowSink,
         outcome: &mut Outcome,
     ) -> Poll<Result<()>> {
-        let StepsState { batch: slot, write, next } = state;
+        let StepsState { instead, next } = state;
         let hooks = self.before_hooks.as_deref();
         if hooks.is_some() {
             check_turn(handle, operation)?;
@@ -100,8 +108,8 @@ impl<L: Layer> StepsLayer<L> {
         };
         if let Some(place) = steps.as_ref().and_then(Steps::place_of_waiting_hooks) {
             let batch = (batch, Arc::clone(place));
-            *write =
-                Some(Box::new(TransactionWrite::begin(&self.next, handle, batch, durability)?));
+            let write = TransactionWrite::begin(&self.next, handle, batch, durability)?;
+            *instead = Some(Box::new(Instead::Transaction(write)));
             return Poll::Pending;
         }
         let mut whole = Outcome::default();
@@ -115,7 +123,7 @@ impl<L: Layer> StepsLayer<L> {
                 Poll::Ready(finished)
             }
             Poll::Pending => {
-                *slot = Some(Box::new(batch));
+                *instead = Some(Box::new(Instead::Batch(batch)));
                 Poll::Pending
             }
         }
@@ -156,41 +164,33 @@ impl<L: Layer> Layer for StepsLayer<L> {
         outcome: &mut Outcome,
         context: &mut Context<'_>,
     ) -> Poll<Result<()>> {
-        let StepsState { batch: slot, write, next } = state;
-        if let Some(in_progress) = write {
-            let done = ready!(in_progress.poll(&self.next, operation, context));
-            return Poll::Ready(match write.take() {
-                Some(write) => write.finish(done, operation, outcome),
-                None => done,
-            });
-        }
-        let Some(mut batch) = slot.take() else {
-            return self.next.poll(handle, next, operation, sink, outcome, context);
-        };
+        let StepsState { instead, next } = state;
         let mut whole = Outcome::default();
-        let polled = batch.with(operation, |batch| {
-            self.next.poll(handle, next, batch, &mut NoRows, &mut whole, context)
+        let done = ready!(match instead.as_deref_mut() {
+            None => return self.next.poll(handle, next, operation, sink, outcome, context),
+            Some(Instead::Batch(batch)) => batch.with(operation, |batch| {
+                self.next.poll(handle, next, batch, &mut NoRows, &mut whole, context)
+            }),
+            Some(Instead::Transaction(write)) => write.poll(&self.next, operation, context),
         });
-        match polled {
-            Poll::Ready(done) => {
+        Poll::Ready(match instead.take().map(|instead| *instead) {
+            Some(Instead::Batch(batch)) => {
                 let finished = batch.finish(done, operation, outcome);
                 outcome.commit = whole.commit;
-                Poll::Ready(finished)
+                finished
             }
-            Poll::Pending => {
-                *slot = Some(batch);
-                Poll::Pending
-            }
-        }
+            Some(Instead::Transaction(write)) => write.finish(done, operation, outcome),
+            None => done,
+        })
     }
 
     /// Cancels an operation, or the batch that replaces it: a batch is executed as a whole or not
     /// at all, so no history entry is left without its write.
     fn cancel(&self, handle: &HandleContext, state: Self::State) {
-        if let Some(write) = state.write {
-            return write.cancel(&self.next);
+        match state.instead.map(|instead| *instead) {
+            Some(Instead::Transaction(write)) => write.cancel(&self.next),
+            _ => self.next.cancel(handle, state.next),
         }
-        self.next.cancel(handle, state.next);
     }
 
     #[inline]

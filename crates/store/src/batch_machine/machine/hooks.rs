@@ -30,6 +30,7 @@ use crate::contract::operation::conflict::conflicting_rows;
 use crate::contract::operation::{OnConflict, Outcome, Write};
 use crate::contract::row_hook::{AssignedFields, HookCall, RowChange, RunningHook};
 use crate::rows::prepare;
+use crate::runtime::alarm::TaskAlarm;
 
 /// The number of rows that a delete by filter reads at once.
 const PAGE_ROWS: usize = 256;
@@ -42,8 +43,8 @@ pub(super) struct HookCalls {
     changes: VecDeque<RowChange>,
     /// The change for which they are called, and the index of the next hook.
     current: Option<(RowChange, usize)>,
-    /// The hook that is in progress, and when it has to be over.
-    running: Option<(RunningHook, Instant)>,
+    /// The hook that is in progress.
+    running: Option<Running>,
     /// The key of the last row of a full page.
     last_key: Option<Value>,
     /// The number of rows that a delete by filter is to delete.
@@ -52,6 +53,14 @@ pub(super) struct HookCalls {
     has_changed: bool,
     /// The field of an increment that has become an update.
     incremented: Option<usize>,
+}
+
+/// A hook in progress.
+struct Running {
+    hook: RunningHook,
+    /// The time at which it has to be over.
+    deadline: Instant,
+    alarm: TaskAlarm,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -188,7 +197,7 @@ impl BatchMachine {
                 Some(HookCall::Running(hook)) => {
                     *index += 1;
                     let deadline = Instant::now() + hooks.0.deadline();
-                    calls.running = Some((hook, deadline));
+                    calls.running = Some(Running { hook, deadline, alarm: TaskAlarm::default() });
                     self.stage = Stage::Hook;
                     return Ok(BatchStep::Hook);
                 }
@@ -229,18 +238,14 @@ impl BatchMachine {
     ) -> Poll<Result<AssignedFields>> {
         let write = write_of(self.write.as_deref(), parts.writes, self.place)?;
         let calls = self.calls.as_mut();
-        let Some((hook, deadline)) = calls.and_then(|calls| calls.running.as_mut()) else {
+        let Some(running) = calls.and_then(|calls| calls.running.as_mut()) else {
             let message = "a hook was polled that is not in progress";
             return Poll::Ready(Err(Error::new(ErrorKind::Bug, message)));
         };
-        let polled = caught(write.table(), || hook.as_mut().poll(context));
+        let polled = caught(write.table(), || running.hook.as_mut().poll(context));
         let result = match polled {
-            Ok(Poll::Pending) if Instant::now() < *deadline => {
-                // A timer for each poll costs little, as a hook is polled a few times.
-                let is_set = crate::contract::engine::wake_at(*deadline, context.waker().clone());
-                if !is_set {
-                    context.waker().wake_by_ref();
-                }
+            Ok(Poll::Pending) if Instant::now() < running.deadline => {
+                running.alarm.set(running.deadline, context.waker());
                 return Poll::Pending;
             }
             Ok(Poll::Pending) => Err(too_late(write)),

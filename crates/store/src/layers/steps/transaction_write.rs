@@ -23,10 +23,11 @@ use super::before_hooks::HookPlace;
 use super::write_as_batch::WriteAsBatch;
 use crate::batch_machine::{BatchDriver, BatchParts};
 use crate::contract::durability::Durability;
-use crate::contract::engine::{Session, Submitted, Ticket, wake_at};
+use crate::contract::engine::{Session, Submitted, Ticket};
 use crate::contract::operation::{Operation, Outcome};
 use crate::layers::handle::{HandleContext, Place, TransactionState};
 use crate::layers::layer::Layer;
+use crate::runtime::alarm::TaskAlarm;
 use crate::runtime::backoff::Backoff;
 
 /// The number of attempts after conflicts with other transactions: for about two seconds.
@@ -52,6 +53,7 @@ pub(super) struct TransactionWrite<S> {
     backoff: Backoff,
     /// The end of the pause before the next attempt.
     pause: Option<Instant>,
+    alarm: TaskAlarm,
 }
 
 /// The right to execute a write with hooks in a transaction.
@@ -125,6 +127,7 @@ impl<S: Default + Send> TransactionWrite<S> {
             attempts: 0,
             backoff: Backoff::new(PAUSE, PAUSE_MAX),
             pause: None,
+            alarm: TaskAlarm::default(),
         };
         write.place_hooks();
         Ok(write)
@@ -147,9 +150,7 @@ impl<S: Default + Send> TransactionWrite<S> {
         loop {
             if let Some(until) = self.pause {
                 if Instant::now() < until {
-                    if !wake_at(until, context.waker().clone()) {
-                        context.waker().wake_by_ref();
-                    }
+                    self.alarm.set(until, context.waker());
                     return Poll::Pending;
                 }
                 self.pause = None;
@@ -167,6 +168,7 @@ impl<S: Default + Send> TransactionWrite<S> {
                     if self.is_separate && error.is_retryable() && self.attempts < ATTEMPTS_MAX =>
                 {
                     self.pause = Some(Instant::now() + self.backoff.pause());
+                    self.alarm = TaskAlarm::default();
                 }
                 done => {
                     self.end(layer);
