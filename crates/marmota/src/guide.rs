@@ -4,6 +4,9 @@
 //! runs the page's examples. The folder `crates/marmota/guide` is a link to `docs/guide`, because a
 //! package contains only files of its own folder. A page with examples for a feature that is off by
 //! default is compiled only with that feature. `cargo xtask tidy` checks that no page is missing.
+//!
+//! The number of a page does not change. The README of the folder has the order of the pages, by
+//! subject: page 26 belongs to the pages 18 and 19, which are about changes.
 
 #[cfg(all(feature = "sqlite", feature = "server"))]
 #[doc = include_str!("../guide/01-getting-started.md")]

@@ -60,7 +60,7 @@ enum Instead<S> {
     /// A batch, by the engine.
     Batch(WriteAsBatch),
     /// A batch with hooks that may wait, in a transaction of the store.
-    Transaction(TransactionWrite<S>),
+    Transaction(Box<TransactionWrite<S>>),
 }
 
 impl<L: Layer> StepsLayer<L> {
@@ -109,7 +109,7 @@ impl<L: Layer> StepsLayer<L> {
         if let Some(place) = steps.as_ref().and_then(Steps::place_of_waiting_hooks) {
             let batch = (batch, Arc::clone(place));
             let write = TransactionWrite::begin(&self.next, handle, batch, durability)?;
-            *instead = Some(Box::new(Instead::Transaction(write)));
+            *instead = Some(Box::new(Instead::Transaction(Box::new(write))));
             return Poll::Pending;
         }
         let mut whole = Outcome::default();

@@ -257,7 +257,7 @@ impl BatchMachine {
     }
 
     /// Drops the hook that is in progress, which cancels its operations.
-    pub(in crate::batch_machine) fn drop_hook(&mut self) {
+    pub(crate) fn drop_hook(&mut self) {
         if let Some(calls) = &mut self.calls {
             calls.running = None;
         }
@@ -341,7 +341,7 @@ impl HookCalls {
     fn add_changes(&mut self, table: &Table, bare: &Write, rows: &[&[Value]]) {
         match bare {
             Write::Insert { row, on_conflict, .. } => {
-                self.add_upsert(table, row, *on_conflict, rows)
+                self.add_upsert(table, row, *on_conflict, rows);
             }
             Write::Update { row, version, .. } => {
                 if let Some(before) = rows.first().filter(|row| has_version(table, row, *version)) {

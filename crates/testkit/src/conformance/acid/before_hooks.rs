@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures_lite::future::block_on;
 use marmota_derive::Model;
 use marmota_model::{Caller, ErrorKind, Ref, Result};
+use marmota_store::batch::Batch;
 use marmota_store::change::{ChangeKind, ChangeRetention, FeedEvent};
 use marmota_store::hook::BeforeChange;
 use marmota_store::operation::UpsertEffect;
@@ -198,7 +199,7 @@ fn entries(store: &Store) -> Vec<String> {
     texts.unwrap()
 }
 
-/// Checks that there are as many orders as the hook has counted.
+/// Checks the number of orders, and that the hook has counted as many.
 #[track_caller]
 fn check_counter(store: &Store, orders: u64) {
     let stored = store.count::<Order>().run().unwrap();
@@ -375,12 +376,18 @@ fn take(store: &Store, step: &Step) {
             let mut batch = store.batch();
             for step in steps {
                 match step {
-                    Step::Insert(who, number, _) => drop(batch.insert(&numbered(who, *number))),
-                    Step::Patch(at, who) => {
-                        drop(batch.patch::<Order>(key(*at)).set(Order::CUSTOMER, *who));
+                    Step::Insert(who, number, _) => {
+                        batch.insert(&numbered(who, *number));
                     }
-                    Step::Delete(at) => drop(batch.delete::<Order>(key(*at))),
-                    _ => drop(batch.insert(&order("bob", 2))),
+                    Step::Patch(at, who) => {
+                        batch.patch::<Order>(key(*at)).set(Order::CUSTOMER, *who);
+                    }
+                    Step::Delete(at) => {
+                        batch.delete::<Order>(key(*at));
+                    }
+                    _ => {
+                        batch.insert(&order("bob", 2));
+                    }
                 }
             }
             let _ =
@@ -523,7 +530,10 @@ pub fn background_batches_call_hooks(subject: &Subject) {
     let background = stand.background_batch().flush_writes(2).start().unwrap();
     let add = |who: &str| {
         let row = order(who, 1);
-        background.add(|batch| drop(batch.insert(&row))).unwrap()
+        let insert = |batch: &mut Batch<'_>| {
+            batch.insert(&row);
+        };
+        background.add(insert).unwrap()
     };
     let (good, late) = (add("ada"), add("late"));
     assert!(good.wait().is_ok());
