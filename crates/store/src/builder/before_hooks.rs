@@ -169,7 +169,7 @@ impl StoreBuilder {
     /// let builder = Store::builder(Memory::new()).model::<Order>();
     /// let builder = builder.before_async::<Order, _>(async |tx, change| {
     ///     if let (None, Some(order)) = (&change.before, &change.after) {
-    ///         let of_customer = Order::CUSTOMER.eq(&order.customer);
+    ///         let of_customer = Order::CUSTOMER.eq(&*order.customer);
     ///         if tx.count::<Order>().filter(of_customer).await? >= 2 {
     ///             return Err(change.refuse(Order::CUSTOMER, "limit", "has 2 orders already"));
     ///         }
