@@ -15,6 +15,7 @@ use marmota_store::rights::{Grant, OWN_PREFIX, Right, Rights};
 use marmota_store::{Durability, Store, Transaction};
 use subtle::ConstantTimeEq;
 
+use crate::account_changes::KnownCount;
 use crate::attempts::Attempts;
 use crate::ids;
 use crate::jwt::Jwts;
@@ -58,6 +59,8 @@ pub(crate) struct Inner {
     background: BackgroundBatch,
     /// True if other processes may change accounts, and a read without a round trip detects it.
     pub(crate) is_shared_file: bool,
+    /// The changes of accounts by all processes.
+    pub(crate) count: KnownCount,
     /// The store for anonymous callers, if they have grants.
     anonymous: Option<Store>,
     /// The token of the first administrator, until a password was set.
@@ -139,6 +142,7 @@ impl Auth {
             jwts: Jwts::new(&secret, settings.jwt_age)?,
             background: store.background_batch().durability(Durability::None).start()?,
             is_shared_file: store.capability().shared_file,
+            count: KnownCount::default(),
             anonymous: nobody,
             setup_token: None,
             logins: AtomicU32::new(0),

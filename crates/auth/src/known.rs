@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
+use event_listener::Event;
 use marmota_model::{Caller, Timestamp};
 use marmota_store::Store;
 use marmota_store::rights::Rights;
@@ -203,6 +204,8 @@ pub(crate) struct Knowledge {
     /// The number of removed tokens of each shard.
     shards: Box<[Mutex<u64>]>,
     epoch: AtomicU64,
+    /// Is notified when the epoch changes.
+    pub(crate) changed: Event,
     /// How long an entry is used without a read, in microseconds.
     believed_us: i64,
 }
@@ -214,6 +217,7 @@ impl Knowledge {
             tokens: Cache::new(KNOWN_MAX),
             shards: (0..SHARDS).map(|_| Mutex::new(0)).collect(),
             epoch: AtomicU64::new(0),
+            changed: Event::new(),
             believed_us: i64::try_from(cache_ttl.as_micros()).unwrap_or(i64::MAX),
         }
     }
@@ -262,5 +266,6 @@ impl Knowledge {
     /// Invalidates all cached tokens.
     pub(crate) fn doubt(&self) {
         self.epoch.fetch_add(1, Ordering::SeqCst);
+        self.changed.notify(usize::MAX);
     }
 }
