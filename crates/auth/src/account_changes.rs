@@ -10,11 +10,10 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use event_listener::EventListener;
 use marmota_model::Result;
-use parking_lot::Mutex;
 
 use crate::auth::{Auth, Inner};
 use crate::ids;
@@ -26,27 +25,6 @@ pub struct AccountChanges {
     /// The time of the next look for changes of other processes.
     due: Option<Instant>,
     reading: Option<Pin<Box<dyn Future<Output = Result<i64>> + Send>>>,
-}
-
-/// The last known count of changes, which all subscriptions share.
-#[derive(Default)]
-pub(crate) struct KnownCount(Mutex<(Option<Instant>, Option<i64>)>);
-
-impl KnownCount {
-    /// Returns true if the count was not read within this time. The caller has to read it.
-    fn is_due(&self, age_max: Duration) -> bool {
-        let mut known = self.0.lock();
-        let is_due = known.0.is_none_or(|at| at.elapsed() >= age_max);
-        if is_due {
-            known.0 = Some(Instant::now());
-        }
-        is_due
-    }
-
-    /// Stores a count that was read. Returns true if it has changed.
-    fn replace(&self, count: i64) -> bool {
-        self.0.lock().1.replace(count) != Some(count)
-    }
 }
 
 impl Auth {

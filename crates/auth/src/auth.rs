@@ -15,11 +15,10 @@ use marmota_store::rights::{Grant, OWN_PREFIX, Right, Rights};
 use marmota_store::{Durability, Store, Transaction};
 use subtle::ConstantTimeEq;
 
-use crate::account_changes::KnownCount;
 use crate::attempts::Attempts;
 use crate::ids;
 use crate::jwt::Jwts;
-use crate::known::{Found, Identity, Knowledge, Proof};
+use crate::known::{Found, Identity, Knowledge, KnownCount, Proof};
 use crate::models::{ApiKey, Group, LoginSession, User, managers};
 use crate::password::Passwords;
 use crate::security_event::SecurityEvent;

@@ -15,7 +15,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use event_listener::Event;
 use marmota_model::{Caller, Timestamp};
@@ -196,6 +196,28 @@ pub(crate) struct Mark {
     changes: i64,
     /// The number of removed tokens of the shard.
     forgotten: u64,
+}
+
+/// The count of changes of accounts by all processes, as it was last read. All subscriptions to
+/// changes share it.
+#[derive(Default)]
+pub(crate) struct KnownCount(Mutex<(Option<Instant>, Option<i64>)>);
+
+impl KnownCount {
+    /// Returns true if the count was not read within this time. The caller has to read it.
+    pub(crate) fn is_due(&self, age_max: Duration) -> bool {
+        let mut known = self.0.lock();
+        let is_due = known.0.is_none_or(|at| at.elapsed() >= age_max);
+        if is_due {
+            known.0 = Some(Instant::now());
+        }
+        is_due
+    }
+
+    /// Stores a count that was read. Returns true if it has changed.
+    pub(crate) fn replace(&self, count: i64) -> bool {
+        self.0.lock().1.replace(count) != Some(count)
+    }
 }
 
 /// The cached tokens.
