@@ -1,0 +1,5 @@
+//! Jobs on SQLite and in memory, by several workers, with failures of all kinds.
+#![allow(clippy::unwrap_used, reason = "tests panic")]
+
+mod basics;
+mod harness;
