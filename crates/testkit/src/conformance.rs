@@ -37,7 +37,7 @@ mod schemas;
 
 pub use access::{history, rights};
 pub use acid::{
-    background, batches, changes, concurrency, durability, groups, hooks, idempotency, live,
+    background, batches, changes, concurrency, durability, groups, hooks, idempotency, jobs, live,
     transactions,
 };
 pub use event_loops::{budgets, event_loop};
@@ -89,6 +89,7 @@ macro_rules! conformance {
             $crate::hooks_promises!();
             $crate::idempotency_promises!();
             $crate::immutable_promises!();
+            $crate::jobs_promises!();
             $crate::json_paths_promises!();
             $crate::keys_promises!();
             $crate::live_promises!();

@@ -2,4 +2,10 @@
 #![allow(clippy::unwrap_used, reason = "tests panic")]
 
 mod basics;
+mod cancelling;
 mod harness;
+mod killed;
+mod leases;
+mod schedules;
+mod stopping;
+mod unique;
