@@ -35,7 +35,7 @@ struct Given {
 /// A parameter of the function.
 enum Parameter {
     Context,
-    Field(Ident, Type),
+    Field(Ident, Box<Type>),
 }
 
 /// Returns the code for a function, or its errors.
@@ -170,7 +170,7 @@ impl Parameter {
         }
         match &*typed.pat {
             Pat::Ident(pat) if pat.by_ref.is_none() && pat.subpat.is_none() => {
-                Some(Self::Field(pat.ident.clone(), (*typed.ty).clone()))
+                Some(Self::Field(pat.ident.clone(), typed.ty.clone()))
             }
             other => {
                 problems.at(other, "a parameter must have a name: it is a field of the job");
@@ -204,7 +204,7 @@ fn code(given: &Given, item: &ItemFn, parameters: &[Parameter]) -> TokenStream {
     let input = format_ident!("{}", struct_name(&written), span = function.span());
     let called = given.name.as_ref().map_or(written.clone(), LitStr::value);
     let fields = parameters.iter().filter_map(|parameter| match parameter {
-        Parameter::Field(ident, ty) => Some((ident, ty)),
+        Parameter::Field(ident, ty) => Some((ident, &**ty)),
         Parameter::Context => None,
     });
     let (idents, types): (Vec<&Ident>, Vec<&Type>) = fields.unzip();
