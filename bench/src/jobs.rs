@@ -128,9 +128,7 @@ fn open(
             Store::builder(Sqlite::from_url(&format!("sqlite:{file}?durability=relaxed"))?)
         }
         ("memory", _) => Store::builder(Memory::new()),
-        ("postgres", Some(server)) => {
-            Store::builder(Postgres::from_url(&server.make_database()?)?)
-        }
+        ("postgres", Some(server)) => Store::builder(Postgres::from_url(&server.make_database()?)?),
         ("postgres", None) => {
             Store::builder(Postgres::from_url(args.postgres.as_deref().unwrap_or_default())?)
         }

@@ -87,7 +87,8 @@ impl Soak {
         }
         if self.program == "cargo" {
             // More rounds of the tests that kill processes.
-            return run(cargo().args(self.arguments).env("MARMOTA_JOBS_ROUNDS", "200")).map(|()| Outcome::Passed);
+            return run(cargo().args(self.arguments).env("MARMOTA_JOBS_ROUNDS", "200"))
+                .map(|()| Outcome::Passed);
         }
         if self.program == "fuzz" {
             return fuzz::search(self.arguments[0]).map(|()| Outcome::Passed);

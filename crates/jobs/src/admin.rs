@@ -6,11 +6,11 @@ use marmota_model::{Error, ErrorKind, Result, Timestamp, Value};
 use marmota_store::Store;
 
 use crate::context::is_other_version;
-use crate::job::JobId;
 use crate::models::column::{
     ATTEMPTS_MAX, FINISHED_AT, PROGRESS, PROGRESS_TEXT, RANK, RUN_AT, STATE,
 };
 use crate::models::{JobRow, JobState, KeyRow, WorkerRow, distinct_time, pending_rank};
+use crate::options::JobId;
 use crate::request::JobRequest;
 use crate::statistics::{self, QueueStatistics};
 use crate::wakeup;

@@ -13,9 +13,9 @@ use marmota_store::action::block_on;
 use marmota_store::{Store, Transaction};
 use parking_lot::Mutex;
 
-use crate::job::{JobId, JobOptions};
 use crate::models::column::{PROGRESS, PROGRESS_TEXT};
 use crate::models::{JobRow, JobState, KeyRow};
+use crate::options::{JobId, JobOptions};
 use crate::timers::{Sleep, Timers};
 use crate::writes;
 

@@ -9,8 +9,9 @@ use marmota_store::action::block_on;
 use marmota_store::batch::Batch;
 use marmota_store::{Store, Transaction};
 
-use crate::job::{Job, JobId, JobOptions};
+use crate::job::Job;
 use crate::models::{JobRow, JobState, KeyRow, distinct_time, pending_rank};
+use crate::options::{JobId, JobOptions};
 use crate::request::JobRequest;
 use crate::wakeup::notify;
 

@@ -13,9 +13,9 @@ use marmota_store::Store;
 use crate::context::{Clock, JobContext};
 use crate::cron::CronPattern;
 use crate::enqueue::{check_name, place, row_of};
-use crate::job::{Job, JobFailure, JobOptions};
+use crate::job::Job;
 use crate::models::JobRow;
-use crate::worker::Worker;
+use crate::options::{JobFailure, JobOptions};
 
 /// The future of a job function.
 pub(crate) type Running = Pin<Box<dyn Future<Output = std::result::Result<(), JobFailure>> + Send>>;
@@ -125,15 +125,6 @@ impl Jobs {
         row(Timestamp::now())?;
         self.schedules.push(Schedule { name: name.to_owned(), pattern, job: Box::new(row) });
         Ok(self)
-    }
-
-    /// Starts a worker: threads that claim jobs and execute them until [`Worker::stop`].
-    ///
-    /// # Errors
-    /// [`ErrorKind::NotFound`] if the store has no tables of jobs, [`ErrorKind::Invalid`] if no
-    /// function is registered, errors of the store or the system.
-    pub fn start(self, options: WorkerOptions) -> Result<Worker> {
-        Worker::start(self, options)
     }
 }
 

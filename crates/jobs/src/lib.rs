@@ -32,6 +32,8 @@ mod enqueue;
 mod job;
 mod jobs;
 mod models;
+mod options;
+mod report;
 mod request;
 mod statistics;
 mod timers;
@@ -43,10 +45,11 @@ pub use admin::{Cancellation, JobAdmin, JobQuery};
 pub use context::JobContext;
 pub use cron::CronPattern;
 pub use enqueue::{Enqueue, EnqueueInBatch, EnqueueJobs, Enqueued, INPUT_BYTES_MAX};
-pub use job::{Job, JobFailure, JobId, JobOptions};
+pub use job::Job;
 pub use jobs::{Jobs, WorkerOptions};
 pub use marmota_derive::job;
 pub use models::{JobRow, JobState, ScheduleRow, WorkerRow, models};
+pub use options::{JobFailure, JobId, JobOptions};
 pub use request::JobRequest;
 pub use statistics::{QueueStatistics, WorkerMetrics, WorkerStatistics};
 pub use worker::Worker;
@@ -57,7 +60,7 @@ pub mod generated {
     pub use marmota_model::{Error, ErrorKind, Result};
     pub use serde;
 
-    use crate::job::JobFailure;
+    use crate::options::JobFailure;
 
     /// Returns the unique key of some fields: their JSON.
     ///

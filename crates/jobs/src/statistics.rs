@@ -10,6 +10,7 @@ use marmota_store::Store;
 use parking_lot::Mutex;
 
 use crate::models::{JobRow, JobState, due_of_rank, rank_of_priority};
+use crate::worker::Worker;
 use crate::worker::shared::Shared;
 
 /// The jobs of a queue, as the store has them.
@@ -125,8 +126,16 @@ pub struct WorkerStatistics {
     pub lost: u64,
 }
 
+impl Worker {
+    /// Returns the numbers of this worker, for metrics.
+    #[must_use]
+    pub fn metrics(&self) -> WorkerMetrics {
+        WorkerMetrics::new(&self.shared)
+    }
+}
+
 impl WorkerMetrics {
-    pub(crate) fn new(shared: &Arc<Shared>) -> Self {
+    fn new(shared: &Arc<Shared>) -> Self {
         Self { shared: Arc::downgrade(shared), stored: Arc::default() }
     }
 

@@ -43,7 +43,7 @@ const DROP_LIMIT: Duration = Duration::from_secs(2);
 /// A running worker. Dropping it stops it.
 #[must_use = "dropping a worker stops it"]
 pub struct Worker {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     claims: Option<JoinHandle<()>>,
     threads: Vec<JoinHandle<()>>,
     executors: Vec<JoinHandle<()>>,
@@ -52,8 +52,19 @@ pub struct Worker {
     is_stopped: bool,
 }
 
+impl Jobs {
+    /// Starts a worker: threads that claim jobs and execute them until [`Worker::stop`].
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] if the store has no tables of jobs, [`ErrorKind::Invalid`] if no
+    /// function is registered, errors of the store or the system.
+    pub fn start(self, options: WorkerOptions) -> Result<Worker> {
+        Worker::start(self, options)
+    }
+}
+
 impl Worker {
-    pub(crate) fn start(mut jobs: Jobs, options: WorkerOptions) -> Result<Self> {
+    fn start(mut jobs: Jobs, options: WorkerOptions) -> Result<Self> {
         options.check()?;
         let store = jobs.store.clone();
         let table = store.registry().of::<JobRow>().map_err(|error| {
@@ -121,12 +132,6 @@ impl Worker {
     #[must_use]
     pub fn in_progress(&self) -> usize {
         self.shared.in_progress()
-    }
-
-    /// Returns the numbers of this worker, for metrics.
-    #[must_use]
-    pub fn metrics(&self) -> crate::statistics::WorkerMetrics {
-        crate::statistics::WorkerMetrics::new(&self.shared)
     }
 
     fn end(&mut self) -> Result<()> {

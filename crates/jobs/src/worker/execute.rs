@@ -17,8 +17,8 @@ use super::claim::Claimed;
 use super::finish::{End, Ended};
 use super::shared::Shared;
 use crate::context::{Abort, Attempt, Control, JobContext};
-use crate::job::JobFailure;
 use crate::jobs::{Function, Running};
+use crate::options::JobFailure;
 
 /// After this number of jobs without a wait, a slot lets other tasks of its thread run.
 const TURN: u32 = 64;

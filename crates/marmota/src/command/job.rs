@@ -6,12 +6,37 @@
 //! $ people job retry 0198c5b2-63f1-7d05-a7b5-0c3f4b0a8d11
 //! 0198c5b2-63f1-7d05-a7b5-0c3f4b0a8d11 is pending
 //! ```
+//!
+//! | action | what it does | fails |
+//! |---|---|---|
+//! | `list` | a line or an object for each job | |
+//! | `show` | all values of a job | without the job |
+//! | `retry` | makes a finished or scheduled job pending | for a running or pending job |
+//! | `cancel` | cancels a waiting job, notifies a running one | for a finished job |
+//! | `statistics` | the number of jobs of each queue, by state | |
+//!
+//! All actions take `--db` and `--json`. The JSON of a job has these members:
+//!
+//! | member | value |
+//! |---|---|
+//! | `id`, `queue`, `function` | texts |
+//! | `state` | `scheduled`, `pending`, `running`, `cancelling`, `succeeded`, `failed`, `cancelled` |
+//! | `input` | the parameters of the function |
+//! | `priority`, `attempts`, `attempts_max` | numbers |
+//! | `unique_key`, `error`, `progress_text` | texts or null |
+//! | `progress` | a number of percent, or null |
+//! | `worker` | the worker that has the job, or null |
+//! | `enqueued_at`, `run_at` | times |
+//! | `started_at`, `finished_at` | times or null |
+//!
+//! The database may be that of another program: it is opened with the tables of jobs alone. If that
+//! program sets a schema version, only its own subcommand can open the database.
 
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand, ValueEnum};
-use marmota_jobs::{Cancellation, JobAdmin, JobId, JobQuery, JobRow, JobState, QueueStatistics};
-use marmota_model::{Error, ErrorKind, Result, Timestamp, text};
+use marmota_jobs::{Cancellation, JobAdmin, JobId, JobQuery, JobRow, JobState};
+use marmota_model::{Error, ErrorKind, Result, text};
 use marmota_store::{Store, StoreBuilder};
 use serde_json::{Value, json};
 
@@ -81,14 +106,24 @@ struct Selected {
     json: bool,
 }
 
+/// A state of jobs, as a value of `--state`.
+///
+/// The variants are in the order of [`JobState::ALL`].
 #[derive(Clone, Copy, ValueEnum)]
 enum State {
+    /// Due at a later time
     Scheduled,
+    /// Due, and not claimed
     Pending,
+    /// Claimed by a worker
     Running,
+    /// Claimed, and to be cancelled
     Cancelling,
+    /// Ended well
     Succeeded,
+    /// Ended with an error, after all attempts
     Failed,
+    /// Ended by a cancellation
     Cancelled,
 }
 
@@ -99,6 +134,10 @@ impl From<State> for JobState {
 }
 
 impl Job {
+    /// Executes the action, and prints its result.
+    ///
+    /// # Errors
+    /// A database without jobs, a missing job, or a job whose state does not fit the action.
     pub(super) fn run(&self, command: &Command) -> Done {
         match &self.action {
             Action::List { database, queue, state, limit, json } => {
@@ -113,16 +152,16 @@ impl Job {
                 let jobs = JobAdmin::new(&store).list(&query).run()?;
                 store.close()?;
                 if *json {
-                    report(Value::Array(jobs.iter().map(described).collect()))?;
+                    report(Value::Array(jobs.iter().map(JobRow::to_json).collect()))?;
                 } else {
-                    jobs.iter().try_for_each(|job| report(line(job)))?;
+                    jobs.iter().try_for_each(|job| report(job.line()))?;
                 }
             }
             Action::Show { job } => {
                 let (store, id) = job.open(command)?;
                 let row = JobAdmin::new(&store).get(id).run()?;
                 store.close()?;
-                job.print(&row, || details(&row))?;
+                job.print(&row, || row.details())?;
             }
             Action::Retry { job } => {
                 let (store, id) = job.open(command)?;
@@ -150,7 +189,7 @@ impl Job {
                 if *json {
                     report(json!(queues))?;
                 } else {
-                    queues.iter().try_for_each(|queue| report(counts(queue)))?;
+                    queues.iter().try_for_each(|queue| report(queue))?;
                 }
             }
         }
@@ -159,17 +198,19 @@ impl Job {
 }
 
 impl Selected {
+    /// Opens the database, and reads the id.
     fn open(&self, command: &Command) -> Result<(Store, JobId)> {
         let id = self.id.parse()?;
         Ok((open(command, command.url(&self.database))?, id))
     }
 
+    /// Prints a job as JSON or as text.
     fn print(
         &self,
         row: &JobRow,
         text: impl FnOnce() -> String,
     ) -> std::result::Result<(), super::OutputError> {
-        if self.json { report(described(row)) } else { report(text()) }
+        if self.json { report(row.to_json()) } else { report(text()) }
     }
 }
 
@@ -201,89 +242,4 @@ fn no_jobs(url: &str) -> Error {
          (`jobs::models`); is --db right?"
     );
     Error::new(ErrorKind::NotFound, message)
-}
-
-/// Returns a job as one line: id, state, queue, function, attempts, time, error or progress.
-fn line(job: &JobRow) -> String {
-    let JobRow { id, queue, kind, attempts, attempts_max, .. } = job;
-    let at = job.finished_at.or(job.started_at).unwrap_or(job.run_at);
-    let at = if job.state == JobState::Scheduled { job.run_at } else { at };
-    let note = match (&job.error, job.progress) {
-        (Some(error), _) => text::excerpt(error).to_string(),
-        (None, Some(percent)) => {
-            format!("{percent} % {}", job.progress_text.as_deref().unwrap_or_default())
-        }
-        (None, None) => String::new(),
-    };
-    let state = job.state.name();
-    let line = format!("{id}  {state}  {queue}  {kind}  {attempts} of {attempts_max}  {at}  {note}");
-    line.trim_end().to_owned()
-}
-
-/// Returns a job as lines of names and values.
-fn details(job: &JobRow) -> String {
-    let time = |time: Option<Timestamp>| time.map(|time| time.to_string());
-    let progress = job.progress.map(|percent| {
-        format!("{percent} % {}", job.progress_text.as_deref().unwrap_or_default())
-    });
-    let lines = [
-        ("id", Some(job.id.to_string())),
-        ("state", Some(job.state.name().to_owned())),
-        ("queue", Some(job.queue.clone())),
-        ("function", Some(job.kind.clone())),
-        ("priority", Some(job.priority.to_string())),
-        ("attempts", Some(format!("{} of {}", job.attempts, job.attempts_max))),
-        ("unique key", job.unique_key.clone()),
-        ("enqueued", Some(job.created_at.to_string())),
-        ("due", Some(job.run_at.to_string())),
-        ("started", time(job.started_at)),
-        ("finished", time(job.finished_at)),
-        ("worker", job.holder.map(|holder| holder.to_string())),
-        ("progress", progress),
-        ("error", job.error.clone()),
-        ("input", Some(job.input.clone())),
-    ];
-    let shown = lines.into_iter().filter_map(|(name, value)| Some(format!("{name}: {}", value?)));
-    shown.collect::<Vec<_>>().join("\n")
-}
-
-/// Returns a job as JSON.
-fn described(job: &JobRow) -> Value {
-    let time = |time: Option<Timestamp>| time.map(|time| time.to_string());
-    let input: Value = serde_json::from_str(&job.input).unwrap_or(Value::Null);
-    json!({
-        "id": job.id.to_string(),
-        "state": job.state.name(),
-        "queue": job.queue,
-        "function": job.kind,
-        "input": input,
-        "priority": job.priority,
-        "attempts": job.attempts,
-        "attempts_max": job.attempts_max,
-        "unique_key": job.unique_key,
-        "progress": job.progress,
-        "progress_text": job.progress_text,
-        "error": job.error,
-        "worker": job.holder.map(|holder| holder.to_string()),
-        "enqueued_at": job.created_at.to_string(),
-        "run_at": job.run_at.to_string(),
-        "started_at": time(job.started_at),
-        "finished_at": time(job.finished_at),
-    })
-}
-
-/// Returns the numbers of a queue as one line.
-fn counts(of: &QueueStatistics) -> String {
-    let oldest = of.oldest_pending_ms.map(|ms| format!(" (oldest {:.1} s)", ms as f64 / 1e3));
-    format!(
-        "{}: {} pending{}, {} scheduled, {} running, {} succeeded, {} failed, {} cancelled",
-        of.queue,
-        of.pending,
-        oldest.unwrap_or_default(),
-        of.scheduled,
-        of.running,
-        of.succeeded,
-        of.failed,
-        of.cancelled
-    )
 }

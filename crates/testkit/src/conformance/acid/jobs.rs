@@ -226,7 +226,7 @@ pub fn jobs_of_an_ended_worker_are_taken(subject: &Subject) {
     until_state(&store, id, JobState::Succeeded);
     let before = JobAdmin::new(&store).get(id).run().unwrap();
     assert_eq!(before.attempts, 2);
-    // It hands back what it believes to have.
+    // It tries to hand back a job that it has lost.
     first.stop().unwrap();
     let after = JobAdmin::new(&store).get(id).run().unwrap();
     assert_eq!((after.state, after.version), (JobState::Succeeded, before.version));
