@@ -1,4 +1,4 @@
-//! `cargo run --release -p bench -- http|web|techempower|orm|models|transit|office|feed|jobs` measures
+//! `cargo run --release -p bench -- http|web|techempower|orm|models|transit|office|feed|jobs|live` measures
 //! Marmota, its peers and a floor in one run, and prints the ratios between them. `bench/README.md`
 //! explains the suites and their tables. The peers are separate programs in `bench/peers` that are
 //! built on demand; this program does not depend on them.
@@ -6,6 +6,7 @@
 mod feed;
 mod http;
 mod jobs;
+mod live;
 mod models;
 mod office;
 mod orm;
@@ -42,6 +43,8 @@ enum Suite {
     Feed(feed::Args),
     /// Jobs: how many a second are enqueued and finished, and how long they wait
     Jobs(jobs::Args),
+    /// Live queries: the time to events of many subscribers, compared with PocketBase
+    Live(live::Args),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -55,5 +58,6 @@ fn main() -> anyhow::Result<()> {
         Suite::Office(args) => office::run(&args),
         Suite::Feed(args) => feed::run(&args),
         Suite::Jobs(args) => jobs::run(&args),
+        Suite::Live(args) => live::run(&args),
     }
 }
