@@ -15,11 +15,11 @@ use marmota_store::operation::{Operation, Write};
 use marmota_store::{Durability, Store};
 
 use crate::context::is_other_version;
-use crate::models::JobState;
 use crate::models::column::{
     ATTEMPTS, ATTEMPTS_MAX, HOLDER, ID, INPUT, KIND, PRIORITY, QUEUE, RANK, RUN_AT, STARTED_AT,
     STATE, UNIQUE_KEY, VERSION,
 };
+use crate::models::{JobState, distinct_time};
 use crate::writes::{self, value};
 
 /// A job that this worker has claimed.
@@ -56,6 +56,9 @@ impl Claim<'_> {
     /// # Errors
     /// Those of the store.
     pub(crate) fn run(&self) -> Result<Vec<Claimed>> {
+        if is_postgres(self.store) {
+            return self.run_by_sql();
+        }
         let mut found = self.find(self.store)?;
         if found.is_empty() {
             return Ok(found);
@@ -80,6 +83,46 @@ impl Claim<'_> {
         Ok(found)
     }
 
+    /// Claims jobs by two statements, which skip those that another process is claiming: on
+    /// PostgreSQL, a statement for many rows costs a fraction of one for each. The rows of this
+    /// claim are found by their rank, which no other claim of this process has.
+    fn run_by_sql(&self) -> Result<Vec<Claimed>> {
+        let stamp = distinct_time(self.now).micros();
+        let transaction = self.store.begin_run()?;
+        let mut count = 0;
+        for (state, due) in
+            [(JobState::Scheduled, self.now.micros()), (JobState::Pending, i64::MAX)]
+        {
+            let kinds = vec!["?"; self.kinds.len()].join(",");
+            let claim = transaction.execute(format!(
+                "UPDATE marmota_job SET state = {running}, rank = ?, attempts = attempts + 1, \
+                 holder = ?, started_at = ?, version = version + 1 WHERE id IN (SELECT id FROM \
+                 marmota_job WHERE queue = ? AND state = {from} AND rank <= ? AND kind IN ({kinds}) \
+                 ORDER BY rank LIMIT ? FOR UPDATE SKIP LOCKED)",
+                running = JobState::Running as i64,
+                from = state as i64,
+            ));
+            let claim = claim.bind(stamp).bind(self.holder).bind(self.now);
+            let claim = claim.bind(self.queue.to_owned()).bind(due);
+            let claim = self.kinds.iter().cloned().fold(claim, |claim, kind| claim.bind(kind));
+            count += claim.bind(self.limit as i64).run()?;
+        }
+        let mut found = Vec::new();
+        if count == 0 {
+            return Ok(found);
+        }
+        let claimed = compare(RANK, Comparison::Equal, Value::Int(stamp));
+        let claimed = claimed.and(compare(HOLDER, Comparison::Equal, Value::Uuid(self.holder)));
+        self.list(&transaction, JobState::Running, Some(claimed), count, &mut found)?;
+        transaction.commit().durability(Durability::Relaxed).run()?;
+        for job in &mut found {
+            // It was counted by the statement.
+            job.attempt -= 1;
+        }
+        found.sort_by_key(|job| (std::cmp::Reverse(job.priority), job.run_at, job.id));
+        Ok(found)
+    }
+
     /// Claims jobs while other processes do.
     fn run_in_turn(&self) -> Result<Vec<Claimed>> {
         self.store.transaction(|transaction| {
@@ -98,11 +141,11 @@ impl Claim<'_> {
 
     /// Reads the jobs to claim: scheduled ones that are due and pending ones, by priority.
     fn find(&self, store: &Store) -> Result<Vec<Claimed>> {
-        let mut found = Vec::new();
+        let (mut found, limit) = (Vec::new(), self.limit as u64);
         let due = compare(RANK, Comparison::LessOrEqual, Value::Int(self.now.micros()));
-        self.list(store, JobState::Scheduled, Some(due), &mut found)?;
+        self.list(store, JobState::Scheduled, Some(due), limit, &mut found)?;
         let are_mixed = !found.is_empty();
-        self.list(store, JobState::Pending, None, &mut found)?;
+        self.list(store, JobState::Pending, None, limit, &mut found)?;
         if are_mixed {
             found.sort_by_key(|job| (std::cmp::Reverse(job.priority), job.run_at, job.id));
             found.truncate(self.limit);
@@ -115,6 +158,7 @@ impl Claim<'_> {
         store: &Store,
         state: JobState,
         due: Option<FilterExpr>,
+        limit: u64,
         found: &mut Vec<Claimed>,
     ) -> Result<()> {
         let filter = FilterExpr::And(vec![
@@ -127,7 +171,7 @@ impl Claim<'_> {
         let query = RowQuery {
             filter: Some(filter),
             order: vec![SortKey { field: RANK, descending: false }],
-            limit: Some(self.limit as u64),
+            limit: Some(limit),
             fields: Some(read.into_iter().fold(FieldSet::EMPTY, FieldSet::with)),
             ..RowQuery::new()
         };
@@ -196,4 +240,10 @@ impl Claim<'_> {
 
 fn compare(field: usize, comparison: Comparison, value: Value) -> FilterExpr {
     FilterExpr::Compare { field, comparison, value }
+}
+
+/// Returns true if rows can be claimed by SQL of PostgreSQL.
+pub(crate) fn is_postgres(store: &Store) -> bool {
+    let capability = store.capability();
+    capability.sql && capability.name == "postgres"
 }

@@ -9,7 +9,7 @@ use marmota_model::{Error, ErrorKind, Result, Timestamp, Uuid, Value};
 use marmota_store::backoff::Backoff;
 use marmota_store::operation::Write;
 
-use super::claim::Claimed;
+use super::claim::{Claimed, is_postgres};
 use super::shared::{Queue, Shared};
 use crate::context::{Attempt, is_other_version};
 use crate::models::column::{
@@ -115,7 +115,8 @@ impl Shared {
     fn try_to_write(&self, batch: &[Ended]) -> Result<()> {
         let now = self.now();
         let (mut writes, mut written) = (Vec::with_capacity(batch.len()), Vec::new());
-        for ended in batch {
+        let mut lost = self.end_by_sql(batch, now)?;
+        for ended in batch.iter().filter(|ended| !self.is_ended_by_sql(ended)) {
             if let Some(write) = self.write_of(ended, ended.version(), now) {
                 writes.push(write);
                 written.push(ended);
@@ -126,7 +127,6 @@ impl Shared {
             true => writes::all(store, &writes).run(),
             false => Err(Error::new(ErrorKind::Stale, "each write is alone")),
         };
-        let mut lost = Vec::new();
         match at_once {
             Ok(_) => {}
             Err(error) if is_transient(&error) => return Err(error),
@@ -154,6 +154,46 @@ impl Shared {
             self.count(ended, lost.contains(&ended.job.id));
         }
         Ok(())
+    }
+
+    /// Returns true if [`Shared::end_by_sql`] writes the end.
+    fn is_ended_by_sql(&self, ended: &Ended) -> bool {
+        let is_kept = ended.end == End::Succeeded && self.host.keeps_succeeded;
+        is_kept && is_postgres(&self.host.store)
+    }
+
+    /// Writes the ends of succeeded jobs by one statement, on PostgreSQL. The holder is the fence.
+    /// Returns the jobs that other workers have taken.
+    fn end_by_sql(&self, batch: &[Ended], now: Timestamp) -> Result<Vec<Uuid>> {
+        /// The numbers of ids in a statement, so that few statements are prepared.
+        const SIZES: [usize; 4] = [1, 30, 300, COMMIT_MAX];
+        let ended: Vec<&Ended> = batch.iter().filter(|ended| self.is_ended_by_sql(ended)).collect();
+        let mut lost = Vec::new();
+        // After a lost lease, two holders are possible.
+        for of_holder in ended.chunk_by(|a, b| a.job.holder == b.job.holder) {
+            let count = of_holder.len();
+            let size = SIZES.into_iter().find(|size| *size >= count).unwrap_or(count);
+            let ids = of_holder.iter().map(|ended| ended.job.id);
+            let holder = of_holder[0].job.holder;
+            let end = self.host.store.execute(format!(
+                "UPDATE marmota_job SET state = {}, rank = ?, holder = NULL, finished_at = ?, \
+                 error = NULL, version = version + 1 WHERE holder = ? AND id IN ({})",
+                JobState::Succeeded as i64,
+                vec!["?"; size].join(",")
+            ));
+            let end = end.bind(now.micros()).bind(now).bind(holder);
+            // The first id again fills the statement.
+            let filling = std::iter::repeat(of_holder[0].job.id).take(size - count);
+            let end = ids.clone().chain(filling).fold(end, |end, id| end.bind(id));
+            if end.run()? < count as u64 {
+                let ended_here = JobRow::ID.is_in(ids.clone().collect::<Vec<Uuid>>());
+                let ended_here = ended_here.and(JobRow::FINISHED_AT.eq(now));
+                let list = self.host.store.list::<JobRow>().filter(ended_here);
+                let ended_here: Vec<Uuid> = list.column(JobRow::ID).run()?;
+                lost.extend(ids.filter(|id| !ended_here.contains(id)));
+            }
+        }
+        Ok(lost)
     }
 
     /// Writes the end of a job whose row has another version than expected, if this worker still
