@@ -9,12 +9,12 @@ use crate::context::is_other_version;
 use crate::models::column::{
     ATTEMPTS_MAX, FINISHED_AT, PROGRESS, PROGRESS_TEXT, RANK, RUN_AT, STATE,
 };
+use crate::models::writes::{self, value};
 use crate::models::{JobRow, JobState, KeyRow, WorkerRow, distinct_time, pending_rank};
 use crate::options::JobId;
 use crate::request::JobRequest;
 use crate::statistics::{self, QueueStatistics};
 use crate::wakeup;
-use crate::writes::{self, value};
 
 /// How often a change is tried again if the job changes meanwhile.
 const ATTEMPTS: u32 = 20;

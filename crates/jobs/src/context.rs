@@ -14,10 +14,10 @@ use marmota_store::{Store, Transaction};
 use parking_lot::Mutex;
 
 use crate::models::column::{PROGRESS, PROGRESS_TEXT};
+use crate::models::writes;
 use crate::models::{JobRow, JobState, KeyRow};
 use crate::options::{JobId, JobOptions};
 use crate::timers::{Sleep, Timers};
-use crate::writes;
 
 /// The maximum length of a text of progress, in characters.
 const PROGRESS_CHARS_MAX: usize = 500;

@@ -39,7 +39,6 @@ mod statistics;
 mod timers;
 mod wakeup;
 mod worker;
-mod writes;
 
 pub use admin::{Cancellation, JobAdmin, JobQuery};
 pub use context::JobContext;

@@ -19,6 +19,8 @@
 //! | succeeded, failed, cancelled | the time of the end |
 #![allow(unreachable_pub, reason = "the derive gives columns the visibility of their fields")]
 
+pub(crate) mod writes;
+
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use marmota_derive::{Model, ModelEnum};

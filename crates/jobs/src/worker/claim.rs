@@ -19,8 +19,8 @@ use crate::models::column::{
     ATTEMPTS, ATTEMPTS_MAX, HOLDER, ID, INPUT, KIND, PRIORITY, QUEUE, RANK, RUN_AT, STARTED_AT,
     STATE, UNIQUE_KEY, VERSION,
 };
+use crate::models::writes::{self, value};
 use crate::models::{JobState, distinct_time};
-use crate::writes::{self, value};
 
 /// A job that this worker has claimed.
 #[derive(Clone, Debug)]

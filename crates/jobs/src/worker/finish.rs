@@ -15,8 +15,8 @@ use crate::context::{Attempt, is_other_version};
 use crate::models::column::{
     ATTEMPTS, ERROR, HOLDER, PROGRESS, PROGRESS_TEXT, RANK, RUN_AT, STATE,
 };
+use crate::models::writes::{self, value};
 use crate::models::{JobRow, JobState, KeyRow, pending_rank};
-use crate::writes::{self, value};
 
 /// The most ends of one commit.
 const COMMIT_MAX: usize = 2_000;

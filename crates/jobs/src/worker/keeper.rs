@@ -18,8 +18,8 @@ use marmota_store::Store;
 use super::shared::Shared;
 use crate::context::{Abort, Attempt, is_other_version};
 use crate::models::column::{ERROR, HOLDER, PROGRESS, PROGRESS_TEXT, RANK, RUN_AT, STATE};
+use crate::models::writes::{self, value};
 use crate::models::{JobRow, JobState, WorkerRow, pending_rank};
-use crate::writes::{self, value};
 
 /// How often the worker looks for cancellations by other processes.
 const CANCELLATIONS: Duration = Duration::from_secs(1);

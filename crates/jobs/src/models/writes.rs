@@ -8,8 +8,8 @@ use marmota_store::Store;
 use marmota_store::action::{Action, Verb};
 use marmota_store::operation::{BatchMode, Operation, Outcome, Write};
 
-use crate::models::JobState;
-use crate::models::column::{COUNT, FINISHED_AT, HOLDER, RANK, STATE};
+use super::JobState;
+use super::column::{COUNT, FINISHED_AT, HOLDER, RANK, STATE};
 
 /// Returns a value as a row has it.
 pub(crate) fn value<T: FieldValue>(of: &T) -> Value {
