@@ -50,6 +50,7 @@ const RUNS: &[Soak] = &[
     Soak { name: "scan-memory", program: "scan", arguments: &["memory:"] },
     Soak { name: "scan-postgres", program: "scan", arguments: &["postgres:"] },
     Soak { name: "scan-mongodb", program: "scan", arguments: &["mongodb:", "200000"] },
+    Soak { name: "killed-jobs", program: "cargo", arguments: &["test", "--package", "marmota-jobs", "--test", "it", "--locked", "killed"] },
     Soak { name: "fuzz", program: "fuzz", arguments: &["600"] },
     Soak { name: "packages", program: "cargo", arguments: &["package", "--workspace", "--allow-dirty"] },
 ];
@@ -85,7 +86,9 @@ impl Soak {
             return scan::waits(self.arguments);
         }
         if self.program == "cargo" {
-            return run(cargo().args(self.arguments)).map(|()| Outcome::Passed);
+            // More rounds of the tests that kill processes.
+            return run(cargo().args(self.arguments).env("MARMOTA_JOBS_ROUNDS", "200"))
+                .map(|()| Outcome::Passed);
         }
         if self.program == "fuzz" {
             return fuzz::search(self.arguments[0]).map(|()| Outcome::Passed);

@@ -18,7 +18,7 @@ mod prose;
 use crate::step::{Failure, root};
 
 /// The project's crates that each crate may depend on.
-const ARROWS: [(&str, &[&str]); 19] = [
+const ARROWS: [(&str, &[&str]); 20] = [
     ("model", &[]),
     ("derive", &[]),
     ("store", &["marmota-model"]),
@@ -31,6 +31,7 @@ const ARROWS: [(&str, &[&str]); 19] = [
     ("postgres", &["marmota-model", "marmota-store", "marmota-sql"]),
     ("mongo", &["marmota-model", "marmota-store"]),
     ("auth", &["marmota-model", "marmota-derive", "marmota-store"]),
+    ("jobs", &["marmota-model", "marmota-derive", "marmota-store"]),
     ("web", &["marmota-model", "marmota-http", "marmota-auth"]),
     ("rest", &["marmota-model", "marmota-store", "marmota-http", "marmota-auth", "marmota-web"]),
     ("rpc", &["marmota-model", "marmota-store", "marmota-http"]),
@@ -55,6 +56,7 @@ const ARROWS: [(&str, &[&str]); 19] = [
             "marmota-memory",
             "marmota-sqlite",
             "marmota-auth",
+            "marmota-jobs",
         ],
     ),
     (
@@ -72,6 +74,7 @@ const ARROWS: [(&str, &[&str]); 19] = [
             "marmota-mongo",
             "marmota-rest",
             "marmota-auth",
+            "marmota-jobs",
             "marmota-remote",
             "marmota-service",
         ],
@@ -93,13 +96,14 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 const FILE_LINES_MAX: usize = 700;
 
 /// Crates above a crate that its tests may use, with the reason.
-const TESTED_WITH: [(&str, &str); 5] = [
+const TESTED_WITH: [(&str, &str); 6] = [
     // Its promises and examples need an engine and models.
     ("store", "marmota-memory"),
     ("store", "marmota-derive"),
     // The macros' tests compile what the macros generate.
     ("derive", "marmota-store"),
     ("derive", "marmota-service"),
+    ("derive", "marmota-jobs"),
     // The guide's page opens a store by its URL.
     ("mongo", "marmota"),
 ];

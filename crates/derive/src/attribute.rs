@@ -257,6 +257,27 @@ impl Item {
         Vec::new()
     }
 
+    /// Returns the names of `name(one, two)`; none for `name` alone.
+    pub(crate) fn names_or_bare(&self, problems: &mut Problems) -> Vec<Ident> {
+        match self.given {
+            Given::Nothing => Vec::new(),
+            _ => self.names(problems),
+        }
+    }
+
+    /// Parses the value of `name = value` of an attribute other than `model`, with an example for
+    /// the error.
+    pub(crate) fn parsed<T: Parse>(&self, example: &str, problems: &mut Problems) -> Option<T> {
+        let value = match &self.given {
+            Given::Value(tokens) => syn::parse2(tokens.clone()).ok(),
+            _ => None,
+        };
+        if value.is_none() {
+            problems.at(self, format!("write it as in `{example}`"));
+        }
+        value
+    }
+
     /// Returns the constants of `name(min = constant, max = constant)`, at least one.
     pub(crate) fn ends(&self, problems: &mut Problems) -> Ends {
         let parser = Punctuated::<Item, Token![,]>::parse_terminated;

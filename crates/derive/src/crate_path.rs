@@ -43,6 +43,21 @@ pub(crate) fn of_services(written: Option<&Path>) -> TokenStream {
     }
 }
 
+/// Returns the path of the module with the types of jobs: that which was written, or the one of the
+/// crate that the program depends on.
+pub(crate) fn of_jobs(written: Option<&Path>) -> TokenStream {
+    if let Some(path) = written {
+        return quote!(#path);
+    }
+    if let Some(facade) = dependency("marmota") {
+        return quote!(::#facade::jobs);
+    }
+    match dependency("marmota-jobs") {
+        Some(jobs) => quote!(::#jobs),
+        None => quote!(::marmota::jobs),
+    }
+}
+
 /// Returns the name under which the crate being compiled knows a package. A crate knows itself by
 /// its own name (`extern crate self as …`), which its examples and doc tests share.
 ///

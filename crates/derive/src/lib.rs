@@ -1,6 +1,6 @@
 //! The macros of Marmota. [`Model`] makes a struct a row of a table, [`ModelEnum`] makes an enum
-//! the type of a field, and [`macro@service`] makes a trait a service that other processes can
-//! call.
+//! the type of a field, [`macro@service`] makes a trait a service that other processes can call,
+//! and [`macro@job`] makes a function a durable job.
 //!
 //! ```
 //! use marmota_derive::{Model, ModelEnum};
@@ -138,6 +138,7 @@ mod attribute;
 mod constant;
 mod crate_path;
 mod field;
+mod job;
 mod model;
 mod model_enum;
 mod name;
@@ -561,6 +562,48 @@ pub fn derive_model_enum(input: TokenStream) -> TokenStream {
 pub fn service(attribute: TokenStream, item: TokenStream) -> TokenStream {
     let item = parse_macro_input!(item as ItemTrait);
     service::expand(attribute.into(), &item).into()
+}
+
+/// Makes a function a kind of job: a function that runs later, in any process that uses the
+/// database. See the crate `marmota-jobs`, or `marmota::jobs`.
+///
+/// For `async fn send_digest(user: i64, context: JobContext)` it generates the struct
+/// `SendDigest { user: i64 }`, which is enqueued. The parameters are stored as JSON, so their types
+/// implement serde's traits. A parameter of the type `JobContext` is not stored; it can be omitted.
+/// The function itself stays as it is. One that is not `async` may block its thread.
+///
+/// | attribute | meaning | default |
+/// |---|---|---|
+/// | `name = "digest"` | the name under which jobs are stored | the function's name |
+/// | `queue = "mail"` | the queue | `default` |
+/// | `retries = 5` | how often a failed attempt is repeated | 10 |
+/// | `timeout = "30s"` | the time limit of an attempt | `30m` |
+/// | `priority = 10` | jobs with a higher number are claimed first, -128 to 127 | 0 |
+/// | `backoff = "1s"` | the pause before the first retry, doubled each time up to an hour | `5s` |
+/// | `unique` | no two jobs with the same parameters are waiting or running | |
+/// | `unique(user)` | the same, for these parameters | |
+/// | `unique_for = "1h"` | `unique` also applies for this time after the enqueueing | |
+/// | `crate = "path"` | the module with the types of jobs, if it is not found automatically | |
+///
+/// ```
+/// use marmota_derive::job;
+/// use marmota_jobs::{Job, JobContext};
+///
+/// #[job(queue = "mail", retries = 3, timeout = "30s", unique(user))]
+/// async fn send_digest(user: i64, days: u32, context: JobContext) -> Result<(), std::io::Error> {
+///     println!("user {user}, {days} days, attempt {}", context.attempt());
+///     Ok(())
+/// }
+///
+/// let job = SendDigest { user: 7, days: 30 };
+/// assert_eq!(SendDigest::NAME, "send_digest");
+/// assert_eq!(job.unique_key()?.unwrap(), "[7]");
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
+#[proc_macro_attribute]
+pub fn job(attribute: TokenStream, item: TokenStream) -> TokenStream {
+    let item = parse_macro_input!(item as ItemFn);
+    job::expand(attribute.into(), &item).into()
 }
 
 /// Makes a function a service, at `/api/NAME`. The function itself is not changed.

@@ -5,6 +5,7 @@
 //! This file contains the public type and the parser; each subcommand has its own file.
 
 mod backup;
+mod job;
 mod migrate;
 mod moving;
 mod operators;
@@ -74,6 +75,7 @@ enum Sub {
     Backup(backup::Backup),
     Move(moving::Move),
     Restore(restore::Restore),
+    Job(job::Job),
 }
 
 /// Runs a program with its command-line arguments. `models` adds the program's models to the store
@@ -305,6 +307,7 @@ impl Command {
                 Sub::Backup(backup) => backup.run(self),
                 Sub::Move(moving) => moving.run(self),
                 Sub::Restore(restore) => restore.run(self),
+                Sub::Job(job) => job.run(self),
             },
         }
     }

@@ -105,6 +105,10 @@ pub mod several_databases {}
 #[doc = include_str!("../guide/26-hooks.md")]
 pub mod hooks {}
 
+#[cfg(all(feature = "sqlite", feature = "jobs"))]
+#[doc = include_str!("../guide/27-jobs.md")]
+pub mod jobs {}
+
 #[cfg(all(feature = "sqlite", feature = "server"))]
 #[doc = include_str!("../guide/30-configuration.md")]
 pub mod configuration {}

@@ -23,7 +23,8 @@
 //!
 //! This crate re-exports the others: [`model`] (schemas, values, rows), [`store`]
 //! (operations), [`memory`] (an engine), and by feature `http` (the server), `rest` (REST over
-//! models), `auth` (accounts), `service` (traits as services), `collections` (lists and maps for a
+//! models), `auth` (accounts), `service` (traits as services), `jobs`
+//! (durable jobs), `collections` (lists and maps for a
 //! program's own data), `columns` and `csv` (files of rows that are loaded for reading).
 #![forbid(unsafe_code)]
 
@@ -53,6 +54,8 @@ pub use marmota_store as store;
 pub use marmota_auth as auth;
 #[cfg(feature = "server")]
 pub use marmota_http as http;
+#[cfg(feature = "jobs")]
+pub use marmota_jobs as jobs;
 #[cfg(feature = "mongodb")]
 pub use marmota_mongo as mongo;
 #[cfg(feature = "postgres")]

@@ -38,7 +38,7 @@ mod schemas;
 pub use access::{history, rights};
 pub use acid::{
     background, batches, before_hooks, changes, concurrency, durability, groups, hooks,
-    idempotency, live, transactions,
+    idempotency, jobs, live, transactions,
 };
 pub use event_loops::{budgets, event_loop};
 
@@ -90,6 +90,7 @@ macro_rules! conformance {
             $crate::hooks_promises!();
             $crate::idempotency_promises!();
             $crate::immutable_promises!();
+            $crate::jobs_promises!();
             $crate::json_paths_promises!();
             $crate::keys_promises!();
             $crate::live_promises!();

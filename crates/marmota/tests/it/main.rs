@@ -2,5 +2,6 @@
 #![allow(clippy::unwrap_used, reason = "tests panic")]
 
 mod backup_of_several;
+mod jobs;
 mod remote_rights;
 mod routes;

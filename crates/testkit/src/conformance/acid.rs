@@ -9,5 +9,6 @@ pub mod durability;
 pub mod groups;
 pub mod hooks;
 pub mod idempotency;
+pub mod jobs;
 pub mod live;
 pub mod transactions;
