@@ -3,6 +3,7 @@
 mod change_feed;
 mod database_models;
 mod feed_keeper;
+mod shared_commits;
 
 use std::any::TypeId;
 use std::sync::Arc;

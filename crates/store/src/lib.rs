@@ -68,7 +68,7 @@ pub mod change {
     pub use crate::builder::renew_feed;
     pub use crate::contract::change::{
         Change, ChangeBuffer, ChangeKind, ChangeMark, ChangeRecorder, Commit, Position,
-        RecordedTable,
+        RecordedTable, ChangedRows, EncodedRow, RecordedRows,
     };
     pub use crate::layers::feed::options::ChangeRetention;
     pub use crate::verbs::changes::{ChangeStream, FeedEvent};

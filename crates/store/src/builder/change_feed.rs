@@ -8,6 +8,8 @@ use marmota_model::{
     Error, ErrorKind, FieldSet, NoRows, Result, RowQuery, SortKey, Table, Uuid, Value, ValueRef,
 };
 
+use super::shared_commits;
+use crate::contract::change::recorder::CommitReceiver as _;
 use crate::contract::change::{ChangeRecorder, RecordedTable};
 use crate::contract::engine::{self, Engine};
 use crate::contract::operation::{Keys, OnConflict, Operation};
@@ -34,10 +36,19 @@ pub(super) fn open(store: &Store, tables: FeedTables) -> Result<Arc<ChangeFeed>>
     let mut shapes_now = read_shapes(store, &shapes)?;
     let recorded = record_tables(store, &shapes, &mut shapes_now)?;
     let last = last_commit(store, &commits)?.max(removed);
-    let hub = Arc::new(ChangeHub::new(feed, last, removed));
+    let is_shared = store.capability().shared_commits;
+    if is_shared {
+        // One with an earlier number may not be visible yet.
+        shared_commits::wait_for_earlier(store)?;
+    }
+    let hub = Arc::new(ChangeHub::new(feed, last, removed, is_shared));
     let receiver = Arc::<ChangeHub>::clone(&hub);
     let recorder = Arc::new(ChangeRecorder::new(Arc::clone(&commits), recorded, receiver));
     store.engine().record_changes(&recorder)?;
+    if is_shared {
+        // Some were made before the engine reported them.
+        hub.changed();
+    }
     let shapes = shapes_now.shapes;
     Ok(Arc::new(ChangeFeed { hub, shapes, commits, identity, cursors, dead_letters }))
 }
@@ -82,7 +93,8 @@ struct KnownShapes {
 }
 
 fn read_shapes(store: &Store, table: &Table) -> Result<KnownShapes> {
-    let mut known = KnownShapes { shapes: Shapes::default(), current: HashMap::new() };
+    let shapes = Shapes::new(store.engine().recorded_rows());
+    let mut known = KnownShapes { shapes, current: HashMap::new() };
     let mut read = Ok(());
     let query = RowQuery { fields: Some(table.all()), ..RowQuery::new() };
     store.run(&mut Operation::List { table, query: &query }, &mut |row: &[ValueRef<'_>]| {

@@ -8,9 +8,15 @@ use std::sync::Arc;
 
 use marmota_model::{Field, FieldSet, Table, Value};
 
+use crate::contract::change::RecordedRows;
+
 /// The recorded tables. Numbers are small and rarely missing, so they are places in a list.
 #[derive(Debug, Default)]
-pub(crate) struct Shapes(Vec<Option<Shape>>);
+pub(crate) struct Shapes {
+    shapes: Vec<Option<Shape>>,
+    /// Reads changes that the database has recorded.
+    engine_rows: Option<Arc<dyn RecordedRows>>,
+}
 
 /// A table as it was recorded.
 #[derive(Debug)]
@@ -28,20 +34,30 @@ pub(crate) struct Shape {
 const NUMBER_MAX: u64 = 1 << 20;
 
 impl Shapes {
+    /// Creates a list without tables. `engine_rows` reads changes that the database has recorded.
+    pub(crate) fn new(engine_rows: Option<Arc<dyn RecordedRows>>) -> Self {
+        Self { shapes: Vec::new(), engine_rows }
+    }
+
+    /// Returns the reader of changes that the database has recorded.
+    pub(crate) const fn engine_rows(&self) -> Option<&Arc<dyn RecordedRows>> {
+        self.engine_rows.as_ref()
+    }
+
     /// Adds a recorded table. Numbers that no feed has are ignored.
     pub(crate) fn add(&mut self, number: u64, shape: Shape) {
         if number > NUMBER_MAX {
             return;
         }
         let place = number as usize;
-        if self.0.len() <= place {
-            self.0.resize_with(place + 1, || None);
+        if self.shapes.len() <= place {
+            self.shapes.resize_with(place + 1, || None);
         }
-        self.0[place] = Some(shape);
+        self.shapes[place] = Some(shape);
     }
 
     pub(crate) fn get(&self, number: u64) -> Option<&Shape> {
-        self.0.get(usize::try_from(number).ok()?)?.as_ref()
+        self.shapes.get(usize::try_from(number).ok()?)?.as_ref()
     }
 }
 
@@ -68,6 +84,11 @@ impl Shape {
     /// Returns the table that the store has now.
     pub(crate) fn table(&self) -> Option<&Arc<Table>> {
         self.now.as_ref().map(|(table, _)| table)
+    }
+
+    /// Returns the place that a recorded field has now.
+    pub(crate) fn place(&self, recorded: usize) -> Option<usize> {
+        self.now.as_ref().and_then(|(_, places)| places.get(recorded).copied().flatten())
     }
 
     /// Returns true if new changes of the table can be encoded with this shape.

@@ -18,7 +18,7 @@ use crate::layers::feed::hub::Next;
 use crate::layers::feed::stored_commit::StoredCommit;
 use crate::runtime::block_on::block_on;
 use crate::store::{Store, StoreCore};
-use crate::verbs::changes::stored_commits;
+use crate::verbs::changes::{StoredPage, stored_commits};
 
 /// The time without queries after which the thread ends.
 const LINGER: Duration = Duration::from_secs(5);
@@ -243,11 +243,14 @@ impl HubThread {
             Next::Nothing => Ok(NextCommit::Nothing),
             Next::Closed => Ok(NextCommit::Closed),
             Next::Stored(to) => {
-                *page = block_on(stored_commits(&self.store()?, &self.feed, number, to))?;
-                page.retain(|commit| commit.number > number);
+                match block_on(stored_commits(&self.store()?, &self.feed, number, to))? {
+                    StoredPage::Commits(read) => *page = read,
+                    StoredPage::Empty => return self.next(to, page, waits),
+                    StoredPage::Removed(to) => return Ok(NextCommit::Gap(to)),
+                }
                 match page.pop_front() {
                     Some(commit) => decode(&commit),
-                    None => Ok(NextCommit::Gap(number.max(to))),
+                    None => Ok(NextCommit::Nothing),
                 }
             }
         }
