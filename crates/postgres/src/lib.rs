@@ -20,6 +20,7 @@
 // - `statement`: how fields are stored; the texts of statements, of filters and of orders
 // - `connection`: sockets, logins, slots, the pool, cancel requests
 // - `prepare`, `listener`: migrations, and notifications of the writes of others
+// - `feed`: the triggers of the change feed, and notifications of commits
 // - `commands`: the calls of an operation, raw SQL, the results
 // - `composer`: operations as calls
 // - `in_flight`: an operation in progress, from its calls to its outcome
@@ -30,6 +31,7 @@ mod composer;
 mod connection;
 mod engine;
 mod fault;
+mod feed;
 mod in_flight;
 mod listener;
 mod options;

@@ -147,6 +147,8 @@ struct Settings<'a> {
     /// In milliseconds; the server's own if `None`.
     lock_timeout: Option<String>,
     name: &'a str,
+    /// True if each statement is a commit of the change feed.
+    is_direct: bool,
 }
 
 impl<'a> Settings<'a> {
@@ -159,6 +161,7 @@ impl<'a> Settings<'a> {
             lock_timeout: (purpose == Purpose::SharedWrites)
                 .then(|| SHARED_LOCK_TIMEOUT.as_millis().to_string()),
             name,
+            is_direct: purpose == Purpose::SharedWrites && options.own.records(),
         }
     }
 
@@ -171,7 +174,8 @@ impl<'a> Settings<'a> {
             (own::SETTING, self.name),
         ];
         let lock_timeout = self.lock_timeout.as_deref().map(|time| ("lock_timeout", time));
-        settings.into_iter().chain(lock_timeout)
+        let direct = self.is_direct.then_some((own::FEED_SETTING, own::DIRECT));
+        settings.into_iter().chain(lock_timeout).chain(direct)
     }
 
     /// Returns SQL that applies them to the current transaction.

@@ -15,6 +15,16 @@ use parking_lot::Mutex;
 /// The setting with a connection's name.
 pub(crate) const SETTING: &str = "marmota.connection";
 
+/// The setting that selects how triggers record the changes of a statement.
+pub(crate) const FEED_SETTING: &str = "marmota.feed";
+/// Its value for statements that are a commit each.
+pub(crate) const DIRECT: &str = "direct";
+/// The setting with the actor of the next writes.
+pub(crate) const ACTOR_SETTING: &str = "marmota.actor";
+
+/// The code of the message with the number of a commit, which triggers send.
+pub(crate) const COMMIT_CODE: &str = "MF001";
+
 /// The own connections of an engine.
 #[derive(Clone, Default)]
 pub(crate) struct OwnConnections(Arc<Inside>);
@@ -25,6 +35,8 @@ struct Inside {
     counted: Mutex<HashSet<u64>>,
     /// True if its statements may have effects unknown to the store.
     has_effects: AtomicBool,
+    /// True if the engine records changes.
+    records: AtomicBool,
 }
 
 impl Default for Inside {
@@ -34,6 +46,7 @@ impl Default for Inside {
             engine: format!("{:016x}{:016x}", number(), number()),
             counted: Mutex::default(),
             has_effects: AtomicBool::new(false),
+            records: AtomicBool::new(false),
         }
     }
 }
@@ -60,6 +73,16 @@ impl OwnConnections {
     /// triggers): then its own writes are reported too.
     pub(crate) fn have_effects(&self, has_effects: bool) {
         self.0.has_effects.store(has_effects, Ordering::SeqCst);
+    }
+
+    /// Lets later connections record changes.
+    pub(crate) fn record(&self) {
+        self.0.records.store(true, Ordering::SeqCst);
+    }
+
+    /// Returns true if connections record changes.
+    pub(crate) fn records(&self) -> bool {
+        self.0.records.load(Ordering::SeqCst)
     }
 
     /// Returns true if the writes of the connection with this name are already known.

@@ -115,6 +115,12 @@ conformance!(memory_with_a_feed, || {
         Store::builder(Memory::from_url(&url).unwrap()).changes(ChangeRetention::default())
     })
 });
+conformance!(postgres_with_a_feed, || {
+    let url = postgres_url();
+    Subject::new("PostgreSQL with a feed", move || {
+        Store::builder(Postgres::from_url(&url).unwrap()).changes(ChangeRetention::default())
+    })
+});
 conformance!(sqlite_behind_a_cache, || {
     let folder = tempfile::tempdir().unwrap();
     Subject::new("SQLite behind a cache", move || {
