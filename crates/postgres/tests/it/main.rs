@@ -8,6 +8,7 @@ mod crowd;
 mod disk;
 mod existing_tables;
 mod faults;
+mod feed;
 mod long_reads;
 mod news;
 mod pipeline;
