@@ -121,7 +121,7 @@ impl Engine for Postgres {
     fn existing_tables(&self) -> Result<Option<Vec<String>>> {
         let mut names = Vec::new();
         let sql = "SELECT tablename FROM pg_catalog.pg_tables WHERE schemaname = current_schema() \
-                   AND tablename <> 'marmota_schema' ORDER BY tablename";
+                   AND tablename NOT IN ('marmota_schema','marmota_pending') ORDER BY tablename";
         self.0.with_connection(|connection, options| {
             let take = |row: &crate::connection::query::Texts| names.push(row.text(0).to_owned());
             connection.query(sql, take).map_err(|error| error.into_error(options))

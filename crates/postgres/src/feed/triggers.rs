@@ -231,7 +231,8 @@ BEGIN
     RETURNING id INTO assigned;
   IF pg_catalog.current_setting('{CONNECTION_SETTING}', true) OPERATOR(pg_catalog.<>) '' THEN
     RAISE INFO USING MESSAGE = assigned, ERRCODE = '{COMMIT_CODE}';
-  ELSE
+  END IF;
+  IF coalesce(pg_catalog.current_setting('{SETTING}', true), '') OPERATOR(pg_catalog.=) '' THEN
     PERFORM pg_catalog.pg_notify('{CHANNEL}', '');
   END IF;
   RETURN NULL;

@@ -5,7 +5,7 @@ use crate::commands::command_batch::{Call, CommandBatch, Role};
 use crate::connection::Sending;
 use crate::in_flight::recording::Recording;
 use crate::in_flight::stage::{Linked, Problem};
-use crate::options::own_connections::DIRECT;
+use crate::options::own_connections::{DIRECT, PENDING};
 use crate::statement::Text;
 use crate::statement::controls::CONTROLS;
 
@@ -40,7 +40,7 @@ impl RoundTrip<'_, '_> {
             return;
         };
         let (mut parameters, actor) = (Vec::new(), recording.actor.as_deref().unwrap_or_default());
-        for text in [if is_direct { DIRECT } else { "" }, actor] {
+        for text in [if is_direct { DIRECT } else { PENDING }, actor] {
             parameters.extend((text.len() as i32).to_be_bytes());
             parameters.extend_from_slice(text.as_bytes());
         }

@@ -15,10 +15,13 @@ use parking_lot::Mutex;
 /// The setting with a connection's name.
 pub(crate) const SETTING: &str = "marmota.connection";
 
-/// The setting that selects how triggers record the changes of a statement.
+/// The setting that selects how triggers record the changes of a statement. Other programs do not
+/// have it; the server notifies of their commits.
 pub(crate) const FEED_SETTING: &str = "marmota.feed";
 /// Its value for statements that are a commit each.
 pub(crate) const DIRECT: &str = "direct";
+/// Its value for the statements of a transaction.
+pub(crate) const PENDING: &str = "pending";
 /// The setting with the actor of the next writes.
 pub(crate) const ACTOR_SETTING: &str = "marmota.actor";
 

@@ -9,6 +9,7 @@ mod disk;
 mod existing_tables;
 mod faults;
 mod feed;
+mod feed_race;
 mod long_reads;
 mod news;
 mod pipeline;
