@@ -1,7 +1,7 @@
 //! The state that an engine shares with its sessions: its connections, and closing.
 
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use marmota_model::{Error, ErrorKind, Result, Table};

@@ -121,8 +121,7 @@ mod tests {
         let row = encoded(&[Some(b"a"), None]);
         let two = [row.clone(), row].concat();
         let (kind, table) = (UPDATE.to_be_bytes(), 7_i32.to_be_bytes());
-        let mut bytes =
-            encoded(&[Some(&kind), Some(&table), Some(b"ann"), Some(&two), Some(&two)]);
+        let mut bytes = encoded(&[Some(&kind), Some(&table), Some(b"ann"), Some(&two), Some(&two)]);
         bytes.push(9);
         let (entry, rest) = TriggerRows.entry(&bytes).unwrap();
         assert_eq!((entry.kind, entry.table, rest), (ChangeKind::Update, 7, &[9][..]));

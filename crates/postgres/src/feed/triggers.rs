@@ -317,11 +317,8 @@ END $marmota$;
         deleted = rows("old_rows", &plain, "before"),
         truncated = rows(&format!("ONLY {name}"), &plain, "before"),
         on_insert = trigger("i", "AFTER INSERT", "REFERENCING NEW TABLE AS new_rows"),
-        on_update = trigger(
-            "u",
-            "AFTER UPDATE",
-            "REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows"
-        ),
+        on_update =
+            trigger("u", "AFTER UPDATE", "REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows"),
         on_delete = trigger("d", "AFTER DELETE", "REFERENCING OLD TABLE AS old_rows"),
         on_truncate = trigger("t", "BEFORE TRUNCATE", ""),
     )

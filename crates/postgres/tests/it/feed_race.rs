@@ -9,7 +9,9 @@ use marmota_model::{ErrorKind, Result, Value};
 use marmota_postgres::Postgres;
 use marmota_store::Store;
 use marmota_store::action::block_on;
-use marmota_store::change::{Change, ChangeKind, ChangeRetention, ChangeStream, FeedEvent, Position};
+use marmota_store::change::{
+    Change, ChangeKind, ChangeRetention, ChangeStream, FeedEvent, Position,
+};
 
 use crate::Tally;
 
@@ -74,7 +76,7 @@ impl Received {
     pub(crate) fn assert_is(&self, store: &Store) {
         let rows = store.list::<Tally>().run().unwrap();
         let rows = rows.into_iter().map(|row| {
-            let label = row.label.map_or(Value::Null, |label| Value::Text(label.into()));
+            let label = row.label.map_or(Value::Null, Value::Text);
             (row.id, vec![Value::Int(row.id), Value::Int(row.count), label])
         });
         assert_eq!(self.rows, rows.collect());

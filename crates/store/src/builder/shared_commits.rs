@@ -132,10 +132,11 @@ impl CommitPage {
     fn read(store: &Store, feed: &ChangeFeed, after: u64, with_changes: bool) -> Result<Self> {
         let (mut numbers, mut commits) = (Vec::new(), Vec::new());
         let table = &*feed.commits;
-        let fields =
-            if with_changes { table.all() } else { FieldSet::EMPTY.with(commit::NUMBER) };
+        let fields = if with_changes { table.all() } else { FieldSet::EMPTY.with(commit::NUMBER) };
         let query = commits_between(after, i64::MAX as u64, fields, PAGE);
-        store.run(&mut Operation::List { table, query: &query }, &mut |row: &[ValueRef<'_>]| {
+        store.run(&mut Operation::List { table, query: &query }, &mut |row: &[ValueRef<
+            '_,
+        >]| {
             numbers.push(integer(row[commit::NUMBER]));
             if with_changes {
                 commits.extend(StoredCommit::of_row(row));

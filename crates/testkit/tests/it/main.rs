@@ -3,6 +3,7 @@
 
 mod databases;
 mod event_loops;
+mod feed_over_rest;
 mod feed_retention;
 mod hosted;
 #[path = "../../../memory/tests/it/killed.rs"]
