@@ -15,6 +15,7 @@ use crate::layers::feed::ChangeFeed;
 use crate::layers::feed::commit_rows::{commits_between, integer};
 use crate::layers::feed::hub::Next;
 use crate::layers::feed::schema::identity;
+use crate::layers::feed::shapes::Shape;
 use crate::layers::feed::stored_commit::StoredCommit;
 use crate::store::Store;
 use crate::verbs::action::Verb;
@@ -230,8 +231,11 @@ impl ChangeStream {
     pub async fn next(&mut self) -> Result<Option<FeedEvent>> {
         loop {
             let Self { feed, number, reader, page, .. } = self;
-            if let Some(commit) = page.pop_front() {
-                return self.returned(&commit).map(Some);
+            if let Some(commit) = page.front().map(Arc::clone) {
+                let returned = self.returned(&commit).await;
+                // Only now: the future may be dropped before.
+                self.page.pop_front();
+                return returned.map(Some);
             }
             let next =
                 poll_fn(|context| match feed.hub.next(*number, *reader, Some(context.waker())) {
@@ -239,7 +243,7 @@ impl ChangeStream {
                     next => Poll::Ready(next),
                 });
             match next.await {
-                Next::Commit(commit) => return self.returned(&commit).map(Some),
+                Next::Commit(commit) => return self.returned(&commit).await.map(Some),
                 Next::Removed(number) => {
                     self.number = number;
                     return Ok(Some(FeedEvent::Gap(self.position())));
@@ -259,8 +263,8 @@ impl ChangeStream {
         }
     }
 
-    fn returned(&mut self, commit: &StoredCommit) -> Result<FeedEvent> {
-        let decoded = commit.decode(self.feed.hub.feed(), &self.feed.shapes)?;
+    async fn returned(&mut self, commit: &StoredCommit) -> Result<FeedEvent> {
+        let decoded = decoded(&self.store, &self.feed, commit).await?;
         self.number = commit.number;
         Ok(FeedEvent::Commit(decoded))
     }
@@ -287,6 +291,56 @@ impl<'f> Reader<'f> {
 impl Drop for Reader<'_> {
     fn drop(&mut self) {
         self.feed.hub.remove_reader(self.number);
+    }
+}
+
+/// Decodes a commit. The tables that it names may have been recorded by a process with other
+/// versions of the models: then they are read first.
+pub(crate) async fn decoded(
+    store: &Store,
+    feed: &ChangeFeed,
+    commit: &StoredCommit,
+) -> Result<Arc<Commit>> {
+    match commit.decode(feed.hub.feed(), &feed.shapes) {
+        Ok(decoded) => Ok(decoded),
+        Err(_) => {
+            store.action(LearnShapes { feed, read: Ok(()) }).await?;
+            commit.decode(feed.hub.feed(), &feed.shapes)
+        }
+    }
+}
+
+/// The verb that reads the recorded tables which are not known here.
+struct LearnShapes<'f> {
+    feed: &'f ChangeFeed,
+    read: Result<()>,
+}
+
+impl Verb for LearnShapes<'_> {
+    type Output = ();
+
+    fn operate(
+        &mut self,
+        store: &Store,
+        call: &mut dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<()>,
+    ) -> Result<()> {
+        let Self { feed, read } = self;
+        let table = &*feed.shape_table;
+        let query = RowQuery { fields: Some(table.all()), ..RowQuery::new() };
+        call(&mut Operation::List { table, query: &query }, &mut |row: &[ValueRef<'_>]| {
+            match Shape::of_row(row, store.registry()) {
+                Ok((number, shape)) if feed.shapes.get(number).is_none() => {
+                    feed.shapes.add(number, shape);
+                }
+                Ok(_) => {}
+                Err(error) => *read = Err(error),
+            }
+            ControlFlow::Continue(())
+        })
+    }
+
+    fn finish(&mut self, _: &Store, _: &mut Outcome) -> Result<()> {
+        std::mem::replace(&mut self.read, Ok(()))
     }
 }
 

@@ -6,14 +6,18 @@
 
 use std::sync::Arc;
 
-use marmota_model::{Field, FieldSet, Table, Value};
+use marmota_model::{Error, ErrorKind, Field, FieldSet, Result, Table, Value, ValueRef};
+use parking_lot::RwLock;
 
+use super::commit_rows::integer;
+use super::schema::shape;
 use crate::contract::change::RecordedRows;
+use crate::rows::registry::Registry;
 
 /// The recorded tables. Numbers are small and rarely missing, so they are places in a list.
 #[derive(Debug, Default)]
 pub(crate) struct Shapes {
-    shapes: Vec<Option<Shape>>,
+    shapes: RwLock<Vec<Option<Arc<Shape>>>>,
     /// Reads changes that the database has recorded.
     engine_rows: Option<Arc<dyn RecordedRows>>,
 }
@@ -36,7 +40,7 @@ const NUMBER_MAX: u64 = 1 << 20;
 impl Shapes {
     /// Creates a list without tables. `engine_rows` reads changes that the database has recorded.
     pub(crate) fn new(engine_rows: Option<Arc<dyn RecordedRows>>) -> Self {
-        Self { shapes: Vec::new(), engine_rows }
+        Self { shapes: RwLock::default(), engine_rows }
     }
 
     /// Returns the reader of changes that the database has recorded.
@@ -45,23 +49,39 @@ impl Shapes {
     }
 
     /// Adds a recorded table. Numbers that no feed has are ignored.
-    pub(crate) fn add(&mut self, number: u64, shape: Shape) {
+    pub(crate) fn add(&self, number: u64, shape: Shape) {
         if number > NUMBER_MAX {
             return;
         }
         let place = number as usize;
-        if self.shapes.len() <= place {
-            self.shapes.resize_with(place + 1, || None);
+        let mut shapes = self.shapes.write();
+        if shapes.len() <= place {
+            shapes.resize_with(place + 1, || None);
         }
-        self.shapes[place] = Some(shape);
+        shapes[place] = Some(Arc::new(shape));
     }
 
-    pub(crate) fn get(&self, number: u64) -> Option<&Shape> {
-        self.shapes.get(usize::try_from(number).ok()?)?.as_ref()
+    pub(crate) fn get(&self, number: u64) -> Option<Arc<Shape>> {
+        self.shapes.read().get(usize::try_from(number).ok()?)?.clone()
     }
 }
 
 impl Shape {
+    /// Reads a row of the internal table. Returns the number of the recorded table as well.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Engine`] for a damaged row.
+    pub(crate) fn of_row(row: &[ValueRef<'_>], registry: &Registry) -> Result<(u64, Self)> {
+        let damaged = || Error::new(ErrorKind::Engine, "a recorded table of the feed is damaged");
+        let (ValueRef::Text(name), ValueRef::Json(fields)) =
+            (row[shape::TABLE], row[shape::FIELDS])
+        else {
+            return Err(damaged());
+        };
+        let fields: Vec<String> = serde_json::from_str(fields).map_err(|_| damaged())?;
+        Ok((integer(row[shape::NUMBER]), Self::new(&fields, registry.find(name))))
+    }
+
     /// `fields` are the recorded fields ([`fields_of`]); `table` is the table with this name now.
     pub(crate) fn new(fields: &[String], table: Option<&Arc<Table>>) -> Self {
         let now = table.map(|table| {

@@ -216,7 +216,7 @@ mod tests {
     }
 
     fn shapes(recorded: &Table, now: &Arc<Table>) -> Shapes {
-        let mut shapes = Shapes::default();
+        let shapes = Shapes::default();
         shapes.add(3, Shape::new(&fields_of(recorded), Some(now)));
         shapes
     }
@@ -264,7 +264,7 @@ mod tests {
         let after = [Value::Int(1), Value::Absent, Value::Int(2), Value::Absent];
         assert_eq!(changes[0].after.as_deref(), Some(&after[..]));
         assert_eq!(changes[0].changed.iter().collect::<Vec<_>>(), [2]);
-        let mut gone = Shapes::default();
+        let gone = Shapes::default();
         gone.add(3, Shape::new(&fields_of(&before), None));
         buffer.deleted(&known, &row(1));
         assert!(decoded(&mut buffer, &gone).unwrap().is_empty(), "the table is gone");

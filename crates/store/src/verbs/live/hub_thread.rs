@@ -18,7 +18,7 @@ use crate::layers::feed::hub::Next;
 use crate::layers::feed::stored_commit::StoredCommit;
 use crate::runtime::block_on::block_on;
 use crate::store::{Store, StoreCore};
-use crate::verbs::changes::{StoredPage, stored_commits};
+use crate::verbs::changes::{StoredPage, decoded, stored_commits};
 
 /// The time without queries after which the thread ends.
 const LINGER: Duration = Duration::from_secs(5);
@@ -230,7 +230,11 @@ impl HubThread {
     /// Returns the commit after a number. If `waits`, the thread is woken when there is one.
     fn next(&self, number: u64, page: &mut CommitPage, waits: bool) -> Result<NextCommit> {
         let decode = |commit: &StoredCommit| {
-            commit.decode(self.feed.hub.feed(), &self.feed.shapes).map(NextCommit::Commit)
+            match commit.decode(self.feed.hub.feed(), &self.feed.shapes) {
+                Ok(commit) => Ok(NextCommit::Commit(commit)),
+                Err(_) => block_on(decoded(&self.store()?, &self.feed, commit))
+                    .map(NextCommit::Commit),
+            }
         };
         while let Some(commit) = page.pop_front() {
             if commit.number > number {
