@@ -1,10 +1,11 @@
-//! `cargo run --release -p bench -- http|web|techempower|orm|models|transit|office|feed` measures
+//! `cargo run --release -p bench -- http|web|techempower|orm|models|transit|office|feed|live` measures
 //! Marmota, its peers and a floor in one run, and prints the ratios between them. `bench/README.md`
 //! explains the suites and their tables. The peers are separate programs in `bench/peers` that are
 //! built on demand; this program does not depend on them.
 
 mod feed;
 mod http;
+mod live;
 mod models;
 mod office;
 mod orm;
@@ -39,6 +40,8 @@ enum Suite {
     Office(office::Args),
     /// The change feed: writes without it and with it
     Feed(feed::Args),
+    /// Live queries: the time to events of many subscribers, compared with PocketBase
+    Live(live::Args),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -51,5 +54,6 @@ fn main() -> anyhow::Result<()> {
         Suite::Transit(args) => transit::run(&args),
         Suite::Office(args) => office::run(&args),
         Suite::Feed(args) => feed::run(&args),
+        Suite::Live(args) => live::run(&args),
     }
 }
