@@ -505,6 +505,28 @@ mod tests {
     }
 
     #[test]
+    fn commits_of_a_shared_table_are_published_by_number_and_read_for_readers() {
+        let stored = |number| StoredCommit::new(number, Timestamp::now(), Vec::new());
+        let hub = ChangeHub::new(7, 2, 0, true);
+        let reader = hub.add_reader();
+        hub.acknowledged(4);
+        assert_eq!(hub.position().number, 2, "3 may become visible");
+        hub.acknowledged(3);
+        assert_eq!(hub.position().number, 4);
+        assert!(matches!(hub.next(2, reader, None), Next::Nothing), "its changes are not read");
+        assert_eq!(hub.unread(), (4, Some(2)));
+        // 5 belongs to no commit.
+        hub.publish_read(6, [3, 4, 6].map(stored));
+        assert_eq!(published(&hub, 2), [3, 4, 6]);
+        assert!(matches!(hub.next(1, reader, None), Next::Stored(2)));
+        hub.remove_reader(reader);
+        hub.acknowledged(7);
+        assert_eq!(hub.unread(), (7, None));
+        hub.add_reader();
+        assert!(matches!(hub.next(6, reader, None), Next::Stored(7)));
+    }
+
+    #[test]
     fn memory_is_bounded() {
         let hub = hub();
         for number in 3..40 {

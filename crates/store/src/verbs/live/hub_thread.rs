@@ -229,12 +229,11 @@ impl HubThread {
 
     /// Returns the commit after a number. If `waits`, the thread is woken when there is one.
     fn next(&self, number: u64, page: &mut CommitPage, waits: bool) -> Result<NextCommit> {
-        let decode = |commit: &StoredCommit| {
-            match commit.decode(self.feed.hub.feed(), &self.feed.shapes) {
-                Ok(commit) => Ok(NextCommit::Commit(commit)),
-                Err(_) => block_on(decoded(&self.store()?, &self.feed, commit))
-                    .map(NextCommit::Commit),
-            }
+        let decode = |commit: &StoredCommit| match commit
+            .decode(self.feed.hub.feed(), &self.feed.shapes)
+        {
+            Ok(commit) => Ok(NextCommit::Commit(commit)),
+            Err(_) => block_on(decoded(&self.store()?, &self.feed, commit)).map(NextCommit::Commit),
         };
         while let Some(commit) = page.pop_front() {
             if commit.number > number {
