@@ -10,7 +10,7 @@ use marmota_store::engine::{Capability, Engine, Session};
 use marmota_store::plan::{Destructive, Plan};
 use marmota_store::{EngineStatistics, InvalidationFeed};
 
-use crate::feed::{self, PostgresFeed, TriggerRows};
+use crate::changes::feed::{self, PostgresFeed, TriggerRows};
 use crate::options::PostgresOptions;
 use crate::session::PostgresSession;
 use crate::shared::Shared;

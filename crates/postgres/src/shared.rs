@@ -10,14 +10,14 @@ use marmota_store::change::ChangeRecorder;
 use marmota_store::engine::Capability;
 use parking_lot::Mutex;
 
+use crate::changes::feed::{self, PostgresFeed};
+use crate::changes::listener::Listener;
 use crate::composer::Catalog;
 use crate::connection::Connection;
 use crate::connection::connector::{self, Purpose};
 use crate::connection::pool::Pool;
 use crate::connection::slot::ConnectionSlot;
 use crate::fault::closed;
-use crate::feed::{self, PostgresFeed};
-use crate::listener::Listener;
 use crate::options::PostgresOptions;
 use crate::options::own_connections::OwnConnections;
 

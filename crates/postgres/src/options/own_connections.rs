@@ -1,4 +1,4 @@
-//! The names of an engine's own connections at the server, so that [`crate::listener`] can exclude
+//! The names of an engine's own connections at the server, so that [`crate::changes::listener`] can exclude
 //! the engine's own writes from the feed of the store's cache.
 //!
 //! A connection counts as own as long as the store learns the result of each of its writes. After
