@@ -32,7 +32,7 @@ fn send(to: SocketAddr, request: &str, headers: &str, body: &str) -> String {
     let length = body.len();
     write!(
         stream,
-        "{request} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Type: application/json\r\n\
+        "{request} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n\
          Content-Length: {length}\r\n{headers}\r\n{body}"
     )
     .unwrap();
