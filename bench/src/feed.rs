@@ -7,6 +7,7 @@ use anyhow::Result;
 use comfy_table::{Table as TextTable, presets};
 use marmota_memory::Memory;
 use marmota_model::{NoRows, RowSource, ValueRef};
+use marmota_postgres::{Postgres, TemporaryPostgres};
 use marmota_sqlite::Sqlite;
 use marmota_sqlite::clients::{Clients, NAME, schema};
 use marmota_store::change::ChangeRetention;
@@ -25,6 +26,9 @@ pub(crate) struct Args {
     /// Seconds of each measurement.
     #[arg(long, default_value_t = 2)]
     seconds: u64,
+    /// Measure only engines that begin with this name.
+    #[arg(long, default_value = "")]
+    engine: String,
 }
 
 /// A kind of write, with its rate in rows per second.
@@ -37,15 +41,15 @@ const MEASURES: [(&str, Measure); 4] = [
     ("single inserts, 2 × 64 tasks", |store, time| clients(Clients::Tasks(2, 64), store, time)),
 ];
 
-const ENGINES: [&str; 4] =
-    ["sqlite", "sqlite?durability=relaxed", "memory", "memory?durability=full"];
+const ENGINES: [&str; 5] =
+    ["sqlite", "sqlite?durability=relaxed", "memory", "memory?durability=full", "postgres"];
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     let time = Duration::from_secs(args.seconds);
     let mut table = TextTable::new();
     table.load_style(presets::ASCII_MARKDOWN);
     table.set_header(["engine", "writes", "rows/s without", "rows/s with a feed", "ratio"]);
-    for engine in ENGINES {
+    for engine in ENGINES.into_iter().filter(|engine| engine.starts_with(&args.engine)) {
         for (what, measure) in MEASURES {
             let (mut without, mut with) = (Vec::new(), Vec::new());
             for round in 0..args.rounds {
@@ -70,7 +74,15 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 /// Measures on a new database.
 fn measured(engine: &str, has_feed: bool, measure: Measure, time: Duration) -> Result<f64> {
     let folder = tempfile::tempdir()?;
-    let builder = open(engine, folder.path())?.schema(schema());
+    let server = match engine {
+        "postgres" => Some(TemporaryPostgres::start(&[])?),
+        _ => None,
+    };
+    let builder = match &server {
+        Some(server) => Store::builder(Postgres::from_url(&server.make_database()?)?),
+        None => open(engine, folder.path())?,
+    };
+    let builder = builder.schema(schema());
     let store = match has_feed {
         true => builder.changes(ChangeRetention::default()).open()?,
         false => builder.open()?,

@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use marmota_model::{Error, ErrorKind, Result, Table};
 use marmota_store::backup::Copied;
+use marmota_store::change::{ChangeRecorder, RecordedRows};
 use marmota_store::engine::{Capability, Engine, Session};
 use marmota_store::plan::{Destructive, Plan};
 use marmota_store::{EngineStatistics, InvalidationFeed};
 
+use crate::changes::feed::{self, PostgresFeed, TriggerRows};
 use crate::options::PostgresOptions;
 use crate::session::PostgresSession;
 use crate::shared::Shared;
@@ -55,8 +57,22 @@ impl Postgres {
         self.0.with_connection(|connection, options| {
             // A store on this engine does not know about these writes.
             connection.is_news();
-            connection.query(sql, |_| {}).map_err(|error| error.into_error(options))
+            let done = connection.query(sql, |_| {}).map_err(|error| error.into_error(options));
+            self.0.note_unknown_write();
+            done
         })
+    }
+
+    /// Drops the triggers and functions with which the database records changes for the
+    /// [change feed](marmota_store::StoreBuilder::changes). They stay when a store is closed, as
+    /// other processes may have it open; call this if no store has a feed any more. A store that
+    /// is opened with a feed creates them again.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`] if the user of the database does not own them; otherwise the error of
+    /// PostgreSQL.
+    pub fn remove_change_triggers(&self) -> Result<()> {
+        self.0.with_connection(feed::uninstall)
     }
 }
 
@@ -105,7 +121,7 @@ impl Engine for Postgres {
     fn existing_tables(&self) -> Result<Option<Vec<String>>> {
         let mut names = Vec::new();
         let sql = "SELECT tablename FROM pg_catalog.pg_tables WHERE schemaname = current_schema() \
-                   AND tablename <> 'marmota_schema' ORDER BY tablename";
+                   AND tablename NOT IN ('marmota_schema','marmota_pending') ORDER BY tablename";
         self.0.with_connection(|connection, options| {
             let take = |row: &crate::connection::query::Texts| names.push(row.text(0).to_owned());
             connection.query(sql, take).map_err(|error| error.into_error(options))
@@ -126,6 +142,22 @@ impl Engine for Postgres {
 
     fn subscribe_changes(&self, tables: &[Arc<Table>], feed: &Arc<InvalidationFeed>) -> Result<()> {
         self.0.listen(tables, feed)
+    }
+
+    fn record_changes(&self, recorder: &Arc<ChangeRecorder>) -> Result<()> {
+        self.0.record(recorder)
+    }
+
+    fn recorded_rows(&self) -> Option<Arc<dyn RecordedRows>> {
+        Some(Arc::new(TriggerRows))
+    }
+
+    fn open_commits(&self) -> Result<Vec<u64>> {
+        self.0.feed().map_or_else(|| Ok(Vec::new()), PostgresFeed::open_commits)
+    }
+
+    fn announce_commits(&self) -> Result<()> {
+        self.0.feed().map_or(Ok(()), PostgresFeed::announce)
     }
 
     fn copy_to(&self, _: &Path, _: &mut dyn FnMut(u64, u64)) -> Result<Copied> {

@@ -10,6 +10,7 @@ mod each;
 mod linked;
 mod outcome;
 mod raw_sql;
+pub(crate) mod recording;
 pub(crate) mod round_trip;
 mod stage;
 pub(crate) mod steps;
@@ -23,10 +24,11 @@ use marmota_store::engine::Ticket;
 use marmota_store::operation::{BatchMode, Operation};
 use marmota_store::wait::OwnedPlace;
 
+use self::recording::Recording;
 use self::round_trip::{RoundTrip, diagnostic, each, link};
 pub(crate) use self::stage::{Next, Stage};
 use self::steps::Steps;
-use crate::commands::command_batch::{CommandBatch, Role};
+use crate::commands::command_batch::{Call, CommandBatch, Role};
 use crate::commands::raw_sql::SqlText;
 use crate::commands::reply::Reply;
 use crate::connection::slot::ConnectionSlot;
@@ -98,6 +100,8 @@ pub(crate) struct InFlightOperation {
     pub(crate) may_be_cancelled: bool,
     /// Its place in the queue for a slot, a connection or its turn.
     pub(crate) place: OwnedPlace,
+    /// How its changes are recorded, if they are.
+    pub(crate) recording: Option<Recording>,
     /// A batch of several steps, each of which is an operation.
     pub(crate) steps: Option<Box<Steps>>,
     /// The batch that it is a step of.
@@ -125,6 +129,7 @@ impl InFlightOperation {
             shares_sync: false,
             may_be_cancelled: false,
             place: OwnedPlace::default(),
+            recording: None,
             steps: None,
             of_batch: None,
         }
@@ -163,6 +168,13 @@ impl InFlightOperation {
         let failed = connection.state() == State::Failed;
         let all = 0..commands.calls.len();
         let controls = &*CONTROLS;
+        if let Some(recording) = &mut self.recording {
+            recording.is_on_direct = !in_transaction && !is_exclusive;
+        }
+        let recording = self.recording.as_ref();
+        let is_main = |call: &&Call| matches!(call.role, Role::Main(_));
+        let is_direct = recording.is_some_and(|one| one.is_on_direct && one.is_simple)
+            && commands.calls.iter().filter(is_main).count() == 1;
         let build = |sending: &mut Sending<'_>| {
             let mut exchange = RoundTrip { sending, roles };
             match stage {
@@ -180,6 +192,7 @@ impl InFlightOperation {
                         exchange.settings();
                         exchange.order(commands.in_order, is_exclusive);
                     }
+                    exchange.record(recording, is_direct);
                     exchange.calls(commands, all, false);
                     if only_reads {
                         exchange.control(&controls.rollback_to);
@@ -218,7 +231,7 @@ impl InFlightOperation {
                     }
                     exchange.sync();
                 }
-                Stage::Each => each(&mut exchange, commands, guarded),
+                Stage::Each => each(&mut exchange, commands, guarded, recording),
                 Stage::EachDone => {
                     let end = if guarded { &controls.release_batch } else { &controls.commit };
                     exchange.control(end);
@@ -231,6 +244,7 @@ impl InFlightOperation {
                         exchange.control(&controls.rollback);
                         exchange.begin();
                     }
+                    exchange.record(recording, false);
                     exchange.calls(commands, all, false);
                     let end = if guarded { &controls.release_batch } else { &controls.commit };
                     exchange.control(end);
@@ -239,7 +253,7 @@ impl InFlightOperation {
                 Stage::Linked(linked) => {
                     let opens = *task == Task::Separate { has_begun: false };
                     *task = Task::Separate { has_begun: true };
-                    link(&mut exchange, commands, linked, guarded, opens);
+                    link(&mut exchange, commands, linked, guarded, opens, recording);
                 }
                 Stage::Control => {
                     exchange.calls(commands, all, false);

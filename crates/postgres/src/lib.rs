@@ -19,19 +19,20 @@
 // - `fault`: the server's errors
 // - `statement`: how fields are stored; the texts of statements, of filters and of orders
 // - `connection`: sockets, logins, slots, the pool, cancel requests
-// - `prepare`, `listener`: migrations, and notifications of the writes of others
+// - `prepare`: migrations
+// - `changes`: notifications of the writes of others, and the change feed
 // - `commands`: the calls of an operation, raw SQL, the results
 // - `composer`: operations as calls
 // - `in_flight`: an operation in progress, from its calls to its outcome
 // - `shared`, `session`, `engine`: the connections of an engine, its sessions, its interface
 
+mod changes;
 mod commands;
 mod composer;
 mod connection;
 mod engine;
 mod fault;
 mod in_flight;
-mod listener;
 mod options;
 mod prepare;
 mod session;

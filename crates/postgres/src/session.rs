@@ -13,6 +13,7 @@ mod spare;
 mod transaction;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -31,6 +32,7 @@ use crate::composer::Composer;
 use crate::connection::cancel;
 use crate::connection::slot::ConnectionSlot;
 use crate::fault;
+use crate::in_flight::recording::Recording;
 use crate::in_flight::steps::{Steps, takes_steps};
 use crate::in_flight::{Access, InFlightOperation, SlotUse, Stage, Task, may_leave_reader};
 use crate::shared::Shared;
@@ -47,6 +49,10 @@ pub(crate) struct PostgresSession {
     begun: u64,
     /// The batch whose step is being submitted or polled.
     stepping: Option<Ticket>,
+    /// The actor of the next writes.
+    actor: Option<Arc<str>>,
+    /// Where the number of its last commit is reported, for a session of a batch of steps.
+    reports_commit: Option<Arc<AtomicU64>>,
     /// The time when a write last met a lock on the shared connection.
     met_lock: Option<Instant>,
     operations: InFlight<Box<InFlightOperation>>,
@@ -74,6 +80,8 @@ impl PostgresSession {
             transaction: None,
             begun: 0,
             stepping: None,
+            actor: None,
+            reports_commit: None,
             met_lock: None,
             operations: InFlight::new(),
             spare: SpareOperations::default(),
@@ -85,7 +93,13 @@ impl PostgresSession {
     fn steps(&self) -> Steps {
         match &self.transaction {
             Some(open) => Steps::in_transaction(open.number),
-            None => Steps::on_session(Box::new(Self::new(Arc::clone(&self.shared)))),
+            None => {
+                let mut session = Self::new(Arc::clone(&self.shared));
+                let commit = Arc::new(AtomicU64::new(0));
+                session.actor.clone_from(&self.actor);
+                session.reports_commit = Some(Arc::clone(&commit));
+                Steps::on_session(Box::new(session), commit)
+            }
         }
     }
 
@@ -179,6 +193,9 @@ impl PostgresSession {
         if operation.is_write() {
             running.access = Access::Write;
         }
+        if running.writes() && self.shared.feed().is_some() {
+            running.recording = Some(self.recording(operation));
+        }
         let links = matches!(operation, Operation::Batch { links, .. } if !links.is_empty());
         if links || matches!(running.stage, Stage::Each) {
             running.task = Task::Separate { has_begun: false };
@@ -249,6 +266,36 @@ impl PostgresSession {
             self.operations.put(ticket, running);
         }
         Ok(Submitted::Waiting(ticket))
+    }
+
+    /// Returns how the changes of a write are recorded.
+    fn recording(&mut self, operation: &Operation<'_>) -> Recording {
+        let actor = self.actor.clone();
+        let is_simple = Recording::is_simple(operation);
+        let replaces_actor = match &mut self.transaction {
+            Some(open) => {
+                let had_actor = open.has_actor;
+                open.has_actor |= actor.is_some();
+                had_actor
+            }
+            None => false,
+        };
+        Recording { actor, is_simple, is_on_direct: false, replaces_actor }
+    }
+
+    /// Reports the commit of an operation that has succeeded.
+    fn note_commit(&self, running: &InFlightOperation, outcome: &mut Outcome) {
+        let Some(feed) = self.shared.feed() else { return };
+        outcome.commit = match &running.steps {
+            Some(steps) => steps.commit(),
+            None => running.reply.commit,
+        };
+        if let (Some(number), None) = (outcome.commit, &running.steps) {
+            feed.recorder().acknowledged(number.get());
+            if let Some(reports) = &self.reports_commit {
+                reports.store(number.get(), Ordering::Relaxed);
+            }
+        }
     }
 
     /// Drops an operation that was not sent, and gives back its exclusive connection.
@@ -399,6 +446,7 @@ impl PostgresSession {
                     cancel::watch(&running.slot, &self.shared.options, (of, number));
                 }
                 if running.writes() || running.task == Task::Commit {
+                    self.shared.note_unknown_write();
                     connection.is_news();
                 }
                 left_open =
@@ -455,6 +503,9 @@ impl Session for PostgresSession {
         match &polled {
             Poll::Pending => self.operations.put(ticket, running),
             Poll::Ready(result) => {
+                if result.is_ok() {
+                    self.note_commit(&running, outcome);
+                }
                 self.operations.remove(ticket);
                 if running.gives_slot_back() {
                     self.shared.pool.give_back(Arc::clone(&running.slot));
@@ -463,6 +514,12 @@ impl Session for PostgresSession {
             }
         }
         polled
+    }
+
+    fn set_actor(&mut self, actor: Option<&Arc<str>>) {
+        if self.actor.as_ref() != actor {
+            self.actor = actor.cloned();
+        }
     }
 
     fn cancel(&mut self, ticket: Ticket) {

@@ -1,21 +1,23 @@
 //! The state that an engine shares with its sessions: its connections, and closing.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use marmota_model::{Error, ErrorKind, Result, Table};
 use marmota_store::InvalidationFeed;
+use marmota_store::change::ChangeRecorder;
 use marmota_store::engine::Capability;
 use parking_lot::Mutex;
 
+use crate::changes::feed::{self, PostgresFeed};
+use crate::changes::listener::Listener;
 use crate::composer::Catalog;
 use crate::connection::Connection;
 use crate::connection::connector::{self, Purpose};
 use crate::connection::pool::Pool;
 use crate::connection::slot::ConnectionSlot;
 use crate::fault::closed;
-use crate::listener::Listener;
 use crate::options::PostgresOptions;
 use crate::options::own_connections::OwnConnections;
 
@@ -34,6 +36,8 @@ pub(crate) struct Shared {
     sessions: AtomicUsize,
     /// Receives the writes of others for a store's cache.
     listener: Mutex<Option<Listener>>,
+    /// The change feed, if changes are recorded.
+    feed: OnceLock<PostgresFeed>,
     is_closed: AtomicBool,
     /// The number of times that a read yielded its thread.
     read_yields: AtomicU64,
@@ -61,6 +65,7 @@ impl Shared {
                 .with_sql()
                 .with_row_locks()
                 .with_key_gaps()
+                .with_shared_commits()
                 .with_local_server(local_server),
             catalog: Arc::default(),
             pool: Pool::of(ConnectionSlot::with(first), transactions_max),
@@ -68,6 +73,7 @@ impl Shared {
             writers: slots(Purpose::SharedWrites),
             sessions: AtomicUsize::new(0),
             listener: Mutex::default(),
+            feed: OnceLock::new(),
             is_closed: AtomicBool::new(false),
             read_yields: AtomicU64::new(0),
         })
@@ -142,6 +148,43 @@ impl Shared {
         Ok(())
     }
 
+    /// Installs the triggers of the change feed, and reports its commits from now on.
+    pub(crate) fn record(&self, recorder: &Arc<ChangeRecorder>) -> Result<()> {
+        self.with_connection(|connection, options| feed::install(connection, recorder, options))?;
+        self.options.own.record();
+        // The connections that were used to open the store do not record changes.
+        self.writers.iter().for_each(|slot| slot.reset());
+        let listens = match (self.options.is_pooled, &self.options.direct) {
+            (true, None) => {
+                log::info!(
+                    "PostgreSQL at {} is connected through a pooler without a `direct_url`: \
+                     commits of other processes are found by polling",
+                    self.options.place()
+                );
+                None
+            }
+            _ => Some(self.options_for_listening()?),
+        };
+        let feed = PostgresFeed::new(recorder, &self.options, listens)?;
+        // A store records changes once.
+        let _ = self.feed.set(feed);
+        Ok(())
+    }
+
+    /// Returns the change feed, if changes are recorded.
+    #[inline]
+    pub(crate) fn feed(&self) -> Option<&PostgresFeed> {
+        self.feed.get()
+    }
+
+    /// Reports that the result of a write is unknown, so that it may be in the change feed.
+    #[cold]
+    pub(crate) fn note_unknown_write(&self) {
+        if let Some(feed) = self.feed() {
+            feed.recorder().changed();
+        }
+    }
+
     /// Returns the options of the listening connection, which must not be over a pooler.
     fn options_for_listening(&self) -> Result<Arc<PostgresOptions>> {
         let Some(direct) = &self.options.direct else {
@@ -199,6 +242,9 @@ impl Shared {
         }
         self.is_closed.store(true, Ordering::SeqCst);
         drop(self.listener.lock().take());
+        if let Some(feed) = self.feed() {
+            feed.close();
+        }
         let until = Instant::now() + CLOSE_TIMEOUT;
         for slot in self.readers.iter().chain(&self.writers) {
             slot.close(until);

@@ -4,6 +4,7 @@ mod before_hooks;
 mod change_feed;
 mod database_models;
 mod feed_keeper;
+mod shared_commits;
 
 use std::any::TypeId;
 use std::sync::Arc;

@@ -67,8 +67,8 @@ pub mod sql {
 pub mod change {
     pub use crate::builder::renew_feed;
     pub use crate::contract::change::{
-        Change, ChangeBuffer, ChangeKind, ChangeMark, ChangeRecorder, Commit, Position,
-        RecordedTable,
+        Change, ChangeBuffer, ChangeKind, ChangeMark, ChangeRecorder, ChangedRows, Commit,
+        EncodedRow, Position, RecordedRows, RecordedTable,
     };
     pub use crate::layers::feed::options::ChangeRetention;
     pub use crate::verbs::changes::{ChangeStream, FeedEvent};

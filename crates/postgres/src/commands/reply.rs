@@ -1,6 +1,7 @@
 //! The results of an exchange: rows, passed to a sink or kept, the number of rows of each
 //! statement, and the failures.
 
+use std::num::NonZeroU64;
 use std::ops::{ControlFlow, Range};
 
 use marmota_model::{Error, FieldSet, RowSink, Table};
@@ -8,8 +9,9 @@ use marmota_model::{Error, FieldSet, RowSink, Table};
 use crate::commands::command_batch::Role;
 use crate::commands::raw_sql::{Description, SqlText};
 use crate::fault::Failure;
+use crate::options::own_connections::COMMIT_CODE;
 use crate::statement::column::{Column, lend};
-use crate::wire::backend::{BackendMessage, Row, rows_of};
+use crate::wire::backend::{BackendMessage, Notice, Row, rows_of};
 use crate::wire::value::read_integer;
 
 /// The result of a statement of a [`Role::Main`] or [`Role::Diagnostic`].
@@ -39,6 +41,8 @@ pub(crate) struct Reply {
     pub(crate) fault: Option<Error>,
     /// The server's description of a statement.
     pub(crate) description: Description,
+    /// The number of the commit in the change feed.
+    pub(crate) commit: Option<NonZeroU64>,
     /// True if a COMMIT was answered by a rollback.
     pub(crate) is_undone: bool,
     /// The index of the next answer's role.
@@ -64,7 +68,7 @@ impl Reply {
         self.failures.clear();
         self.marks.clear();
         self.returned.clear();
-        self.fault = None;
+        (self.fault, self.commit) = (None, None);
         (self.rows, self.start, self.at, self.lent) = (0, 0, 0, 0);
         (self.is_enough, self.is_undone) = (false, false);
     }
@@ -106,9 +110,18 @@ impl Reply {
                 }
             }
             BackendMessage::ReadyForQuery(_) => self.at += 1,
+            BackendMessage::NoticeResponse(notice) => self.note(notice),
             BackendMessage::ParameterDescription(oids) => self.description.hear_parameters(oids),
             BackendMessage::RowDescription(columns) => self.description.hear_columns(columns),
             _ => {}
+        }
+    }
+
+    /// Processes a notice: triggers send the number of a commit.
+    fn note(&mut self, notice: Notice<'_>) {
+        if notice.field(b'C').as_deref() == Some(COMMIT_CODE) {
+            let number = notice.field(b'M').and_then(|number| number.parse().ok());
+            self.commit = number.or(self.commit);
         }
     }
 

@@ -147,6 +147,8 @@ struct Settings<'a> {
     /// In milliseconds; the server's own if `None`.
     lock_timeout: Option<String>,
     name: &'a str,
+    /// How changes are recorded, if they are.
+    feed: Option<&'static str>,
 }
 
 impl<'a> Settings<'a> {
@@ -159,6 +161,10 @@ impl<'a> Settings<'a> {
             lock_timeout: (purpose == Purpose::SharedWrites)
                 .then(|| SHARED_LOCK_TIMEOUT.as_millis().to_string()),
             name,
+            feed: options.own.records().then_some(match purpose {
+                Purpose::SharedWrites => own::DIRECT,
+                _ => own::PENDING,
+            }),
         }
     }
 
@@ -171,7 +177,8 @@ impl<'a> Settings<'a> {
             (own::SETTING, self.name),
         ];
         let lock_timeout = self.lock_timeout.as_deref().map(|time| ("lock_timeout", time));
-        settings.into_iter().chain(lock_timeout)
+        let feed = self.feed.map(|value| (own::FEED_SETTING, value));
+        settings.into_iter().chain(lock_timeout).chain(feed)
     }
 
     /// Returns SQL that applies them to the current transaction.

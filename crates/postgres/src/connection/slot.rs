@@ -100,6 +100,14 @@ impl ConnectionSlot {
     }
 
     /// Closes the connection as soon as nothing is under way on it, at `until` at the latest.
+    /// Drops the connection, so that the next operation makes another one. For a slot without
+    /// operations.
+    pub(crate) fn reset(&self) {
+        if let Some(mut connection) = self.lock().connection.take() {
+            connection.close();
+        }
+    }
+
     pub(crate) fn close(&self, until: Instant) {
         loop {
             let mut inside = self.lock();

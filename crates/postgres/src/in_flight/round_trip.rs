@@ -3,7 +3,9 @@
 
 use crate::commands::command_batch::{Call, CommandBatch, Role};
 use crate::connection::Sending;
+use crate::in_flight::recording::Recording;
 use crate::in_flight::stage::{Linked, Problem};
+use crate::options::own_connections::{DIRECT, PENDING};
 use crate::statement::Text;
 use crate::statement::controls::CONTROLS;
 
@@ -30,6 +32,20 @@ impl RoundTrip<'_, '_> {
         if let Some(settings) = self.sending.settings() {
             self.control(&settings);
         }
+    }
+
+    /// Sets how the changes of the next statements are recorded.
+    pub(crate) fn record(&mut self, recording: Option<&Recording>, is_direct: bool) {
+        let Some(recording) = recording.filter(|recording| recording.is_set(is_direct)) else {
+            return;
+        };
+        let (mut parameters, actor) = (Vec::new(), recording.actor.as_deref().unwrap_or_default());
+        for text in [if is_direct { DIRECT } else { PENDING }, actor] {
+            parameters.extend((text.len() as i32).to_be_bytes());
+            parameters.extend_from_slice(text.as_bytes());
+        }
+        self.sending.call(&CONTROLS.record, 2, &parameters);
+        self.roles.push(Role::Beside);
     }
 
     /// Makes the next statements find rows in the order of their parameters, or in any order. The
@@ -113,6 +129,7 @@ pub(crate) fn link(
     linked: &Linked,
     guarded: bool,
     opens: bool,
+    recording: Option<&Recording>,
 ) {
     let controls = &*CONTROLS;
     let all = 0..commands.calls.len();
@@ -121,6 +138,7 @@ pub(crate) fn link(
             true => exchange.control(&controls.savepoint_batch),
             false => exchange.begin(),
         }
+        exchange.record(recording, false);
     }
     match linked {
         Linked::Write(..) => {
@@ -149,7 +167,12 @@ pub(crate) fn link(
 /// Writes each call between two savepoints of the same name: after a failure, the rollback ends at
 /// the savepoint before it, otherwise at the one after it. So the next one can be sent before the
 /// result of the previous one is known.
-pub(crate) fn each(exchange: &mut RoundTrip<'_, '_>, commands: &CommandBatch, guarded: bool) {
+pub(crate) fn each(
+    exchange: &mut RoundTrip<'_, '_>,
+    commands: &CommandBatch,
+    guarded: bool,
+    recording: Option<&Recording>,
+) {
     let controls = &*CONTROLS;
     // A failure skips the rest of its group, including its Parse messages, so everything is
     // prepared first.
@@ -161,6 +184,7 @@ pub(crate) fn each(exchange: &mut RoundTrip<'_, '_>, commands: &CommandBatch, gu
         true => exchange.control(&controls.savepoint_batch),
         false => exchange.begin(),
     }
+    exchange.record(recording, false);
     exchange.sync();
     let mut at = 0;
     while at < commands.calls.len() {

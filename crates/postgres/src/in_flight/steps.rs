@@ -6,6 +6,9 @@
 //! and a transaction or, within a transaction, on its session, where all other operations wait
 //! until the batch is over. No thread waits for an answer.
 
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -34,6 +37,8 @@ pub(crate) fn takes_steps(operation: &Operation<'_>) -> bool {
 pub(crate) struct Steps {
     driver: BatchDriver,
     place: Place,
+    /// The number of its commit in the change feed, or 0.
+    commit: Arc<AtomicU64>,
     tries: u32,
     backoff: Backoff,
 }
@@ -48,18 +53,24 @@ enum Place {
 impl Steps {
     /// Starts one in the open transaction with this number.
     pub(crate) fn in_transaction(number: u64) -> Self {
-        Self::begin(Place::Transaction(number))
+        Self::begin(Place::Transaction(number), Arc::default())
     }
 
-    /// Starts one in its own transaction, on a session of its own.
-    pub(crate) fn on_session(own: Box<dyn Session>) -> Self {
-        Self::begin(Place::OwnConnections(own))
+    /// Starts one in its own transaction, on a session of its own, which sets `commit` to the number
+    /// of its commit.
+    pub(crate) fn on_session(own: Box<dyn Session>, commit: Arc<AtomicU64>) -> Self {
+        Self::begin(Place::OwnConnections(own), commit)
     }
 
-    fn begin(place: Place) -> Self {
+    fn begin(place: Place, commit: Arc<AtomicU64>) -> Self {
         let is_nested = matches!(place, Place::Transaction(_));
         let driver = BatchDriver::new(None, is_nested);
-        Self { driver, place, tries: 0, backoff: Backoff::new(PAUSE, PAUSE_MAX) }
+        Self { driver, place, commit, tries: 0, backoff: Backoff::new(PAUSE, PAUSE_MAX) }
+    }
+
+    /// Returns the number of its commit in the change feed.
+    pub(crate) fn commit(&self) -> Option<NonZeroU64> {
+        NonZeroU64::new(self.commit.load(Ordering::Relaxed))
     }
 
     /// Returns the number of the surrounding transaction, if any.

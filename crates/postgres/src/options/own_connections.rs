@@ -1,4 +1,4 @@
-//! The names of an engine's own connections at the server, so that [`crate::listener`] can exclude
+//! The names of an engine's own connections at the server, so that [`crate::changes::listener`] can exclude
 //! the engine's own writes from the feed of the store's cache.
 //!
 //! A connection counts as own as long as the store learns the result of each of its writes. After
@@ -15,6 +15,19 @@ use parking_lot::Mutex;
 /// The setting with a connection's name.
 pub(crate) const SETTING: &str = "marmota.connection";
 
+/// The setting that selects how triggers record the changes of a statement. Other programs do not
+/// have it; the server notifies of their commits.
+pub(crate) const FEED_SETTING: &str = "marmota.feed";
+/// Its value for statements that are a commit each.
+pub(crate) const DIRECT: &str = "direct";
+/// Its value for the statements of a transaction.
+pub(crate) const PENDING: &str = "pending";
+/// The setting with the actor of the next writes.
+pub(crate) const ACTOR_SETTING: &str = "marmota.actor";
+
+/// The code of the message with the number of a commit, which triggers send.
+pub(crate) const COMMIT_CODE: &str = "MF001";
+
 /// The own connections of an engine.
 #[derive(Clone, Default)]
 pub(crate) struct OwnConnections(Arc<Inside>);
@@ -25,6 +38,8 @@ struct Inside {
     counted: Mutex<HashSet<u64>>,
     /// True if its statements may have effects unknown to the store.
     has_effects: AtomicBool,
+    /// True if the engine records changes.
+    records: AtomicBool,
 }
 
 impl Default for Inside {
@@ -34,6 +49,7 @@ impl Default for Inside {
             engine: format!("{:016x}{:016x}", number(), number()),
             counted: Mutex::default(),
             has_effects: AtomicBool::new(false),
+            records: AtomicBool::new(false),
         }
     }
 }
@@ -60,6 +76,16 @@ impl OwnConnections {
     /// triggers): then its own writes are reported too.
     pub(crate) fn have_effects(&self, has_effects: bool) {
         self.0.has_effects.store(has_effects, Ordering::SeqCst);
+    }
+
+    /// Lets later connections record changes.
+    pub(crate) fn record(&self) {
+        self.0.records.store(true, Ordering::SeqCst);
+    }
+
+    /// Returns true if connections record changes.
+    pub(crate) fn records(&self) -> bool {
+        self.0.records.load(Ordering::SeqCst)
     }
 
     /// Returns true if the writes of the connection with this name are already known.

@@ -93,6 +93,9 @@ impl PostgresSession {
     /// Handles the loss of the connection. A read that has returned nothing is retried.
     fn lost(&mut self, running: &mut InFlightOperation, loss: &Loss) -> Step {
         let error = fault::lost(&loss.0, &self.shared.options, running.writes());
+        if running.writes() || running.task == Task::Commit {
+            self.shared.note_unknown_write();
+        }
         if let Some(open) = &mut self.transaction {
             open.is_lost = true;
             // Nothing of it is done, unless it was being committed.

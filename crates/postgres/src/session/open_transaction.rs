@@ -14,6 +14,8 @@ pub(super) struct Open {
     pub(super) slot: Arc<ConnectionSlot>,
     pub(super) connection: u64,
     pub(super) savepoints: Vec<u32>,
+    /// True if a write had an actor.
+    pub(super) has_actor: bool,
     /// True if it conflicted with another transaction or lost its connection.
     pub(super) is_lost: bool,
     /// The operation in progress: one at a time, so that a failed one can be rolled back before the

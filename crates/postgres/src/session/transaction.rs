@@ -116,6 +116,7 @@ impl PostgresSession {
             connection: connection.number(),
             slot: Arc::clone(&slot),
             savepoints: Vec::new(),
+            has_actor: false,
             is_lost: false,
             busy: None,
             batch: None,

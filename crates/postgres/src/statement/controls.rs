@@ -24,6 +24,8 @@ pub(crate) struct Controls {
     pub(crate) in_order: Text,
     /// The same, until the transaction ends.
     pub(crate) in_order_here: Text,
+    /// Sets how the changes of the transaction's next statements are recorded, and their actor.
+    pub(crate) record: Text,
     /// Lets the server choose the plan again.
     pub(crate) in_any_order: [Text; 3],
 }
@@ -49,6 +51,13 @@ pub(crate) static CONTROLS: LazyLock<Controls> = LazyLock::new(|| Controls {
         "SELECT 1 WHERE set_config('enable_hashjoin','off',true) \
          ||set_config('enable_mergejoin','off',true)||set_config('enable_seqscan','off',true) \
          IS NULL",
+    ),
+    record: Text::new(
+        "SELECT 1 WHERE set_config('marmota.feed',$1,true)||set_config('marmota.actor',$2,true) \
+         IS NULL"
+            .to_owned(),
+        vec![25, 25],
+        Box::default(),
     ),
     in_any_order: [
         Text::plain("RESET enable_hashjoin"),

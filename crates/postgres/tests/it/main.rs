@@ -8,6 +8,8 @@ mod crowd;
 mod disk;
 mod existing_tables;
 mod faults;
+mod feed;
+mod feed_race;
 mod long_reads;
 mod news;
 mod pipeline;

@@ -8,13 +8,15 @@ use marmota_model::{
     Error, ErrorKind, FieldSet, NoRows, Result, RowQuery, SortKey, Table, Uuid, Value, ValueRef,
 };
 
+use super::shared_commits;
+use crate::contract::change::recorder::CommitReceiver as _;
 use crate::contract::change::{ChangeRecorder, RecordedTable};
 use crate::contract::engine::{self, Engine};
 use crate::contract::operation::{Keys, OnConflict, Operation};
 use crate::layers::feed::ChangeFeed;
 use crate::layers::feed::commit_rows::integer;
 use crate::layers::feed::hub::ChangeHub;
-use crate::layers::feed::schema::{self, commit, identity, shape};
+use crate::layers::feed::schema::{self, commit, identity};
 use crate::layers::feed::shapes::{Shape, Shapes, fields_of};
 use crate::layers::feed::tables::FeedTables;
 use crate::rights::is_internal;
@@ -29,17 +31,26 @@ const NAME: &str = "feed";
 /// # Errors
 /// [`ErrorKind::Unsupported`] for an engine that cannot record changes; those of the engine.
 pub(super) fn open(store: &Store, tables: FeedTables) -> Result<Arc<ChangeFeed>> {
-    let FeedTables { commits, shapes, identity, cursors, dead_letters } = tables;
+    let FeedTables { commits, shapes: shape_table, identity, cursors, dead_letters } = tables;
     let (feed, removed) = read_identity(store, &identity)?;
-    let mut shapes_now = read_shapes(store, &shapes)?;
-    let recorded = record_tables(store, &shapes, &mut shapes_now)?;
+    let mut shapes_now = read_shapes(store, &shape_table)?;
+    let recorded = record_tables(store, &shape_table, &mut shapes_now)?;
     let last = last_commit(store, &commits)?.max(removed);
-    let hub = Arc::new(ChangeHub::new(feed, last, removed));
+    let is_shared = store.capability().shared_commits;
+    if is_shared {
+        // One with an earlier number may not be visible yet.
+        shared_commits::wait_for_earlier(store)?;
+    }
+    let hub = Arc::new(ChangeHub::new(feed, last, removed, is_shared));
     let receiver = Arc::<ChangeHub>::clone(&hub);
     let recorder = Arc::new(ChangeRecorder::new(Arc::clone(&commits), recorded, receiver));
     store.engine().record_changes(&recorder)?;
+    if is_shared {
+        // Some were made before the engine reported them.
+        hub.changed();
+    }
     let shapes = shapes_now.shapes;
-    Ok(Arc::new(ChangeFeed { hub, shapes, commits, identity, cursors, dead_letters }))
+    Ok(Arc::new(ChangeFeed { hub, shapes, shape_table, commits, identity, cursors, dead_letters }))
 }
 
 /// Gives the feed of a database another identity, if it has a feed: positions of before are then
@@ -82,7 +93,8 @@ struct KnownShapes {
 }
 
 fn read_shapes(store: &Store, table: &Table) -> Result<KnownShapes> {
-    let mut known = KnownShapes { shapes: Shapes::default(), current: HashMap::new() };
+    let shapes = Shapes::new(store.engine().recorded_rows());
+    let mut known = KnownShapes { shapes, current: HashMap::new() };
     let mut read = Ok(());
     let query = RowQuery { fields: Some(table.all()), ..RowQuery::new() };
     store.run(&mut Operation::List { table, query: &query }, &mut |row: &[ValueRef<'_>]| {
@@ -94,15 +106,7 @@ fn read_shapes(store: &Store, table: &Table) -> Result<KnownShapes> {
 
 impl KnownShapes {
     fn add(&mut self, row: &[ValueRef<'_>], registry: &Registry) -> Result<()> {
-        let damaged = || Error::new(ErrorKind::Engine, "a recorded table of the feed is damaged");
-        let number = integer(row[shape::NUMBER]);
-        let (ValueRef::Text(name), ValueRef::Json(fields)) =
-            (row[shape::TABLE], row[shape::FIELDS])
-        else {
-            return Err(damaged());
-        };
-        let fields: Vec<String> = serde_json::from_str(fields).map_err(|_| damaged())?;
-        let shape = Shape::new(&fields, registry.find(name));
+        let (number, shape) = Shape::of_row(row, registry)?;
         if let Some(table) = shape.table().filter(|_| shape.is_current()) {
             self.current.insert(Arc::as_ptr(table) as usize, number);
         }

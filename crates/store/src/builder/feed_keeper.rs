@@ -10,6 +10,8 @@ use marmota_model::{
     Comparison, Error, ErrorKind, FieldSet, FilterExpr, NoRows, Result, Timestamp, Value, ValueRef,
 };
 
+use super::shared_commits::{Publisher, record_removal};
+use crate::contract::change::recorder::CommitReceiver as _;
 use crate::contract::operation::Operation;
 use crate::layers::feed::ChangeFeed;
 use crate::layers::feed::commit_rows::{commits_between, integer, timestamp};
@@ -36,6 +38,8 @@ pub(super) fn start(store: &Store, feed: &Arc<ChangeFeed>, kept: ChangeRetention
         core: Arc::downgrade(&store.core),
         feed: Arc::clone(feed),
         polls: is_shared.then_some(POLL),
+        publisher: Publisher::new(),
+        announced: Instant::now(),
         kept,
         blocks: VecDeque::new(),
         bytes: 0,
@@ -51,6 +55,10 @@ struct Keeper {
     core: Weak<StoreCore>,
     feed: Arc<ChangeFeed>,
     polls: Option<Duration>,
+    /// Publishes commits if the database numbers those of several programs.
+    publisher: Publisher,
+    /// The last time when other processes were notified of commits.
+    announced: Instant,
     kept: ChangeRetention,
     /// The commits of the table, in blocks.
     blocks: VecDeque<Block>,
@@ -82,11 +90,18 @@ impl Keeper {
     fn run(mut self) {
         let mut next_removal = Instant::now() + REMOVE;
         loop {
-            let work = self.feed.hub.wait(self.polls, next_removal);
+            let hub = &self.feed.hub;
+            let work = match hub.is_shared() {
+                false => hub.wait(self.polls, next_removal),
+                true => hub.wait_shared(self.publisher.gap(), self.announced, next_removal),
+            };
             let done = match work {
                 KeeperWork::Closed => return,
                 KeeperWork::Fetch(last) => {
                     self.with_store(|keeper, store| keeper.fetch(store, last))
+                }
+                KeeperWork::Publish { announces, reads } => {
+                    self.with_store(|keeper, store| keeper.publish(store, announces, reads))
                 }
                 KeeperWork::Idle => {
                     next_removal = Instant::now() + REMOVE;
@@ -96,7 +111,13 @@ impl Keeper {
             match done {
                 None => return,
                 Some(Err(error)) if error.kind() == ErrorKind::Closed => return,
-                Some(Err(error)) => log::warn!("the change feed cannot be read: {error}"),
+                Some(Err(error)) => {
+                    log::warn!("the change feed cannot be read: {error}");
+                    if self.feed.hub.is_shared() {
+                        std::thread::sleep(POLL);
+                        self.feed.hub.changed();
+                    }
+                }
                 Some(Ok(())) => {}
             }
         }
@@ -109,6 +130,18 @@ impl Keeper {
     ) -> Option<Result<()>> {
         let store = Store::of_core(self.core.upgrade()?);
         Some(work(self, &store))
+    }
+
+    /// Publishes commits that the table has, and notifies other processes.
+    fn publish(&mut self, store: &Store, announces: bool, reads: bool) -> Result<()> {
+        if announces {
+            self.announced = Instant::now();
+            if let Err(error) = store.engine().announce_commits() {
+                // The others find the commits by polling.
+                log::debug!("other processes are not notified of commits: {error}");
+            }
+        }
+        if reads { self.publisher.publish(store, &self.feed) } else { Ok(()) }
     }
 
     /// Reads the commits after this number.
@@ -190,14 +223,8 @@ impl Keeper {
     /// Removes the commits up to this number. The hub is updated first: a reader of a
     /// commit that is being removed gets a gap.
     fn remove(&self, store: &Store, to: u64) -> Result<()> {
-        let row = {
-            let mut row = [ValueRef::Absent; 4];
-            row[identity::REMOVED] = ValueRef::Int(to as i64);
-            row
-        };
-        let (table, key) = (&*self.feed.identity, self.identity_key(store)?);
-        let mut update = Operation::Update { table, key: key.as_ref(), row: &row, version: None };
-        store.run(&mut update, &mut NoRows)?;
+        let key = self.identity_key(store)?;
+        record_removal(store, &self.feed, key.as_ref(), to)?;
         self.feed.hub.removed(to);
         let filter = FilterExpr::Compare {
             field: commit::NUMBER,

@@ -57,6 +57,10 @@ pub struct Capability {
     /// True if it records changes for the change feed
     /// ([`StoreBuilder::changes`](crate::StoreBuilder::changes)). Default: false.
     pub change_feed: bool,
+    /// True if the database numbers the commits of the change feed, for all of its programs: a
+    /// number can become visible after a later one, and numbers can be missing. The store then
+    /// publishes commits by reading the table of commits. Default: false.
+    pub shared_commits: bool,
     /// The database server that the engine is connected to, if the server runs on this machine,
     /// such as `PostgreSQL on this machine (127.0.0.1:5432)`. Default: `None`, as for an engine in
     /// this process.
@@ -113,6 +117,7 @@ impl Capability {
             reuses_last_key: false,
             shared_file: false,
             change_feed: false,
+            shared_commits: false,
             local_server: None,
         }
     }
@@ -171,6 +176,14 @@ impl Capability {
     #[must_use]
     pub const fn with_change_feed(mut self) -> Self {
         self.change_feed = true;
+        self
+    }
+
+    /// Declares that it records changes of all programs ([`Capability::change_feed`],
+    /// [`Capability::shared_commits`]).
+    #[must_use]
+    pub const fn with_shared_commits(mut self) -> Self {
+        (self.change_feed, self.shared_commits) = (true, true);
         self
     }
 
@@ -241,6 +254,7 @@ impl Capability {
             guarded_writes: false,
             shared_file: false,
             change_feed: false,
+            shared_commits: false,
             local_server: None,
             durable: self.durable,
             persistent: self.persistent,
@@ -269,6 +283,7 @@ impl Capability {
             reuses_last_key: self.reuses_last_key || other.reuses_last_key,
             shared_file: self.shared_file || other.shared_file,
             change_feed: false,
+            shared_commits: false,
             local_server: self.local_server.clone().or_else(|| other.local_server.clone()),
         }
     }

@@ -9,6 +9,7 @@
 
 pub(crate) mod buffer;
 pub(crate) mod position;
+pub(crate) mod recorded_rows;
 pub(crate) mod recorder;
 
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use marmota_model::{FieldSet, Table, Timestamp, Value};
 
 pub use self::buffer::{ChangeBuffer, ChangeMark};
 pub use self::position::Position;
+pub use self::recorded_rows::{ChangedRows, EncodedRow, RecordedRows};
 pub use self::recorder::{ChangeRecorder, RecordedTable};
 
 /// The changes of one transaction.

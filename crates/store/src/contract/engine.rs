@@ -183,7 +183,7 @@ use std::task::{Context, Poll, Waker};
 use marmota_model::{Error, ErrorKind, Result, RowSink, Table};
 
 use crate::contract::borrowed_table::BorrowedTables;
-use crate::contract::change::ChangeRecorder;
+use crate::contract::change::{ChangeRecorder, RecordedRows};
 use crate::contract::durability::Durability;
 use crate::contract::invalidation_feed::InvalidationFeed;
 use crate::contract::operation::{Operation, Outcome};
@@ -360,6 +360,33 @@ pub trait Engine: Send + Sync {
         let _ = recorder;
         let message = format!("the engine `{}` has no change feed", self.capability().name);
         Err(Error::new(ErrorKind::Unsupported, message))
+    }
+
+    /// Returns the reader of changes in the encoding of this engine, for an engine with
+    /// [`Capability::shared_commits`].
+    fn recorded_rows(&self) -> Option<Arc<dyn RecordedRows>> {
+        None
+    }
+
+    /// Returns the transactions that may have taken a number of a commit and have not ended, for an
+    /// engine with [`Capability::shared_commits`]. Each transaction has another value. A commit
+    /// whose transaction is not among them is visible to later reads, or will never be.
+    ///
+    /// It may block.
+    ///
+    /// # Errors
+    /// Those of the database.
+    fn open_commits(&self) -> Result<Vec<u64>> {
+        Ok(Vec::new())
+    }
+
+    /// Notifies other processes of new commits, for an engine with [`Capability::shared_commits`].
+    /// It may block.
+    ///
+    /// # Errors
+    /// Those of the database.
+    fn announce_commits(&self) -> Result<()> {
+        Ok(())
     }
 
     /// Makes everything durable and releases files. Operations fail with

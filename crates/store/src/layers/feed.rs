@@ -39,6 +39,8 @@ use self::shapes::Shapes;
 pub(crate) struct ChangeFeed {
     pub(crate) hub: Arc<ChangeHub>,
     pub(crate) shapes: Shapes,
+    /// The table of recorded tables.
+    pub(crate) shape_table: Arc<Table>,
     /// The table of commits.
     pub(crate) commits: Arc<Table>,
     /// The table with the identity of the feed.

@@ -7,13 +7,15 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use marmota_model::{Error, ErrorKind, Result, RowSink, ValueRef};
+use marmota_model::{Error, ErrorKind, Result, RowQuery, RowSink, ValueRef};
 
 use crate::contract::change::{Commit, Position};
 use crate::contract::operation::{Operation, Outcome};
 use crate::layers::feed::ChangeFeed;
-use crate::layers::feed::commit_rows::commits_between;
+use crate::layers::feed::commit_rows::{commits_between, integer};
 use crate::layers::feed::hub::Next;
+use crate::layers::feed::schema::identity;
+use crate::layers::feed::shapes::Shape;
 use crate::layers::feed::stored_commit::StoredCommit;
 use crate::store::Store;
 use crate::verbs::action::Verb;
@@ -204,7 +206,8 @@ impl ChangeStream {
     pub fn from(mut self, position: Position) -> Result<Self> {
         self.feed.check(position)?;
         let last = self.feed.hub.position();
-        if position > last && !self.store.capability().shared_file {
+        let capability = self.store.capability();
+        if position > last && !capability.shared_file && !capability.shared_commits {
             let message = format!("the position {position} is after the last one, {last}");
             return Err(Error::new(ErrorKind::Invalid, message));
         }
@@ -228,8 +231,11 @@ impl ChangeStream {
     pub async fn next(&mut self) -> Result<Option<FeedEvent>> {
         loop {
             let Self { feed, number, reader, page, .. } = self;
-            if let Some(commit) = page.pop_front() {
-                return self.returned(&commit).map(Some);
+            if let Some(commit) = page.front().map(Arc::clone) {
+                let returned = self.returned(&commit).await;
+                // Only now: the future may be dropped before.
+                self.page.pop_front();
+                return returned.map(Some);
             }
             let next =
                 poll_fn(|context| match feed.hub.next(*number, *reader, Some(context.waker())) {
@@ -237,18 +243,19 @@ impl ChangeStream {
                     next => Poll::Ready(next),
                 });
             match next.await {
-                Next::Commit(commit) => return self.returned(&commit).map(Some),
+                Next::Commit(commit) => return self.returned(&commit).await.map(Some),
                 Next::Removed(number) => {
                     self.number = number;
                     return Ok(Some(FeedEvent::Gap(self.position())));
                 }
                 Next::Stored(to) => {
-                    self.page = stored_commits(&self.store, &self.feed, self.number, to).await?;
-                    self.page.retain(|commit| commit.number > self.number);
-                    if self.page.is_empty() {
-                        // They were removed meanwhile.
-                        self.number = self.number.max(to);
-                        return Ok(Some(FeedEvent::Gap(self.position())));
+                    match stored_commits(&self.store, &self.feed, self.number, to).await? {
+                        StoredPage::Commits(page) => self.page = page,
+                        StoredPage::Empty => self.number = to,
+                        StoredPage::Removed(to) => {
+                            self.number = to;
+                            return Ok(Some(FeedEvent::Gap(self.position())));
+                        }
                     }
                 }
                 Next::Nothing | Next::Closed => return Ok(None),
@@ -256,8 +263,8 @@ impl ChangeStream {
         }
     }
 
-    fn returned(&mut self, commit: &StoredCommit) -> Result<FeedEvent> {
-        let decoded = commit.decode(self.feed.hub.feed(), &self.feed.shapes)?;
+    async fn returned(&mut self, commit: &StoredCommit) -> Result<FeedEvent> {
+        let decoded = decoded(&self.store, &self.feed, commit).await?;
         self.number = commit.number;
         Ok(FeedEvent::Commit(decoded))
     }
@@ -287,14 +294,127 @@ impl Drop for Reader<'_> {
     }
 }
 
-/// Reads the first stored commits after a number and up to another, in order.
+/// Decodes a commit. The tables that it names may have been recorded by a process with other
+/// versions of the models: then they are read first.
+pub(crate) async fn decoded(
+    store: &Store,
+    feed: &ChangeFeed,
+    commit: &StoredCommit,
+) -> Result<Arc<Commit>> {
+    match commit.decode(feed.hub.feed(), &feed.shapes) {
+        Ok(decoded) => Ok(decoded),
+        Err(_) => {
+            store.action(LearnShapes { feed, read: Ok(()) }).await?;
+            commit.decode(feed.hub.feed(), &feed.shapes)
+        }
+    }
+}
+
+/// The verb that reads the recorded tables which are not known here.
+struct LearnShapes<'f> {
+    feed: &'f ChangeFeed,
+    read: Result<()>,
+}
+
+impl Verb for LearnShapes<'_> {
+    type Output = ();
+
+    fn operate(
+        &mut self,
+        store: &Store,
+        call: &mut dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<()>,
+    ) -> Result<()> {
+        let Self { feed, read } = self;
+        let table = &*feed.shape_table;
+        let query = RowQuery { fields: Some(table.all()), ..RowQuery::new() };
+        call(&mut Operation::List { table, query: &query }, &mut |row: &[ValueRef<'_>]| {
+            match Shape::of_row(row, store.registry()) {
+                Ok((number, shape)) if feed.shapes.get(number).is_none() => {
+                    feed.shapes.add(number, shape);
+                }
+                Ok(_) => {}
+                Err(error) => *read = Err(error),
+            }
+            ControlFlow::Continue(())
+        })
+    }
+
+    fn finish(&mut self, _: &Store, _: &mut Outcome) -> Result<()> {
+        std::mem::replace(&mut self.read, Ok(()))
+    }
+}
+
+/// A page of stored commits.
+pub(crate) enum StoredPage {
+    /// The first ones, in order.
+    Commits(VecDeque<Arc<StoredCommit>>),
+    /// The numbers belong to no commits.
+    Empty,
+    /// The commits up to this number were removed.
+    Removed(u64),
+}
+
+/// Reads the first stored commits after a number and up to another.
 pub(crate) async fn stored_commits(
     store: &Store,
     feed: &ChangeFeed,
     after: u64,
     to: u64,
-) -> Result<VecDeque<Arc<StoredCommit>>> {
-    store.action(StoredCommits { after, to, feed, read: VecDeque::new() }).await
+) -> Result<StoredPage> {
+    let read = StoredCommits { after, to, feed, read: VecDeque::new() };
+    let mut page = store.action(read).await?;
+    page.retain(|commit| commit.number > after);
+    let capability = store.capability();
+    if capability.shared_commits || capability.shared_file {
+        // Another process records what it removes, and then removes it: so this is read later.
+        let removed = store.action(RemovedUpTo { feed, removed: 0 }).await?;
+        if removed > after {
+            feed.hub.removed(removed);
+            return Ok(StoredPage::Removed(removed));
+        }
+    }
+    match page.is_empty() {
+        false => Ok(StoredPage::Commits(page)),
+        true if capability.shared_commits => Ok(StoredPage::Empty),
+        // They were removed meanwhile.
+        true => Ok(StoredPage::Removed(after.max(to))),
+    }
+}
+
+/// Returns the number of the last commit that was removed from the feed, by any process.
+///
+/// # Errors
+/// Those of the engine.
+pub(crate) fn removed_up_to(store: &Store, feed: &ChangeFeed) -> Result<u64> {
+    store.action(RemovedUpTo { feed, removed: 0 }).run()
+}
+
+/// The verb that reads the number of the last removed commit.
+struct RemovedUpTo<'f> {
+    feed: &'f ChangeFeed,
+    removed: u64,
+}
+
+impl Verb for RemovedUpTo<'_> {
+    type Output = u64;
+
+    fn operate(
+        &mut self,
+        _: &Store,
+        call: &mut dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<()>,
+    ) -> Result<()> {
+        let Self { feed, removed } = self;
+        let table = &*feed.identity;
+        let query = RowQuery { fields: Some(table.all()), limit: Some(1), ..RowQuery::new() };
+        call(&mut Operation::List { table, query: &query }, &mut |row: &[ValueRef<'_>]| {
+            *removed = integer(row[identity::REMOVED]);
+            ControlFlow::Break(())
+        })
+    }
+
+    fn finish(&mut self, _: &Store, _: &mut Outcome) -> Result<u64> {
+        Ok(self.removed)
+    }
 }
 
 /// The verb that reads a page of stored commits.

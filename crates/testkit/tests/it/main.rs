@@ -3,6 +3,7 @@
 
 mod databases;
 mod event_loops;
+mod feed_over_rest;
 mod feed_retention;
 mod hosted;
 #[path = "../../../memory/tests/it/killed.rs"]
@@ -113,6 +114,12 @@ conformance!(memory_with_a_feed, || {
     Subject::new("memory with a feed", move || {
         let url = format!("memory:{}?durability=full", folder.path().join("app.mem").display());
         Store::builder(Memory::from_url(&url).unwrap()).changes(ChangeRetention::default())
+    })
+});
+conformance!(postgres_with_a_feed, || {
+    let url = postgres_url();
+    Subject::new("PostgreSQL with a feed", move || {
+        Store::builder(Postgres::from_url(&url).unwrap()).changes(ChangeRetention::default())
     })
 });
 conformance!(sqlite_behind_a_cache, || {

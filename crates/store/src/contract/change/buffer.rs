@@ -23,6 +23,8 @@ pub(crate) const INSERT: u8 = 1;
 pub(crate) const UPDATE: u8 = 2;
 pub(crate) const DELETE: u8 = 3;
 pub(crate) const ACTOR: u8 = 4;
+/// The first byte of an entry in the encoding of an engine.
+pub(crate) const ENGINE_ROWS: u8 = 0;
 
 /// The changes of a transaction in progress.
 ///

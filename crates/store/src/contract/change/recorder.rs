@@ -41,6 +41,12 @@ pub(crate) trait CommitReceiver: Send + Sync {
     /// The commit with this number is visible to reads, and on the disk as far as its durability
     /// demands.
     fn committed(&self, number: u64, at: Timestamp, changes: Vec<u8>);
+
+    /// The commit with this number is visible to reads; its changes are in the table of commits.
+    fn acknowledged(&self, number: u64);
+
+    /// The table of commits may have commits that were not reported.
+    fn changed(&self);
 }
 
 impl ChangeRecorder {
@@ -94,6 +100,20 @@ impl ChangeRecorder {
     pub fn committed(&self, number: u64, at: Timestamp, changes: Vec<u8>) {
         self.receiver.committed(number, at, changes);
     }
+
+    /// Reports a commit of an engine with [`Capability::shared_commits`]: its number only, as the
+    /// database has made the row. It does not block, and may be called from any thread.
+    ///
+    /// [`Capability::shared_commits`]: crate::engine::Capability::shared_commits
+    pub fn acknowledged(&self, number: u64) {
+        self.receiver.acknowledged(number);
+    }
+
+    /// Reports that the table of commits may have commits of other processes, or some of this one
+    /// whose results are unknown. It does not block, and may be called from any thread.
+    pub fn changed(&self) {
+        self.receiver.changed();
+    }
 }
 
 impl fmt::Debug for ChangeRecorder {
@@ -112,7 +132,7 @@ impl RecordedTable {
 
     /// Returns the number of the table in encoded changes.
     #[must_use]
-    pub(crate) const fn number(&self) -> u32 {
+    pub const fn number(&self) -> u32 {
         self.number
     }
 

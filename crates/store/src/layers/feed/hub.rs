@@ -3,14 +3,20 @@
 //! Threads report commits in any order, and another process may have made some in between. A commit
 //! is published once all commits before it are: [`ChangeHub::last`] is the number of the last one
 //! published.
+//!
+//! If the database numbers the commits of several programs
+//! ([`Capability::shared_commits`](crate::engine::Capability::shared_commits)), this process knows
+//! only the numbers of its own commits, and some numbers belong to no commit. The keeper reads the
+//! table of commits and publishes them ([`ChangeHub::publish_read`]). The next own commit is
+//! published at once; its changes are read if there are readers.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use marmota_model::Timestamp;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::stored_commit::StoredCommit;
 use crate::contract::change::Position;
@@ -26,6 +32,8 @@ pub(crate) struct ChangeHub {
     state: Mutex<HubState>,
     /// Wakes the keeper.
     work: Condvar,
+    /// True if the database numbers the commits of several programs.
+    is_shared: bool,
 }
 
 struct HubState {
@@ -33,12 +41,22 @@ struct HubState {
     last: u64,
     /// The number of the last commit that was removed from the feed; 0 if none was.
     removed: u64,
-    /// Published commits with consecutive numbers, up to `last`.
+    /// The published commits after `recent_after` and up to `filled`.
     recent: VecDeque<Arc<StoredCommit>>,
+    recent_after: u64,
+    /// The number up to which the changes of commits were read. It is `last` unless the database
+    /// numbers the commits of several programs.
+    filled: u64,
     /// The bytes of `recent`.
     bytes: usize,
     /// Reported commits after one that was not reported yet.
     early: BTreeMap<u64, Arc<StoredCommit>>,
+    /// Own commits after one that was not published yet, if only their numbers are known.
+    acknowledged: BTreeSet<u64>,
+    /// True if the table may have commits that are not known here.
+    is_changed: bool,
+    /// True if other processes were not notified of own commits.
+    is_unannounced: bool,
     /// The readers that wait for the next commit.
     wakers: Vec<(u64, Waker)>,
     next_reader: u64,
@@ -64,6 +82,13 @@ pub(crate) enum Next {
 pub(crate) enum KeeperWork {
     /// Read the commits after this number from the table.
     Fetch(u64),
+    /// Publish commits of a table that several programs write to.
+    Publish {
+        /// True if other processes have to be notified of own commits.
+        announces: bool,
+        /// True if the table has to be read.
+        reads: bool,
+    },
     /// Remove old commits: the time is over.
     Idle,
     Closed,
@@ -71,19 +96,29 @@ pub(crate) enum KeeperWork {
 
 impl ChangeHub {
     /// Creates the hub of a feed whose last commit has this number.
-    pub(crate) fn new(feed: u64, last: u64, removed: u64) -> Self {
+    pub(crate) fn new(feed: u64, last: u64, removed: u64, is_shared: bool) -> Self {
         let state = HubState {
             last,
             removed,
             recent: VecDeque::new(),
+            recent_after: last,
+            filled: last,
             bytes: 0,
             early: BTreeMap::new(),
+            acknowledged: BTreeSet::new(),
+            is_changed: false,
+            is_unannounced: false,
             wakers: Vec::new(),
             next_reader: 0,
             readers: 0,
             is_closed: false,
         };
-        Self { feed, state: Mutex::new(state), work: Condvar::new() }
+        Self { feed, state: Mutex::new(state), work: Condvar::new(), is_shared }
+    }
+
+    /// Returns true if the database numbers the commits of several programs.
+    pub(crate) const fn is_shared(&self) -> bool {
+        self.is_shared
     }
 
     /// Returns the identity of the feed.
@@ -114,6 +149,10 @@ impl ChangeHub {
     /// Registers a reader, and returns its number.
     pub(crate) fn add_reader(&self) -> u64 {
         let mut state = self.state.lock();
+        if state.readers == 0 && state.filled < state.last {
+            // Commits before the first reader are read only if a reader begins there.
+            state.skip_to_last();
+        }
         state.readers += 1;
         state.next_reader += 1;
         self.work.notify_one();
@@ -133,16 +172,15 @@ impl ChangeHub {
         if number < state.removed {
             return Next::Removed(state.removed);
         }
-        if number < state.last {
-            let first = state.recent.front().map_or(u64::MAX, |commit| commit.number);
-            if number + 1 < first {
-                return Next::Stored((first - 1).min(state.last));
-            }
-            let at = state.recent.partition_point(|commit| commit.number <= number);
-            return match state.recent.get(at) {
-                Some(commit) => Next::Commit(Arc::clone(commit)),
-                None => Next::Stored(state.last),
-            };
+        if number < state.recent_after.min(state.last) {
+            return Next::Stored(state.recent_after.min(state.last));
+        }
+        let at = state.recent.partition_point(|commit| commit.number <= number);
+        if let Some(commit) = state.recent.get(at) {
+            return Next::Commit(Arc::clone(commit));
+        }
+        if state.filled < state.last {
+            self.work.notify_one();
         }
         if state.is_closed {
             return Next::Closed;
@@ -192,6 +230,54 @@ impl ChangeHub {
         }
     }
 
+    /// Like [`Self::wait`], if the database numbers the commits of several programs. `gap` is the
+    /// pause after which a commit that was missing is looked for again, `announced` the last time
+    /// when other processes were notified.
+    pub(crate) fn wait_shared(
+        &self,
+        gap: Option<Duration>,
+        announced: Instant,
+        until: Instant,
+    ) -> KeeperWork {
+        /// The time for a transaction to end that has taken an earlier number.
+        const GAP: Duration = Duration::from_millis(1);
+        /// The interval of notifications.
+        const ANNOUNCE: Duration = Duration::from_millis(5);
+        /// The interval in which the table is read while there are readers, in case a notification
+        /// was lost.
+        const POLL: Duration = Duration::from_millis(250);
+        let start = Instant::now();
+        let mut state = self.state.lock();
+        loop {
+            if state.is_closed {
+                return KeeperWork::Closed;
+            }
+            let now = Instant::now();
+            let announces = state.is_unannounced && now >= announced + ANNOUNCE;
+            let mut next_read = gap.map(|gap| start + gap);
+            if next_read.is_none() && !state.acknowledged.is_empty() {
+                next_read = Some(start + GAP);
+            }
+            if next_read.is_none() && state.readers > 0 {
+                next_read = Some(start + POLL);
+            }
+            let reads = state.is_changed
+                || state.readers > 0 && state.filled < state.last
+                || next_read.is_some_and(|at| now >= at);
+            if announces || reads {
+                state.is_unannounced &= !announces;
+                state.is_changed &= !reads;
+                return KeeperWork::Publish { announces, reads };
+            }
+            if now >= until {
+                return KeeperWork::Idle;
+            }
+            let announce = state.is_unannounced.then(|| announced + ANNOUNCE);
+            let end = next_read.into_iter().chain(announce).fold(until, Instant::min);
+            self.work.wait_until(&mut state, end);
+        }
+    }
+
     /// Ends the waits of readers and of the keeper. Readers still get the published commits.
     pub(crate) fn close(&self) {
         let mut state = self.state.lock();
@@ -224,20 +310,106 @@ impl CommitReceiver for ChangeHub {
         drop(state);
         wakers.into_iter().for_each(|(_, waker)| waker.wake());
     }
+
+    fn acknowledged(&self, number: u64) {
+        let mut state = self.state.lock();
+        if number <= state.last {
+            // The keeper has read it from the table.
+            return;
+        }
+        state.is_unannounced = true;
+        state.acknowledged.insert(number);
+        state.publish_acknowledged();
+        let wakers = match state.last >= number {
+            true => std::mem::take(&mut state.wakers),
+            false => Vec::new(),
+        };
+        drop(state);
+        self.work.notify_one();
+        wakers.into_iter().for_each(|(_, waker)| waker.wake());
+    }
+
+    fn changed(&self) {
+        self.state.lock().is_changed = true;
+        self.work.notify_one();
+    }
+}
+
+impl ChangeHub {
+    /// Returns the number of the last published commit and, if there are readers, the number after
+    /// which the changes of commits have to be read.
+    pub(crate) fn unread(&self) -> (u64, Option<u64>) {
+        let state = self.state.lock();
+        (state.last, (state.readers > 0).then_some(state.filled))
+    }
+
+    /// Publishes the commits up to a number, which are in the table of commits. `read` are those
+    /// after the number that [`Self::unread`] has returned, if it has returned one.
+    pub(crate) fn publish_read(&self, last: u64, read: impl IntoIterator<Item = StoredCommit>) {
+        let mut state = self.state.lock();
+        let mut filled = state.filled;
+        for commit in read {
+            if commit.number > state.filled && commit.number <= last {
+                filled = commit.number;
+                state.keep(Arc::new(commit));
+            }
+        }
+        state.last = state.last.max(last);
+        state.filled = filled;
+        self.end_publishing(state);
+    }
+
+    /// Records that the changes of all commits up to a number were read.
+    pub(crate) fn read_up_to(&self, number: u64) {
+        let mut state = self.state.lock();
+        state.filled = state.filled.max(number.min(state.last));
+    }
+
+    fn end_publishing(&self, mut state: MutexGuard<'_, HubState>) {
+        let last = state.last;
+        state.acknowledged = state.acknowledged.split_off(&(last + 1));
+        state.publish_acknowledged();
+        let wakers = std::mem::take(&mut state.wakers);
+        drop(state);
+        wakers.into_iter().for_each(|(_, waker)| waker.wake());
+    }
 }
 
 impl HubState {
     fn publish(&mut self, commit: Arc<StoredCommit>) {
         // Commits that were left out are in the table; `recent` has consecutive ones only.
         if commit.number != self.last + 1 {
-            self.recent.clear();
-            self.bytes = 0;
+            (self.last, self.filled) = (commit.number - 1, commit.number - 1);
+            self.skip_to_last();
         }
-        self.last = commit.number;
+        (self.last, self.filled) = (commit.number, commit.number);
+        self.keep(commit);
+    }
+
+    /// Adds the last commit to the recent ones.
+    fn keep(&mut self, commit: Arc<StoredCommit>) {
         self.bytes += commit.bytes();
         self.recent.push_back(commit);
         while self.bytes > RECENT_BYTES_MAX && self.recent.len() > 1 {
             self.forget_first();
+        }
+    }
+
+    /// Forgets the recent commits: those up to the last one have to be read from the table.
+    fn skip_to_last(&mut self) {
+        self.recent.clear();
+        self.bytes = 0;
+        (self.recent_after, self.filled) = (self.last, self.last);
+    }
+
+    /// Publishes the own commits that follow the last one.
+    fn publish_acknowledged(&mut self) {
+        while let Some(&first) = self.acknowledged.first() {
+            if first > self.last + 1 {
+                return;
+            }
+            self.acknowledged.pop_first();
+            self.last = self.last.max(first);
         }
     }
 
@@ -256,6 +428,7 @@ impl HubState {
     fn forget_first(&mut self) {
         if let Some(commit) = self.recent.pop_front() {
             self.bytes -= commit.bytes();
+            self.recent_after = self.recent_after.max(commit.number);
         }
     }
 }
@@ -271,7 +444,7 @@ mod tests {
     use super::*;
 
     fn hub() -> ChangeHub {
-        ChangeHub::new(7, 2, 0)
+        ChangeHub::new(7, 2, 0, false)
     }
 
     fn commit(hub: &ChangeHub, number: u64) {
@@ -329,6 +502,28 @@ mod tests {
         hub.close();
         assert!(matches!(hub.next(3, 0, None), Next::Closed));
         assert!(matches!(hub.next(2, 0, None), Next::Commit(_)));
+    }
+
+    #[test]
+    fn commits_of_a_shared_table_are_published_by_number_and_read_for_readers() {
+        let stored = |number| StoredCommit::new(number, Timestamp::now(), Vec::new());
+        let hub = ChangeHub::new(7, 2, 0, true);
+        let reader = hub.add_reader();
+        hub.acknowledged(4);
+        assert_eq!(hub.position().number, 2, "3 may become visible");
+        hub.acknowledged(3);
+        assert_eq!(hub.position().number, 4);
+        assert!(matches!(hub.next(2, reader, None), Next::Nothing), "its changes are not read");
+        assert_eq!(hub.unread(), (4, Some(2)));
+        // 5 belongs to no commit.
+        hub.publish_read(6, [3, 4, 6].map(stored));
+        assert_eq!(published(&hub, 2), [3, 4, 6]);
+        assert!(matches!(hub.next(1, reader, None), Next::Stored(2)));
+        hub.remove_reader(reader);
+        hub.acknowledged(7);
+        assert_eq!(hub.unread(), (7, None));
+        hub.add_reader();
+        assert!(matches!(hub.next(6, reader, None), Next::Stored(7)));
     }
 
     #[test]

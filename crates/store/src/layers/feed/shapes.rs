@@ -6,11 +6,21 @@
 
 use std::sync::Arc;
 
-use marmota_model::{Field, FieldSet, Table, Value};
+use marmota_model::{Error, ErrorKind, Field, FieldSet, Result, Table, Value, ValueRef};
+use parking_lot::RwLock;
+
+use super::commit_rows::integer;
+use super::schema::shape;
+use crate::contract::change::RecordedRows;
+use crate::rows::registry::Registry;
 
 /// The recorded tables. Numbers are small and rarely missing, so they are places in a list.
 #[derive(Debug, Default)]
-pub(crate) struct Shapes(Vec<Option<Shape>>);
+pub(crate) struct Shapes {
+    shapes: RwLock<Vec<Option<Arc<Shape>>>>,
+    /// Reads changes that the database has recorded.
+    engine_rows: Option<Arc<dyn RecordedRows>>,
+}
 
 /// A table as it was recorded.
 #[derive(Debug)]
@@ -28,24 +38,50 @@ pub(crate) struct Shape {
 const NUMBER_MAX: u64 = 1 << 20;
 
 impl Shapes {
+    /// Creates a list without tables. `engine_rows` reads changes that the database has recorded.
+    pub(crate) fn new(engine_rows: Option<Arc<dyn RecordedRows>>) -> Self {
+        Self { shapes: RwLock::default(), engine_rows }
+    }
+
+    /// Returns the reader of changes that the database has recorded.
+    pub(crate) const fn engine_rows(&self) -> Option<&Arc<dyn RecordedRows>> {
+        self.engine_rows.as_ref()
+    }
+
     /// Adds a recorded table. Numbers that no feed has are ignored.
-    pub(crate) fn add(&mut self, number: u64, shape: Shape) {
+    pub(crate) fn add(&self, number: u64, shape: Shape) {
         if number > NUMBER_MAX {
             return;
         }
         let place = number as usize;
-        if self.0.len() <= place {
-            self.0.resize_with(place + 1, || None);
+        let mut shapes = self.shapes.write();
+        if shapes.len() <= place {
+            shapes.resize_with(place + 1, || None);
         }
-        self.0[place] = Some(shape);
+        shapes[place] = Some(Arc::new(shape));
     }
 
-    pub(crate) fn get(&self, number: u64) -> Option<&Shape> {
-        self.0.get(usize::try_from(number).ok()?)?.as_ref()
+    pub(crate) fn get(&self, number: u64) -> Option<Arc<Shape>> {
+        self.shapes.read().get(usize::try_from(number).ok()?)?.clone()
     }
 }
 
 impl Shape {
+    /// Reads a row of the internal table. Returns the number of the recorded table as well.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Engine`] for a damaged row.
+    pub(crate) fn of_row(row: &[ValueRef<'_>], registry: &Registry) -> Result<(u64, Self)> {
+        let damaged = || Error::new(ErrorKind::Engine, "a recorded table of the feed is damaged");
+        let (ValueRef::Text(name), ValueRef::Json(fields)) =
+            (row[shape::TABLE], row[shape::FIELDS])
+        else {
+            return Err(damaged());
+        };
+        let fields: Vec<String> = serde_json::from_str(fields).map_err(|_| damaged())?;
+        Ok((integer(row[shape::NUMBER]), Self::new(&fields, registry.find(name))))
+    }
+
     /// `fields` are the recorded fields ([`fields_of`]); `table` is the table with this name now.
     pub(crate) fn new(fields: &[String], table: Option<&Arc<Table>>) -> Self {
         let now = table.map(|table| {
@@ -68,6 +104,11 @@ impl Shape {
     /// Returns the table that the store has now.
     pub(crate) fn table(&self) -> Option<&Arc<Table>> {
         self.now.as_ref().map(|(table, _)| table)
+    }
+
+    /// Returns the place that a recorded field has now.
+    pub(crate) fn place(&self, recorded: usize) -> Option<usize> {
+        self.now.as_ref().and_then(|(_, places)| places.get(recorded).copied().flatten())
     }
 
     /// Returns true if new changes of the table can be encoded with this shape.

@@ -3,13 +3,15 @@
 use std::sync::{Arc, OnceLock};
 
 use marmota_model::binary::BinaryReader;
-use marmota_model::{Error, ErrorKind, FieldSet, Result, Timestamp, Value, ValueRef};
+use marmota_model::{Error, ErrorKind, FieldSet, Kind, Result, Timestamp, Value, ValueRef};
 
 use super::commit_rows::{integer, timestamp};
 use super::schema::commit;
 use super::shapes::{Shape, Shapes};
-use crate::contract::change::buffer::{ACTOR, DELETE, INSERT, UPDATE};
-use crate::contract::change::{Change, ChangeKind, Commit, Position};
+use crate::contract::change::buffer::{ACTOR, DELETE, ENGINE_ROWS, INSERT, UPDATE};
+use crate::contract::change::{
+    Change, ChangeKind, ChangedRows, Commit, EncodedRow, Position, RecordedRows,
+};
 
 /// A commit as it is stored. Its readers share one decoded form.
 #[derive(Debug)]
@@ -59,6 +61,13 @@ impl StoredCommit {
         let mut reader = BinaryReader::new(&self.changes);
         let (mut changes, mut actor) = (Vec::new(), None);
         while !reader.rest().is_empty() {
+            if let ([ENGINE_ROWS, ..], Some(rows)) = (reader.rest(), shapes.engine_rows()) {
+                let (entry, rest) = rows.entry(reader.rest())?;
+                let shape = shapes.get(entry.table).ok_or_else(|| unknown(entry.table))?;
+                shape.add_changes(&**rows, &entry, &mut changes)?;
+                reader = BinaryReader::new(rest);
+                continue;
+            }
             let kind = reader.u8()?;
             if kind == ACTOR {
                 let name = reader.text()?;
@@ -102,6 +111,70 @@ fn updated(reader: &mut BinaryReader<'_>, before: &[Value]) -> Result<(Vec<Value
 }
 
 impl Shape {
+    /// Adds the changes of rows in the encoding of an engine.
+    fn add_changes(
+        &self,
+        rows: &dyn RecordedRows,
+        entry: &ChangedRows<'_>,
+        changes: &mut Vec<Change>,
+    ) -> Result<()> {
+        let Some(table) = self.table() else { return Ok(()) };
+        let read = |row: &EncodedRow<'_>| -> Result<Vec<Value>> {
+            if row.len() != self.fields() {
+                return Err(damaged("a row has another number of fields than its table"));
+            }
+            let mut values = vec![Value::Absent; table.fields().len()];
+            for (recorded, value) in row.iter().enumerate() {
+                let Some(place) = self.place(recorded) else { continue };
+                values[place] = match value {
+                    _ if table.fields()[place].kind == Kind::Blob => Value::Absent,
+                    None => Value::Null,
+                    Some(bytes) => rows.value(&table.fields()[place], bytes)?,
+                };
+            }
+            Ok(values)
+        };
+        let all = FieldSet::first(self.fields());
+        let mut add = |kind, before, after, changed| {
+            let (changed, actor) = (self.places(changed), entry.actor.clone());
+            changes.push(Change { table: Arc::clone(table), kind, before, after, changed, actor });
+        };
+        match entry.kind {
+            ChangeKind::Insert => {
+                for after in &entry.after {
+                    add(ChangeKind::Insert, None, Some(read(after)?), all);
+                }
+            }
+            ChangeKind::Delete => {
+                for before in &entry.before {
+                    add(ChangeKind::Delete, Some(read(before)?), None, all);
+                }
+            }
+            ChangeKind::Update => {
+                if entry.before.len() != entry.after.len() {
+                    return Err(damaged("an update has other rows before than after"));
+                }
+                let key = table.key();
+                for (before, after) in entry.before.iter().zip(&entry.after) {
+                    let differs = |place: &usize| before.get(*place) != after.get(*place);
+                    let changed: FieldSet = (0..before.len()).filter(differs).collect();
+                    if changed.is_empty() {
+                        continue;
+                    }
+                    let (before, after) = (read(before)?, read(after)?);
+                    if before[key] == after[key] {
+                        add(ChangeKind::Update, Some(before), Some(after), changed);
+                    } else {
+                        // Only raw SQL changes a key.
+                        add(ChangeKind::Delete, Some(before), None, all);
+                        add(ChangeKind::Insert, None, Some(after), all);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Makes a change of the table that the store has now, if it has it.
     fn change(
         &self,
@@ -143,7 +216,7 @@ mod tests {
     }
 
     fn shapes(recorded: &Table, now: &Arc<Table>) -> Shapes {
-        let mut shapes = Shapes::default();
+        let shapes = Shapes::default();
         shapes.add(3, Shape::new(&fields_of(recorded), Some(now)));
         shapes
     }
@@ -191,7 +264,7 @@ mod tests {
         let after = [Value::Int(1), Value::Absent, Value::Int(2), Value::Absent];
         assert_eq!(changes[0].after.as_deref(), Some(&after[..]));
         assert_eq!(changes[0].changed.iter().collect::<Vec<_>>(), [2]);
-        let mut gone = Shapes::default();
+        let gone = Shapes::default();
         gone.add(3, Shape::new(&fields_of(&before), None));
         buffer.deleted(&known, &row(1));
         assert!(decoded(&mut buffer, &gone).unwrap().is_empty(), "the table is gone");

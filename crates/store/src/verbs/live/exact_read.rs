@@ -1,21 +1,33 @@
 //! Reads the rows of a live query at a known position of the change feed.
+//!
+//! If the database numbers the commits of several programs, a read may see a commit but not one
+//! with an earlier number. Then the rows are those after all commits up to the last visible one
+//! except the missing ones. These are applied to the rows once they are published: they have
+//! changed other rows, as a commit that follows another one on the same row is only visible
+//! together with it.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
 
 use marmota_model::{FieldSet, NoRows, Result, RowQuery, RowSink, SortKey, ValueRef};
 
 use super::definition::LiveDefinition;
 use super::update::LiveRow;
-use super::window::LiveWindow;
+use super::window::{ChangedRow, LiveWindow, WindowEffect};
+use crate::contract::change::Position;
 use crate::contract::operation::{Operation, Outcome};
 use crate::layers::feed::ChangeFeed;
-use crate::layers::feed::commit_rows::integer;
+use crate::layers::feed::commit_rows::{commits_between, integer};
 use crate::layers::feed::schema::commit;
 use crate::store::Store;
 use crate::verbs::action::Verb;
+use crate::verbs::changes::FeedEvent;
 
 /// The number of reads that are tried without a lock.
 const TRIES: usize = 5;
+/// The time for the visible commits to be published.
+const PUBLISH_MAX: Duration = Duration::from_secs(30);
 
 /// The rows of a live query after the commit with this number.
 #[derive(Debug)]
@@ -35,6 +47,9 @@ impl ExactRead {
         feed: &ChangeFeed,
         definition: &LiveDefinition,
     ) -> Result<Self> {
+        if feed.hub.is_shared() {
+            return Self::of_shared(store, feed, definition).await;
+        }
         let mut before = last_commit(store, feed).await?;
         for _ in 0..TRIES {
             let window = window(store, definition).await?;
@@ -49,6 +64,112 @@ impl ExactRead {
         let window = window(&transaction, definition).await?;
         transaction.rollback().await?;
         Ok(Self { number, window })
+    }
+
+    async fn of_shared(
+        store: &Store,
+        feed: &ChangeFeed,
+        definition: &LiveDefinition,
+    ) -> Result<Self> {
+        loop {
+            let mut published = feed.hub.position().number;
+            let mut before = visible_after(store, feed, published).await?;
+            let mut read = None;
+            for _ in 0..TRIES {
+                let window = window(store, definition).await?;
+                let after = visible_after(store, feed, published).await?;
+                if before == after {
+                    read = Some((window, after));
+                    break;
+                }
+                before = after;
+            }
+            let (mut window, visible) = match read {
+                Some(read) => read,
+                None => {
+                    published = feed.hub.position().number;
+                    // The engine's transactions read a snapshot.
+                    let transaction = store.begin().await?;
+                    let visible = visible_after(&transaction, feed, published).await?;
+                    let window = window(&transaction, definition).await?;
+                    transaction.rollback().await?;
+                    (window, visible)
+                }
+            };
+            let number = visible.last().copied().unwrap_or(published);
+            if add_missing(store, feed, definition, &mut window, (published, &visible)).await? {
+                return Ok(Self { number, window });
+            }
+        }
+    }
+}
+
+/// Applies the commits after `published` that were not `visible` to the window, up to the last
+/// visible one. Returns false if that cannot be done, so that the rows have to be read again.
+async fn add_missing(
+    store: &Store,
+    feed: &ChangeFeed,
+    definition: &LiveDefinition,
+    window: &mut LiveWindow,
+    (published, visible): (u64, &[u64]),
+) -> Result<bool> {
+    let Some(&last) = visible.last() else { return Ok(true) };
+    if last - published == visible.len() as u64 {
+        return Ok(true);
+    }
+    let position = |number| Position { feed: feed.hub.feed(), number };
+    store.reached(position(last), PUBLISH_MAX).await?;
+    let mut stream = store.changes()?.from(position(published))?;
+    let selector = definition.selector()?;
+    while stream.position().number < last {
+        let Some(FeedEvent::Commit(commit)) = stream.next().await? else { return Ok(false) };
+        if visible.binary_search(&commit.position.number).is_ok() {
+            continue;
+        }
+        let table = &definition.table;
+        for change in commit.changes.iter().filter(|change| Arc::ptr_eq(&change.table, table)) {
+            let before = change.before.as_deref().map(ChangedRow::new);
+            let after = change.after.as_deref().map(ChangedRow::new);
+            let effect = window.apply(&selector, definition, before.as_ref(), after.as_ref());
+            if effect == WindowEffect::Conflict {
+                return Ok(false);
+            }
+        }
+    }
+    Ok(window.is_sufficient(definition))
+}
+
+/// Returns the numbers of the visible commits after a number.
+async fn visible_after(store: &Store, feed: &ChangeFeed, number: u64) -> Result<Vec<u64>> {
+    store.action(VisibleAfter { feed, number, visible: Vec::new() }).await
+}
+
+struct VisibleAfter<'f> {
+    feed: &'f ChangeFeed,
+    number: u64,
+    visible: Vec<u64>,
+}
+
+impl Verb for VisibleAfter<'_> {
+    type Output = Vec<u64>;
+
+    fn operate(
+        &mut self,
+        _: &Store,
+        call: &mut dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<()>,
+    ) -> Result<()> {
+        let Self { feed, number, visible } = self;
+        let table = &*feed.commits;
+        let fields = FieldSet::EMPTY.with(commit::NUMBER);
+        let query = commits_between(*number, i64::MAX as u64, fields, u64::MAX);
+        call(&mut Operation::List { table, query: &query }, &mut |row: &[ValueRef<'_>]| {
+            visible.push(integer(row[commit::NUMBER]));
+            ControlFlow::Continue(())
+        })
+    }
+
+    fn finish(&mut self, _: &Store, _: &mut Outcome) -> Result<Vec<u64>> {
+        Ok(std::mem::take(&mut self.visible))
     }
 }
 

@@ -18,7 +18,7 @@ use crate::layers::feed::hub::Next;
 use crate::layers::feed::stored_commit::StoredCommit;
 use crate::runtime::block_on::block_on;
 use crate::store::{Store, StoreCore};
-use crate::verbs::changes::stored_commits;
+use crate::verbs::changes::{StoredPage, decoded, stored_commits};
 
 /// The time without queries after which the thread ends.
 const LINGER: Duration = Duration::from_secs(5);
@@ -229,8 +229,11 @@ impl HubThread {
 
     /// Returns the commit after a number. If `waits`, the thread is woken when there is one.
     fn next(&self, number: u64, page: &mut CommitPage, waits: bool) -> Result<NextCommit> {
-        let decode = |commit: &StoredCommit| {
-            commit.decode(self.feed.hub.feed(), &self.feed.shapes).map(NextCommit::Commit)
+        let decode = |commit: &StoredCommit| match commit
+            .decode(self.feed.hub.feed(), &self.feed.shapes)
+        {
+            Ok(commit) => Ok(NextCommit::Commit(commit)),
+            Err(_) => block_on(decoded(&self.store()?, &self.feed, commit)).map(NextCommit::Commit),
         };
         while let Some(commit) = page.pop_front() {
             if commit.number > number {
@@ -243,11 +246,14 @@ impl HubThread {
             Next::Nothing => Ok(NextCommit::Nothing),
             Next::Closed => Ok(NextCommit::Closed),
             Next::Stored(to) => {
-                *page = block_on(stored_commits(&self.store()?, &self.feed, number, to))?;
-                page.retain(|commit| commit.number > number);
+                match block_on(stored_commits(&self.store()?, &self.feed, number, to))? {
+                    StoredPage::Commits(read) => *page = read,
+                    StoredPage::Empty => return self.next(to, page, waits),
+                    StoredPage::Removed(to) => return Ok(NextCommit::Gap(to)),
+                }
                 match page.pop_front() {
                     Some(commit) => decode(&commit),
-                    None => Ok(NextCommit::Gap(number.max(to))),
+                    None => Ok(NextCommit::Nothing),
                 }
             }
         }

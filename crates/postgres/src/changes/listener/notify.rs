@@ -137,7 +137,7 @@ fn look(
          EXISTS(SELECT FROM pg_trigger t WHERE t.tgrelid=c.oid AND t.tgname={own} \
          AND t.tgenabled='A'), \
          c.relhasrules OR EXISTS(SELECT FROM pg_trigger t WHERE t.tgrelid=c.oid \
-         AND NOT t.tgisinternal AND t.tgname<>{own}) \
+         AND NOT t.tgisinternal AND t.tgname<>{own} AND t.tgname NOT LIKE 'marmota:changes:_') \
          OR EXISTS(SELECT FROM pg_constraint f WHERE f.confrelid=c.oid AND f.contype='f' \
          AND (f.confdeltype IN ('c','n','d') OR f.confupdtype IN ('c','n','d'))) \
          FROM unnest(ARRAY[{names}]::text[]) AS n \

@@ -1,0 +1,242 @@
+//! The change feed of several stores on one database, each with connections of its own, as
+//! processes have them.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use marmota_model::{ErrorKind, NoRows, ValueRef};
+use marmota_postgres::{Postgres, TemporaryPostgres};
+use marmota_store::Store;
+use marmota_store::action::block_on;
+use marmota_store::change::{ChangeKind, ChangeRetention, FeedEvent};
+use marmota_store::operation::Operation;
+
+use crate::feed_race::{Received, end, label_of, may_happen, race, recording};
+use crate::{Tally, label, server};
+
+#[test]
+fn all_processes_read_the_same_commits_in_the_same_order() {
+    let commits = race(&server().make_database().unwrap(), 4, 60);
+    assert!(commits > 100, "{commits}");
+}
+
+#[test]
+fn a_commit_waits_for_one_with_an_earlier_number_until_that_has_ended() {
+    let url = server().make_database().unwrap();
+    let (one, other, plain) = (recording(&url), recording(&url), crate::open(&url));
+    for commits in [false, true] {
+        // Takes a number, as a transaction that is being committed.
+        let open = plain.begin_run().unwrap();
+        let sql = "INSERT INTO marmota_commit(at,bytes,changes) VALUES (now(),0,'')";
+        open.execute(sql).run().unwrap();
+        let table = one.table("tally").unwrap();
+        let row = [ValueRef::Absent, ValueRef::Int(0), ValueRef::Null];
+        let done = one.run(&mut Operation::insert(&table, &row), &mut NoRows).unwrap();
+        let position = one.position_of(&done).unwrap();
+        for store in [&one, &other] {
+            let waited = block_on(store.reached(position, Duration::from_millis(100)));
+            assert_eq!(waited.unwrap_err().kind(), ErrorKind::Timeout);
+        }
+        match commits {
+            true => open.commit().run().unwrap(),
+            false => open.rollback().run().unwrap(),
+        }
+        for store in [&one, &other] {
+            block_on(store.reached(position, Duration::from_secs(20))).unwrap();
+        }
+    }
+}
+
+#[test]
+fn an_open_transaction_does_not_delay_the_commits_of_others() {
+    let url = server().make_database().unwrap();
+    let (one, other) = (recording(&url), recording(&url));
+    let open = one.begin_run().unwrap();
+    open.insert(&label("open")).run().unwrap();
+    let mut stream = other.changes().unwrap();
+    one.insert(&label("next")).run().unwrap();
+    let Some(FeedEvent::Commit(commit)) = block_on(stream.next()).unwrap() else { panic!() };
+    assert_eq!(label_of(commit.changes[0].after.as_ref().unwrap()), Some("label next"));
+    open.commit().run().unwrap();
+    let Some(FeedEvent::Commit(commit)) = block_on(stream.next()).unwrap() else { panic!() };
+    assert_eq!(label_of(commit.changes[0].after.as_ref().unwrap()), Some("label open"));
+    // A position of one process is known to the other.
+    block_on(one.reached(commit.position, Duration::from_secs(20))).unwrap();
+    assert_eq!(one.position().unwrap(), commit.position);
+}
+
+#[test]
+fn a_server_that_crashes_loses_no_acknowledged_commit_of_the_feed() {
+    let own = TemporaryPostgres::start(&[]).unwrap();
+    let url = own.make_database().unwrap();
+    let (one, other) = (recording(&url), recording(&url));
+    let (start, stop) = (one.position().unwrap(), AtomicBool::new(false));
+    let acknowledged = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for (number, store) in [&one, &other].into_iter().enumerate() {
+            let (stop, acknowledged) = (&stop, &acknowledged);
+            scope.spawn(move || {
+                for round in 0.. {
+                    if stop.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    let row = label(format_args!("{number} {round}"));
+                    let done = match round % 3 {
+                        0 => store.transaction(|transaction| transaction.insert(&row).run()),
+                        _ => store.insert(&row).run(),
+                    };
+                    match done {
+                        Ok(id) => acknowledged.lock().unwrap().push(id),
+                        Err(error) => {
+                            assert!(may_happen(&error), "{error:?}");
+                            thread::sleep(Duration::from_millis(5));
+                        }
+                    }
+                }
+            });
+        }
+        for _ in 0..2 {
+            thread::sleep(Duration::from_millis(300));
+            own.crash();
+            own.resume().unwrap();
+        }
+        thread::sleep(Duration::from_millis(300));
+        stop.store(true, Ordering::Relaxed);
+    });
+    end(&other);
+    let received = Received::read(one.changes().unwrap().from(start).unwrap());
+    received.assert_is(&other);
+    let acknowledged = acknowledged.into_inner().unwrap();
+    assert!(!acknowledged.is_empty());
+    assert!(acknowledged.iter().all(|id| received.rows.contains_key(id)));
+}
+
+#[test]
+fn changes_by_other_programs_are_recorded() {
+    use ChangeKind::{Delete, Insert, Update};
+    let url = server().make_database().unwrap();
+    let store = recording(&url);
+    let stream = store.changes().unwrap();
+    let by_hand = Postgres::from_url(&url).unwrap();
+    let run = |sql: &str| by_hand.execute(sql).unwrap();
+    run("INSERT INTO tally(count) VALUES (0)");
+    run("UPDATE tally SET count=count");
+    // A client with another encoding.
+    run("SET client_encoding='LATIN1'; UPDATE tally SET label=U&'\\00e9'; RESET client_encoding");
+    run("UPDATE tally SET id=1000");
+    run("BEGIN; INSERT INTO tally(count) VALUES (1); SAVEPOINT a; \
+         INSERT INTO tally(count) VALUES (2); ROLLBACK TO a; DELETE FROM tally WHERE id=1000; COMMIT");
+    run("BEGIN; INSERT INTO tally(count) VALUES (3); ROLLBACK");
+    // More than a setting holds, in several statements.
+    run("DO $$BEGIN FOR number IN 1..50 LOOP INSERT INTO tally(count,label) \
+         SELECT number, number||' '||n||repeat('x',100) FROM generate_series(1,20) n; \
+         END LOOP; END$$");
+    run("WITH gone AS (DELETE FROM tally WHERE count>10 RETURNING 1) \
+         INSERT INTO tally(count) SELECT count(*) FROM gone");
+    run("TRUNCATE tally");
+    end(&store);
+    let received = Received::read(stream);
+    received.assert_is(&store);
+    let counts = |kinds: &[ChangeKind]| {
+        [Insert, Update, Delete].map(|kind| kinds.iter().filter(|one| **one == kind).count())
+    };
+    let counts: Vec<_> = received.kinds.iter().map(|kinds| counts(kinds)).collect();
+    let expected = [
+        [1, 0, 0],
+        [0, 1, 0],
+        [1, 0, 1],
+        [1, 0, 1],
+        [1000, 0, 0],
+        [1, 0, 800],
+        [0, 0, 202],
+        [1, 0, 0],
+    ];
+    assert_eq!(counts, expected);
+}
+
+#[test]
+fn a_user_that_does_not_own_the_tables_gets_an_error_that_says_so() {
+    let url = server().make_database().unwrap();
+    drop(recording(&url));
+    let owner = Postgres::from_url(&url).unwrap();
+    owner.remove_change_triggers().unwrap();
+    // Users belong to the server, which other tests share.
+    let user = format!("feed_{}", std::process::id());
+    owner
+        .execute(&format!(
+            "CREATE USER {user} PASSWORD 'guest'; \
+             GRANT ALL ON ALL TABLES IN SCHEMA public TO {user}; \
+             GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO {user}"
+        ))
+        .unwrap();
+    let (_, place) = url.split_once('@').unwrap();
+    let engine = Postgres::from_url(&format!("postgres://{user}:guest@{place}")).unwrap();
+    let builder = Store::builder(engine).model::<Tally>().changes(ChangeRetention::default());
+    let error = builder.open().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error:?}");
+    assert!(error.message().contains("must own the tables"), "{error}");
+    // Once the owner has created the triggers, other users write with them.
+    let store = recording(&url);
+    let start = store.position().unwrap();
+    let guest = Postgres::from_url(&format!("postgres://{user}:guest@{place}")).unwrap();
+    owner.execute(&format!("REVOKE ALL ON marmota_commit FROM {user}")).unwrap();
+    guest.execute("INSERT INTO tally(count) VALUES (1)").unwrap();
+    end(&store);
+    let received = Received::read(store.changes().unwrap().from(start).unwrap());
+    assert_eq!(received.kinds.len(), 2);
+}
+
+#[test]
+fn triggers_are_removed_on_request() {
+    let url = server().make_database().unwrap();
+    let store = recording(&url);
+    let start = store.position().unwrap();
+    let engine = Postgres::from_url(&url).unwrap();
+    store.insert(&label(1)).run().unwrap();
+    store.close().unwrap();
+    engine.remove_change_triggers().unwrap();
+    engine.execute("INSERT INTO tally(count) VALUES (5)").unwrap();
+    let store = recording(&url);
+    end(&store);
+    let received = Received::read(store.changes().unwrap().from(start).unwrap());
+    assert_eq!(received.kinds, [[ChangeKind::Insert], [ChangeKind::Insert]]);
+}
+
+#[test]
+fn two_processes_remove_old_commits() {
+    let url = server().make_database().unwrap();
+    let retention = ChangeRetention::default().bytes_max(1);
+    let open = || {
+        let engine = Postgres::from_url(&url).unwrap();
+        Store::builder(engine).model::<Tally>().changes(retention).open().unwrap()
+    };
+    let stores = [open(), open()];
+    let start = stores[0].position().unwrap();
+    for round in 0..1_300 {
+        stores[round % 2].insert(&Tally::default()).run().unwrap();
+    }
+    let until = Instant::now() + Duration::from_secs(60);
+    for store in &stores {
+        let gap = loop {
+            assert!(Instant::now() < until, "no commit was removed");
+            let mut stream = store.changes().unwrap().from(start).unwrap();
+            match block_on(stream.next()).unwrap() {
+                Some(FeedEvent::Gap(position)) => break position,
+                Some(FeedEvent::Commit(_)) => thread::sleep(Duration::from_millis(100)),
+                None => panic!("the store is open"),
+            }
+        };
+        let end = store.position().unwrap();
+        assert!(start < gap && gap < end);
+        let mut stream = store.changes().unwrap().from(gap).unwrap();
+        let mut commits = 0;
+        while stream.position() < end {
+            let event = block_on(stream.next()).unwrap();
+            assert!(matches!(event, Some(FeedEvent::Commit(_))), "{event:?}");
+            commits += 1;
+        }
+        assert!(commits >= 250, "the newest commits are kept: {commits}");
+    }
+}

@@ -1,0 +1,67 @@
+//! Two servers over REST on one PostgreSQL database: what a client wrote through one of them, it
+//! reads through the other.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+
+use marmota_derive::Model;
+use marmota_http::{RunningServer, Server};
+use marmota_postgres::Postgres;
+use marmota_rest::Api;
+use marmota_store::Store;
+use marmota_store::change::ChangeRetention;
+
+#[derive(Clone, Debug, Model)]
+struct Visit {
+    id: i64,
+    place: String,
+}
+
+fn serve(url: &str) -> (Store, RunningServer) {
+    let engine = Postgres::from_url(url).unwrap();
+    let builder = Store::builder(engine).model::<Visit>();
+    let store = builder.changes(ChangeRetention::default()).open().unwrap();
+    let server = Server::bind("127.0.0.1:0").unwrap().listeners(1);
+    let server = server.start(Api::new(&store).router()).unwrap();
+    (store, server)
+}
+
+/// Sends a request, and returns the response.
+fn send(to: SocketAddr, request: &str, headers: &str, body: &str) -> String {
+    let mut stream = TcpStream::connect(to).unwrap();
+    let length = body.len();
+    write!(
+        stream,
+        "{request} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n\
+         Content-Length: {length}\r\n{headers}\r\n{body}"
+    )
+    .unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    response
+}
+
+fn header<'r>(response: &'r str, name: &str) -> &'r str {
+    let line = response.lines().find(|line| line.starts_with(name));
+    line.and_then(|line| line.split_once(": ")).unwrap_or_else(|| panic!("{name}: {response}")).1
+}
+
+#[test]
+fn what_was_written_through_one_server_is_read_through_the_other() {
+    let url = crate::postgres_url();
+    let ((_one, here), (_other, there)) = (serve(&url), serve(&url));
+    for number in 0..20 {
+        let row = format!(r#"{{"place":"place {number}"}}"#);
+        let written = send(here.local_addr(), "POST /api/visit", "", &row);
+        let (path, position) = (header(&written, "Location"), header(&written, "Marmota-Position"));
+        let after = format!("Marmota-After: {position}\r\n");
+        let read = send(there.local_addr(), &format!("GET {path}"), &after, "");
+        assert!(read.starts_with("HTTP/1.1 200"), "{read}");
+        assert!(read.contains(&format!("place {number}")), "{read}");
+        let patch = format!("PATCH {path}");
+        let patched = send(here.local_addr(), &patch, "", r#"{"place":"moved"}"#);
+        let after = format!("Marmota-After: {}\r\n", header(&patched, "Marmota-Position"));
+        let read = send(there.local_addr(), &format!("GET {path}"), &after, "");
+        assert!(read.contains("moved"), "{read}");
+    }
+}
