@@ -3,6 +3,7 @@
 mod change_feed;
 mod database_models;
 mod feed_keeper;
+mod replica;
 
 use std::any::TypeId;
 use std::sync::Arc;
@@ -15,6 +16,7 @@ pub use self::change_feed::renew_feed;
 pub use self::database_models::DatabaseModels;
 use crate::batch_machine::answers_schema;
 use crate::contract::audit::AuditLog;
+use crate::contract::commit_sink::CommitSink;
 use crate::contract::engine::{Capability, Engine};
 use crate::contract::operation::{ANSWERS, Idempotency};
 use crate::contract::plan::{Destructive, Plan};
@@ -48,6 +50,7 @@ impl Store {
             migrations: Vec::new(),
             left: Vec::new(),
             changes: None,
+            commit_sink: None,
         }
     }
 }
@@ -70,6 +73,7 @@ pub struct StoreBuilder {
     pub(crate) left: Vec<String>,
     /// How long changes are kept; `None` if they are not recorded.
     changes: Option<ChangeRetention>,
+    commit_sink: Option<Arc<dyn CommitSink>>,
 }
 
 impl StoreBuilder {
@@ -368,6 +372,17 @@ impl StoreBuilder {
         self
     }
 
+    /// Copies the log of the database elsewhere: `marmota-replication` has implementations for
+    /// replication and for read-only replicas. Default: the log is not copied.
+    ///
+    /// [`StoreBuilder::open`] fails with [`ErrorKind::Unsupported`] if the engine cannot do this,
+    /// or if the store has several databases.
+    #[must_use]
+    pub fn commit_sink(mut self, sink: Arc<dyn CommitSink>) -> Self {
+        self.commit_sink = Some(sink);
+        self
+    }
+
     /// Opens the store. It executes the steps of the plan that lose no data (it creates missing
     /// tables, columns and indexes), and the destructive ones that
     /// [`StoreBuilder::allow_destructive`] allows; then it executes the pending migrations.
@@ -383,6 +398,7 @@ impl StoreBuilder {
     fn open_at(self, to: Option<u32>) -> Result<Store> {
         let (version, destructive) = (self.version, self.destructive.clone());
         let Self { history_age_max, metering, traced, cache_bytes_max, .. } = self;
+        let commit_sink = self.commit_sink.clone();
         let Assembled { engine, registry, tables, answers, migrations, feed } = self.assemble()?;
         let history = registry.table(HISTORY_TABLE).ok().cloned();
         let audit_log = history.filter(|_| registry.is_audited()).map(|table| {
@@ -390,12 +406,21 @@ impl StoreBuilder {
                 history_age_max.map(|age| i64::try_from(age.as_micros()).unwrap_or(i64::MAX));
             AuditLog::new(table, age_max_us)
         });
+        let is_replica = commit_sink.as_ref().is_some_and(|sink| sink.is_replica());
+        if let Some(sink) = commit_sink {
+            engine.copy_log(sink)?;
+        }
         // The records are checked first: a refused database is not changed.
         let done = migrations.read(&*engine)?;
         migrations.check(&done, to)?;
-        engine
-            .migrate(&tables, version, &destructive)
-            .map_err(|refused| migrations.explain(refused, &done))?;
+        if is_replica {
+            replica::open_tables(&*engine, &tables, version)?;
+            migrations.check_complete(&done)?;
+        } else {
+            engine
+                .migrate(&tables, version, &destructive)
+                .map_err(|refused| migrations.explain(refused, &done))?;
+        }
         let records_changes = feed.is_some();
         let settings = LayerSettings {
             is_traced: traced,
@@ -406,11 +431,14 @@ impl StoreBuilder {
         };
         let store = Store::new(engine, registry, answers, settings);
         if let Some((tables, retention)) = feed {
-            let feed = change_feed::open(&store, tables)?;
+            let feed = change_feed::open(&store, tables, is_replica)?;
+            let retention = (!is_replica).then_some(retention);
             feed_keeper::start(&store, &feed, retention)?;
             store.core.set_feed(feed);
         }
-        migrations.carry_out(&store, &done, to)?;
+        if !is_replica {
+            migrations.carry_out(&store, &done, to)?;
+        }
         // Rows that the migrations have read are not in the cache afterwards.
         store.core.layers.subscribe_cache(store.registry())?;
         Ok(store)

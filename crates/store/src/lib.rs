@@ -74,6 +74,13 @@ pub mod change {
     pub use crate::verbs::changes::{ChangeStream, FeedEvent};
 }
 
+/// The seam for copying an engine's log elsewhere: continuous replication and replicas.
+pub mod log_copy {
+    pub use crate::contract::commit_sink::{
+        CommitSink, LoggedCommit, LoggedDatabase, ReplacedPages,
+    };
+}
+
 /// After-commit hooks: functions that are called for each committed change of a model
 /// ([`Store::after_commit`]).
 pub mod hook {

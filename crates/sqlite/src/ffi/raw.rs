@@ -210,6 +210,18 @@ unsafe extern "C" {
     pub(super) fn marmota_checkpoint(db: *mut Db) -> c_int;
 }
 
+// `pages.c`.
+unsafe extern "C" {
+    pub(super) fn marmota_replace_pages(
+        db: *mut Db,
+        numbers: *const u32,
+        bytes: *const u8,
+        count: c_int,
+        page_bytes: c_int,
+        database_pages: u32,
+    ) -> c_int;
+}
+
 // `budget.c`.
 unsafe extern "C" {
     pub(super) fn marmota_is_running(db: *mut Db) -> c_int;
