@@ -1,0 +1,4 @@
+//! Replication of SQLite databases to real targets: restore, replicas, failures.
+
+mod database;
+mod restore;
