@@ -9,6 +9,8 @@ mod migrate;
 mod moving;
 mod operators;
 mod output;
+#[cfg(feature = "replication")]
+mod replicate;
 mod restore;
 mod serve;
 mod version;
@@ -74,6 +76,8 @@ enum Sub {
     Backup(backup::Backup),
     Move(moving::Move),
     Restore(restore::Restore),
+    #[cfg(feature = "replication")]
+    Promote(replicate::Promote),
 }
 
 /// Runs a program with its command-line arguments. `models` adds the program's models to the store
@@ -305,6 +309,8 @@ impl Command {
                 Sub::Backup(backup) => backup.run(self),
                 Sub::Move(moving) => moving.run(self),
                 Sub::Restore(restore) => restore.run(self),
+                #[cfg(feature = "replication")]
+                Sub::Promote(promote) => promote.run(self),
             },
         }
     }

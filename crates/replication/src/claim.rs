@@ -68,7 +68,7 @@ pub(crate) fn claim(
     let last = last_index(target)?;
     if last == 0 {
         let identity = Identity { database: random()?, epoch: 1, writer: writer.to_owned() };
-        let head = begin_epoch(target, &identity, 1, 1)?;
+        let head = begin_epoch(target, &identity, 1, 1, 0)?;
         let head = head.ok_or_else(|| {
             let message = format!("another primary has just begun to write {}", target.url());
             Error::new(ErrorKind::Conflict, message)
@@ -102,7 +102,8 @@ fn mark_epoch(target: &Target, head: &SegmentHead) -> Result<()> {
     }
 }
 
-/// Writes the segment that begins an epoch. Returns `None` if its number is taken.
+/// Writes the segment that begins an epoch, after which `number` is the last number in the change
+/// feed. Returns `None` if its number is taken.
 ///
 /// # Errors
 /// Those of the target.
@@ -111,6 +112,7 @@ pub(crate) fn begin_epoch(
     identity: &Identity,
     index: u64,
     chain: u64,
+    number: u64,
 ) -> Result<Option<SegmentHead>> {
     let head = SegmentHead {
         format: FORMAT,
@@ -122,7 +124,7 @@ pub(crate) fn begin_epoch(
         chain,
         begins_epoch: true,
         time_us: Timestamp::now().micros(),
-        number: 0,
+        number,
         page_bytes: 0,
         commits: 0,
         pages: 0,

@@ -17,9 +17,11 @@
 
 mod claim;
 mod envelope;
+mod follower;
 mod log_position;
 mod log_reader;
 mod options;
+mod promotion;
 mod replicator;
 mod restore;
 mod segment;
@@ -30,7 +32,9 @@ mod status;
 mod tail;
 mod target;
 
+pub use follower::Follower;
 pub use options::{ReplicationMode, ReplicationOptions};
+pub use promotion::{PromotedDatabase, promote};
 pub use replicator::Replicator;
 pub use restore::{RestorePoint, RestoredReplica, fetch};
 pub use status::ReplicationStatus;

@@ -93,11 +93,6 @@ impl StateFile {
         });
         written.and_then(|()| fs::rename(&new, &path)).map_err(|error| io(&path, error))
     }
-
-    /// Deletes the file.
-    pub(crate) fn delete(database: &Path) {
-        let _ = fs::remove_file(Self::path(database));
-    }
 }
 
 #[cold]

@@ -25,6 +25,7 @@ use crate::file::exclusive_file::{
     Beside, Content, check, content, lock_exclusively, sync_folder_of, with_suffix,
 };
 use crate::file::options::{Location, SqliteOptions, parse};
+use crate::file::replication_lock;
 use crate::session::shared::Shared;
 
 /// 1 MiB of pages of the default size; `progress` is called after each step.
@@ -141,6 +142,31 @@ impl Sqlite {
         let (location, mut options) = parse(url)?;
         options.take_key_from_environment(&location)?;
         Ok((location, options))
+    }
+
+    /// Moves what is left of the log to the file, of a database that is not open. It is for work on
+    /// the file itself. `then` is the end of the error message: what to do after closing the
+    /// database elsewhere.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Busy`] if the database is open elsewhere, [`ErrorKind::NotFound`] if there is no
+    /// file, [`ErrorKind::Invalid`] for a database in memory; those of [`Sqlite::open`].
+    pub fn settle(location: &Location, options: &SqliteOptions, then: &str) -> Result<()> {
+        let Location::File(path) = location else {
+            return Err(Error::new(ErrorKind::Invalid, "a database in memory has no file"));
+        };
+        if !path.exists() {
+            let message = format!("{} does not exist", database_name(path));
+            return Err(Error::new(ErrorKind::NotFound, message));
+        }
+        let lock = replication_lock::take(path)?;
+        let encryption = FileEncryption::new(options);
+        let mut connection = encryption.open(path)?;
+        pragma_text(&mut connection, "PRAGMA encoding")
+            .map_err(|failure| encryption.at(&failure, path))?;
+        lock_exclusively(&mut connection, path, then)?;
+        drop((connection, lock));
+        Ok(())
     }
 
     /// Like [`Sqlite::restore`], for a location instead of a URL.

@@ -77,7 +77,7 @@ pub mod change {
 /// The seam for copying an engine's log elsewhere: continuous replication and replicas.
 pub mod log_copy {
     pub use crate::contract::commit_sink::{
-        CommitSink, LoggedCommit, LoggedDatabase, ReplacedPages,
+        CommitSink, FillPages, LoggedCommit, LoggedDatabase, ReplacedPages,
     };
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use marmota_derive::Model;
 use marmota_model::Result;
-use marmota_replication::{ReplicationOptions, Replicator, RestorePoint, fetch};
+use marmota_replication::{Follower, ReplicationOptions, Replicator, RestorePoint, fetch};
 use marmota_sqlite::{Location, Sqlite, SqliteOptions};
 use marmota_store::change::ChangeRetention;
 use marmota_store::{Store, StoreBuilder};
@@ -68,6 +68,18 @@ pub(crate) fn restore_to(
     let location = Location::File(path.to_owned());
     let make = |new: &Path| fetch(url, point, new).map(drop);
     Sqlite::install(&location, options, true, make, |_| Ok(())).map(drop)
+}
+
+/// Opens a database as a replica of a target.
+pub(crate) fn replica(path: &Path, url: &str, options: &SqliteOptions) -> Result<(Store, Follower)> {
+    let follower = Follower::new(url, Duration::from_millis(10))?;
+    let location = Location::File(path.to_owned());
+    follower.prepare(path, |make| {
+        Sqlite::install(&location, options, true, make, |_| Ok(())).map(drop)
+    })?;
+    let builder = builder(path, options)?.changes(ChangeRetention::default());
+    let store = builder.commit_sink(Arc::new(follower.clone())).open()?;
+    Ok((store, follower))
 }
 
 /// An open primary.

@@ -1,4 +1,5 @@
 //! Replication of SQLite databases to real targets: restore, replicas, failures.
 
 mod database;
+mod follow;
 mod restore;

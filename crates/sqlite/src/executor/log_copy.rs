@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use marmota_model::{Error, ErrorKind, Result};
-use marmota_store::log_copy::{CommitSink, LoggedCommit, ReplacedPages};
+use marmota_store::log_copy::{CommitSink, FillPages, LoggedCommit, ReplacedPages};
 
 use super::Executor;
 use crate::fault;
@@ -78,11 +78,16 @@ impl Executor {
     }
 
     /// Replaces pages in one transaction, and moves the log to the file if it has become long.
-    pub(crate) fn replace_pages(&mut self, pages: &ReplacedPages<'_>) -> Result<()> {
+    pub(crate) fn replace_pages(&mut self, fill: &mut FillPages<'_>) -> Result<()> {
+        self.check_stopped()?;
         self.begin_unchecked()?;
-        if let Err(failure) = self.connection.replace_pages(pages) {
+        let connection = &mut self.connection;
+        let filled = fill(&mut |pages: ReplacedPages<'_>| {
+            connection.replace_pages(&pages).map_err(|failure| fault::of(&failure))
+        });
+        if let Err(error) = filled {
             self.roll_back();
-            return Err(fault::of(&failure));
+            return Err(error);
         }
         self.counted(|executor| {
             executor.commit_statement()?;

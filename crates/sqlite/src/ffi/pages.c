@@ -24,6 +24,8 @@ int marmota_replace_pages(
   if( sqlite3BtreeGetPageSize(tree)!=page_bytes ) rc = SQLITE_MISMATCH;
   for(i=0; rc==SQLITE_OK && i<count; i++){
     DbPage *page = 0;
+    /* The page with the bytes for locks has no content. */
+    if( numbers[i]==(u32)(PENDING_BYTE/page_bytes)+1 ) continue;
     rc = sqlite3PagerGet(pager, (Pgno)numbers[i], &page, 0);
     if( rc==SQLITE_OK ) rc = sqlite3PagerWrite(page);
     if( rc==SQLITE_OK ){

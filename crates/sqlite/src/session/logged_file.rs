@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Weak;
 
 use marmota_model::Result;
-use marmota_store::log_copy::{LoggedDatabase, ReplacedPages};
+use marmota_store::log_copy::{FillPages, LoggedDatabase};
 
 use super::shared::Shared;
 use crate::commit::group_commit::closed;
@@ -22,8 +22,8 @@ impl LoggedDatabase for LoggedFile {
         &self.path
     }
 
-    fn replace_pages(&self, pages: ReplacedPages<'_>) -> Result<()> {
+    fn replace_pages(&self, fill: &mut FillPages<'_>) -> Result<()> {
         let shared = self.shared.upgrade().ok_or_else(closed)?;
-        shared.with_executor(|executor| executor.replace_pages(&pages))
+        shared.with_executor(|executor| executor.replace_pages(fill))
     }
 }

@@ -32,16 +32,22 @@ pub struct ReplacedPages<'p> {
     pub database_pages: u32,
 }
 
+/// Passes pages to a function, in one transaction.
+pub type FillPages<'f> =
+    dyn FnMut(&mut dyn FnMut(ReplacedPages<'_>) -> Result<()>) -> Result<()> + 'f;
+
 /// A database whose log is copied, as its [`CommitSink`] uses it.
 pub trait LoggedDatabase: Debug + Send + Sync {
     /// Returns the path of the database's file. The log is next to it.
     fn path(&self) -> &Path;
 
-    /// Replaces pages in one transaction, which readers see as a whole.
+    /// Replaces pages in one transaction, which readers see as a whole. `fill` is called once, and
+    /// passes any number of pages to the function that it gets.
     ///
     /// # Errors
-    /// [`Closed`](marmota_model::ErrorKind::Closed) after the engine is closed; those of a commit.
-    fn replace_pages(&self, pages: ReplacedPages<'_>) -> Result<()>;
+    /// [`Closed`](marmota_model::ErrorKind::Closed) after the engine is closed; those of a commit
+    /// and of `fill`, after which nothing was changed.
+    fn replace_pages(&self, fill: &mut FillPages<'_>) -> Result<()>;
 }
 
 /// Receives the commits of an engine, and decides whether it accepts writes.
