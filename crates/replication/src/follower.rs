@@ -106,6 +106,7 @@ impl Follower {
             epoch: 0,
             index: 0,
             chain: 0,
+            has_gap: false,
             closed: None,
         };
         unfinished.write(path)?;

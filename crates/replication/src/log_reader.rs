@@ -89,6 +89,11 @@ impl LogReader {
         self.frames
     }
 
+    /// Returns the salts of the log that there is now.
+    pub(crate) fn salts_now(&mut self) -> io::Result<Option<[u32; 2]>> {
+        Ok(self.read_head()?.map(|head| head.salts))
+    }
+
     /// Returns the length of the log file.
     pub(crate) fn log_bytes(&self) -> u64 {
         std::fs::metadata(&self.path).map_or(0, |file| file.len())

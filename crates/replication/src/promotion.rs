@@ -85,7 +85,7 @@ pub fn promote(url: &str, path: &Path) -> Result<PromotedDatabase> {
         }
         let closed = replica.as_ref().and_then(|_| ClosedFile::of(path, index));
         let database = identity.database;
-        StateFile { role: Role::Primary, database, epoch, index, chain, closed }.write(path)?;
+        StateFile { role: Role::Primary, database, epoch, index, chain, has_gap: false, closed }.write(path)?;
         return Ok(PromotedDatabase { epoch, applied });
     }
 }

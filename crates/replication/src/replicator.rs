@@ -25,13 +25,15 @@ use crate::options::{ReplicationMode, ReplicationOptions};
 use crate::shipping;
 use crate::state_file::{ClosedFile, Role, StateFile};
 use crate::status::ReplicationStatus;
-use crate::tail::{Note, Notes, Tail};
+use crate::tail::{Checkpoint, Note, Notes, Tail};
 use crate::target::Target;
 
 /// The number of pages after which the log is read at once, to keep segments small.
 const FRAMES_AT_ONCE: u32 = 2_048;
 /// The longest wait for the target when a store is opened in async mode.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
+/// The longest wait of a commit for the target, because the log has become long.
+const CHECKPOINT_TIMEOUT: Duration = Duration::from_millis(200);
 /// The longest wait for the target when a store is closed.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -89,6 +91,8 @@ struct State {
     started: Option<Result<()>>,
     refusal: Option<Refusal>,
     chain: u64,
+    /// The last chain that has a snapshot. Without one, its segments restore nothing.
+    covered_chain: u64,
     status: ReplicationStatus,
     /// True if the engine may remove its log: everything is in the target.
     is_clean: bool,
@@ -215,8 +219,32 @@ impl CommitSink for Replicator {
     }
 
     fn before_checkpoint(&self) -> bool {
-        let Some(open) = self.0.open.get() else { return true };
-        open.tail.lock().before_checkpoint(&self.0.notes)
+        let core = &self.0;
+        let Some(open) = core.open.get() else { return true };
+        let look = || {
+            let in_target = core.state.lock().status.index;
+            let mut tail = open.tail.lock();
+            let was_broken = tail.is_broken();
+            let looked = tail.before_checkpoint(&core.notes, in_target);
+            let gives_up = !was_broken && tail.is_broken();
+            drop(tail);
+            if gives_up {
+                // Before the log can be overwritten.
+                core.write_state(true);
+            }
+            looked
+        };
+        match look() {
+            Checkpoint::Allowed => true,
+            Checkpoint::Refused { is_long } => {
+                if !is_long {
+                    core.hurry();
+                    return false;
+                }
+                open.tail.lock().note_waited();
+                core.flush(CHECKPOINT_TIMEOUT) && look() == Checkpoint::Allowed
+            }
+        }
     }
 
     fn before_close(&self) -> bool {
@@ -225,9 +253,11 @@ impl CommitSink for Replicator {
         if !core.flush(CLOSE_TIMEOUT) {
             return false;
         }
+        let in_target = core.state.lock().status.index;
         let mut tail = open.tail.lock();
-        // Read while no commit is possible: nothing may be new.
-        if !tail.before_checkpoint(&core.notes) || tail.is_broken() || tail.has_pending() {
+        // No commit is possible meanwhile: nothing may be new.
+        let looked = tail.before_checkpoint(&core.notes, in_target);
+        if looked != Checkpoint::Allowed || tail.is_broken() {
             return false;
         }
         core.state.lock().is_clean = true;
@@ -247,6 +277,7 @@ impl CommitSink for Replicator {
                 epoch: identity.epoch,
                 index,
                 chain: state.chain,
+                has_gap: false,
                 closed: ClosedFile::of(&open.path, index),
             };
             if let Err(error) = file.write(&open.path) {
@@ -441,6 +472,11 @@ impl Core {
     /// Records that the commits up to `noted` are in the target, with a segment if there was one.
     pub(crate) fn note_shipped(&self, noted: u64, segment: Option<ShippedSegment>) {
         let mut state = self.state.lock();
+        let chain = segment.map_or(state.chain, |segment| segment.chain);
+        let noted = match self.is_async() || state.covered_chain >= chain {
+            true => noted,
+            false => 0,
+        };
         state.shipped = state.shipped.max(noted);
         state.first_unshipped = state.first_unread;
         state.status.error = None;
@@ -451,12 +487,50 @@ impl Core {
             state.status.segments += u64::from(segment.bytes > 0);
             state.chain = segment.chain;
         }
-        if matches!(state.refusal, Some(Refusal::Late)) && state.shipped >= noted {
+        if matches!(state.refusal, Some(Refusal::Late)) && state.shipped == state.noted {
             state.refusal = None;
             self.refuses.store(false, Ordering::Relaxed);
         }
         drop(state);
         self.shipped.notify_all();
+    }
+
+    /// Records that a snapshot of this chain is in the target.
+    pub(crate) fn note_covered(&self, chain: u64) {
+        let mut state = self.state.lock();
+        state.covered_chain = state.covered_chain.max(chain);
+        state.is_urgent = true;
+        drop(state);
+        self.work.notify_one();
+    }
+
+    /// Makes the thread read the log at once.
+    fn hurry(&self) {
+        let mut state = self.state.lock();
+        if !state.is_urgent {
+            state.is_urgent = true;
+            drop(state);
+            self.work.notify_one();
+        }
+    }
+
+    /// Writes the state file of an open primary.
+    pub(crate) fn write_state(&self, has_gap: bool) {
+        let state = self.state.lock();
+        let (Some(open), Some(identity)) = (self.open.get(), &state.identity) else { return };
+        let file = StateFile {
+            role: Role::Primary,
+            database: identity.database.clone(),
+            epoch: identity.epoch,
+            index: state.status.index,
+            chain: state.chain,
+            has_gap,
+            closed: None,
+        };
+        drop(state);
+        if let Err(error) = file.write(&open.path) {
+            log::error!("{error}");
+        }
     }
 
     /// Records a failed request.

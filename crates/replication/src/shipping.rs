@@ -77,7 +77,10 @@ fn claim_once(core: &Arc<Core>, open: &OpenDatabase) -> Result<(Target, Identity
         let message = format!("the log of {} cannot be read: {error}", open.path.display());
         Error::new(ErrorKind::Io, message).with_source(error)
     };
-    let resumed = if is_closed {
+    let has_gap = state.as_ref().is_some_and(|state| state.has_gap);
+    let resumed = if has_gap {
+        Ok(false)
+    } else if is_closed {
         tail.resume_without_log(last.index, last.chain, last.number)
     } else if let Some(at) = &last.log {
         tail.resume(last.index, last.chain, last.number, at)
@@ -90,14 +93,20 @@ fn claim_once(core: &Arc<Core>, open: &OpenDatabase) -> Result<(Target, Identity
     }
     drop(tail);
     let needs_snapshot = !resumed || !snapshot::has_one_of_chain(&target, last.chain)?;
+    if !needs_snapshot {
+        core.note_covered(last.chain);
+    }
     let state = StateFile {
         role: Role::Primary,
         database: identity.database.clone(),
         epoch: identity.epoch,
         index: last.index,
         chain: last.chain,
+        has_gap: false,
         closed: None,
     };
+    // Cleared when the new chain has its first segment.
+    let state = StateFile { has_gap: !resumed, ..state };
     state.write(&open.path)?;
     core.note_shipped(0, Some(ShippedSegment::of(&last, 0)));
     Ok((target, identity, needs_snapshot))
@@ -140,6 +149,9 @@ fn ship_all(
         };
         let Some(shipped) = ship(core, target, identity, taken)? else { return Ok(()) };
         core.note_shipped(if all { noted } else { 0 }, Some(shipped));
+        if shipped.index == shipped.chain {
+            core.write_state(false);
+        }
         if all {
             return Ok(());
         }

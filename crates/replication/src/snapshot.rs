@@ -117,6 +117,7 @@ pub(crate) fn make(core: &Core) -> Result<()> {
     };
     let name = manifest_name(&manifest);
     put_patiently(core, &target, &name, &envelope::seal(&manifest, &[])?)?;
+    core.note_covered(begins_after + 1);
     log::info!("replication: a snapshot of {bytes} bytes is in {}", target.url());
     delete_old(&target, core.options.retention)
 }

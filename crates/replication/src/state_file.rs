@@ -31,6 +31,9 @@ pub(crate) struct StateFile {
     pub(crate) index: u64,
     /// The chain of that segment.
     pub(crate) chain: u64,
+    /// True if the log was overwritten before all of it was in the target.
+    #[serde(default)]
+    pub(crate) has_gap: bool,
     /// The file after it was closed with everything in the target.
     pub(crate) closed: Option<ClosedFile>,
 }

@@ -1,7 +1,8 @@
 //! The end of a database's log: the pages that were read from it and are not in a segment yet.
 //!
-//! Before the log is overwritten, all of it has to be read. The engine's own thread reads the last
-//! pages then, so this is shared by that thread and the replicator's.
+//! The log is overwritten only after all of it is in the target, so that a primary that was killed
+//! continues where it was. The engine's own thread looks for that, so this is shared by that thread
+//! and the replicator's.
 
 use std::collections::VecDeque;
 use std::io;
@@ -22,6 +23,9 @@ const SEGMENT_BYTES: usize = 16 << 20;
 /// log itself keeps them.
 const PENDING_BYTES_MAX: usize = 64 << 20;
 
+/// The number of pages in the log after which the engine waits a moment for the target: some 64 MB,
+/// the length to which SQLite truncates the log as well.
+const FRAMES_TO_WAIT: u32 = 16_000;
 /// The time after which a commit counts as one that is not reported, such as one of another program.
 const REPORT_TIMEOUT: Duration = Duration::from_millis(200);
 
@@ -36,6 +40,15 @@ pub(crate) struct Note {
 
 /// The reported commits that were not read yet.
 pub(crate) type Notes = Mutex<VecDeque<Note>>;
+
+/// Whether the content of the log may be moved to the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Checkpoint {
+    /// It may: all of it is in the target, or a new chain begins.
+    Allowed,
+    /// Not yet. `is_long` is true if the log has become so long that waiting is better.
+    Refused { is_long: bool },
+}
 
 /// The end of a log.
 #[derive(Debug)]
@@ -60,6 +73,8 @@ pub(crate) struct Tail {
     /// The number of the last commit in the change feed.
     number: u64,
     log_bytes_max: u64,
+    /// The number of pages of the log when the engine last waited for the target.
+    waited_at: u32,
     /// The end of a commit that was read, but not reported yet, and since when.
     unreported: Option<(u32, Instant)>,
 }
@@ -90,12 +105,14 @@ impl Tail {
             is_broken: true,
             number: 0,
             log_bytes_max,
+            waited_at: 0,
             unreported: None,
         }
     }
 
     /// Continues after a segment, at a position of the log. Returns false if the log does not have
-    /// it.
+    /// it. A log that was begun again once since is read from its beginning: a log is begun again
+    /// only after all of it was in the target.
     pub(crate) fn resume(
         &mut self,
         index: u64,
@@ -103,13 +120,19 @@ impl Tail {
         number: u64,
         at: &LogPosition,
     ) -> io::Result<bool> {
-        if !self.reader.resume(at)? {
-            return Ok(false);
+        if self.reader.resume(at)? {
+            self.set(index, chain, number);
+            // The log may have begun in any earlier segment of the chain.
+            self.log_began_after = chain.saturating_sub(1);
+            return Ok(true);
         }
-        // The log may have begun in any earlier segment of the chain.
-        self.set(index, chain, number);
-        self.log_began_after = chain.saturating_sub(1);
-        Ok(true)
+        let follows = self.reader.salts_now()?.map(|salts| salts[0])
+            == Some(at.salts[0].wrapping_add(1));
+        if follows {
+            self.set(index, chain, number);
+            self.reader.begin()?;
+        }
+        Ok(follows)
     }
 
     /// Continues after a segment, if the database has no log.
@@ -141,17 +164,13 @@ impl Tail {
         self.log_began_after = index;
         self.is_at_start = false;
         self.checkpointed = None;
+        self.waited_at = 0;
         self.is_broken = false;
     }
 
     /// Returns true if pages are missing.
     pub(crate) const fn is_broken(&self) -> bool {
         self.is_broken
-    }
-
-    /// Returns true if pages were read that are not in a segment.
-    pub(crate) fn has_pending(&self) -> bool {
-        !self.pending.commits.is_empty()
     }
 
     /// Returns the number of pages that were read from the current log.
@@ -203,7 +222,7 @@ impl Tail {
                 }
                 self.reader.begin()?;
                 self.log_began_after = self.next_index - 1;
-                (self.is_at_start, self.checkpointed) = (false, None);
+                (self.is_at_start, self.checkpointed, self.waited_at) = (false, None, 0);
             }
         }
         if self.pending.pages.len() >= bytes_max {
@@ -242,24 +261,34 @@ impl Tail {
         Ok(all)
     }
 
-    /// Reads all of the log, before its content is moved to the file. Returns false if the log has
-    /// to stay, because too much waits for the target.
-    pub(crate) fn before_checkpoint(&mut self, notes: &Notes) -> bool {
+    /// Looks whether the content of the log may be moved to the file, after which it may be
+    /// overwritten. `in_target` is the number of the last segment that is in the target.
+    pub(crate) fn before_checkpoint(&mut self, notes: &Notes, in_target: u64) -> Checkpoint {
+        if self.is_broken {
+            return Checkpoint::Allowed;
+        }
         match self.capture_up_to(notes, PENDING_BYTES_MAX, true) {
-            Ok(true) => {
+            Ok(true) if self.pending.commits.is_empty() && self.next_index == in_target + 1 => {
                 self.checkpointed = Some(self.reader.frames());
-                true
+                Checkpoint::Allowed
             }
-            Ok(false) if self.reader.log_bytes() < self.log_bytes_max => false,
-            Ok(false) => {
+            Ok(_) if self.reader.log_bytes() < self.log_bytes_max => Checkpoint::Refused {
+                is_long: self.reader.frames() > self.waited_at.saturating_add(FRAMES_TO_WAIT),
+            },
+            Ok(_) => {
                 self.give_up(notes, "the target has not accepted the log for too long");
-                true
+                Checkpoint::Allowed
             }
             Err(error) => {
                 self.give_up(notes, &error.to_string());
-                true
+                Checkpoint::Allowed
             }
         }
+    }
+
+    /// Records that the engine waited for the target because of the length of the log.
+    pub(crate) fn note_waited(&mut self) {
+        self.waited_at = self.reader.frames();
     }
 
     /// Takes what was read, for the next segment.

@@ -43,7 +43,10 @@ pub(super) fn open(
     };
     let last = last_commit(store, &commits)?.max(removed);
     let hub = Arc::new(ChangeHub::new(feed, last, removed));
-    if !is_replica {
+    if is_replica {
+        // Nothing reports its commits, so that the table is always read for them.
+        hub.add_reader();
+    } else {
         let receiver = Arc::<ChangeHub>::clone(&hub);
         let recorder = Arc::new(ChangeRecorder::new(Arc::clone(&commits), recorded, receiver));
         store.engine().record_changes(&recorder)?;
