@@ -169,7 +169,11 @@ impl CommitSink for Replicator {
         let of_thread = Arc::clone(core);
         let thread = std::thread::Builder::new().name("marmota-replicate".to_owned());
         *core.thread.lock() = Some(thread.spawn(move || shipping::run(&of_thread)).map_err(io)?);
-        core.wait_for_start()
+        core.wait_for_start()?;
+        match core.is_async() {
+            true => Ok(()),
+            false => core.wait_for_snapshot(),
+        }
     }
 
     fn check(&self) -> Result<()> {
@@ -318,6 +322,27 @@ impl Core {
                 return Err(Error::new(ErrorKind::Refused, message));
             }
         }
+    }
+
+    /// Waits for the first snapshot: without one, nothing that is acknowledged could be restored.
+    /// Takes as long as the snapshot does, unless the target fails.
+    fn wait_for_snapshot(&self) -> Result<()> {
+        let Some(open) = self.open.get() else { return Ok(()) };
+        let (chain, mut failing_since) = (open.tail.lock().chain(), None);
+        let mut state = self.state.lock();
+        while state.covered_chain < chain {
+            self.shipped.wait_for(&mut state, Duration::from_millis(100));
+            let Some(error) = state.status.error.clone() else {
+                failing_since = None;
+                continue;
+            };
+            let since = *failing_since.get_or_insert_with(Instant::now);
+            if since.elapsed() >= self.options.sync_deadline {
+                state.is_closing = true;
+                return Err(Error::new(ErrorKind::Refused, error));
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn is_async(&self) -> bool {
@@ -502,6 +527,7 @@ impl Core {
         state.is_urgent = true;
         drop(state);
         self.work.notify_one();
+        self.shipped.notify_all();
     }
 
     /// Makes the thread read the log at once.

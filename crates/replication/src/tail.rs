@@ -173,6 +173,11 @@ impl Tail {
         self.is_broken
     }
 
+    /// Returns the number of the first segment of the chain.
+    pub(crate) const fn chain(&self) -> u64 {
+        self.chain
+    }
+
     /// Returns the number of pages that were read from the current log.
     pub(crate) const fn frames(&self) -> u32 {
         self.reader.frames()

@@ -113,8 +113,14 @@ impl Primary {
 }
 
 pub(crate) fn has_snapshot(url: &str) -> bool {
+    snapshots(url) > 0
+}
+
+/// Returns the number of snapshots in a folder. A file that is being written has a `#` in its name.
+pub(crate) fn snapshots(url: &str) -> usize {
     let folder = Path::new(url.strip_prefix("file://").unwrap()).join("snapshots");
-    std::fs::read_dir(folder).is_ok_and(|mut files| files.next().is_some())
+    let Ok(files) = std::fs::read_dir(folder) else { return 0 };
+    files.filter(|file| !file.as_ref().unwrap().path().to_string_lossy().contains('#')).count()
 }
 
 pub(crate) fn builder(path: &Path, options: &SqliteOptions) -> Result<StoreBuilder> {

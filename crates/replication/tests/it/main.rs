@@ -2,4 +2,6 @@
 
 mod database;
 mod follow;
+mod kill;
+mod outage;
 mod restore;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use marmota_model::{ErrorKind, Timestamp};
 use marmota_replication::{ReplicationOptions, RestorePoint};
 
-use crate::database::{Note, Place, bodies, note};
+use crate::database::{Note, Place, bodies, note, snapshots};
 
 fn quick() -> ReplicationOptions {
     ReplicationOptions::default().window(Duration::from_millis(40))
@@ -29,8 +29,7 @@ fn a_database_is_restored_with_everything_that_was_committed() {
     let restored = place.restored(RestorePoint::Latest).unwrap();
     assert_eq!(restored, bodies(&primary.store));
     assert_eq!(restored.len(), 301);
-    let snapshots = std::fs::read_dir(place.path("target").join("snapshots")).unwrap().count();
-    assert_eq!(snapshots, 1);
+    assert_eq!(snapshots(&place.url), 1);
 }
 
 #[test]
