@@ -13,6 +13,7 @@ mod step;
 mod summary;
 mod tidy;
 mod units;
+mod versitygw;
 
 use std::process::ExitCode;
 
@@ -136,6 +137,7 @@ fn packages() -> Result<(), Failure> {
         ("pgbouncer", "pgbouncer"),
     ])?;
     ferretdb::make()?;
+    versitygw::make()?;
     outsiders::install_pebble()
 }
 

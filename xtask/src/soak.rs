@@ -50,6 +50,7 @@ const RUNS: &[Soak] = &[
     Soak { name: "scan-memory", program: "scan", arguments: &["memory:"] },
     Soak { name: "scan-postgres", program: "scan", arguments: &["postgres:"] },
     Soak { name: "scan-mongodb", program: "scan", arguments: &["mongodb:", "200000"] },
+    Soak { name: "replication-kills", program: "cargo", arguments: &["test", "-p", "marmota-replication", "--test", "it", "kill"] },
     Soak { name: "fuzz", program: "fuzz", arguments: &["600"] },
     Soak { name: "packages", program: "cargo", arguments: &["package", "--workspace", "--allow-dirty"] },
 ];
@@ -76,7 +77,7 @@ pub(crate) fn start(arguments: &[&str]) -> Result<(), Failure> {
 
 impl Soak {
     fn run(&self) -> Result<Outcome, Failure> {
-        if (self.name.contains("mongodb") || self.name.contains("replica"))
+        if (self.name.contains("mongodb") || self.name.ends_with("-replica"))
             && let Err(error) = ferretdb::make()
         {
             return Ok(Outcome::NotRun(format!("FerretDB cannot be built: {error}")));
@@ -85,7 +86,8 @@ impl Soak {
             return scan::waits(self.arguments);
         }
         if self.program == "cargo" {
-            return run(cargo().args(self.arguments)).map(|()| Outcome::Passed);
+            // Ten kills are enough for every day.
+            return run(cargo().args(self.arguments).env("MARMOTA_KILLS", "50")).map(|()| Outcome::Passed);
         }
         if self.program == "fuzz" {
             return fuzz::search(self.arguments[0]).map(|()| Outcome::Passed);

@@ -254,7 +254,12 @@ impl CommitSink for Replicator {
     fn before_close(&self) -> bool {
         let core = &self.0;
         let Some(open) = core.open.get() else { return true };
-        if !core.flush(CLOSE_TIMEOUT) {
+        // A target that fails already gets a shorter time: the log stays, and is copied later.
+        let timeout = match core.state.lock().status.error {
+            None => CLOSE_TIMEOUT,
+            Some(_) => CLOSE_TIMEOUT / 10,
+        };
+        if !core.flush(timeout) {
             return false;
         }
         let in_target = core.state.lock().status.index;

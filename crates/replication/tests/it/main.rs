@@ -1,5 +1,6 @@
 //! Replication of SQLite databases to real targets: restore, replicas, failures.
 
+mod bucket;
 mod database;
 mod follow;
 mod kill;
