@@ -87,7 +87,8 @@ impl Soak {
         }
         if self.program == "cargo" {
             // Ten kills are enough for every day.
-            return run(cargo().args(self.arguments).env("MARMOTA_KILLS", "50")).map(|()| Outcome::Passed);
+            return run(cargo().args(self.arguments).env("MARMOTA_KILLS", "50"))
+                .map(|()| Outcome::Passed);
         }
         if self.program == "fuzz" {
             return fuzz::search(self.arguments[0]).map(|()| Outcome::Passed);

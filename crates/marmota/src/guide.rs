@@ -98,6 +98,10 @@ pub mod remote_stores {}
 #[doc = include_str!("../guide/25-several-databases.md")]
 pub mod several_databases {}
 
+#[cfg(feature = "replication")]
+#[doc = include_str!("../guide/26-replication.md")]
+pub mod replication {}
+
 #[cfg(all(feature = "sqlite", feature = "server"))]
 #[doc = include_str!("../guide/30-configuration.md")]
 pub mod configuration {}

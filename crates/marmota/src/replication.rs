@@ -1,4 +1,19 @@
 //! Replicas of a database: restore from a target, read-only replicas, promotion.
+//!
+//! A [`Replicator`] copies a SQLite database continuously to a folder or a bucket:
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//! use marmota::replication::{ReplicationMode, ReplicationOptions, Replicator};
+//!
+//! let options = ReplicationOptions::default().mode(ReplicationMode::Sync);
+//! let replicator = Replicator::new("s3://backups/app", options)?;
+//! let store = marmota::open("sqlite:app.db")?.commit_sink(Arc::new(replicator.clone())).open()?;
+//! println!("{} ms old", replicator.status().lag_ms);
+//! # Ok::<(), marmota::Error>(())
+//! ```
+//!
+//! See the guide, `26-replication.md`, for what can be lost, replicas and promotion.
 
 use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
@@ -87,6 +102,12 @@ pub fn prepare_replica(follower: &Follower, url: &str) -> Result<()> {
 /// or one that was restored. The old primary accepts no writes once it learns that.
 ///
 /// The database must not be open.
+///
+/// ```no_run
+/// let promoted = marmota::replication::promote("s3://backups/app", "sqlite:replica.db")?;
+/// println!("epoch {}", promoted.epoch);
+/// # Ok::<(), marmota::Error>(())
+/// ```
 ///
 /// # Errors
 /// Those of [`marmota_replication::promote`]; [`ErrorKind::Busy`] if the database is open elsewhere.

@@ -11,12 +11,12 @@ use marmota_model::{Error, ErrorKind, Result, Timestamp};
 use marmota_store::log_copy::{CommitSink, LoggedCommit, LoggedDatabase, ReplacedPages};
 use parking_lot::{Condvar, Mutex};
 
-use crate::claim;
+use crate::objects::claim;
+use crate::objects::segment::{self, SegmentBody, SegmentHead};
+use crate::objects::target::Target;
 use crate::restore::{RestorePoint, RestoredReplica, fetch, read_segment};
-use crate::segment::{self, SegmentBody, SegmentHead};
 use crate::state_file::{Role, StateFile};
 use crate::status::ReplicationStatus;
-use crate::target::Target;
 
 /// The number of looks for the next segment after which the target is listed: the next one may have
 /// been deleted.
@@ -392,8 +392,7 @@ fn replace_all(database: &dyn LoggedDatabase, path: &Path, page_bytes: usize) ->
     database.replace_pages(&mut |put| {
         let mut first = 1;
         while first <= database_pages {
-            let numbers: Vec<u32> =
-                (first..=database_pages).take(pages_a_chunk as usize).collect();
+            let numbers: Vec<u32> = (first..=database_pages).take(pages_a_chunk as usize).collect();
             let mut bytes = vec![0; numbers.len() * page_bytes];
             let at = u64::from(first - 1) * page_bytes as u64;
             file.read_exact_at(&mut bytes, at).map_err(io)?;

@@ -15,26 +15,19 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod claim;
-mod envelope;
 mod follower;
-mod log_position;
-mod log_reader;
+mod log;
+mod objects;
 mod options;
+mod primary;
 mod promotion;
-mod replicator;
 mod restore;
-mod segment;
-mod shipping;
-mod snapshot;
 mod state_file;
 mod status;
-mod tail;
-mod target;
 
 pub use follower::Follower;
 pub use options::{ReplicationMode, ReplicationOptions};
+pub use primary::replicator::Replicator;
 pub use promotion::{PromotedDatabase, promote};
-pub use replicator::Replicator;
 pub use restore::{RestorePoint, RestoredReplica, fetch};
 pub use status::ReplicationStatus;

@@ -8,10 +8,10 @@ use std::path::Path;
 
 use marmota_model::{Error, ErrorKind, Result};
 
-use crate::claim::{self, Identity};
+use crate::objects::claim::{self, Identity};
+use crate::objects::target::Target;
 use crate::restore::{apply, read_segment};
 use crate::state_file::{ClosedFile, Role, StateFile};
-use crate::target::Target;
 
 /// The result of a promotion.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,7 +85,8 @@ pub fn promote(url: &str, path: &Path) -> Result<PromotedDatabase> {
         }
         let closed = replica.as_ref().and_then(|_| ClosedFile::of(path, index));
         let database = identity.database;
-        StateFile { role: Role::Primary, database, epoch, index, chain, has_gap: false, closed }.write(path)?;
+        StateFile { role: Role::Primary, database, epoch, index, chain, has_gap: false, closed }
+            .write(path)?;
         return Ok(PromotedDatabase { epoch, applied });
     }
 }

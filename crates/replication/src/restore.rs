@@ -9,11 +9,11 @@ use marmota_model::{Error, ErrorKind, Result, Timestamp};
 use marmota_store::change::Position;
 use marmota_store::private_file;
 
-use crate::claim::time_text;
-use crate::envelope::damaged;
-use crate::segment::{self, SEGMENTS, SegmentBody, SegmentHead};
-use crate::snapshot::{self, Manifest};
-use crate::target::Target;
+use crate::objects::claim::time_text;
+use crate::objects::envelope::damaged;
+use crate::objects::segment::{self, SEGMENTS, SegmentBody, SegmentHead};
+use crate::objects::snapshot::{self, Manifest};
+use crate::objects::target::Target;
 
 /// The state of a database that is restored.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -132,7 +132,7 @@ fn choose(target: &Target, point: RestorePoint) -> Result<Manifest> {
     })
 }
 
-/// Returns the number of the last segment after this one; the same if there is none.
+/// Returns the number of the last segment after this one; the same if it is the last.
 fn segments_after(target: &Target, index: u64) -> Result<u64> {
     let after = segment::file_name(index);
     let listed = target.list(SEGMENTS, Some(&after))?;
@@ -204,7 +204,7 @@ fn check_reached(
     last: u64,
 ) -> Result<()> {
     let RestorePoint::Position(position) = point else { return Ok(()) };
-    let number = if last == 0 { 0 } else { crate::claim::head_of(target, last)?.number };
+    let number = if last == 0 { 0 } else { crate::objects::claim::head_of(target, last)?.number };
     if number >= position.commit_number() {
         return Ok(());
     }

@@ -1,4 +1,4 @@
-//! The file next to a database that says what it is in a replica: a primary or a follower.
+//! The file next to a database with its part in a replication: primary or replica.
 
 use std::fs;
 use std::io::Write as _;
@@ -63,7 +63,7 @@ impl StateFile {
         name.into()
     }
 
-    /// Reads the file; `None` if there is none.
+    /// Reads the file; `None` if it is missing.
     pub(crate) fn read(database: &Path) -> Result<Option<Self>> {
         let path = Self::path(database);
         let text = match fs::read(&path) {

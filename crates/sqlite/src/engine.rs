@@ -277,8 +277,7 @@ impl Engine for Sqlite {
             return Err(Error::new(ErrorKind::Unsupported, message));
         };
         let lock = replication_lock::take(path)?;
-        let database =
-            Arc::new(LoggedFile { path: path.clone(), shared: Arc::downgrade(&self.0) });
+        let database = Arc::new(LoggedFile { path: path.clone(), shared: Arc::downgrade(&self.0) });
         self.0.with_executor(|executor| {
             sink.attach(database)?;
             if sink.waits() {

@@ -21,7 +21,7 @@ use crate::replication::{
 #[derive(Args)]
 pub(super) struct Replicate {
     /// Copies the SQLite database continuously to this target: file:///folder or
-    /// s3://bucket/prefix; see the guide, 38-replication.md
+    /// s3://bucket/prefix; see the guide, 26-replication.md
     #[arg(long, value_name = "URL")]
     replicate_to: Option<String>,
     /// When writes are answered: async (before the target has them) or sync (after)

@@ -14,9 +14,7 @@ use marmota_replication::{
 };
 use marmota_sqlite::SqliteOptions;
 
-use crate::database::{
-    PATIENCE, Primary, bodies, builder, note, replica, restore_to, wait_for,
-};
+use crate::database::{PATIENCE, Primary, bodies, builder, note, replica, restore_to, wait_for};
 
 /// The path of the program that `cargo xtask packages` makes, in the user's cache.
 const PROGRAM: &str = "marmota/versitygw-1.8.0/versitygw";
@@ -34,7 +32,8 @@ impl Bucket {
     fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(folder.path().join("data/backups")).unwrap();
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+        let port =
+            TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
         let mut bucket = Self { folder, port, process: None };
         bucket.resume();
         bucket

@@ -71,7 +71,11 @@ pub(crate) fn restore_to(
 }
 
 /// Opens a database as a replica of a target.
-pub(crate) fn replica(path: &Path, url: &str, options: &SqliteOptions) -> Result<(Store, Follower)> {
+pub(crate) fn replica(
+    path: &Path,
+    url: &str,
+    options: &SqliteOptions,
+) -> Result<(Store, Follower)> {
     let follower = Follower::new(url, Duration::from_millis(10))?;
     let location = Location::File(path.to_owned());
     follower.prepare(path, |make| {

@@ -89,8 +89,7 @@ fn asynchronous_replication_loses_at_most_the_window() {
         let oldest_lost = killed_at - i64::try_from(WINDOW.as_micros()).unwrap();
         acknowledged.extend(told);
         let there = there(&place);
-        let lost: Vec<_> =
-            acknowledged.iter().filter(|row| !there.contains(&row.body)).collect();
+        let lost: Vec<_> = acknowledged.iter().filter(|row| !there.contains(&row.body)).collect();
         let late = lost.iter().find(|row| row.at < oldest_lost);
         let late = late.map(|row| format!("{} ({} us before)", row.body, killed_at - row.at));
         assert_eq!(late, None, "round {round}: {} of {}", lost.len(), acknowledged.len());

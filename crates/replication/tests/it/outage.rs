@@ -66,8 +66,7 @@ fn an_outage_longer_than_the_log_may_grow_ends_with_a_snapshot() {
 #[test]
 fn in_sync_mode_writes_fail_during_an_outage_and_are_accepted_after_it() {
     let place = Place::new();
-    let options =
-        quick().mode(ReplicationMode::Sync).sync_deadline(Duration::from_millis(300));
+    let options = quick().mode(ReplicationMode::Sync).sync_deadline(Duration::from_millis(300));
     let primary = place.primary("a.db", options).unwrap();
     primary.insert("before");
     block(&place);

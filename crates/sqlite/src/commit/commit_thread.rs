@@ -118,8 +118,7 @@ impl CommitThread {
     /// Returns true if writes outside of groups take so long that an event loop should not execute
     /// them.
     pub(crate) fn is_slow_alone(&self) -> bool {
-        self.waits.load(Ordering::Relaxed)
-            || self.alone.get().max(self.wait.get()) >= SLOW_ALONE
+        self.waits.load(Ordering::Relaxed) || self.alone.get().max(self.wait.get()) >= SLOW_ALONE
     }
 
     /// Returns true if it should lead instead of a caller.

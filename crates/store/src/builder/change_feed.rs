@@ -29,11 +29,7 @@ const NAME: &str = "feed";
 ///
 /// # Errors
 /// [`ErrorKind::Unsupported`] for an engine that cannot record changes; those of the engine.
-pub(super) fn open(
-    store: &Store,
-    tables: FeedTables,
-    is_replica: bool,
-) -> Result<Arc<ChangeFeed>> {
+pub(super) fn open(store: &Store, tables: FeedTables, is_replica: bool) -> Result<Arc<ChangeFeed>> {
     let FeedTables { commits, shapes, identity, cursors, dead_letters } = tables;
     let (feed, removed) = read_identity(store, &identity, is_replica)?;
     let mut shapes_now = read_shapes(store, &shapes)?;

@@ -31,7 +31,11 @@ const PAGE: u64 = 1_000;
 ///
 /// # Errors
 /// [`ErrorKind::Io`] if the thread cannot be started.
-pub(super) fn start(store: &Store, feed: &Arc<ChangeFeed>, kept: Option<ChangeRetention>) -> Result<()> {
+pub(super) fn start(
+    store: &Store,
+    feed: &Arc<ChangeFeed>,
+    kept: Option<ChangeRetention>,
+) -> Result<()> {
     let is_shared = store.capability().shared_file;
     let keeper = Keeper {
         core: Arc::downgrade(&store.core),

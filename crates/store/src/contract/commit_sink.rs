@@ -1,7 +1,7 @@
 //! The seam between an engine with a log and what copies the log elsewhere (`marmota-replication`).
 //!
-//! The engine reports each commit once it is in the log, and asks before it moves the log's content
-//! to the database file, after which the log may be overwritten.
+//! The engine reports each commit once it is in the log. Before it moves the log's content to the
+//! database file, after which the log may be overwritten, the sink has to permit that.
 
 use std::fmt::Debug;
 use std::num::NonZeroU64;

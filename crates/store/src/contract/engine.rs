@@ -364,8 +364,8 @@ pub trait Engine: Send + Sync {
         Err(Error::new(ErrorKind::Unsupported, message))
     }
 
-    /// Reports all commits from now on to a sink, which copies the log elsewhere, and asks it before
-    /// each write. The store calls it once, before any other method but `capability`.
+    /// Reports all commits from now on to a sink, which copies the log elsewhere, and lets it
+    /// refuse each write. The store calls it once, before any other method but `capability`.
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`] if the engine has no log that can be copied; those of

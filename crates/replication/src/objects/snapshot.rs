@@ -8,24 +8,20 @@
 //!
 //! A snapshot consists of parts and a manifest, which is written last.
 
-use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
-use marmota_model::{Error, ErrorKind, Result, Timestamp};
+use marmota_model::{Result, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::claim::{self, EPOCHS};
-use crate::envelope::{self, Encoding, damaged};
-use crate::replicator::Core;
-use crate::segment::{self, FORMAT, SEGMENTS};
-use crate::target::Target;
+use crate::objects::claim::EPOCHS;
+use crate::objects::envelope::{self, Encoding, damaged};
+use crate::objects::segment::{self, SEGMENTS};
+use crate::objects::target::Target;
 
 /// The folder of manifests.
 const SNAPSHOTS: &str = "snapshots";
 /// The folder of parts.
 const PARTS: &str = "parts";
-/// The bytes of the file in one part.
-const PART_BYTES: usize = 32 << 20;
 
 /// The manifest of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,93 +45,21 @@ pub(crate) struct Manifest {
 
 /// The head of a part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct PartHead {
-    id: String,
-    part: u32,
-    encoding: Encoding,
-    body_bytes: u64,
+pub(crate) struct PartHead {
+    pub(crate) id: String,
+    pub(crate) part: u32,
+    pub(crate) encoding: Encoding,
+    pub(crate) body_bytes: u64,
 }
 
-fn part_name(id: &str, part: u32) -> String {
+/// Returns the name of a part.
+pub(crate) fn part_name(id: &str, part: u32) -> String {
     format!("{PARTS}/{id}/{part:06}")
 }
 
-fn manifest_name(manifest: &Manifest) -> String {
+/// Returns the name of a manifest.
+pub(crate) fn manifest_name(manifest: &Manifest) -> String {
     format!("{SNAPSHOTS}/{:020}-{:020}", manifest.ends_with, manifest.begins_after)
-}
-
-/// Copies the database to the target, and deletes what the retention no longer needs.
-///
-/// # Errors
-/// Those of the target and of the file.
-pub(crate) fn make(core: &Core) -> Result<()> {
-    let Some(open) = core.open.get() else { return Ok(()) };
-    let target = Target::open(&core.url, true)?;
-    let id = claim::random()?;
-    let begins_after = open.tail.lock().copy_begins_after();
-    let io = |error: std::io::Error| {
-        let message = format!("{} cannot be read: {error}", open.path.display());
-        Error::new(ErrorKind::Io, message).with_source(error)
-    };
-    let (mut bytes, mut parts) = (0, 0);
-    let mut chunk = vec![0; PART_BYTES];
-    loop {
-        let mut read = 0;
-        while read < chunk.len() {
-            match open.file.read_at(&mut chunk[read..], bytes + read as u64).map_err(io)? {
-                0 => break,
-                more => read += more,
-            }
-        }
-        if read == 0 {
-            break;
-        }
-        let (encoding, packed) = envelope::pack(&chunk[..read])?;
-        let head = PartHead { id: id.clone(), part: parts, encoding, body_bytes: read as u64 };
-        put_patiently(core, &target, &part_name(&id, parts), &envelope::seal(&head, &packed)?)?;
-        bytes += read as u64;
-        parts += 1;
-        if read < chunk.len() {
-            break;
-        }
-    }
-    let ends_with = open.tail.lock().copy_ends_with();
-    if !core.wait_for_index(ends_with) {
-        return Err(Error::new(ErrorKind::Closed, "the store was closed during a snapshot"));
-    }
-    let end = claim::head_of(&target, ends_with)?;
-    let manifest = Manifest {
-        format: FORMAT,
-        database: end.database,
-        id,
-        begins_after,
-        ends_with,
-        time_us: end.time_us,
-        number: end.number,
-        bytes,
-        parts,
-    };
-    let name = manifest_name(&manifest);
-    put_patiently(core, &target, &name, &envelope::seal(&manifest, &[])?)?;
-    core.note_covered(begins_after + 1);
-    log::info!("replication: a snapshot of {bytes} bytes is in {}", target.url());
-    delete_old(&target, core.options.retention)
-}
-
-/// Writes an object, repeatedly while the target cannot be reached.
-fn put_patiently(core: &Core, target: &Target, name: &str, object: &[u8]) -> Result<()> {
-    loop {
-        match target.put(name, object.to_vec()) {
-            Ok(()) => return Ok(()),
-            Err(error) if core.is_closing() => return Err(error),
-            Err(error) => {
-                core.note_failure(&error);
-                if !core.pause(Duration::from_secs(1)) {
-                    return Err(error);
-                }
-            }
-        }
-    }
 }
 
 /// Returns the manifests of a target, the oldest first. A damaged one is left out, with a warning:
@@ -193,7 +117,10 @@ pub(crate) fn read(
 
 /// Deletes snapshots and segments that are not needed to restore the last `retention`. The newest
 /// snapshot from before that time stays, and segments that begin an epoch.
-fn delete_old(target: &Target, retention: Duration) -> Result<()> {
+///
+/// # Errors
+/// Those of the target.
+pub(crate) fn delete_old(target: &Target, retention: Duration) -> Result<()> {
     let manifests = manifests(target)?;
     let oldest = Timestamp::now()
         .micros()

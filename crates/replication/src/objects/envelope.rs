@@ -46,10 +46,10 @@ pub(crate) fn pack(body: &[u8]) -> Result<(Encoding, Vec<u8>)> {
 
 /// Makes an object.
 pub(crate) fn seal(head: &impl Serialize, body: &[u8]) -> Result<Vec<u8>> {
-    let head = serde_json::to_vec(head)
-        .map_err(|error| Error::new(ErrorKind::Bug, format!("a head cannot be written: {error}")))?;
-    let mut object =
-        Vec::with_capacity(MAGIC.len() + 4 + head.len() + body.len() + CHECKSUM_BYTES);
+    let head = serde_json::to_vec(head).map_err(|error| {
+        Error::new(ErrorKind::Bug, format!("a head cannot be written: {error}"))
+    })?;
+    let mut object = Vec::with_capacity(MAGIC.len() + 4 + head.len() + body.len() + CHECKSUM_BYTES);
     object.extend_from_slice(MAGIC);
     object.extend_from_slice(&(head.len() as u32).to_le_bytes());
     object.extend_from_slice(&head);
@@ -85,12 +85,7 @@ pub(crate) fn open<H: DeserializeOwned>(name: &str, object: &[u8]) -> Result<(H,
 }
 
 /// Decompresses a body of this many bytes.
-pub(crate) fn unpack(
-    name: &str,
-    encoding: Encoding,
-    body: Vec<u8>,
-    bytes: u64,
-) -> Result<Vec<u8>> {
+pub(crate) fn unpack(name: &str, encoding: Encoding, body: Vec<u8>, bytes: u64) -> Result<Vec<u8>> {
     let unpacked = match encoding {
         Encoding::None => body,
         Encoding::Zstd => {
@@ -103,7 +98,7 @@ pub(crate) fn unpack(
     };
     match unpacked.len() as u64 == bytes {
         true => Ok(unpacked),
-        false => Err(damaged(name, "its body has another length than its head says")),
+        false => Err(damaged(name, "its body does not have the length in its head")),
     }
 }
 

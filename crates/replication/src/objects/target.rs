@@ -140,10 +140,7 @@ impl Target {
         name.split('/').fold(self.prefix.clone(), |path, part| path.join(part))
     }
 
-    fn wait<T>(
-        &self,
-        request: impl Future<Output = object_store::Result<T>>,
-    ) -> Result<T, Failed> {
+    fn wait<T>(&self, request: impl Future<Output = object_store::Result<T>>) -> Result<T, Failed> {
         self.runtime.block_on(async {
             match tokio::time::timeout(REQUEST_TIMEOUT, request).await {
                 Ok(done) => done.map_err(Failed::Object),

@@ -10,8 +10,8 @@
 use marmota_model::Result;
 use serde::{Deserialize, Serialize};
 
-use crate::envelope::{self, Encoding, damaged};
-use crate::log_position::LogPosition;
+use crate::objects::envelope::{self, Encoding, damaged};
+use crate::objects::log_position::LogPosition;
 
 /// The format of segments that this program writes.
 pub(crate) const FORMAT: u32 = 1;
@@ -112,7 +112,8 @@ impl SegmentBody {
         }
         let mut body = Self::default();
         for entry in bytes[..ends].chunks_exact(ENTRY_BYTES) {
-            let (long, short) = (|at: usize| field::<8>(entry, at), |at: usize| field::<4>(entry, at));
+            let (long, short) =
+                (|at: usize| field::<8>(entry, at), |at: usize| field::<4>(entry, at));
             body.commits.push(CommitEntry {
                 time_us: i64::from_le_bytes(long(0)),
                 number: u64::from_le_bytes(long(8)),

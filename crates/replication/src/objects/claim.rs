@@ -2,10 +2,10 @@
 
 use marmota_model::{Error, ErrorKind, Result, Timestamp};
 
-use crate::envelope::Encoding;
-use crate::segment::{self, FORMAT, SEGMENTS, SegmentBody, SegmentHead};
+use crate::objects::envelope::Encoding;
+use crate::objects::segment::{self, FORMAT, SEGMENTS, SegmentBody, SegmentHead};
+use crate::objects::target::Target;
 use crate::state_file::{Role, StateFile};
-use crate::target::Target;
 
 /// A folder with an object for each segment that begins an epoch. Those segments are never deleted:
 /// their numbers are what an old primary would use next.
@@ -51,7 +51,9 @@ pub(crate) fn last_index(target: &Target) -> Result<u64> {
 pub(crate) fn head_of(target: &Target, index: u64) -> Result<SegmentHead> {
     match target.get(&segment::object_name(index))? {
         Some(object) => segment::decode_head(index, &object),
-        None => Err(crate::envelope::damaged(&segment::object_name(index), "it is missing")),
+        None => {
+            Err(crate::objects::envelope::damaged(&segment::object_name(index), "it is missing"))
+        }
     }
 }
 
@@ -156,7 +158,8 @@ pub(crate) fn fenced(url: &str, by: &SegmentHead) -> Error {
 
 /// Returns a time as text.
 pub(crate) fn time_text(micros: i64) -> String {
-    Timestamp::from_micros(micros).map_or_else(|_| "an unknown time".to_owned(), |at| at.to_string())
+    Timestamp::from_micros(micros)
+        .map_or_else(|_| "an unknown time".to_owned(), |at| at.to_string())
 }
 
 #[cold]

@@ -19,14 +19,14 @@ use marmota_model::{Error, ErrorKind, Result, Timestamp};
 use marmota_store::log_copy::{CommitSink, LoggedCommit, LoggedDatabase};
 use parking_lot::{Condvar, Mutex};
 
-use crate::claim::Identity;
-use crate::log_reader::LogReader;
+use crate::log::reader::LogReader;
+use crate::log::tail::{Checkpoint, Note, Notes, Tail};
+use crate::objects::claim::Identity;
+use crate::objects::target::Target;
 use crate::options::{ReplicationMode, ReplicationOptions};
-use crate::shipping;
+use crate::primary::shipping;
 use crate::state_file::{ClosedFile, Role, StateFile};
 use crate::status::ReplicationStatus;
-use crate::tail::{Checkpoint, Note, Notes, Tail};
-use crate::target::Target;
 
 /// The number of pages after which the log is read at once, to keep segments small.
 const FRAMES_AT_ONCE: u32 = 2_048;
@@ -355,10 +355,7 @@ impl Core {
     }
 
     /// Waits until a commit is in the target.
-    fn wait_for_commit(
-        &self,
-        mut state: parking_lot::MutexGuard<'_, State>,
-    ) -> Result<()> {
+    fn wait_for_commit(&self, mut state: parking_lot::MutexGuard<'_, State>) -> Result<()> {
         let (mine, deadline) = (state.noted, Instant::now() + self.options.sync_deadline);
         state.is_urgent = true;
         self.work.notify_one();

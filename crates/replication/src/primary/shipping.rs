@@ -7,14 +7,15 @@ use std::time::{Duration, Instant};
 use marmota_model::{Error, ErrorKind, Result, Timestamp};
 use marmota_store::backoff::Backoff;
 
-use crate::claim::{self, Identity};
-use crate::envelope::Encoding;
-use crate::replicator::{Core, OpenDatabase, ShippedSegment};
-use crate::segment::{self, FORMAT, SegmentHead};
-use crate::snapshot;
+use crate::log::tail::Taken;
+use crate::objects::claim::{self, Identity};
+use crate::objects::envelope::Encoding;
+use crate::objects::segment::{self, FORMAT, SegmentHead};
+use crate::objects::snapshot;
+use crate::objects::target::Target;
+use crate::primary::replicator::{Core, OpenDatabase, ShippedSegment};
+use crate::primary::snapshots;
 use crate::state_file::{ClosedFile, Role, StateFile};
-use crate::tail::Taken;
-use crate::target::Target;
 
 /// The first pause before a request is repeated, and the longest.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -257,7 +258,7 @@ impl Snapshots {
         }
         let of_thread = Arc::clone(core);
         let thread = std::thread::Builder::new().name("marmota-snapshot".to_owned());
-        if let Ok(running) = thread.spawn(move || snapshot::make(&of_thread)) {
+        if let Ok(running) = thread.spawn(move || snapshots::make(&of_thread)) {
             self.due = None;
             self.next = now + core.options.snapshot_interval;
             self.running = Some(running);

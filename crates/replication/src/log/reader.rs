@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use crate::log_position::{
+use crate::objects::log_position::{
     FRAME_HEAD_BYTES, FrameHead, LOG_HEAD_BYTES, LogHead, LogPosition, checksum,
 };
 
@@ -29,7 +29,7 @@ pub(crate) struct LogReader {
 /// The log that the reader finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Log {
-    /// There is none, or it is empty.
+    /// No log, or an empty one.
     Missing,
     /// The one that it reads.
     Same,
@@ -89,7 +89,7 @@ impl LogReader {
         self.frames
     }
 
-    /// Returns the salts of the log that there is now.
+    /// Returns the salts of the current log.
     pub(crate) fn salts_now(&mut self) -> io::Result<Option<[u32; 2]>> {
         Ok(self.read_head()?.map(|head| head.salts))
     }
@@ -108,7 +108,7 @@ impl LogReader {
         })
     }
 
-    /// Goes to the beginning of the log that there is now. Returns false if there is none.
+    /// Goes to the beginning of the current log. Returns false if the log is missing.
     pub(crate) fn begin(&mut self) -> io::Result<bool> {
         let head = self.read_head()?;
         self.head = head;

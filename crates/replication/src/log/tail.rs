@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 use marmota_model::Timestamp;
 use parking_lot::Mutex;
 
-use crate::log_position::LogPosition;
-use crate::log_reader::{Log, LogReader, Took};
-use crate::segment::{CommitEntry, SegmentBody};
+use crate::log::reader::{Log, LogReader, Took};
+use crate::objects::log_position::LogPosition;
+use crate::objects::segment::{CommitEntry, SegmentBody};
 
 /// The bytes of pages after which a segment is complete.
 const SEGMENT_BYTES: usize = 16 << 20;
@@ -126,8 +126,8 @@ impl Tail {
             self.log_began_after = chain.saturating_sub(1);
             return Ok(true);
         }
-        let follows = self.reader.salts_now()?.map(|salts| salts[0])
-            == Some(at.salts[0].wrapping_add(1));
+        let follows =
+            self.reader.salts_now()?.map(|salts| salts[0]) == Some(at.salts[0].wrapping_add(1));
         if follows {
             self.set(index, chain, number);
             self.reader.begin()?;
