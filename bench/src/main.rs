@@ -1,5 +1,5 @@
-//! `cargo run --release -p bench -- http|web|techempower|orm|models|transit|office|feed` measures
-//! Marmota, its peers and a floor in one run, and prints the ratios between them. `bench/README.md`
+//! `cargo run --release -p bench -- http|web|techempower|orm|models|transit|office|feed|replication`
+//! measures Marmota, its peers and a floor in one run, and prints the ratios between them. `bench/README.md`
 //! explains the suites and their tables. The peers are separate programs in `bench/peers` that are
 //! built on demand; this program does not depend on them.
 
@@ -8,6 +8,7 @@ mod http;
 mod models;
 mod office;
 mod orm;
+mod replication;
 mod techempower;
 mod transit;
 mod web;
@@ -39,6 +40,8 @@ enum Suite {
     Office(office::Args),
     /// The change feed: writes without it and with it
     Feed(feed::Args),
+    /// Replication: writes without it, with it, and with Litestream; a restore
+    Replication(replication::Args),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -51,5 +54,6 @@ fn main() -> anyhow::Result<()> {
         Suite::Transit(args) => transit::run(&args),
         Suite::Office(args) => office::run(&args),
         Suite::Feed(args) => feed::run(&args),
+        Suite::Replication(args) => replication::run(&args),
     }
 }

@@ -2,7 +2,10 @@
 
 mod bucket;
 mod database;
+#[cfg(feature = "encryption")]
+mod encrypted;
 mod follow;
 mod kill;
+mod other_processes;
 mod outage;
 mod restore;
