@@ -1,10 +1,12 @@
-//! `cargo run --release -p bench -- http|web|techempower|orm|models|transit|office|feed|replication`
-//! measures Marmota, its peers and a floor in one run, and prints the ratios between them. `bench/README.md`
+//! `cargo run --release -p bench -- SUITE` measures Marmota, its peers and a floor in one run, and
+//! prints the ratios between them. The suites are http, web, techempower, orm, models, transit,
+//! office, feed, live and replication. `bench/README.md`
 //! explains the suites and their tables. The peers are separate programs in `bench/peers` that are
 //! built on demand; this program does not depend on them.
 
 mod feed;
 mod http;
+mod live;
 mod models;
 mod office;
 mod orm;
@@ -42,6 +44,8 @@ enum Suite {
     Feed(feed::Args),
     /// Replication: writes without it, with it, and with Litestream; a restore
     Replication(replication::Args),
+    /// Live queries: the time to events of many subscribers, compared with PocketBase
+    Live(live::Args),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -55,5 +59,6 @@ fn main() -> anyhow::Result<()> {
         Suite::Office(args) => office::run(&args),
         Suite::Feed(args) => feed::run(&args),
         Suite::Replication(args) => replication::run(&args),
+        Suite::Live(args) => live::run(&args),
     }
 }

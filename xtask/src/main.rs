@@ -135,6 +135,8 @@ fn packages() -> Result<(), Failure> {
         // Debian's wrapper comes with the server.
         ("pg_ctlcluster", "postgresql"),
         ("pgbouncer", "pgbouncer"),
+        ("chromium", "chromium"),
+        ("chromedriver", "chromium-driver"),
     ])?;
     ferretdb::make()?;
     versitygw::make()?;

@@ -18,7 +18,7 @@ use subtle::ConstantTimeEq;
 use crate::attempts::Attempts;
 use crate::ids;
 use crate::jwt::Jwts;
-use crate::known::{Found, Identity, Knowledge, Proof};
+use crate::known::{Found, Identity, Knowledge, KnownCount, Proof};
 use crate::models::{ApiKey, Group, LoginSession, User, managers};
 use crate::password::Passwords;
 use crate::security_event::SecurityEvent;
@@ -58,6 +58,8 @@ pub(crate) struct Inner {
     background: BackgroundBatch,
     /// True if other processes may change accounts, and a read without a round trip detects it.
     pub(crate) is_shared_file: bool,
+    /// The changes of accounts by all processes.
+    pub(crate) count: KnownCount,
     /// The store for anonymous callers, if they have grants.
     anonymous: Option<Store>,
     /// The token of the first administrator, until a password was set.
@@ -139,6 +141,7 @@ impl Auth {
             jwts: Jwts::new(&secret, settings.jwt_age)?,
             background: store.background_batch().durability(Durability::None).start()?,
             is_shared_file: store.capability().shared_file,
+            count: KnownCount::default(),
             anonymous: nobody,
             setup_token: None,
             logins: AtomicU32::new(0),

@@ -15,8 +15,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use event_listener::Event;
 use marmota_model::{Caller, Timestamp};
 use marmota_store::Store;
 use marmota_store::rights::Rights;
@@ -197,12 +198,36 @@ pub(crate) struct Mark {
     forgotten: u64,
 }
 
+/// The count of changes of accounts by all processes, as it was last read. All subscriptions to
+/// changes share it.
+#[derive(Default)]
+pub(crate) struct KnownCount(Mutex<(Option<Instant>, Option<i64>)>);
+
+impl KnownCount {
+    /// Returns true if the count was not read within this time. The caller has to read it.
+    pub(crate) fn is_due(&self, age_max: Duration) -> bool {
+        let mut known = self.0.lock();
+        let is_due = known.0.is_none_or(|at| at.elapsed() >= age_max);
+        if is_due {
+            known.0 = Some(Instant::now());
+        }
+        is_due
+    }
+
+    /// Stores a count that was read. Returns true if it has changed.
+    pub(crate) fn replace(&self, count: i64) -> bool {
+        self.0.lock().1.replace(count) != Some(count)
+    }
+}
+
 /// The cached tokens.
 pub(crate) struct Knowledge {
     tokens: Cache<TokenHash, Arc<Identity>>,
     /// The number of removed tokens of each shard.
     shards: Box<[Mutex<u64>]>,
     epoch: AtomicU64,
+    /// Is notified when the epoch changes.
+    pub(crate) changed: Event,
     /// How long an entry is used without a read, in microseconds.
     believed_us: i64,
 }
@@ -214,6 +239,7 @@ impl Knowledge {
             tokens: Cache::new(KNOWN_MAX),
             shards: (0..SHARDS).map(|_| Mutex::new(0)).collect(),
             epoch: AtomicU64::new(0),
+            changed: Event::new(),
             believed_us: i64::try_from(cache_ttl.as_micros()).unwrap_or(i64::MAX),
         }
     }
@@ -262,5 +288,6 @@ impl Knowledge {
     /// Invalidates all cached tokens.
     pub(crate) fn doubt(&self) {
         self.epoch.fetch_add(1, Ordering::SeqCst);
+        self.changed.notify(usize::MAX);
     }
 }

@@ -46,6 +46,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod account_changes;
 mod accounts;
 mod attempts;
 mod auth;
@@ -59,6 +60,7 @@ mod security_event;
 mod settings;
 mod token;
 
+pub use account_changes::AccountChanges;
 pub use accounts::KeyInfo;
 pub use auth::{Auth, LoggedIn, SessionInfo};
 pub use authenticate::{Authenticating, StoreOf};

@@ -96,8 +96,22 @@ impl Endpoints {
         offer: Offer,
         handler: impl Fn(Call<'_>, &mut Out<'_, '_>) -> Flow + Send + Sync + 'static,
     ) -> Endpoint {
+        self.endpoint_unless(|_, _| None, offer, handler)
+    }
+
+    /// Creates an endpoint like [`Self::endpoint`], but for requests that `other` answers, which
+    /// authenticates their caller itself.
+    fn endpoint_unless(
+        &self,
+        other: impl Fn(&Arc<ApiState>, &Request) -> Option<Flow> + Send + Sync + 'static,
+        offer: Offer,
+        handler: impl Fn(Call<'_>, &mut Out<'_, '_>) -> Flow + Send + Sync + 'static,
+    ) -> Endpoint {
         let handler = Arc::new(handler);
         let answer = move |api: &Arc<ApiState>, request: &Request, out: &mut Out<'_, '_>| {
+            if let Some(flow) = other(api, request) {
+                return flow;
+            }
             if let Err(error) = accept::check(request, offer) {
                 return refused(error, out);
             }
@@ -191,7 +205,7 @@ impl Endpoints {
                     Err(error) => refused(error, out),
                 },
                 ListFormat::Events => {
-                    live::begin(context).unwrap_or_else(|error| refused(error, out))
+                    live::events::begin(context).unwrap_or_else(|error| refused(error, out))
                 }
             })
         })
@@ -264,12 +278,16 @@ impl Endpoints {
     }
 
     /// Returns the endpoint of `GET /api`: the tables that the caller has rights on, with their
-    /// fields.
+    /// fields; or, for a client that opens a WebSocket, live queries.
     pub(crate) fn document(&self) -> Endpoint {
-        self.endpoint(Offer::Json, |call, out| {
+        let socket = |api: &Arc<ApiState>, request: &Request| {
+            live::socket::is_requested(request).then(|| live::socket::open(api, request))
+        };
+        let endpoint = self.endpoint_unless(socket, Offer::Json, |call, out| {
             schema_document::answer(call.store, call.request, out);
             Flow::Done
-        })
+        });
+        endpoint.with_runtime()
     }
 
     /// Returns the endpoint of all other methods of a resource: 204 for OPTIONS, otherwise 405,

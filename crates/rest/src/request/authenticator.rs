@@ -20,12 +20,14 @@
 //! Requests that take long, such as uploads of lines, authenticate their caller again before each
 //! operation ([`Reauthentication`]).
 
+use std::cell::RefCell;
 use std::future::Future;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use marmota_auth::{Auth, Authenticating, Identity};
+use marmota_auth::{AccountChanges, Auth, Authenticating, Identity};
 use marmota_http::Request;
 use marmota_model::{Error, ErrorKind};
 use marmota_store::Store;
@@ -83,11 +85,15 @@ impl Authenticator {
     }
 }
 
+/// The token of a caller. A connection with several live queries shares it, because its client can
+/// replace it.
+pub(crate) type CallerToken = Rc<RefCell<Box<str>>>;
+
 /// The caller of a long-running request, to be authenticated again.
 #[derive(Debug)]
 pub(crate) struct Reauthentication {
     auth: Auth,
-    token: Box<str>,
+    token: CallerToken,
     /// The authentication under way.
     current: Option<Authenticating>,
 }
@@ -97,7 +103,17 @@ impl Reauthentication {
     /// without a valid token.
     pub(crate) fn of(authenticator: &Authenticator, request: &Request) -> Option<Self> {
         let token = request_token(request).ok()??;
-        Some(Self { auth: authenticator.auth.clone(), token: token.into(), current: None })
+        Some(Self::with_token(authenticator, Rc::new(RefCell::new(token.into()))))
+    }
+
+    /// Returns the caller with this token.
+    pub(crate) fn with_token(authenticator: &Authenticator, token: CallerToken) -> Self {
+        Self { auth: authenticator.auth.clone(), token, current: None }
+    }
+
+    /// Subscribes to changes of accounts, after which the caller has to be authenticated again.
+    pub(crate) fn account_changes(&self) -> AccountChanges {
+        self.auth.account_changes()
     }
 
     /// Returns the store with the current rights of the caller. The next call after the result
@@ -106,7 +122,8 @@ impl Reauthentication {
     /// # Errors
     /// 401 if the token is not valid any more.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<marmota_model::Result<Store>> {
-        let current = self.current.get_or_insert_with(|| self.auth.authenticate(&self.token));
+        let Self { auth, token, current } = self;
+        let current = current.get_or_insert_with(|| auth.authenticate(&token.borrow()));
         let caller = ready!(Pin::new(current).poll(context));
         self.current = None;
         Poll::Ready(caller.map(|caller| caller.store().clone()))

@@ -20,7 +20,7 @@
 //!  "value":"\"0\"","rule":"range","message":"must be an integer between 1 and 1000"}]}
 //! ```
 
-use marmota_http::Request;
+use marmota_http::{QueryParams, Request};
 use marmota_model::{
     Comparison, FieldSet, FilterExpr, Kind, RowQuery, SortKey, Table, parse_filter, parse_order,
 };
@@ -151,12 +151,12 @@ pub(crate) fn required_filter(request: &Request, table: &Table) -> ApiResult<Fil
     })
 }
 
-/// Returns the parameters of a page of a list.
+/// Returns the parameters of a page of a list, from the query of its URL.
 ///
 /// # Errors
 /// 400 with the parameter, its value and the allowed values.
-pub(crate) fn list(request: &Request, table: &Table, api: &ApiState) -> ApiResult<ListParams> {
-    of_list(request, table, api.page_rows_default, api.page_rows_max)
+pub(crate) fn list(query: &str, table: &Table, api: &ApiState) -> ApiResult<ListParams> {
+    of_list(query, table, api.page_rows_default, api.page_rows_max)
 }
 
 /// Returns the parameters of a list without pages.
@@ -165,7 +165,7 @@ pub(crate) fn list(request: &Request, table: &Table, api: &ApiState) -> ApiResul
 /// As [`list`], and for the parameter `count`.
 pub(crate) fn lines(request: &Request, table: &Table) -> ApiResult<ListParams> {
     let rows_max = i64::MAX as u64;
-    let params = of_list(request, table, rows_max, rows_max)?;
+    let params = of_list(request.query(), table, rows_max, rows_max)?;
     if params.count {
         let message = "applies only to pages; NDJSON returns all rows";
         return Err(of_param("count", "true", "unknown", message.to_owned()));
@@ -182,17 +182,12 @@ pub(crate) fn lines(request: &Request, table: &Table) -> ApiResult<ListParams> {
 ///
 /// # Errors
 /// 400 for an unknown, repeated or invalid parameter, or for an unknown field in one.
-fn of_list(
-    request: &Request,
-    table: &Table,
-    rows_default: u64,
-    rows_max: u64,
-) -> ApiResult<ListParams> {
+fn of_list(text: &str, table: &Table, rows_default: u64, rows_max: u64) -> ApiResult<ListParams> {
     let mut query = RowQuery::new();
     let (mut order, mut limit, mut after, mut shown, mut count) = (None, None, None, None, None);
     let (mut filter, mut equal) = (None, Vec::new());
     let mut named = FieldSet::EMPTY;
-    for (name, value) in request.query_params() {
+    for (name, value) in QueryParams::new(text) {
         match &*name {
             "filter" => once(&mut filter, &name, &value, of_filter(table, &value)?)?,
             "order" => {

@@ -120,7 +120,7 @@ impl Reading {
         name: Option<PageName>,
         only: Option<FilterExpr>,
     ) -> ApiResult<Self> {
-        let mut params = params::list(context.request, context.table(), context.api)?;
+        let mut params = params::list(context.request.query(), context.table(), context.api)?;
         if let Some(only) = only {
             params.query.filter = Some(match params.query.filter.take() {
                 Some(filter) => only.and(filter),
@@ -177,7 +177,10 @@ impl Reading {
     /// during a write must not be found under the tag of the old or of the new version.
     fn end(&mut self, context: RequestContext<'_>, answer: &mut Answer<'_, '_>) {
         let next = match (self.more, &self.next) {
-            (true, Some(cursor)) => Some(page_document::next_url(context.request, cursor)),
+            (true, Some(cursor)) => {
+                let (path, query) = (context.request.path(), context.request.query());
+                Some(page_document::next_url(path, query, cursor))
+            }
             _ => None,
         };
         page_document::write_end(&mut self.body, next.as_deref(), self.count);

@@ -4,7 +4,7 @@
 //! {"rows":[{"name":"Emmy Noether"}],"next":"/api/person?limit=1&after=WyJB…","count":2}
 //! ```
 
-use marmota_http::{QueryParams, Request};
+use marmota_http::QueryParams;
 use marmota_model::json;
 
 /// The begin of a document; the rows follow, with commas between.
@@ -30,13 +30,13 @@ pub(crate) fn write_next(body: &mut Vec<u8>, next: Option<&str>) {
     }
 }
 
-/// Returns the request's URL with another cursor. All other parameters keep their order and their
+/// Returns the URL of a page with another cursor. All other parameters keep their order and their
 /// encoding, so that the client can compare them with those that it sent.
-pub(crate) fn next_url(request: &Request, cursor: &str) -> String {
-    let mut url = String::with_capacity(request.target().len() + cursor.len() + 8);
-    push_safe(&mut url, request.path());
+pub(crate) fn next_url(path: &str, query: &str, cursor: &str) -> String {
+    let mut url = String::with_capacity(path.len() + query.len() + cursor.len() + 8);
+    push_safe(&mut url, path);
     url.push('?');
-    for pair in request.query().split('&') {
+    for pair in query.split('&') {
         let is_after = QueryParams::new(pair).next().is_none_or(|(name, _)| name == "after");
         if !is_after {
             push_safe(&mut url, pair);

@@ -162,23 +162,23 @@ fn patch(document: &mut Value, operation: &Value) {
     }
 }
 
-fn on_every_engine(test: impl Fn(&Service)) {
+pub(crate) fn on_every_engine(test: impl Fn(&Service)) {
     let sqlite = Sqlite::open(Location::Memory, SqliteOptions::default()).unwrap();
     for builder in [Store::builder(Memory::new()), Store::builder(sqlite)] {
         test(&Service::of("live", builder.changes(ChangeRetention::default())));
     }
 }
 
-fn person(name: &str, visits: i64) -> String {
+pub(crate) fn person(name: &str, visits: i64) -> String {
     json!({ "first_name": name, "last_name": "L", "year_of_birth": 1900, "visits": visits })
         .to_string()
 }
 
 /// A small generator of numbers (xorshift).
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -186,7 +186,7 @@ impl Random {
     }
 }
 
-fn write(client: &mut Client, random: &mut Random) {
+pub(crate) fn write(client: &mut Client, random: &mut Random) {
     let id = 1 + random.below(30);
     let visits = random.below(20) as i64;
     match random.below(6) {
@@ -351,19 +351,33 @@ mod of_callers {
         assert_eq!(events.next(), "patch");
         assert_eq!(events.document["rows"][1]["text"], "b");
         assert_eq!(events.document["count"], 2);
-        // Other rights end the response, and the client reconnects with them.
+        // Other rights lead to another page at once, without a write.
+        let (old, old_id) = (events.document.clone(), events.id.clone());
         auth.set_group("writers", &[own("owner > 0")]).unwrap();
-        let until = Instant::now() + Duration::from_secs(60);
-        while Instant::now() < until {
+        assert_eq!(events.next(), "snapshot");
+        assert_eq!(events.document["count"], 4);
+        // An event of the page with other rights is not continued with a patch.
+        assert_ne!(old["count"], events.document["count"]);
+        for name in ["snapshot", "patch"] {
+            let id = if name == "snapshot" { &old_id } else { &events.id };
+            let headers = format!("{header}Last-Event-ID: {id}\r\n");
+            let mut again = Events::open(server.local_addr(), "/api/note?count=true", &headers);
+            again.document = events.document.clone();
             insert(user, "c");
-            while events.next_within(Duration::from_millis(200)) {}
-            if events.is_ended {
-                break;
+            events.next();
+            while again.document != events.document {
+                again.next();
             }
+            assert_eq!(again.names[0], name);
         }
-        assert!(events.is_ended, "the response has not ended");
+        // Without the right to read, and after the end of the login, the response ends.
+        auth.set_group("writers", &[]).unwrap();
+        assert!(!events.next_within(Duration::from_secs(20)) && events.is_ended);
+        auth.set_group("writers", &[own("owner > 0")]).unwrap();
         let mut events = Events::open(server.local_addr(), "/api/note?count=true", &header);
         events.next();
-        assert!(events.document["count"].as_i64().unwrap() > 3);
+        client.send("POST /api/auth/logout", &[header.trim_end()], b"").is(204);
+        insert(user, "d");
+        assert!(!events.next_within(Duration::from_secs(20)) && events.is_ended);
     }
 }

@@ -24,6 +24,7 @@ mod internal_tables;
 mod lines;
 mod list;
 mod live;
+mod live_socket;
 mod long_reads;
 mod once;
 #[cfg(feature = "auth")]

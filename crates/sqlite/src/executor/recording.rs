@@ -10,6 +10,7 @@ use marmota_model::Value;
 use marmota_model::{Error, ErrorKind, Result, Table, Timestamp, ValueForm, ValueRef};
 use marmota_store::change::{ChangeBuffer, ChangeMark, ChangeRecorder, RecordedTable};
 use marmota_store::operation::{Keys, Outcome};
+use smallvec::{SmallVec, smallvec};
 
 use crate::executor::Executor;
 use crate::fault;
@@ -47,6 +48,9 @@ struct Listener {
     misfit: Option<Error>,
 }
 
+/// The values of a row; those of most tables fit on the stack.
+type RowValues<'c> = SmallVec<[ValueRef<'c>; 16]>;
+
 /// A recorded table, with the columns of its fields in the file.
 struct ListenedTable {
     table: RecordedTable,
@@ -79,9 +83,9 @@ impl ListenedTable {
         row: &'c ChangingRow<'_>,
         after: bool,
         cells: &'c mut ChangedCells,
-    ) -> Result<Vec<ValueRef<'c>>> {
+    ) -> Result<RowValues<'c>> {
         let cells = row.read(after, &self.columns, cells).ok_or_else(no_memory)?;
-        let mut values = vec![ValueRef::Absent; self.columns.len()];
+        let mut values: RowValues<'_> = smallvec![ValueRef::Absent; self.columns.len()];
         for (place, (cell, value)) in cells.zip(&mut values).enumerate() {
             if !column::read(self.forms[place], cell, value) {
                 return Err(column::misfit(self.table.table(), place, cell.stored()));

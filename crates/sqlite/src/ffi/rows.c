@@ -34,6 +34,34 @@ struct marmota_Cell {
   u32 storage; /* SQLITE_INTEGER, _FLOAT, _TEXT, _BLOB, _NULL or MARMOTA_JSON */
 };
 
+/*
+** Reads a value into a cell, if that takes no conversion; returns 0 otherwise.
+** The bytes are not copied.
+*/
+static int marmota_plain_cell(const Mem *mem, marmota_Cell *cell){
+  u16 flags = mem->flags;
+  if( flags & MEM_Null ){
+    cell->storage = SQLITE_NULL;
+  }else if( flags & MEM_Int ){
+    cell->value.integer = mem->u.i;
+    cell->storage = SQLITE_INTEGER;
+  }else if( flags & MEM_Real ){
+    cell->value.real = mem->u.r;
+    cell->storage = SQLITE_FLOAT;
+  }else if( (flags & MEM_Str) && mem->enc==SQLITE_UTF8 ){
+    cell->value.bytes = (const u8*)mem->z;
+    cell->length = (u32)mem->n;
+    cell->storage = SQLITE_TEXT;
+  }else if( (flags & (MEM_Str|MEM_Blob|MEM_Zero))==MEM_Blob ){
+    cell->value.bytes = (const u8*)mem->z;
+    cell->length = (u32)mem->n;
+    cell->storage = SQLITE_BLOB;
+  }else{
+    return 0;
+  }
+  return 1;
+}
+
 #include "changes.c"
 
 /* A cell that points to a condition, for the function of `json.rs`: NULL to
@@ -53,24 +81,7 @@ void marmota_row(sqlite3_stmt *statement, marmota_Cell *cells, int count){
     cells[--count].storage = SQLITE_NULL;
   }
   for(i=0; i<count; i++, mem++, cells++){
-    u16 flags = mem->flags;
-    if( flags & MEM_Null ){
-      cells->storage = SQLITE_NULL;
-    }else if( flags & MEM_Int ){
-      cells->value.integer = mem->u.i;
-      cells->storage = SQLITE_INTEGER;
-    }else if( flags & MEM_Real ){
-      cells->value.real = mem->u.r;
-      cells->storage = SQLITE_FLOAT;
-    }else if( (flags & MEM_Str) && mem->enc==SQLITE_UTF8 ){
-      cells->value.bytes = (const u8*)mem->z;
-      cells->length = (u32)mem->n;
-      cells->storage = SQLITE_TEXT;
-    }else if( (flags & (MEM_Str|MEM_Blob|MEM_Zero))==MEM_Blob ){
-      cells->value.bytes = (const u8*)mem->z;
-      cells->length = (u32)mem->n;
-      cells->storage = SQLITE_BLOB;
-    }else{
+    if( !marmota_plain_cell(mem, cells) ){
       /* A whole number kept for a REAL, a blob of zeros not yet made, a text
       ** of another encoding. The length is asked for first, since that is what
       ** makes the bytes. */

@@ -3,6 +3,7 @@
 
 mod budget;
 mod budget_of_memory;
+mod changes;
 mod concurrency;
 mod database;
 mod disk;

@@ -21,7 +21,7 @@
 //! | `shared_query.rs` | a query with its subscribers |
 //! | `query_index.rs` | the queries that a change can concern |
 //! | `hub.rs`, `hub_thread.rs` | all queries of a store, and the thread that applies commits |
-//! | `resume.rs` | continues at an earlier position |
+//! | `resume.rs`, `resume_point.rs` | continues at an earlier position |
 //! | `live_rows.rs`, `live_query.rs` | subscribers, with rows as values or as models |
 
 mod definition;
@@ -33,10 +33,12 @@ mod live_query;
 mod live_rows;
 mod query_index;
 mod resume;
+mod resume_point;
 mod shared_query;
 mod update;
 mod window;
 
 pub use live_query::{LiveQuery, LiveStream};
 pub use live_rows::LiveRows;
+pub use resume_point::ResumePoint;
 pub use update::{LiveContent, LiveEvent, LiveRow, LiveUpdate, PageEnd, RowPatch};

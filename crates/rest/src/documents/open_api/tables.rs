@@ -53,17 +53,22 @@ use super::{answer, body, fields, in_path, in_query, reference};
 ///
 /// A store without rights permits everything.
 pub(super) fn add(mut document: OpenApi, store: &Store, base: &str) -> OpenApi {
+    let has_events = store.position().is_ok();
+    let mut responses = json!({ "200": answer("The tables", &json!({ "type": "object" })) });
+    if has_events {
+        let socket = "A WebSocket with live queries, for a request with `Upgrade: websocket`";
+        responses["101"] = json!({ "description": socket });
+    }
     document = document.operation(
         Method::Get,
         base_or_root(base),
         json!({
             "operationId": "tables",
             "summary": "The tables and their fields",
-            "responses": { "200": answer("The tables", &json!({ "type": "object" })) },
+            "responses": responses,
         }),
     );
     let mut writes = false;
-    let has_events = store.position().is_ok();
     for table in store.exposed_tables() {
         let may = |right| store.rights().is_none_or(|rights| rights.allow(table, right));
         let ways = Ways { base, table, document, has_events };
@@ -273,6 +278,14 @@ impl Ways<'_> {
                 schema.retain(|name, _| matches!(&**name, "type" | "format" | "enum"));
             }
             parameters.push(in_query(&field.name, "Equal to this", &schema));
+        }
+        if self.has_events {
+            parameters.push(json!({
+                "name": "Marmota-After",
+                "in": "header",
+                "description": "A `Marmota-Position`: the rows are read once it is reached here",
+                "schema": text,
+            }));
         }
         let mut answered = answer("A page, or all rows as lines", &page(&self.row()));
         answered["content"]["application/x-ndjson"] = json!({ "schema": self.row() });

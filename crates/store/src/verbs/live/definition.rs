@@ -1,6 +1,7 @@
 //! The definition of a live query: which rows, in which order, with which fields.
 
 use std::cmp::Ordering;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use marmota_model::{
@@ -81,6 +82,22 @@ impl LiveDefinition {
     pub(crate) fn is_readable(&self, store: &Store, filter: Option<&FilterExpr>) -> bool {
         let filter = readable(store, &self.table, filter.cloned());
         filter.is_ok_and(|filter| filter == self.query.filter)
+    }
+
+    /// Returns a number for the rows that the caller may read, if the caller's rights narrow the
+    /// query. `filter` is the filter of the query without rights.
+    pub(crate) fn rights_tag(&self, filter: Option<&FilterExpr>) -> Option<u32> {
+        let narrowed = self.query.filter.as_ref();
+        (narrowed != filter).then(|| {
+            let mut hasher = DefaultHasher::new();
+            format!("{narrowed:?}").hash(&mut hasher);
+            hasher.finish() as u32
+        })
+    }
+
+    /// Returns the query as the caller wrote it, with its `filter` without rights.
+    pub(crate) fn query_of_caller(&self, filter: Option<FilterExpr>) -> RowQuery {
+        RowQuery { filter, fields: Some(self.shown), ..self.query.clone() }
     }
 
     /// Returns the number of rows of a page.

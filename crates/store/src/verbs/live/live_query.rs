@@ -5,8 +5,8 @@ use std::marker::PhantomData;
 use marmota_model::{Filter, Model, Order, Result, RowQuery};
 
 use super::live_rows::LiveRows;
+use super::resume_point::ResumePoint;
 use super::update::LiveEvent;
-use crate::contract::change::Position;
 use crate::runtime::block_on::block_on;
 use crate::store::Store;
 
@@ -190,8 +190,10 @@ impl<M: Model> LiveQuery<'_, M> {
     }
 
     /// Continues after the event with this position. The first event is a patch of the page at that
-    /// position; if the position is not known any more, or belongs to another database, it is a
-    /// snapshot. There is no event until something has changed.
+    /// position. If the position is not known any more or belongs to another database, or the
+    /// caller may read other rows than then, it is a snapshot. There is no event until something
+    /// has changed. A handle whose rights narrow the query needs the
+    /// [point](LiveStream::resume_point) instead of the position.
     ///
     /// ```
     /// # use marmota_derive::Model;
@@ -221,11 +223,11 @@ impl<M: Model> LiveQuery<'_, M> {
     ///
     /// # Errors
     /// As [`Store::live_rows`].
-    pub async fn subscribe_from(self, position: Position) -> Result<LiveStream<M>> {
-        self.begin(Some(position)).await
+    pub async fn subscribe_from(self, point: impl Into<ResumePoint>) -> Result<LiveStream<M>> {
+        self.begin(Some(point.into())).await
     }
 
-    async fn begin(self, from: Option<Position>) -> Result<LiveStream<M>> {
+    async fn begin(self, from: Option<ResumePoint>) -> Result<LiveStream<M>> {
         let table = self.store.registry().of::<M>()?;
         let rows = self.store.live_rows(table, self.query, self.counts, from).await?;
         Ok(LiveStream { rows, model: PhantomData })
@@ -244,6 +246,12 @@ impl<M: Model> LiveStream<M> {
             None => Ok(None),
             Some(update) => update.event(|row| M::read(&LiveRows::borrowed(row))).map(Some),
         }
+    }
+
+    /// Returns the place at which a subscriber of the same query continues after an event.
+    #[must_use]
+    pub fn resume_point(&self, event: &LiveEvent<M>) -> ResumePoint {
+        ResumePoint { position: event.position(), rights_tag: self.rows.rights_tag() }
     }
 
     /// Waits for the next event like [`Self::next`], and blocks the thread.

@@ -10,9 +10,9 @@ use super::definition::LiveDefinition;
 use super::exact_read::ExactRead;
 use super::hub::LiveHub;
 use super::resume::{Resumed, resume};
+use super::resume_point::ResumePoint;
 use super::shared_query::SharedQuery;
 use super::update::{LiveRow, LiveUpdate};
-use crate::contract::change::Position;
 use crate::runtime::block_on::block_on;
 use crate::store::Store;
 
@@ -37,7 +37,8 @@ impl Store {
     /// It is the form of [`Store::live`] for any table. `query` can have an order, a limit, a
     /// cursor and fields, but no blobs; with `counts`, the number of all rows that its filter
     /// selects is part of the events. With `from`, the first event is a patch of the page at that
-    /// position, if the feed has the commits since then; it is left out if nothing has changed.
+    /// position, if the feed has the commits since then and the caller may still read the same rows;
+    /// it is left out if nothing has changed.
     ///
     /// ```
     /// # use marmota_derive::Model;
@@ -70,7 +71,7 @@ impl Store {
         table: &Arc<Table>,
         query: RowQuery,
         counts: bool,
-        from: Option<Position>,
+        from: Option<ResumePoint>,
     ) -> Result<LiveRows> {
         self.check_outside()?;
         if !self.registry().tables().iter().any(|known| Arc::ptr_eq(known, table)) {
@@ -80,6 +81,8 @@ impl Store {
         let filter = query.filter.clone();
         let definition = LiveDefinition::new(self, table, query, counts)?;
         let (hub, store) = (LiveHub::of(self)?, self.outside());
+        let tag = definition.rights_tag(filter.as_ref());
+        let from = from.filter(|from| from.rights_tag == tag).map(|from| from.position);
         let resumes = from.is_some();
         let (query, subscriber) = match hub.attach(&definition, resumes) {
             Some(attached) => attached,
@@ -114,7 +117,7 @@ impl Store {
         table: &Arc<Table>,
         query: RowQuery,
         counts: bool,
-        from: Option<Position>,
+        from: Option<ResumePoint>,
     ) -> Result<LiveRows> {
         block_on(self.live_rows(table, query, counts, from))
     }
@@ -150,11 +153,32 @@ impl LiveRows {
         poll_fn(|context| self.poll_next(context)).await
     }
 
+    /// Returns a number for the rows that the caller may read; `None` if the caller's rights do not
+    /// narrow the query.
+    ///
+    /// It is part of a [`ResumePoint`].
+    #[must_use]
+    pub fn rights_tag(&self) -> Option<u32> {
+        self.query.definition.rights_tag(self.filter.as_ref())
+    }
+
+    /// Subscribes to the same query with the rights of another handle to the store. The first event
+    /// is a snapshot.
+    ///
+    /// # Errors
+    /// As [`Store::live_rows`].
+    pub fn subscribe_as(&self, store: &Store) -> impl Future<Output = Result<Self>> + use<> {
+        let definition = &self.query.definition;
+        let (table, counts) = (Arc::clone(&definition.table), definition.counts);
+        let (store, query) = (store.clone(), definition.query_of_caller(self.filter.clone()));
+        async move { store.live_rows(&table, query, counts, None).await }
+    }
+
     /// Returns true if the caller of another handle to the store may read the same rows of the
     /// table as the one who subscribed.
     ///
     /// A subscription keeps the rights that its handle had. A server calls this with a new handle
-    /// for the same caller, and ends the subscription if it is false.
+    /// for the same caller, and if it is false, [subscribes again](Self::subscribe_as).
     #[must_use]
     pub fn is_readable_by(&self, store: &Store) -> bool {
         self.query.definition.is_readable(store, self.filter.as_ref())

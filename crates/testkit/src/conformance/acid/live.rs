@@ -299,7 +299,7 @@ pub fn a_position_that_is_not_known_leads_to_a_snapshot(subject: &Subject) {
     let Some(stand) = open(subject) else { return };
     stand.insert(&Note::new("a", 1)).run().unwrap();
     let text = stand.position().unwrap().to_string();
-    let later = format!("{}{}", &text[..16], "0000000000ffffff").parse().unwrap();
+    let later = format!("{}{}", &text[..16], "0000000000ffffff").parse::<Position>().unwrap();
     let other = "0123456789abcdef0000000000000001".parse().unwrap();
     for position in [later, other] {
         let query = by_number(&stand, 3);
