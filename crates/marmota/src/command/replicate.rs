@@ -1,4 +1,22 @@
 //! The options of `serve` for replication, and `promote`.
+//!
+//! ```text
+//! $ people serve --db sqlite:app.db --replicate-to s3://backups/app
+//! $ people serve --db sqlite:replica.db --replica-of s3://backups/app
+//! $ people promote --db sqlite:replica.db --replica-of s3://backups/app
+//! sqlite:replica.db is the primary of s3://backups/app now (epoch 2): serve it with …
+//! ```
+//!
+//! With `--diagnostics`, the state is in three places:
+//!
+//! | route | what it shows |
+//! |---|---|
+//! | `/metrics` | `marmota_replication_lag_seconds`, `_epoch`, `_segment`, `_segments_total`, `_bytes_total`, `_failing` |
+//! | `/api/-/statistics` | the section `replication`, with the last error |
+//! | `/readyz` | 503 while the lag of a replica is above `--replica-lag-max-ms` |
+//!
+//! A replica's file is made before the database is opened, and its models are not migrated: the
+//! primary does that.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;

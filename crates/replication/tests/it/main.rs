@@ -1,4 +1,5 @@
 //! Replication of SQLite databases to real targets: restore, replicas, failures.
+#![allow(clippy::unwrap_used, reason = "tests panic")]
 
 mod bucket;
 mod database;

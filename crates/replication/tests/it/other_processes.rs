@@ -47,8 +47,7 @@ fn an_exclusive_database_is_replicated() {
     let exclusive = SqliteOptions { exclusive: true, ..SqliteOptions::default() };
     let options = ReplicationOptions::default().window(Duration::from_millis(40));
     let path = place.path("a.db");
-    let primary =
-        crate::database::Primary::open(&path, &place.url, options, &exclusive).unwrap();
+    let primary = crate::database::Primary::open(&path, &place.url, options, &exclusive).unwrap();
     for round in 0..30 {
         let notes: Vec<_> =
             (0..100).map(|number| note(format!("{round}:{number}{}", "e".repeat(3_000)))).collect();
