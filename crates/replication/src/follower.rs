@@ -95,7 +95,16 @@ impl Follower {
             (Some(state), true) if state.role == Role::Primary => {
                 return refuse("is a primary, not a replica");
             }
-            (Some(state), true) if state.index > 0 && self.can_follow(state)? => return Ok(()),
+            (Some(state), true) if state.index > 0 => match self.can_follow(state) {
+                Ok(true) => return Ok(()),
+                Ok(false) => {}
+                // The replica answers reads with what it has.
+                Err(error) if error.kind() == ErrorKind::Refused => {
+                    log::warn!("the replica follows later: {error}");
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            },
             _ => {}
         }
         let restored: OnceLock<RestoredReplica> = OnceLock::new();

@@ -32,10 +32,19 @@ const REPORT_TIMEOUT: Duration = Duration::from_millis(200);
 /// A commit that the engine has reported.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Note {
+    /// The first salt of the log.
+    pub(crate) salt: u32,
     /// The number of pages of the log after it.
     pub(crate) frames: u32,
     pub(crate) number: Option<NonZeroU64>,
     pub(crate) time_us: i64,
+}
+
+impl Note {
+    /// Returns true if both end at the same place of a log: the later commit wrote nothing.
+    pub(crate) const fn is_of_same_commit(&self, other: &Self) -> bool {
+        self.salt == other.salt && self.frames == other.frames
+    }
 }
 
 /// The reported commits that were not read yet.
@@ -235,9 +244,10 @@ impl Tail {
         }
         let (pending, number) = (&mut self.pending, &mut self.number);
         let now = Timestamp::now().micros();
+        let salt = self.reader.position().map_or(0, |at| at.salts[0]);
         let unreported = &mut self.unreported;
         let all = self.reader.read(|commit| {
-            let note = note_of(&mut notes.lock(), commit.frames);
+            let note = note_of(&mut notes.lock(), salt, commit.frames);
             if note.is_none() && !is_writer {
                 let since = match unreported {
                     Some((frames, since)) if *frames == commit.frames => *since,
@@ -324,8 +334,8 @@ impl Tail {
 }
 
 /// Returns the note of the commit that ends here, and removes it and those before it.
-fn note_of(notes: &mut VecDeque<Note>, frames: u32) -> Option<Note> {
-    let at = notes.iter().position(|note| note.frames == frames)?;
+fn note_of(notes: &mut VecDeque<Note>, salt: u32, frames: u32) -> Option<Note> {
+    let at = notes.iter().position(|note| note.salt == salt && note.frames == frames)?;
     notes.drain(..at);
     notes.pop_front()
 }

@@ -16,7 +16,7 @@ use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload}
 use tokio::runtime::{Builder, Runtime};
 
 /// The longest time that one request may take.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A place for objects, each of which has a name with folders.
 pub(crate) struct Target {

@@ -186,13 +186,14 @@ impl CommitSink for Replicator {
     fn committed(&self, commit: LoggedCommit) -> Result<()> {
         let core = &self.0;
         let note = Note {
+            salt: commit.log_salt,
             frames: commit.log_pages,
             number: commit.number,
             time_us: Timestamp::now().micros(),
         };
         let is_known = {
             let mut notes = core.notes.lock();
-            let is_known = notes.back().is_some_and(|last| last.frames == note.frames);
+            let is_known = notes.back().is_some_and(|last| last.is_of_same_commit(&note));
             if !is_known || note.number.is_some() {
                 notes.push_back(note);
             }

@@ -20,6 +20,8 @@ use crate::state_file::{ClosedFile, Role, StateFile};
 /// The first pause before a request is repeated, and the longest.
 const PAUSE: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
+/// The pause before the log is read again that has a commit which is not reported yet.
+const UNREPORTED_PAUSE: Duration = Duration::from_millis(5);
 /// The pause before a failed snapshot is tried again.
 const SNAPSHOT_PAUSE: Duration = Duration::from_secs(10);
 
@@ -145,8 +147,15 @@ fn ship_all(
             (all, tail.take())
         };
         let Some(taken) = taken else {
-            core.note_shipped(noted, None);
-            return Ok(());
+            if all {
+                core.note_shipped(noted, None);
+                return Ok(());
+            }
+            // A commit that is not reported yet comes first: what was reported may be after it.
+            match core.pause(UNREPORTED_PAUSE) {
+                true => continue,
+                false => return Ok(()),
+            }
         };
         let Some(shipped) = ship(core, target, identity, taken)? else { return Ok(()) };
         core.note_shipped(if all { noted } else { 0 }, Some(shipped));

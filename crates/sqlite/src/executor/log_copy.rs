@@ -46,8 +46,11 @@ impl Executor {
         if !matches!(self.log_copy, LogCopy::Sink { .. }) {
             return Ok(());
         }
-        let commit =
-            LoggedCommit { log_pages: self.connection.log_pages(), number: self.written_number() };
+        let commit = LoggedCommit {
+            log_salt: self.connection.log_salt(),
+            log_pages: self.connection.log_pages(),
+            number: self.written_number(),
+        };
         let LogCopy::Sink { sink, is_reported } = &mut self.log_copy else { return Ok(()) };
         *is_reported = true;
         sink.committed(commit)

@@ -1,4 +1,4 @@
-//! Safe wrapper of the function that replaces whole pages of a database.
+//! Safe wrappers for copying a log: which log it is, and whole pages that are replaced.
 
 use std::ffi::c_int;
 
@@ -7,6 +7,12 @@ use marmota_store::log_copy::ReplacedPages;
 use super::{Connection, Failure, code, raw};
 
 impl Connection {
+    /// Returns the first salt of the write-ahead log, which changes whenever the log is begun again.
+    pub(crate) fn log_salt(&self) -> u32 {
+        // SAFETY: the connection is open.
+        unsafe { raw::marmota_log_salt(self.db.as_ptr()) }
+    }
+
     /// Replaces pages inside the open transaction. On an error the transaction has to be rolled
     /// back.
     pub(crate) fn replace_pages(&mut self, pages: &ReplacedPages<'_>) -> Result<(), Failure> {

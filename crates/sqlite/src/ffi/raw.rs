@@ -207,6 +207,7 @@ unsafe extern "C" {
     pub(super) fn marmota_syncs() -> u64;
     pub(super) fn marmota_sync_errno() -> c_int;
     pub(super) fn marmota_log_pages(db: *mut Db) -> c_uint;
+    pub(super) fn marmota_log_salt(db: *mut Db) -> c_uint;
     pub(super) fn marmota_checkpoint(db: *mut Db) -> c_int;
 }
 

@@ -13,6 +13,8 @@ use marmota_model::Result;
 /// A commit that an engine has written to its log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoggedCommit {
+    /// The number in the head of the log that changes whenever the log is begun again.
+    pub log_salt: u32,
     /// The number of pages in the log, including those of the commit.
     pub log_pages: u32,
     /// The number of the commit in the change feed, if changes are recorded.
