@@ -1,7 +1,7 @@
 //! `marmota prove`: many clients on one thread, in an order that depends only on a seed, on a disk
 //! that fails, with clients that disconnect. Then power cuts are simulated at many places in the
 //! record of disk writes. After each one the database must open with all acknowledged writes, and
-//! without partial ones.
+//! without partial ones, and its change feed must lead to the same rows.
 
 mod client;
 mod history;
@@ -18,7 +18,9 @@ use marmota::command::{Done, complain, report};
 use marmota::remote::{Remote, Service};
 use marmota::sqlite::disk::{Disk, DiskEvent, DiskFault, PowerCut, integrity};
 use marmota::sqlite::{Location, Sqlite, SqliteOptions};
+use marmota::store::change::ChangeRetention;
 use marmota::store::{Durability, Store};
+use marmota_testkit::feed_difference;
 
 use self::client::{Client, Shared};
 use self::history::{ACCOUNTS, Account, BALANCE, COUNTER, Fate, History};
@@ -151,6 +153,7 @@ impl Prove {
             (history.into_inner(), digest.into_inner());
         let (store, _) = open(&file, self.plant)?;
         let mut tally = history.check(&store, seed, usize::MAX)?;
+        tally.check(1, feed_difference(&store)?);
         disk.record(false);
         store.close()?;
         tally.check(history.read, None);
@@ -236,6 +239,8 @@ fn after_a_cut(folder: &Path, history: &History, seed: u64, until: usize) -> Res
     let file = folder.join("prove.db");
     let (store, _) = open(&file, None)?;
     let mut tally = history.check(&store, seed, until)?;
+    let difference = feed_difference(&store)?;
+    tally.check(1, difference.map(|found| format!("cut at {until}: {found}")));
     store.close()?;
     let found = integrity(&file)?;
     tally.check(
@@ -264,5 +269,5 @@ fn open(
         engine.plant(fault)?;
     }
     let store = Store::builder(engine).model::<Sample>().model::<Account>();
-    Ok((store.open()?, sync))
+    Ok((store.changes(ChangeRetention::default()).open()?, sync))
 }

@@ -4,14 +4,17 @@
 //!   answer.
 //! - [`prove()`] writes rows of your models to a SQLite file, cuts the power at many places, and
 //!   checks that no acknowledged write is lost.
+//! - [`feed_difference`] compares the change feed of a database with its tables.
 //! - [`mod@conformance`] is the suite of tests that every engine passes.
 #![forbid(unsafe_code)]
 
 #[allow(clippy::unwrap_used, reason = "tests panic")]
 pub mod conformance;
+mod feed_check;
 mod prove;
 mod random_row;
 mod stress;
 
+pub use feed_check::feed_difference;
 pub use prove::{Prove, ProveReport, prove};
 pub use stress::{Stress, StressReport, stress};

@@ -9,6 +9,7 @@ use marmota_sqlite::disk::{Disk, PowerCut, integrity};
 use marmota_sqlite::{Durability, Location, Sqlite, SqliteOptions};
 use marmota_store::{Store, StoreBuilder};
 
+use crate::feed_check::feed_difference;
 use crate::random_row::RandomRow;
 use crate::stress::client::{AcknowledgedChange, Client};
 use crate::stress::expected::{each_row, row_key};
@@ -29,7 +30,8 @@ type State = HashMap<(usize, String), Vec<Value>>;
 /// in [`stress()`](crate::stress()). The disk records every write and sync. At a power cut, the disk
 /// keeps what was synced and a random part of the rest. Then the database must open, pass SQLite's
 /// integrity check, and have all acknowledged writes; of the write in progress it has all or
-/// nothing.
+/// nothing. If the store records changes ([`StoreBuilder::changes`]), the change feed must lead to
+/// the same rows.
 ///
 /// ```
 /// use marmota_derive::Model;
@@ -161,7 +163,8 @@ impl Prove {
         let file = folder.join("prove.db");
         let found = self.state(&file);
         let found = match found {
-            Ok(found) => found,
+            Ok((_, Some(difference))) => return Some(difference),
+            Ok((found, None)) => found,
             Err(error) => return Some(format!("the database does not open: {error}")),
         };
         match integrity(&file) {
@@ -187,7 +190,8 @@ impl Prove {
         })
     }
 
-    fn state(&self, file: &Path) -> Result<State> {
+    /// Returns the rows, and the difference to those of the change feed, if the store has one.
+    fn state(&self, file: &Path) -> Result<(State, Option<String>)> {
         let store = self.open(file)?;
         let mut state = State::new();
         for (at, table) in tables_of(&store).iter().enumerate() {
@@ -195,8 +199,12 @@ impl Prove {
                 state.insert((at, row_key(&row[table.key()])), row);
             })?;
         }
+        let difference = match store.position() {
+            Ok(_) => feed_difference(&store)?,
+            Err(_) => None,
+        };
         store.close()?;
-        Ok(state)
+        Ok((state, difference))
     }
 }
 
@@ -266,6 +274,7 @@ fn no_folder(error: &dyn fmt::Display) -> Error {
 #[allow(clippy::unwrap_used, reason = "tests panic")]
 mod tests {
     use marmota_model::{Field, Kind, Role, Schema};
+    use marmota_store::change::ChangeRetention;
 
     use super::*;
 
@@ -280,6 +289,18 @@ mod tests {
     #[test]
     fn acknowledged_writes_survive() {
         let report = notes().run().unwrap();
+        report.check();
+        assert!(report.writes > 50 && report.power_cuts > 20, "{report}");
+    }
+
+    #[test]
+    fn the_change_feed_has_the_acknowledged_writes() {
+        let models = |store: StoreBuilder| {
+            let fields =
+                vec![Field::new("id", Kind::I64).role(Role::Key), Field::new("a", Kind::TEXT)];
+            store.schema(Schema::new("note", fields)).changes(ChangeRetention::default())
+        };
+        let report = prove(models).run().unwrap();
         report.check();
         assert!(report.writes > 50 && report.power_cuts > 20, "{report}");
     }
