@@ -15,7 +15,7 @@ use marmota_store::operation::Operation;
 use marmota_store::{Store, StoreBuilder};
 
 /// The rows of a batch.
-const BATCH_ROWS: i64 = 500;
+pub(crate) const BATCH_ROWS: i64 = 500;
 
 /// Options of `bench feed`.
 #[derive(clap::Args)]
@@ -32,7 +32,7 @@ pub(crate) struct Args {
 }
 
 /// A kind of write, with its rate in rows per second.
-type Measure = fn(&Store, Duration) -> Result<f64>;
+pub(crate) type Measure = fn(&Store, Duration) -> Result<f64>;
 
 const MEASURES: [(&str, Measure); 4] = [
     ("batches of 500 inserts", batches),
@@ -104,7 +104,7 @@ fn open(engine: &str, folder: &Path) -> Result<StoreBuilder> {
 }
 
 /// Rows with consecutive numbers.
-struct Rows(std::ops::Range<i64>);
+pub(crate) struct Rows(pub(crate) std::ops::Range<i64>);
 
 impl<'a> RowSource<'a> for Rows {
     fn remaining(&self) -> usize {
@@ -118,7 +118,7 @@ impl<'a> RowSource<'a> for Rows {
     }
 }
 
-fn batches(store: &Store, time: Duration) -> Result<f64> {
+pub(crate) fn batches(store: &Store, time: Duration) -> Result<f64> {
     let table = store.table("note")?;
     let (started, mut rows) = (Instant::now(), 0);
     while started.elapsed() < time {
@@ -129,11 +129,11 @@ fn batches(store: &Store, time: Duration) -> Result<f64> {
     Ok(rows as f64 / started.elapsed().as_secs_f64())
 }
 
-fn clients(clients: Clients, store: &Store, time: Duration) -> Result<f64> {
+pub(crate) fn clients(clients: Clients, store: &Store, time: Duration) -> Result<f64> {
     Ok(clients.measure(store, time)?.rows_per_second)
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     values[values.len() / 2]
 }

@@ -1,5 +1,6 @@
-//! `cargo run --release -p bench -- http|web|techempower|orm|models|transit|office|feed|jobs|live` measures
-//! Marmota, its peers and a floor in one run, and prints the ratios between them. `bench/README.md`
+//! `cargo run --release -p bench -- SUITE` measures Marmota, its peers and a floor in one run, and
+//! prints the ratios between them. The suites are http, web, techempower, orm, models, transit,
+//! office, feed, jobs, live and replication. `bench/README.md`
 //! explains the suites and their tables. The peers are separate programs in `bench/peers` that are
 //! built on demand; this program does not depend on them.
 
@@ -10,6 +11,7 @@ mod live;
 mod models;
 mod office;
 mod orm;
+mod replication;
 mod techempower;
 mod transit;
 mod web;
@@ -43,6 +45,8 @@ enum Suite {
     Feed(feed::Args),
     /// Jobs: how many a second are enqueued and finished, and how long they wait
     Jobs(jobs::Args),
+    /// Replication: writes without it, with it, and with Litestream; a restore
+    Replication(replication::Args),
     /// Live queries: the time to events of many subscribers, compared with PocketBase
     Live(live::Args),
 }
@@ -58,6 +62,7 @@ fn main() -> anyhow::Result<()> {
         Suite::Office(args) => office::run(&args),
         Suite::Feed(args) => feed::run(&args),
         Suite::Jobs(args) => jobs::run(&args),
+        Suite::Replication(args) => replication::run(&args),
         Suite::Live(args) => live::run(&args),
     }
 }

@@ -21,6 +21,8 @@ const CIPHER: &str = "src/ffi/cipher.c";
 const DURABILITY: &str = "src/ffi/durability.c";
 /// How the snapshot of an interrupted read is kept; included by [`ROWS`].
 const BUDGET: &str = "src/ffi/budget.c";
+/// Whole pages that come from another database; included by [`ROWS`].
+const PAGES: &str = "src/ffi/pages.c";
 /// Rows before and after a change; included by [`ROWS`].
 const CHANGES: &str = "src/ffi/changes.c";
 
@@ -204,6 +206,7 @@ fn main() {
     println!("cargo::rerun-if-changed={CIPHER}");
     println!("cargo::rerun-if-changed={DURABILITY}");
     println!("cargo::rerun-if-changed={BUDGET}");
+    println!("cargo::rerun-if-changed={PAGES}");
     println!("cargo::rerun-if-changed={CHANGES}");
 }
 

@@ -13,6 +13,7 @@ mod step;
 mod summary;
 mod tidy;
 mod units;
+mod versitygw;
 
 use std::process::ExitCode;
 
@@ -138,6 +139,7 @@ fn packages() -> Result<(), Failure> {
         ("chromedriver", "chromium-driver"),
     ])?;
     ferretdb::make()?;
+    versitygw::make()?;
     outsiders::install_pebble()
 }
 
@@ -180,6 +182,8 @@ fn encrypted() -> Result<(), Failure> {
             .map(|module| format!("{subject}::{module}"));
         run(cargo().args(suite).args(feature).arg("--").args(promises))?;
     }
+    let replication = ["test", "--package", "marmota-replication", "--test", "it"];
+    run(cargo().args(replication).args(feature).args(["--", "encrypted"]))?;
     let guide = ["test", "--package", "marmota", "--doc"];
     run(cargo().args(guide).args(feature).args(["--", "guide::encryption"]))
 }

@@ -52,6 +52,7 @@ const RUNS: &[Soak] = &[
     Soak { name: "scan-mongodb", program: "scan", arguments: &["mongodb:", "200000"] },
     Soak { name: "killed-jobs", program: "cargo", arguments: &["test", "--package", "marmota-jobs", "--test", "it", "--locked", "killed"] },
     Soak { name: "feed-postgres", program: "cargo", arguments: &["run", "--release", "-p", "marmota-postgres", "--features", "temporary-server", "--example", "feed_race"] },
+    Soak { name: "replication-kills", program: "cargo", arguments: &["test", "-p", "marmota-replication", "--test", "it", "kill"] },
     Soak { name: "fuzz", program: "fuzz", arguments: &["600"] },
     Soak { name: "packages", program: "cargo", arguments: &["package", "--workspace", "--allow-dirty"] },
 ];
@@ -78,7 +79,7 @@ pub(crate) fn start(arguments: &[&str]) -> Result<(), Failure> {
 
 impl Soak {
     fn run(&self) -> Result<Outcome, Failure> {
-        if (self.name.contains("mongodb") || self.name.contains("replica"))
+        if (self.name.contains("mongodb") || self.name.ends_with("-replica"))
             && let Err(error) = ferretdb::make()
         {
             return Ok(Outcome::NotRun(format!("FerretDB cannot be built: {error}")));
@@ -87,8 +88,9 @@ impl Soak {
             return scan::waits(self.arguments);
         }
         if self.program == "cargo" {
-            // More rounds of the tests that kill processes.
-            return run(cargo().args(self.arguments).env("MARMOTA_JOBS_ROUNDS", "200"))
+            // More kills than in the daily tests.
+            let kills = if self.name == "killed-jobs" { "200" } else { "50" };
+            return run(cargo().args(self.arguments).env("MARMOTA_KILLS", kills))
                 .map(|()| Outcome::Passed);
         }
         if self.program == "fuzz" {

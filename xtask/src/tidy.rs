@@ -18,7 +18,7 @@ mod prose;
 use crate::step::{Failure, root};
 
 /// The project's crates that each crate may depend on.
-const ARROWS: [(&str, &[&str]); 20] = [
+const ARROWS: [(&str, &[&str]); 21] = [
     ("model", &[]),
     ("derive", &[]),
     ("store", &["marmota-model"]),
@@ -30,6 +30,7 @@ const ARROWS: [(&str, &[&str]); 20] = [
     ("sqlite", &["marmota-model", "marmota-store", "marmota-sql"]),
     ("postgres", &["marmota-model", "marmota-store", "marmota-sql"]),
     ("mongo", &["marmota-model", "marmota-store"]),
+    ("replication", &["marmota-model", "marmota-store"]),
     ("auth", &["marmota-model", "marmota-derive", "marmota-store"]),
     ("jobs", &["marmota-model", "marmota-derive", "marmota-store"]),
     ("web", &["marmota-model", "marmota-http", "marmota-auth"]),
@@ -71,6 +72,7 @@ const ARROWS: [(&str, &[&str]); 20] = [
             "marmota-memory",
             "marmota-sqlite",
             "marmota-postgres",
+            "marmota-replication",
             "marmota-mongo",
             "marmota-rest",
             "marmota-auth",

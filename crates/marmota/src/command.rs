@@ -10,6 +10,8 @@ mod migrate;
 mod moving;
 mod operators;
 mod output;
+#[cfg(feature = "replication")]
+mod replicate;
 mod restore;
 mod serve;
 mod version;
@@ -76,6 +78,8 @@ enum Sub {
     Move(moving::Move),
     Restore(restore::Restore),
     Job(job::Job),
+    #[cfg(feature = "replication")]
+    Promote(replicate::Promote),
 }
 
 /// Runs a program with its command-line arguments. `models` adds the program's models to the store
@@ -308,6 +312,8 @@ impl Command {
                 Sub::Move(moving) => moving.run(self),
                 Sub::Restore(restore) => restore.run(self),
                 Sub::Job(job) => job.run(self),
+                #[cfg(feature = "replication")]
+                Sub::Promote(promote) => promote.run(self),
             },
         }
     }

@@ -109,6 +109,10 @@ pub mod hooks {}
 #[doc = include_str!("../guide/27-jobs.md")]
 pub mod jobs {}
 
+#[cfg(feature = "replication")]
+#[doc = include_str!("../guide/28-replication.md")]
+pub mod replication {}
+
 #[cfg(all(feature = "sqlite", feature = "server"))]
 #[doc = include_str!("../guide/30-configuration.md")]
 pub mod configuration {}

@@ -33,6 +33,8 @@ pub mod command;
 pub mod guide;
 #[cfg(feature = "log")]
 mod levels;
+#[cfg(feature = "replication")]
+pub mod replication;
 mod restore;
 #[cfg(feature = "otel")]
 mod telemetry;

@@ -94,6 +94,8 @@ struct Shared {
     denied_hint: String,
     /// Additional sections of the statistics, by name.
     parts: Vec<(&'static str, Part)>,
+    /// False while the server should not get requests.
+    is_ready: Box<dyn Fn() -> bool + Send + Sync>,
     /// The filter of the log; without it, its route does not exist.
     levels: Option<Arc<dyn LogLevels>>,
 }
@@ -179,6 +181,7 @@ impl Diagnostics {
             allow_reading: None,
             denied_hint: String::new(),
             parts: Vec::new(),
+            is_ready: Box::new(|| true),
             levels: None,
         };
         Self { prefix: "/api".to_owned(), metrics: None, shared }
@@ -375,6 +378,28 @@ impl Diagnostics {
         self
     }
 
+    /// Answers `/readyz` with 503 as long as `is_ready` returns false, in addition to its other
+    /// conditions. It is called at each request, on a server thread, so it must return quickly.
+    ///
+    /// ```
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::{Field, Kind, Role, Schema};
+    /// # use marmota_store::Store;
+    /// # let schema = Schema::new("city", vec![Field::new("id", Kind::I64).role(Role::Key)]);
+    /// # let store = Store::builder(Memory::new()).schema(schema).open()?;
+    /// use marmota_http::TestRequest;
+    /// use marmota_rest::Diagnostics;
+    ///
+    /// let router = Diagnostics::new(&store).ready_if(|| false).router();
+    /// assert_eq!(router.call(TestRequest::get("/readyz"))?.status().code(), 503);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn ready_if(mut self, is_ready: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        self.shared.is_ready = Box::new(is_ready);
+        self
+    }
+
     /// Enables reading and changing the log's filter.
     ///
     /// ```
@@ -432,8 +457,9 @@ impl Diagnostics {
     pub fn router(self) -> Router {
         let Self { prefix, metrics, shared } = self;
         let shared = Arc::new(shared);
-        let store = shared.store.clone();
-        let router = Router::new().health(move || store.is_open()).on(
+        let ready = Arc::clone(&shared);
+        let is_ready = move || ready.store.is_open() && (ready.is_ready)();
+        let router = Router::new().health(is_ready).on(
             Method::Get,
             &format!("{prefix}/-/statistics"),
             endpoint(&shared, |shared, _| Ok(json_of(&shared.statistics()))),

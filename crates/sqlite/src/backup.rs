@@ -25,6 +25,7 @@ use crate::file::exclusive_file::{
     Beside, Content, check, content, lock_exclusively, sync_folder_of, with_suffix,
 };
 use crate::file::options::{Location, SqliteOptions, parse};
+use crate::file::replication_lock;
 use crate::session::shared::Shared;
 
 /// 1 MiB of pages of the default size; `progress` is called after each step.
@@ -132,6 +133,42 @@ impl Sqlite {
         Self::restore_to(&location, &options, from, tables, replaces)
     }
 
+    /// Parses the URL of a database, as [`Sqlite::from_url`] does. The key of an encrypted file
+    /// comes from the environment.
+    ///
+    /// # Errors
+    /// As [`Sqlite::from_url`], without those of the file.
+    pub fn parse_url(url: &str) -> Result<(Location, SqliteOptions)> {
+        let (location, mut options) = parse(url)?;
+        options.take_key_from_environment(&location)?;
+        Ok((location, options))
+    }
+
+    /// Moves what is left of the log to the file, of a database that is not open. It is for work on
+    /// the file itself. `then` is the end of the error message: what to do after closing the
+    /// database elsewhere.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Busy`] if the database is open elsewhere, [`ErrorKind::NotFound`] if there is no
+    /// file, [`ErrorKind::Invalid`] for a database in memory; those of [`Sqlite::open`].
+    pub fn settle(location: &Location, options: &SqliteOptions, then: &str) -> Result<()> {
+        let Location::File(path) = location else {
+            return Err(Error::new(ErrorKind::Invalid, "a database in memory has no file"));
+        };
+        if !path.exists() {
+            let message = format!("{} does not exist", database_name(path));
+            return Err(Error::new(ErrorKind::NotFound, message));
+        }
+        let lock = replication_lock::take(path)?;
+        let encryption = FileEncryption::new(options);
+        let mut connection = encryption.open(path)?;
+        pragma_text(&mut connection, "PRAGMA encoding")
+            .map_err(|failure| encryption.at(&failure, path))?;
+        lock_exclusively(&mut connection, path, then)?;
+        drop((connection, lock));
+        Ok(())
+    }
+
     /// Like [`Sqlite::restore`], for a location instead of a URL.
     ///
     /// # Errors
@@ -143,6 +180,36 @@ impl Sqlite {
         tables: &BTreeMap<String, u64>,
         replaces: bool,
     ) -> Result<()> {
+        let copy = |new: &Path| {
+            copy_file(from, new).map_err(|error| {
+                let message = format!("{} cannot be copied: {error}", from.display());
+                Error::new(ErrorKind::Io, message).with_source(error)
+            })
+        };
+        let found = Self::install(location, options, replaces, copy, |found| {
+            if found == tables {
+                return Ok(());
+            }
+            let message = format!("{}: its rows differ from its manifest", from.display());
+            Err(Error::new(ErrorKind::Engine, message))
+        });
+        found.map(drop)
+    }
+
+    /// Installs a file that `make` writes as the database of a location, after a check of all of
+    /// it (`PRAGMA integrity_check`). An existing database is replaced as by [`Sqlite::restore`].
+    /// `accept` is called with the number of rows of each table before the file is in its place.
+    /// Returns these numbers.
+    ///
+    /// # Errors
+    /// As [`Sqlite::restore`], and those of `make` and `accept`.
+    pub fn install(
+        location: &Location,
+        options: &SqliteOptions,
+        replaces: bool,
+        make: impl FnOnce(&Path) -> Result<()>,
+        accept: impl FnOnce(&BTreeMap<String, u64>) -> Result<()>,
+    ) -> Result<BTreeMap<String, u64>> {
         let Location::File(path) = location else {
             let message = "a backup can only be restored to a file: name one, as in \
                            sqlite:data/app.db";
@@ -167,20 +234,21 @@ impl Sqlite {
         };
         have_folder(path, options.create_folders)?;
         let new = Beside::of(path, NEW).map_err(disk)?;
-        copy_file(from, &new.0).map_err(disk)?;
+        make(&new.0)?;
         let mut connection = encryption.open(&new.0)?;
         // This is the first read, which detects a wrong key.
         pragma_text(&mut connection, "PRAGMA encoding")
             .map_err(|failure| encryption.at(&failure, &new.0))?;
-        let held_by_it = check(&mut connection, &new.0)?.rows.into_iter().collect();
+        // A copy of a file in use is in WAL mode, which would leave a log next to it.
+        connection
+            .execute("PRAGMA journal_mode=DELETE")
+            .map_err(|failure| encryption.at(&failure, &new.0))?;
+        let found = check(&mut connection, &new.0)?.rows.into_iter().collect();
         drop(connection);
-        if *tables != held_by_it {
-            let message = format!("{}: its rows differ from its manifest", from.display());
-            return Err(Error::new(ErrorKind::Engine, message));
-        }
+        accept(&found)?;
         put_in_place(&new.0, path).map_err(disk)?;
         drop(held);
-        Ok(())
+        Ok(found)
     }
 }
 

@@ -4,13 +4,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
-use marmota_model::{Result, Table};
+use marmota_model::{Error, ErrorKind, Result, Table};
 use marmota_store::EngineStatistics;
 use marmota_store::backup::Copied;
 use marmota_store::change::ChangeRecorder;
 use marmota_store::engine::{
     AttachSource, AttachedDatabase, Capability, Engine, ReadsMeanwhile, Session,
 };
+use marmota_store::log_copy::CommitSink;
 use marmota_store::plan::{Destructive, Plan};
 use marmota_store::tables::{KnownTables, Tables};
 use parking_lot::Mutex;
@@ -19,6 +20,7 @@ use crate::commit::commit_thread::CommitThread;
 use crate::commit::group_commit::closed;
 use crate::commit::write_lock::WriteLock;
 use crate::executor::Executor;
+use crate::executor::log_copy::LogCopy;
 use crate::executor::read_budget::FIRST_BUDGET;
 use crate::executor::statistics::Counts;
 use crate::fault;
@@ -27,7 +29,9 @@ use crate::file::connect::{connect, file_of};
 use crate::file::database_name::location_name;
 use crate::file::encryption::FileEncryption;
 use crate::file::options::{Location, SqliteOptions, parse};
+use crate::file::replication_lock;
 use crate::session::SqliteSession;
+use crate::session::logged_file::LoggedFile;
 use crate::session::shared::Shared;
 
 /// Models in an SQLite database.
@@ -76,6 +80,10 @@ impl Sqlite {
             executor.keep_with(options.durability, &commit_thread);
             executor.never_block();
         }
+        if let Location::File(path) = &location {
+            executor.log_copy =
+                replication_lock::taken_elsewhere(path).map_or(LogCopy::None, LogCopy::Elsewhere);
+        }
         let writer = WriteLock::new(executor, options.writes_waiting_max);
         commit_thread.employ(Arc::<WriteLock<Executor>>::downgrade(&writer));
         let capability =
@@ -101,6 +109,7 @@ impl Sqlite {
             tables,
             attached: Mutex::default(),
             closed: AtomicBool::new(false),
+            replication_lock: Mutex::default(),
         })))
     }
 
@@ -134,7 +143,7 @@ impl Sqlite {
     /// have taken effect.
     pub fn execute(&self, sql: &str) -> Result<()> {
         self.0.with_executor(|executor| {
-            executor.check_stopped()?;
+            executor.check_writable()?;
             let done = executor.counted(|executor| executor.connection.execute(sql));
             let done = done.map_err(|failure| fault::of(&failure));
             executor.roll_back();
@@ -259,6 +268,25 @@ impl Engine for Sqlite {
 
     fn record_changes(&self, recorder: &Arc<ChangeRecorder>) -> Result<()> {
         self.0.with_executor(|executor| executor.record(recorder))
+    }
+
+    fn copy_log(&self, sink: Arc<dyn CommitSink>) -> Result<()> {
+        let Location::File(path) = &self.0.location else {
+            let message = "a database in memory cannot be replicated: name a file, as in \
+                           sqlite:data/app.db";
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        };
+        let lock = replication_lock::take(path)?;
+        let database = Arc::new(LoggedFile { path: path.clone(), shared: Arc::downgrade(&self.0) });
+        self.0.with_executor(|executor| {
+            sink.attach(database)?;
+            if sink.waits() {
+                self.0.commit_thread.expect_waits();
+            }
+            executor.log_copy = LogCopy::Sink { sink, is_reported: false };
+            *self.0.replication_lock.lock() = Some(lock);
+            Ok(())
+        })
     }
 
     fn close(&self) -> Result<()> {

@@ -5,6 +5,7 @@
 //! `executor/write_many.rs`. This file contains what they share, and transactions.
 
 pub(crate) mod conflict;
+pub(crate) mod log_copy;
 pub(crate) mod raw_sql;
 pub(crate) mod read;
 pub(crate) mod read_budget;
@@ -25,6 +26,7 @@ use marmota_store::operation::{BatchMachine, BatchParts, OnConflict, Operation, 
 
 use crate::commit::commit_thread::CommitThread;
 use crate::commit::group_commit::Work;
+use crate::executor::log_copy::LogCopy;
 use crate::executor::recording::{Recording, SavepointStep};
 use crate::executor::statistics::Counts;
 use crate::fault;
@@ -93,6 +95,8 @@ pub(crate) struct Executor {
     recording: Option<Box<Recording>>,
     /// The number of the last commit with changes, until it is taken.
     committed: Option<NonZeroU64>,
+    /// What copies the log, if this connection writes.
+    pub(crate) log_copy: LogCopy,
 }
 
 impl Executor {
@@ -127,6 +131,7 @@ impl Executor {
             read_deadline_ms: 0,
             recording: None,
             committed: None,
+            log_copy: LogCopy::None,
         })
     }
 
@@ -344,7 +349,13 @@ impl Executor {
     }
 
     pub(crate) fn begin(&mut self) -> Result<()> {
-        self.check_stopped()?;
+        self.is_refused = false;
+        self.check_writable()?;
+        self.begin_unchecked()
+    }
+
+    /// Like [`Self::begin`], for work that makes no commit of its own or replaces pages.
+    pub(crate) fn begin_unchecked(&mut self) -> Result<()> {
         self.is_refused = false;
         self.control(self.begin)
     }
@@ -382,15 +393,23 @@ impl Executor {
             self.roll_back();
             return Err(error);
         }
+        self.commit_statement()?;
+        let copied = self.report_to_sink();
+        self.report_commit();
+        if copied.is_err() {
+            self.committed = None;
+        }
+        copied
+    }
+
+    /// Executes COMMIT.
+    fn commit_statement(&mut self) -> Result<()> {
         let before = Syncs::of_thread();
         let mut run = self.connection.start(self.commit);
         let done = run.step().map(|_| ());
         drop(run);
         match done {
-            Ok(()) if !Syncs::since(before).failed() => {
-                self.report_commit();
-                Ok(())
-            }
+            Ok(()) if !Syncs::since(before).failed() => Ok(()),
             done => Err(self.commit_failed(done.err().as_ref(), Syncs::since(before))),
         }
     }
@@ -457,14 +476,21 @@ impl Executor {
 
     /// Completes a commit: schedules a sync if it was relaxed, and runs a checkpoint if the log has
     /// become long.
-    fn note_commit(&mut self) {
+    fn note_commit(&mut self) -> Result<()> {
         self.counts.commit();
-        let Some(commit_thread) = &self.commit_thread else { return };
-        if self.set == Durability::Relaxed {
+        let copied = self.complete_report();
+        if let (Durability::Relaxed, Some(commit_thread)) = (self.set, &self.commit_thread) {
             commit_thread.fall_behind();
         }
-        if self.connection.log_pages() >= LOG_PAGES_MAX
+        self.checkpoint_if_long();
+        copied
+    }
+
+    fn checkpoint_if_long(&mut self) {
+        if self.commit_thread.is_some()
+            && self.connection.log_pages() >= LOG_PAGES_MAX
             && !self.is_stopped()
+            && self.may_checkpoint()
             && self.connection.checkpoint()
         {
             self.counts.checkpoint();
@@ -503,7 +529,7 @@ impl Executor {
         if !operation.is_write() {
             return self.run(operation, sink, outcome);
         }
-        self.check_stopped()?;
+        self.check_writable()?;
         self.is_refused = false;
         self.wait_for(durability.unwrap_or(self.durability));
         self.counted(|executor| {
@@ -518,8 +544,7 @@ impl Executor {
                 }
                 Err(error) => return Err(executor.alone_failed(error, syncs)),
             }
-            executor.note_commit();
-            Ok(())
+            executor.note_commit()
         })?;
         outcome.commit = self.take_committed();
         Ok(())
@@ -536,8 +561,7 @@ impl Executor {
             let started = Instant::now();
             executor.commit()?;
             executor.note_alone(started);
-            executor.note_commit();
-            Ok(())
+            executor.note_commit()
         });
         committed?;
         outcome.commit = self.take_committed();
@@ -636,7 +660,7 @@ impl Work for Executor {
                 commit_thread.note_wait(started.elapsed());
             }
             executor.counts.group(members);
-            executor.note_commit();
+            executor.note_commit()?;
             Ok(executor.take_committed())
         })
     }

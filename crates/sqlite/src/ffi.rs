@@ -17,6 +17,7 @@ mod describe;
 #[cfg(feature = "simulated-disk")]
 pub(crate) mod disk;
 mod json;
+mod pages;
 mod raw;
 mod value;
 pub(crate) mod virtual_table;

@@ -11,3 +11,4 @@ pub(crate) mod exclusive_file;
 pub(crate) mod failed_sync;
 pub(crate) mod lock_owner;
 pub(crate) mod options;
+pub(crate) mod replication_lock;

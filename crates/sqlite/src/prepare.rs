@@ -28,7 +28,7 @@ pub(crate) fn plan(
     version: u32,
     place: &str,
 ) -> Result<Plan> {
-    executor.begin()?;
+    executor.begin_unchecked()?;
     let plan = make_plan(&mut executor.connection, tables, version, place, true);
     executor.roll_back();
     plan

@@ -10,6 +10,7 @@
 //! `session/long.rs`.
 
 mod locked;
+pub(crate) mod logged_file;
 mod long;
 pub(crate) mod offloaded;
 pub(crate) mod shared;

@@ -4,6 +4,7 @@ mod before_hooks;
 mod change_feed;
 mod database_models;
 mod feed_keeper;
+mod replica;
 mod shared_commits;
 
 use std::any::TypeId;
@@ -19,6 +20,7 @@ pub use self::change_feed::renew_feed;
 pub use self::database_models::DatabaseModels;
 use crate::batch_machine::answers_schema;
 use crate::contract::audit::AuditLog;
+use crate::contract::commit_sink::CommitSink;
 use crate::contract::engine::{Capability, Engine};
 use crate::contract::operation::{ANSWERS, Idempotency};
 use crate::contract::plan::{Destructive, Plan};
@@ -54,6 +56,7 @@ impl Store {
             left: Vec::new(),
             changes: None,
             before_hooks: HooksToOpen::default(),
+            commit_sink: None,
         }
     }
 }
@@ -78,6 +81,7 @@ pub struct StoreBuilder {
     changes: Option<ChangeRetention>,
     /// The hooks that are called before writes.
     before_hooks: HooksToOpen,
+    commit_sink: Option<Arc<dyn CommitSink>>,
 }
 
 impl StoreBuilder {
@@ -396,6 +400,17 @@ impl StoreBuilder {
         self
     }
 
+    /// Copies the log of the database elsewhere: `marmota-replication` has implementations for
+    /// replication and for read-only replicas. Default: the log is not copied.
+    ///
+    /// [`StoreBuilder::open`] fails with [`ErrorKind::Unsupported`] if the engine cannot do this,
+    /// or if the store has several databases.
+    #[must_use]
+    pub fn commit_sink(mut self, sink: Arc<dyn CommitSink>) -> Self {
+        self.commit_sink = Some(sink);
+        self
+    }
+
     /// Opens the store. It executes the steps of the plan that lose no data (it creates missing
     /// tables, columns and indexes), and the destructive ones that
     /// [`StoreBuilder::allow_destructive`] allows; then it executes the pending migrations.
@@ -411,6 +426,7 @@ impl StoreBuilder {
     fn open_at(self, to: Option<u32>) -> Result<Store> {
         let (version, destructive) = (self.version, self.destructive.clone());
         let Self { history_age_max, metering, traced, cache_bytes_max, .. } = self;
+        let commit_sink = self.commit_sink.clone();
         let Assembled { engine, registry, tables, answers, migrations, feed, hooks } =
             self.assemble()?;
         let (before_hooks, hooks_core) = hooks;
@@ -420,12 +436,21 @@ impl StoreBuilder {
                 history_age_max.map(|age| i64::try_from(age.as_micros()).unwrap_or(i64::MAX));
             AuditLog::new(table, age_max_us)
         });
+        let is_replica = commit_sink.as_ref().is_some_and(|sink| sink.is_replica());
+        if let Some(sink) = commit_sink {
+            engine.copy_log(sink)?;
+        }
         // The records are checked first: a refused database is not changed.
         let done = migrations.read(&*engine)?;
         migrations.check(&done, to)?;
-        engine
-            .migrate(&tables, version, &destructive)
-            .map_err(|refused| migrations.explain(refused, &done))?;
+        if is_replica {
+            replica::open_tables(&*engine, &tables, version)?;
+            migrations.check_complete(&done)?;
+        } else {
+            engine
+                .migrate(&tables, version, &destructive)
+                .map_err(|refused| migrations.explain(refused, &done))?;
+        }
         let records_changes = feed.is_some();
         let settings = LayerSettings {
             is_traced: traced,
@@ -438,11 +463,14 @@ impl StoreBuilder {
         let store = Store::new(engine, registry, answers, settings);
         let _ = hooks_core.set(Arc::downgrade(&store.core));
         if let Some((tables, retention)) = feed {
-            let feed = change_feed::open(&store, tables)?;
+            let feed = change_feed::open(&store, tables, is_replica)?;
+            let retention = (!is_replica).then_some(retention);
             feed_keeper::start(&store, &feed, retention)?;
             store.core.set_feed(feed);
         }
-        migrations.carry_out(&store, &done, to)?;
+        if !is_replica {
+            migrations.carry_out(&store, &done, to)?;
+        }
         // Rows that the migrations have read are not in the cache afterwards.
         store.core.layers.subscribe_cache(store.registry())?;
         Ok(store)

@@ -16,6 +16,7 @@
 //! | `engine.rs` | the traits `Engine` and `Session`: the rules for implementers, and the order of the calls |
 //! | `operation.rs`, `operation/` | a request as data, its result, writes of batches, links, idempotency keys |
 //! | `capability.rs` | differences between engines, as data |
+//! | `commit_sink.rs` | what copies the log of an engine elsewhere |
 //! | `durability.rs` | the moment at which a write is answered |
 //! | `plan.rs` | the changes that a database needs to fit its models |
 //! | `sql.rs`, `borrowed_table.rs` | raw SQL, and tables that one engine lends to the SQL of another |
@@ -31,6 +32,7 @@ pub(crate) mod audit;
 pub mod borrowed_table;
 pub(crate) mod capability;
 pub(crate) mod change;
+pub(crate) mod commit_sink;
 pub(crate) mod durability;
 pub mod engine;
 pub(crate) mod invalidation_feed;

@@ -74,6 +74,13 @@ pub mod change {
     pub use crate::verbs::changes::{ChangeStream, FeedEvent};
 }
 
+/// The seam for copying an engine's log elsewhere: continuous replication and replicas.
+pub mod log_copy {
+    pub use crate::contract::commit_sink::{
+        CommitSink, FillPages, LoggedCommit, LoggedDatabase, ReplacedPages,
+    };
+}
+
 /// Hooks: functions that are called before a row of a model is written ([`StoreBuilder::before`]),
 /// and for each committed change of a model ([`Store::after_commit`]).
 pub mod hook {

@@ -21,7 +21,7 @@ use crate::harness::{count, until};
 
 /// `cargo xtask soak` sets more.
 fn rounds() -> u64 {
-    std::env::var("MARMOTA_JOBS_ROUNDS").map_or(20, |rounds| rounds.parse().unwrap())
+    std::env::var("MARMOTA_KILLS").map_or(20, |rounds| rounds.parse().unwrap())
 }
 
 #[derive(Clone, Debug, Model)]

@@ -58,6 +58,9 @@ pub(super) struct Watch {
     access: Option<Access>,
     /// The log; `None` if the program has started a log of another kind.
     log: Option<Arc<Log>>,
+    /// The replication of the database.
+    #[cfg(feature = "replication")]
+    replication: super::replicate::Replication,
     /// The exporter of spans, with `--otlp`.
     #[cfg(feature = "otel")]
     telemetry: Option<crate::Telemetry>,
@@ -113,6 +116,8 @@ impl Operators {
             metrics: self.diagnostics.then(Metrics::new),
             access: self.diagnostics.then(|| Access::of(self.diagnostics_local)).transpose()?,
             log,
+            #[cfg(feature = "replication")]
+            replication: super::replicate::Replication::None,
             #[cfg(feature = "otel")]
             telemetry: None,
         })
@@ -120,6 +125,16 @@ impl Operators {
 }
 
 impl Watch {
+    /// Shows the state of the replication.
+    #[cfg(feature = "replication")]
+    pub(super) fn replication(mut self, replication: super::replicate::Replication) -> Self {
+        if let Some(metrics) = &self.metrics {
+            replication.to_metrics(metrics);
+        }
+        self.replication = replication;
+        self
+    }
+
     /// Returns the text with the diagnostics token, for a program without users at this address.
     pub(super) fn greeting(&self, url: &str) -> Option<String> {
         let Access { token, is_made, .. } = self.access.as_ref()?;
@@ -179,6 +194,8 @@ impl Watch {
     ) -> Router {
         let Some(metrics) = &self.metrics else { return routes };
         let state = who(Diagnostics::new(store).metrics(metrics));
+        #[cfg(feature = "replication")]
+        let state = self.replication.to_diagnostics(state);
         let state = match &self.log {
             Some(log) => state.log_levels(log.clone()),
             None => state,

@@ -69,6 +69,9 @@ pub(super) struct Serve {
     /// the guide, 19-change-feed.md
     #[arg(long)]
     changes: bool,
+    #[cfg(feature = "replication")]
+    #[command(flatten)]
+    replicate: super::replicate::Replicate,
     #[command(flatten)]
     operators: Operators,
     /// Number of threads, at least 1; if not given, one for each core that the process may use
@@ -93,7 +96,11 @@ impl Serve {
         self.check_open(command, &listen)?;
         let url = command.url(&self.database);
         let is_new = !crate::restore::is_there(url);
+        #[cfg(feature = "replication")]
+        let replication = self.replicate.prepare(url)?;
         let builder = command.builder(url)?;
+        #[cfg(feature = "replication")]
+        let builder = replication.of_store(builder);
         let builder = if self.auth { marmota_auth::models(builder) } else { builder };
         let builder = match self.idempotency {
             true => builder.idempotency(Idempotency::default()),
@@ -106,7 +113,16 @@ impl Serve {
         let store = self.operators.observing(builder).open()?;
         let watch = self.operators.begin()?;
         log::info!(target: "marmota", "starting: {}", super::version::line(command.version));
-        (command.seed)(&store)?;
+        #[cfg(feature = "replication")]
+        let watch = watch.replication(replication.clone());
+        #[cfg(feature = "replication")]
+        let is_replica = replication.is_replica();
+        #[cfg(not(feature = "replication"))]
+        let is_replica = false;
+        // A replica has what was inserted into its primary.
+        if !is_replica {
+            (command.seed)(&store)?;
+        }
         let mut addresses = listen.iter();
         let first = addresses.next().copied().unwrap_or(command.listen);
         let mut server =

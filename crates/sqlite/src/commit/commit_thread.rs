@@ -67,6 +67,8 @@ pub(crate) struct CommitThread {
     wait: RecentAverage,
     /// The duration of a write outside of a group, or of a transaction's commit.
     alone: RecentAverage,
+    /// True if each commit waits until it is copied elsewhere.
+    waits: AtomicBool,
     /// Callers always lead, even if the disk is slow.
     #[cfg(feature = "simulated-disk")]
     stands_back: AtomicBool,
@@ -98,6 +100,11 @@ impl CommitThread {
         }
     }
 
+    /// Declares that commits take long from now on, so that no event loop makes them.
+    pub(crate) fn expect_waits(&self) {
+        self.waits.store(true, Ordering::Relaxed);
+    }
+
     /// Records a group's wait for the disk.
     pub(crate) fn note_wait(&self, wait: Duration) {
         self.wait.note(wait);
@@ -111,7 +118,7 @@ impl CommitThread {
     /// Returns true if writes outside of groups take so long that an event loop should not execute
     /// them.
     pub(crate) fn is_slow_alone(&self) -> bool {
-        self.alone.get().max(self.wait.get()) >= SLOW_ALONE
+        self.waits.load(Ordering::Relaxed) || self.alone.get().max(self.wait.get()) >= SLOW_ALONE
     }
 
     /// Returns true if it should lead instead of a caller.
@@ -120,7 +127,7 @@ impl CommitThread {
         if self.stands_back.load(Ordering::Relaxed) {
             return false;
         }
-        self.wait.get() >= SLOW
+        self.waits.load(Ordering::Relaxed) || self.wait.get() >= SLOW
     }
 
     /// Lets only callers lead from now on.

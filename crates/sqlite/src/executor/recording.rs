@@ -241,6 +241,12 @@ impl Executor {
         recording.recorder.committed(number.get(), at, changes);
     }
 
+    /// Returns the number of the commit whose row was written, before it is reported.
+    #[inline]
+    pub(super) fn written_number(&self) -> Option<NonZeroU64> {
+        self.recording.as_ref()?.written.as_ref().map(|written| written.number)
+    }
+
     /// Returns the number of the last commit, once.
     #[inline]
     pub(crate) const fn take_committed(&mut self) -> Option<NonZeroU64> {

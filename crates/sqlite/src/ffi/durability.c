@@ -61,6 +61,17 @@ unsigned int marmota_log_pages(sqlite3 *db){
   return pager->pWal ? pager->pWal->hdr.mxFrame : 0;
 }
 
+/*
+** The first salt of the log that this connection knows of, as in its file: it
+** is another one whenever the log is begun again.
+*/
+unsigned int marmota_log_salt(sqlite3 *db){
+  Pager *pager;
+  if( db->aDb[0].pBt==0 ) return 0;
+  pager = sqlite3BtreePager(db->aDb[0].pBt);
+  return pager->pWal ? sqlite3Get4byte((u8*)&pager->pWal->hdr.aSalt[0]) : 0;
+}
+
 /* Takes what it can of the log to the file, without waiting for anybody. */
 int marmota_checkpoint(sqlite3 *db){
   return sqlite3_wal_checkpoint_v2(db, "main", SQLITE_CHECKPOINT_PASSIVE, 0, 0);

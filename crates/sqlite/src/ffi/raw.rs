@@ -207,7 +207,20 @@ unsafe extern "C" {
     pub(super) fn marmota_syncs() -> u64;
     pub(super) fn marmota_sync_errno() -> c_int;
     pub(super) fn marmota_log_pages(db: *mut Db) -> c_uint;
+    pub(super) fn marmota_log_salt(db: *mut Db) -> c_uint;
     pub(super) fn marmota_checkpoint(db: *mut Db) -> c_int;
+}
+
+// `pages.c`.
+unsafe extern "C" {
+    pub(super) fn marmota_replace_pages(
+        db: *mut Db,
+        numbers: *const u32,
+        bytes: *const u8,
+        count: c_int,
+        page_bytes: c_int,
+        database_pages: u32,
+    ) -> c_int;
 }
 
 // `budget.c`.

@@ -16,6 +16,7 @@
 #include MARMOTA_SQLITE_SOURCE
 #include "durability.c"
 #include "budget.c"
+#include "pages.c"
 
 #ifdef MARMOTA_CIPHER
 #include "cipher.c"

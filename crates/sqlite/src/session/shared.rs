@@ -1,5 +1,6 @@
 //! [`Shared`]: the state of an engine, and its connections.
 
+use std::fs::File;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -16,6 +17,7 @@ use crate::commit::commit_thread::{CommitThread, LeadsGroups};
 use crate::commit::group_commit::closed;
 use crate::commit::write_lock::WriteLock;
 use crate::executor::Executor;
+use crate::executor::log_copy::LogCopy;
 use crate::executor::read_budget::FIRST_BUDGET;
 use crate::executor::statistics::Counts;
 use crate::fault::busy;
@@ -59,6 +61,8 @@ pub(crate) struct Shared {
     /// The other databases of the store, visible to SQL.
     pub(crate) attached: Mutex<Vec<AttachedDatabase>>,
     pub(crate) closed: AtomicBool,
+    /// Held while the log is copied elsewhere.
+    pub(crate) replication_lock: Mutex<Option<File>>,
 }
 
 impl LeadsGroups for WriteLock<Executor> {
@@ -272,9 +276,29 @@ impl Shared {
         if self.location == Location::Memory {
             return Ok(());
         }
-        executor.check_stopped()?;
+        if let Err(stopped) = executor.check_stopped() {
+            if let LogCopy::Sink { sink, .. } = &executor.log_copy {
+                sink.closed();
+            }
+            return Err(stopped);
+        }
         // With less durability, only this waits for the disk. If another program reads, the log
         // remains, but its content is in the file.
+        let sink = match &executor.log_copy {
+            LogCopy::None => None,
+            LogCopy::Elsewhere(_) => {
+                executor.connection.keep_log_at_close();
+                return Ok(());
+            }
+            LogCopy::Sink { sink, .. } => Some(Arc::clone(sink)),
+        };
+        if sink.as_ref().is_some_and(|sink| !sink.before_close()) {
+            executor.connection.keep_log_at_close();
+            drop(executor);
+            sink.inspect(|sink| sink.closed());
+            self.replication_lock.lock().take();
+            return Ok(());
+        }
         let sql = "PRAGMA synchronous=FULL; PRAGMA wal_checkpoint(TRUNCATE)";
         let checkpoint = |executor: &mut Executor| executor.connection.execute(sql);
         match executor.blocking(|executor| executor.counted(checkpoint)) {
@@ -282,7 +306,14 @@ impl Shared {
                 executor.connection.keep_log_at_close();
                 Err(error_at(&failure, &location_name(&self.location)))
             }
-            _ => Ok(()),
+            _ => {
+                drop(executor);
+                if let Some(sink) = sink {
+                    sink.closed();
+                    self.replication_lock.lock().take();
+                }
+                Ok(())
+            }
         }
     }
 }

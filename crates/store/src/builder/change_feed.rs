@@ -26,15 +26,19 @@ use crate::store::Store;
 /// The name in the only row of the table with the identity.
 const NAME: &str = "feed";
 
-/// Opens the feed of a store, and lets its engine record changes.
+/// Opens the feed of a store, and lets its engine record changes. A replica gets the commits from its
+/// primary and records none.
 ///
 /// # Errors
 /// [`ErrorKind::Unsupported`] for an engine that cannot record changes; those of the engine.
-pub(super) fn open(store: &Store, tables: FeedTables) -> Result<Arc<ChangeFeed>> {
+pub(super) fn open(store: &Store, tables: FeedTables, is_replica: bool) -> Result<Arc<ChangeFeed>> {
     let FeedTables { commits, shapes: shape_table, identity, cursors, dead_letters } = tables;
-    let (feed, removed) = read_identity(store, &identity)?;
+    let (feed, removed) = read_identity(store, &identity, is_replica)?;
     let mut shapes_now = read_shapes(store, &shape_table)?;
-    let recorded = record_tables(store, &shape_table, &mut shapes_now)?;
+    let recorded = match is_replica {
+        true => Vec::new(),
+        false => record_tables(store, &shape_table, &mut shapes_now)?,
+    };
     let last = last_commit(store, &commits)?.max(removed);
     let is_shared = store.capability().shared_commits;
     if is_shared {
@@ -42,9 +46,14 @@ pub(super) fn open(store: &Store, tables: FeedTables) -> Result<Arc<ChangeFeed>>
         shared_commits::wait_for_earlier(store)?;
     }
     let hub = Arc::new(ChangeHub::new(feed, last, removed, is_shared));
-    let receiver = Arc::<ChangeHub>::clone(&hub);
-    let recorder = Arc::new(ChangeRecorder::new(Arc::clone(&commits), recorded, receiver));
-    store.engine().record_changes(&recorder)?;
+    if is_replica {
+        // Nothing reports its commits, so that the table is always read for them.
+        hub.add_reader();
+    } else {
+        let receiver = Arc::<ChangeHub>::clone(&hub);
+        let recorder = Arc::new(ChangeRecorder::new(Arc::clone(&commits), recorded, receiver));
+        store.engine().record_changes(&recorder)?;
+    }
     if is_shared {
         // Some were made before the engine reported them.
         hub.changed();
@@ -70,19 +79,27 @@ pub fn renew_feed(engine: &dyn Engine) -> Result<()> {
 
 /// Returns the identity of the feed and the number of its last removed commit. The first process
 /// that opens the feed makes the identity.
-fn read_identity(store: &Store, table: &Table) -> Result<(u64, u64)> {
+fn read_identity(store: &Store, table: &Table, is_replica: bool) -> Result<(u64, u64)> {
     // The random bits of a version 7 UUID.
     let made = Uuid::now_v7().as_u64_pair().1 as i64;
     let row = [ValueRef::Absent, ValueRef::Text(NAME), ValueRef::Int(made), ValueRef::Int(0)];
     let on_conflict = OnConflict::Ignore;
-    store.run(&mut Operation::Insert { table, row: &row, on_conflict }, &mut NoRows)?;
+    if !is_replica {
+        store.run(&mut Operation::Insert { table, row: &row, on_conflict }, &mut NoRows)?;
+    }
     let mut found = None;
     let query = RowQuery { fields: Some(table.all()), limit: Some(1), ..RowQuery::new() };
     store.run(&mut Operation::List { table, query: &query }, &mut |row: &[ValueRef<'_>]| {
         found = Some((integer(row[identity::FEED]), integer(row[identity::REMOVED])));
         ControlFlow::Break(())
     })?;
-    found.ok_or_else(|| Error::new(ErrorKind::Bug, "the change feed has no identity"))
+    found.ok_or_else(|| match is_replica {
+        true => Error::new(
+            ErrorKind::Invalid,
+            "the primary has not recorded changes yet: start it with `--changes` first",
+        ),
+        false => Error::new(ErrorKind::Bug, "the change feed has no identity"),
+    })
 }
 
 /// The recorded tables of a feed.

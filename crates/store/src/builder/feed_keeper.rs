@@ -28,11 +28,16 @@ const REMOVE: Duration = Duration::from_secs(10);
 /// The number of commits that are read, or removed, in one operation.
 const PAGE: u64 = 1_000;
 
-/// Starts the thread of a store's feed. It ends when the store is closed.
+/// Starts the thread of a store's feed. It ends when the store is closed. Without a retention, as in
+/// a replica, it removes nothing.
 ///
 /// # Errors
 /// [`ErrorKind::Io`] if the thread cannot be started.
-pub(super) fn start(store: &Store, feed: &Arc<ChangeFeed>, kept: ChangeRetention) -> Result<()> {
+pub(super) fn start(
+    store: &Store,
+    feed: &Arc<ChangeFeed>,
+    kept: Option<ChangeRetention>,
+) -> Result<()> {
     let is_shared = store.capability().shared_file;
     let keeper = Keeper {
         core: Arc::downgrade(&store.core),
@@ -59,7 +64,7 @@ struct Keeper {
     publisher: Publisher,
     /// The last time when other processes were notified of commits.
     announced: Instant,
-    kept: ChangeRetention,
+    kept: Option<ChangeRetention>,
     /// The commits of the table, in blocks.
     blocks: VecDeque<Block>,
     /// The bytes of all blocks.
@@ -168,13 +173,14 @@ impl Keeper {
     /// Removes the commits that exceed the retention. The last commit stays, as the engine may
     /// assign the number of a last row again.
     fn remove_old(&mut self, store: &Store) -> Result<()> {
+        let Some(ChangeRetention { age_max, bytes_max, .. }) = self.kept else { return Ok(()) };
         self.count(store)?;
         let oldest = Timestamp::now()
             .micros()
-            .saturating_sub(i64::try_from(self.kept.age_max.as_micros()).unwrap_or(i64::MAX));
+            .saturating_sub(i64::try_from(age_max.as_micros()).unwrap_or(i64::MAX));
         let mut to = 0;
         while let Some(block) = self.blocks.front() {
-            let is_over = self.bytes > self.kept.bytes_max || block.at.micros() < oldest;
+            let is_over = self.bytes > bytes_max || block.at.micros() < oldest;
             if !is_over || self.blocks.len() == 1 {
                 break;
             }

@@ -11,6 +11,7 @@
 //!
 //! ```text
 //!  Engine::capability                    any time
+//!  Engine::copy_log                      if the log is copied elsewhere
 //!  Engine::open_table                    internal tables, before the database may change
 //!  Engine::plan -> Engine::migrate       the tables of all models
 //!  Engine::record_changes                if the store has a change feed
@@ -184,6 +185,7 @@ use marmota_model::{Error, ErrorKind, Result, RowSink, Table};
 
 use crate::contract::borrowed_table::BorrowedTables;
 use crate::contract::change::{ChangeRecorder, RecordedRows};
+use crate::contract::commit_sink::CommitSink;
 use crate::contract::durability::Durability;
 use crate::contract::invalidation_feed::InvalidationFeed;
 use crate::contract::operation::{Operation, Outcome};
@@ -387,6 +389,21 @@ pub trait Engine: Send + Sync {
     /// Those of the database.
     fn announce_commits(&self) -> Result<()> {
         Ok(())
+    }
+
+    /// Reports all commits from now on to a sink, which copies the log elsewhere, and lets it
+    /// refuse each write. The store calls it once, before any other method but `capability`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] if the engine has no log that can be copied; those of
+    /// [`CommitSink::attach`].
+    fn copy_log(&self, sink: Arc<dyn CommitSink>) -> Result<()> {
+        let _ = sink;
+        let message = format!(
+            "the engine `{}` cannot be replicated: use a database in a file of SQLite",
+            self.capability().name
+        );
+        Err(Error::new(ErrorKind::Unsupported, message))
     }
 
     /// Makes everything durable and releases files. Operations fail with

@@ -122,6 +122,19 @@ impl Sequence {
         all.into_iter().collect()
     }
 
+    /// Refuses a replica that lacks migrations, which only its primary executes.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`].
+    pub(crate) fn check_complete(&self, done: &[Done]) -> Result<()> {
+        match self.migrations.get(done.len()) {
+            None => Ok(()),
+            Some(missing) => refuse(format!(
+                "the replica lacks {missing}: start the primary with this program first"
+            )),
+        }
+    }
+
     /// Refuses a database that does not belong to these migrations, and a target (`to`) that cannot
     /// be reached.
     ///

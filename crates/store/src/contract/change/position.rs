@@ -28,6 +28,20 @@ pub struct Position {
     pub(crate) number: u64,
 }
 
+impl Position {
+    /// Returns the number of the commit in its feed; 0 is before the first.
+    ///
+    /// ```
+    /// let position: marmota_store::change::Position = "5f2b8e0c9a4d71630000000000000007".parse()?;
+    /// assert_eq!(position.commit_number(), 7);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    #[must_use]
+    pub const fn commit_number(&self) -> u64 {
+        self.number
+    }
+}
+
 /// The length of the text of each of the two numbers.
 const DIGITS: usize = 16;
 

@@ -1,0 +1,8 @@
+//! The objects of a target: their names, their bytes, and who may write them.
+
+pub(crate) mod claim;
+pub(crate) mod envelope;
+pub(crate) mod log_position;
+pub(crate) mod segment;
+pub(crate) mod snapshot;
+pub(crate) mod target;

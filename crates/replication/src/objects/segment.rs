@@ -1,0 +1,185 @@
+//! A segment: consecutive commits of a database, as the pages that they have written.
+//!
+//! The segments of a target are numbered from 1 without gaps. Each is created only if its number is
+//! free, so the target itself decides which of two primaries continues: the other one finds its
+//! number taken.
+//!
+//! The body has an entry for each commit (time, number in the change feed, end of its pages, size of
+//! the database), the number of each page, and the pages as they are in the log.
+
+use marmota_model::Result;
+use serde::{Deserialize, Serialize};
+
+use crate::objects::envelope::{self, Encoding, damaged};
+use crate::objects::log_position::LogPosition;
+
+/// The format of segments that this program writes.
+pub(crate) const FORMAT: u32 = 1;
+/// The folder of segments.
+pub(crate) const SEGMENTS: &str = "segments";
+
+/// Returns the name of a segment in its folder. Names are ordered like the numbers.
+pub(crate) fn file_name(index: u64) -> String {
+    format!("{index:020}")
+}
+
+/// Returns the name of a segment in the target.
+pub(crate) fn object_name(index: u64) -> String {
+    format!("{SEGMENTS}/{index:020}")
+}
+
+/// The head of a segment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SegmentHead {
+    pub(crate) format: u32,
+    /// The identity of the database, a random number in hexadecimal.
+    pub(crate) database: String,
+    /// The number of primaries that the database has had.
+    pub(crate) epoch: u64,
+    /// The run of the primary that wrote the segment: a random number in hexadecimal.
+    pub(crate) writer: String,
+    /// The name of the writer's machine and its process, for messages.
+    pub(crate) host: String,
+    pub(crate) index: u64,
+    /// The number of the segment that began its chain. Commits before a chain may be missing: it
+    /// follows only a snapshot.
+    pub(crate) chain: u64,
+    /// True if the segment begins an epoch, and has no pages.
+    pub(crate) begins_epoch: bool,
+    /// The time of the last commit, in microseconds since 1970; that of the segment if it has none.
+    pub(crate) time_us: i64,
+    /// The number of the last commit in the change feed so far; 0 if unknown.
+    pub(crate) number: u64,
+    /// The size of a page.
+    pub(crate) page_bytes: u32,
+    pub(crate) commits: u32,
+    pub(crate) pages: u32,
+    /// The end of the last commit in the log of the primary.
+    pub(crate) log: Option<LogPosition>,
+    pub(crate) encoding: Encoding,
+    /// The length of the body before compression.
+    pub(crate) body_bytes: u64,
+}
+
+/// A commit in a segment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CommitEntry {
+    /// The time, in microseconds since 1970.
+    pub(crate) time_us: i64,
+    /// The number in the change feed; 0 if it has none.
+    pub(crate) number: u64,
+    /// The number of pages of the segment up to the end of the commit.
+    pub(crate) pages_end: u32,
+    /// The number of pages of the database after the commit.
+    pub(crate) database_pages: u32,
+}
+
+const ENTRY_BYTES: usize = 24;
+
+/// The commits of a segment.
+#[derive(Debug, Default)]
+pub(crate) struct SegmentBody {
+    pub(crate) commits: Vec<CommitEntry>,
+    /// The numbers of the pages.
+    pub(crate) numbers: Vec<u32>,
+    /// The pages, in the order of `numbers`.
+    pub(crate) pages: Vec<u8>,
+}
+
+impl SegmentBody {
+    fn encode(&self) -> Vec<u8> {
+        let (entries, numbers) = (self.commits.len() * ENTRY_BYTES, self.numbers.len() * 4);
+        let mut bytes = Vec::with_capacity(entries + numbers + self.pages.len());
+        for commit in &self.commits {
+            bytes.extend_from_slice(&commit.time_us.to_le_bytes());
+            bytes.extend_from_slice(&commit.number.to_le_bytes());
+            bytes.extend_from_slice(&commit.pages_end.to_le_bytes());
+            bytes.extend_from_slice(&commit.database_pages.to_le_bytes());
+        }
+        for number in &self.numbers {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+        bytes.extend_from_slice(&self.pages);
+        bytes
+    }
+
+    fn decode(name: &str, head: &SegmentHead, bytes: &[u8]) -> Result<Self> {
+        let (commits, pages) = (head.commits as usize, head.pages as usize);
+        let ends = commits * ENTRY_BYTES;
+        let begins = ends + pages * 4;
+        if bytes.len() != begins + pages * head.page_bytes as usize {
+            return Err(damaged(name, "its parts do not fit its head"));
+        }
+        let mut body = Self::default();
+        for entry in bytes[..ends].chunks_exact(ENTRY_BYTES) {
+            let (long, short) =
+                (|at: usize| field::<8>(entry, at), |at: usize| field::<4>(entry, at));
+            body.commits.push(CommitEntry {
+                time_us: i64::from_le_bytes(long(0)),
+                number: u64::from_le_bytes(long(8)),
+                pages_end: u32::from_le_bytes(short(16)),
+                database_pages: u32::from_le_bytes(short(20)),
+            });
+        }
+        body.numbers
+            .extend(bytes[ends..begins].chunks_exact(4).map(|n| u32::from_le_bytes(field(n, 0))));
+        body.pages = bytes[begins..].to_vec();
+        let mut end = 0;
+        for commit in &body.commits {
+            if commit.pages_end < end || commit.pages_end > head.pages {
+                return Err(damaged(name, "its commits do not fit its pages"));
+            }
+            end = commit.pages_end;
+        }
+        if body.numbers.contains(&0) {
+            return Err(damaged(name, "a page has the number 0"));
+        }
+        Ok(body)
+    }
+}
+
+fn field<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    let mut field = [0; N];
+    field.copy_from_slice(&bytes[at..at + N]);
+    field
+}
+
+/// Encodes a segment. The counts, the encoding and the length of the head are set here.
+pub(crate) fn encode(mut head: SegmentHead, body: &SegmentBody) -> Result<Vec<u8>> {
+    let bytes = body.encode();
+    (head.commits, head.pages) = (body.commits.len() as u32, body.numbers.len() as u32);
+    head.body_bytes = bytes.len() as u64;
+    let (encoding, packed) = envelope::pack(&bytes)?;
+    head.encoding = encoding;
+    envelope::seal(&head, &packed)
+}
+
+/// Decodes a segment.
+///
+/// # Errors
+/// [`ErrorKind::Engine`](marmota_model::ErrorKind::Engine) for a damaged one, with its name.
+pub(crate) fn decode(index: u64, object: &[u8]) -> Result<(SegmentHead, SegmentBody)> {
+    let name = object_name(index);
+    let (head, packed) = open(index, object)?;
+    let bytes = envelope::unpack(&name, head.encoding, packed, head.body_bytes)?;
+    let body = SegmentBody::decode(&name, &head, &bytes)?;
+    Ok((head, body))
+}
+
+/// Decodes the head of a segment, and verifies the checksum of all of it.
+pub(crate) fn decode_head(index: u64, object: &[u8]) -> Result<SegmentHead> {
+    open(index, object).map(|(head, _)| head)
+}
+
+fn open(index: u64, object: &[u8]) -> Result<(SegmentHead, Vec<u8>)> {
+    let name = object_name(index);
+    let (head, packed): (SegmentHead, _) = envelope::open(&name, object)?;
+    if head.format != FORMAT {
+        let why = format!("it has format {}, this program reads {FORMAT}", head.format);
+        return Err(damaged(&name, &why));
+    }
+    if head.index != index {
+        return Err(damaged(&name, &format!("it is segment {}", head.index)));
+    }
+    Ok((head, packed))
+}

@@ -1,0 +1,92 @@
+//! Promotion: a replica, or a restored database, becomes the primary of a target.
+//!
+//! The new primary writes a segment that begins an epoch. Its number is the one that the old primary
+//! would use next, so that one fails at its next upload.
+
+use std::fs::File;
+use std::path::Path;
+
+use marmota_model::{Error, ErrorKind, Result};
+
+use crate::objects::claim::{self, Identity};
+use crate::objects::target::Target;
+use crate::restore::{apply, read_segment};
+use crate::state_file::{ClosedFile, Role, StateFile};
+
+/// The result of a promotion.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PromotedDatabase {
+    /// The number of primaries that the database has had, this one included.
+    pub epoch: u64,
+    /// The number of segments that were applied to the replica before.
+    pub applied: u64,
+}
+
+/// Makes a database the primary of a target. A replica first gets all commits that are in the
+/// target; a database that was restored keeps its state, and commits in the target after that are
+/// undone.
+///
+/// The database must not be open, and must have no log.
+///
+/// # Errors
+/// - [`ErrorKind::NotFound`] if the target has no database.
+/// - [`ErrorKind::Conflict`] if the database is the primary already, or belongs to another target.
+/// - [`ErrorKind::Engine`] for a damaged segment, with its name.
+/// - [`ErrorKind::Refused`] if the target cannot be reached.
+pub fn promote(url: &str, path: &Path) -> Result<PromotedDatabase> {
+    let target = Target::open(url, false)?;
+    let state = StateFile::read(path)?;
+    let io = |error: std::io::Error| {
+        let message = format!("{} cannot be written: {error}", path.display());
+        Error::new(ErrorKind::Io, message).with_source(error)
+    };
+    let file = File::options().read(true).write(true).open(path).map_err(io)?;
+    let mut applied = 0;
+    let mut replica = state.filter(|state| state.role == Role::Replica);
+    loop {
+        let last = claim::last_index(&target)?;
+        if last == 0 {
+            let message = format!("{url} has no database to take over: check the URL");
+            return Err(Error::new(ErrorKind::NotFound, message));
+        }
+        let head = claim::head_of(&target, last)?;
+        if let Some(replica) = &mut replica {
+            if replica.database != head.database {
+                let message = format!("{} is a replica of another target", path.display());
+                return Err(Error::new(ErrorKind::Conflict, message));
+            }
+            while replica.index < last {
+                let (head, body) = read_segment(&target, replica.index + 1)?;
+                if head.chain != replica.chain {
+                    let message = format!(
+                        "{} lacks commits that only a new snapshot has: start it once with \
+                         `--replica-of {url}`, then promote it",
+                        path.display()
+                    );
+                    return Err(Error::new(ErrorKind::Conflict, message));
+                }
+                apply(&file, &head, &body, body.commits.len()).map_err(io)?;
+                replica.index += 1;
+                applied += 1;
+            }
+            file.sync_all().map_err(io)?;
+            replica.epoch = head.epoch;
+            replica.write(path)?;
+        }
+        let epoch = head.epoch + 1;
+        let identity =
+            Identity { database: head.database.clone(), epoch, writer: claim::random()? };
+        let index = last + 1;
+        let chain = replica.as_ref().map_or(index, |replica| replica.chain);
+        let begun = claim::begin_epoch(&target, &identity, index, chain, head.number)?;
+        if begun.is_none() {
+            // The old primary was faster: its segment is applied as well.
+            continue;
+        }
+        let closed = replica.as_ref().and_then(|_| ClosedFile::of(path, index));
+        let database = identity.database;
+        StateFile { role: Role::Primary, database, epoch, index, chain, has_gap: false, closed }
+            .write(path)?;
+        return Ok(PromotedDatabase { epoch, applied });
+    }
+}

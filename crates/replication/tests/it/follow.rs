@@ -1,0 +1,173 @@
+//! Replicas follow their primary, refuse writes, and take over.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use marmota_model::ErrorKind;
+use marmota_replication::{Follower, ReplicationMode, ReplicationOptions, RestorePoint, promote};
+use marmota_sqlite::{Location, Sqlite, SqliteOptions};
+
+use crate::database::{Note, Place, Primary, bodies, builder, note, replica, wait_for};
+
+fn quick() -> ReplicationOptions {
+    ReplicationOptions::default().window(Duration::from_millis(40))
+}
+
+fn plain() -> SqliteOptions {
+    SqliteOptions::default()
+}
+
+/// Waits until a replica has the rows of its primary.
+fn wait_until_equal(primary: &Primary, store: &marmota_store::Store, follower: &Follower) {
+    let expected = bodies(&primary.store);
+    let mut there = Vec::new();
+    for _ in 0..3_000 {
+        there = bodies(store);
+        if there == expected {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("{} of {} rows; {:?}", there.len(), expected.len(), follower.status());
+}
+
+#[test]
+fn a_replica_follows_and_survives_restarts() {
+    let place = Place::new();
+    let primary = place.primary("a.db", quick()).unwrap();
+    primary.insert("first");
+    primary.settle(&place);
+    let path = place.path("replica.db");
+    let (store, follower) = replica(&path, &place.url, &plain()).unwrap();
+    wait_until_equal(&primary, &store, &follower);
+    for round in 0..20 {
+        let notes: Vec<Note> =
+            (0..100).map(|number| note(format!("{round}:{number}{}", "z".repeat(500)))).collect();
+        primary.store.insert_many(&notes).run().unwrap();
+        primary.store.delete::<Note>(i64::from(round) + 1).run().unwrap();
+    }
+    wait_until_equal(&primary, &store, &follower);
+    // The position of the primary is one of the replica as well.
+    let position = primary.store.position().unwrap();
+    wait_for("the position", || store.position().unwrap() >= position);
+    let error = store.insert(&note("refused")).run().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Busy);
+    assert!(error.message().contains("marmota promote"), "{error}");
+    assert!(store.begin_run().is_err());
+
+    store.close().unwrap();
+    primary.insert("while the replica was closed");
+    let (store, follower) = replica(&path, &place.url, &plain()).unwrap();
+    wait_until_equal(&primary, &store, &follower);
+    assert_eq!(follower.status().error, None);
+    // A schema that the replica's program does not have yet.
+    primary.store.execute("CREATE TABLE other(x); INSERT INTO other VALUES(1)").run().ok();
+    primary.insert("after the other table");
+    wait_until_equal(&primary, &store, &follower);
+    store.close().unwrap();
+}
+
+#[test]
+fn a_replica_that_lacks_segments_fetches_a_snapshot_while_it_serves() {
+    let place = Place::new();
+    let primary = place.primary("a.db", quick()).unwrap();
+    primary.insert("first");
+    primary.settle(&place);
+    let path = place.path("replica.db");
+    let (store, follower) = replica(&path, &place.url, &plain()).unwrap();
+    wait_until_equal(&primary, &store, &follower);
+    primary.store.close().unwrap();
+    // Written without replication: the next start begins a new chain.
+    let alone = builder(&place.path("a.db"), &plain()).unwrap().open().unwrap();
+    let notes: Vec<Note> = (0..3_000).map(|number| note(format!("alone {number}"))).collect();
+    alone.insert_many(&notes).run().unwrap();
+    alone.close().unwrap();
+    let primary = place.primary("a.db", quick()).unwrap();
+    primary.insert("with replication");
+    wait_until_equal(&primary, &store, &follower);
+    assert_eq!(bodies(&store).len(), 3_002);
+    primary.insert("and on");
+    wait_until_equal(&primary, &store, &follower);
+    store.close().unwrap();
+}
+
+fn promoted(place: &Place, name: &str) -> marmota_model::Result<u64> {
+    let path = place.path(name);
+    Sqlite::settle(&Location::File(path.clone()), &plain(), "promote it")?;
+    promote(&place.url, &path).map(|done| done.epoch)
+}
+
+#[test]
+fn a_promoted_replica_fences_the_old_primary() {
+    let place = Place::new();
+    let old = place.primary("a.db", quick()).unwrap();
+    old.insert("of the old primary");
+    old.settle(&place);
+    let path = place.path("replica.db");
+    let (store, follower) = replica(&path, &place.url, &plain()).unwrap();
+    wait_until_equal(&old, &store, &follower);
+    // It is open.
+    assert_eq!(promoted(&place, "replica.db").unwrap_err().kind(), ErrorKind::Busy);
+    store.close().unwrap();
+    old.insert("while no replica followed");
+    assert!(old.replicator.flush(Duration::from_secs(10)));
+    assert_eq!(promoted(&place, "replica.db").unwrap(), 2);
+
+    let new = Primary::open(&path, &place.url, quick(), &plain()).unwrap();
+    assert_eq!(bodies(&new.store), ["of the old primary", "while no replica followed"]);
+    new.insert("of the new primary");
+    // The old one learns it from the target.
+    let lost = old.store.insert(&note("lost")).run();
+    assert!(lost.is_ok(), "async: {lost:?}");
+    wait_for("the fence", || old.store.insert(&note("lost")).run().is_err());
+    let error = old.store.insert(&note("lost")).run().unwrap_err();
+    assert!(error.message().contains("epoch 2"), "{error}");
+    old.store.close().unwrap();
+    let error = place.primary("a.db", quick()).err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    // A replica of the old primary follows the new one.
+    new.insert("more");
+    let (store, follower) = replica(&place.path("third.db"), &place.url, &plain()).unwrap();
+    wait_until_equal(&new, &store, &follower);
+    new.settle(&place);
+    assert_eq!(place.restored(RestorePoint::Latest).unwrap(), bodies(&new.store));
+    store.close().unwrap();
+    new.store.close().unwrap();
+}
+
+#[test]
+fn in_sync_mode_a_fenced_primary_acknowledges_nothing() {
+    let place = Place::new();
+    let old = place.primary("a.db", quick().mode(ReplicationMode::Sync)).unwrap();
+    old.insert("first");
+    old.settle(&place);
+    let (store, _) = replica(&place.path("replica.db"), &place.url, &plain()).unwrap();
+    store.close().unwrap();
+    assert_eq!(promoted(&place, "replica.db").unwrap(), 2);
+    let error = old.store.insert(&note("late")).run().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Lost, "{error}");
+    let error = old.store.insert(&note("later")).run().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
+    old.store.close().unwrap();
+}
+
+#[test]
+fn a_database_that_is_no_replica_is_not_overwritten() {
+    let place = Place::new();
+    let primary = place.primary("a.db", quick()).unwrap();
+    primary.insert("first");
+    primary.settle(&place);
+    let other = builder(&place.path("other.db"), &plain()).unwrap().open().unwrap();
+    other.insert(&note("kept")).run().unwrap();
+    other.close().unwrap();
+    for name in ["a.db", "other.db"] {
+        let error = replica(&place.path(name), &place.url, &plain()).err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    }
+    let other = builder(&place.path("other.db"), &plain()).unwrap().open().unwrap();
+    assert_eq!(bodies(&other), ["kept"]);
+    let memory = marmota_store::Store::builder(Sqlite::from_url("sqlite::memory:").unwrap());
+    let replicator = marmota_replication::Replicator::new(&place.url, quick()).unwrap();
+    let error = memory.commit_sink(Arc::new(replicator)).open().err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+}

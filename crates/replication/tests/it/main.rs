@@ -1,0 +1,12 @@
+//! Replication of SQLite databases to real targets: restore, replicas, failures.
+#![allow(clippy::unwrap_used, reason = "tests panic")]
+
+mod bucket;
+mod database;
+#[cfg(feature = "encryption")]
+mod encrypted;
+mod follow;
+mod kill;
+mod other_processes;
+mod outage;
+mod restore;
