@@ -183,7 +183,7 @@ impl Shared {
             ));
             let end = end.bind(now.micros()).bind(now).bind(holder);
             // The first id again fills the statement.
-            let filling = std::iter::repeat(of_holder[0].job.id).take(size - count);
+            let filling = std::iter::repeat_n(of_holder[0].job.id, size - count);
             let end = ids.clone().chain(filling).fold(end, |end, id| end.bind(id));
             if end.run()? < count as u64 {
                 let ended_here = JobRow::ID.is_in(ids.clone().collect::<Vec<Uuid>>());
