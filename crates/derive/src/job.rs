@@ -230,6 +230,8 @@ fn code(given: &Given, item: &ItemFn, parameters: &[Parameter]) -> TokenStream {
     let field_docs = idents.iter().map(|ident| format!("The argument `{}`.", ident.unraw()));
     let serde_path = quote!(#path::generated::serde).to_string().replace(' ', "");
     quote! {
+        // The parameters of a job are owned, because they come from the database.
+        #[allow(clippy::needless_pass_by_value)]
         #item
 
         #[doc = #doc]

@@ -394,7 +394,6 @@ impl Diagnostics {
     /// assert_eq!(router.call(TestRequest::get("/readyz"))?.status().code(), 503);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use]
     pub fn ready_if(mut self, is_ready: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         self.shared.is_ready = Box::new(is_ready);
         self

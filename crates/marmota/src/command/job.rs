@@ -189,7 +189,7 @@ impl Job {
                 if *json {
                     report(json!(queues))?;
                 } else {
-                    queues.iter().try_for_each(|queue| report(queue))?;
+                    queues.iter().try_for_each(report)?;
                 }
             }
         }
