@@ -59,6 +59,9 @@ impl Telemetry {
             );
             return Err(Error::new(ErrorKind::Invalid, message));
         }
+        // Replication to buckets builds the HTTP client with TLS, which needs a provider of
+        // cryptography even for `http://`. It fails if the program has chosen one.
+        let _ = rustls::crypto::ring::default_provider().install_default();
         let exporter = SpanExporter::builder()
             .with_http()
             .with_endpoint(format!("{}/v1/traces", endpoint.trim_end_matches('/')))

@@ -5,8 +5,19 @@ use std::path::Path;
 use std::process::Command;
 
 /// Subcommands with their own help.
-const SUBCOMMANDS: [&str; 8] =
-    ["serve", "migrate", "backup", "move", "restore", "bench", "stress", "prove"];
+const SUBCOMMANDS: [&str; 11] = [
+    "serve",
+    "migrate",
+    "backup",
+    "move",
+    "restore",
+    "promote",
+    "job list",
+    "job statistics",
+    "bench",
+    "stress",
+    "prove",
+];
 
 /// Options of builds with other features (`acme`, `otel`).
 const OTHER_FEATURES: [&str; 4] = ["--acme", "--acme-contact", "--acme-folder", "--otlp"];
@@ -42,7 +53,8 @@ fn options_in_the_documents_exist() {
         OTHER_FEATURES.into_iter().chain(OTHER_PROGRAMS).map(str::to_owned).collect();
     for subcommand in SUBCOMMANDS {
         let output = Command::new(env!("CARGO_BIN_EXE_marmota"))
-            .args([subcommand, "--help"])
+            .args(subcommand.split(' '))
+            .arg("--help")
             .output()
             .unwrap();
         assert!(output.status.success(), "{subcommand} --help");

@@ -126,6 +126,9 @@ fn replicates_to_the_bucket() {
     let (folder, url) = (folder(), "s3://backups/app");
     let path = folder.join("a.db");
     let primary = Primary::open(&path, url, quick(), &plain()).unwrap();
+    let copy = folder.join("copy.db");
+    // What was written before the end of the first snapshot cannot be restored by itself.
+    wait_for("a snapshot", || restore_to(&copy, url, RestorePoint::Latest, &plain()).is_ok());
     for number in 0..50 {
         primary.insert(format!("note {number}"));
     }
@@ -133,8 +136,6 @@ fn replicates_to_the_bucket() {
     let there = bodies(&primary.store);
     primary.insert("last");
     assert!(primary.replicator.flush(PATIENCE), "{:?}", primary.replicator.status());
-    let copy = folder.join("copy.db");
-    wait_for("a snapshot", || restore_to(&copy, url, RestorePoint::Latest, &plain()).is_ok());
     restore_to(&copy, url, RestorePoint::Position(position), &plain()).unwrap();
     let restored = builder(&copy, &plain()).unwrap().open().unwrap();
     assert_eq!(bodies(&restored), there);

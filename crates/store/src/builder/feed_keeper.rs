@@ -45,7 +45,7 @@ pub(super) fn start(
         polls: is_shared.then_some(POLL),
         publisher: Publisher::new(),
         announced: Instant::now(),
-        kept,
+        kept: kept.filter(|kept| !kept.is_unlimited()),
         blocks: VecDeque::new(),
         bytes: 0,
     };

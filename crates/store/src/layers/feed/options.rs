@@ -26,6 +26,17 @@ impl Default for ChangeRetention {
 }
 
 impl ChangeRetention {
+    /// Returns a retention that keeps all commits.
+    #[must_use]
+    pub const fn unlimited() -> Self {
+        Self { age_max: Duration::MAX, bytes_max: u64::MAX }
+    }
+
+    /// Returns true if no commit is ever removed.
+    pub(crate) fn is_unlimited(&self) -> bool {
+        *self == Self::unlimited()
+    }
+
     /// Sets the age after which a commit is removed from the feed. A reader that is later than that
     /// gets a [`FeedEvent::Gap`](crate::change::FeedEvent).
     #[must_use]
