@@ -1,6 +1,6 @@
 //! Durable jobs: functions that run later, in any process that uses the database, at least once.
 //!
-//! A job is a row of the store. A [`Worker`](crate::Worker) claims rows and calls the function that
+//! A job is a row of the store. A [`Worker`] claims rows and calls the function that
 //! is registered under the job's name. It works on every engine.
 //!
 //! ```

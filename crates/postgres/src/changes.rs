@@ -3,3 +3,4 @@
 
 pub(crate) mod feed;
 pub(crate) mod listener;
+mod listening_thread;
