@@ -22,8 +22,8 @@ register!($ jobs_promises jobs:
     jobs_are_cancelled_in_each_state,
     jobs_of_an_ended_worker_are_taken,
     finished_jobs_are_deleted_after_their_time,
-    two_workers_share_a_queue;
-    by transactions:
+    two_workers_share_a_queue,
+    ; by transactions:
     an_effect_in_the_transaction_is_there_once,
     a_transaction_enqueues_with_its_writes,
     a_schedule_enqueues_each_job_once,
