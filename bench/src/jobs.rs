@@ -1,14 +1,15 @@
 //! Jobs: how many no-op jobs a second are enqueued and finished, and how long a job waits at half of
 //! that load.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use comfy_table::{Table as TextTable, presets};
 use marmota_jobs::{EnqueueJobs as _, Jobs, Worker, WorkerOptions, job};
 use marmota_memory::Memory;
@@ -39,6 +40,10 @@ pub(crate) struct Args {
     /// empty.
     #[arg(long)]
     postgres: Option<String>,
+    /// Measures River on the same server: the program that `go build` makes in
+    /// `bench/peers/jobs/river`.
+    #[arg(long)]
+    river: Option<PathBuf>,
 }
 
 /// The start of each job, in nanoseconds since the first use; 0 before.
@@ -111,8 +116,28 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             }
         }
     }
+    if let Some(program) = &args.river {
+        let server = server.as_ref().context("--river needs the temporary PostgreSQL server")?;
+        let mut rates = Vec::new();
+        for round in 0..args.rounds {
+            eprintln!("river, round {}", round + 1);
+            rates.push(river(program, &server.make_database()?, args.jobs)?);
+        }
+        let rate = format!("{:.0}", median(rates));
+        table.add_row(["river", "1,000 at once", "kept", &rate, "", ""]);
+    }
     println!("{table}");
     Ok(())
+}
+
+/// Returns the jobs per second of River.
+fn river(program: &Path, url: &str, jobs: usize) -> Result<f64> {
+    let program = std::path::absolute(program)?;
+    let output = Command::new(&program).arg(url).arg(jobs.to_string()).output();
+    let output = output.with_context(|| format!("cannot run {}", program.display()))?;
+    ensure!(output.status.success(), "river: {}", String::from_utf8_lossy(&output.stderr));
+    let printed = String::from_utf8(output.stdout)?;
+    printed.trim().parse().with_context(|| format!("river has printed {printed:?}"))
 }
 
 fn open(

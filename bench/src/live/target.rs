@@ -51,13 +51,16 @@ impl Target {
 
     /// Starts the server on a new database.
     pub(super) fn start(&self) -> Result<Running> {
+        let (Self::Marmota(program) | Self::PocketBase(program)) = self;
+        let program = &std::path::absolute(program)?;
+        ensure!(program.is_file(), "{} is not a program", program.display());
         let folder = tempfile::tempdir()?;
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
         let address = format!("127.0.0.1:{port}");
         let log = File::create(folder.path().join("server.log"))?;
         let mut program = match self {
-            Self::Marmota(path) => {
-                let mut program = Command::new(path);
+            Self::Marmota(_) => {
+                let mut program = Command::new(program);
                 program.args([
                     "serve",
                     "--db",
@@ -68,9 +71,9 @@ impl Target {
                 ]);
                 program
             }
-            Self::PocketBase(path) => {
-                make_administrator(path, folder.path())?;
-                let mut program = Command::new(path);
+            Self::PocketBase(_) => {
+                make_administrator(program, folder.path())?;
+                let mut program = Command::new(program);
                 program.args(["serve", "--http", &address, "--dir", "data"]);
                 program
             }
@@ -148,11 +151,11 @@ impl Running {
         if self.is_marmota {
             let path =
                 format!("/api/person?last_name={topic}&order=-id&limit=20&fields=year_of_death");
-            write!(stream, "GET {path} HTTP/1.1\r\nHost: a\r\nAccept: text/event-stream\r\n\r\n")?;
+            write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n")?;
             read_until(stream, "\"next\":")?;
             return Ok(());
         }
-        write!(stream, "GET /api/realtime HTTP/1.1\r\nHost: a\r\n\r\n")?;
+        write!(stream, "GET /api/realtime HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
         let hello = read_until(stream, "\"}")?;
         let (_, data) = hello.rsplit_once("data:").context("PocketBase has sent no client id")?;
         let end = data.find('}').context("PocketBase has sent no client id")?;
@@ -206,7 +209,7 @@ impl Drop for Running {
 fn request(method: &str, path: &str, header: &str, body: &Value) -> Vec<u8> {
     let body = body.to_string();
     format!(
-        "{method} {path} HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n{header}\
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n{header}\
          Content-Length: {}\r\n\r\n{body}",
         body.len()
     )
@@ -222,6 +225,8 @@ fn read_until(stream: &mut TcpStream, end: &str) -> Result<String> {
         ensure!(count > 0, "the connection was closed: {}", String::from_utf8_lossy(&read));
         read.extend_from_slice(&bytes[..count]);
         let text = String::from_utf8_lossy(&read);
+        let is_head = text.contains("\r\n");
+        ensure!(!is_head || text.starts_with("HTTP/1.1 2"), "refused: {text}");
         if text.contains(end) {
             return Ok(text.into_owned());
         }
