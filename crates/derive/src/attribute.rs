@@ -61,12 +61,19 @@ pub(crate) const FIELD: Place = Place {
         ("range", "range(min = 0, max = 100)"),
         ("pattern", "pattern = \"[A-Z]{2}\""),
         ("email", "email"),
+        ("url", "url"),
+        ("ip", "ip"),
+        ("count", "count(digits, min = 1)"),
+        ("trim", "trim"),
+        ("collapse_spaces", "collapse_spaces"),
+        ("lower", "lower"),
+        ("upper", "upper"),
         ("check", "check = path::to::function"),
         ("created_at", "created_at"),
         ("updated_at", "updated_at"),
         ("version", "version"),
     ],
-    repeated: &["check", "pattern"],
+    repeated: &["check", "count", "pattern"],
 };
 
 /// The attribute of an enum.
@@ -280,29 +287,50 @@ impl Item {
 
     /// Returns the constants of `name(min = constant, max = constant)`, at least one.
     pub(crate) fn ends(&self, problems: &mut Problems) -> Ends {
-        let parser = Punctuated::<Item, Token![,]>::parse_terminated;
-        let mut ends = Ends::default();
-        if let Given::List(list) = &self.given
-            && let Ok(items) = parser.parse2(list.clone())
-            && !items.is_empty()
-        {
-            for item in items {
-                let end = match item.name.to_string().as_str() {
-                    "min" => &mut ends.min,
-                    "max" => &mut ends.max,
-                    _ => {
-                        self.refuse(problems);
-                        return Ends::default();
-                    }
-                };
-                let item = Self { example: self.example, ..item };
-                if end.is_some() {
-                    problems.at(&item.name, format!("`{}` is written twice; keep one", item.name));
-                }
-                *end = item.constant(problems);
+        match self.list() {
+            Some(items) if !items.is_empty() => self.ends_of(items, problems),
+            _ => {
+                self.refuse(problems);
+                Ends::default()
             }
-        } else {
+        }
+    }
+
+    /// Returns the name and the constants of `name(class, min = constant, max = constant)`.
+    pub(crate) fn named_ends(&self, problems: &mut Problems) -> Option<(Ident, Ends)> {
+        let mut items = self.list().unwrap_or_default().into_iter();
+        let (first, rest) = (items.next(), items.collect::<Vec<_>>());
+        let Some(Self { name, given: Given::Nothing, .. }) = first.filter(|_| !rest.is_empty())
+        else {
             self.refuse(problems);
+            return None;
+        };
+        Some((name, self.ends_of(rest, problems)))
+    }
+
+    /// Returns the items in the parentheses.
+    fn list(&self) -> Option<Vec<Self>> {
+        let Given::List(list) = &self.given else { return None };
+        let parser = Punctuated::<Self, Token![,]>::parse_terminated;
+        Some(parser.parse2(list.clone()).ok()?.into_iter().collect())
+    }
+
+    fn ends_of(&self, items: Vec<Self>, problems: &mut Problems) -> Ends {
+        let mut ends = Ends::default();
+        for item in items {
+            let end = match item.name.to_string().as_str() {
+                "min" => &mut ends.min,
+                "max" => &mut ends.max,
+                _ => {
+                    self.refuse(problems);
+                    return Ends::default();
+                }
+            };
+            let item = Self { example: self.example, ..item };
+            if end.is_some() {
+                problems.at(&item.name, format!("`{}` is written twice; keep one", item.name));
+            }
+            *end = item.constant(problems);
         }
         ends
     }

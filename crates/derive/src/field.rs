@@ -10,7 +10,7 @@ use syn::Visibility;
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 
-use crate::attribute::{self, Item};
+use crate::attribute::{self, Ends, Item};
 use crate::constant::{Constant, Literal};
 use crate::name;
 use crate::problem::Problems;
@@ -69,6 +69,8 @@ pub(crate) struct Field {
     text: Option<Text>,
     /// The default of new rows.
     default: Option<Literal>,
+    /// The variants of its sanitizers, in the order of the source.
+    sanitizers: Vec<Ident>,
     /// The code of its rules, in the order of the source.
     rules: Vec<TokenStream>,
     /// The previous name of its column.
@@ -116,6 +118,7 @@ impl Field {
             optional: inside.is_some(),
             text: None,
             default: None,
+            sanitizers: Vec::new(),
             rules: Vec::new(),
             was: None,
         };
@@ -159,6 +162,10 @@ impl Field {
             }
             "was" => self.was = item.former_name(problems),
             "max" | "collate" => self.apply_text(item, problems),
+            "trim" => self.take_sanitizer("Trim", item, problems),
+            "collapse_spaces" => self.take_sanitizer("CollapseSpaces", item, problems),
+            "lower" => self.take_sanitizer("Lower", item, problems),
+            "upper" => self.take_sanitizer("Upper", item, problems),
             "default" => {
                 if let Some(constant) = item.constant(problems) {
                     self.default = self.literal(&constant, problems);
@@ -180,6 +187,14 @@ impl Field {
         }
         self.role = role;
         self.role_span = Some(item.name.span());
+    }
+
+    /// Adds a sanitizer, which is written without a value.
+    fn take_sanitizer(&mut self, variant: &str, item: &Item, problems: &mut Problems) {
+        item.bare(problems);
+        if self.suits(self.shape.may_be_text(), item, "texts", problems) {
+            self.sanitizers.push(format_ident!("{variant}"));
+        }
     }
 
     /// Evaluates `max` and `collate`, which both change the kind of a text.
@@ -223,19 +238,24 @@ impl Field {
         let (suits, whom) = match name.as_str() {
             "not_empty" | "length" => (self.shape.may_have_length(), "texts and blobs"),
             "range" => (self.shape.may_have_range(), "numbers, dates and times"),
-            "pattern" | "email" => (self.shape.may_be_text(), "texts"),
+            "pattern" | "email" | "url" | "ip" | "count" => (self.shape.may_be_text(), "texts"),
             _ => (true, ""),
         };
         if !self.suits(suits, item, whom, problems) {
             return;
         }
         let rule = match name.as_str() {
-            "not_empty" | "email" => {
+            "not_empty" | "email" | "url" | "ip" => {
                 item.bare(problems);
-                let variant = if name == "email" { "Email" } else { "NotEmpty" };
-                let variant = format_ident!("{variant}");
+                let variant = match name.as_str() {
+                    "email" => format_ident!("Email"),
+                    "url" => format_ident!("Url"),
+                    "ip" => format_ident!("Ip"),
+                    _ => format_ident!("NotEmpty"),
+                };
                 Some(quote!(#model::Rule::#variant))
             }
+            "count" => count_rule(item, model, problems),
             "length" => length_rule(item, model, problems),
             "range" => self.range_rule(item, model, problems),
             "pattern" => pattern_rule(item, model, problems),
@@ -372,7 +392,7 @@ impl Field {
 
     /// Returns the field's entry in the schema, as a constant expression.
     pub(crate) fn code(&self, model: &TokenStream) -> TokenStream {
-        let Self { of, name, unique, search, immutable, rules, .. } = self;
+        let Self { of, name, unique, search, immutable, rules, sanitizers, .. } = self;
         let role = match self.role {
             Role::Plain => quote!(Plain),
             Role::Key => quote!(Key),
@@ -401,6 +421,7 @@ impl Field {
             immutable: #immutable,
             role: #model::Role::#role,
             default: #default,
+            sanitizers: ::std::borrow::Cow::Borrowed(&[#(#model::Sanitizer::#sanitizers),*]),
             rules: ::std::borrow::Cow::Borrowed(&[#(#rules),*]),
             was: #was,
         })
@@ -413,9 +434,39 @@ impl Field {
     }
 }
 
-/// Returns the rule for `length(…)`. A missing bound is 0 or `u32::MAX`.
+/// Returns the rule for `length(…)`.
 fn length_rule(item: &Item, model: &TokenStream, problems: &mut Problems) -> Option<TokenStream> {
-    let ends = item.ends(problems);
+    let (min, max) = sizes(item, item.ends(problems), problems);
+    Some(quote!(#model::Rule::Length { min: #min, max: #max }))
+}
+
+/// Returns the rule for `count(class, …)`.
+fn count_rule(item: &Item, model: &TokenStream, problems: &mut Problems) -> Option<TokenStream> {
+    let (class, ends) = item.named_ends(problems)?;
+    let (min, max) = sizes(item, ends, problems);
+    let variant = match class.to_string().as_str() {
+        "letters" => "Letters",
+        "lower" => "Lower",
+        "upper" => "Upper",
+        "digits" => "Digits",
+        "punctuation" => "Punctuation",
+        "spaces" => "Spaces",
+        other => {
+            let classes = "`letters`, `lower`, `upper`, `digits`, `punctuation` or `spaces`";
+            problems.at(&class, format!("unknown class of characters `{other}`; use {classes}"));
+            return None;
+        }
+    };
+    let variant = format_ident!("{variant}");
+    Some(quote!(#model::Rule::Count {
+        class: #model::CharacterClass::#variant,
+        min: #min,
+        max: #max,
+    }))
+}
+
+/// Returns the sizes of a range. A missing bound is 0 or `u32::MAX`.
+fn sizes(item: &Item, ends: Ends, problems: &mut Problems) -> (u32, u32) {
     let mut size = |end: Option<Constant>, otherwise| match end.map(|end| (end.size(0), end)) {
         None => otherwise,
         Some((Ok(size), _)) => size,
@@ -428,7 +479,7 @@ fn length_rule(item: &Item, model: &TokenStream, problems: &mut Problems) -> Opt
     if min > max {
         problems.at(item, "`min` is above `max`: no value would be valid");
     }
-    Some(quote!(#model::Rule::Length { min: #min, max: #max }))
+    (min, max)
 }
 
 /// Returns the rule for `pattern = "…"`. Only the syntax is checked here; the expression is

@@ -67,7 +67,8 @@ pub use model::{
 };
 pub use scalar::{Currency, CurrencyError, Date, Time, TimeError, Timestamp};
 pub use schema::{
-    Collation, EnumStored, Field, Index, KeyKind, Kind, Literal, Role, Rule, Schema, Variant,
+    CharacterClass, Collation, EnumStored, Field, Index, KeyKind, Kind, Literal, Role, Rule,
+    Sanitizer, Schema, Variant,
 };
 pub use search::{SEARCH_BYTES_MAX, SEARCH_TERMS_MAX, Search, SearchTerm, Words};
 pub use table::Table;

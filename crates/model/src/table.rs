@@ -6,6 +6,7 @@ mod compiled_rule;
 mod json_member;
 mod prepare;
 mod prepared;
+mod sanitize;
 mod shape;
 
 pub(crate) use json_member::JsonMember;

@@ -170,6 +170,8 @@ impl RandomRow {
                         return tree.current();
                     }
                 }
+                Rule::Url => return format!("https://example.test/{:x}", self.rng.u64(..)),
+                Rule::Ip => return std::net::Ipv6Addr::from_bits(self.rng.u128(..)).to_string(),
                 Rule::Email => return format!("{:x}@example.test", self.rng.u64(..)),
                 _ => {}
             }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::{Kind, Literal, Rule};
+use crate::{Kind, Literal, Rule, Sanitizer};
 
 /// One field of a model.
 ///
@@ -31,6 +31,8 @@ pub struct Field {
     pub role: Role,
     /// The default value of new rows.
     pub default: Option<Literal>,
+    /// Changes to its texts before the rules are checked.
+    pub sanitizers: Cow<'static, [Sanitizer]>,
     /// Rules for its values, in addition to the kind.
     pub rules: Cow<'static, [Rule]>,
     /// The previous name of the column: a column with that name is renamed, with its values.
@@ -101,6 +103,7 @@ impl Field {
             immutable: false,
             role: Role::Plain,
             default: None,
+            sanitizers: Cow::Borrowed(&[]),
             rules: Cow::Borrowed(&[]),
             was: None,
         }
@@ -200,6 +203,20 @@ impl Field {
     #[must_use]
     pub fn default(mut self, default: Literal) -> Self {
         self.default = Some(default);
+        self
+    }
+
+    /// Sets the changes to its texts, in their order, before the rules are checked.
+    /// They apply to every write except raw SQL; filters and stored rows are not changed.
+    ///
+    /// ```
+    /// use marmota_model::{Field, Kind, Sanitizer};
+    /// let code = Field::new("code", Kind::TEXT).sanitizers(vec![Sanitizer::Upper]);
+    /// assert_eq!(*code.sanitizers, [Sanitizer::Upper]);
+    /// ```
+    #[must_use]
+    pub fn sanitizers(mut self, sanitizers: impl Into<Cow<'static, [Sanitizer]>>) -> Self {
+        self.sanitizers = sanitizers.into();
         self
     }
 

@@ -59,6 +59,9 @@ impl Literal {
 /// | `Range` | numbers, amounts, dates and times, texts | `range` |
 /// | `Pattern` | texts | `pattern` |
 /// | `Email` | texts | `email` |
+/// | `Url` | texts | `url` |
+/// | `Ip` | texts | `ip` |
+/// | `Count` | texts | `count` |
 /// | `Check` | all | the one it has |
 ///
 /// The rules of the kind are in addition: `required`, `type`, `max` (of a text), `range` (of an
@@ -109,6 +112,20 @@ pub enum Rule {
     Pattern(Cow<'static, str>),
     /// An e-mail address (RFC 5321, with a domain).
     Email,
+    /// An absolute URL of the web: `http` or `https`, with a host (RFC 3986).
+    Url,
+    /// An IPv4 or IPv6 address.
+    Ip,
+    /// A number of characters of a class between the two, both included: at least one digit, no
+    /// white space.
+    Count {
+        /// The class.
+        class: CharacterClass,
+        /// The minimum.
+        min: u32,
+        /// The maximum.
+        max: u32,
+    },
     /// A custom function; its error is the message for the caller.
     Check {
         /// The rule's name in errors.
@@ -116,4 +133,87 @@ pub enum Rule {
         /// Checks a value; the error describes the fault.
         check: fn(ValueRef<'_>) -> Result<(), String>,
     },
+}
+
+/// A class of characters, which [`Rule::Count`] counts. Classes are those of Unicode.
+///
+/// ```
+/// use marmota_model::{CharacterClass, Field, Kind, Record, Role, Rule, Schema, Table};
+/// let digit = Rule::Count { class: CharacterClass::Digits, min: 1, max: u32::MAX };
+/// let table = Table::new(Schema::new("lock", vec![
+///     Field::new("id", Kind::I64).role(Role::Key),
+///     Field::new("code", Kind::TEXT).rules(vec![digit]),
+/// ]))?;
+/// let error = Record::new(table.into()).set("code", "abc").unwrap_err();
+/// assert_eq!(error.violations()[0].message, "must have at least 1 digit, but has 0");
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum CharacterClass {
+    /// Letters.
+    Letters,
+    /// Letters in lower case.
+    Lower,
+    /// Letters in upper case.
+    Upper,
+    /// Digits 0 to 9.
+    Digits,
+    /// Characters that are not letters, numbers, white space or control characters.
+    Punctuation,
+    /// White space.
+    Spaces,
+}
+
+impl CharacterClass {
+    /// All classes.
+    pub const ALL: [Self; 6] =
+        [Self::Letters, Self::Lower, Self::Upper, Self::Digits, Self::Punctuation, Self::Spaces];
+
+    /// Returns the name in attributes and schema documents.
+    ///
+    /// ```
+    /// assert_eq!(marmota_model::CharacterClass::Digits.name(), "digits");
+    /// ```
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Letters => "letters",
+            Self::Lower => "lower",
+            Self::Upper => "upper",
+            Self::Digits => "digits",
+            Self::Punctuation => "punctuation",
+            Self::Spaces => "spaces",
+        }
+    }
+
+    /// Returns the noun for one character and for several.
+    pub(crate) const fn nouns(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Letters => ("letter", "letters"),
+            Self::Lower => ("lower-case letter", "lower-case letters"),
+            Self::Upper => ("upper-case letter", "upper-case letters"),
+            Self::Digits => ("digit", "digits"),
+            Self::Punctuation => ("punctuation character", "punctuation characters"),
+            Self::Spaces => ("space", "spaces"),
+        }
+    }
+
+    /// Returns true if the class has the character.
+    ///
+    /// ```
+    /// use marmota_model::CharacterClass;
+    /// assert!(CharacterClass::Punctuation.has('€') && !CharacterClass::Punctuation.has('½'));
+    /// ```
+    #[must_use]
+    pub fn has(self, c: char) -> bool {
+        match self {
+            Self::Letters => c.is_alphabetic(),
+            Self::Lower => c.is_lowercase(),
+            Self::Upper => c.is_uppercase(),
+            Self::Digits => c.is_ascii_digit(),
+            Self::Punctuation => !c.is_alphanumeric() && !c.is_whitespace() && !c.is_control(),
+            Self::Spaces => c.is_whitespace(),
+        }
+    }
 }

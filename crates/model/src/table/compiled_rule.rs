@@ -1,12 +1,14 @@
 //! Rules in compiled form, and their checks of values: first the kind, then the rules. Rust callers,
 //! batches and REST bodies share the code and the messages.
 
+use std::net::IpAddr;
+
 use regex::Regex;
 
 use crate::schema::text::literal_value;
 use crate::schema::{Broken, check_kind};
 use crate::value::excerpt::excerpt_of;
-use crate::{Field, KeyKind, Kind, Result, Rule, Value, ValueRef};
+use crate::{CharacterClass, Field, KeyKind, Kind, Result, Rule, Value, ValueRef};
 
 /// A rule in compiled form.
 #[derive(Debug)]
@@ -30,6 +32,13 @@ pub(crate) enum CompiledRule {
         regex: Regex,
     },
     Email,
+    Url,
+    Ip,
+    Count {
+        class: CharacterClass,
+        min: usize,
+        max: usize,
+    },
     Check {
         name: &'static str,
         check: fn(ValueRef<'_>) -> Result<(), String>,
@@ -76,6 +85,14 @@ impl CompiledRule {
                     source: source.to_string(),
                 },
                 Rule::Email => Self::Email,
+                Rule::Url => Self::Url,
+                Rule::Ip => Self::Ip,
+                Rule::Count { min, max, .. } if min > max => {
+                    return Err(format!("the count {min} to {max} is empty: `min` is above `max`"));
+                }
+                Rule::Count { class, min, max } => {
+                    Self::Count { class: *class, min: *min as usize, max: *max as usize }
+                }
                 Rule::Check { name, check } => Self::Check { name, check: *check },
             });
         }
@@ -120,9 +137,48 @@ impl CompiledRule {
                 }
                 _ => Ok(()),
             },
+            Self::Url => match value {
+                ValueRef::Text(text) if !is_web_url(text) => {
+                    Err(("url", "must be a URL such as https://example.org/page".to_owned()))
+                }
+                _ => Ok(()),
+            },
+            Self::Ip => match value {
+                ValueRef::Text(text) if text.parse::<IpAddr>().is_err() => {
+                    Err(("ip", "must be an IP address such as 192.0.2.1 or 2001:db8::1".to_owned()))
+                }
+                _ => Ok(()),
+            },
+            Self::Count { class, min, max } => check_count(value, *class, *min, *max),
             Self::Check { name, check } => check(value).map_err(|message| (*name, message)),
         }
     }
+}
+
+/// Returns true for an absolute URL of the web with a host.
+fn is_web_url(text: &str) -> bool {
+    let Ok(url) = fluent_uri::Uri::parse(text) else { return false };
+    let scheme = url.scheme().as_str();
+    let is_web = scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https");
+    is_web && url.authority().is_some_and(|authority| !authority.host().is_empty())
+}
+
+fn check_count(
+    value: ValueRef<'_>,
+    class: CharacterClass,
+    min: usize,
+    max: usize,
+) -> Result<(), Broken> {
+    let ValueRef::Text(text) = value else { return Ok(()) };
+    let count = text.chars().filter(|c| class.has(*c)).count();
+    let (bound, least) = match count {
+        _ if count < min => (min, "at least"),
+        _ if count > max => (max, "at most"),
+        _ => return Ok(()),
+    };
+    let (one, several) = class.nouns();
+    let noun = if bound == 1 { one } else { several };
+    Err(("count", format!("must have {least} {bound} {noun}, but has {count}")))
 }
 
 fn check_length(value: ValueRef<'_>, min: usize, max: usize) -> Result<(), Broken> {

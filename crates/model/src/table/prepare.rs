@@ -7,7 +7,7 @@ use super::compiled_rule::CompiledRule;
 use super::prepared::Table;
 use super::{JsonMember, TableShape};
 use crate::schema::text::literal_value;
-use crate::{Error, ErrorKind, Field, FieldSet, KeyKind, Kind, Result, Role, Schema};
+use crate::{Error, ErrorKind, Field, FieldSet, KeyKind, Kind, Result, Role, Sanitizer, Schema};
 
 impl Table {
     /// Checks and prepares a schema.
@@ -45,6 +45,7 @@ impl Table {
             all: FieldSet::first(schema.fields.len()),
             read_by_default: FieldSet::EMPTY,
             immutable: FieldSet::EMPTY,
+            sanitized: Vec::new(),
             created_at,
             updated_at,
             version,
@@ -73,6 +74,10 @@ impl Table {
                     return Err(refuse(&self.schema, Some(field), why));
                 }
                 self.immutable = self.immutable.with(position);
+            }
+            if !field.sanitizers.is_empty() {
+                check_sanitizers(field).map_err(|why| refuse(&self.schema, Some(field), why))?;
+                self.sanitized.push(position);
             }
             if field.kind != Kind::Blob {
                 self.read_by_default = self.read_by_default.with(position);
@@ -108,6 +113,16 @@ impl Table {
             }
         }
         Ok(())
+    }
+}
+
+fn check_sanitizers(field: &Field) -> Result<(), &'static str> {
+    if !matches!(field.kind, Kind::Text { .. }) || field.role != Role::Plain {
+        return Err("only texts that are not keys have sanitizers");
+    }
+    match [Sanitizer::Lower, Sanitizer::Upper].iter().all(|case| field.sanitizers.contains(case)) {
+        true => Err("a text cannot be converted to lower and upper case; keep one sanitizer"),
+        false => Ok(()),
     }
 }
 

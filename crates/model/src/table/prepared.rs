@@ -37,6 +37,8 @@ pub struct Table {
     pub(super) all: FieldSet,
     pub(super) read_by_default: FieldSet,
     pub(super) immutable: FieldSet,
+    /// The fields with sanitizers.
+    pub(super) sanitized: Vec<usize>,
     pub(super) created_at: Option<usize>,
     pub(super) updated_at: Option<usize>,
     pub(super) version: Option<usize>,

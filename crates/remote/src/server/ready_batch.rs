@@ -1,6 +1,6 @@
 //! A client's batch, validated like a batch of the program itself.
 
-use marmota_model::{KeyKind, Kind, Result, Table, Uuid, Value, ValueRef};
+use marmota_model::{KeyKind, Kind, Result, Scratch, Table, Uuid, Value, ValueRef};
 use marmota_store::Store;
 use marmota_store::operation::{
     Answered, BatchMode, Keys, Link, LinkAt, OnceKey, Operation, Outcome, Write,
@@ -145,8 +145,8 @@ fn ready(asked: ReceivedWrite, links: &[Link], scope: &Store) -> Result<Write> {
         ReceivedWrite::Insert { table, mut row, on_conflict } => {
             fill(&table, &mut row);
             let stamp = scope.stamp(&table);
-            let row = prepared(&table, &row, |table, row| {
-                prepare::insert(table, row, ValueSource::Values, stamp)
+            let row = prepared(&table, &row, |table, row, scratch| {
+                prepare::insert(table, row, ValueSource::Values, stamp, scratch)
             })?;
             Write::Insert { table, row, on_conflict }
         }
@@ -155,8 +155,8 @@ fn ready(asked: ReceivedWrite, links: &[Link], scope: &Store) -> Result<Write> {
             check_version(&table, version)?;
             fill(&table, &mut row);
             let stamp = scope.stamp(&table);
-            let row = prepared(&table, &row, |table, row| {
-                prepare::update(table, row, ValueSource::Values, stamp)
+            let row = prepared(&table, &row, |table, row, scratch| {
+                prepare::update(table, row, ValueSource::Values, stamp, scratch)
             })?;
             Write::Update { table, key, row, version }
         }
@@ -183,9 +183,10 @@ fn ready(asked: ReceivedWrite, links: &[Link], scope: &Store) -> Result<Write> {
 fn prepared(
     table: &Table,
     row: &[Value],
-    prepare: impl for<'a> FnOnce(&'a Table, &mut [ValueRef<'a>]) -> Result<()>,
+    prepare: impl for<'a> FnOnce(&'a Table, &mut [ValueRef<'a>], &'a Scratch) -> Result<()>,
 ) -> Result<Vec<Value>> {
+    let scratch = Scratch::new();
     let mut values: Vec<ValueRef<'_>> = row.iter().map(Value::as_ref).collect();
-    prepare(table, &mut values)?;
+    prepare(table, &mut values, &scratch)?;
     Ok(values.iter().map(ValueRef::to_value).collect())
 }

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use marmota_model::{Error, ErrorKind, NoRows, Result, RowSink, RowSource, Table, ValueRef};
+use marmota_model::{
+    Error, ErrorKind, NoRows, Result, RowSink, RowSource, Scratch, Table, ValueRef,
+};
 use marmota_rpc::packet;
 use marmota_store::operation::{Operation, Outcome};
 use marmota_store::prepare::{self, ValueSource, WriteTimestamp};
@@ -314,6 +316,7 @@ fn operate<T>(
     scope: &Store,
     run: impl FnOnce(&mut Operation<'_>) -> Result<T>,
 ) -> Result<T> {
+    let scratch = Scratch::new();
     match asked {
         ReceivedOperation::Get { table, key, fields } => {
             check_key(table, key)?;
@@ -328,21 +331,23 @@ fn operate<T>(
             run(&mut Operation::Count { table, filter: filter.as_ref() })
         }
         ReceivedOperation::Insert { table, mut row, on_conflict } => {
-            prepare::insert(table, &mut row, ValueSource::Values, scope.stamp(table))?;
+            prepare::insert(table, &mut row, ValueSource::Values, scope.stamp(table), &scratch)?;
             run(&mut Operation::Insert { table, row: &row, on_conflict })
         }
         ReceivedOperation::InsertMany { table, rows, on_conflict } => {
-            let mut rows = Inserts { table, rows, stamp: scope.stamp(table), place: 0 };
+            let stamp = scope.stamp(table);
+            let mut rows = Inserts { table, rows, stamp, scratch: &scratch, place: 0 };
             run(&mut Operation::InsertMany { table, rows: &mut rows, on_conflict })
         }
         ReceivedOperation::Update { table, key, mut row, version } => {
             check_key(table, key)?;
             check_version(table, version)?;
-            prepare::update(table, &mut row, ValueSource::Values, scope.stamp(table))?;
+            prepare::update(table, &mut row, ValueSource::Values, scope.stamp(table), &scratch)?;
             run(&mut Operation::Update { table, key, row: &row, version })
         }
         ReceivedOperation::UpdateMany { table, rows } => {
-            let mut rows = Updates(Inserts { table, rows, stamp: scope.stamp(table), place: 0 });
+            let stamp = scope.stamp(table);
+            let mut rows = Updates(Inserts { table, rows, stamp, scratch: &scratch, place: 0 });
             run(&mut Operation::UpdateMany { table, rows: &mut rows })
         }
         ReceivedOperation::Increment { table, key, field, by } => {
@@ -378,6 +383,7 @@ struct Inserts<'p, 't> {
     table: &'t Table,
     rows: ReceivedRows<'p>,
     stamp: WriteTimestamp,
+    scratch: &'p Scratch,
     place: usize,
 }
 
@@ -401,7 +407,7 @@ impl<'a, 'p: 'a, 't: 'a> RowSource<'a> for Inserts<'p, 't> {
             return Ok(false);
         }
         self.place += 1;
-        prepare::insert(table, row, ValueSource::Values, self.stamp)
+        prepare::insert(table, row, ValueSource::Values, self.stamp, self.scratch)
             .map_err(|error| self.at(error))?;
         Ok(true)
     }
@@ -422,8 +428,9 @@ impl<'a, 'p: 'a, 't: 'a> RowSource<'a> for Updates<'p, 't> {
         }
         self.0.place += 1;
         let key = row[table.key()];
-        let checked = check_key(table, key)
-            .and_then(|()| prepare::update(table, row, ValueSource::Values, self.0.stamp));
+        let checked = check_key(table, key).and_then(|()| {
+            prepare::update(table, row, ValueSource::Values, self.0.stamp, self.0.scratch)
+        });
         checked.map_err(|error| self.0.at(error))?;
         row[table.key()] = key;
         Ok(true)

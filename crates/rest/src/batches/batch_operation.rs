@@ -240,7 +240,7 @@ pub(crate) fn insert_of(
     let links = linked.take(table, &mut row, &mut violations)?;
     let on_conflict = on_conflict.with_given(table, FieldSet::present(&row));
     let stamp = WriteTimestamp::now(table);
-    prepare::insert_into(table, &mut row, ValueSource::Values, stamp, &mut violations);
+    prepare::insert_into(table, &mut row, ValueSource::Values, stamp, &scratch, &mut violations);
     finish(table, violations, &links)?;
     let row = row.iter().map(ValueRef::to_value).collect();
     Ok((Write::Insert { table: Arc::clone(table), row, on_conflict }, links))
@@ -293,7 +293,7 @@ fn of_update(
         prepare::fill_for_replace(table, &mut row, &mut violations);
     }
     let stamp = WriteTimestamp::now(table);
-    prepare::update_into(table, &mut row, ValueSource::Values, stamp, &mut violations);
+    prepare::update_into(table, &mut row, ValueSource::Values, stamp, &scratch, &mut violations);
     finish(table, violations, &links)?;
     let row = row.iter().map(ValueRef::to_value).collect();
     Ok((Write::Update { table: Arc::clone(table), key, row, version }, links))

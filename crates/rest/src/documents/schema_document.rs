@@ -197,6 +197,9 @@ fn of_field(table: &Table, position: usize, field: &Field) -> Value {
         json::write_value_as(&mut text, &field.kind, default);
         put("default", serde_json::from_slice(&text).unwrap_or_default());
     }
+    if !field.sanitizers.is_empty() {
+        put("sanitizers", field.sanitizers.iter().map(|one| json!(one.name())).collect());
+    }
     if !field.rules.is_empty() {
         put("rules", field.rules.iter().map(of_rule).collect());
     }
@@ -226,6 +229,11 @@ fn of_rule(rule: &Rule) -> Value {
         Rule::Range { min, max } => json!({ "rule": "range", "min": end(min), "max": end(max) }),
         Rule::Pattern(pattern) => json!({ "rule": "pattern", "pattern": pattern }),
         Rule::Email => json!({ "rule": "email" }),
+        Rule::Url => json!({ "rule": "url" }),
+        Rule::Ip => json!({ "rule": "ip" }),
+        Rule::Count { class, min, max } => {
+            json!({ "rule": "count", "class": class.name(), "min": min, "max": max })
+        }
         Rule::Check { name, .. } => json!({ "rule": name }),
         _ => json!({ "rule": "other" }),
     }

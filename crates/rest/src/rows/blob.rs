@@ -24,7 +24,7 @@
 use std::ops::ControlFlow;
 
 use marmota_http::Status;
-use marmota_model::{FieldSet, NoRows, Table, Value, ValueRef};
+use marmota_model::{FieldSet, NoRows, Scratch, Table, Value, ValueRef};
 use marmota_store::operation::Operation;
 use marmota_store::prepare::{self, ValueSource, WriteTimestamp};
 use marmota_web::ApiResult;
@@ -170,9 +170,10 @@ impl Verb for BlobPut {
         execute: &mut Execute<'_>,
     ) -> Result<Next, Interrupt> {
         let table = context.table();
+        let scratch = Scratch::new();
         let mut row = empty_row(table);
         row[self.field] = ValueRef::Blob(context.request.body());
-        prepare::update(table, &mut row, ValueSource::Values, self.stamp)?;
+        prepare::update(table, &mut row, ValueSource::Values, self.stamp, &scratch)?;
         let (key, version) = (self.key.as_ref(), self.condition.version);
         let outcome =
             execute(&mut Operation::Update { table, key, row: &row, version }, &mut NoRows)?;

@@ -145,7 +145,14 @@ impl Verb for Insert {
         if let Some(uuid) = self.uuid {
             row[table.key()] = ValueRef::Uuid(uuid);
         }
-        prepare::insert_into(table, &mut row, ValueSource::Values, self.stamp, &mut violations);
+        prepare::insert_into(
+            table,
+            &mut row,
+            ValueSource::Values,
+            self.stamp,
+            &scratch,
+            &mut violations,
+        );
         prepare::finish(violations)?;
         if let ValueRef::Uuid(uuid) = row[table.key()] {
             self.uuid = Some(uuid);

@@ -295,7 +295,14 @@ impl<'a, 'k, T: ObjectText<'a>> Objects<'a, 'k, T> {
         {
             row[table.key()] = ValueRef::Uuid(*known);
         }
-        prepare::insert_into(table, row, ValueSource::Values, self.stamp, &mut violations);
+        prepare::insert_into(
+            table,
+            row,
+            ValueSource::Values,
+            self.stamp,
+            self.scratch,
+            &mut violations,
+        );
         prepare::finish(violations)?;
         let key = row[table.key()];
         let keyed = !key.is_absent();

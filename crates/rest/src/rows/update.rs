@@ -163,7 +163,14 @@ impl Update {
         if self.replace {
             prepare::fill_for_replace(table, &mut row, &mut violations);
         }
-        prepare::update_into(table, &mut row, ValueSource::Values, self.stamp, &mut violations);
+        prepare::update_into(
+            table,
+            &mut row,
+            ValueSource::Values,
+            self.stamp,
+            &scratch,
+            &mut violations,
+        );
         prepare::finish(violations)?;
         let key = self.key.as_ref();
         let ran = execute(&mut Operation::Update { table, key, row: &row, version }, &mut NoRows);
@@ -224,7 +231,14 @@ impl Update {
         let mut violations = Vec::new();
         let (mut row, _) = self.read(context, &scratch, &mut violations)?;
         row[table.key()] = self.key.as_ref();
-        prepare::insert_into(table, &mut row, ValueSource::Values, self.stamp, &mut violations);
+        prepare::insert_into(
+            table,
+            &mut row,
+            ValueSource::Values,
+            self.stamp,
+            &scratch,
+            &mut violations,
+        );
         prepare::finish(violations)?;
         let ran = execute(&mut Operation::insert(table, &row), &mut NoRows);
         let outcome = ran.map_err(|interrupt| match interrupt {

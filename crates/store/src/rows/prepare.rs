@@ -1,12 +1,12 @@
-//! Prepares rows for an engine: fills in keys, timestamps, versions and defaults, then checks the
-//! rules. Structs, records, batches and REST bodies use the same code.
+//! Prepares rows for an engine: fills in keys, timestamps, versions and defaults, sanitizes texts,
+//! then checks the rules. Structs, records, batches and REST bodies use the same code.
 //!
-//! The order is the same for all writes: the key, timestamps and the version, defaults, then all
-//! rules at once, so that an error names every field at fault. Uniqueness and references are
+//! The order is the same for all writes: the key, timestamps and the version, defaults, sanitizers,
+//! then all rules at once, so that an error names every field at fault. Uniqueness and references are
 //! checked by the engine afterwards.
 //!
 //! ```
-//! use marmota_model::{ErrorKind, Field, Kind, Role, Schema, Table, ValueRef};
+//! use marmota_model::{ErrorKind, Field, Kind, Role, Schema, Scratch, Table, ValueRef};
 //! use marmota_store::prepare::{self, ValueSource, WriteTimestamp};
 //!
 //! let fields = vec![
@@ -16,13 +16,13 @@
 //! ];
 //! let table = Table::new(Schema::new("person", fields))?;
 //! let mut row = [ValueRef::Int(0), ValueRef::Text("Ana"), ValueRef::Absent];
-//! let stamp = WriteTimestamp::now(&table);
-//! prepare::insert(&table, &mut row, ValueSource::Values, stamp)?;
+//! let (stamp, scratch) = (WriteTimestamp::now(&table), Scratch::new());
+//! prepare::insert(&table, &mut row, ValueSource::Values, stamp, &scratch)?;
 //! // The engine generates the key; the optional field is NULL.
 //! assert_eq!(row, [ValueRef::Absent, ValueRef::Text("Ana"), ValueRef::Null]);
 //!
 //! let mut row = [ValueRef::Absent; 3];
-//! let error = prepare::insert(&table, &mut row, ValueSource::Values, stamp).unwrap_err();
+//! let error = prepare::insert(&table, &mut row, ValueSource::Values, stamp, &scratch).unwrap_err();
 //! assert_eq!(error.kind(), ErrorKind::Invalid);
 //! assert_eq!(error.violations()[0].field, "name");
 //! # Ok::<(), marmota_model::Error>(())
@@ -30,7 +30,7 @@
 
 use marmota_model::rule::violation;
 use marmota_model::{
-    Error, ErrorKind, Field, KeyKind, Result, Table, Timestamp, Uuid, ValueRef, Violation,
+    Error, ErrorKind, Field, KeyKind, Result, Scratch, Table, Timestamp, Uuid, ValueRef, Violation,
 };
 
 /// The source of a row, which determines how much of it has to be checked.
@@ -83,7 +83,8 @@ impl WriteTimestamp {
 /// | version | any | 1 |
 /// | other, absent | | its default, or NULL if it is optional, otherwise an error |
 ///
-/// The row has one value for each field of the table, in order.
+/// The row has one value for each field of the table, in order. Texts that a sanitizer changes are
+/// stored in `scratch`.
 ///
 /// # Errors
 /// [`marmota_model::ErrorKind::Invalid`] with a violation for each invalid field.
@@ -92,9 +93,10 @@ pub fn insert<'a>(
     row: &mut [ValueRef<'a>],
     origin: ValueSource,
     stamp: WriteTimestamp,
+    scratch: &'a Scratch,
 ) -> Result<()> {
     let mut violations = Vec::new();
-    insert_into(table, row, origin, stamp, &mut violations);
+    insert_into(table, row, origin, stamp, scratch, &mut violations);
     finish(violations)
 }
 
@@ -104,6 +106,7 @@ pub fn insert_into<'a>(
     row: &mut [ValueRef<'a>],
     origin: ValueSource,
     stamp: WriteTimestamp,
+    scratch: &'a Scratch,
     violations: &mut Vec<Violation>,
 ) {
     prepare_key(table, row, violations);
@@ -117,6 +120,7 @@ pub fn insert_into<'a>(
         row[version] = ValueRef::Int(1);
     }
     fill_absent(table, row, violations);
+    table.sanitize(row, scratch);
     check(table, row, origin, violations);
 }
 
@@ -133,9 +137,10 @@ pub fn update<'a>(
     row: &mut [ValueRef<'a>],
     origin: ValueSource,
     stamp: WriteTimestamp,
+    scratch: &'a Scratch,
 ) -> Result<()> {
     let mut violations = Vec::new();
-    update_into(table, row, origin, stamp, &mut violations);
+    update_into(table, row, origin, stamp, scratch, &mut violations);
     finish(violations)
 }
 
@@ -145,6 +150,7 @@ pub fn update_into<'a>(
     row: &mut [ValueRef<'a>],
     origin: ValueSource,
     stamp: WriteTimestamp,
+    scratch: &'a Scratch,
     violations: &mut Vec<Violation>,
 ) {
     row[table.key()] = ValueRef::Absent;
@@ -154,6 +160,7 @@ pub fn update_into<'a>(
     if let Some(updated_at) = table.updated_at() {
         row[updated_at] = stamp.value();
     }
+    table.sanitize(row, scratch);
     check(table, row, origin, violations);
 }
 

@@ -141,9 +141,9 @@ impl<'s> Batch<'s> {
         if M::KEY_KIND == KeyKind::Uuid && model.key().is_unset() {
             self.made_keys.push(place);
         }
-        let made = self.row_of(model, |table, row| {
+        let made = self.row_of(model, |table, row, scratch| {
             given = FieldSet::present(row);
-            prepare::insert(table, row, ValueSource::Struct, store.stamp(table))
+            prepare::insert(table, row, ValueSource::Struct, store.stamp(table), scratch)
         });
         self.add(made.map(|(table, row)| Write::insert(table, row)));
         Added::new(self, given)
@@ -198,9 +198,9 @@ impl<'s> Batch<'s> {
     pub fn update<M: Model>(&mut self, model: &M) -> &mut Self {
         let key = model.key().borrow().to_value();
         let (store, mut version) = (self.store, None);
-        let made = self.row_of(model, |table, row| {
+        let made = self.row_of(model, |table, row, scratch| {
             version = table.version().and_then(|field| row[field].as_int()).filter(|&v| v != 0);
-            prepare::update(table, row, ValueSource::Struct, store.stamp(table))
+            prepare::update(table, row, ValueSource::Struct, store.stamp(table), scratch)
         });
         self.add(made.map(|(table, row)| Write::Update { table, key, row, version }))
     }
@@ -421,8 +421,15 @@ impl<'s> Batch<'s> {
             return Ok(());
         };
         check_version(table, *version)?;
+        let scratch = Scratch::new();
         let mut values: Vec<ValueRef<'_>> = row.iter().map(Value::as_ref).collect();
-        prepare::update(table, &mut values, ValueSource::Values, self.store.stamp(table))?;
+        prepare::update(
+            table,
+            &mut values,
+            ValueSource::Values,
+            self.store.stamp(table),
+            &scratch,
+        )?;
         let ready = values.iter().map(ValueRef::to_value).collect();
         *row = ready;
         Ok(())
@@ -438,13 +445,13 @@ impl<'s> Batch<'s> {
     fn row_of<M: Model>(
         &self,
         model: &M,
-        prepare: impl for<'a> FnOnce(&'a Table, &mut [ValueRef<'a>]) -> Result<()>,
+        prepare: impl for<'a> FnOnce(&'a Table, &mut [ValueRef<'a>], &'a Scratch) -> Result<()>,
     ) -> Result<(Arc<Table>, Vec<Value>)> {
         let table = self.store.registry().of::<M>()?;
         let scratch = Scratch::new();
         let mut row = vec![ValueRef::Absent; table.fields().len()];
         model.write(&mut row, &scratch);
-        prepare(table, &mut row)?;
+        prepare(table, &mut row, &scratch)?;
         Ok((Arc::clone(table), row.iter().map(ValueRef::to_value).collect()))
     }
 

@@ -151,7 +151,7 @@ fn of_kind(kind: &Kind) -> Value {
 /// | not empty | `minLength` 1 |
 /// | length | `minLength`, `maxLength`, in characters |
 /// | range of a number | `minimum`, `maximum` |
-/// | email | `format` |
+/// | email, url | `format` |
 fn add_rule(schema: &mut Value, rule: &Rule) {
     let number = |end: &Option<Literal>| {
         let mut json = Vec::new();
@@ -173,6 +173,7 @@ fn add_rule(schema: &mut Value, rule: &Rule) {
             }
         }
         Rule::Email => schema["format"] = json!("email"),
+        Rule::Url => schema["format"] = json!("uri"),
         // Patterns have another dialect, and custom checks cannot be expressed: violations are
         // reported by the error.
         _ => {}

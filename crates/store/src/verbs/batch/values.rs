@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use marmota_model::{FieldSet, KeyKind, Record, Table, Value, ValueRef};
+use marmota_model::{FieldSet, KeyKind, Record, Scratch, Table, Value, ValueRef};
 
 use super::{Added, Batch};
 use crate::contract::operation::Write;
@@ -52,12 +52,19 @@ impl<'s> Batch<'s> {
     /// # Ok::<(), marmota_model::Error>(())
     /// ```
     pub fn insert_values(&mut self, table: &Arc<Table>, values: &[Value]) -> Added<'_, 's> {
+        let scratch = Scratch::new();
         let mut row: Vec<ValueRef<'_>> = values.iter().map(Value::as_ref).collect();
         let given = FieldSet::present(&row);
         if table.key_kind() == KeyKind::Uuid && !given.contains(table.key()) {
             self.made_keys.push(self.writes.len());
         }
-        let made = prepare::insert(table, &mut row, ValueSource::Values, self.store.stamp(table));
+        let made = prepare::insert(
+            table,
+            &mut row,
+            ValueSource::Values,
+            self.store.stamp(table),
+            &scratch,
+        );
         let row = row.iter().map(ValueRef::to_value).collect();
         self.add(made.map(|()| Write::insert(Arc::clone(table), row)));
         Added::new(self, given)
@@ -90,11 +97,19 @@ impl<'s> Batch<'s> {
         values: &[Value],
         version: Option<i64>,
     ) -> &mut Self {
+        let scratch = Scratch::new();
         let mut row: Vec<ValueRef<'_>> = values.iter().map(Value::as_ref).collect();
-        let made =
-            check_key(table, key.as_ref()).and_then(|()| check_version(table, version)).and_then(
-                |()| prepare::update(table, &mut row, ValueSource::Values, self.store.stamp(table)),
-            );
+        let made = check_key(table, key.as_ref())
+            .and_then(|()| check_version(table, version))
+            .and_then(|()| {
+                prepare::update(
+                    table,
+                    &mut row,
+                    ValueSource::Values,
+                    self.store.stamp(table),
+                    &scratch,
+                )
+            });
         let row = row.iter().map(ValueRef::to_value).collect();
         let table = Arc::clone(table);
         self.add(made.map(|()| Write::Update { table, key, row, version }))

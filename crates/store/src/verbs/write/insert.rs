@@ -34,7 +34,7 @@ impl<M: Model> Verb for Insert<'_, M> {
         if let Value::Uuid(key) = self.key {
             row[table.key()] = ValueRef::Uuid(key);
         }
-        prepare::insert(table, row, ValueSource::Struct, store.stamp(table))?;
+        prepare::insert(table, row, ValueSource::Struct, store.stamp(table), &scratch)?;
         if let ValueRef::Uuid(_) | ValueRef::Int(_) = row[table.key()] {
             self.key = row[table.key()].to_value();
         }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use marmota_model::{NoRows, Record, Result, Table, Value, ValueRef};
+use marmota_model::{NoRows, Record, Result, Scratch, Table, Value, ValueRef};
 
 use super::check::check_version;
 use super::row::Call;
@@ -25,11 +25,12 @@ impl Verb for InsertRecord<'_> {
 
     fn operate(&mut self, store: &Store, call: &mut Call<'_>) -> Result<()> {
         let table = self.record.table();
+        let scratch = Scratch::new();
         let mut row = self.record.as_row();
         if let Value::Uuid(key) = self.key {
             row[table.key()] = ValueRef::Uuid(key);
         }
-        prepare::insert(table, &mut row, ValueSource::Values, store.stamp(table))?;
+        prepare::insert(table, &mut row, ValueSource::Values, store.stamp(table), &scratch)?;
         self.key = row[table.key()].to_value();
         call(&mut Operation::insert(table, &row), &mut NoRows)
     }
@@ -55,10 +56,11 @@ impl Verb for UpdateRecord<'_> {
     fn operate(&mut self, store: &Store, call: &mut Call<'_>) -> Result<()> {
         let table = self.record.table();
         check_key(table, self.key.as_ref())?;
+        let scratch = Scratch::new();
         let mut row = self.record.as_row();
         let version = self.version;
         check_version(table, version)?;
-        prepare::update(table, &mut row, ValueSource::Values, store.stamp(table))?;
+        prepare::update(table, &mut row, ValueSource::Values, store.stamp(table), &scratch)?;
         let key = self.key.as_ref();
         call(&mut Operation::Update { table, key, row: &row, version }, &mut NoRows)
     }

@@ -67,11 +67,12 @@ impl<'a, M: Model> RowSource<'a> for Structs<'a, M> {
         }
         let prepared = if self.updates {
             let key = row[self.table.key()];
-            let updated = prepare::update(self.table, row, ValueSource::Struct, self.stamp);
+            let updated =
+                prepare::update(self.table, row, ValueSource::Struct, self.stamp, self.scratch);
             row[self.table.key()] = key;
             updated
         } else {
-            prepare::insert(self.table, row, ValueSource::Struct, self.stamp)
+            prepare::insert(self.table, row, ValueSource::Struct, self.stamp, self.scratch)
         };
         prepared.map_err(|error| self.at(&error))?;
         if let Some(keys) = self.keys {

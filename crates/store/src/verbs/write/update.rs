@@ -31,7 +31,7 @@ impl<M: Model> Verb for Update<'_, M> {
         let row = buffer.row(table);
         self.model.write(row, &scratch);
         let version = version_of(table, row);
-        prepare::update(table, row, ValueSource::Struct, store.stamp(table))?;
+        prepare::update(table, row, ValueSource::Struct, store.stamp(table), &scratch)?;
         let key = self.model.key().borrow();
         call(&mut Operation::Update { table, key, row, version }, &mut NoRows)
     }
@@ -87,12 +87,13 @@ impl<M: Model> Verb for Patch<M> {
 
     fn operate(&mut self, store: &Store, call: &mut Call<'_>) -> Result<()> {
         let table = store.registry().of::<M>()?;
+        let scratch = Scratch::new();
         let mut buffer = RowBuffer::new();
         let row = buffer.row(table);
         for (position, value) in &self.values {
             row[*position] = value.as_ref();
         }
-        prepare::update(table, row, ValueSource::Values, store.stamp(table))?;
+        prepare::update(table, row, ValueSource::Values, store.stamp(table), &scratch)?;
         let (key, version) = (self.key.borrow(), self.version);
         check_version(table, version)?;
         call(&mut Operation::Update { table, key, row, version }, &mut NoRows)

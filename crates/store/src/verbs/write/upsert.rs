@@ -35,7 +35,7 @@ impl<M: Model> Verb for InsertOver<'_, M> {
         self.model.write(row, &scratch);
         let on_conflict = self.on_conflict.with_given(table, FieldSet::present(row));
         keep_uuid(table, row, &mut self.key, |row| {
-            prepare::insert(table, row, ValueSource::Struct, store.stamp(table))
+            prepare::insert(table, row, ValueSource::Struct, store.stamp(table), &scratch)
         })?;
         call(&mut Operation::Insert { table, row, on_conflict }, &mut NoRows)
     }
@@ -137,10 +137,11 @@ impl Verb for InsertRecordOver<'_> {
 
     fn operate(&mut self, store: &Store, call: &mut Call<'_>) -> Result<()> {
         let table = self.record.table();
+        let scratch = Scratch::new();
         let mut row = self.record.as_row();
         let on_conflict = self.on_conflict.with_given(table, FieldSet::present(&row));
         keep_uuid(table, &mut row, &mut self.key, |row| {
-            prepare::insert(table, row, ValueSource::Values, store.stamp(table))
+            prepare::insert(table, row, ValueSource::Values, store.stamp(table), &scratch)
         })?;
         call(&mut Operation::Insert { table, row: &row, on_conflict }, &mut NoRows)
     }

@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use marmota_model::{
-    Error, ErrorKind, KeyKind, Kind, NoRows, Result, RowQuery, RowSource, Table, Value, ValueRef,
+    Error, ErrorKind, KeyKind, Kind, NoRows, Result, RowQuery, RowSource, Scratch, Table, Value,
+    ValueRef,
 };
 use marmota_store::operation::{OnConflict, Operation, Outcome};
 use marmota_store::prepare::{self, ValueSource, WriteTimestamp};
@@ -184,6 +185,7 @@ impl<'s> World<'s> {
         // All rows with a key, or all without.
         let unset = |key: &Value| matches!(key, Value::Absent | Value::Null);
         let keyed = rows.first().is_some_and(|row| !unset(&row[table.key()]));
+        let scratch = Scratch::new();
         let ready = rows.iter().map(|values| {
             let mut row: Vec<ValueRef<'_>> = values.iter().map(Value::as_ref).collect();
             if !keyed {
@@ -192,7 +194,13 @@ impl<'s> World<'s> {
                 row[table.key()] = rows[0][table.key()].as_ref();
             }
             leave_out_own_references(table, &mut row);
-            prepare::insert(table, &mut row, ValueSource::Values, WriteTimestamp::now(table))?;
+            prepare::insert(
+                table,
+                &mut row,
+                ValueSource::Values,
+                WriteTimestamp::now(table),
+                &scratch,
+            )?;
             Ok(row)
         });
         let mut source = Ready { rows: ready.collect::<Result<Vec<_>>>()?.into_iter() };
@@ -204,6 +212,7 @@ impl<'s> World<'s> {
 
     fn update_many(&self, table: usize, rows: &[Vec<Value>]) -> Result<String> {
         let table = &self.tables[table];
+        let scratch = Scratch::new();
         let ready = rows.iter().map(|values| {
             let mut row: Vec<ValueRef<'_>> = values.iter().map(Value::as_ref).collect();
             let key = match row[table.key()] {
@@ -212,7 +221,13 @@ impl<'s> World<'s> {
                 }
                 key => key,
             };
-            prepare::update(table, &mut row, ValueSource::Values, WriteTimestamp::now(table))?;
+            prepare::update(
+                table,
+                &mut row,
+                ValueSource::Values,
+                WriteTimestamp::now(table),
+                &scratch,
+            )?;
             // The same fields in every row.
             let mut violations = Vec::new();
             prepare::fill_for_replace(table, &mut row, &mut violations);
