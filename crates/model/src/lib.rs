@@ -12,7 +12,7 @@
 //! |---|---|
 //! | describe a table | [`Schema`], [`Field`], [`Kind`], [`Rule`], [`Index`] |
 //! | check rows against it | [`Table`], [`Table::validate`] |
-//! | use structs as rows | [`Model`], [`FieldValue`], [`Column`], [`Blob`], [`Json`], [`Ref`] |
+//! | use structs as rows | [`Model`], [`FieldValue`], [`Column`], [`Blob`], [`File`], [`Json`], [`Ref`] |
 //! | use rows of a schema made at run time | [`Record`] |
 //! | handle values | [`Value`], [`ValueRef`], [`Currency`], [`Date`], [`Time`], [`Timestamp`] |
 //! | select rows | [`Filter`], [`Order`], [`parse_filter`], [`parse_order`], [`Search`] |
@@ -62,7 +62,7 @@ pub use filter::{
     Order, RowQuery, SortKey, asks_for_caller, parse_filter, parse_order, parse_rule,
 };
 pub use model::{
-    Blob, Column, Comparable, FieldValue, Json, Key, Model, Record, Records, Ref, misfit,
+    Blob, Column, Comparable, FieldValue, File, Json, Key, Model, Record, Records, Ref, misfit,
     read_field,
 };
 pub use scalar::{Currency, CurrencyError, Date, Time, TimeError, Timestamp};
