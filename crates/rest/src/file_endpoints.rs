@@ -1,0 +1,83 @@
+//! The endpoints of file fields: they find the field in the path, and call its route.
+
+use std::collections::HashSet;
+
+use marmota_http::{Endpoint, Flow, Method, Request, Response, Router};
+use marmota_model::Kind;
+
+use crate::endpoints::{Endpoints, refused, with_table};
+use crate::files::field::FileField;
+use crate::files::{delete, download, signed_url, upload};
+use crate::request::accept::Offer;
+use crate::request::answer::Out;
+use crate::request::request_context::RequestContext;
+use crate::request::state::ApiSource;
+
+/// Answers a read of a file.
+pub(crate) fn download(context: RequestContext<'_>, out: &mut Out<'_, '_>) -> Flow {
+    begin(context, out, download::answer)
+}
+
+/// Answers a write of a file.
+pub(crate) fn upload(context: RequestContext<'_>, out: &mut Out<'_, '_>) -> Flow {
+    begin(context, out, upload::answer)
+}
+
+/// Answers the removal of a file.
+pub(crate) fn delete(context: RequestContext<'_>, out: &mut Out<'_, '_>) -> Flow {
+    begin(context, out, delete::answer)
+}
+
+/// Calls a route with the file field in the path.
+fn begin<T>(
+    context: RequestContext<'_>,
+    out: &mut Out<'_, '_>,
+    answer: fn(FileField, Request) -> T,
+) -> Flow
+where
+    T: Future<Output = Response> + 'static,
+{
+    match FileField::of(context) {
+        Ok(field) => Flow::Later(Box::pin(answer(field, context.request.clone()))),
+        Err(error) => refused(error, out),
+    }
+}
+
+impl Endpoints {
+    /// Returns whether a request's path names a file field. Its body is read while it arrives.
+    pub(crate) fn names_file(&self) -> impl Fn(&Request) -> bool + Send + Sync + 'static {
+        let mut fields = HashSet::new();
+        if let ApiSource::One(api) = &self.source
+            && api.files.is_some()
+        {
+            for table in api.store.registry().tables() {
+                for field in table.fields() {
+                    if matches!(field.kind, Kind::File { .. }) {
+                        fields.insert((table.name().to_owned(), field.name.to_string()));
+                    }
+                }
+            }
+        }
+        move |request| {
+            if fields.is_empty() {
+                return false;
+            }
+            let named = |name| request.param(name).unwrap_or_default().into_owned();
+            fields.contains(&(named("table"), named("field")))
+        }
+    }
+
+    /// Adds the routes that only files have.
+    pub(crate) fn add_files(&self, router: Router, prefix: &str) -> Router {
+        let at = |path: &str| format!("{prefix}/{{table}}/{{id}}/{{field}}{path}");
+        router
+            .on(Method::Post, &at("/signed-url"), self.signed_url())
+            .any(&at("/signed-url"), Self::others("POST, OPTIONS"))
+    }
+
+    fn signed_url(&self) -> Endpoint {
+        self.endpoint(Offer::Json, |call, out| {
+            with_table(call, out, |context, out| begin(context, out, signed_url::answer))
+        })
+    }
+}
