@@ -27,12 +27,8 @@ const PARTS_MAX: usize = 10_000;
 pub struct PartialUpload {
     /// The random name.
     pub id: Uuid,
-    /// The table of the row.
-    pub table: String,
-    /// The key of the row, as a text.
-    pub key: String,
-    /// The field of the row.
-    pub field: String,
+    /// The field of the row that the file is for, in a form that the creator chooses.
+    pub resource: String,
     /// The size of the file in bytes.
     pub length: u64,
     /// The name of the file.
@@ -44,6 +40,14 @@ pub struct PartialUpload {
 }
 
 impl PartialUpload {
+    /// Returns an upload that is to be created.
+    #[must_use]
+    pub fn new(resource: String, length: u64, name: &str, content_type: &str) -> Self {
+        let (name, content_type) = (name.to_owned(), content_type.to_owned());
+        let (id, created) = (Uuid::nil(), Timestamp::default());
+        Self { id, resource, length, name, content_type, created }
+    }
+
     /// Returns the time at which the upload is removed if it is not finished.
     #[must_use]
     pub fn expires(&self, options: &FileOptions) -> Timestamp {
@@ -262,7 +266,7 @@ impl UploadPart {
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] if the bytes do not have the announced digest (SHA-256).
-    pub async fn finish(mut self, sha256: Option<[u8; 32]>) -> Result<u64> {
+    pub async fn finish(&mut self, sha256: Option<[u8; 32]>) -> Result<u64> {
         if let Some(writer) = self.writer.take() {
             writer.finish(sha256).await?;
         }

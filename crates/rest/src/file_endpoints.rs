@@ -7,7 +7,7 @@ use marmota_model::Kind;
 
 use crate::endpoints::{Endpoints, refused, with_table};
 use crate::files::field::FileField;
-use crate::files::{delete, download, signed_url, upload};
+use crate::files::{delete, download, resumable, signed_url, upload};
 use crate::request::accept::Offer;
 use crate::request::answer::Out;
 use crate::request::request_context::RequestContext;
@@ -71,13 +71,25 @@ impl Endpoints {
     pub(crate) fn add_files(&self, router: Router, prefix: &str) -> Router {
         let at = |path: &str| format!("{prefix}/{{table}}/{{id}}/{{field}}{path}");
         router
-            .on(Method::Post, &at("/signed-url"), self.signed_url())
+            .on(Method::Post, &at("/signed-url"), self.file(signed_url::answer))
             .any(&at("/signed-url"), Self::others("POST, OPTIONS"))
+            .on(Method::Post, &at("/uploads"), self.file(resumable::create))
+            .on(Method::Options, &at("/uploads"), resumable::options())
+            .any(&at("/uploads"), Self::others("POST, OPTIONS"))
+            .on(Method::Get, &at("/uploads/{upload}"), self.file(resumable::offset))
+            .on(Method::Patch, &at("/uploads/{upload}"), self.file(resumable::append).streamed(u64::MAX))
+            .on(Method::Delete, &at("/uploads/{upload}"), self.file(resumable::remove))
+            .on(Method::Options, &at("/uploads/{upload}"), resumable::options())
+            .any(&at("/uploads/{upload}"), Self::others("HEAD, PATCH, DELETE, OPTIONS"))
     }
 
-    fn signed_url(&self) -> Endpoint {
-        self.endpoint(Offer::Json, |call, out| {
-            with_table(call, out, |context, out| begin(context, out, signed_url::answer))
+    /// Returns the endpoint of a route below a file field.
+    fn file<T>(&self, answer: fn(FileField, Request) -> T) -> Endpoint
+    where
+        T: Future<Output = Response> + 'static,
+    {
+        self.endpoint(Offer::Any, move |call, out| {
+            with_table(call, out, |context, out| begin(context, out, answer))
         })
     }
 }

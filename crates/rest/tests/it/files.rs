@@ -348,3 +348,117 @@ fn a_storage_belongs_to_one_database() {
     let refused = storage.start(&other).unwrap_err();
     assert!(refused.message().contains("another database"), "{refused}");
 }
+
+fn tus(method: Method, path: &str) -> TestRequest {
+    TestRequest::new(method, path).header("Tus-Resumable", "1.0.0")
+}
+
+fn patch(path: &str, offset: u64, body: &[u8]) -> TestRequest {
+    let request = tus(Method::Patch, path).header("Upload-Offset", offset.to_string());
+    request.header("Content-Type", "application/offset+octet-stream").body(body)
+}
+
+const UPLOADS: &str = "/api/issue/1/attachment/uploads";
+
+fn create(service: &Service, length: u64) -> TestResponse {
+    let request = tus(Method::Post, UPLOADS).header("Upload-Length", length.to_string());
+    // `a b.txt` and `text/plain`.
+    service.call(request.header("Upload-Metadata", "filename YSBiLnR4dA==,filetype dGV4dC9wbGFpbg=="))
+}
+
+#[test]
+fn an_upload_continues_after_a_restart() {
+    let mut service = service("sqlite");
+    service.issue();
+    let created = create(&service, 10);
+    assert_eq!(created.status().code(), 201, "{}", created.text());
+    assert!(created.header("Upload-Expires").unwrap().ends_with("GMT"));
+    let path = created.header("Location").unwrap().to_owned();
+    let offset = |service: &Service| {
+        let head = service.call(tus(Method::Head, &path));
+        head.header("Upload-Offset").map(str::to_owned)
+    };
+    assert_eq!(offset(&service).as_deref(), Some("0"));
+    let first = service.call(patch(&path, 0, b"01234"));
+    assert_eq!((first.status().code(), first.header("Upload-Offset")), (204, Some("5")));
+    assert_eq!(service.call(patch(&path, 0, b"01234")).status().code(), 409);
+    assert_eq!(service.call(patch(&path, 5, b"0123456789")).status().code(), 400);
+
+    let folder = std::mem::replace(&mut service.folder, tempfile::tempdir().unwrap());
+    drop(service);
+    let storage = FileStorage::open(&format!("{}/files", folder.path().display())).unwrap();
+    let url = format!("sqlite:{}", folder.path().join("issues.db").display());
+    let builder = Store::builder(Sqlite::from_url(&url).unwrap()).model::<Issue>();
+    let store = storage.attach(builder).open().unwrap();
+    storage.start(&store).unwrap();
+    let router = Arc::new(Api::new(&store).files(&storage).router());
+    let service = Service { folder, storage, store, router };
+
+    assert_eq!(offset(&service).as_deref(), Some("5"));
+    let wrong = patch(&path, 5, b"56789");
+    let wrong = wrong.header("Upload-Checksum", format!("sha256 {}", "A".repeat(43) + "="));
+    assert_eq!(service.call(wrong).status().code(), 460);
+    assert_eq!(offset(&service).as_deref(), Some("5"));
+    assert_eq!(service.call(patch(&path, 5, b"56789")).status().code(), 204);
+    let read = service.call(TestRequest::get(PATH));
+    assert_eq!((read.text(), read.header("Content-Type")), ("0123456789", Some("text/plain; charset=utf-8")));
+    assert_eq!(read.header("Content-Disposition"), Some("inline; filename=\"a b.txt\""));
+    assert_eq!(service.call(tus(Method::Head, &path)).status().code(), 404);
+    let left = service.folder.path().join("files/uploads");
+    assert_eq!(std::fs::read_dir(left).unwrap().count(), 0);
+}
+
+#[test]
+fn an_upload_is_checked_and_can_be_ended() {
+    on_both(|service| {
+        service.issue();
+        let options = service.call(TestRequest::new(Method::Options, UPLOADS));
+        assert_eq!(options.header("Tus-Version"), Some("1.0.0"));
+        assert_eq!(service.call(TestRequest::post(UPLOADS)).status().code(), 412);
+        assert_eq!(service.call(tus(Method::Post, UPLOADS)).status().code(), 400);
+        assert_eq!(create(service, 1_000_001).status().code(), 413);
+        let path = create(service, 10).header("Location").unwrap().to_owned();
+        let other = path.replace("attachment", "photo");
+        assert_eq!(service.call(tus(Method::Head, &other)).status().code(), 404);
+        let plain = tus(Method::Patch, &path).header("Upload-Offset", "0").body("x");
+        assert_eq!(service.call(plain).status().code(), 415);
+        assert_eq!(service.call(tus(Method::Delete, &path)).status().code(), 204);
+        assert_eq!(service.call(patch(&path, 0, b"x")).status().code(), 404);
+        // An empty file is complete at once.
+        assert_eq!(create(service, 0).status().code(), 201);
+        assert_eq!(service.call(TestRequest::get(PATH)).status().code(), 200);
+        // A photo must be an image.
+        let request = tus(Method::Post, "/api/issue/1/photo/uploads").header("Upload-Length", "4");
+        let path = service.call(request).header("Location").unwrap().to_owned();
+        assert_eq!(service.call(patch(&path, 0, b"text")).status().code(), 415);
+        assert_eq!(service.call(tus(Method::Head, &path)).status().code(), 404);
+    });
+}
+
+#[cfg(feature = "thumbnails")]
+#[test]
+fn thumbnails_are_made_once() {
+    let service = service("memory");
+    service.issue();
+    // A valid picture of one pixel.
+    let png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x06\0\0\0\x1f\x15\xc4\x89\
+        \0\0\0\rIDATx\x9cc\xf8\xcf\xc0\xf0\x1f\0\x05\0\x01\xff\x89\x99=\x1d\0\0\0\0IEND\xaeB`\x82";
+    let photo = "/api/issue/1/photo";
+    assert_eq!(service.put(photo, "", &png[..]).status().code(), 200);
+    for _ in 0..2 {
+        let small = service.call(TestRequest::get(format!("{photo}?thumbnail=64x64")));
+        assert_eq!(small.status().code(), 200, "{}", small.text());
+        assert_eq!(small.header("Content-Type"), Some("image/png"));
+    }
+    for (size, status) in [("65x64", 400), ("64", 400), ("0x0", 400), ("-1x5", 400)] {
+        let small = service.call(TestRequest::get(format!("{photo}?thumbnail={size}")));
+        assert_eq!(small.status().code(), status, "{size}: {}", small.text());
+    }
+    assert_eq!(service.put(photo, "", PNG).status().code(), 200);
+    let broken = service.call(TestRequest::get(format!("{photo}?thumbnail=64x64")));
+    assert_eq!(broken.status().code(), 400, "{}", broken.text());
+    service.wait_for_files(1);
+    let thumbnails = service.folder.path().join("files/thumbnails");
+    let folders = std::fs::read_dir(thumbnails).unwrap().flatten();
+    assert_eq!(folders.flat_map(|folder| std::fs::read_dir(folder.path()).unwrap()).count(), 0);
+}
