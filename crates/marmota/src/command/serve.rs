@@ -70,7 +70,7 @@ pub(super) struct Serve {
     #[arg(long)]
     changes: bool,
     /// Keeps the bytes of file fields in this folder, or in a bucket: FOLDER, file:///FOLDER or
-    /// s3://BUCKET/PREFIX; see the guide, 29-files.md
+    /// s3://BUCKET/PREFIX; see the guide, 43-files.md
     #[cfg(feature = "files")]
     #[arg(long, value_name = "URL", env = "MARMOTA_FILES")]
     files: Option<String>,
