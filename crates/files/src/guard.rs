@@ -1,6 +1,6 @@
 //! The files whose bytes are stored but not yet in a row, and the files that rows no longer have.
 //!
-//! [`StagedFiles`] is the store's guard of file fields: it is asked in the transaction of each write.
+//! [`StagedFiles`] is the store's guard of file fields: it decides in the transaction of each write.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};

@@ -16,7 +16,6 @@ use crate::guard::{Removal, StagedFiles};
 use crate::options::FileOptions;
 use crate::resumable::Uploads;
 use crate::space::Space;
-use crate::storage::SweepReport;
 
 /// The rows that a sweep reads at once.
 const PAGE_ROWS: u64 = 1_000;
@@ -27,6 +26,17 @@ const RETRY: [Duration; 4] = [
     Duration::from_secs(15),
     Duration::from_secs(120),
 ];
+
+/// The result of a sweep.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SweepReport {
+    /// The files in the storage that are older than the grace period.
+    pub stored: u64,
+    /// The files without a row, whose bytes were removed.
+    pub files: u64,
+    /// The resumable uploads that had expired, and were removed.
+    pub uploads: u64,
+}
 
 /// What the thread needs. It does not keep the storage open.
 pub(crate) struct Keeper {
@@ -197,7 +207,8 @@ fn for_each_file(store: &Store, table: &Table, mut each: impl FnMut(Uuid)) -> Re
         };
         store.run(&mut Operation::List { table, query: &query }, &mut sink)?;
         if let Some(value) = failed {
-            let message = format!("`{}` has a description that is not a file: {value}", table.name());
+            let message =
+                format!("`{}` has a description that is not a file: {value}", table.name());
             return Err(Error::new(ErrorKind::Invalid, message));
         }
         if rows < PAGE_ROWS {

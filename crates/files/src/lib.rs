@@ -57,11 +57,12 @@ mod storage;
 mod thumbnail;
 mod upload;
 
+pub use keeper::SweepReport;
 pub use marmota_model::File;
 pub use options::FileOptions;
 pub use reader::FileReader;
 pub use resumable::{PartialUpload, UploadPart};
-pub use storage::{FileStorage, SweepReport};
+pub use storage::FileStorage;
 #[cfg(feature = "thumbnails")]
 pub use thumbnail::{THUMBNAIL_SIZES, ThumbnailImage};
 pub use upload::{FileLimits, FileUpload};

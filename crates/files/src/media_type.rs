@@ -11,7 +11,7 @@ pub(crate) const UNKNOWN: &str = "application/octet-stream";
 ///
 /// The bytes decide if they have a known signature. A container may be declared more precisely: a
 /// ZIP archive as the format that is built on it. A declared type that has a signature, but not in
-/// these bytes, is not believed.
+/// these bytes, is ignored.
 pub(crate) fn of(head: &[u8], declared: &str) -> String {
     let declared = essence(declared);
     let found = infer::get(head).map(|found| found.mime_type());
@@ -39,13 +39,7 @@ pub(crate) fn of(head: &[u8], declared: &str) -> String {
 /// Returns a media type without its parameters, in lower case; empty if it is malformed.
 fn essence(declared: &str) -> String {
     let essence = declared.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    let is_token = |part: &str| {
-        let is_allowed =
-            |byte: u8| byte.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&byte);
-        !part.is_empty() && part.bytes().all(is_allowed)
-    };
-    let is_valid = essence.len() <= 127
-        && essence.split_once('/').is_some_and(|(kind, sub)| is_token(kind) && is_token(sub));
+    let is_valid = marmota_model::File::is_media_type(&essence);
     if is_valid { essence } else { String::new() }
 }
 

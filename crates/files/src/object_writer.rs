@@ -66,7 +66,7 @@ impl ObjectWriter {
     /// Completes the object. If a digest is given and the bytes have another one, the object is
     /// discarded.
     pub(crate) async fn finish(mut self, digest: Option<[u8; 32]>) -> Result<Written> {
-        // If the task has failed, its result says why.
+        // If the task has failed, its result has the error.
         let _ = self.pieces.send(Message::End(digest)).await;
         match self.task.take() {
             Some(task) => joined(task).await,
@@ -114,13 +114,17 @@ async fn write(
                 let sha256: [u8; 32] = hash.finalize().into();
                 if digest.is_some_and(|digest| digest != sha256) {
                     parts.abort().await;
-                    let message = "the bytes do not have the digest that was announced: send them again";
+                    let message =
+                        "the bytes do not have the digest that was announced: send them again";
                     return Err(Error::new(ErrorKind::Invalid, message));
                 }
                 return Ok(Written { bytes: parts.finish().await?, sha256 });
             }
             None if on_drop == OnDrop::Keep && parts.bytes > 0 => {
-                return Ok(Written { bytes: parts.finish().await?, sha256: hash.finalize().into() });
+                return Ok(Written {
+                    bytes: parts.finish().await?,
+                    sha256: hash.finalize().into(),
+                });
             }
             None => {
                 parts.abort().await;
@@ -188,9 +192,9 @@ impl<'s> Parts<'s> {
             match &mut self.upload {
                 Some(upload) => {
                     let completed = upload.complete().await;
-                    completed.map(drop).map_err(|error| {
-                        self.space.place.error("written", &self.name, error)
-                    })
+                    completed
+                        .map(drop)
+                        .map_err(|error| self.space.place.error("written", &self.name, error))
                 }
                 None => Ok(()),
             }

@@ -43,9 +43,7 @@ pub(crate) fn check(store: &Store, space: &std::sync::Arc<Space>) -> Result<[u8;
             match store.insert(&row).run() {
                 Ok(_) => row,
                 // Another process was first.
-                Err(error) if error.kind() == ErrorKind::Conflict => {
-                    find(store)?.ok_or(error)?
-                }
+                Err(error) if error.kind() == ErrorKind::Conflict => find(store)?.ok_or(error)?,
                 Err(error) => return Err(error),
             }
         }

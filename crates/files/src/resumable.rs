@@ -107,7 +107,8 @@ impl Uploads {
             if known.len() >= options.uploads_max
                 || bytes.saturating_add(upload.length) > options.uploads_bytes_max
             {
-                let message = "too many uploads are unfinished; finish or delete some, or try again later";
+                let message =
+                    "too many uploads are unfinished; finish or delete some, or try again later";
                 return Err(Error::new(ErrorKind::Busy, message));
             }
             known.insert(upload.id, upload.clone());

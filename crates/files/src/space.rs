@@ -139,8 +139,8 @@ impl Space {
 
     /// Deletes the bytes of a file and its smaller versions.
     pub(crate) async fn delete_file(&self, id: Uuid) -> Result<()> {
-        self.delete(&file_object(id)).await?;
-        self.delete_folder(&thumbnail_folder(id)).await
+        self.delete_folder(&thumbnail_folder(id)).await?;
+        self.delete(&file_object(id)).await
     }
 }
 

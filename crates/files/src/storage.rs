@@ -12,7 +12,7 @@ use marmota_store::{Store, StoreBuilder};
 use parking_lot::Mutex;
 
 use crate::guard::StagedFiles;
-use crate::keeper::{self, Keeper};
+use crate::keeper::{self, Keeper, SweepReport};
 use crate::object_writer::OnDrop;
 use crate::options::FileOptions;
 use crate::owner::{self, FileOwner};
@@ -39,17 +39,6 @@ struct Inner {
     options: FileOptions,
     key: OnceLock<[u8; KEY_BYTES]>,
     keeper: Mutex<Option<JoinHandle<()>>>,
-}
-
-/// The result of a sweep.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SweepReport {
-    /// The files in the storage that are older than the grace period.
-    pub stored: u64,
-    /// The files without a row, whose bytes were removed.
-    pub files: u64,
-    /// The resumable uploads that had expired, and were removed.
-    pub uploads: u64,
 }
 
 impl FileStorage {
@@ -136,7 +125,6 @@ impl FileStorage {
     }
 
     /// Returns the options.
-    #[must_use]
     pub fn options(&self) -> &FileOptions {
         &self.0.options
     }

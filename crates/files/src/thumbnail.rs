@@ -57,8 +57,7 @@ pub(crate) async fn of(
 ) -> Result<ThumbnailImage> {
     if !THUMBNAIL_SIZES.contains(&width) || !THUMBNAIL_SIZES.contains(&height) {
         let sizes = THUMBNAIL_SIZES.map(|size| size.to_string()).join(", ");
-        let message =
-            format!("thumbnails of {width}x{height} are not offered; use two of {sizes}");
+        let message = format!("thumbnails of {width}x{height} are not offered; use two of {sizes}");
         return Err(Error::new(ErrorKind::Invalid, message));
     }
     let format = format_of(file)?;
@@ -84,7 +83,8 @@ pub(crate) async fn of(
 }
 
 fn format_of(file: &File) -> Result<ImageFormat> {
-    let refused = |why: String| Error::new(ErrorKind::Invalid, format!("{why}; read the file itself"));
+    let refused =
+        |why: String| Error::new(ErrorKind::Invalid, format!("{why}; read the file itself"));
     if file.bytes > FILE_BYTES_MAX {
         return Err(refused(format!("the image has more than {FILE_BYTES_MAX} bytes")));
     }
@@ -112,7 +112,8 @@ fn smaller(bytes: &[u8], format: ImageFormat, width: u32, height: u32) -> Result
     let mut decoder = reader.into_decoder().map_err(failed)?;
     let (of_width, of_height) = decoder.dimensions();
     if u64::from(of_width) * u64::from(of_height) > PIXELS_MAX {
-        let message = format!("the image has {of_width}x{of_height} pixels; {PIXELS_MAX} are allowed");
+        let message =
+            format!("the image has {of_width}x{of_height} pixels; {PIXELS_MAX} are allowed");
         return Err(Error::new(ErrorKind::Invalid, message));
     }
     let orientation = decoder.orientation().map_err(failed)?;
@@ -127,7 +128,9 @@ fn smaller(bytes: &[u8], format: ImageFormat, width: u32, height: u32) -> Result
         image.write_to(&mut Cursor::new(&mut out), ImageFormat::Png).map_err(failed)?;
     } else {
         let image = image.into_rgb8();
-        JpegEncoder::new_with_quality(&mut out, JPEG_QUALITY).encode_image(&image).map_err(failed)?;
+        JpegEncoder::new_with_quality(&mut out, JPEG_QUALITY)
+            .encode_image(&image)
+            .map_err(failed)?;
     }
     Ok(out)
 }

@@ -26,6 +26,16 @@
 //! models), `auth` (accounts), `service` (traits as services), `jobs`
 //! (durable jobs), `files` (fields for files), `collections` (lists and maps for a
 //! program's own data), `columns` and `csv` (files of rows that are loaded for reading).
+//!
+//! | to | enable the feature |
+//! |---|---|
+//! | keep files in a folder, or in S3 | `files`, `files-s3` |
+//! | make smaller versions of images | `thumbnails` |
+//! | copy a SQLite database continuously | `replication`, `replication-s3` |
+//! | run durable jobs | `jobs` |
+//! | call traits in other processes | `services` |
+//!
+//! All features: `docs/guide/30-configuration.md`.
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "command")]

@@ -62,7 +62,7 @@ pub use filter::{
     Order, RowQuery, SortKey, asks_for_caller, parse_filter, parse_order, parse_rule,
 };
 pub use model::{
-    Blob, Column, Comparable, FieldValue, File, Json, Key, Model, Record, Records, Ref, misfit,
+    Blob, Column, Comparable, FieldValue, Json, Key, Model, Record, Records, Ref, misfit,
     read_field,
 };
 pub use scalar::{Currency, CurrencyError, Date, Time, TimeError, Timestamp};
@@ -73,5 +73,6 @@ pub use search::{SEARCH_BYTES_MAX, SEARCH_TERMS_MAX, Search, SearchTerm, Words};
 pub use table::Table;
 pub use uuid::Uuid;
 pub use value::{
-    Comparison, FieldSet, NoRows, Place, RowSink, RowSource, Scratch, Value, ValueForm, ValueRef,
+    Comparison, FieldSet, File, NoRows, Place, RowSink, RowSource, Scratch, Value, ValueForm,
+    ValueRef,
 };

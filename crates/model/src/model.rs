@@ -11,7 +11,7 @@
 mod blob;
 mod column;
 mod field_value;
-mod file;
+mod file_field;
 mod json_field;
 mod key;
 mod model_trait;
@@ -21,7 +21,6 @@ mod reference;
 pub use blob::Blob;
 pub use column::{Column, Comparable};
 pub use field_value::FieldValue;
-pub use file::File;
 pub use json_field::Json;
 pub use key::Key;
 pub use model_trait::{Model, misfit, read_field};

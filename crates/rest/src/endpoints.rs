@@ -178,7 +178,7 @@ impl Endpoints {
             with_table(call, out, |context, out| {
                 #[cfg(feature = "files")]
                 if crate::files::field::is_named(context) {
-                    return crate::file_endpoints::download(context, out);
+                    return crate::files::routes::download(context, out);
                 }
                 if history::is_asked_for(context) {
                     if let Err(error) = accept::check(context.request, Offer::Json) {
@@ -205,7 +205,7 @@ impl Endpoints {
             with_table(call, out, |context, out| {
                 #[cfg(feature = "files")]
                 if crate::files::field::is_named(context) {
-                    return crate::file_endpoints::upload(context, out);
+                    return crate::files::routes::upload(context, out);
                 }
                 match BlobPut::of(context) {
                     Ok(verb) => execute_verb(verb, context, out),
@@ -224,7 +224,7 @@ impl Endpoints {
             with_table(call, out, |context, out| {
                 #[cfg(feature = "files")]
                 if crate::files::field::is_named(context) {
-                    return crate::file_endpoints::delete(context, out);
+                    return crate::files::routes::delete(context, out);
                 }
                 let _ = context;
                 refused(ApiError::method_not_allowed("GET, HEAD, PUT, OPTIONS"), out)

@@ -1,47 +1,16 @@
-//! The endpoints of file fields: they find the field in the path, and call its route.
+//! The endpoints of the routes that only file fields have, and which requests are for a file.
 
 use std::collections::HashSet;
 
-use marmota_http::{Endpoint, Flow, Method, Request, Response, Router};
+use marmota_http::{Endpoint, Method, Request, Response, Router};
 use marmota_model::Kind;
 
-use crate::endpoints::{Endpoints, refused, with_table};
+use crate::endpoints::{Endpoints, with_table};
 use crate::files::field::FileField;
-use crate::files::{delete, download, resumable, signed_url, upload};
+use crate::files::routes::begin;
+use crate::files::{resumable, signed_url};
 use crate::request::accept::Offer;
-use crate::request::answer::Out;
-use crate::request::request_context::RequestContext;
 use crate::request::state::ApiSource;
-
-/// Answers a read of a file.
-pub(crate) fn download(context: RequestContext<'_>, out: &mut Out<'_, '_>) -> Flow {
-    begin(context, out, download::answer)
-}
-
-/// Answers a write of a file.
-pub(crate) fn upload(context: RequestContext<'_>, out: &mut Out<'_, '_>) -> Flow {
-    begin(context, out, upload::answer)
-}
-
-/// Answers the removal of a file.
-pub(crate) fn delete(context: RequestContext<'_>, out: &mut Out<'_, '_>) -> Flow {
-    begin(context, out, delete::answer)
-}
-
-/// Calls a route with the file field in the path.
-fn begin<T>(
-    context: RequestContext<'_>,
-    out: &mut Out<'_, '_>,
-    answer: fn(FileField, Request) -> T,
-) -> Flow
-where
-    T: Future<Output = Response> + 'static,
-{
-    match FileField::of(context) {
-        Ok(field) => Flow::Later(Box::pin(answer(field, context.request.clone()))),
-        Err(error) => refused(error, out),
-    }
-}
 
 impl Endpoints {
     /// Returns whether a request's path names a file field. Its body is read while it arrives.
@@ -77,7 +46,11 @@ impl Endpoints {
             .on(Method::Options, &at("/uploads"), resumable::options())
             .any(&at("/uploads"), Self::others("POST, OPTIONS"))
             .on(Method::Get, &at("/uploads/{upload}"), self.file(resumable::offset))
-            .on(Method::Patch, &at("/uploads/{upload}"), self.file(resumable::append).streamed(u64::MAX))
+            .on(
+                Method::Patch,
+                &at("/uploads/{upload}"),
+                self.file(resumable::append).streamed(u64::MAX),
+            )
             .on(Method::Delete, &at("/uploads/{upload}"), self.file(resumable::remove))
             .on(Method::Options, &at("/uploads/{upload}"), resumable::options())
             .any(&at("/uploads/{upload}"), Self::others("HEAD, PATCH, DELETE, OPTIONS"))

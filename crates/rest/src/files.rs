@@ -13,5 +13,6 @@ pub(crate) mod disposition;
 pub(crate) mod download;
 pub(crate) mod field;
 pub(crate) mod resumable;
+pub(crate) mod routes;
 pub(crate) mod signed_url;
 pub(crate) mod upload;

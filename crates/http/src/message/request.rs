@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::proto::head::{Span, Version};
 use crate::proto::method::Method;
-use crate::proto::range::{self, RequestedRange};
 use crate::proto::percent::{self, QueryParams};
+use crate::proto::range::{self, RequestedRange};
 use crate::socket::address::Peer;
 pub(crate) use exchange::{Context, Exchange};
 

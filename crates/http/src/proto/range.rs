@@ -60,7 +60,9 @@ fn one(range: &str, length: u64) -> RequestedRange {
             false if number(last.trim()).is_none() => RequestedRange::Whole,
             _ => RequestedRange::Nothing,
         },
-        (Some(first), Some(last)) => RequestedRange::Part(first, last.saturating_add(1).min(length)),
+        (Some(first), Some(last)) => {
+            RequestedRange::Part(first, last.saturating_add(1).min(length))
+        }
         (Some(first), None) if last.trim().is_empty() => RequestedRange::Part(first, length),
         (None, Some(0)) if first.trim().is_empty() => RequestedRange::Nothing,
         (None, Some(_)) if first.trim().is_empty() && length == 0 => RequestedRange::Nothing,

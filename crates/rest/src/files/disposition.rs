@@ -22,7 +22,8 @@ const ATTR_CHAR: &AsciiSet = &NON_ALPHANUMERIC
 /// Returns the header of a response: `inline` for types without scripts, else `attachment`.
 pub(crate) fn of_response(name: &str, media_type: &str, download: bool) -> String {
     let kind = if !download && is_shown(media_type) { "inline" } else { "attachment" };
-    let is_plain = |letter: char| matches!(letter, ' '..='~') && !matches!(letter, '"' | '\\' | '%');
+    let is_plain =
+        |letter: char| matches!(letter, ' '..='~') && !matches!(letter, '"' | '\\' | '%');
     let plain: String =
         name.chars().map(|letter| if is_plain(letter) { letter } else { '_' }).collect();
     match plain == name {

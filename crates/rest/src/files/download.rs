@@ -54,8 +54,7 @@ async fn respond(field: &mut FileField, request: &Request) -> ApiResult<Response
     if is_known(request, &etag) {
         return with_headers(Response::from_status(Status::NOT_MODIFIED), &[("ETag", etag)]);
     }
-    let disposition =
-        disposition::of_response(&file.name, &file.content_type, parameters.download);
+    let disposition = disposition::of_response(&file.name, &file.content_type, parameters.download);
     let mut headers = vec![
         ("ETag", etag.clone()),
         ("Content-Disposition", disposition),
@@ -128,13 +127,9 @@ async fn thumbnail(
 
 #[cfg(not(feature = "thumbnails"))]
 #[allow(clippy::unused_async, reason = "it waits with the feature")]
-async fn thumbnail(
-    _: &FileStorage,
-    _: &File,
-    _: (u32, u32),
-    _: &Request,
-) -> ApiResult<Response> {
-    let message = "this build makes no thumbnails: enable the Cargo feature `thumbnails` of marmota";
+async fn thumbnail(_: &FileStorage, _: &File, _: (u32, u32), _: &Request) -> ApiResult<Response> {
+    let message =
+        "this build makes no thumbnails: enable the Cargo feature `thumbnails` of marmota";
     Err(marmota_model::Error::new(marmota_model::ErrorKind::Unsupported, message).into())
 }
 
@@ -159,9 +154,9 @@ fn parameters(request: &Request) -> ApiResult<Parameters> {
 }
 
 fn size(text: &str) -> ApiResult<(u32, u32)> {
-    let size = text.split_once('x').and_then(|(width, height)| {
-        Some((width.parse().ok()?, height.parse().ok()?))
-    });
+    let size = text
+        .split_once('x')
+        .and_then(|(width, height)| Some((width.parse().ok()?, height.parse().ok()?)));
     size.ok_or_else(|| {
         let text = marmota_model::text::excerpt(text);
         ApiError::bad_request(format!("`thumbnail={text}` must be a size such as 200x200"))
@@ -171,9 +166,9 @@ fn size(text: &str) -> ApiResult<(u32, u32)> {
 /// Returns true if the client has this version already (`If-None-Match`).
 fn is_known(request: &Request, etag: &str) -> bool {
     request.header_text("if-none-match").is_some_and(|tags| {
-        tags.split(',').map(str::trim).any(|tag| {
-            tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == etag
-        })
+        tags.split(',')
+            .map(str::trim)
+            .any(|tag| tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == etag)
     })
 }
 

@@ -121,7 +121,11 @@ impl FileField {
                 });
                 ControlFlow::Break(())
             };
-            submission.poll(&mut Operation::Get { table, key: key.as_ref(), fields }, &mut sink, task)
+            submission.poll(
+                &mut Operation::Get { table, key: key.as_ref(), fields },
+                &mut sink,
+                task,
+            )
         })
         .await?;
         stored.ok_or_else(|| no_row(table, key.as_ref()).into())

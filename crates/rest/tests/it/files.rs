@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use marmota_derive::Model;
 use marmota_files::{File, FileStorage};
-use marmota_http::{TestResponse, Method, Router, TestRequest};
+use marmota_http::{Method, Router, TestRequest, TestResponse};
 use marmota_memory::Memory;
 use marmota_rest::Api;
 use marmota_sqlite::Sqlite;
@@ -57,13 +57,8 @@ impl Service {
     }
 
     pub(crate) fn issue(&self) -> i64 {
-        let issue = Issue {
-            id: 0,
-            title: "Sounds".to_owned(),
-            attachment: None,
-            photo: None,
-            version: 0,
-        };
+        let issue =
+            Issue { id: 0, title: "Sounds".to_owned(), attachment: None, photo: None, version: 0 };
         self.store.insert(&issue).run().unwrap()
     }
 
@@ -160,7 +155,8 @@ fn parts_and_conditions() {
     on_both(|service| {
         service.issue();
         service.put(PATH, "text/plain", "0123456789");
-        let get = |name: &str, value: &str| service.call(TestRequest::get(PATH).header(name, value));
+        let get =
+            |name: &str, value: &str| service.call(TestRequest::get(PATH).header(name, value));
         let tag = service.call(TestRequest::get(PATH)).header("ETag").unwrap().to_owned();
         for (range, status, body) in [
             ("bytes=2-4", 206, "234"),
@@ -237,7 +233,8 @@ fn limits_hold() {
 fn scripts_are_not_shown() {
     on_both(|service| {
         service.issue();
-        for body in ["<!doctype html><script>", "<svg onload='x'></svg>", "<?xml version=\"1.0\"?>"] {
+        for body in ["<!doctype html><script>", "<svg onload='x'></svg>", "<?xml version=\"1.0\"?>"]
+        {
             assert_eq!(service.put(PATH, "text/plain", body).status().code(), 200);
             let read = service.call(TestRequest::get(PATH));
             let disposition = read.header("Content-Disposition").unwrap();
@@ -261,7 +258,7 @@ fn a_row_cannot_take_the_file_of_another() {
         let file = &row["attachment"];
         let patch = |key: u32, file: &serde_json::Value| {
             let body = serde_json::json!({ "attachment": file }).to_string();
-            let request = TestRequest::new(Method::Patch, &format!("/api/issue/{key}"));
+            let request = TestRequest::new(Method::Patch, format!("/api/issue/{key}"));
             service.call(request.body(body)).status().code()
         };
         // The row that was read can be sent back.
@@ -363,7 +360,8 @@ const UPLOADS: &str = "/api/issue/1/attachment/uploads";
 fn create(service: &Service, length: u64) -> TestResponse {
     let request = tus(Method::Post, UPLOADS).header("Upload-Length", length.to_string());
     // `a b.txt` and `text/plain`.
-    service.call(request.header("Upload-Metadata", "filename YSBiLnR4dA==,filetype dGV4dC9wbGFpbg=="))
+    service
+        .call(request.header("Upload-Metadata", "filename YSBiLnR4dA==,filetype dGV4dC9wbGFpbg=="))
 }
 
 #[test]
@@ -401,7 +399,10 @@ fn an_upload_continues_after_a_restart() {
     assert_eq!(offset(&service).as_deref(), Some("5"));
     assert_eq!(service.call(patch(&path, 5, b"56789")).status().code(), 204);
     let read = service.call(TestRequest::get(PATH));
-    assert_eq!((read.text(), read.header("Content-Type")), ("0123456789", Some("text/plain; charset=utf-8")));
+    assert_eq!(
+        (read.text(), read.header("Content-Type")),
+        ("0123456789", Some("text/plain; charset=utf-8"))
+    );
     assert_eq!(read.header("Content-Disposition"), Some("inline; filename=\"a b.txt\""));
     assert_eq!(service.call(tus(Method::Head, &path)).status().code(), 404);
     let left = service.folder.path().join("files/uploads");
@@ -461,4 +462,20 @@ fn thumbnails_are_made_once() {
     let thumbnails = service.folder.path().join("files/thumbnails");
     let folders = std::fs::read_dir(thumbnails).unwrap().flatten();
     assert_eq!(folders.flat_map(|folder| std::fs::read_dir(folder.path()).unwrap()).count(), 0);
+}
+
+#[test]
+fn the_documents_describe_files() {
+    let service = service("memory");
+    let document = service.call(TestRequest::get("/api/openapi.json"));
+    let document: serde_json::Value = serde_json::from_str(document.text()).unwrap();
+    let photo = &document["paths"]["/api/issue/{key}/photo"];
+    assert!(photo["put"]["requestBody"]["content"]["image/*"].is_object(), "{photo}");
+    assert!(photo["get"].is_object() && photo["delete"].is_object());
+    let signed = &document["paths"]["/api/issue/{key}/photo/signed-url"]["post"];
+    assert_eq!(signed["operationId"], "issue.photo.sign");
+    let field = &document["components"]["schemas"]["issue"]["properties"]["photo"];
+    assert_eq!(field["type"], serde_json::json!(["object", "null"]));
+    let tables = service.call(TestRequest::get("/api"));
+    assert!(tables.text().contains("\"bytes_max\":100000"), "{}", tables.text());
 }

@@ -1,8 +1,8 @@
-//! A field for a file: its description is in the row, its bytes are in a storage of files.
+//! The description of a file, which a row holds as JSON.
 
 use serde::{Deserialize, Serialize};
 
-use crate::{FieldValue, Kind, Scratch, Timestamp, Uuid, ValueRef};
+use crate::{Timestamp, Uuid};
 
 /// The description of a stored file: the value of a file field.
 ///
@@ -58,8 +58,27 @@ impl File {
         let file: Self = serde_json::from_str(json).ok()?;
         let is_digest = file.sha256.len() == 64
             && file.sha256.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-        (is_digest && !file.name.contains('\0') && is_media_type(&file.content_type))
+        (is_digest && !file.name.contains('\0') && Self::is_media_type(&file.content_type))
             .then_some(file)
+    }
+
+    /// Returns true for a media type in lower case without parameters, such as `image/png`.
+    ///
+    /// ```
+    /// use marmota_model::File;
+    /// assert!(File::is_media_type("image/png"));
+    /// assert!(!File::is_media_type("text/plain; charset=utf-8"));
+    /// ```
+    #[must_use]
+    pub fn is_media_type(text: &str) -> bool {
+        let is_token = |part: &str| {
+            let is_allowed = |byte: u8| {
+                byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"!#$&-^_.+".contains(&byte)
+            };
+            !part.is_empty() && part.bytes().all(is_allowed)
+        };
+        text.len() <= 127
+            && text.split_once('/').is_some_and(|(kind, sub)| is_token(kind) && is_token(sub))
     }
 
     /// Returns the JSON form.
@@ -67,34 +86,6 @@ impl File {
     pub fn to_json(&self) -> String {
         // Its members are texts and numbers, which always have a JSON form.
         serde_json::to_string(self).unwrap_or_default()
-    }
-}
-
-/// Returns true for a media type in lower case without parameters, such as `image/png`.
-fn is_media_type(text: &str) -> bool {
-    let is_token = |part: &str| {
-        let is_allowed = |byte: u8| {
-            byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"!#$&-^_.+".contains(&byte)
-        };
-        !part.is_empty() && part.bytes().all(is_allowed)
-    };
-    text.len() <= 127
-        && text.split_once('/').is_some_and(|(kind, sub)| is_token(kind) && is_token(sub))
-}
-
-impl FieldValue for File {
-    const KIND: Kind =
-        Kind::File { bytes_max: Self::BYTES_MAX, types: std::borrow::Cow::Borrowed(&[]) };
-
-    fn to_row<'a>(&'a self, scratch: &'a Scratch) -> ValueRef<'a> {
-        ValueRef::Json(scratch.text(&self.to_json()))
-    }
-
-    fn from_row(value: ValueRef<'_>) -> Option<Self> {
-        match value {
-            ValueRef::Json(text) => Self::parse(text),
-            _ => None,
-        }
     }
 }
 
