@@ -116,6 +116,12 @@ impl Serve {
             false => builder,
         };
         #[cfg(feature = "files")]
+        if self.files.is_some() && command.routes.is_some() {
+            let message = "this program has its own routes, which have no storage of files: leave \
+                           `--files` out";
+            return Err(message.into());
+        }
+        #[cfg(feature = "files")]
         let files = self.files.as_deref().map(marmota_files::FileStorage::open).transpose()?;
         #[cfg(feature = "files")]
         let builder = match &files {

@@ -479,3 +479,60 @@ fn the_documents_describe_files() {
     let tables = service.call(TestRequest::get("/api"));
     assert!(tables.text().contains("\"bytes_max\":100000"), "{}", tables.text());
 }
+
+#[cfg(feature = "auth")]
+#[test]
+fn rights_are_those_of_the_row() {
+    use marmota_auth::{Auth, Settings};
+    use marmota_store::rights::{Grant, Right};
+
+    let folder = tempfile::tempdir().unwrap();
+    let storage = FileStorage::open(&folder.path().join("files").display().to_string()).unwrap();
+    let builder = marmota_auth::models(Store::builder(Memory::new())).model::<Issue>();
+    let store = storage.attach(builder).open().unwrap();
+    storage.start(&store).unwrap();
+    let grants = [
+        Grant::new("issue", &[Right::Read]).rule("title = 'public'"),
+        Grant::new("issue", &[Right::Read, Right::Update]).rule("title = 'shared'"),
+    ];
+    let settings = Settings::default().everyone(grants).password_cost(64, 1);
+    let auth = Auth::new(&store, settings).unwrap();
+    let router = Api::new(&store).auth(&auth).files(&storage).router();
+    let (_, token) = auth.add_user("ann", &[], false).unwrap();
+    auth.set_password("ann", &token, "correct horse", None).unwrap();
+    let login = r#"{"name":"ann","password":"correct horse"}"#;
+    let login = router.call(TestRequest::post("/api/auth/login").body(login)).unwrap();
+    let login: serde_json::Value = serde_json::from_str(login.text()).unwrap();
+    let bearer = format!("Bearer {}", login["token"].as_str().unwrap());
+    let call = |request: TestRequest| {
+        let request = request.header("Authorization", &bearer);
+        router.call(request).unwrap()
+    };
+    for title in ["public", "shared", "secret"] {
+        let file = storage.save(Issue::ATTACHMENT, "a.txt", &mut title.as_bytes()).unwrap();
+        let title = title.to_owned();
+        let issue = Issue { id: 0, title, attachment: Some(file), photo: None, version: 0 };
+        store.insert(&issue).run().unwrap();
+    }
+    for (id, read, put, delete) in [(1, 200, 403, 403), (2, 200, 200, 204), (3, 404, 404, 404)] {
+        let path = format!("/api/issue/{id}/attachment");
+        let anonymous = router.call(TestRequest::get(&path)).unwrap();
+        assert_eq!(anonymous.status().code(), 401, "{path}");
+        assert_eq!(call(TestRequest::get(&path)).status().code(), read, "{path}");
+        let signed = call(TestRequest::post(format!("{path}/signed-url")));
+        assert_eq!(signed.status().code(), read, "{path}");
+        if read == 200 {
+            let signed: serde_json::Value = serde_json::from_str(signed.text()).unwrap();
+            let url = signed["url"].as_str().unwrap();
+            assert_eq!(router.call(TestRequest::get(url)).unwrap().status().code(), 200);
+        }
+        let written = call(TestRequest::put(&path).body("new"));
+        assert_eq!(written.status().code(), put, "{path}: {}", written.text());
+        let removed = call(TestRequest::new(Method::Delete, &path));
+        assert_eq!(removed.status().code(), delete, "{path}: {}", removed.text());
+    }
+    let owners = router.call(TestRequest::get("/api/marmota_file_owner")).unwrap();
+    assert_eq!(owners.status().code(), 401);
+    assert_eq!(call(TestRequest::get("/api/marmota_file_owner")).status().code(), 404);
+    storage.stop();
+}
