@@ -31,6 +31,7 @@ pub(crate) fn of(head: &[u8], declared: &str) -> String {
         Some("text/xml") if has_svg(head) => "image/svg+xml".to_owned(),
         Some(found) => found.to_owned(),
         None if has_svg(head) => "image/svg+xml".to_owned(),
+        None if declared.is_empty() && is_text(head) => "text/plain".to_owned(),
         None if declared.is_empty() || has_signature(&declared) => UNKNOWN.to_owned(),
         None => declared,
     }
@@ -65,6 +66,17 @@ fn has_signature(declared: &str) -> bool {
     )
 }
 
+/// Returns true if the first bytes are UTF-8 without control characters of binary formats.
+fn is_text(head: &[u8]) -> bool {
+    let is_utf8 = match std::str::from_utf8(head) {
+        Ok(_) => true,
+        // The last character may continue after these bytes.
+        Err(error) => error.error_len().is_none(),
+    };
+    let is_plain = |byte: &u8| *byte >= 0x20 || matches!(byte, b'\t' | b'\n' | b'\r' | 0x0c | 0x1b);
+    is_utf8 && !head.is_empty() && head.iter().all(is_plain)
+}
+
 /// Returns true if the first bytes have an SVG element, whose scripts a browser would execute.
 fn has_svg(head: &[u8]) -> bool {
     let start = head.trim_ascii_start();
@@ -85,9 +97,13 @@ mod tests {
             (png, "image/jpeg", "image/png"),
             (b"hello", "text/plain; charset=utf-8", "text/plain"),
             (b"hello", "Text/CSV", "text/csv"),
-            (b"hello", "", UNKNOWN),
+            (b"hello", "", "text/plain"),
+            ("h\u{e9}llo".as_bytes(), "", "text/plain"),
+            (b"h\xe9llo", "", UNKNOWN),
+            (b"a\0b", "", UNKNOWN),
+            (b"a\0b", "text/csv", "text/csv"),
             (b"hello", "image/png", UNKNOWN),
-            (b"hello", "a\r\nb/c", UNKNOWN),
+            (b"hello", "a\r\nb/c", "text/plain"),
             (b"<!DOCTYPE html><html>", "text/plain", "text/html"),
             (b"<?xml version=\"1.0\"?><svg onload=\"x\">", "image/png", "image/svg+xml"),
             (b"<svg onload=\"x\">", "text/plain", "image/svg+xml"),

@@ -260,6 +260,7 @@ impl Endpoints {
     /// | an object | `Insert` | 201 with the row |
     /// | an array | `InsertMany` | `{"keys":[2,3]}` |
     /// | lines (`Content-Type: application/x-ndjson`) | `insert_lines` | `{"inserted":2}` |
+    /// | a form (`multipart/form-data`) | `files::form` | 201 with the row |
     /// | an object or array with `Idempotency-Key` | [`BatchCall`] | as without the key |
     ///
     /// The first character of the body decides between an object and an array; an invalid body is
@@ -270,6 +271,11 @@ impl Endpoints {
             with_table(call, out, |context, out| {
                 if ndjson::is_sent(context.request) {
                     return insert_lines::begin(context)
+                        .unwrap_or_else(|error| refused(error, out));
+                }
+                #[cfg(feature = "files")]
+                if crate::files::form::is_sent(context.request) {
+                    return crate::files::form::begin(context)
                         .unwrap_or_else(|error| refused(error, out));
                 }
                 let many = context.request.body().trim_ascii_start().starts_with(b"[");
@@ -290,7 +296,12 @@ impl Endpoints {
                 }
             })
         });
-        endpoint.streamed_when(self.lines_bytes_max, ndjson::is_sent)
+        #[cfg(feature = "files")]
+        let is_streamed =
+            |request: &Request| ndjson::is_sent(request) || crate::files::form::is_sent(request);
+        #[cfg(not(feature = "files"))]
+        let is_streamed = ndjson::is_sent;
+        endpoint.streamed_when(self.lines_bytes_max, is_streamed)
     }
 
     /// Returns the endpoint of `POST /api/batch`: a batch in one JSON body, or one operation per

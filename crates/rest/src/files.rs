@@ -7,11 +7,13 @@
 //! | `DELETE /api/{table}/{id}/{field}` | `delete.rs` |
 //! | `POST /api/{table}/{id}/{field}/signed-url`, and reads with a signature | `signed_url.rs` |
 //! | `/api/{table}/{id}/{field}/uploads` | `resumable.rs` |
+//! | `POST /api/{table}` with a form | `form.rs` |
 
 pub(crate) mod delete;
 pub(crate) mod disposition;
 pub(crate) mod download;
 pub(crate) mod field;
+pub(crate) mod form;
 pub(crate) mod resumable;
 pub(crate) mod routes;
 pub(crate) mod signed_url;

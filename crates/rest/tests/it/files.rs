@@ -536,3 +536,41 @@ fn rights_are_those_of_the_row() {
     assert_eq!(call(TestRequest::get("/api/marmota_file_owner")).status().code(), 404);
     storage.stop();
 }
+
+#[test]
+fn a_form_inserts_a_row_with_its_files() {
+    on_both(|service| {
+        let form = |parts: &[(&str, &str, &str)]| {
+            let mut body = String::new();
+            for (name, more, value) in parts {
+                body += "--x\r\nContent-Disposition: form-data; name=\"";
+                body += &format!("{name}\"{more}\r\n\r\n{value}\r\n");
+            }
+            body += "--x--\r\n";
+            let request = TestRequest::post("/api/issue");
+            let kind = "multipart/form-data; boundary=x";
+            service.call(request.header("Content-Type", kind).body(body))
+        };
+        let file = "; filename=\"../a.txt\"\r\nContent-Type: text/plain";
+        let made = form(&[
+            ("title", "", "Sounds"),
+            ("attachment", file, "whistle"),
+            ("photo", "; filename=\"\"\r\nContent-Type: application/octet-stream", ""),
+        ]);
+        assert_eq!(made.status().code(), 201, "{}", made.text());
+        assert_eq!(made.header("Location"), Some("/api/issue/1"));
+        let row: serde_json::Value = serde_json::from_str(made.text()).unwrap();
+        assert_eq!((&row["title"], &row["photo"]), (&"Sounds".into(), &serde_json::Value::Null));
+        assert_eq!(row["attachment"]["name"], "a.txt");
+        assert_eq!(service.call(TestRequest::get(PATH)).text(), "whistle");
+        for (parts, status) in [
+            (&[("attachment", file, "whistle"), ("nothing", "", "x")][..], 422),
+            (&[("attachment", file, "whistle"), ("id", "", "x")], 422),
+            (&[("attachment", file, "whistle"), ("attachment", file, "x")], 422),
+            (&[("attachment", file, "whistle"), ("photo", file, "text")], 415),
+        ] {
+            assert_eq!(form(parts).status().code(), status, "{parts:?}");
+        }
+        service.wait_for_files(1);
+    });
+}
