@@ -39,7 +39,7 @@ pub(crate) async fn answer(mut field: FileField, request: Request) -> Response {
 
 async fn receive(field: &mut FileField, request: &Request) -> ApiResult<(File, Outcome)> {
     crate::request::params::none(request)?;
-    // A caller who may only insert is admitted to a PUT, because a PUT of a row may insert.
+    // The check before the body also accepts the right to insert, because a PUT of a row may insert.
     field.submission.store().check_right(Right::Update, &field.table)?;
     let condition = FileCondition::of(request, &field.table)?;
     let limits = field.limits()?;
