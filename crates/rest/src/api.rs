@@ -553,6 +553,13 @@ impl Api {
             None => router,
         };
         #[cfg(feature = "files")]
+        let of_part = match routes.has_files() {
+            true => "GET, HEAD, PUT, DELETE, OPTIONS",
+            false => "GET, HEAD, PUT, OPTIONS",
+        };
+        #[cfg(not(feature = "files"))]
+        let of_part = "GET, HEAD, PUT, OPTIONS";
+        #[cfg(feature = "files")]
         let router = routes.add_files(router, &prefix);
         router
             .on(Method::Get, &root, routes.document())
@@ -572,8 +579,7 @@ impl Api {
             .any(&at("/{table}/{id}"), Endpoints::others("GET, HEAD, PUT, PATCH, DELETE, OPTIONS"))
             .on(Method::Get, &at("/{table}/{id}/{field}"), routes.part())
             .on(Method::Put, &at("/{table}/{id}/{field}"), routes.put_part())
-            .on(Method::Delete, &at("/{table}/{id}/{field}"), routes.delete_part())
-            .any(&at("/{table}/{id}/{field}"), Endpoints::others("GET, HEAD, PUT, DELETE, OPTIONS"))
+            .any(&at("/{table}/{id}/{field}"), Endpoints::others(of_part))
             .on(Method::Post, &at("/{table}/{id}/{field}/increment"), routes.table(Increment::of))
             .any(&at("/{table}/{id}/{field}/increment"), Endpoints::others("POST, OPTIONS"))
             .any(&at("/{rest:path}"), Endpoints::unknown())

@@ -219,14 +219,13 @@ impl Endpoints {
     }
 
     /// Returns the endpoint of `DELETE /api/{table}/{id}/{field}`, which only files have.
+    #[cfg(feature = "files")]
     pub(crate) fn delete_part(&self) -> Endpoint {
         self.endpoint(Offer::Json, |call, out| {
             with_table(call, out, |context, out| {
-                #[cfg(feature = "files")]
                 if crate::files::field::is_named(context) {
                     return crate::files::routes::delete(context, out);
                 }
-                let _ = context;
                 refused(ApiError::method_not_allowed("GET, HEAD, PUT, OPTIONS"), out)
             })
         })
@@ -274,7 +273,7 @@ impl Endpoints {
                         .unwrap_or_else(|error| refused(error, out));
                 }
                 #[cfg(feature = "files")]
-                if crate::files::form::is_sent(context.request) {
+                if context.api.files.is_some() && crate::files::form::is_sent(context.request) {
                     return crate::files::form::begin(context)
                         .unwrap_or_else(|error| refused(error, out));
                 }
@@ -297,8 +296,11 @@ impl Endpoints {
             })
         });
         #[cfg(feature = "files")]
-        let is_streamed =
-            |request: &Request| ndjson::is_sent(request) || crate::files::form::is_sent(request);
+        let has_files = self.has_files();
+        #[cfg(feature = "files")]
+        let is_streamed = move |request: &Request| {
+            ndjson::is_sent(request) || has_files && crate::files::form::is_sent(request)
+        };
         #[cfg(not(feature = "files"))]
         let is_streamed = ndjson::is_sent;
         endpoint.streamed_when(self.lines_bytes_max, is_streamed)

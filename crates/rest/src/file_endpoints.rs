@@ -36,10 +36,19 @@ impl Endpoints {
         }
     }
 
+    /// Returns true if the API has a storage of files.
+    pub(crate) fn has_files(&self) -> bool {
+        matches!(&self.source, ApiSource::One(api) if api.files.is_some())
+    }
+
     /// Adds the routes that only files have.
     pub(crate) fn add_files(&self, router: Router, prefix: &str) -> Router {
+        if !self.has_files() {
+            return router;
+        }
         let at = |path: &str| format!("{prefix}/{{table}}/{{id}}/{{field}}{path}");
         router
+            .on(Method::Delete, &at(""), self.delete_part())
             .on(Method::Post, &at("/signed-url"), self.file(signed_url::answer))
             .any(&at("/signed-url"), Self::others("POST, OPTIONS"))
             .on(Method::Post, &at("/uploads"), self.file(resumable::create))
