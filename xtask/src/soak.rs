@@ -51,6 +51,8 @@ const RUNS: &[Soak] = &[
     Soak { name: "scan-postgres", program: "scan", arguments: &["postgres:"] },
     Soak { name: "scan-mongodb", program: "scan", arguments: &["mongodb:", "200000"] },
     Soak { name: "killed-jobs", program: "cargo", arguments: &["test", "--package", "marmota-jobs", "--test", "it", "--locked", "killed"] },
+    Soak { name: "file-kills", program: "cargo", arguments: &["test", "-p", "marmota-files", "--test", "it", "--locked", "killed"] },
+    Soak { name: "file-memory", program: "cargo", arguments: &["test", "-p", "marmota-rest", "--features", "files", "--test", "file_memory", "--locked"] },
     Soak { name: "feed-postgres", program: "cargo", arguments: &["run", "--release", "-p", "marmota-postgres", "--features", "temporary-server", "--example", "feed_race"] },
     Soak { name: "replication-kills", program: "cargo", arguments: &["test", "-p", "marmota-replication", "--test", "it", "kill"] },
     Soak { name: "fuzz", program: "fuzz", arguments: &["600"] },
@@ -89,8 +91,10 @@ impl Soak {
         }
         if self.program == "cargo" {
             // More kills than in the daily tests.
-            let kills = if self.name == "killed-jobs" { "200" } else { "50" };
-            return run(cargo().args(self.arguments).env("MARMOTA_KILLS", kills))
+            let is_long = matches!(self.name, "killed-jobs" | "file-kills");
+            let mut program = cargo();
+            program.args(self.arguments).env("MARMOTA_KILLS", if is_long { "200" } else { "50" });
+            return run(program.env("MARMOTA_FILE_BYTES", (1_u64 << 30).to_string()))
                 .map(|()| Outcome::Passed);
         }
         if self.program == "fuzz" {

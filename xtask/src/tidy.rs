@@ -18,7 +18,7 @@ mod prose;
 use crate::step::{Failure, root};
 
 /// The project's crates that each crate may depend on.
-const ARROWS: [(&str, &[&str]); 21] = [
+const ARROWS: [(&str, &[&str]); 23] = [
     ("model", &[]),
     ("derive", &[]),
     ("store", &["marmota-model"]),
@@ -30,11 +30,23 @@ const ARROWS: [(&str, &[&str]); 21] = [
     ("sqlite", &["marmota-model", "marmota-store", "marmota-sql"]),
     ("postgres", &["marmota-model", "marmota-store", "marmota-sql"]),
     ("mongo", &["marmota-model", "marmota-store"]),
-    ("replication", &["marmota-model", "marmota-store"]),
+    ("objects", &["marmota-model"]),
+    ("replication", &["marmota-model", "marmota-store", "marmota-objects"]),
+    ("files", &["marmota-model", "marmota-derive", "marmota-store", "marmota-objects"]),
     ("auth", &["marmota-model", "marmota-derive", "marmota-store"]),
     ("jobs", &["marmota-model", "marmota-derive", "marmota-store"]),
     ("web", &["marmota-model", "marmota-http", "marmota-auth"]),
-    ("rest", &["marmota-model", "marmota-store", "marmota-http", "marmota-auth", "marmota-web"]),
+    (
+        "rest",
+        &[
+            "marmota-model",
+            "marmota-store",
+            "marmota-http",
+            "marmota-auth",
+            "marmota-web",
+            "marmota-files",
+        ],
+    ),
     ("rpc", &["marmota-model", "marmota-store", "marmota-http"]),
     ("remote", &["marmota-model", "marmota-store", "marmota-http", "marmota-rpc"]),
     (
@@ -73,6 +85,7 @@ const ARROWS: [(&str, &[&str]); 21] = [
             "marmota-sqlite",
             "marmota-postgres",
             "marmota-replication",
+            "marmota-files",
             "marmota-mongo",
             "marmota-rest",
             "marmota-auth",

@@ -91,7 +91,9 @@ impl Cells {
         match &self.values {
             Values::Text(ids, dictionary) => match dictionary.text(ids.at(row)) {
                 None => ValueRef::Null,
-                Some(text) if matches!(kind, Kind::Json) => ValueRef::Json(text),
+                Some(text) if matches!(kind, Kind::Json | Kind::File { .. }) => {
+                    ValueRef::Json(text)
+                }
                 Some(text) => ValueRef::Text(text),
             },
             Values::Int(ints) => from_int(kind, ints.at(row)),

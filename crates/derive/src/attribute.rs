@@ -56,6 +56,8 @@ pub(crate) const FIELD: Place = Place {
         ("unique", "unique"),
         ("index", "index"),
         ("default", "default = 7"),
+        ("bytes_max", "bytes_max = \"10 MB\""),
+        ("types", "types(\"image/*\", \"application/pdf\")"),
         ("not_empty", "not_empty"),
         ("length", "length(min = 2, max = 9)"),
         ("range", "range(min = 0, max = 100)"),
@@ -259,6 +261,19 @@ impl Item {
             && !names.is_empty()
         {
             return names.into_iter().collect();
+        }
+        self.refuse(problems);
+        Vec::new()
+    }
+
+    /// Returns the texts of `name("one", "two")`, at least one.
+    pub(crate) fn texts(&self, problems: &mut Problems) -> Vec<LitStr> {
+        let parser = Punctuated::<LitStr, Token![,]>::parse_terminated;
+        if let Given::List(list) = &self.given
+            && let Ok(texts) = parser.parse2(list.clone())
+            && !texts.is_empty()
+        {
+            return texts.into_iter().collect();
         }
         self.refuse(problems);
         Vec::new()

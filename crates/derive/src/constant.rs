@@ -66,6 +66,21 @@ impl Constant {
             .ok_or_else(|| format!("write a whole number from {least} to {}", u32::MAX))
     }
 
+    /// Returns the constant as a number of bytes: a whole number, or a text with a unit such as
+    /// `"10 MB"`.
+    pub(crate) fn bytes(&self) -> Result<u64, String> {
+        let bytes = match &self.written {
+            Lit::Int(number) if self.negative.is_none() => number.base10_parse().ok(),
+            Lit::Str(text) => bytes_of(&text.value()),
+            _ => None,
+        };
+        bytes.filter(|bytes| (1..=i64::MAX as u64).contains(bytes)).ok_or_else(|| {
+            "write a number of bytes of at least 1, or a text such as \"10 MB\" (kB, MB, GB, KiB, \
+             MiB, GiB)"
+                .to_owned()
+        })
+    }
+
     /// Returns the constant as a literal for a field of `shape`; the error is the expected form.
     pub(crate) fn literal(&self, shape: Shape) -> Result<Literal, String> {
         let expected = match (shape, &self.written) {
@@ -86,6 +101,7 @@ impl Constant {
                 });
             }
             (Shape::Currency, _) => "a number, as 12.50",
+            (Shape::File, _) => return Err("a file field cannot have a constant".to_owned()),
             (Shape::Blob, _) => return Err("a blob field cannot have a constant".to_owned()),
             (Shape::Reference, Lit::Int(_)) | (Shape::Other, _) => return self.as_written(),
             (_, Lit::Str(text)) if text.value().contains('\0') => {
@@ -139,6 +155,24 @@ impl Constant {
             _ => Err("a float must be finite".to_owned()),
         }
     }
+}
+
+/// Parses a number of bytes with a unit.
+fn bytes_of(text: &str) -> Option<u64> {
+    let (number, unit) = text.trim().split_at_checked(
+        text.trim().find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.trim().len()),
+    )?;
+    let unit: u64 = match unit.trim() {
+        "" | "B" => 1,
+        "kB" | "KB" => 1_000,
+        "MB" => 1_000_000,
+        "GB" => 1_000_000_000,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(unit)
 }
 
 /// Parses a decimal number into ten-thousandths; `None` if it is not exact or out of range.
@@ -210,6 +244,17 @@ mod tests {
         assert!(literal("128", i8).unwrap_err().contains("-128 to 127"));
         assert!(literal("99999999999999999999", Shape::Int(i64::MIN, i64::MAX)).is_err());
         assert_eq!(literal("-9223372036854775808", Shape::Other), Ok(Literal::Int(i64::MIN)));
+    }
+
+    #[test]
+    fn sizes_have_units() {
+        let bytes = |written: &str| syn::parse_str::<Constant>(written).unwrap().bytes();
+        assert_eq!(bytes("5"), Ok(5));
+        assert_eq!(bytes("\"10 MB\""), Ok(10_000_000));
+        assert_eq!(bytes("\"2MiB\""), Ok(2 << 20));
+        for wrong in ["0", "-1", "1.5", "\"\"", "\"MB\"", "\"1 M\"", "\"99999999999 GB\"", "true"] {
+            assert!(bytes(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -67,6 +67,8 @@ pub(crate) struct Field {
     optional: bool,
     /// The parameters of its kind, if it has `max` or `collate`.
     text: Option<Text>,
+    /// The parameters of its kind, if it has `bytes_max` or `types`.
+    file: Option<FileLimits>,
     /// The default of new rows.
     default: Option<Literal>,
     /// The variants of its sanitizers, in the order of the source.
@@ -83,6 +85,14 @@ struct Text {
     chars_max: u32,
     /// The variant of the schema's `Collation`.
     collation: &'static str,
+    span: Span,
+}
+
+/// The parameters `bytes_max` and `types` of a file field.
+struct FileLimits {
+    /// `None` for the default of the type.
+    bytes_max: Option<u64>,
+    types: Vec<String>,
     span: Span,
 }
 
@@ -117,6 +127,7 @@ impl Field {
             shape: Shape::of(inner),
             optional: inside.is_some(),
             text: None,
+            file: None,
             default: None,
             sanitizers: Vec::new(),
             rules: Vec::new(),
@@ -166,6 +177,7 @@ impl Field {
             "collapse_spaces" => self.take_sanitizer("CollapseSpaces", item, problems),
             "lower" => self.take_sanitizer("Lower", item, problems),
             "upper" => self.take_sanitizer("Upper", item, problems),
+            "bytes_max" | "types" => self.apply_file(item, problems),
             "default" => {
                 if let Some(constant) = item.constant(problems) {
                     self.default = self.literal(&constant, problems);
@@ -222,6 +234,34 @@ impl Field {
                     collation,
                     format!("unknown collation {other:?}; use \"nocase\" or \"binary\""),
                 ),
+            }
+        }
+    }
+
+    /// Evaluates `bytes_max` and `types`, which both change the kind of a file.
+    fn apply_file(&mut self, item: &Item, problems: &mut Problems) {
+        if !self.suits(self.shape.may_be_file(), item, "files", problems) {
+            return;
+        }
+        let file = self.file.get_or_insert(FileLimits {
+            bytes_max: None,
+            types: Vec::new(),
+            span: item.name.span(),
+        });
+        if item.name == "types" {
+            for text in item.texts(problems) {
+                match is_media_type(&text.value()) {
+                    true => file.types.push(text.value()),
+                    false => problems.at(
+                        text,
+                        "write a media type in lower case, such as \"image/png\" or \"image/*\"",
+                    ),
+                }
+            }
+        } else if let Some(constant) = item.constant(problems) {
+            match constant.bytes() {
+                Ok(bytes) => file.bytes_max = Some(bytes),
+                Err(why) => problems.at(constant, why),
             }
         }
     }
@@ -410,6 +450,18 @@ impl Field {
                     .text_with(#chars_max, #model::Collation::#collation))
             }
         };
+        let kind = match &self.file {
+            None => kind,
+            Some(FileLimits { bytes_max, types, span }) => {
+                let span = span.resolved_at(Span::call_site());
+                let bytes_max = match bytes_max {
+                    Some(bytes) => quote!(#bytes),
+                    None => quote!(#model::File::BYTES_MAX),
+                };
+                quote_spanned!(span=> <#of as #model::FieldValue>::KIND
+                    .file_with(#bytes_max, &[#(::std::borrow::Cow::Borrowed(#types)),*]))
+            }
+        };
         let default = optional(self.default.as_ref().map(|default| default.code(model)));
         let was = former(self.was.as_deref());
         quote!(#model::Field {
@@ -432,6 +484,17 @@ impl Field {
     pub(crate) fn error_span(&self) -> Span {
         self.of_span.resolved_at(Span::call_site())
     }
+}
+
+/// Returns true for a media type in lower case, whose subtype may be `*`.
+fn is_media_type(text: &str) -> bool {
+    let is_token = |part: &str| {
+        let is_allowed = |byte: u8| {
+            byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"!#$&-^_.+".contains(&byte)
+        };
+        !part.is_empty() && part.bytes().all(is_allowed)
+    };
+    text.split_once('/').is_some_and(|(kind, sub)| is_token(kind) && (sub == "*" || is_token(sub)))
 }
 
 /// Returns the rule for `length(…)`.

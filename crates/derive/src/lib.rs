@@ -67,7 +67,7 @@
 //!   name. A field called `table` hides the constant of the trait: use `<Person as Model>::TABLE`.
 //!
 //! The type of a field must implement `FieldValue`: `bool`, `i8` to `i64`, `u8` to `u64`, `f32`,
-//! `f64`, `String`, `Currency`, `Date`, `Time`, `Timestamp`, `Uuid`, `Blob`, `Json<T>`,
+//! `f64`, `String`, `Currency`, `Date`, `Time`, `Timestamp`, `Uuid`, `Blob`, `File`, `Json<T>`,
 //! `Ref<Model>`, an enum with [`ModelEnum`], and `Option` of these for fields that may be NULL. A
 //! struct has one to 128 fields, and neither generic parameters nor lifetimes.
 //!
@@ -91,9 +91,11 @@
 //! | `was = "old_name"` | any | the previous name of the column, which is renamed with its values |
 //! | `unique` | any | no two rows have the same value (NULLs excepted) |
 //! | `index` | any | an index over this field alone |
-//! | `default = 7` | all but blobs | the default value of new rows: a number, a text in quotes (also for dates, times, UUIDs, names of enums and JSON), `true` or `false` |
+//! | `default = 7` | all but blobs and files | the default value of new rows: a number, a text in quotes (also for dates, times, UUIDs, names of enums and JSON), `true` or `false` |
 //! | `max = 40` | texts | the maximum number of characters |
 //! | `collate = "nocase"` | texts | comparisons ignore the case of A to Z; `"binary"` is the default |
+//! | `bytes_max = "10 MB"` | files | the maximum size, in bytes or with a unit; default: 100 MB |
+//! | `types("image/*", "application/pdf")` | files | the accepted media types; default: all |
 //! | `immutable` | any without a role | its value is fixed after the insert: a write that changes it is refused |
 //! | `search` | texts | its words can be searched for |
 //! | `not_empty` | texts, blobs | not empty, and not only white space |

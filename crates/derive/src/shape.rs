@@ -22,6 +22,8 @@ pub(crate) enum Shape {
     Text,
     /// `Blob`
     Blob,
+    /// `File`
+    File,
     /// `Json<T>`
     Json,
     /// `Date`
@@ -68,6 +70,7 @@ impl Shape {
             "String" => Self::Text,
             "Currency" => Self::Currency,
             "Blob" => Self::Blob,
+            "File" => Self::File,
             "Json" => Self::Json,
             "Date" => Self::Date,
             "Time" => Self::Time,
@@ -100,6 +103,11 @@ impl Shape {
                 | Self::Timestamp
                 | Self::Other
         )
+    }
+
+    /// Returns true if `bytes_max` and `types` may apply to the type.
+    pub(crate) const fn may_be_file(self) -> bool {
+        matches!(self, Self::File | Self::Other)
     }
 
     /// Returns true if the type may be that of a key.

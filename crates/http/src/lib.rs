@@ -116,6 +116,7 @@ pub use proto::head::Version;
 pub use proto::header::HeaderError;
 pub use proto::method::Method;
 pub use proto::percent::QueryParams;
+pub use proto::range::RequestedRange;
 pub use proto::status::Status;
 pub use proto::{chunked, head};
 pub use reactor::backend::Backend;

@@ -12,6 +12,7 @@
 //! | `paths` | the endpoint of a method and a path |
 //! | `accept_encoding` | the content coding that a client prefers (RFC 9110, 12.5.3) |
 //! | `proxy_header` | the PROXY protocol, by which a load balancer names its client |
+//! | `range` | the parts of a representation that a client wants (RFC 9110, 14) |
 //! | `percent` | percent-encoding, and the pairs of a query |
 
 pub(crate) mod accept_encoding;
@@ -22,4 +23,5 @@ pub(crate) mod method;
 pub(crate) mod paths;
 pub(crate) mod percent;
 pub(crate) mod proxy_header;
+pub(crate) mod range;
 pub(crate) mod status;

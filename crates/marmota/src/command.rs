@@ -211,11 +211,11 @@ impl Command {
     }
 
     /// Returns the program's routes, or REST and the remote store if it has none.
-    fn routes_of(&self, store: &Store) -> Router {
+    fn routes_of(&self, store: &Store, api: impl Fn(&Store) -> marmota_rest::Api) -> Router {
         match &self.routes {
             Some(routes) => routes(store),
             None => {
-                let routes = marmota_rest::api(store);
+                let routes = api(store).router();
                 #[cfg(feature = "remote")]
                 let routes = routes.nest("", marmota_remote::Service::new(store).router());
                 routes

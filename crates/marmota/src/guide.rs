@@ -162,3 +162,7 @@ pub mod writing_an_engine {}
 #[cfg(feature = "server")]
 #[doc = include_str!("../guide/42-errors.md")]
 pub mod errors {}
+
+#[cfg(feature = "files")]
+#[doc = include_str!("../guide/43-files.md")]
+pub mod files_in_rows {}

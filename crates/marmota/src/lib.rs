@@ -24,8 +24,18 @@
 //! This crate re-exports the others: [`model`] (schemas, values, rows), [`store`]
 //! (operations), [`memory`] (an engine), and by feature `http` (the server), `rest` (REST over
 //! models), `auth` (accounts), `service` (traits as services), `jobs`
-//! (durable jobs), `collections` (lists and maps for a
+//! (durable jobs), `files` (fields for files), `collections` (lists and maps for a
 //! program's own data), `columns` and `csv` (files of rows that are loaded for reading).
+//!
+//! | to | enable the feature |
+//! |---|---|
+//! | keep files in a folder, or in S3 | `files`, `files-s3` |
+//! | make smaller versions of images | `thumbnails` |
+//! | copy a SQLite database continuously | `replication`, `replication-s3` |
+//! | run durable jobs | `jobs` |
+//! | call traits in other processes | `services` |
+//!
+//! All features: `docs/guide/30-configuration.md`.
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "command")]
@@ -54,6 +64,8 @@ pub use marmota_store as store;
 
 #[cfg(feature = "auth")]
 pub use marmota_auth as auth;
+#[cfg(feature = "files")]
+pub use marmota_files as files;
 #[cfg(feature = "server")]
 pub use marmota_http as http;
 #[cfg(feature = "jobs")]

@@ -12,7 +12,7 @@
 //! |---|---|
 //! | describe a table | [`Schema`], [`Field`], [`Kind`], [`Rule`], [`Index`] |
 //! | check rows against it | [`Table`], [`Table::validate`] |
-//! | use structs as rows | [`Model`], [`FieldValue`], [`Column`], [`Blob`], [`Json`], [`Ref`] |
+//! | use structs as rows | [`Model`], [`FieldValue`], [`Column`], [`Blob`], [`File`], [`Json`], [`Ref`] |
 //! | use rows of a schema made at run time | [`Record`] |
 //! | handle values | [`Value`], [`ValueRef`], [`Currency`], [`Date`], [`Time`], [`Timestamp`] |
 //! | select rows | [`Filter`], [`Order`], [`parse_filter`], [`parse_order`], [`Search`] |
@@ -74,5 +74,6 @@ pub use search::{SEARCH_BYTES_MAX, SEARCH_TERMS_MAX, Search, SearchTerm, Words};
 pub use table::Table;
 pub use uuid::Uuid;
 pub use value::{
-    Comparison, FieldSet, NoRows, Place, RowSink, RowSource, Scratch, Value, ValueForm, ValueRef,
+    Comparison, FieldSet, File, NoRows, Place, RowSink, RowSource, Scratch, Value, ValueForm,
+    ValueRef,
 };

@@ -11,6 +11,7 @@
 mod blob;
 mod column;
 mod field_value;
+mod file_field;
 mod json_field;
 mod key;
 mod model_trait;

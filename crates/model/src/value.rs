@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`ValueRef`] | a value that is lent: in rows, from engines to readers |
 //! | [`Value`] | an owned value: in filters, records and defaults |
+//! | [`File`] | the description of a file, which is JSON in a row |
 //! | [`FieldSet`] | the fields that an operation reads or writes |
 //! | [`RowSink`], [`RowSource`] | where rows go, and where they come from |
 //! | [`Scratch`] | memory for values that are made on the way |
@@ -15,6 +16,7 @@ mod borrowed;
 mod comparison;
 pub(crate) mod excerpt;
 mod field_set;
+mod file;
 mod form;
 pub(crate) mod json;
 mod owned;
@@ -24,6 +26,7 @@ mod scratch;
 pub use borrowed::ValueRef;
 pub use comparison::{Comparison, Place};
 pub use field_set::FieldSet;
+pub use file::File;
 pub use form::ValueForm;
 pub use owned::Value;
 pub use row::{NoRows, RowSink, RowSource};

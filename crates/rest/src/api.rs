@@ -6,7 +6,8 @@
 //! {prefix}/batch                           POST
 //! {prefix}/{table}                         GET POST DELETE
 //! {prefix}/{table}/{id}                    GET PUT PATCH DELETE
-//! {prefix}/{table}/{id}/{field}            GET PUT
+//! {prefix}/{table}/{id}/{field}            GET PUT DELETE
+//! {prefix}/{table}/{id}/{field}/…          with `Api::files`
 //! {prefix}/{table}/{id}/{field}/increment  POST
 //! {prefix}/auth/…                          with `Api::auth`
 //! ```
@@ -26,7 +27,6 @@ use crate::endpoints::Endpoints;
 use crate::reactor::watch_engines;
 use crate::request::pages::Pages;
 use crate::request::state::{ActorOf, ApiSettings, ApiSource, ApiState, TenantSource};
-use crate::rows::blob::BlobPut;
 use crate::rows::delete::{Delete, DeleteWhere};
 use crate::rows::get::Get;
 use crate::rows::increment::Increment;
@@ -171,6 +171,8 @@ impl Api {
                 line_bytes_max: 1 << 20,
                 actor: None,
                 allow_anonymous: false,
+                #[cfg(feature = "files")]
+                files: None,
                 #[cfg(feature = "auth")]
                 authenticator: None,
             },
@@ -422,6 +424,44 @@ impl Api {
         self
     }
 
+    /// Serves the file fields of the store's models from this storage, which is attached to the
+    /// store and started. Files belong to one store: an API of tenants has no files. Default:
+    /// requests to file fields are answered with 501.
+    ///
+    /// ```
+    /// use marmota_derive::Model;
+    /// use marmota_files::{File, FileStorage};
+    /// use marmota_http::{Status, TestRequest};
+    /// use marmota_memory::Memory;
+    /// use marmota_rest::Api;
+    /// use marmota_store::Store;
+    ///
+    /// #[derive(Clone, Debug, Model)]
+    /// struct Issue {
+    ///     id: i64,
+    ///     attachment: Option<File>,
+    /// }
+    ///
+    /// # let folder = std::env::temp_dir().join(format!("marmota-rest-{}", std::process::id()));
+    /// # let url = format!("file://{}", folder.display());
+    /// let storage = FileStorage::open(&url)?;
+    /// let store = storage.attach(Store::builder(Memory::new()).model::<Issue>()).open()?;
+    /// storage.start(&store)?;
+    /// let router = Api::new(&store).files(&storage).router();
+    /// store.insert(&Issue { id: 0, attachment: None }).run()?;
+    /// let put = TestRequest::put("/api/issue/1/attachment").header("Content-Type", "text/plain");
+    /// assert_eq!(router.call(put.body("whistle"))?.status(), Status::OK);
+    /// assert_eq!(router.call(TestRequest::get("/api/issue/1/attachment"))?.text(), "whistle");
+    /// # storage.stop();
+    /// # std::fs::remove_dir_all(&folder)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[cfg(feature = "files")]
+    pub fn files(mut self, storage: &marmota_files::FileStorage) -> Self {
+        self.settings.files = Some(storage.clone());
+        self
+    }
+
     /// Serves a store with accounts without authentication: all callers may read and write the
     /// tables of the program's models. The tables of accounts stay inaccessible. Without this call
     /// and without `Api::auth`, a server with such a store does not start.
@@ -512,6 +552,15 @@ impl Api {
             Some(authenticator) => crate::account_routes::add(router, &prefix, authenticator),
             None => router,
         };
+        #[cfg(feature = "files")]
+        let of_part = match routes.has_files() {
+            true => "GET, HEAD, PUT, DELETE, OPTIONS",
+            false => "GET, HEAD, PUT, OPTIONS",
+        };
+        #[cfg(not(feature = "files"))]
+        let of_part = "GET, HEAD, PUT, OPTIONS";
+        #[cfg(feature = "files")]
+        let router = routes.add_files(router, &prefix);
         router
             .on(Method::Get, &root, routes.document())
             .any(&root, Endpoints::others("GET, HEAD, OPTIONS"))
@@ -529,8 +578,8 @@ impl Api {
             .on(Method::Delete, &at("/{table}/{id}"), routes.table(Delete::of))
             .any(&at("/{table}/{id}"), Endpoints::others("GET, HEAD, PUT, PATCH, DELETE, OPTIONS"))
             .on(Method::Get, &at("/{table}/{id}/{field}"), routes.part())
-            .on(Method::Put, &at("/{table}/{id}/{field}"), routes.table(BlobPut::of))
-            .any(&at("/{table}/{id}/{field}"), Endpoints::others("GET, HEAD, PUT, OPTIONS"))
+            .on(Method::Put, &at("/{table}/{id}/{field}"), routes.put_part())
+            .any(&at("/{table}/{id}/{field}"), Endpoints::others(of_part))
             .on(Method::Post, &at("/{table}/{id}/{field}/increment"), routes.table(Increment::of))
             .any(&at("/{table}/{id}/{field}/increment"), Endpoints::others("POST, OPTIONS"))
             .any(&at("/{rest:path}"), Endpoints::unknown())

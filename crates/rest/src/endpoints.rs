@@ -40,7 +40,7 @@ use crate::request::answer::{Out, refuse};
 use crate::request::call::{Verb, execute_verb};
 use crate::request::request_context::RequestContext;
 use crate::request::state::{ApiSource, ApiState, Found};
-use crate::rows::blob::BlobGet;
+use crate::rows::blob::{BlobGet, BlobPut};
 use crate::rows::history;
 use crate::rows::list::List;
 use crate::rows::live;
@@ -48,7 +48,7 @@ use crate::rows::once::{Once, Shape};
 
 /// A request, and the store with the rights of its caller.
 #[derive(Clone, Copy)]
-struct Call<'c> {
+pub(crate) struct Call<'c> {
     /// The settings of the API, and its store without rights.
     api: &'c Arc<ApiState>,
     /// The store with the rights of the caller.
@@ -91,7 +91,7 @@ impl Endpoints {
     /// A request without a body skips the first step, and its caller is authenticated here. If that
     /// requires a read of the store, the handler is called from a future (`later`), with
     /// [`Out::Kept`] as its destination.
-    fn endpoint(
+    pub(crate) fn endpoint(
         &self,
         offer: Offer,
         handler: impl Fn(Call<'_>, &mut Out<'_, '_>) -> Flow + Send + Sync + 'static,
@@ -170,8 +170,16 @@ impl Endpoints {
     /// Blobs have any media type, so `Accept` is only checked for a history. Other fields are
     /// answered with 404: they are read with their row.
     pub(crate) fn part(&self) -> Endpoint {
-        self.endpoint(Offer::Any, |call, out| {
+        #[cfg(feature = "files")]
+        let other = crate::files::signed_url::read;
+        #[cfg(not(feature = "files"))]
+        let other = |_: &Arc<ApiState>, _: &Request| None;
+        self.endpoint_unless(other, Offer::Any, |call, out| {
             with_table(call, out, |context, out| {
+                #[cfg(feature = "files")]
+                if crate::files::field::is_named(context) {
+                    return crate::files::routes::download(context, out);
+                }
                 if history::is_asked_for(context) {
                     if let Err(error) = accept::check(context.request, Offer::Json) {
                         return refused(error, out);
@@ -187,6 +195,38 @@ impl Endpoints {
                     Ok(verb) => execute_verb(verb, context, out),
                     Err(error) => refused(error, out),
                 }
+            })
+        })
+    }
+
+    /// Returns the endpoint of `PUT /api/{table}/{id}/{field}`: the bytes of a blob, or a file.
+    pub(crate) fn put_part(&self) -> Endpoint {
+        let endpoint = self.endpoint(Offer::Json, |call, out| {
+            with_table(call, out, |context, out| {
+                #[cfg(feature = "files")]
+                if crate::files::field::is_named(context) {
+                    return crate::files::routes::upload(context, out);
+                }
+                match BlobPut::of(context) {
+                    Ok(verb) => execute_verb(verb, context, out),
+                    Err(error) => refused(error, out),
+                }
+            })
+        });
+        #[cfg(feature = "files")]
+        let endpoint = endpoint.streamed_when(u64::MAX, self.names_file());
+        endpoint
+    }
+
+    /// Returns the endpoint of `DELETE /api/{table}/{id}/{field}`, which only files have.
+    #[cfg(feature = "files")]
+    pub(crate) fn delete_part(&self) -> Endpoint {
+        self.endpoint(Offer::Json, |call, out| {
+            with_table(call, out, |context, out| {
+                if crate::files::field::is_named(context) {
+                    return crate::files::routes::delete(context, out);
+                }
+                refused(ApiError::method_not_allowed("GET, HEAD, PUT, OPTIONS"), out)
             })
         })
     }
@@ -219,6 +259,7 @@ impl Endpoints {
     /// | an object | `Insert` | 201 with the row |
     /// | an array | `InsertMany` | `{"keys":[2,3]}` |
     /// | lines (`Content-Type: application/x-ndjson`) | `insert_lines` | `{"inserted":2}` |
+    /// | a form (`multipart/form-data`) | `files::form` | 201 with the row |
     /// | an object or array with `Idempotency-Key` | [`BatchCall`] | as without the key |
     ///
     /// The first character of the body decides between an object and an array; an invalid body is
@@ -229,6 +270,11 @@ impl Endpoints {
             with_table(call, out, |context, out| {
                 if ndjson::is_sent(context.request) {
                     return insert_lines::begin(context)
+                        .unwrap_or_else(|error| refused(error, out));
+                }
+                #[cfg(feature = "files")]
+                if context.api.files.is_some() && crate::files::form::is_sent(context.request) {
+                    return crate::files::form::begin(context)
                         .unwrap_or_else(|error| refused(error, out));
                 }
                 let many = context.request.body().trim_ascii_start().starts_with(b"[");
@@ -249,7 +295,15 @@ impl Endpoints {
                 }
             })
         });
-        endpoint.streamed_when(self.lines_bytes_max, ndjson::is_sent)
+        #[cfg(feature = "files")]
+        let has_files = self.has_files();
+        #[cfg(feature = "files")]
+        let is_streamed = move |request: &Request| {
+            ndjson::is_sent(request) || has_files && crate::files::form::is_sent(request)
+        };
+        #[cfg(not(feature = "files"))]
+        let is_streamed = ndjson::is_sent;
+        endpoint.streamed_when(self.lines_bytes_max, is_streamed)
     }
 
     /// Returns the endpoint of `POST /api/batch`: a batch in one JSON body, or one operation per
@@ -417,7 +471,7 @@ fn insert_once(context: RequestContext<'_>, shape: Shape, out: &mut Out<'_, '_>)
 
 /// Writes the error as the response, which is then complete: a problem document with the status of
 /// the error.
-fn refused(error: ApiError, out: &mut Out<'_, '_>) -> Flow {
+pub(crate) fn refused(error: ApiError, out: &mut Out<'_, '_>) -> Flow {
     refuse(error, out);
     Flow::Done
 }
@@ -427,7 +481,7 @@ fn refused(error: ApiError, out: &mut Out<'_, '_>) -> Flow {
 /// An unknown table and an internal one are answered with 404 alike, a table on which the caller
 /// has no rights with 403, or 401 for an anonymous caller. The message of a 404 has the names of
 /// the tables that exist for the caller.
-fn with_table(
+pub(crate) fn with_table(
     call: Call<'_>,
     out: &mut Out<'_, '_>,
     handle: impl FnOnce(RequestContext<'_>, &mut Out<'_, '_>) -> Flow,

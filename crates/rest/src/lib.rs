@@ -42,6 +42,10 @@ mod batches;
 mod diagnostics;
 mod documents;
 mod endpoints;
+#[cfg(feature = "files")]
+mod file_endpoints;
+#[cfg(feature = "files")]
+mod files;
 mod protocol;
 mod reactor;
 mod request;

@@ -4,6 +4,7 @@ mod before_hooks;
 mod change_feed;
 mod database_models;
 mod feed_keeper;
+mod file_fields;
 mod replica;
 mod shared_commits;
 
@@ -22,6 +23,7 @@ use crate::batch_machine::answers_schema;
 use crate::contract::audit::AuditLog;
 use crate::contract::commit_sink::CommitSink;
 use crate::contract::engine::{Capability, Engine};
+use crate::contract::file_guard::FileGuard;
 use crate::contract::operation::{ANSWERS, Idempotency};
 use crate::contract::plan::{Destructive, Plan};
 use crate::databases::{Databases, MAIN};
@@ -57,6 +59,7 @@ impl Store {
             changes: None,
             before_hooks: HooksToOpen::default(),
             commit_sink: None,
+            file_guard: None,
         }
     }
 }
@@ -82,6 +85,7 @@ pub struct StoreBuilder {
     /// The hooks that are called before writes.
     before_hooks: HooksToOpen,
     commit_sink: Option<Arc<dyn CommitSink>>,
+    file_guard: Option<Arc<dyn FileGuard>>,
 }
 
 impl StoreBuilder {
@@ -342,7 +346,15 @@ impl StoreBuilder {
             let home = homes.get(table).copied().unwrap_or(0);
             check_hooks(engines[home].1.capability(), table)?;
         }
-        let (before_hooks, hooks_core) = self.before_hooks.open(&registry)?;
+        let (mut before_hooks, hooks_core) = self.before_hooks.open(&registry)?;
+        for table in registry.tables() {
+            let hook = self.file_guard.as_ref().and_then(|guard| file_fields::hook(table, guard));
+            if let Some(hook) = hook {
+                let home = homes.get(table.name()).copied().unwrap_or(0);
+                check_hooks(engines[home].1.capability(), table.name())?;
+                before_hooks.get_or_insert_default().add(table.name(), hook);
+            }
+        }
         let migrations = Sequence::new(self.migrations, &registry)?;
         homes.insert(MIGRATIONS.to_owned(), 0);
         let mut tables = registry.by_dependency()?;

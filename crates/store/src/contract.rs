@@ -35,6 +35,7 @@ pub(crate) mod change;
 pub(crate) mod commit_sink;
 pub(crate) mod durability;
 pub mod engine;
+pub(crate) mod file_guard;
 pub(crate) mod invalidation_feed;
 pub(crate) mod operation;
 pub mod plan;

@@ -86,6 +86,7 @@ pub mod log_copy {
 pub mod hook {
     pub use crate::background::hooks::{DeadLetter, Hook, HookOptions, ModelChange};
     pub use crate::builder::{AsyncHook, BeforeChange, HookFuture};
+    pub use crate::contract::file_guard::{FileChange, FileGuard};
 }
 
 pub use admin::tenants::{TenantStatistics, Tenants};

@@ -37,8 +37,8 @@ mod schemas;
 
 pub use access::{history, rights};
 pub use acid::{
-    background, batches, before_hooks, changes, concurrency, durability, groups, hooks,
-    idempotency, jobs, live, transactions,
+    background, batches, before_hooks, changes, concurrency, durability, file_fields, groups,
+    hooks, idempotency, jobs, live, transactions,
 };
 pub use event_loops::{budgets, event_loop};
 
@@ -84,6 +84,7 @@ macro_rules! conformance {
             $crate::durability_promises!();
             $crate::event_loop_promises!();
             $crate::fields_promises!();
+            $crate::file_fields_promises!();
             $crate::filters_promises!();
             $crate::groups_promises!();
             $crate::history_promises!();

@@ -1,8 +1,8 @@
 //! [`RandomRow`]: values that fit the fields of a table and the rules on them.
 
 use marmota_model::{
-    Currency, Date, EnumStored, Field, Kind, Literal, Role, Rule, Table, Time, Timestamp, Uuid,
-    Value,
+    Currency, Date, EnumStored, Field, File, Kind, Literal, Role, Rule, Table, Time, Timestamp,
+    Uuid, Value,
 };
 use proptest::strategy::{Strategy as _, ValueTree as _};
 use proptest::string::string_regex;
@@ -138,6 +138,18 @@ impl RandomRow {
             Kind::Blob => {
                 let length = self.length(field, 0);
                 Value::Blob((0..length).map(|_| self.rng.u8(..)).collect())
+            }
+            Kind::File { bytes_max, .. } => {
+                let file = File {
+                    id: Uuid::from_u128(self.rng.u128(..)),
+                    name: self.text(0, 8),
+                    content_type: "text/plain".to_owned(),
+                    bytes: self.rng.u64(..=*bytes_max),
+                    sha256: format!("{:064x}", self.rng.u128(..)),
+                    created: Timestamp::from_micros(self.rng.i64(0..4_000_000_000_000_000))
+                        .unwrap_or_default(),
+                };
+                Value::Json(file.to_json())
             }
             Kind::Json => {
                 let (number, word) = (self.rng.i32(..), self.text(0, 8));

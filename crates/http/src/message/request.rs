@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::proto::head::{Span, Version};
 use crate::proto::method::Method;
 use crate::proto::percent::{self, QueryParams};
+use crate::proto::range::{self, RequestedRange};
 use crate::socket::address::Peer;
 pub(crate) use exchange::{Context, Exchange};
 
@@ -235,6 +236,29 @@ impl Request {
             .headers
             .iter()
             .map(|header| (self.ascii(header.name), header.value.of(&self.0.buffer)))
+    }
+
+    /// Returns the part of a representation that a GET wants (RFC 9110, 14): the whole of it, unless
+    /// `Range` is understood and `If-Range`, if it is set, is `etag`. `length` is that of the
+    /// representation in bytes.
+    ///
+    /// ```
+    /// use marmota_http::{Request, RequestedRange, Router, TestRequest};
+    /// async fn part(request: Request) -> String {
+    ///     format!("{:?}", request.requested_range("\"v1\"", 10))
+    /// }
+    /// let router = Router::new().get("/", part);
+    /// let answer = router.call(TestRequest::get("/").header("Range", "bytes=2-"))?;
+    /// assert_eq!(answer.text(), "Part(2, 10)");
+    /// # Ok::<(), marmota_http::CallError>(())
+    /// ```
+    pub fn requested_range(&self, etag: &str, length: u64) -> RequestedRange {
+        let Some(range) = self.header_text("range") else { return RequestedRange::Whole };
+        let is_same = self.header_text("if-range").is_none_or(|known| known.trim() == etag);
+        match is_same && self.method() == Method::Get {
+            true => range::wanted(range, length),
+            false => RequestedRange::Whole,
+        }
     }
 
     /// Returns the whole body. It is empty for a request without a body, and on a route that reads

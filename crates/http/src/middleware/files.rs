@@ -3,7 +3,7 @@
 //!
 //! A request passes these steps: the thread's cache (`cached_file.rs`), else the path is resolved
 //! to an open file (`opened_path.rs`) and its data is read or kept open ([`CachedFile`]); then the
-//! coding, the conditions (RFC 9110, 13) and the range (`range.rs`, `byte_ranges_body.rs`) are
+//! coding, the conditions (RFC 9110, 13) and the range (`proto/range.rs`, `byte_ranges_body.rs`) are
 //! chosen, and the answer is written. A folder without an index may be listed (`listing.rs`).
 //!
 //! Nothing is written: uploads are handlers' work; see [`Multipart`](crate::Multipart).
@@ -13,7 +13,6 @@ mod cached_file;
 mod listing;
 mod media_type;
 mod opened_path;
-mod range;
 
 use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt as _;
@@ -26,7 +25,6 @@ use rustix::fs::Stat;
 
 use cached_file::{Bytes, CachedFile, Version};
 use opened_path::OpenedPath;
-use range::Wanted;
 
 use crate::body::producer::BodyStream;
 use crate::message::request::Request;
@@ -34,6 +32,7 @@ use crate::message::response::{IntoResponse, Response};
 use crate::message::writer::ResponseWriter;
 use crate::proto::accept_encoding::best_coding;
 use crate::proto::method::Method;
+use crate::proto::range::RequestedRange;
 use crate::proto::status::Status;
 use crate::routing::handler::Flow;
 use crate::routing::router::Router;
@@ -343,15 +342,15 @@ fn is_known(request: &Request, version: &Version) -> bool {
 
 /// Returns the part that the client wants: all of it, unless `Range` is understood and `If-Range`,
 /// if it is set, names this version.
-fn part(request: &Request, version: &Version) -> Wanted {
-    let Some(range) = request.header_text("range") else { return Wanted::Whole };
+fn part(request: &Request, version: &Version) -> RequestedRange {
+    let Some(range) = request.header_text("range") else { return RequestedRange::Whole };
     let same = request
         .header_text("if-range")
         .is_none_or(|known| known == version.etag || version.is_exactly_as_of(known));
     if !same || request.method() != Method::Get {
-        return Wanted::Whole;
+        return RequestedRange::Whole;
     }
-    range::wanted(range, version.length)
+    crate::proto::range::wanted(range, version.length)
 }
 
 /// Writes the answer for a file: 304, 206, 416 or the whole file.
@@ -362,18 +361,18 @@ fn send(request: &Request, cached: &CachedFile, out: &mut ResponseWriter<'_>) {
         return;
     }
     let (start, end) = match part(request, version) {
-        Wanted::Whole => {
+        RequestedRange::Whole => {
             out.content_type(cached.media_type).lines(&version.lines);
             (0, version.length)
         }
-        Wanted::Part(start, end) => {
+        RequestedRange::Part(start, end) => {
             out.status(Status::PARTIAL_CONTENT).content_type(cached.media_type);
             let last = end - 1;
             let range = format!("Content-Range: bytes {start}-{last}/{}\r\n", version.length);
             out.lines(&version.lines).lines(range.as_bytes());
             (start, end)
         }
-        Wanted::Parts(parts) => {
+        RequestedRange::Parts(parts) => {
             let (media_type, stream) = byte_ranges_body::answer(
                 &parts,
                 version.length,
@@ -385,7 +384,7 @@ fn send(request: &Request, cached: &CachedFile, out: &mut ResponseWriter<'_>) {
             out.status(Status::PARTIAL_CONTENT).lines(media_type.as_bytes()).lines(&version.lines);
             return out.stream(stream);
         }
-        Wanted::Nothing => {
+        RequestedRange::Nothing => {
             let range = format!("Content-Range: bytes */{}\r\n", version.length);
             out.status(Status::RANGE_NOT_SATISFIABLE).lines(range.as_bytes());
             return;

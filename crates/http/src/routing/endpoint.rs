@@ -55,12 +55,12 @@ pub struct Endpoint {
 pub(crate) type Check = dyn Fn(&Request) -> Admission + Send + Sync;
 
 /// The bodies that a handler reads as they arrive.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Streamed {
     /// The limit on such a body.
     bytes_max: u64,
     /// Selects the requests, by their head.
-    wanted: fn(&Request) -> bool,
+    wanted: Arc<dyn Fn(&Request) -> bool + Send + Sync>,
 }
 
 impl Endpoint {
@@ -279,14 +279,18 @@ impl Endpoint {
     ///     .streamed_when(1 << 30, |request| request.header("content-type") == Some(b"text/csv"));
     /// ```
     #[must_use]
-    pub fn streamed_when(mut self, bytes_max: u64, wanted: fn(&Request) -> bool) -> Self {
-        self.streamed = Some(Streamed { bytes_max, wanted });
+    pub fn streamed_when(
+        mut self,
+        bytes_max: u64,
+        wanted: impl Fn(&Request) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.streamed = Some(Streamed { bytes_max, wanted: Arc::new(wanted) });
         self
     }
 
     /// Returns the maximum length of this request's body, if the handler reads it as it arrives.
     pub(crate) fn streams(&self, request: &Request) -> Option<u64> {
-        let streamed = self.streamed?;
+        let streamed = self.streamed.as_ref()?;
         (streamed.wanted)(request).then_some(streamed.bytes_max)
     }
 

@@ -69,6 +69,11 @@ pub(super) struct Serve {
     /// the guide, 19-change-feed.md
     #[arg(long)]
     changes: bool,
+    /// Keeps the bytes of file fields in this folder, or in a bucket: FOLDER, file:///FOLDER or
+    /// s3://BUCKET/PREFIX; see the guide, 43-files.md
+    #[cfg(feature = "files")]
+    #[arg(long, value_name = "URL", env = "MARMOTA_FILES")]
+    files: Option<String>,
     #[cfg(feature = "replication")]
     #[command(flatten)]
     replicate: super::replicate::Replicate,
@@ -110,6 +115,19 @@ impl Serve {
             true => builder.changes(ChangeRetention::default()),
             false => builder,
         };
+        #[cfg(feature = "files")]
+        if self.files.is_some() && command.routes.is_some() {
+            let message = "this program has its own routes, which have no storage of files: leave \
+                           `--files` out";
+            return Err(message.into());
+        }
+        #[cfg(feature = "files")]
+        let files = self.files.as_deref().map(marmota_files::FileStorage::open).transpose()?;
+        #[cfg(feature = "files")]
+        let builder = match &files {
+            Some(files) => files.attach(builder),
+            None => builder,
+        };
         let store = self.operators.observing(builder).open()?;
         let watch = self.operators.begin()?;
         log::info!(target: "marmota", "starting: {}", super::version::line(command.version));
@@ -122,6 +140,10 @@ impl Serve {
         // A replica has what was inserted into its primary.
         if !is_replica {
             (command.seed)(&store)?;
+        }
+        #[cfg(feature = "files")]
+        if let Some(files) = files.as_ref().filter(|_| !is_replica) {
+            files.start(&store)?;
         }
         let mut addresses = listen.iter();
         let first = addresses.next().copied().unwrap_or(command.listen);
@@ -168,12 +190,25 @@ impl Serve {
         if let Some(metrics) = &watch.metrics {
             server = server.metrics(metrics);
         }
-        let routes = self.routes(command, &store, &server.url(), &watch)?;
+        let api = |store: &Store| {
+            let api = Api::new(store);
+            #[cfg(feature = "files")]
+            let api = match &files {
+                Some(files) => api.files(files),
+                None => api,
+            };
+            api
+        };
+        let routes = self.routes(command, &store, api, &server.url(), &watch)?;
         // Custom routes use the store as well.
         let routes = routes.local_database(store.capability().local_server.as_deref());
         server.run(routes)?;
         log::info!(target: "marmota", "shutdown: no connection is open; closing the database");
         watch.end();
+        #[cfg(feature = "files")]
+        if let Some(files) = &files {
+            files.stop();
+        }
         store.close()?;
         log::info!(target: "marmota", "shutdown: closed cleanly");
         notice("Closed cleanly.");
@@ -210,11 +245,12 @@ impl Serve {
         &self,
         command: &Command,
         store: &Store,
+        api: impl Fn(&Store) -> Api,
         url: &str,
         watch: &Watch,
     ) -> Result<Router, Box<dyn std::error::Error>> {
         if !self.auth {
-            return Ok(without_users(command, store, url, watch));
+            return Ok(without_users(command, store, api, url, watch));
         }
         if command.routes.is_some() {
             let message = "this program has its own routes and authenticates their callers itself: \
@@ -229,7 +265,7 @@ impl Serve {
                  -d '{{\"name\":\"admin\",\"token\":\"{token}\",\"password\":\"…\"}}'"
             ));
         }
-        let routes = Api::new(store).auth(&auth).router();
+        let routes = api(store).auth(&auth).router();
         #[cfg(feature = "remote")]
         let routes = {
             let auth = auth.clone();
@@ -242,11 +278,17 @@ impl Serve {
 }
 
 /// Returns the routes without accounts: only the diagnostics authenticate callers.
-fn without_users(command: &Command, store: &Store, url: &str, watch: &Watch) -> Router {
+fn without_users(
+    command: &Command,
+    store: &Store,
+    api: impl Fn(&Store) -> Api,
+    url: &str,
+    watch: &Watch,
+) -> Router {
     if let Some(greeting) = watch.greeting(url) {
         notice(greeting);
     }
-    watch.beside(command.routes_of(store), store, |state| watch.admit(state))
+    watch.beside(command.routes_of(store, api), store, |state| watch.admit(state))
 }
 
 /// The options for TLS. Without one of them, the server speaks plain HTTP.

@@ -192,10 +192,10 @@ fn check_inside(table: &Table, position: usize, condition: &JsonCondition) -> Re
         violation.value = excerpt(&condition.path.to_string());
         Err(Error::invalid(vec![violation]))
     };
-    if field.kind != Kind::Json {
+    if !matches!(field.kind, Kind::Json | Kind::File { .. }) {
         return refused(
             "path",
-            format!("a {} field has no paths; only JSON fields have", field.kind.name()),
+            format!("a {} field has no paths; only JSON fields and files have", field.kind.name()),
         );
     }
     if let Err(why) = condition.path.steps() {

@@ -187,7 +187,9 @@ fn member<'a>(field: &Field, json: &'a str, scratch: &'a Scratch) -> Option<Valu
             Some(text) => text.parse().ok().map(ValueRef::Currency),
             None => json.parse().ok().map(ValueRef::Currency),
         },
-        Kind::Json => serde_json::from_str::<IgnoredAny>(json).ok().map(|_| ValueRef::Json(json)),
+        Kind::Json | Kind::File { .. } => {
+            serde_json::from_str::<IgnoredAny>(json).ok().map(|_| ValueRef::Json(json))
+        }
         Kind::Blob => {
             use base64::Engine as _;
             let text = string(json, scratch)?;

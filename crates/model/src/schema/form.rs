@@ -24,7 +24,7 @@ impl Kind {
             | Self::Enum { stored: EnumStored::Text, .. }
             | Self::Reference { key: KeyKind::Text, .. } => ValueForm::Text,
             Self::Blob => ValueForm::Blob,
-            Self::Json => ValueForm::Json,
+            Self::Json | Self::File { .. } => ValueForm::Json,
             Self::Date => ValueForm::Date,
             Self::Time => ValueForm::Time,
             Self::Timestamp => ValueForm::Timestamp,

@@ -1,6 +1,6 @@
 //! Whether a value fits its field's kind.
 
-use crate::{EnumStored, Field, Kind, ValueRef};
+use crate::{EnumStored, Field, File, Kind, ValueRef};
 
 /// The short name of a broken rule, and its requirement.
 pub(crate) type Broken = (&'static str, String);
@@ -45,6 +45,9 @@ pub(crate) fn check_kind(field: &Field, value: ValueRef<'_>) -> Result<(), Broke
             Ok(())
         }
         (Kind::Enum { .. }, _) => Err(wrong_type(field)),
+        (Kind::File { .. }, ValueRef::Json(json)) if File::parse(json).is_none() => {
+            Err(wrong_type(field))
+        }
         (kind, value) if value.form() == Some(kind.form()) => Ok(()),
         _ => Err(wrong_type(field)),
     }
@@ -61,6 +64,7 @@ fn wrong_type(field: &Field) -> Broken {
             let names: Vec<String> = variants.iter().map(|v| format!("{:?}", v.name)).collect();
             format!("one of {}", names.join(", "))
         }
+        Kind::File { .. } => "the description of a file that was uploaded".to_owned(),
         Kind::Reference { table, .. } => format!("the key of a `{table}`"),
         kind => format!("of type {}", kind.name()),
     };

@@ -2,7 +2,7 @@
 
 use super::kind_check::check_kind;
 use crate::value::excerpt::excerpt_of;
-use crate::{EnumStored, Field, KeyKind, Kind, Literal, Value, ValueRef};
+use crate::{EnumStored, Field, File, KeyKind, Kind, Literal, Value, ValueRef};
 
 /// Parses a value of `kind` from its text form.
 ///
@@ -34,6 +34,10 @@ pub fn parse<'a>(kind: &Kind, text: &'a str) -> Result<ValueRef<'a>, &'static st
         }
         Kind::Text { .. } => Ok(ValueRef::Text(text)),
         Kind::Blob => Err("readable from text"),
+        Kind::File { .. } => match File::parse(text) {
+            Some(_) => Ok(ValueRef::Json(text)),
+            None => Err("the description of a file"),
+        },
         Kind::Json => match serde_json::from_str::<serde::de::IgnoredAny>(text) {
             Ok(_) => Ok(ValueRef::Json(text)),
             Err(_) => Err("a JSON value"),

@@ -1,11 +1,10 @@
-//! Buckets: a private S3 server, its outages, and wrong settings.
+//! Buckets: replication to an S3 server, its outages, and wrong settings.
 //!
 //! The settings of a bucket come from the environment of a process, so each test runs in a process
 //! of its own.
 
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use marmota_model::ErrorKind;
@@ -15,95 +14,7 @@ use marmota_replication::{
 use marmota_sqlite::SqliteOptions;
 
 use crate::database::{PATIENCE, Primary, bodies, builder, note, replica, restore_to, wait_for};
-
-/// The path of the program that `cargo xtask packages` makes, in the user's cache.
-const PROGRAM: &str = "marmota/versitygw-1.8.0/versitygw";
-const KEY: &str = "marmota-test";
-const SECRET: &str = "marmota-test-secret";
-
-/// An S3 server over a temporary folder.
-struct Bucket {
-    folder: tempfile::TempDir,
-    port: u16,
-    process: Option<Child>,
-}
-
-impl Bucket {
-    fn start() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::create_dir_all(folder.path().join("data/backups")).unwrap();
-        let port =
-            TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
-        let mut bucket = Self { folder, port, process: None };
-        bucket.resume();
-        bucket
-    }
-
-    fn stop(&mut self) {
-        if let Some(mut process) = self.process.take() {
-            process.kill().unwrap();
-            process.wait().unwrap();
-        }
-    }
-
-    fn resume(&mut self) {
-        let program = program();
-        let process = Command::new(&program)
-            .args(["--port", &format!("127.0.0.1:{}", self.port), "--access", KEY])
-            .args(["--secret", SECRET, "--region", "us-east-1", "--quiet"])
-            .args(["posix", "--sidecar"])
-            .arg(self.side())
-            .arg(self.folder.path().join("data"))
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap_or_else(|error| {
-                panic!("{}: {error}; run `cargo xtask packages`", program.display())
-            });
-        self.process = Some(process);
-        wait_for("the server", || TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_ok());
-    }
-
-    /// The folder of attributes, which not every file system has.
-    fn side(&self) -> PathBuf {
-        let side = self.folder.path().join("side");
-        std::fs::create_dir_all(&side).unwrap();
-        side
-    }
-
-    /// Runs a test of this file in a process with the settings of the bucket.
-    fn run(&self, test: &str, settings: &[(&str, &str)]) -> Child {
-        Command::new(std::env::current_exe().unwrap())
-            .args(["--ignored", "--exact", &format!("bucket::{test}"), "--nocapture"])
-            .env("AWS_ENDPOINT_URL", format!("http://127.0.0.1:{}", self.port))
-            .env("AWS_ACCESS_KEY_ID", KEY)
-            .env("AWS_SECRET_ACCESS_KEY", SECRET)
-            .env("AWS_REGION", "us-east-1")
-            .env("MARMOTA_FOLDER", self.folder.path())
-            .envs(settings.iter().copied())
-            .spawn()
-            .unwrap()
-    }
-}
-
-impl Drop for Bucket {
-    fn drop(&mut self) {
-        self.stop();
-    }
-}
-
-fn program() -> PathBuf {
-    if let Some(program) = std::env::var_os("MARMOTA_VERSITYGW") {
-        return program.into();
-    }
-    let home = || PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cache");
-    std::env::var_os("XDG_CACHE_HOME").map_or_else(home, PathBuf::from).join(PROGRAM)
-}
-
-/// The folder that the process of a test shares with it.
-fn folder() -> PathBuf {
-    std::env::var_os("MARMOTA_FOLDER").expect("started by another test").into()
-}
+use crate::s3_server::{Bucket, folder};
 
 fn quick() -> ReplicationOptions {
     ReplicationOptions::default().window(Duration::from_millis(100))
@@ -116,7 +27,7 @@ fn plain() -> SqliteOptions {
 #[test]
 fn a_bucket_is_a_target() {
     let bucket = Bucket::start();
-    let done = bucket.run("replicates_to_the_bucket", &[]).wait().unwrap();
+    let done = bucket.run("bucket::replicates_to_the_bucket", &[]).wait().unwrap();
     assert!(done.success());
 }
 
@@ -167,7 +78,7 @@ fn an_outage_of_the_bucket_is_caught_up() {
     let mut bucket = Bucket::start();
     let flag = |name: &str| bucket.folder.path().join(name);
     let (ready, down, noticed, up) = (flag("ready"), flag("down"), flag("noticed"), flag("up"));
-    let mut process = bucket.run("survives_an_outage", &[]);
+    let mut process = bucket.run("bucket::survives_an_outage", &[]);
     wait_for("the primary", || ready.exists());
     bucket.stop();
     std::fs::write(down, "").unwrap();
@@ -219,7 +130,7 @@ fn wrong_settings_are_explained() {
     let folders = all.map(|_| tempfile::tempdir().unwrap());
     let processes = all.iter().zip(&folders).map(|(&setting, folder)| {
         let folder = folder.path().to_str().unwrap();
-        bucket.run("refuses_a_target", &[setting, ("MARMOTA_FOLDER", folder)])
+        bucket.run("bucket::refuses_a_target", &[setting, ("MARMOTA_FOLDER", folder)])
     });
     let processes: Vec<_> = processes.collect();
     for (mut process, setting) in processes.into_iter().zip(all) {

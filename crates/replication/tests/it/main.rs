@@ -10,3 +10,4 @@ mod kill;
 mod other_processes;
 mod outage;
 mod restore;
+mod s3_server;

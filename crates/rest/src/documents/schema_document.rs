@@ -180,6 +180,10 @@ fn of_field(table: &Table, position: usize, field: &Field) -> Value {
             put("values", json!(names));
         }
         Kind::Reference { table, .. } => put("table", json!(table)),
+        Kind::File { bytes_max, types } => {
+            put("bytes_max", json!(bytes_max));
+            put("types", json!(types));
+        }
         _ => {}
     }
     let role = match field.role {

@@ -49,6 +49,9 @@ pub(crate) struct ApiSettings {
     pub(crate) actor: Option<ActorOf>,
     /// True if a store with accounts is served without authentication.
     pub(crate) allow_anonymous: bool,
+    /// The storage of file fields.
+    #[cfg(feature = "files")]
+    pub(crate) files: Option<marmota_files::FileStorage>,
     /// Present if callers log in.
     #[cfg(feature = "auth")]
     pub(crate) authenticator: Option<Arc<crate::request::authenticator::Authenticator>>,

@@ -18,6 +18,8 @@ mod client;
 mod compression;
 mod failing;
 mod faulty;
+#[cfg(feature = "files")]
+mod files;
 mod guide;
 mod history;
 #[cfg(feature = "auth")]

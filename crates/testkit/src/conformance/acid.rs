@@ -6,6 +6,7 @@ pub mod before_hooks;
 pub mod changes;
 pub mod concurrency;
 pub mod durability;
+pub mod file_fields;
 pub mod groups;
 pub mod hooks;
 pub mod idempotency;

@@ -13,9 +13,9 @@ pub(super) fn inside(
     field: usize,
 ) -> Result<FilterExpr> {
     let what = &table.fields()[field];
-    if what.kind != Kind::Json {
+    if !matches!(what.kind, Kind::Json | Kind::File { .. }) {
         let kind = what.kind.name();
-        let message = format!("is a {kind} field; only JSON fields have paths");
+        let message = format!("is a {kind} field; only JSON fields and files have paths");
         return Err(Error::invalid(vec![violation(what, ValueRef::Null, "path", message)]));
     }
     let (path, taken) = JsonPath::at_start(cursor.rest())

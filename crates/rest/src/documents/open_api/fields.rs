@@ -123,6 +123,26 @@ fn of_kind(kind: &Kind) -> Value {
             "description": "Without padding; shown where `fields` names it",
         }),
         Kind::Json => json!({ "description": "Any JSON" }),
+        Kind::File { bytes_max, types } => json!({
+            "type": "object",
+            "description": format!(
+                "The description of a file of at most {bytes_max} bytes{}. The bytes are read and \
+                 written at the path of the field; here, only null and the stored value are accepted",
+                match &**types {
+                    [] => String::new(),
+                    types => format!(" of type {}", types.join(", ")),
+                }
+            ),
+            "required": ["id", "name", "type", "bytes", "sha256", "created"],
+            "properties": {
+                "id": { "type": "string", "format": "uuid" },
+                "name": { "type": "string" },
+                "type": { "type": "string" },
+                "bytes": { "type": "integer", "format": "int64" },
+                "sha256": { "type": "string" },
+                "created": { "type": "string", "format": "date-time" },
+            },
+        }),
         Kind::Date => json!({ "type": "string", "format": "date" }),
         // A time without an offset, unlike the JSON Schema format `time`.
         Kind::Time => json!({ "type": "string", "description": "A time of day, ISO 8601" }),

@@ -182,6 +182,8 @@ impl Ways<'_> {
             self.deletes();
         }
         self.blobs(may);
+        #[cfg(feature = "files")]
+        self.files(may);
         if self.table.schema().audit && may(Right::History) {
             let page = page(&json!({ "type": "object" }));
             self.on(
@@ -270,7 +272,9 @@ impl Ways<'_> {
         ];
         let taken: Vec<Value> = parameters.iter().map(|one| one["name"].clone()).collect();
         for (at, field) in self.table.fields().iter().enumerate() {
-            if taken.contains(&json!(field.name)) || matches!(field.kind, Kind::Blob | Kind::Json) {
+            if taken.contains(&json!(field.name))
+                || matches!(field.kind, Kind::Blob | Kind::Json | Kind::File { .. })
+            {
                 continue;
             }
             let mut schema = fields::of_field(self.table, at, field);
@@ -439,6 +443,88 @@ impl Ways<'_> {
                         "responses": { "204": { "description": "Done" } },
                     }),
                 );
+            }
+        }
+    }
+}
+
+#[cfg(feature = "files")]
+impl Ways<'_> {
+    /// Adds the routes of each file field, each with the right that it requires.
+    fn files(&mut self, may: &impl Fn(Right) -> bool) {
+        for (at, field) in self.table.fields().iter().enumerate() {
+            if !matches!(field.kind, Kind::File { .. }) {
+                continue;
+            }
+            let (name, path) = (&field.name, format!("/{{key}}/{}", field.name));
+            let types = match &field.kind {
+                Kind::File { types, .. } if !types.is_empty() => {
+                    types.iter().map(|media_type| (media_type.to_string(), json!({}))).collect()
+                }
+                _ => serde_json::Map::from_iter([("*/*".to_owned(), json!({}))]),
+            };
+            let description = fields::of_field(self.table, at, field);
+            let text = json!({ "type": "string" });
+            if may(Right::Read) {
+                let parameters = [
+                    in_query("download", "1: to be saved instead of shown", &text),
+                    in_query("thumbnail", "A smaller version of an image: 200x200", &text),
+                    in_query("expires", "Of a signed URL", &json!({ "type": "integer" })),
+                    in_query("signature", "Of a signed URL", &text),
+                ];
+                self.on(Method::Get, &path, &format!("{name}.get"), "The bytes of a file", &json!({
+                    "parameters": parameters,
+                    "responses": {
+                        "200": { "description": "The bytes", "content": types.clone() },
+                        "206": { "description": "The part in `Range`", "content": types.clone() },
+                    },
+                }));
+                let signed = json!({ "type": "object", "properties": {
+                    "url": text, "expires": { "type": "string", "format": "date-time" },
+                }});
+                let seconds = json!({ "type": "integer", "minimum": 1, "maximum": 604_800 });
+                let verb = format!("{name}.sign");
+                self.on(
+                    Method::Post,
+                    &format!("{path}/signed-url"),
+                    &verb,
+                    "A signed URL",
+                    &json!({
+                        "parameters": [in_query("expires_in", "Its lifetime in seconds", &seconds)],
+                        "responses": { "200": answer("The URL", &signed) },
+                    }),
+                );
+            }
+            if may(Right::Update) {
+                self.on(
+                    Method::Put,
+                    &path,
+                    &format!("{name}.put"),
+                    "Writes a file",
+                    &json!({
+                        "requestBody": { "required": true, "content": types },
+                        "responses": { "200": answer("The description of the file", &description) },
+                    }),
+                );
+                self.on(
+                    Method::Delete,
+                    &path,
+                    &format!("{name}.delete"),
+                    "Removes a file",
+                    &json!({
+                        "responses": { "204": { "description": "Done" } },
+                    }),
+                );
+                let verb = format!("{name}.upload");
+                let about = "Begins a resumable upload (tus 1.0)";
+                self.on(Method::Post, &format!("{path}/uploads"), &verb, about, &json!({
+                    "parameters": [
+                        { "name": "Tus-Resumable", "in": "header", "required": true, "schema": text },
+                        { "name": "Upload-Length", "in": "header", "required": true,
+                          "schema": { "type": "integer" } },
+                    ],
+                    "responses": { "201": { "description": "Its URL is in `Location`" } },
+                }));
             }
         }
     }

@@ -1,8 +1,8 @@
 //! The tables of a case, with few values for each field, so that rows conflict and filters match.
 
 use marmota_model::{
-    Collation, Currency, EnumStored, Field, Index, KeyKind, Kind, Literal, Role, Rule, Schema,
-    Uuid, Value, Variant,
+    Collation, Currency, EnumStored, Field, FieldValue, File, Index, KeyKind, Kind, Literal, Role,
+    Rule, Schema, Timestamp, Uuid, Value, Variant,
 };
 use marmota_store::StoreBuilder;
 
@@ -83,6 +83,7 @@ fn tag() -> Schema {
             Field::new("at", Kind::Timestamp).nullable(true),
             Field::new("time", Kind::Time).nullable(true),
             Field::new("json", Kind::Json).nullable(true),
+            Field::new("file", <File as FieldValue>::KIND).nullable(true),
             Field::new("version", Kind::I64).role(Role::Version),
         ],
     )
@@ -108,6 +109,17 @@ pub(super) fn values(field: &Field) -> Vec<Value> {
             .into(),
         Kind::Blob => [vec![], vec![1], vec![1, 2]].map(Value::Blob).into(),
         Kind::Json => ["1", "[1, 2]", "{\"a\":\"é\"}"].map(|json| Value::Json(json.into())).into(),
+        Kind::File { .. } => [1, 2]
+            .map(|number| File {
+                id: Uuid::from_u128(number),
+                name: "é.png".to_owned(),
+                content_type: "image/png".to_owned(),
+                bytes: 3,
+                sha256: "0".repeat(64),
+                created: Timestamp::default(),
+            })
+            .map(|file| Value::Json(file.to_json()))
+            .into(),
         Kind::Date => ["2026-11-21", "1969-12-31", "0001-01-01"]
             .map(|day| Value::Date(day.parse().unwrap()))
             .into(),

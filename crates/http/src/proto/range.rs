@@ -5,9 +5,9 @@
 /// 17.15), and get the whole file.
 const PARTS_MAX: usize = 16;
 
-/// The parts that a `Range` requests.
+/// The parts that a `Range` requests; see [`Request::requested_range`](crate::Request::requested_range).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Wanted {
+pub enum RequestedRange {
     /// The whole file: the header is not understood, or a server need not serve its parts.
     Whole,
     /// From the first position to before the second.
@@ -20,22 +20,22 @@ pub(super) enum Wanted {
 
 /// Parses a header for a file of this length. A malformed header is ignored, as RFC 9110, 14.2,
 /// permits.
-pub(super) fn wanted(header: &str, length: u64) -> Wanted {
-    let Some(ranges) = header.trim().strip_prefix("bytes=") else { return Wanted::Whole };
+pub(crate) fn wanted(header: &str, length: u64) -> RequestedRange {
+    let Some(ranges) = header.trim().strip_prefix("bytes=") else { return RequestedRange::Whole };
     let mut parts = Vec::new();
     for range in ranges.split(',').take(PARTS_MAX + 1) {
         match one(range.trim(), length) {
-            Wanted::Part(start, end) => parts.push((start, end)),
-            Wanted::Nothing => {}
-            _ => return Wanted::Whole,
+            RequestedRange::Part(start, end) => parts.push((start, end)),
+            RequestedRange::Nothing => {}
+            _ => return RequestedRange::Whole,
         }
     }
     match parts[..] {
-        _ if ranges.split(',').count() > PARTS_MAX => Wanted::Whole,
-        [] => Wanted::Nothing,
-        [(start, end)] => Wanted::Part(start, end),
-        _ if overlap(&parts) => Wanted::Whole,
-        _ => Wanted::Parts(parts),
+        _ if ranges.split(',').count() > PARTS_MAX => RequestedRange::Whole,
+        [] => RequestedRange::Nothing,
+        [(start, end)] => RequestedRange::Part(start, end),
+        _ if overlap(&parts) => RequestedRange::Whole,
+        _ => RequestedRange::Parts(parts),
     }
 }
 
@@ -47,27 +47,29 @@ fn overlap(parts: &[(u64, u64)]) -> bool {
 }
 
 /// Parses one range: `first-last`, `first-` or `-count`.
-fn one(range: &str, length: u64) -> Wanted {
-    let Some((first, last)) = range.split_once('-') else { return Wanted::Whole };
+fn one(range: &str, length: u64) -> RequestedRange {
+    let Some((first, last)) = range.split_once('-') else { return RequestedRange::Whole };
     let number = |text: &str| {
         let digits = text.bytes().all(|byte| byte.is_ascii_digit());
         // A position beyond any file is equivalent to the largest number.
         (digits && !text.is_empty()).then(|| text.parse::<u64>().unwrap_or(u64::MAX))
     };
     match (number(first.trim()), number(last.trim())) {
-        (Some(first), Some(last)) if last < first => Wanted::Whole,
+        (Some(first), Some(last)) if last < first => RequestedRange::Whole,
         (Some(first), _) if first >= length => match last.trim().is_empty() {
-            false if number(last.trim()).is_none() => Wanted::Whole,
-            _ => Wanted::Nothing,
+            false if number(last.trim()).is_none() => RequestedRange::Whole,
+            _ => RequestedRange::Nothing,
         },
-        (Some(first), Some(last)) => Wanted::Part(first, last.saturating_add(1).min(length)),
-        (Some(first), None) if last.trim().is_empty() => Wanted::Part(first, length),
-        (None, Some(0)) if first.trim().is_empty() => Wanted::Nothing,
-        (None, Some(_)) if first.trim().is_empty() && length == 0 => Wanted::Nothing,
-        (None, Some(count)) if first.trim().is_empty() => {
-            Wanted::Part(length.saturating_sub(count), length)
+        (Some(first), Some(last)) => {
+            RequestedRange::Part(first, last.saturating_add(1).min(length))
         }
-        _ => Wanted::Whole,
+        (Some(first), None) if last.trim().is_empty() => RequestedRange::Part(first, length),
+        (None, Some(0)) if first.trim().is_empty() => RequestedRange::Nothing,
+        (None, Some(_)) if first.trim().is_empty() && length == 0 => RequestedRange::Nothing,
+        (None, Some(count)) if first.trim().is_empty() => {
+            RequestedRange::Part(length.saturating_sub(count), length)
+        }
+        _ => RequestedRange::Whole,
     }
 }
 
@@ -77,7 +79,7 @@ mod tests {
 
     #[test]
     fn ranges_are_understood_or_passed_over() {
-        use Wanted::{Nothing, Part, Parts, Whole};
+        use RequestedRange::{Nothing, Part, Parts, Whole};
         for (header, expected) in [
             ("bytes=0-0", Part(0, 1)),
             ("bytes=2-", Part(2, 10)),
