@@ -74,7 +74,7 @@ pub(super) fn execute(
 
 #[cold]
 fn unexpected() -> Error {
-    Error::new(ErrorKind::Bug, "the memory engine does not support this operation here")
+    Error::new(ErrorKind::Unsupported, "the memory engine does not support this operation here")
 }
 
 fn insert(

@@ -18,5 +18,6 @@ pub mod prepare;
 pub mod refusal;
 pub mod registry;
 pub mod row_buffer;
+pub(crate) mod row_groups;
 pub(crate) mod row_order;
 pub mod tables;

@@ -5,6 +5,7 @@ pub mod aggregate;
 pub(crate) mod all;
 pub mod batch;
 pub(crate) mod changes;
+pub mod group;
 mod history;
 pub mod live;
 pub mod read;

@@ -32,6 +32,20 @@ impl Table {
     pub fn new(schema: Schema) -> Result<Self> {
         check_names(&schema)?;
         let key_kind = check_key(&schema)?;
+        Self::prepare(schema, key_kind)
+    }
+
+    /// Prepares the description of rows that are computed. They have no key: their first field is
+    /// not one, but counts as it where a position is needed.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for an invalid or repeated name.
+    pub(crate) fn of_results(schema: Schema) -> Result<Self> {
+        check_names(&schema)?;
+        Self::prepare(schema, KeyKind::Auto)
+    }
+
+    fn prepare(schema: Schema, key_kind: KeyKind) -> Result<Self> {
         let role = |role: Role| schema.fields.iter().position(|field| field.role == role);
         let (created_at, updated_at, version) =
             (role(Role::CreatedAt), role(Role::UpdatedAt), role(Role::Version));

@@ -113,10 +113,16 @@ impl Composer {
 
 fn select(table: &Table, fields: FieldSet, collated: FieldSet) -> (Sql, Box<[Column]>) {
     let mut sql = Sql::on(collated);
+    let (columns, names) = columns_of(table, fields);
+    sql.push("SELECT ").push(&names).push(" FROM ").push(&quoted(table.name()));
+    (sql, columns)
+}
+
+/// Returns the columns of a statement that reads these fields, and their names in SQL.
+pub(super) fn columns_of(table: &Table, fields: FieldSet) -> (Box<[Column]>, String) {
     let known = fields.iter().filter(|&position| position < table.fields().len());
     let columns: Box<[Column]> = known.map(|position| Column::new(table, position)).collect();
     let names: Vec<String> =
         columns.iter().map(|column| name(table, usize::from(column.position))).collect();
-    sql.push("SELECT ").push(&names.join(",")).push(" FROM ").push(&quoted(table.name()));
-    (sql, columns)
+    (columns, names.join(","))
 }

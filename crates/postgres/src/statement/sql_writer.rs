@@ -21,6 +21,12 @@ impl Sql {
         Self { collated, ..Self::default() }
     }
 
+    /// Continues with columns that all sort texts by bytes, such as those of a subquery that was
+    /// written with [`Sql::sorted`].
+    pub(crate) fn sort_by_bytes(&mut self) {
+        self.collated = FieldSet::EMPTY;
+    }
+
     /// Returns true if a field's column sorts texts by the rules of a language.
     pub(crate) fn is_collated(&self, position: usize) -> bool {
         self.collated.contains(position)

@@ -3,8 +3,9 @@
 
 use marmota_model::json::{JsonCondition, JsonPath, JsonTest};
 use marmota_model::{
-    Comparison, FILTER_DEPTH_MAX, FILTER_TERMS_MAX, FieldSet, FilterExpr, Place, Result, RowQuery,
-    Search, SortKey,
+    AggregateColumn, AggregateFunction, Comparison, FILTER_DEPTH_MAX, FILTER_TERMS_MAX, FieldSet,
+    FilterExpr, GROUP_AGGREGATES_MAX, GROUP_FIELDS_MAX, GroupQuery, Place, Result, RowQuery, Search,
+    SortKey,
 };
 
 use super::bytes::{Bytes, broken, put_bytes, put_unsigned};
@@ -116,12 +117,32 @@ pub(crate) fn put_fields(out: &mut Vec<u8>, fields: FieldSet) {
     fields.iter().for_each(|field| out.push(field as u8));
 }
 
-pub(crate) fn put_query(out: &mut Vec<u8>, query: &RowQuery) {
-    put_filter_option(out, query.filter.as_ref());
-    put_unsigned(out, query.order.len() as u64);
-    for by in &query.order {
+fn put_order(out: &mut Vec<u8>, order: &[SortKey]) {
+    put_unsigned(out, order.len() as u64);
+    for by in order {
         put_unsigned(out, (by.field as u64) << 1 | u64::from(by.descending));
     }
+}
+
+pub(crate) fn put_groups(out: &mut Vec<u8>, query: &GroupQuery) {
+    put_filter_option(out, query.filter.as_ref());
+    put_unsigned(out, query.by.len() as u64);
+    query.by.iter().for_each(|&field| put_unsigned(out, field as u64));
+    put_unsigned(out, query.aggregates.len() as u64);
+    for AggregateColumn { function, field, name } in &query.aggregates {
+        let number = AggregateFunction::ALL.iter().position(|known| known == function);
+        out.push(number.unwrap_or_default() as u8);
+        put_unsigned(out, field.map_or(0, |field| field as u64 + 1));
+        put_bytes(out, name.as_deref().unwrap_or_default().as_bytes());
+    }
+    put_filter_option(out, query.having.as_ref());
+    put_order(out, &query.order);
+    put_unsigned(out, query.limit.map_or(0, |limit| limit.saturating_add(1)));
+}
+
+pub(crate) fn put_query(out: &mut Vec<u8>, query: &RowQuery) {
+    put_filter_option(out, query.filter.as_ref());
+    put_order(out, &query.order);
     put_unsigned(out, query.limit.map_or(0, |limit| limit.saturating_add(1)));
     out.push(u8::from(query.after.is_some()));
     if let Some(after) = &query.after {
@@ -218,14 +239,48 @@ impl Bytes<'_> {
         Ok(fields)
     }
 
-    pub(crate) fn query(&mut self, count: usize) -> Result<RowQuery> {
-        let filter = self.filter_option()?;
+    fn order(&mut self) -> Result<Vec<SortKey>> {
         let orders = self.count()?;
         if orders > FieldSet::CAPACITY {
             return Err(broken("sorts by more fields than a table has"));
         }
         let order = |number: usize| SortKey { field: number >> 1, descending: number & 1 == 1 };
-        let order = (0..orders).map(|_| self.size().map(order)).collect::<Result<_>>()?;
+        (0..orders).map(|_| self.size().map(order)).collect()
+    }
+
+    /// Reads a query of groups.
+    pub(crate) fn groups(&mut self) -> Result<GroupQuery> {
+        let filter = self.filter_option()?;
+        let (fields, too_many) = (self.count()?, "has more columns than a query of groups may have");
+        if fields > GROUP_FIELDS_MAX {
+            return Err(broken(too_many));
+        }
+        let by = (0..fields).map(|_| self.size()).collect::<Result<_>>()?;
+        let columns = self.count()?;
+        if columns > GROUP_AGGREGATES_MAX {
+            return Err(broken(too_many));
+        }
+        let aggregates = (0..columns).map(|_| self.aggregate()).collect::<Result<_>>()?;
+        let having = self.filter_option()?;
+        let order = self.order()?;
+        let limit = self.unsigned()?.checked_sub(1);
+        Ok(GroupQuery { filter, by, aggregates, having, order, limit })
+    }
+
+    fn aggregate(&mut self) -> Result<AggregateColumn> {
+        let number = usize::from(self.u8()?);
+        let function = AggregateFunction::ALL.get(number).copied();
+        let function = function.ok_or_else(|| broken("has an unknown aggregate function"))?;
+        let column = AggregateColumn::new(function, self.size()?.checked_sub(1));
+        Ok(match self.text()? {
+            "" => column,
+            name => column.named(name.to_owned()),
+        })
+    }
+
+    pub(crate) fn query(&mut self, count: usize) -> Result<RowQuery> {
+        let filter = self.filter_option()?;
+        let order = self.order()?;
         let limit = self.unsigned()?.checked_sub(1);
         let after = if self.bool()? { Some(self.values()?) } else { None };
         let fields = if self.bool()? { Some(self.fields(count)?) } else { None };

@@ -323,6 +323,26 @@ fn operate<T>(
             query.check(table)?;
             run(&mut Operation::List { table, query: &query })
         }
+        ReceivedOperation::ListEach { table, query, by, limit } => {
+            query.check(table)?;
+            let fields = query.fields.unwrap_or_else(|| table.read_by_default());
+            if query.after.is_some() || !fields.contains(by) {
+                let message = "a list with a limit for each value has no start, and reads the field";
+                return Err(Error::new(ErrorKind::Invalid, message));
+            }
+            run(&mut Operation::ListEach { table, query: &query, by, limit })
+        }
+        ReceivedOperation::Group { table, query } => {
+            let result = query.check(table)?;
+            run(&mut Operation::Group { table, query: &query, result: &result })
+        }
+        ReceivedOperation::Estimate { table, filter } => {
+            filter.iter().try_for_each(|filter| filter.check(table))?;
+            if !scope.capability().estimates {
+                return run(&mut Operation::Count { table, filter: filter.as_ref() });
+            }
+            run(&mut Operation::Estimate { table, filter: filter.as_ref() })
+        }
         ReceivedOperation::Count { table, filter } => {
             filter.iter().try_for_each(|filter| filter.check(table))?;
             run(&mut Operation::Count { table, filter: filter.as_ref() })

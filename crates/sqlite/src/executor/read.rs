@@ -30,6 +30,8 @@ macro_rules! by_width {
     };
 }
 
+pub(super) use by_width;
+
 impl Executor {
     pub(crate) fn get(
         &mut self,
@@ -127,7 +129,7 @@ fn lend_one<const N: usize>(
     lend::<N, _>(table, plan, run.row(&mut Cells::new()), |row| sink.row(row)).map(|_| ())
 }
 
-fn lend_all<const N: usize>(
+pub(super) fn lend_all<const N: usize>(
     table: &Table,
     plan: &[Column],
     run: &mut Run<'_, '_>,
@@ -150,7 +152,7 @@ fn lend_all<const N: usize>(
 }
 
 /// Returns the columns of a statement that reads these fields.
-fn columns(table: &Table, fields: FieldSet) -> Box<[Column]> {
+pub(super) fn columns(table: &Table, fields: FieldSet) -> Box<[Column]> {
     let known = fields.iter().filter(|&position| position < table.fields().len());
     known.map(|position| Column::new(table, position)).collect()
 }

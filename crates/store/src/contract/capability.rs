@@ -30,6 +30,9 @@ pub struct Capability {
     pub sql: bool,
     /// True if it executes [`crate::operation::Operation::Aggregate`]. Default: false.
     pub aggregation: bool,
+    /// True if it executes [`crate::operation::Operation::Estimate`]: it estimates the number of
+    /// rows in less time than it counts them. Default: false.
+    pub estimates: bool,
     /// True if it supports transactions, and what is built on them: batches that are executed all
     /// or none, batches with an idempotency key, migrations, and the history of audited models. An
     /// engine without transactions refuses them as [`ErrorKind::Unsupported`]. Default: true.
@@ -109,6 +112,7 @@ impl Capability {
             persistent: durable,
             sql: false,
             aggregation: false,
+            estimates: false,
             transactions: true,
             guarded_writes: true,
             row_locks: false,
@@ -145,6 +149,13 @@ impl Capability {
     #[must_use]
     pub const fn with_aggregation(mut self) -> Self {
         self.aggregation = true;
+        self
+    }
+
+    /// The same engine, with estimates of numbers of rows ([`Capability::estimates`]).
+    #[must_use]
+    pub const fn with_estimates(mut self) -> Self {
+        self.estimates = true;
         self
     }
 
@@ -251,6 +262,7 @@ impl Capability {
             name,
             sql: false,
             aggregation: false,
+            estimates: self.estimates,
             guarded_writes: false,
             shared_file: false,
             change_feed: false,
@@ -275,6 +287,7 @@ impl Capability {
             persistent: self.persistent && other.persistent,
             sql: self.sql || other.sql,
             aggregation: self.aggregation || other.aggregation,
+            estimates: self.estimates && other.estimates,
             transactions: self.transactions && other.transactions,
             guarded_writes: self.guarded_writes && other.guarded_writes,
             row_locks: self.row_locks && other.row_locks,

@@ -7,7 +7,7 @@
 use std::ops::ControlFlow;
 
 use marmota_model::{
-    Error, ErrorKind, FieldSet, FilterExpr, Result, RowQuery, RowSink, RowSource, Table, ValueRef,
+    Error, ErrorKind, FieldSet, FilterExpr, GroupQuery, Result, RowQuery, RowSink, RowSource, Table, ValueRef,
 };
 
 use crate::contract::operation::{OnConflict, Operation, Outcome};
@@ -58,6 +58,26 @@ impl Rights {
                 let filter = rights.read.narrow(filter.cloned());
                 let mut count = Operation::Count { table, filter: filter.as_ref() };
                 Ok(run(&mut count, sink, outcome))
+            }
+            Operation::Estimate { table, filter } => {
+                let rights = self.admit(Right::Read, table)?;
+                let filter = rights.read.narrow(filter.cloned());
+                let mut estimate = Operation::Estimate { table, filter: filter.as_ref() };
+                Ok(run(&mut estimate, sink, outcome))
+            }
+            Operation::ListEach { table, query, by, limit } => {
+                let rights = self.admit(Right::Read, table)?;
+                let filter = rights.read.narrow(query.filter.clone());
+                let query = &RowQuery { filter, ..RowQuery::clone(query) };
+                let (by, limit) = (*by, *limit);
+                let mut list = Operation::ListEach { table, query, by, limit };
+                Ok(run(&mut list, sink, outcome))
+            }
+            Operation::Group { table, query, result } => {
+                let rights = self.admit(Right::Read, table)?;
+                let filter = rights.read.narrow(query.filter.clone());
+                let query = &GroupQuery { filter, ..GroupQuery::clone(query) };
+                Ok(run(&mut Operation::Group { table, query, result }, sink, outcome))
             }
             Operation::DeleteWhere { table, filter } => {
                 let rights = self.admit(Right::Delete, table)?;
