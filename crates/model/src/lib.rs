@@ -69,10 +69,11 @@ pub use model::{
 };
 pub use scalar::{Currency, CurrencyError, Date, Time, TimeError, Timestamp};
 pub use schema::{
-    Collation, EnumStored, Field, Index, KeyKind, Kind, Literal, Role, Rule, Schema, Variant,
+    Collation, EnumStored, Field, Index, KeyKind, Kind, Literal, Relation, Role, Rule, Schema,
+    Variant,
 };
 pub use search::{SEARCH_BYTES_MAX, SEARCH_TERMS_MAX, Search, SearchTerm, Words};
-pub use table::Table;
+pub use table::{LinkedTables, RELATION_STEPS_MAX, RelationStep, ResolvedRelation, Table};
 pub use uuid::Uuid;
 pub use value::{
     Comparison, FieldSet, NoRows, Place, RowSink, RowSource, Scratch, Value, ValueForm, ValueRef,

@@ -63,6 +63,7 @@ impl Table {
             updated_at,
             version,
             shape: Arc::new(TableShape::of(&schema)),
+            links: super::relation::Links::default(),
             schema,
         };
         table.prepare_fields()?;
@@ -134,7 +135,7 @@ fn refuse(schema: &Schema, field: Option<&Field>, why: &str) -> Error {
 }
 
 /// Checks that a name is safe in SQL, URLs and JSON: letters, digits and `_` only.
-fn is_name(name: &str) -> bool {
+pub(super) fn is_name(name: &str) -> bool {
     let mut bytes = name.bytes();
     name.len() <= 63
         && bytes.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
