@@ -315,9 +315,7 @@ impl SqliteSession {
             | Operation::ListEach { .. }
             | Operation::Group { .. }
             | Operation::Count { .. }
-            | Operation::Sql { .. } => {
-                executor.run_in_budget(operation, sink, outcome)
-            }
+            | Operation::Sql { .. } => executor.run_in_budget(operation, sink, outcome),
             operation => Ended::Done(executor.run(operation, sink, outcome)),
         })
     }

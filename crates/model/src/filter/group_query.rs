@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use super::group_parse;
 use crate::value::excerpt::excerpt;
 use crate::{
-    Collation, Error, ErrorKind, Field, FieldSet, FilterExpr, Kind, Result, Schema, SortKey,
-    Table, Violation,
+    Collation, Error, ErrorKind, Field, FieldSet, FilterExpr, Kind, Result, Schema, SortKey, Table,
+    Violation,
 };
 
 /// The maximum number of fields to group by.
@@ -150,7 +150,8 @@ impl AggregateColumn {
                 self.function.name(),
                 field.kind.name(),
                 match self.function {
-                    AggregateFunction::Sum | AggregateFunction::Avg => "integer, float and currency",
+                    AggregateFunction::Sum | AggregateFunction::Avg =>
+                        "integer, float and currency",
                     _ => "integer, float, currency, text, date, time and timestamp",
                 }
             );
@@ -160,8 +161,7 @@ impl AggregateColumn {
             Some(name) => name.clone(),
             None => Cow::Owned(format!("{}_{}", self.function.name(), field.name)),
         };
-        let nullable =
-            self.function != AggregateFunction::Count && (field.nullable || !is_grouped);
+        let nullable = self.function != AggregateFunction::Count && (field.nullable || !is_grouped);
         Ok(Field::named(name, kind).nullable(nullable))
     }
 }
@@ -287,7 +287,9 @@ impl GroupQuery {
                     format!("rows cannot be grouped by a field of type {}", field.kind.name());
                 return Err(refused(&field.name, &field.name, "group", message));
             }
-            fields.push(Field::named(field.name.clone(), field.kind.clone()).nullable(field.nullable));
+            fields.push(
+                Field::named(field.name.clone(), field.kind.clone()).nullable(field.nullable),
+            );
         }
         for aggregate in &self.aggregates {
             let field = aggregate.result(table, !self.by.is_empty())?;
@@ -400,8 +402,10 @@ impl GroupQuery {
 /// Returns the field at a position.
 fn field_at(table: &Table, position: usize) -> Result<&Field> {
     table.fields().get(position).ok_or_else(|| {
-        let message =
-            format!("a query of groups uses field number {position}, which `{}` does not have", table.name());
+        let message = format!(
+            "a query of groups uses field number {position}, which `{}` does not have",
+            table.name()
+        );
         Error::new(ErrorKind::Invalid, message)
     })
 }
@@ -416,4 +420,3 @@ pub(super) fn refused(field: &str, value: &str, rule: &str, message: String) -> 
         message,
     }])
 }
-

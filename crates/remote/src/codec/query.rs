@@ -4,8 +4,8 @@
 use marmota_model::json::{JsonCondition, JsonPath, JsonTest};
 use marmota_model::{
     AggregateColumn, AggregateFunction, Comparison, FILTER_DEPTH_MAX, FILTER_TERMS_MAX, FieldSet,
-    FilterExpr, GROUP_AGGREGATES_MAX, GROUP_FIELDS_MAX, GroupQuery, Place, Result, RowQuery, Search,
-    SortKey,
+    FilterExpr, GROUP_AGGREGATES_MAX, GROUP_FIELDS_MAX, GroupQuery, Place, Result, RowQuery,
+    Search, SortKey,
 };
 
 use super::bytes::{Bytes, broken, put_bytes, put_unsigned};
@@ -251,7 +251,8 @@ impl Bytes<'_> {
     /// Reads a query of groups.
     pub(crate) fn groups(&mut self) -> Result<GroupQuery> {
         let filter = self.filter_option()?;
-        let (fields, too_many) = (self.count()?, "has more columns than a query of groups may have");
+        let (fields, too_many) =
+            (self.count()?, "has more columns than a query of groups may have");
         if fields > GROUP_FIELDS_MAX {
             return Err(broken(too_many));
         }

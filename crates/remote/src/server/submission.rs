@@ -327,7 +327,8 @@ fn operate<T>(
             query.check(table)?;
             let fields = query.fields.unwrap_or_else(|| table.read_by_default());
             if query.after.is_some() || !fields.contains(by) {
-                let message = "a list with a limit for each value has no start, and reads the field";
+                let message =
+                    "a list with a limit for each value has no start, and reads the field";
                 return Err(Error::new(ErrorKind::Invalid, message));
             }
             run(&mut Operation::ListEach { table, query: &query, by, limit })

@@ -22,12 +22,16 @@
 //! without the store. Otherwise the steps are: count the rows if the client requests it, then read
 //! the rows, one more than the page has.
 //!
+//! HEAD counts the rows and reads none; the number is in `Marmota-Count`. `Prefer: count=estimated`
+//! counts by the statistics of the database, if it has them; `Preference-Applied` says how the rows
+//! were counted.
+//!
 //! The history of a row ([`crate::rows::history`]) is a list, too, of a table with a fixed filter.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use marmota_http::Status;
+use marmota_http::{Method, Status};
 use marmota_model::{FilterExpr, NoRows, RowQuery, SortKey, Table, ValueRef, json};
 use marmota_store::operation::Operation;
 use marmota_web::ApiResult;
@@ -38,7 +42,7 @@ use crate::protocol::scratch_buffer::ScratchBuffer;
 use crate::request::answer::{Answer, Head, JSON};
 use crate::request::call::{Execute, Interrupt, Next, Verb};
 use crate::request::pages::{Page, PageName};
-use crate::request::params::{self, ListParams};
+use crate::request::params::{self, CountKind, ListParams};
 use crate::request::request_context::RequestContext;
 use crate::rows::page_document;
 
@@ -66,6 +70,8 @@ pub(crate) struct Reading {
     ///
     /// It is kept between the steps, and counted only if `count=true` is requested.
     count: Option<u64>,
+    /// The preference `count` of the request.
+    preferred: Option<CountKind>,
     writer: json::RowWriter,
     /// The body so far.
     body: ScratchBuffer,
@@ -100,7 +106,12 @@ impl List {
     /// As [`List::of`].
     pub(crate) fn among(context: RequestContext<'_>, only: Option<FilterExpr>) -> ApiResult<Self> {
         let pages = &context.api.pages;
-        let name = pages.name(context.store, context.table(), context.request);
+        let preferred = params::preferred_count(context.request)?;
+        // The name of a page consists of its URL, which has neither the method nor preferences.
+        let name = match preferred.is_none() && context.request.method() != Method::Head {
+            true => pages.name(context.store, context.table(), context.request),
+            false => None,
+        };
         if let Some(name) = name {
             if etag::none_match(context.request, name.etag) {
                 return Ok(Self::Identity { etag: name.etag, page: None });
@@ -109,7 +120,7 @@ impl List {
                 return Ok(Self::Identity { etag: name.etag, page: Some(page) });
             }
         }
-        Ok(Self::Read(Box::new(Reading::new(context, name, only)?)))
+        Ok(Self::Read(Box::new(Reading::new(context, name, preferred, only)?)))
     }
 }
 
@@ -118,6 +129,7 @@ impl Reading {
     fn new(
         context: RequestContext<'_>,
         name: Option<PageName>,
+        preferred: Option<CountKind>,
         only: Option<FilterExpr>,
     ) -> ApiResult<Self> {
         let mut params = params::list(context.request.query(), context.table(), context.api)?;
@@ -127,6 +139,7 @@ impl Reading {
                 None => only,
             });
         }
+        params.count |= preferred.is_some() || context.request.method() == Method::Head;
         // One row more shows whether there is a next page.
         params.query.limit = Some(params.rows_max + 1);
         let order = params.query.order_with_key(context.table());
@@ -138,6 +151,7 @@ impl Reading {
             params,
             order,
             count: None,
+            preferred,
             writer,
             body,
             rows: 0,
@@ -192,7 +206,22 @@ impl Reading {
         });
         let mut head = Head::new(Status::OK, JSON).etag(name.map(|name| name.etag));
         head.link = link;
+        self.count_in(context, &mut head);
         answer.whole(head, &mut self.body);
+    }
+
+    /// Adds the number of rows to a head, and how it was counted.
+    fn count_in(&self, context: RequestContext<'_>, head: &mut Head) {
+        head.count = self.count;
+        head.counted = self.preferred.map(|_| match self.estimates(context) {
+            true => "count=estimated",
+            false => "count=exact",
+        });
+    }
+
+    /// Returns true if the number of rows is an estimate.
+    fn estimates(&self, context: RequestContext<'_>) -> bool {
+        self.preferred == Some(CountKind::Estimated) && context.store.capability().estimates
     }
 
     /// Executes the next operation: the count, if requested and unknown, or the list.
@@ -208,9 +237,22 @@ impl Reading {
         let table = context.table();
         if self.params.count && self.count.is_none() {
             let filter = self.params.query.filter.as_ref();
-            let counted = execute(&mut Operation::Count { table, filter }, &mut NoRows)?;
-            self.count = Some(counted.rows);
+            let mut operation = match self.estimates(context) {
+                true => Operation::Estimate { table, filter },
+                false => Operation::Count { table, filter },
+            };
+            self.count = Some(execute(&mut operation, &mut NoRows)?.rows);
             return Ok(Next::Step);
+        }
+        if context.request.method() == Method::Head {
+            let mut head = Head::new(Status::OK, JSON);
+            self.count_in(context, &mut head);
+            answer.body(head);
+            return Ok(Next::Answered);
+        }
+        if self.params.rows_max == 0 {
+            self.end(context, answer);
+            return Ok(Next::Answered);
         }
         // The sink modifies all parameters except the query.
         let query: RowQuery = std::mem::take(&mut self.params.query);

@@ -529,7 +529,9 @@ impl RowSink for Copying<'_> {
 impl fmt::Debug for OffloadedOperation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = match &self.read {
-            Read::List(table, _) | Read::ListEach(table, ..) | Read::Group(table, _) => table.name(),
+            Read::List(table, _) | Read::ListEach(table, ..) | Read::Group(table, _) => {
+                table.name()
+            }
             Read::Count(table, _) | Read::DeleteWhere(table, _) => table.name(),
             Read::Sql(text, ..) | Read::Execute(text, ..) => text,
             Read::Commit => return f.write_str("a commit"),

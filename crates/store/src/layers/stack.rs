@@ -32,8 +32,7 @@ use crate::rows::registry::Registry;
 
 /// The layers, from the first to the last. It is one type, so the compiler sees all calls from one
 /// layer to the next.
-type Stack =
-    TraceLayer<MetricsLayer<RightsLayer<StepsLayer<CacheLayer<FallbackLayer<Sessions>>>>>>;
+type Stack = TraceLayer<MetricsLayer<RightsLayer<StepsLayer<CacheLayer<FallbackLayer<Sessions>>>>>>;
 
 /// The state of an operation that waits, with a part of each layer.
 pub(crate) type StackState = <Stack as Layer>::State;

@@ -52,9 +52,17 @@ struct Group {
 enum Sum {
     Count(u64),
     /// Integers, or amounts in ten-thousandths.
-    Whole { sum: i128, count: u64, is_currency: bool },
+    Whole {
+        sum: i128,
+        count: u64,
+        is_currency: bool,
+    },
     /// Floats, with the part of the sum that is lost by rounding (Neumaier).
-    Float { sum: f64, lost: f64, count: u64 },
+    Float {
+        sum: f64,
+        lost: f64,
+        count: u64,
+    },
     /// No value yet, of a sum or mean.
     None,
     End(Option<Value>),

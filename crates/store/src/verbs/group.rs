@@ -72,11 +72,7 @@ pub trait GroupValues<M> {
     fn read(row: &[ValueRef<'_>], at: &mut usize, schema: &Schema) -> Result<Self::Output>;
 }
 
-fn read_next<T: FieldValue>(
-    row: &[ValueRef<'_>],
-    at: &mut usize,
-    schema: &Schema,
-) -> Result<T> {
+fn read_next<T: FieldValue>(row: &[ValueRef<'_>], at: &mut usize, schema: &Schema) -> Result<T> {
     let value = read_field(row, *at, schema)?;
     *at += 1;
     Ok(value)
@@ -169,9 +165,8 @@ impl<M: Model, K: GroupKey<M>, V: GroupValues<M>> Groups<M, K, V> {
     /// Returns the position of a computed value in the result. It is added if it is not selected.
     fn position(&mut self, column: AggregateColumn) -> usize {
         let query = &mut self.query;
-        let is_same = |one: &AggregateColumn| {
-            (one.function, one.field) == (column.function, column.field)
-        };
+        let is_same =
+            |one: &AggregateColumn| (one.function, one.field) == (column.function, column.field);
         let place = query.aggregates.iter().position(is_same).unwrap_or_else(|| {
             add(&mut query.aggregates, column);
             query.aggregates.len() - 1
@@ -270,9 +265,8 @@ impl<M: Model, V: GroupValues<M>> Verb for Total<M, V> {
 
     fn finish(&mut self, _: &Store, _: &mut Outcome) -> Result<V::Output> {
         let one = self.0.take()?.pop();
-        one.map(|((), values)| values).ok_or_else(|| {
-            Error::new(ErrorKind::Bug, "a group of all rows was not returned")
-        })
+        one.map(|((), values)| values)
+            .ok_or_else(|| Error::new(ErrorKind::Bug, "a group of all rows was not returned"))
     }
 }
 

@@ -7,7 +7,8 @@
 use std::ops::ControlFlow;
 
 use marmota_model::{
-    Error, ErrorKind, FieldSet, FilterExpr, GroupQuery, Result, RowQuery, RowSink, RowSource, Table, ValueRef,
+    Error, ErrorKind, FieldSet, FilterExpr, GroupQuery, Result, RowQuery, RowSink, RowSource,
+    Table, ValueRef,
 };
 
 use crate::contract::operation::{OnConflict, Operation, Outcome};

@@ -4,9 +4,7 @@ use std::marker::PhantomData;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use marmota_model::{
-    Error, ErrorKind, GroupQuery, Record, Result, RowSink, Table, ValueRef, json,
-};
+use marmota_model::{Error, ErrorKind, GroupQuery, Record, Result, RowSink, Table, ValueRef, json};
 use serde::de::DeserializeOwned;
 
 use crate::contract::operation::{Operation, Outcome};

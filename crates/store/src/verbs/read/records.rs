@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use marmota_model::{
-    Error, ErrorKind, Filter, FilterExpr, Order, Record, Records, Result, RowQuery, RowSink, Table, Value,
+    Error, ErrorKind, Filter, FilterExpr, Order, Record, Records, Result, RowQuery, RowSink, Table,
+    Value,
 };
 
 use super::{check_key, continue_after, narrow};
