@@ -42,6 +42,7 @@ mod batches;
 mod diagnostics;
 mod documents;
 mod endpoints;
+mod expand;
 mod protocol;
 mod reactor;
 mod request;

@@ -9,6 +9,7 @@ pub mod group;
 mod history;
 pub mod live;
 pub mod read;
+pub mod related;
 pub mod sql;
 pub(crate) mod transaction;
 pub mod write;

@@ -52,6 +52,8 @@ pub(crate) struct ListParams {
     pub(crate) rows_max: u64,
     /// True if the total number of rows is requested.
     pub(crate) count: bool,
+    /// The relations to expand, as text.
+    pub(crate) expand: Option<String>,
 }
 
 /// Returns an error for any parameter, on routes without parameters.
@@ -112,19 +114,38 @@ pub(crate) fn way(word: &str) -> ApiResult<OnConflict> {
     }
 }
 
-/// Returns the fields in `?fields=`; the table's default set without it.
+/// Returns an error if relations are to be expanded, for forms of a list without them.
+///
+/// # Errors
+/// 400 with the parameter.
+pub(crate) fn refuse_expand(params: &ListParams) -> ApiResult<()> {
+    match &params.expand {
+        None => Ok(()),
+        Some(text) => {
+            let message = "applies only to pages as JSON and to single rows";
+            Err(of_param("expand", text, "unknown", message.to_owned()))
+        }
+    }
+}
+
+/// Returns the fields in `?fields=`, the table's default set without it, and the relations in
+/// `?expand=`.
 ///
 /// # Errors
 /// 400 for a field that the table does not have, or another parameter.
-pub(crate) fn fields(request: &Request, table: &Table) -> ApiResult<FieldSet> {
-    let mut chosen = None;
+pub(crate) fn of_row(request: &Request, table: &Table) -> ApiResult<(FieldSet, Option<String>)> {
+    let (mut chosen, mut expand) = (None, None);
     for (name, value) in request.query_params() {
-        if name != "fields" {
-            return Err(unknown(&name, &value, "this route accepts only the parameter `fields`"));
+        match &*name {
+            "fields" => once(&mut chosen, "fields", &value, parse_fields(table, &value)?)?,
+            "expand" => once(&mut expand, "expand", &value, value.to_string())?,
+            _ => {
+                let message = "this route accepts only the parameters `fields` and `expand`";
+                return Err(unknown(&name, &value, message));
+            }
         }
-        once(&mut chosen, "fields", &value, parse_fields(table, &value)?)?;
     }
-    Ok(chosen.unwrap_or(table.read_by_default()))
+    Ok((chosen.unwrap_or(table.read_by_default()), expand))
 }
 
 /// Returns the filter in `?filter=`, which is required, so that a DELETE without parameters does
@@ -300,6 +321,7 @@ pub(crate) fn lines(request: &Request, table: &Table) -> ApiResult<ListParams> {
         let message = "applies only to pages; NDJSON returns all rows";
         return Err(of_param("count", "true", "unknown", message.to_owned()));
     }
+    refuse_expand(&params)?;
     Ok(params)
 }
 
@@ -315,9 +337,10 @@ pub(crate) fn lines(request: &Request, table: &Table) -> ApiResult<ListParams> {
 fn of_list(text: &str, table: &Table, rows_default: u64, rows_max: u64) -> ApiResult<ListParams> {
     let mut query = RowQuery::new();
     let (mut order, mut limit, mut after, mut shown, mut count) = (None, None, None, None, None);
-    let mut rows = RowConditions::default();
+    let (mut rows, mut expand) = (RowConditions::default(), None);
     for (name, value) in QueryParams::new(text) {
         match &*name {
+            "expand" => once(&mut expand, &name, &value, value.to_string())?,
             "order" => {
                 let parsed = of_order(table, &value).map_err(of_url)?;
                 once(&mut order, &name, &value, parsed)?;
@@ -339,7 +362,7 @@ fn of_list(text: &str, table: &Table, rows_default: u64, rows_max: u64) -> ApiRe
     query.fields = Some(order.iter().fold(shown, |fields, by| fields.with(by.field)));
     query.check(table).map_err(of_url)?;
     let rows_max = limit.unwrap_or(rows_default);
-    Ok(ListParams { query, shown, rows_max, count: count.unwrap_or(false) })
+    Ok(ListParams { query, shown, rows_max, count: count.unwrap_or(false), expand })
 }
 
 /// Stores a parsed parameter in its slot.
@@ -384,7 +407,7 @@ fn unknown_of_list(table: &Table, name: &str, value: &str) -> ApiError {
 ///
 /// # Errors
 /// 400 with the position of the error, or with the unknown field.
-fn of_filter(table: &Table, text: &str) -> ApiResult<FilterExpr> {
+pub(crate) fn of_filter(table: &Table, text: &str) -> ApiResult<FilterExpr> {
     parse_filter(table, text).and_then(|filter| filter.into_expr_for(table)).map_err(of_url)
 }
 
@@ -392,12 +415,12 @@ fn of_filter(table: &Table, text: &str) -> ApiResult<FilterExpr> {
 ///
 /// # Errors
 /// 400 for an unknown field, or one that cannot be ordered by.
-fn of_order(table: &Table, text: &str) -> marmota_model::Result<Vec<SortKey>> {
+pub(crate) fn of_order(table: &Table, text: &str) -> marmota_model::Result<Vec<SortKey>> {
     parse_order(table, text)?.into_iter().map(|order| order.into_key_for(table)).collect()
 }
 
 /// Parses a number of rows, from 0 to `rows_max`. The caller checks whether 0 is allowed.
-fn of_limit(text: &str, rows_max: u64) -> ApiResult<u64> {
+pub(crate) fn of_limit(text: &str, rows_max: u64) -> ApiResult<u64> {
     match text.parse() {
         Ok(rows) if rows <= rows_max => Ok(rows),
         _ => Err(limit_range(text, rows_max)),
@@ -449,7 +472,7 @@ fn of_field(table: &Table, position: usize, text: &str) -> ApiResult<FilterExpr>
 ///
 /// # Errors
 /// 400 for an unknown field, with the known ones.
-fn parse_fields(table: &Table, text: &str) -> ApiResult<FieldSet> {
+pub(crate) fn parse_fields(table: &Table, text: &str) -> ApiResult<FieldSet> {
     let mut fields = FieldSet::EMPTY;
     for name in text.split(',') {
         fields = fields.with(table.position(name.trim()).map_err(of_url)?);

@@ -16,8 +16,10 @@ mod bounds;
 mod changes;
 mod client;
 mod compression;
+mod expand;
 mod failing;
 mod faulty;
+mod groups;
 mod guide;
 mod history;
 #[cfg(feature = "auth")]

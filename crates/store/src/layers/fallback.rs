@@ -1,7 +1,7 @@
 //! The layer of reads that an engine may leave to the store: groups of rows, and the first rows for
 //! each value of a field.
 //!
-//! The engine is asked first. If it returns [`ErrorKind::Unsupported`], the layer lists the rows,
+//! The engine gets the read first. If it returns [`ErrorKind::Unsupported`], the layer lists the rows,
 //! and groups or limits them as they are lent. So such a read takes turns, can wait and is cancelled
 //! like any list of the engine, and its results are the same as those of an engine that does it
 //! itself. Only the groups are kept in memory, up to a limit.
@@ -96,17 +96,17 @@ impl<L: Layer> FallbackLayer<L> {
         }
     }
 
+    /// Submits a read to the engine, and begins to execute it as a list if the engine refuses it.
     #[inline(never)]
     fn submit_read(
         &self,
         handle: &HandleContext,
         state: &mut FallbackState<L::State>,
-        operation: &mut Operation<'_>,
+        operation: &Operation<'_>,
         sink: &mut dyn RowSink,
         outcome: &mut Outcome,
+        submitted: Poll<Result<()>>,
     ) -> Poll<Result<()>> {
-        let next = &mut state.next;
-        let submitted = self.next.submit(handle, next, None, operation, sink, outcome);
         match &submitted {
             Poll::Ready(Err(error)) if error.kind() == ErrorKind::Unsupported => {}
             _ => return submitted,
@@ -123,11 +123,7 @@ impl<L: Layer> FallbackLayer<L> {
             }
             _ => Reading::Each(HashMap::new()),
         }));
-        let done = self.read(handle, state, operation, sink, outcome, None);
-        if done.is_ready() {
-            state.reading = None;
-        }
-        done
+        self.read(handle, state, operation, sink, outcome, None)
     }
 }
 
@@ -170,10 +166,12 @@ impl<L: Layer> Layer for FallbackLayer<L> {
         sink: &mut dyn RowSink,
         outcome: &mut Outcome,
     ) -> Poll<Result<()>> {
+        let next = &mut state.next;
+        let submitted = self.next.submit(handle, next, durability, operation, sink, outcome);
         if is_left_to_store(operation) {
-            return self.submit_read(handle, state, operation, sink, outcome);
+            return self.submit_read(handle, state, operation, sink, outcome, submitted);
         }
-        self.next.submit(handle, &mut state.next, durability, operation, sink, outcome)
+        submitted
     }
 
     #[inline]
@@ -189,7 +187,17 @@ impl<L: Layer> Layer for FallbackLayer<L> {
         if state.reading.is_some() {
             return self.read(handle, state, operation, sink, outcome, Some(context));
         }
-        self.next.poll(handle, &mut state.next, operation, sink, outcome, context)
+        let polled = self.next.poll(handle, &mut state.next, operation, sink, outcome, context);
+        if !is_left_to_store(operation) {
+            return polled;
+        }
+        match self.submit_read(handle, state, operation, sink, outcome, polled) {
+            // Only a poll registers the waker.
+            Poll::Pending if state.reading.is_some() => {
+                self.read(handle, state, operation, sink, outcome, Some(context))
+            }
+            polled => polled,
+        }
     }
 
     fn cancel(&self, handle: &HandleContext, state: Self::State) {
