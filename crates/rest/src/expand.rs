@@ -15,23 +15,10 @@
 //! | the related rows are read, one operation for each step of a relation | `read.rs` |
 //! | the rows are written with their related rows | `write.rs` |
 
+mod limits;
 mod parse;
 mod plan;
 mod read;
 mod write;
 
 pub(crate) use read::Expansion;
-
-/// The maximum depth of relations within relations.
-const DEPTH_MAX: usize = 3;
-/// The maximum number of relations in a request.
-const RELATIONS_MAX: usize = 10;
-/// The maximum number of related rows in an answer.
-const ROWS_MAX: u64 = 10_000;
-/// The maximum number of related rows for each row, without `limit`.
-const LIMIT_DEFAULT: u64 = 20;
-
-/// Returns the error for a part of `expand`: its place, such as `assignee.team`, and the reason.
-fn refused(place: &str, rule: &str, message: String) -> marmota_web::ApiError {
-    crate::protocol::refusal::of_param("expand", place, rule, message)
-}

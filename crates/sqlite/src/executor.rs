@@ -231,11 +231,8 @@ impl Executor {
             Operation::List { table, query } => {
                 self.list(table, query, sink).map(|rows| outcome.rows = rows)
             }
-            Operation::ListEach { table, query, by, limit } => {
-                self.list_each(table, query, *by, *limit, sink).map(|rows| outcome.rows = rows)
-            }
-            Operation::Group { table, query, result } => {
-                self.group((table, result), query, sink).map(|rows| outcome.rows = rows)
+            Operation::ListEach { .. } | Operation::Group { .. } => {
+                self.groups_or_each(operation, sink).map(|rows| outcome.rows = rows)
             }
             Operation::Count { table, filter } => {
                 self.count(table, *filter).map(|rows| outcome.rows = rows)

@@ -43,7 +43,7 @@ pub use acid::{
 pub use event_loops::{budgets, event_loop};
 
 pub use harness::subject::{AddModels, Declared, Served, Subject};
-pub use queries::{filters, grouping, json_paths, pages, search};
+pub use queries::{filters, grouping, json_paths, pages, related, search};
 pub use rows::{conflicts, fields, immutable, keys, references, unique, versions, writes};
 pub use schemas::{migrations, schema_change, schema_plan};
 
@@ -98,6 +98,7 @@ macro_rules! conformance {
             $crate::migrations_promises!();
             $crate::pages_promises!();
             $crate::references_promises!();
+            $crate::related_promises!();
             $crate::rights_promises!();
             $crate::schema_change_promises!();
             $crate::schema_plan_promises!();

@@ -11,7 +11,7 @@
 
 use marmota_web::ApiResult;
 
-use super::{DEPTH_MAX, refused};
+use super::limits::{DEPTH_MAX, refused};
 
 /// A relation to expand, with its options.
 #[derive(Debug, Default)]

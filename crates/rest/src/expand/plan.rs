@@ -6,8 +6,8 @@ use marmota_model::{FieldSet, RelationStep, RowQuery, Table};
 use marmota_store::rights::is_internal;
 use marmota_web::{ApiError, ApiResult};
 
+use super::limits::{LIMIT_DEFAULT, RELATIONS_MAX, refused};
 use super::parse::Item;
-use super::{LIMIT_DEFAULT, RELATIONS_MAX, refused};
 use crate::request::params;
 use crate::request::request_context::RequestContext;
 

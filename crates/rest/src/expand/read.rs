@@ -9,8 +9,9 @@ use marmota_model::{ErrorKind, FieldSet, RowQuery, Value, ValueRef, json};
 use marmota_store::related::RelatedRead;
 use marmota_web::ApiResult;
 
+use super::limits::{ROWS_MAX, refused};
+use super::parse::items;
 use super::plan::{Node, Plan};
-use super::{ROWS_MAX, parse, refused};
 use crate::request::call::{Execute, Interrupt};
 use crate::request::request_context::RequestContext;
 
@@ -71,7 +72,7 @@ impl Expansion {
     /// # Errors
     /// 400 with the place of the invalid part.
     pub(crate) fn of(context: RequestContext<'_>, text: &str) -> ApiResult<Self> {
-        let plan = Plan::new(context, parse::items(text, "", 1)?)?;
+        let plan = Plan::new(context, items(text, "", 1)?)?;
         let locals = plan.locals(&plan.children);
         let related = plan.nodes.iter().map(|_| Related::default()).collect();
         let (rows, reading) = (Vec::new(), None);

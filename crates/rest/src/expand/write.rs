@@ -3,7 +3,7 @@
 use marmota_model::{Value, json};
 use marmota_web::ApiResult;
 
-use super::ROWS_MAX;
+use super::limits::ROWS_MAX;
 use super::read::{Expansion, ReadRow, key_of, too_many};
 
 impl Expansion {

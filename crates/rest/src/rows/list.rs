@@ -24,8 +24,8 @@
 //!
 //! If the rows are counted, their number is in `Marmota-Count`, too; HEAD always counts them. With
 //! `limit=0&count=true` only the count is read. `Prefer: count=estimated`
-//! counts by the statistics of the database, if it has them; `Preference-Applied` says how the rows
-//! were counted.
+//! counts by the statistics of the database, if it has them; `Preference-Applied` names how the
+//! rows were counted.
 //!
 //! The history of a row ([`crate::rows::history`]) is a list, too, of a table with a fixed filter.
 
@@ -158,7 +158,7 @@ impl Reading {
         if let (Some(expansion), Some(fields)) = (&expansion, &mut params.query.fields) {
             *fields = fields.union(expansion.fields());
         }
-        // The version of a table says nothing about the related rows.
+        // The version of a table does not cover the related rows.
         let name = name.filter(|_| expansion.is_none());
         // One row more shows whether there is a next page.
         params.query.limit = Some(params.rows_max + 1);

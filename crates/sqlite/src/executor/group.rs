@@ -8,6 +8,7 @@ use marmota_model::{
     SortKey, Table, ValueRef,
 };
 use marmota_sql::{SqlWriter as _, groups_sql, list_each_sql, quoted, shape_groups, shape_order};
+use marmota_store::operation::Operation;
 
 use crate::executor::Executor;
 use crate::executor::read::{by_width, columns, lend_all};
@@ -17,7 +18,22 @@ use crate::statement::filter_shape::{Sql, bind_filter, order_sql};
 use crate::statement::{Head, Verb};
 
 impl Executor {
-    pub(crate) fn group(
+    /// Executes a query of groups, or a list that is limited for each value of a field.
+    pub(super) fn groups_or_each(
+        &mut self,
+        operation: &Operation<'_>,
+        sink: &mut dyn RowSink,
+    ) -> Result<u64> {
+        match operation {
+            Operation::Group { table, query, result } => self.group((table, result), query, sink),
+            Operation::ListEach { table, query, by, limit } => {
+                self.list_each(table, query, *by, *limit, sink)
+            }
+            _ => Ok(0),
+        }
+    }
+
+    fn group(
         &mut self,
         (table, result): (&Table, &Table),
         query: &GroupQuery,
@@ -69,7 +85,7 @@ impl Executor {
         }
     }
 
-    pub(crate) fn list_each(
+    fn list_each(
         &mut self,
         table: &Table,
         query: &RowQuery,

@@ -313,7 +313,8 @@ impl<'s, M: Model> Action<'s, ListModels<M>> {
     }
 
     fn group_query(self, columns: &impl GroupKey<M>) -> (&'s Store, GroupQuery) {
-        let mut query = GroupQuery { filter: self.verb.filter_of_groups(), ..GroupQuery::new() };
+        let mut query =
+            GroupQuery { filter: self.verb.query_of_rows().filter, ..GroupQuery::new() };
         columns.fields(&mut query.by);
         (self.store, query)
     }

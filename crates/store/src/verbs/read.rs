@@ -202,9 +202,9 @@ pub struct ListModels<M> {
 impl<M> Unpin for ListModels<M> {}
 
 impl<M> ListModels<M> {
-    /// Returns the condition on rows, for a query of groups.
-    pub(super) fn filter_of_groups(&self) -> Option<FilterExpr> {
-        self.query.filter.clone()
+    /// Returns the query, for verbs that continue a list.
+    pub(super) fn query_of_rows(&self) -> RowQuery {
+        self.query.clone()
     }
 }
 

@@ -4,4 +4,5 @@ pub mod filters;
 pub mod grouping;
 pub mod json_paths;
 pub mod pages;
+pub mod related;
 pub mod search;
