@@ -18,7 +18,5 @@
 mod limits;
 mod parse;
 mod plan;
-mod read;
+pub(crate) mod read;
 mod write;
-
-pub(crate) use read::Expansion;

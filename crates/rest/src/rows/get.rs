@@ -25,7 +25,7 @@ use marmota_model::{Error, ErrorKind, FieldSet, Table, Value, ValueRef, json};
 use marmota_store::operation::Operation;
 use marmota_web::ApiResult;
 
-use crate::expand::Expansion;
+use crate::expand::read::Expansion;
 use crate::protocol::etag::{self, Etag};
 use crate::protocol::key;
 use crate::protocol::scratch_buffer::ScratchBuffer;

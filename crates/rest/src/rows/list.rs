@@ -37,7 +37,7 @@ use marmota_model::{FilterExpr, NoRows, RowQuery, SortKey, Table, ValueRef, json
 use marmota_store::operation::Operation;
 use marmota_web::ApiResult;
 
-use crate::expand::Expansion;
+use crate::expand::read::Expansion;
 use crate::protocol::cursor;
 use crate::protocol::etag::{self, Etag};
 use crate::protocol::scratch_buffer::ScratchBuffer;

@@ -29,7 +29,7 @@ pub(crate) struct FallbackLayer<L> {
 #[derive(Debug, Default)]
 pub(crate) struct FallbackState<S> {
     /// The state of a read that this layer executes as a list.
-    reading: Option<Box<Reading>>,
+    reading: Option<Reading>,
     next: S,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct FallbackState<S> {
 #[derive(Debug)]
 enum Reading {
     /// Groups, so far.
-    Groups(RowQuery, RowGroups),
+    Groups(Box<(RowQuery, RowGroups)>),
     /// The number of rows for each value of a field, so far.
     Each(HashMap<Vec<u8>, u64>),
 }
@@ -74,8 +74,9 @@ impl<L: Layer> FallbackLayer<L> {
                 None => self.next.submit(handle, next, None, list, sink, &mut listed),
             }
         };
-        match (&mut **reading, operation) {
-            (Reading::Groups(list, groups), Operation::Group { table, query, result }) => {
+        match (reading, operation) {
+            (Reading::Groups(reading), Operation::Group { table, query, result }) => {
+                let (list, groups) = &mut **reading;
                 let done = run(&mut Operation::List { table, query: list }, groups);
                 if let Poll::Ready(Ok(())) = done {
                     let _lending = self.sessions().begin_lending()?;
@@ -112,17 +113,17 @@ impl<L: Layer> FallbackLayer<L> {
             _ => return submitted,
         }
         state.next = L::State::default();
-        state.reading = Some(Box::new(match operation {
+        state.reading = Some(match operation {
             Operation::Group { table, query, .. } => {
                 let list = RowQuery {
                     filter: query.filter.clone(),
                     fields: Some(query.fields()),
                     ..RowQuery::new()
                 };
-                Reading::Groups(list, RowGroups::new(table, query))
+                Reading::Groups(Box::new((list, RowGroups::new(table, query))))
             }
             _ => Reading::Each(HashMap::new()),
-        }));
+        });
         self.read(handle, state, operation, sink, outcome, None)
     }
 }

@@ -152,14 +152,14 @@ pub struct Groups<M, K: GroupKey<M>, V: GroupValues<M>> {
     query: GroupQuery,
     found: Vec<(K::Output, V::Output)>,
     error: Option<Error>,
-    of: PhantomData<fn() -> (M, K, V)>,
+    model: PhantomData<fn() -> M>,
 }
 
 impl<M, K: GroupKey<M>, V: GroupValues<M>> Unpin for Groups<M, K, V> {}
 
 impl<M: Model, K: GroupKey<M>, V: GroupValues<M>> Groups<M, K, V> {
     const fn new(query: GroupQuery) -> Self {
-        Self { query, found: Vec::new(), error: None, of: PhantomData }
+        Self { query, found: Vec::new(), error: None, model: PhantomData }
     }
 
     /// Returns the position of a computed value in the result. It is added if it is not selected.
@@ -286,6 +286,7 @@ impl<'s, M: Model> Action<'s, ListModels<M>> {
     /// assert_eq!(store.list::<City>().group_by(City::COUNTRY).run()?, ["FR"]);
     /// # Ok::<(), marmota_model::Error>(())
     /// ```
+    #[expect(clippy::needless_pass_by_value, reason = "columns are passed as constants")]
     pub fn group_by<K: GroupKey<M>>(self, columns: K) -> Action<'s, Distinct<M, K>> {
         let (store, query) = self.group_query(&columns);
         Action::new(store, Distinct(Groups::new(query)))
@@ -306,6 +307,7 @@ impl<'s, M: Model> Action<'s, ListModels<M>> {
     /// assert_eq!((cities, mean), (0, None));
     /// # Ok::<(), marmota_model::Error>(())
     /// ```
+    #[expect(clippy::needless_pass_by_value, reason = "columns are passed as constants")]
     pub fn aggregate<V: GroupValues<M>>(self, values: V) -> Action<'s, Total<M, V>> {
         let (store, mut query) = self.group_query(&());
         select(&mut query, &values);
@@ -341,6 +343,7 @@ impl<'s, M: Model, K: GroupKey<M>> Action<'s, Distinct<M, K>> {
     /// assert!(largest.is_empty());
     /// # Ok::<(), marmota_model::Error>(())
     /// ```
+    #[expect(clippy::needless_pass_by_value, reason = "columns are passed as constants")]
     pub fn select<V: GroupValues<M>>(self, values: V) -> Action<'s, Groups<M, K, V>> {
         let mut query = self.verb.0.query.clone();
         select(&mut query, &values);
