@@ -42,7 +42,7 @@ use marmota_model::{
     Column, FieldValue, Filter, FilterExpr, Model, Order, Ref, Result, RowQuery, Table, Value,
 };
 
-pub use with::{ListWith, Part, PartRows};
+pub use with::{ListWith, RelatedQuery, RelatedRows};
 
 use super::read::ListModels;
 use crate::contract::operation::Operation;
@@ -69,14 +69,16 @@ pub trait Relations<M> {
     type Output;
 
     /// Adds the reads of the relations.
-    fn parts(&self, parts: &mut Vec<Part>);
+    fn parts(&self, parts: &mut Vec<RelatedQuery>);
 
     /// Takes the related rows of a row from the rows of each relation, which come with the value by
     /// which they are found.
     ///
     /// # Errors
     /// If a row cannot be read as its model.
-    fn read<'r>(rows: &mut dyn Iterator<Item = (&'r PartRows, &'r Value)>) -> Result<Self::Output>;
+    fn read<'r>(
+        rows: &mut dyn Iterator<Item = (&'r RelatedRows, &'r Value)>,
+    ) -> Result<Self::Output>;
 }
 
 /// The relation of [`one`].
@@ -136,8 +138,8 @@ fn table_of<M: Model>(store: &Store) -> Result<Arc<Table>> {
 impl<M: Model, R: Reference> Relations<M> for One<M, R> {
     type Output = Option<R::To>;
 
-    fn parts(&self, parts: &mut Vec<Part>) {
-        parts.push(Part {
+    fn parts(&self, parts: &mut Vec<RelatedQuery>) {
+        parts.push(RelatedQuery {
             local: self.0.position(),
             table: table_of::<R::To>,
             by: R::To::schema().key,
@@ -146,7 +148,9 @@ impl<M: Model, R: Reference> Relations<M> for One<M, R> {
         });
     }
 
-    fn read<'r>(rows: &mut dyn Iterator<Item = (&'r PartRows, &'r Value)>) -> Result<Self::Output> {
+    fn read<'r>(
+        rows: &mut dyn Iterator<Item = (&'r RelatedRows, &'r Value)>,
+    ) -> Result<Self::Output> {
         let Some((rows, local)) = rows.next() else { return Ok(None) };
         Ok(rows.of(local)?.pop())
     }
@@ -155,8 +159,8 @@ impl<M: Model, R: Reference> Relations<M> for One<M, R> {
 impl<M: Model, C: Model, R: Reference<To = M>> Relations<M> for Many<C, R> {
     type Output = Vec<C>;
 
-    fn parts(&self, parts: &mut Vec<Part>) {
-        parts.push(Part {
+    fn parts(&self, parts: &mut Vec<RelatedQuery>) {
+        parts.push(RelatedQuery {
             local: M::schema().key,
             table: table_of::<C>,
             by: self.reference.position(),
@@ -165,7 +169,9 @@ impl<M: Model, C: Model, R: Reference<To = M>> Relations<M> for Many<C, R> {
         });
     }
 
-    fn read<'r>(rows: &mut dyn Iterator<Item = (&'r PartRows, &'r Value)>) -> Result<Self::Output> {
+    fn read<'r>(
+        rows: &mut dyn Iterator<Item = (&'r RelatedRows, &'r Value)>,
+    ) -> Result<Self::Output> {
         let Some((rows, local)) = rows.next() else { return Ok(Vec::new()) };
         rows.of(local)
     }
@@ -176,14 +182,14 @@ macro_rules! relations {
         impl<Of, $($part: Relations<Of>),*> Relations<Of> for ($($part,)*) {
             type Output = ($($part::Output,)*);
 
-            fn parts(&self, parts: &mut Vec<Part>) {
+            fn parts(&self, parts: &mut Vec<RelatedQuery>) {
                 #[expect(non_snake_case, reason = "a variable for each type")]
                 let ($($part,)*) = self;
                 $($part.parts(parts);)*
             }
 
             fn read<'r>(
-                rows: &mut dyn Iterator<Item = (&'r PartRows, &'r Value)>,
+                rows: &mut dyn Iterator<Item = (&'r RelatedRows, &'r Value)>,
             ) -> Result<Self::Output> {
                 Ok(($($part::read(rows)?,)*))
             }

@@ -19,7 +19,7 @@ use crate::store::{Pending, Progress, Store};
 
 /// A relation of listed rows: how its rows are found, and which of them are read.
 #[derive(Debug)]
-pub struct Part {
+pub struct RelatedQuery {
     /// The field of the listed rows by which they find theirs.
     pub(super) local: usize,
     /// Finds the related table.
@@ -33,9 +33,9 @@ pub struct Part {
 
 /// The rows of a relation, by the value by which they are found.
 #[derive(Debug, Default)]
-pub struct PartRows(HashMap<Vec<u8>, Vec<Vec<Value>>>);
+pub struct RelatedRows(HashMap<Vec<u8>, Vec<Vec<Value>>>);
 
-impl PartRows {
+impl RelatedRows {
     /// Reads the rows that are related to a row with this value.
     pub(super) fn of<C: Model>(&self, local: &Value) -> Result<Vec<C>> {
         let rows = self.0.get(&key_of(local.as_ref())).map(Vec::as_slice).unwrap_or_default();
@@ -110,10 +110,10 @@ impl<'s, M: Model, W: Relations<M>> ListWith<'s, M, W> {
 }
 
 /// Reads the rows of a relation.
-async fn read_part(store: &Store, part: Part, keys: Vec<Value>) -> Result<PartRows> {
+async fn read_part(store: &Store, part: RelatedQuery, keys: Vec<Value>) -> Result<RelatedRows> {
     let table = (part.table)(store)?;
     part.query.check(&table)?;
-    let (by, mut found) = (part.by, PartRows::default());
+    let (by, mut found) = (part.by, RelatedRows::default());
     let mut read = RelatedRead::new(table, by, part.query, part.limit, keys);
     let mut one = OneOperation { store, pending: None };
     loop {
