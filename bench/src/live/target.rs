@@ -151,7 +151,10 @@ impl Running {
         if self.is_marmota {
             let path =
                 format!("/api/person?last_name={topic}&order=-id&limit=20&fields=year_of_death");
-            write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n")?;
+            write!(
+                stream,
+                "GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n"
+            )?;
             read_until(stream, "\"next\":")?;
             return Ok(());
         }

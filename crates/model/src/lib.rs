@@ -59,7 +59,8 @@ mod value;
 pub use error::{Error, ErrorKind, Result, VIOLATIONS_MAX, Violation};
 pub use filter::{
     Caller, FILTER_BYTES_MAX, FILTER_DEPTH_MAX, FILTER_TERMS_MAX, Filter, FilterExpr, Member,
-    Order, RowQuery, SortKey, asks_for_caller, parse_filter, parse_order, parse_rule,
+    Order, Quantifier, Reference, RelatedFilter, RowQuery, SortKey, asks_for_caller, parse_filter,
+    parse_order, parse_rule,
 };
 pub use model::{
     Blob, Column, Comparable, FieldValue, Json, Key, Model, Record, Records, Ref, misfit,

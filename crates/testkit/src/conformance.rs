@@ -43,7 +43,7 @@ pub use acid::{
 pub use event_loops::{budgets, event_loop};
 
 pub use harness::subject::{AddModels, Declared, Served, Subject};
-pub use queries::{filters, json_paths, pages, search};
+pub use queries::{filters, json_paths, pages, relations, search};
 pub use rows::{conflicts, fields, immutable, keys, references, unique, versions, writes};
 pub use schemas::{migrations, schema_change, schema_plan};
 
@@ -85,6 +85,7 @@ macro_rules! conformance {
             $crate::event_loop_promises!();
             $crate::fields_promises!();
             $crate::filters_promises!();
+            $crate::relations_promises!();
             $crate::groups_promises!();
             $crate::history_promises!();
             $crate::hooks_promises!();

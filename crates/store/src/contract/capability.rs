@@ -38,6 +38,10 @@ pub struct Capability {
     /// ([`crate::Store::with_rights`]). The client of a remote store does not: the server checks
     /// the rights of the client's credential. Default: true.
     pub guarded_writes: bool,
+    /// True if it executes filters with conditions on related rows
+    /// ([`marmota_model::FilterExpr::Related`]). An engine without them refuses such filters as
+    /// [`ErrorKind::Unsupported`]. Default: true.
+    pub relations: bool,
     /// True if a write waits for an open transaction of another session only if that has written to
     /// the same row. Default: false, writes to other rows may wait as well.
     pub row_locks: bool,
@@ -111,6 +115,7 @@ impl Capability {
             aggregation: false,
             transactions: true,
             guarded_writes: true,
+            relations: true,
             row_locks: false,
             reads_meanwhile: ReadsMeanwhile::Before,
             key_gaps: false,
@@ -218,6 +223,13 @@ impl Capability {
         self
     }
 
+    /// The same engine, without conditions on related rows ([`Capability::relations`]).
+    #[must_use]
+    pub const fn without_relations(mut self) -> Self {
+        self.relations = false;
+        self
+    }
+
     /// Returns an error if the engine has no transactions; `what` begins its message, such as "a
     /// migration".
     ///
@@ -252,6 +264,7 @@ impl Capability {
             sql: false,
             aggregation: false,
             guarded_writes: false,
+            relations: self.relations,
             shared_file: false,
             change_feed: false,
             shared_commits: false,
@@ -277,6 +290,7 @@ impl Capability {
             aggregation: self.aggregation || other.aggregation,
             transactions: self.transactions && other.transactions,
             guarded_writes: self.guarded_writes && other.guarded_writes,
+            relations: self.relations && other.relations,
             row_locks: self.row_locks && other.row_locks,
             reads_meanwhile: self.reads_meanwhile.max(other.reads_meanwhile),
             key_gaps: self.key_gaps || other.key_gaps,

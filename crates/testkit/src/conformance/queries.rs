@@ -3,4 +3,5 @@
 pub mod filters;
 pub mod json_paths;
 pub mod pages;
+pub mod relations;
 pub mod search;
