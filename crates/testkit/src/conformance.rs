@@ -35,7 +35,7 @@ mod queries;
 mod rows;
 mod schemas;
 
-pub use access::{history, rights};
+pub use access::{history, related_rights, rights};
 pub use acid::{
     background, batches, before_hooks, changes, concurrency, durability, groups, hooks,
     idempotency, jobs, live, transactions,
@@ -85,6 +85,7 @@ macro_rules! conformance {
             $crate::event_loop_promises!();
             $crate::fields_promises!();
             $crate::filters_promises!();
+            $crate::related_rights_promises!();
             $crate::relations_promises!();
             $crate::groups_promises!();
             $crate::history_promises!();

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use marmota_model::{Error, ErrorKind, FilterExpr, Result, Table};
+use marmota_model::{Error, ErrorKind, Result, Table};
 
 use crate::rights::{Right, is_internal};
 use crate::rows::history::HISTORY_TABLE;

@@ -99,7 +99,7 @@ fn text(random: &mut fastrand::Rng) -> String {
 
 /// Inserts random rows, and returns them as they are stored.
 fn fill(store: &Store, random: &mut fastrand::Rng) -> Rows {
-    let mut one = |keys: &[i64], random: &mut fastrand::Rng| keys[random.usize(0..keys.len())];
+    let one = |keys: &[i64], random: &mut fastrand::Rng| keys[random.usize(0..keys.len())];
     let teams: Vec<Team> = (0..3).map(|_| Team { id: 0, name: text(random) }).collect();
     let teams = store.insert_many(&teams).run().unwrap();
     let mut workers = Vec::new();
