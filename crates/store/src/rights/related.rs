@@ -1,12 +1,11 @@
 //! Rights on the rows of related tables, on which a filter of the caller depends.
 //!
-//! A condition on related rows tells the caller something about those rows, so it only sees those
+//! The result of a condition on related rows depends on those rows, so the condition only sees those
 //! that the caller may read. Rules of grants see all rows.
 
 use marmota_model::{Error, ErrorKind, FilterExpr, RelatedFilter, Result, Table};
 
 use super::{Access, Right, Rights, is_internal};
-use crate::contract::operation::Write;
 
 impl Rights {
     /// Returns a caller's filter whose conditions on related rows only see the rows that the caller
@@ -24,6 +23,23 @@ impl Rights {
             Some(filter) if filter.has_relations() => self.seen(table, filter).map(Some),
             filter => Ok(filter.cloned()),
         }
+    }
+
+    /// Calls `visit` with each related table whose rows the rules for writes to a table read, by
+    /// name. A table may come several times.
+    ///
+    /// # Errors
+    /// Those of `visit`.
+    pub(crate) fn each_related<E>(
+        &self,
+        table: &Table,
+        visit: &mut impl FnMut(&str) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
+        let Ok(rights) = self.of(table) else { return Ok(()) };
+        for access in [&rights.read, &rights.insert, &rights.update, &rights.delete] {
+            access.each_related(visit)?;
+        }
+        rights.referring.iter().try_for_each(|referring| referring.access.each_related(visit))
     }
 
     fn seen(&self, table: &Table, filter: &FilterExpr) -> Result<FilterExpr> {
@@ -75,28 +91,5 @@ impl Access {
             Self::Denied | Self::All => Ok(()),
             Self::Where(condition) => condition.filter().each_related(visit),
         }
-    }
-}
-
-impl Write {
-    /// Calls `visit` with each related table whose rows the write reads, by name: those of its
-    /// filter, and those of the rules that it is checked against. A table may come several times.
-    ///
-    /// # Errors
-    /// Those of `visit`.
-    pub fn each_related<E>(
-        &self,
-        visit: &mut impl FnMut(&str) -> std::result::Result<(), E>,
-    ) -> std::result::Result<(), E> {
-        if let Self::DeleteWhere { filter: Some(filter), .. } = self.bare() {
-            filter.each_related(visit)?;
-        }
-        let Some(Ok(rights)) = self.rights().map(|rights| rights.of(self.table())) else {
-            return Ok(());
-        };
-        for access in [&rights.read, &rights.insert, &rights.update, &rights.delete] {
-            access.each_related(visit)?;
-        }
-        rights.referring.iter().try_for_each(|referring| referring.access.each_related(visit))
     }
 }

@@ -142,3 +142,94 @@ fn count_before(steps: &[RelationStep], quantifier: Quantifier, count: FilterExp
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use proptest::prelude::*;
+
+    use crate::{
+        Caller, Field, FilterExpr, KeyKind, Kind, LinkedTables, Relation, Role, Schema, Table,
+        parse_filter, parse_rule,
+    };
+
+    fn linked() -> (Arc<LinkedTables>, Arc<Table>) {
+        let to = |table: &'static str| Kind::Reference { table: table.into(), key: KeyKind::Auto };
+        let id = || Field::new("id", Kind::I64).role(Role::Key);
+        let person = vec![id(), Field::new("name", Kind::TEXT), Field::new("boss", to("person"))];
+        let issue = vec![
+            id(),
+            Field::new("count", Kind::I64),
+            Field::new("json", Kind::Json),
+            Field::new("owner", to("person")),
+        ];
+        let comment =
+            vec![id(), Field::new("issue", to("issue")), Field::new("author", to("person"))];
+        let schemas = [
+            Schema::new("person", person),
+            Schema::new("issue", issue).relations(vec![Relation::new("people", "comment.author")]),
+            Schema::new("comment", comment),
+        ];
+        let tables = schemas.map(|schema| Arc::new(Table::new(schema).unwrap()));
+        let issue = Arc::clone(&tables[1]);
+        let tables = tables.into_iter().map(|table| (table, 0)).collect();
+        (LinkedTables::new(tables).unwrap(), issue)
+    }
+
+    fn expr(text: &str) -> FilterExpr {
+        let (_links, issue) = linked();
+        parse_filter(&issue, text).unwrap().into_expr_for(&issue).unwrap()
+    }
+
+    #[test]
+    fn forms_of_one_condition_are_equal() {
+        for (one, other) in [
+            ("owner.name = 'x'", "any(owner, name = 'x')"),
+            ("owner . boss.name = 'x'", "any(owner.boss, name = 'x')"),
+            ("none(people)", "not ANY( people )"),
+            ("any(comment)", "any(comment:issue)"),
+            ("any(people, name = 'x')", "any(comment, author.name = 'x')"),
+            ("count(people) > 1", "count(comment, any(author)) > 1"),
+        ] {
+            assert_eq!(expr(one), expr(other), "{one}");
+        }
+    }
+
+    #[test]
+    fn words_and_paths_keep_their_meaning() {
+        assert!(matches!(expr("count > 3"), FilterExpr::Compare { field: 1, .. }));
+        assert!(matches!(expr("count in (1)"), FilterExpr::In { .. }));
+        assert!(matches!(expr("json.any.count = 3"), FilterExpr::Inside { .. }));
+        assert!(matches!(expr("owner = 3"), FilterExpr::Compare { field: 3, .. }));
+    }
+
+    #[test]
+    fn callers_are_known_in_nested_conditions() {
+        let (_links, issue) = linked();
+        let rule = "any(people, boss = @user.id and name in @user.groups)";
+        assert!(parse_rule(&issue, rule, &Caller::sample()).is_ok());
+        assert!(parse_filter(&issue, rule).is_err());
+        assert!(crate::asks_for_caller(&issue, rule));
+    }
+
+    proptest! {
+        #[test]
+        fn never_panics(
+            words in proptest::collection::vec(
+                proptest::sample::select(vec![
+                    "any(", "none(", "count(", "people", "comment", "owner", "boss", "name",
+                    "author", "issue", ".", ":", ",", "(", ")", "=", ">", "'x'", "1", "and", "not",
+                    "json", "[0]", "in", "null", " ",
+                ]),
+                0..24,
+            )
+        ) {
+            let (_links, issue) = linked();
+            let text = words.concat();
+            if let Ok(filter) = parse_filter(&issue, &text) {
+                prop_assert!(filter.into_expr_for(&issue).is_ok());
+            }
+        }
+    }
+}

@@ -116,10 +116,10 @@ impl Rights {
     pub(crate) fn narrow_delete(
         &self,
         table: &Table,
-        filter: Option<FilterExpr>,
+        filter: Option<&FilterExpr>,
     ) -> Option<FilterExpr> {
         // A filter that depends on rows of a table that the caller may not read selects no row.
-        let filter = self.narrow_related(table, filter.as_ref());
+        let filter = self.narrow_related(table, filter);
         let access = self.of(table).map_or(&Access::Denied, |rights| &rights.delete);
         filter.map_or_else(|_| Access::Denied.narrow(None), |filter| access.narrow(filter))
     }

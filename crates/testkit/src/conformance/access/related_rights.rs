@@ -1,5 +1,5 @@
-//! Rights whose rules go through related rows, and what a caller's filters tell about rows that the
-//! caller may not read.
+//! Rights whose rules go through related rows, and filters that depend on rows that the caller may
+//! not read.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ register!($ related_rights_promises related_rights: ; by transactions:
     a_rule_on_the_new_row_reads_its_relations,
     references_need_rows_that_a_rule_selects,
     a_lost_membership_hides_rows_at_once,
-    filters_tell_nothing_of_hidden_rows,
+    filters_do_not_see_hidden_rows,
     a_live_query_follows_memberships,
 );
 
@@ -188,7 +188,7 @@ pub fn a_lost_membership_hides_rows_at_once(subject: &Subject) {
 }
 
 /// A condition on related rows sees only the rows that its caller may read.
-pub fn filters_tell_nothing_of_hidden_rows(subject: &Subject) {
+pub fn filters_do_not_see_hidden_rows(subject: &Subject) {
     let Some(scene) = Scene::open(subject, models) else { return };
     let rule = Grant::new("project", &[Right::Read]).rule("any(member, user = @user.id)");
     let ann = scene.ann(&[Grant::new("task", &Right::ALL), rule]);
