@@ -6,6 +6,11 @@ use std::thread::{self, available_parallelism};
 
 use crate::step::Failure;
 
+/// Returns the number of processors.
+pub(crate) fn processors() -> usize {
+    available_parallelism().map_or(1, usize::from)
+}
+
 /// Calls `work` for each item, in their order, on several threads. A thread stops at its first error.
 pub(crate) fn for_each<T: Send>(
     items: Vec<T>,
@@ -20,8 +25,7 @@ pub(crate) fn for_each<T: Send>(
         Ok(())
     };
     thread::scope(|scope| {
-        let count = available_parallelism().map_or(1, usize::from);
-        let threads: Vec<_> = (0..count).map(|_| scope.spawn(work_all)).collect();
+        let threads: Vec<_> = (0..processors()).map(|_| scope.spawn(work_all)).collect();
         threads.into_iter().try_for_each(|thread| match thread.join() {
             Ok(worked) => worked,
             Err(_) => Err(Failure("a thread panicked".to_owned())),

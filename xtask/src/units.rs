@@ -17,6 +17,9 @@ use test_program::{Ended, TestProgram, recorded};
 
 /// If more tests fail, they are not run again.
 const AGAIN_MAX: usize = 10;
+/// The package whose tests wait for databases most of the time, and the number of its tests that run
+/// at once for each processor.
+const WAITING: (&str, usize) = ("marmota-testkit", 4);
 
 /// Runs all tests.
 pub(crate) fn check() -> Result<(), Failure> {
@@ -35,7 +38,12 @@ pub(crate) fn check() -> Result<(), Failure> {
 fn run_programs(programs: Vec<TestProgram>) -> Result<Vec<(TestProgram, Results)>, Failure> {
     let failed = Mutex::new(Vec::new());
     parallel::for_each(programs, |program| {
-        let Ended { passed, results, output } = program.run(&[])?;
+        let threads = (WAITING.1 * parallel::processors()).to_string();
+        let arguments: &[&str] = match program.package() == WAITING.0 {
+            true => &["--test-threads", &threads],
+            false => &[],
+        };
+        let Ended { passed, results, output } = program.run(arguments)?;
         println!("{output}");
         if !passed {
             failed.lock().unwrap_or_else(PoisonError::into_inner).push((program, results));

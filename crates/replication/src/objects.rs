@@ -3,6 +3,7 @@
 pub(crate) mod claim;
 pub(crate) mod envelope;
 pub(crate) mod log_position;
+pub(crate) mod page_versions;
 pub(crate) mod segment;
 pub(crate) mod snapshot;
 pub(crate) mod target;

@@ -3,6 +3,7 @@
 //! Cargo runs test programs one after another. It is started with this program as its runner, which
 //! records each command, with its folder and environment, instead of executing it.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs;
@@ -122,11 +123,16 @@ impl TestProgram {
 
     /// Returns the package and the name of the program: `marmota-http it`.
     pub(crate) fn name(&self) -> String {
-        let of_package = |(name, _): &&(OsString, OsString)| name == "CARGO_PKG_NAME";
-        let package = self.environment.iter().find(of_package).map(|(_, value)| value);
         let file = self.program.file_stem().unwrap_or_default().to_string_lossy();
         let program = file.rsplit_once('-').map_or(&*file, |(name, _)| name);
-        format!("{} {program}", package.map(|name| name.to_string_lossy()).unwrap_or_default())
+        format!("{} {program}", self.package())
+    }
+
+    /// Returns the package of the program.
+    pub(crate) fn package(&self) -> Cow<'_, str> {
+        let of_package = |(name, _): &&(OsString, OsString)| name == "CARGO_PKG_NAME";
+        let package = self.environment.iter().find(of_package);
+        package.map(|(_, value)| value.to_string_lossy()).unwrap_or_default()
     }
 
     /// Returns the size of the program's file.

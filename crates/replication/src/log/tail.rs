@@ -26,6 +26,8 @@ const PENDING_BYTES_MAX: usize = 64 << 20;
 /// The number of pages in the log after which the engine waits a moment for the target: some 64 MB,
 /// the length to which SQLite truncates the log as well.
 const FRAMES_TO_WAIT: u32 = 16_000;
+/// The number of pages after which the target is given the rest at once, so that the wait is short.
+const FRAMES_TO_HURRY: u32 = 14_000;
 /// The time after which a commit counts as one that is not reported, such as one of another program.
 const REPORT_TIMEOUT: Duration = Duration::from_millis(200);
 
@@ -55,8 +57,18 @@ pub(crate) type Notes = Mutex<VecDeque<Note>>;
 pub(crate) enum Checkpoint {
     /// It may: all of it is in the target, or a new chain begins.
     Allowed,
-    /// Not yet. `is_long` is true if the log has become so long that waiting is better.
-    Refused { is_long: bool },
+    /// Not yet.
+    Refused { length: LogLength },
+}
+
+/// The length of a log that is not in the target yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LogLength {
+    Short,
+    /// The target should have it soon.
+    Long,
+    /// It is better to wait for the target.
+    TooLong,
 }
 
 /// The end of a log.
@@ -287,9 +299,17 @@ impl Tail {
                 self.checkpointed = Some(self.reader.frames());
                 Checkpoint::Allowed
             }
-            Ok(_) if self.reader.log_bytes() < self.log_bytes_max => Checkpoint::Refused {
-                is_long: self.reader.frames() > self.waited_at.saturating_add(FRAMES_TO_WAIT),
-            },
+            Ok(_) if self.reader.log_bytes() < self.log_bytes_max => {
+                let frames = self.reader.frames().saturating_sub(self.waited_at);
+                let length = if frames > FRAMES_TO_WAIT {
+                    LogLength::TooLong
+                } else if frames > FRAMES_TO_HURRY {
+                    LogLength::Long
+                } else {
+                    LogLength::Short
+                };
+                Checkpoint::Refused { length }
+            }
             Ok(_) => {
                 self.give_up(notes, "the target has not accepted the log for too long");
                 Checkpoint::Allowed

@@ -5,16 +5,17 @@
 //! number taken.
 //!
 //! The body has an entry for each commit (time, number in the change feed, end of its pages, size of
-//! the database), the number of each page, and the pages as they are in the log.
+//! the database), the number of each page, and the pages ([`page_versions`]).
 
 use marmota_model::Result;
 use serde::{Deserialize, Serialize};
 
 use crate::objects::envelope::{self, Encoding, damaged};
 use crate::objects::log_position::LogPosition;
+use crate::objects::page_versions;
 
 /// The format of segments that this program writes.
-pub(crate) const FORMAT: u32 = 1;
+pub(crate) const FORMAT: u32 = 2;
 /// The folder of segments.
 pub(crate) const SEGMENTS: &str = "segments";
 
@@ -87,9 +88,9 @@ pub(crate) struct SegmentBody {
 }
 
 impl SegmentBody {
-    fn encode(&self) -> Vec<u8> {
+    fn encode(&self, page_bytes: u32) -> Vec<u8> {
         let (entries, numbers) = (self.commits.len() * ENTRY_BYTES, self.numbers.len() * 4);
-        let mut bytes = Vec::with_capacity(entries + numbers + self.pages.len());
+        let mut bytes = Vec::with_capacity(entries + numbers + self.pages.len() / 4);
         for commit in &self.commits {
             bytes.extend_from_slice(&commit.time_us.to_le_bytes());
             bytes.extend_from_slice(&commit.number.to_le_bytes());
@@ -99,7 +100,7 @@ impl SegmentBody {
         for number in &self.numbers {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
-        bytes.extend_from_slice(&self.pages);
+        page_versions::encode(&self.numbers, &self.pages, page_bytes as usize, &mut bytes);
         bytes
     }
 
@@ -107,7 +108,7 @@ impl SegmentBody {
         let (commits, pages) = (head.commits as usize, head.pages as usize);
         let ends = commits * ENTRY_BYTES;
         let begins = ends + pages * 4;
-        if bytes.len() != begins + pages * head.page_bytes as usize {
+        if bytes.len() < begins {
             return Err(damaged(name, "its parts do not fit its head"));
         }
         let mut body = Self::default();
@@ -123,7 +124,8 @@ impl SegmentBody {
         }
         body.numbers
             .extend(bytes[ends..begins].chunks_exact(4).map(|n| u32::from_le_bytes(field(n, 0))));
-        body.pages = bytes[begins..].to_vec();
+        body.pages = page_versions::decode(&body.numbers, &bytes[begins..], head.page_bytes as usize)
+            .ok_or_else(|| damaged(name, "its pages do not fit its head"))?;
         let mut end = 0;
         for commit in &body.commits {
             if commit.pages_end < end || commit.pages_end > head.pages {
@@ -146,7 +148,7 @@ fn field<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
 
 /// Encodes a segment. The counts, the encoding and the length of the head are set here.
 pub(crate) fn encode(mut head: SegmentHead, body: &SegmentBody) -> Result<Vec<u8>> {
-    let bytes = body.encode();
+    let bytes = body.encode(head.page_bytes);
     (head.commits, head.pages) = (body.commits.len() as u32, body.numbers.len() as u32);
     head.body_bytes = bytes.len() as u64;
     let (encoding, packed) = envelope::pack(&bytes)?;

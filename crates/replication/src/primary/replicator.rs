@@ -20,7 +20,7 @@ use marmota_store::log_copy::{CommitSink, LoggedCommit, LoggedDatabase};
 use parking_lot::{Condvar, Mutex};
 
 use crate::log::reader::LogReader;
-use crate::log::tail::{Checkpoint, Note, Notes, Tail};
+use crate::log::tail::{Checkpoint, LogLength, Note, Notes, Tail};
 use crate::objects::claim::Identity;
 use crate::objects::target::Target;
 use crate::options::{ReplicationMode, ReplicationOptions};
@@ -29,7 +29,10 @@ use crate::state_file::{ClosedFile, Role, StateFile};
 use crate::status::ReplicationStatus;
 
 /// The number of pages after which the log is read at once, to keep segments small.
-const FRAMES_AT_ONCE: u32 = 2_048;
+const FRAMES_AT_ONCE: u32 = 4_096;
+/// The number of pages that are added to the log before it is looked at again whether its content may
+/// be moved to the file. A commit after which it is not costs nothing.
+const FRAMES_TO_LOOK: u32 = 1_000;
 /// The longest wait for the target when a store is opened in async mode.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest wait of a commit for the target, because the log has become long.
@@ -61,6 +64,10 @@ pub(crate) struct Core {
     refuses: AtomicBool,
     /// The number of pages of the log that were read.
     captured: AtomicU32,
+    /// The number of pages of the log after the last commit.
+    logged: AtomicU32,
+    /// The number of pages of the log at which a checkpoint is considered again.
+    look_at: AtomicU32,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -130,6 +137,8 @@ impl Replicator {
             shipped: Condvar::new(),
             refuses: AtomicBool::new(false),
             captured: AtomicU32::new(0),
+            logged: AtomicU32::new(0),
+            look_at: AtomicU32::new(0),
             thread: Mutex::new(None),
         })))
     }
@@ -185,6 +194,7 @@ impl CommitSink for Replicator {
 
     fn committed(&self, commit: LoggedCommit) -> Result<()> {
         let core = &self.0;
+        core.logged.store(commit.log_pages, Ordering::Relaxed);
         let note = Note {
             salt: commit.log_salt,
             frames: commit.log_pages,
@@ -226,6 +236,10 @@ impl CommitSink for Replicator {
     fn before_checkpoint(&self) -> bool {
         let core = &self.0;
         let Some(open) = core.open.get() else { return true };
+        let logged = core.logged.load(Ordering::Relaxed);
+        if logged < core.look_at.load(Ordering::Relaxed) {
+            return false;
+        }
         let look = || {
             let in_target = core.state.lock().status.index;
             let mut tail = open.tail.lock();
@@ -239,17 +253,22 @@ impl CommitSink for Replicator {
             }
             looked
         };
-        match look() {
+        let is_allowed = match look() {
             Checkpoint::Allowed => true,
-            Checkpoint::Refused { is_long } => {
-                if !is_long {
-                    core.hurry();
-                    return false;
-                }
+            Checkpoint::Refused { length: LogLength::Short } => false,
+            Checkpoint::Refused { length: LogLength::Long } => {
+                core.hurry();
+                false
+            }
+            Checkpoint::Refused { length: LogLength::TooLong } => {
                 open.tail.lock().note_waited();
                 core.flush(CHECKPOINT_TIMEOUT) && look() == Checkpoint::Allowed
             }
-        }
+        };
+        // A log that was moved to the file begins with page 1 again.
+        let look_at = if is_allowed { 0 } else { logged.saturating_add(FRAMES_TO_LOOK) };
+        core.look_at.store(look_at, Ordering::Relaxed);
+        is_allowed
     }
 
     fn before_close(&self) -> bool {

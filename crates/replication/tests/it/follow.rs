@@ -7,7 +7,7 @@ use marmota_model::ErrorKind;
 use marmota_replication::{Follower, ReplicationMode, ReplicationOptions, RestorePoint, promote};
 use marmota_sqlite::{Location, Sqlite, SqliteOptions};
 
-use crate::database::{Note, Place, Primary, bodies, builder, note, replica, wait_for};
+use crate::database::{Note, Place, Primary, bodies, builder, note, replica, snapshots, wait_for};
 
 fn quick() -> ReplicationOptions {
     ReplicationOptions::default().window(Duration::from_millis(40))
@@ -113,6 +113,7 @@ fn a_promoted_replica_fences_the_old_primary() {
     assert!(old.replicator.flush(Duration::from_secs(10)));
     assert_eq!(promoted(&place, "replica.db").unwrap(), 2);
 
+    let of_old = snapshots(&place.url);
     let new = Primary::open(&path, &place.url, quick(), &plain()).unwrap();
     assert_eq!(bodies(&new.store), ["of the old primary", "while no replica followed"]);
     new.insert("of the new primary");
@@ -125,8 +126,9 @@ fn a_promoted_replica_fences_the_old_primary() {
     old.store.close().unwrap();
     let error = place.primary("a.db", quick()).err().unwrap();
     assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
-    // A replica of the old primary follows the new one.
+    // A new replica follows the new one, from its first snapshot.
     new.insert("more");
+    wait_for("a snapshot of the new primary", || snapshots(&place.url) > of_old);
     let (store, follower) = replica(&place.path("third.db"), &place.url, &plain()).unwrap();
     wait_until_equal(&new, &store, &follower);
     new.settle(&place);
