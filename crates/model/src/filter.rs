@@ -17,6 +17,7 @@ mod expr;
 mod group_parse;
 mod group_query;
 mod json_member;
+mod related;
 mod row_query;
 mod subject;
 mod text;
@@ -28,6 +29,7 @@ pub use group_query::{
     AggregateColumn, AggregateFunction, GROUP_AGGREGATES_MAX, GROUP_FIELDS_MAX, GroupQuery,
 };
 pub use json_member::Member;
+pub use related::{Quantifier, Reference, RelatedFilter};
 pub use row_query::RowQuery;
 pub use text::{Caller, asks_for_caller, parse_filter, parse_order, parse_rule};
 pub use typed::{Filter, Order};

@@ -61,7 +61,8 @@ pub use error::{Error, ErrorKind, Result, VIOLATIONS_MAX, Violation};
 pub use filter::{
     AggregateColumn, AggregateFunction, Caller, FILTER_BYTES_MAX, FILTER_DEPTH_MAX,
     FILTER_TERMS_MAX, Filter, FilterExpr, GROUP_AGGREGATES_MAX, GROUP_FIELDS_MAX, GroupQuery,
-    Member, Order, RowQuery, SortKey, asks_for_caller, parse_filter, parse_order, parse_rule,
+    Member, Order, Quantifier, Reference, RelatedFilter, RowQuery, SortKey, asks_for_caller,
+    parse_filter, parse_order, parse_rule,
 };
 pub use model::{
     Blob, Column, Comparable, FieldValue, Json, Key, Model, Record, Records, Ref, misfit,

@@ -125,6 +125,15 @@ impl Table {
         Ok(ResolvedRelation { steps, target })
     }
 
+    /// Returns true if a step of this table begins with the name, other than a reference field.
+    pub(crate) fn has_relation(&self, name: &str) -> bool {
+        let Ok(links) = self.links() else { return false };
+        self.schema().relations.iter().any(|relation| relation.name == name)
+            || links
+                .find(name)
+                .is_some_and(|(child, _)| child.references_to(self.name()).next().is_some())
+    }
+
     /// Returns another table of the same store.
     ///
     /// # Errors

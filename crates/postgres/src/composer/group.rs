@@ -6,7 +6,7 @@ use marmota_model::{
 use marmota_sql::{groups_sql, list_each_sql, shape_groups, shape_order, where_sql};
 
 use super::Composer;
-use super::read::columns_of;
+use super::read::{columns_of, relate};
 use crate::commands::command_batch::{CommandBatch, Role};
 use crate::statement::column::{Column, name};
 use crate::statement::filter_shape::{order_sql, put_filter, shape_filter};
@@ -25,14 +25,17 @@ impl Composer {
         let number = self.tables.number(table)?;
         self.shape.clear();
         shape_groups(&mut self.shape, query);
-        for filter in query.filter.iter().chain(&query.having) {
-            shape_filter(&mut self.shape, filter);
+        for (filters, of) in [(&query.filter, table), (&query.having, result)] {
+            if let Some(filter) = filters {
+                shape_filter(&mut self.shape, of, filter)?;
+            }
         }
         let order = query.total_order();
         shape_order(&mut self.shape, order.iter().copied());
         let text = self.texts.find(Verb::Group, number, FieldSet::EMPTY, 0, &self.shape, || {
             let columns = (0..result.fields().len()).map(|at| Column::new(result, at)).collect();
             let mut sql = Sql::on(self.catalog.collated(number));
+            relate(&mut sql, &self.catalog, &self.tables, query.filter.as_ref());
             let grouped = |sql: &Sql, field: usize| sql.sorted(table, field);
             let aggregated = |sql: &Sql, function, field| aggregated(sql, table, function, field);
             groups_sql(&mut sql, (table, result), query, grouped, aggregated, Sql::sort_by_bytes);
@@ -65,7 +68,7 @@ impl Composer {
         let (filter, order) = (query.filter.as_ref(), query.order_with_key(table));
         self.shape.clear();
         if let Some(filter) = filter {
-            shape_filter(&mut self.shape, filter);
+            shape_filter(&mut self.shape, table, filter)?;
         }
         shape_order(&mut self.shape, order.iter().copied());
         self.shape.push(by as u8);
@@ -73,6 +76,7 @@ impl Composer {
         let limited = u32::from(query.limit.is_some());
         let text = self.texts.find(Verb::ListEach, number, fields, limited, &self.shape, || {
             let mut sql = Sql::on(self.catalog.collated(number));
+            relate(&mut sql, &self.catalog, &self.tables, filter);
             let (columns, names) = columns_of(table, fields);
             let order_by = |sql: &mut Sql| order_sql(sql, table, &order);
             let of_each = |sql: &mut Sql| {
@@ -100,10 +104,11 @@ impl Composer {
         let number = self.tables.number(table)?;
         self.shape.clear();
         if let Some(filter) = filter {
-            shape_filter(&mut self.shape, filter);
+            shape_filter(&mut self.shape, table, filter)?;
         }
         let text = self.texts.find(Verb::Estimate, number, FieldSet::EMPTY, 0, &self.shape, || {
             let mut sql = Sql::on(self.catalog.collated(number));
+            relate(&mut sql, &self.catalog, &self.tables, filter);
             sql.push("EXPLAIN (FORMAT JSON) SELECT 1 FROM ").push(&quoted(table.name()));
             where_sql(&mut sql, table, filter);
             Text::new(sql.text, sql.types, Box::default())

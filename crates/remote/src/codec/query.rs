@@ -4,8 +4,8 @@
 use marmota_model::json::{JsonCondition, JsonPath, JsonTest};
 use marmota_model::{
     AggregateColumn, AggregateFunction, Comparison, FILTER_DEPTH_MAX, FILTER_TERMS_MAX, FieldSet,
-    FilterExpr, GROUP_AGGREGATES_MAX, GROUP_FIELDS_MAX, GroupQuery, Place, Result, RowQuery,
-    Search, SortKey,
+    FilterExpr, GROUP_AGGREGATES_MAX, GROUP_FIELDS_MAX, GroupQuery, Place, Quantifier,
+    RelatedFilter, RelationStep, Result, RowQuery, Search, SortKey,
 };
 
 use super::bytes::{Bytes, broken, put_bytes, put_unsigned};
@@ -21,6 +21,7 @@ const NOT: u8 = 6;
 const AND: u8 = 7;
 const OR: u8 = 8;
 const EXISTS: u8 = 9;
+const RELATED: u8 = 10;
 
 const COMPARISONS: [Comparison; 6] = [
     Comparison::Equal,
@@ -78,6 +79,23 @@ pub(crate) fn put_filter(out: &mut Vec<u8>, filter: &FilterExpr) {
             out.push(SEARCH);
             put_unsigned(out, field.map_or(0, |field| field as u64 + 1));
             put_bytes(out, search.text().as_bytes());
+        }
+        FilterExpr::Related(related) => {
+            let step = &related.step;
+            out.push(RELATED);
+            put_bytes(out, step.table.as_bytes());
+            put_unsigned(out, step.local as u64);
+            put_unsigned(out, step.target as u64);
+            out.push(u8::from(step.to_one));
+            match related.quantifier {
+                Quantifier::Any => out.push(0),
+                Quantifier::Count { comparison, number } => {
+                    out.push(1);
+                    put_comparison(out, comparison);
+                    put_unsigned(out, u64::from(number));
+                }
+            }
+            put_filter(out, &related.filter);
         }
         FilterExpr::Not(inner) => {
             out.push(NOT);
@@ -201,6 +219,22 @@ impl Bytes<'_> {
             SEARCH => {
                 let field = self.size()?.checked_sub(1);
                 FilterExpr::Search { field, search: Box::new(Search::new(self.text()?)) }
+            }
+            RELATED => {
+                let table = self.text()?.to_owned().into();
+                let (local, target, to_one) = (self.size()?, self.size()?, self.bool()?);
+                let quantifier = match self.bool()? {
+                    false => Quantifier::Any,
+                    true => {
+                        let comparison = self.comparison()?;
+                        let number = u32::try_from(self.unsigned()?);
+                        let number = number.map_err(|_| broken("counts too many rows"))?;
+                        Quantifier::Count { comparison, number }
+                    }
+                };
+                let step = RelationStep { table, local, target, to_one };
+                let filter = self.filter_node(depth + 1, terms)?;
+                FilterExpr::Related(Box::new(RelatedFilter { step, quantifier, filter }))
             }
             NOT => FilterExpr::Not(Box::new(self.filter_node(depth + 1, terms)?)),
             AND => FilterExpr::And(self.filter_list(depth, terms)?),
@@ -335,10 +369,34 @@ pub(crate) mod tests {
         leaf.prop_recursive(4, 40, 4, |inner| {
             prop_oneof![
                 inner.clone().prop_map(|inner| FilterExpr::Not(Box::new(inner))),
+                (inner.clone(), any_step(), any_quantifier()).prop_map(
+                    |(filter, step, quantifier)| {
+                        FilterExpr::Related(Box::new(RelatedFilter { step, quantifier, filter }))
+                    }
+                ),
                 prop::collection::vec(inner.clone(), 0..4).prop_map(FilterExpr::And),
                 prop::collection::vec(inner, 0..4).prop_map(FilterExpr::Or),
             ]
         })
+    }
+
+    fn any_step() -> impl Strategy<Value = RelationStep> {
+        ("[a-z]{1,9}", 0..200_usize, 0..200_usize, any::<bool>()).prop_map(
+            |(table, local, target, to_one)| RelationStep {
+                table: table.into(),
+                local,
+                target,
+                to_one,
+            },
+        )
+    }
+
+    fn any_quantifier() -> impl Strategy<Value = Quantifier> {
+        prop_oneof![
+            Just(Quantifier::Any),
+            (any_comparison(), any::<u32>())
+                .prop_map(|(comparison, number)| Quantifier::Count { comparison, number }),
+        ]
     }
 
     fn any_query() -> impl Strategy<Value = RowQuery> {

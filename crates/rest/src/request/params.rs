@@ -26,6 +26,7 @@ use marmota_model::{
     parse_order,
 };
 use marmota_store::operation::OnConflict;
+use marmota_store::rights::check_exposed;
 use marmota_web::{ApiError, ApiResult};
 
 use crate::protocol::body::preference;
@@ -406,9 +407,15 @@ fn unknown_of_list(table: &Table, name: &str, value: &str) -> ApiError {
 /// Parses a condition such as `name ~ 'noether' and visits > 7` for a table.
 ///
 /// # Errors
-/// 400 with the position of the error, or with the unknown field.
+/// 400 with the position of the error, with the unknown field, or for a related table that is
+/// internal.
 pub(crate) fn of_filter(table: &Table, text: &str) -> ApiResult<FilterExpr> {
-    parse_filter(table, text).and_then(|filter| filter.into_expr_for(table)).map_err(of_url)
+    let parsed = parse_filter(table, text).and_then(|filter| {
+        let filter = filter.into_expr_for(table)?;
+        check_exposed(table, &filter)?;
+        Ok(filter)
+    });
+    parsed.map_err(of_url)
 }
 
 /// Parses an order such as `-name,id`: fields, with `-` for descending.

@@ -34,6 +34,7 @@ mod once;
 mod open_api;
 mod overload;
 mod random;
+mod relations;
 mod resource;
 mod row;
 mod service;

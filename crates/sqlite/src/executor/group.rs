@@ -62,8 +62,8 @@ impl Executor {
         let statement = self.statements.at(place);
         let mut run = self.connection.start(statement.id);
         let mut patterns = self.shape.patterns.iter();
-        for (filter, _) in conditions((table, result), query) {
-            bind_filter(&mut run, filter, &mut patterns);
+        for (filter, of) in conditions((table, result), query) {
+            bind_filter(&mut run, of, filter, &mut patterns)?;
         }
         if let Some(limit) = query.limit {
             run.bind(Bound::int(i64::try_from(limit).unwrap_or(i64::MAX)));
@@ -123,7 +123,7 @@ impl Executor {
         let statement = self.statements.at(place);
         let mut run = self.connection.start(statement.id);
         if let Some(filter) = filter {
-            bind_filter(&mut run, filter, &mut self.shape.patterns.iter());
+            bind_filter(&mut run, table, filter, &mut self.shape.patterns.iter())?;
         }
         for limit in std::iter::once(limit).chain(query.limit) {
             run.bind(Bound::int(i64::try_from(limit).unwrap_or(i64::MAX)));

@@ -88,7 +88,7 @@ impl Executor {
         let statement = self.statements.at(place);
         let mut run = self.connection.start(statement.id);
         if let Some(filter) = filter {
-            bind_filter(&mut run, filter, &mut self.shape.patterns.iter());
+            bind_filter(&mut run, table, filter, &mut self.shape.patterns.iter())?;
         }
         if let Some(limit) = query.limit {
             run.bind(Bound::int(i64::try_from(limit).unwrap_or(i64::MAX)));
@@ -113,7 +113,7 @@ impl Executor {
         })?;
         let mut run = self.connection.start(self.statements.at(place).id);
         if let Some(filter) = filter {
-            bind_filter(&mut run, filter, &mut self.shape.patterns.iter());
+            bind_filter(&mut run, table, filter, &mut self.shape.patterns.iter())?;
         }
         run.step().map_err(|failure| fault::of(&failure))?;
         Ok(u64::try_from(run.row(&mut Cells::<1>::new()).at(0).int()).unwrap_or(0))

@@ -41,6 +41,10 @@ pub struct Capability {
     /// ([`crate::Store::with_rights`]). The client of a remote store does not: the server checks
     /// the rights of the client's credential. Default: true.
     pub guarded_writes: bool,
+    /// True if it executes filters with conditions on related rows
+    /// ([`marmota_model::FilterExpr::Related`]). An engine without them refuses such filters as
+    /// [`ErrorKind::Unsupported`]. Default: true.
+    pub relations: bool,
     /// True if a write waits for an open transaction of another session only if that has written to
     /// the same row. Default: false, writes to other rows may wait as well.
     pub row_locks: bool,
@@ -115,6 +119,7 @@ impl Capability {
             estimates: false,
             transactions: true,
             guarded_writes: true,
+            relations: true,
             row_locks: false,
             reads_meanwhile: ReadsMeanwhile::Before,
             key_gaps: false,
@@ -229,6 +234,13 @@ impl Capability {
         self
     }
 
+    /// The same engine, without conditions on related rows ([`Capability::relations`]).
+    #[must_use]
+    pub const fn without_relations(mut self) -> Self {
+        self.relations = false;
+        self
+    }
+
     /// Returns an error if the engine has no transactions; `what` begins its message, such as "a
     /// migration".
     ///
@@ -264,6 +276,7 @@ impl Capability {
             aggregation: false,
             estimates: self.estimates,
             guarded_writes: false,
+            relations: self.relations,
             shared_file: false,
             change_feed: false,
             shared_commits: false,
@@ -290,6 +303,7 @@ impl Capability {
             estimates: self.estimates && other.estimates,
             transactions: self.transactions && other.transactions,
             guarded_writes: self.guarded_writes && other.guarded_writes,
+            relations: self.relations && other.relations,
             row_locks: self.row_locks && other.row_locks,
             reads_meanwhile: self.reads_meanwhile.max(other.reads_meanwhile),
             key_gaps: self.key_gaps || other.key_gaps,

@@ -39,7 +39,7 @@ use std::sync::Arc;
 
 use marmota_model::binary::put_value;
 use marmota_model::{
-    Column, FieldValue, Filter, FilterExpr, Model, Order, Ref, Result, RowQuery, Table, Value,
+    Column, Filter, FilterExpr, Model, Order, Reference, Result, RowQuery, Table, Value,
 };
 
 pub use with::{ListWith, RelatedQuery, RelatedRows};
@@ -48,20 +48,6 @@ use super::read::ListModels;
 use crate::contract::operation::Operation;
 use crate::store::Store;
 use crate::verbs::action::Action;
-
-/// The types of fields that refer to a row: [`Ref`], and an optional one.
-pub trait Reference: FieldValue {
-    /// The model of the row.
-    type To: Model;
-}
-
-impl<M: Model> Reference for Ref<M> {
-    type To = M;
-}
-
-impl<M: Model> Reference for Option<Ref<M>> {
-    type To = M;
-}
 
 /// Relations of the rows of a model: [`one`], [`many`], or a tuple of up to four.
 pub trait Relations<M> {
@@ -136,13 +122,13 @@ fn table_of<M: Model>(store: &Store) -> Result<Arc<Table>> {
 }
 
 impl<M: Model, R: Reference> Relations<M> for One<M, R> {
-    type Output = Option<R::To>;
+    type Output = Option<R::Target>;
 
     fn parts(&self, parts: &mut Vec<RelatedQuery>) {
         parts.push(RelatedQuery {
             local: self.0.position(),
-            table: table_of::<R::To>,
-            by: R::To::schema().key,
+            table: table_of::<R::Target>,
+            by: R::Target::schema().key,
             query: RowQuery::new(),
             limit: None,
         });
@@ -156,7 +142,7 @@ impl<M: Model, R: Reference> Relations<M> for One<M, R> {
     }
 }
 
-impl<M: Model, C: Model, R: Reference<To = M>> Relations<M> for Many<C, R> {
+impl<M: Model, C: Model, R: Reference<Target = M>> Relations<M> for Many<C, R> {
     type Output = Vec<C>;
 
     fn parts(&self, parts: &mut Vec<RelatedQuery>) {

@@ -5,4 +5,5 @@ pub mod grouping;
 pub mod json_paths;
 pub mod pages;
 pub mod related;
+pub mod relations;
 pub mod search;
