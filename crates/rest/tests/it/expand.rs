@@ -136,6 +136,16 @@ fn rows_come_with_their_related_rows() {
                 ] } }]),
             ),
             (
+                "/api/issue?fields=id&id=1&expand=comment(fields=id,filter=author.name='Bob'),\
+                 labels(fields=id,filter=any(issue_label,issue=3))",
+                json!([{ "id": 1, "expand": {
+                    "comment": [{ "id": 2 }], "labels": [{ "id": 1 }] } }]),
+            ),
+            (
+                "/api/issue?group=assignee&select=count&filter=assignee.name='Bob'",
+                json!([{ "assignee": 2, "count": 2 }]),
+            ),
+            (
                 "/api/person?fields=name&id=2&expand=boss(fields=name),person:boss(fields=name)",
                 json!([{ "name": "Bob", "expand": {
                     "boss": { "name": "Ann" }, "person:boss": [{ "name": "Cid" }] } }]),
