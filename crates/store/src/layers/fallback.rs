@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 
 use hashbrown::HashMap;
 use marmota_model::binary::put_value;
-use marmota_model::{ErrorKind, Result, RowQuery, RowSink, ValueRef};
+use marmota_model::{Error, ErrorKind, Result, RowQuery, RowSink, ValueRef};
 
 use crate::contract::durability::Durability;
 use crate::contract::operation::{Operation, Outcome};
@@ -38,8 +38,22 @@ pub(crate) struct FallbackState<S> {
 enum Reading {
     /// Groups, so far.
     Groups(Box<(RowQuery, RowGroups)>),
-    /// The number of rows for each value of a field, so far.
-    Each(HashMap<Vec<u8>, u64>),
+    /// The first rows for each value of a field: the list without its limit, and the rows so far.
+    Each(Box<(RowQuery, Counts)>),
+}
+
+/// The maximum size of the values of a field whose rows are counted, in bytes.
+const COUNTS_BYTES_MAX: usize = 64 << 20;
+/// The approximate size of a count without its value.
+const COUNT_BYTES: usize = 48;
+
+/// The number of rows for each value of a field.
+#[derive(Debug, Default)]
+struct Counts {
+    rows: HashMap<Vec<u8>, u64>,
+    bytes: usize,
+    /// The number of rows that were lent.
+    lent: u64,
 }
 
 /// Returns true for an operation that an engine may leave to this layer.
@@ -84,12 +98,20 @@ impl<L: Layer> FallbackLayer<L> {
                 }
                 done
             }
-            (Reading::Each(counts), Operation::ListEach { table, query, by, limit }) => {
-                let (by, limit) = (*by, *limit);
-                let mut first = FirstRows { counts, by, limit, sink, key: Vec::new() };
-                let done = run(&mut Operation::List { table, query }, &mut first);
+            (Reading::Each(reading), Operation::ListEach { table, query, by, limit }) => {
+                let (list, counts) = &mut **reading;
+                let (by, limit, lent_max) = (*by, *limit, query.limit.unwrap_or(u64::MAX));
+                let mut first = FirstRows { counts, by, limit, lent_max, sink, key: Vec::new() };
+                let done = match lent_max {
+                    0 => Poll::Ready(Ok(())),
+                    _ => run(&mut Operation::List { table, query: list }, &mut first),
+                };
+                if done.is_ready() && counts.bytes > COUNTS_BYTES_MAX {
+                    let message = "the field has too many different values; select fewer rows";
+                    return Poll::Ready(Err(Error::new(ErrorKind::Invalid, message)));
+                }
                 if let Poll::Ready(Ok(())) = done {
-                    outcome.rows = counts.values().map(|count| (*count).min(limit)).sum();
+                    outcome.rows = counts.lent;
                 }
                 done
             }
@@ -122,7 +144,11 @@ impl<L: Layer> FallbackLayer<L> {
                 };
                 Reading::Groups(Box::new((list, RowGroups::new(table, query))))
             }
-            _ => Reading::Each(HashMap::new()),
+            Operation::ListEach { query, .. } => {
+                let list = RowQuery { limit: None, ..RowQuery::clone(query) };
+                Reading::Each(Box::new((list, Counts::default())))
+            }
+            _ => return submitted,
         });
         self.read(handle, state, operation, sink, outcome, None)
     }
@@ -130,9 +156,11 @@ impl<L: Layer> FallbackLayer<L> {
 
 /// A sink for the first rows of each value of a field.
 struct FirstRows<'r> {
-    counts: &'r mut HashMap<Vec<u8>, u64>,
+    counts: &'r mut Counts,
     by: usize,
     limit: u64,
+    /// The maximum number of rows of all values.
+    lent_max: u64,
     sink: &'r mut dyn RowSink,
     key: Vec<u8>,
 }
@@ -141,15 +169,24 @@ impl RowSink for FirstRows<'_> {
     fn row(&mut self, row: &[ValueRef<'_>]) -> ControlFlow<()> {
         self.key.clear();
         put_value(&mut self.key, row[self.by]);
-        let count = match self.counts.get_mut(&self.key) {
+        let Counts { rows, bytes, lent } = &mut *self.counts;
+        let count = match rows.get_mut(&self.key) {
             Some(count) => count,
-            None => self.counts.entry(self.key.clone()).or_default(),
+            None => {
+                *bytes += self.key.len() + COUNT_BYTES;
+                if *bytes > COUNTS_BYTES_MAX {
+                    return ControlFlow::Break(());
+                }
+                rows.entry(self.key.clone()).or_default()
+            }
         };
         *count += 1;
         if *count > self.limit {
             return ControlFlow::Continue(());
         }
-        self.sink.row(row)
+        *lent += 1;
+        self.sink.row(row)?;
+        if *lent == self.lent_max { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 }
 

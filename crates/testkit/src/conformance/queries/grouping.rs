@@ -379,9 +379,13 @@ pub fn the_first_rows_of_each_value(subject: &Subject) {
     stand.settle();
     let table = stand.table("word").unwrap();
     let (by, order) = (table.position("rank").unwrap(), table.position("exact").unwrap());
-    for (limit, descending, all) in
-        [(1, false, None), (3, true, None), (50, false, None), (2, true, Some(3))]
-    {
+    for (limit, descending, all) in [
+        (1, false, None),
+        (3, true, None),
+        (50, false, None),
+        (2, true, Some(3)),
+        (1, false, Some(3)),
+    ] {
         let query = RowQuery {
             filter: Some(Word::RANK.is_in([0, 1, 3, 7]).into_expr()),
             order: vec![SortKey { field: order, descending }],
