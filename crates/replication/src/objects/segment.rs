@@ -124,8 +124,9 @@ impl SegmentBody {
         }
         body.numbers
             .extend(bytes[ends..begins].chunks_exact(4).map(|n| u32::from_le_bytes(field(n, 0))));
-        body.pages = page_versions::decode(&body.numbers, &bytes[begins..], head.page_bytes as usize)
-            .ok_or_else(|| damaged(name, "its pages do not fit its head"))?;
+        body.pages =
+            page_versions::decode(&body.numbers, &bytes[begins..], head.page_bytes as usize)
+                .ok_or_else(|| damaged(name, "its pages do not fit its head"))?;
         let mut end = 0;
         for commit in &body.commits {
             if commit.pages_end < end || commit.pages_end > head.pages {
