@@ -1,11 +1,13 @@
 //! Conditions on related rows, resolved before a read: each becomes a list of the values that the
 //! joining field may have. The list is made by one read of the related table, so a condition costs
 //! the sum of both tables, never their product; and the plan of the outer read can use an index on
-//! the joining field.
+//! the joining field. If the filter is on one row by its key, only rows related to that one are read.
 
 use std::borrow::Cow;
 
-use marmota_model::{FilterExpr, Quantifier, RelatedFilter, Result, Table, Value};
+use marmota_model::{
+    Comparison, FilterExpr, Quantifier, RelatedFilter, Result, Table, Value, ValueRef,
+};
 
 use crate::catalog::locked_tables::LockedTables;
 
@@ -17,28 +19,59 @@ pub(crate) fn resolved<'f>(
 ) -> Result<Option<Cow<'f, FilterExpr>>> {
     match filter {
         Some(filter) if filter.has_relations() => {
-            let table = &locked.slot(table).table;
             replaced(locked, table, filter).map(|filter| Some(Cow::Owned(filter)))
         }
         filter => Ok(filter.map(Cow::Borrowed)),
     }
 }
 
-fn replaced(locked: &LockedTables<'_>, table: &Table, filter: &FilterExpr) -> Result<FilterExpr> {
-    filter.replace_related(table, &mut |table, related| list_of(locked, table, related))
+fn replaced(locked: &LockedTables<'_>, number: u32, filter: &FilterExpr) -> Result<FilterExpr> {
+    let table = &locked.slot(number).table;
+    let only = match key_of(table.key(), filter) {
+        Some(key) => locked.find(number, key)?,
+        None => None,
+    };
+    let rows = locked.rows(number)?;
+    filter.replace_related(table, &mut |table, related| {
+        let value = only.map(|row| rows.pages.value(row, related.step.local));
+        list_of(locked, table, related, value)
+    })
 }
 
-/// Returns the condition on the joining field of `table`.
+/// Returns the key of the only row that a filter can select, if it compares the key.
+fn key_of(key: usize, filter: &FilterExpr) -> Option<ValueRef<'_>> {
+    match filter {
+        FilterExpr::Compare { field, comparison: Comparison::Equal, value } if *field == key => {
+            Some(value.as_ref())
+        }
+        FilterExpr::And(all) => all.iter().find_map(|one| key_of(key, one)),
+        _ => None,
+    }
+}
+
+/// Returns the condition on the joining field of `table`. If only rows with one value in that field
+/// are of interest, `only` is this value.
 fn list_of(
     locked: &LockedTables<'_>,
     table: &Table,
     related: &RelatedFilter,
+    only: Option<ValueRef<'_>>,
 ) -> Result<FilterExpr> {
     let target = table.step_target(&related.step)?;
-    let rows = locked.rows(locked.catalog.find(&target)?)?;
-    let filter = match &related.filter {
-        filter if *filter == FilterExpr::ALL => None,
-        filter => Some(replaced(locked, &target, filter)?),
+    let number = locked.catalog.find(&target)?;
+    let rows = locked.rows(number)?;
+    let joined = only.filter(|value| !value.is_null()).map(|value| FilterExpr::Compare {
+        field: related.step.target,
+        comparison: Comparison::Equal,
+        value: value.to_value(),
+    });
+    let filter = match (&related.filter, joined) {
+        (filter, None) if *filter == FilterExpr::ALL => None,
+        (filter, None) => Some(replaced(locked, number, filter)?),
+        (filter, Some(joined)) => {
+            let filter = FilterExpr::And(vec![joined, filter.clone()]);
+            Some(replaced(locked, number, &filter)?)
+        }
     };
     let mut values: Vec<Value> = Vec::new();
     for number in rows.numbers(filter.as_ref())? {

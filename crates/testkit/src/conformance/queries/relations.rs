@@ -347,10 +347,12 @@ fn remarks<'r>(rows: &'r Rows, issue: &Issue) -> impl Iterator<Item = &'r Remark
     rows.remarks.iter().filter(move |remark| key(remark.issue.as_ref()) == Some(id))
 }
 
+fn filter_of(store: &Store, text: &str) -> Filter<Issue> {
+    parse_filter(&store.table("issue").unwrap(), text).unwrap().of().unwrap()
+}
+
 fn found(store: &Store, filter: &str) -> Result<Vec<i64>> {
-    let issue = store.table("issue")?;
-    let filter: Filter<Issue> = parse_filter(&issue, filter)?.of()?;
-    store.list::<Issue>().filter(filter).column(Issue::ID).run()
+    store.list::<Issue>().filter(filter_of(store, filter)).column(Issue::ID).run()
 }
 
 /// Random filters through relations select the rows that plain Rust selects.
@@ -370,6 +372,10 @@ pub fn random_filters_agree_with_rust(subject: &Subject) {
         };
         let list = stand.list::<Issue>().filter(filter).column(Issue::ID);
         assert_eq!(list.run().unwrap(), wanted, "{text}");
+        let one = &rows.issues[random.usize(0..rows.issues.len())];
+        let filter = filter_of(&stand, &text).and(Issue::ID.eq(one.id));
+        let count = stand.count::<Issue>().filter(filter).run().unwrap();
+        assert_eq!(count == 1, wanted.contains(&one.id), "{} of {text}", one.id);
         selected += usize::from(!wanted.is_empty() && wanted.len() < rows.issues.len());
     }
     assert!(selected > 50, "{selected} filters have selected some of the rows");
