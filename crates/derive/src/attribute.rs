@@ -37,9 +37,10 @@ pub(crate) const MODEL: Place = Place {
         ("index", "index(last_name, first_name)"),
         ("unique", "unique(email, tenant)"),
         ("audit", "audit"),
+        ("relation", "relation(labels = \"issue_label.label\")"),
         ("crate", "crate = \"marmota::model\""),
     ],
-    repeated: &["index", "unique"],
+    repeated: &["index", "unique", "relation"],
 };
 
 /// The attribute of a field of a struct.
@@ -298,6 +299,23 @@ impl Item {
             problems.at(self, format!("write it as in `{example}`"));
         }
         value
+    }
+
+    /// Returns the pairs of `name(one = "text", two = "text")`, at least one.
+    pub(crate) fn pairs(&self, problems: &mut Problems) -> Vec<(Ident, LitStr)> {
+        let parser = Punctuated::<Item, Token![,]>::parse_terminated;
+        if let Given::List(list) = &self.given
+            && let Ok(items) = parser.parse2(list.clone())
+            && !items.is_empty()
+        {
+            let pair = |item: Item| {
+                let item = Self { example: self.example, ..item };
+                Some((item.name.clone(), item.text(problems)?))
+            };
+            return items.into_iter().filter_map(pair).collect();
+        }
+        self.refuse(problems);
+        Vec::new()
     }
 
     /// Returns the constants of `name(min = constant, max = constant)`, at least one.

@@ -79,6 +79,7 @@
 //! | `was = "customer"` | the previous name of the table, which is renamed with its rows |
 //! | `index(a, b)` | an index over these fields, in this order; may be repeated |
 //! | `unique(a, b)` | the same, and no two rows have the same values in all of them |
+//! | `relation(labels = "issue_label.label")` | names for paths to related rows, for filters; may be repeated |
 //! | `audit` | each write adds an entry to the store's history |
 //! | `crate = "path"` | the module with the traits, if it is not found automatically |
 //!

@@ -44,6 +44,8 @@ struct Model {
     indexes: Vec<Index>,
     /// True if writes are entered in the history.
     audit: bool,
+    /// The named relations: name and path.
+    relations: Vec<(String, String)>,
 }
 
 /// An index of the schema.
@@ -116,6 +118,7 @@ impl Model {
             key: 0,
             indexes: Vec::new(),
             audit: false,
+            relations: Vec::new(),
         };
         model.name_table(&items, problems);
         model.find_key(problems);
@@ -126,6 +129,7 @@ impl Model {
             item.bare(problems);
             model.audit = true;
         }
+        model.read_relations(&items, problems);
         Some(model)
     }
 
@@ -241,6 +245,26 @@ impl Model {
         }
     }
 
+    /// Collects the named relations. Their paths are checked when a store is opened, since they
+    /// name other tables.
+    fn read_relations(&mut self, items: &[Item], problems: &mut Problems) {
+        for item in items.iter().filter(|item| item.name == "relation") {
+            for (ident, path) in item.pairs(problems) {
+                let name = ident.unraw().to_string();
+                if self.fields.iter().any(|field| field.name.eq_ignore_ascii_case(&name)) {
+                    problems
+                        .at(&ident, format!("`{name}` is a field; give the relation another name"));
+                } else if self.relations.iter().any(|(other, _)| *other == name) {
+                    problems.at(&ident, format!("two relations are called `{name}`; rename one"));
+                } else if path.value().trim().is_empty() {
+                    problems
+                        .at(&path, "write the path of the relation, such as `issue_label.label`");
+                }
+                self.relations.push((name, path.value()));
+            }
+        }
+    }
+
     /// Collects the indexes of fields and of the struct.
     fn read_indexes(&mut self, items: &[Item], problems: &mut Problems) {
         for (position, field) in self.fields.iter().enumerate() {
@@ -337,7 +361,7 @@ impl Model {
 
     /// Generates the schema: two statics, since a constant cannot borrow a value with a destructor.
     fn schema(&self) -> TokenStream {
-        let Self { path, table, key, audit, .. } = self;
+        let Self { path, table, key, audit, relations, .. } = self;
         let was = former(self.was.as_deref());
         let count = self.fields.len();
         let fields = self.fields.iter().map(|field| field.code(path));
@@ -345,6 +369,12 @@ impl Model {
             quote!(#path::Index {
                 fields: ::std::borrow::Cow::Borrowed(&[#(#fields),*]),
                 unique: #unique,
+            })
+        });
+        let relations = relations.iter().map(|(name, to)| {
+            quote!(#path::Relation {
+                name: ::std::borrow::Cow::Borrowed(#name),
+                path: ::std::borrow::Cow::Borrowed(#to),
             })
         });
         quote! {
@@ -357,6 +387,7 @@ impl Model {
                     key: #key,
                     was: #was,
                     audit: #audit,
+                    relations: ::std::borrow::Cow::Borrowed(&[#(#relations),*]),
                 };
                 &SCHEMA
             }

@@ -24,6 +24,10 @@ pub mod crud {}
 pub mod queries {}
 
 #[cfg(feature = "sqlite")]
+#[doc = include_str!("../guide/29-relations.md")]
+pub mod relations {}
+
+#[cfg(feature = "sqlite")]
 #[doc = include_str!("../guide/05-raw-sql.md")]
 pub mod raw_sql {}
 

@@ -61,6 +61,7 @@ pub use marmota_memory as memory;
 pub use marmota_model as model;
 pub use marmota_model::{Error, ErrorKind, Result};
 pub use marmota_store as store;
+pub use marmota_store::{group, related};
 
 #[cfg(feature = "auth")]
 pub use marmota_auth as auth;

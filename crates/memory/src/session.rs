@@ -3,6 +3,7 @@
 
 mod long;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
@@ -28,6 +29,7 @@ use crate::catalog::locked_tables::{LockedTables, Needs, NotNow};
 use crate::lock::transaction_gate::WAIT_MAX;
 use crate::read::borrowed_table::LockedTable;
 use crate::read::long_scan::LongScan;
+use crate::read::related::resolved;
 use crate::read::scan::RowsFound;
 use crate::recording::NumberedCommit;
 use crate::table::table_rows::TableRows;
@@ -240,7 +242,8 @@ impl MemorySession {
             self.shared.check_open()?;
             let mut found = None;
             if let Operation::DeleteWhere { filter, .. } = operation {
-                match locked.rows(needs.table)?.find(*filter)? {
+                let filter = resolved(&locked, needs.table, *filter)?;
+                match locked.rows(needs.table)?.find(filter.as_deref())? {
                     RowsFound::All(rows) => found = Some(rows),
                     RowsFound::Some { found, left } => {
                         let (owner, own) = match &mut self.transaction {
@@ -261,7 +264,8 @@ impl MemorySession {
                         };
                         drop(locked);
                         let of = (owner, own);
-                        let delete = LongDelete::new(of, needs, filter.cloned(), found, left);
+                        let filter = filter.map(Cow::into_owned);
+                        let delete = LongDelete::new(of, needs, filter, found, left);
                         return Ok(Attempt::Long(Long::Delete(delete)));
                     }
                 }

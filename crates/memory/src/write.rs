@@ -6,13 +6,18 @@ pub(crate) mod references;
 pub(crate) mod row_write;
 pub(crate) mod undo_log;
 
+use std::borrow::Cow;
+
 use marmota_model::rule::violation;
-use marmota_model::{Currency, Error, ErrorKind, KeyKind, Result, RowSink, RowSource, ValueRef};
+use marmota_model::{
+    Currency, Error, ErrorKind, KeyKind, Result, RowQuery, RowSink, RowSource, ValueRef,
+};
 use marmota_store::operation::{BatchMachine, BatchParts, Keys, OnConflict, Operation, Outcome};
 use smallvec::smallvec;
 
 use crate::catalog::locked_tables::LockedTables;
 use crate::read::long_scan::LongScan;
+use crate::read::related::resolved;
 use crate::read::scan::Read;
 use crate::table::table_rows::{TableRows, Values};
 use crate::write::references::{check_references_of, check_referrers, refers_to_itself};
@@ -40,14 +45,27 @@ pub(super) fn execute(
         Operation::Insert { row, on_conflict, .. } => {
             conflict::insert(locked, log, table, row, *on_conflict)
         }
-        Operation::List { query, .. } => match locked.rows(table)?.list(query, sink)? {
-            Read::Done(rows) => Ok(Outcome::rows(rows)),
-            Read::Over(scan) => return Ok(Some(scan)),
-        },
-        Operation::Count { filter, .. } => match locked.rows(table)?.count(*filter)? {
-            Read::Done(rows) => Ok(Outcome::rows(rows)),
-            Read::Over(scan) => return Ok(Some(scan)),
-        },
+        Operation::List { query, .. } => {
+            let with_related;
+            let query = match resolved(locked, table, query.filter.as_ref())? {
+                Some(Cow::Owned(filter)) => {
+                    with_related = RowQuery { filter: Some(filter), ..(*query).clone() };
+                    &with_related
+                }
+                _ => *query,
+            };
+            match locked.rows(table)?.list(query, sink)? {
+                Read::Done(rows) => Ok(Outcome::rows(rows)),
+                Read::Over(scan) => return Ok(Some(scan)),
+            }
+        }
+        Operation::Count { filter, .. } => {
+            let filter = resolved(locked, table, *filter)?;
+            match locked.rows(table)?.count(filter.as_deref())? {
+                Read::Done(rows) => Ok(Outcome::rows(rows)),
+                Read::Over(scan) => return Ok(Some(scan)),
+            }
+        }
         Operation::InsertMany { rows, on_conflict: OnConflict::Refuse, .. } => {
             insert_many(locked, log, table, *rows)
         }
@@ -63,7 +81,8 @@ pub(super) fn execute(
         }
         Operation::Delete { key, version, .. } => delete(locked, log, table, *key, *version),
         Operation::DeleteWhere { filter, .. } => {
-            let found = locked.rows(table)?.numbers(*filter)?;
+            let filter = resolved(locked, table, *filter)?;
+            let found = locked.rows(table)?.numbers(filter.as_deref())?;
             delete_rows(locked, log, table, found)
         }
         Operation::Batch { .. } => batch(locked, log, operation),
@@ -74,7 +93,7 @@ pub(super) fn execute(
 
 #[cold]
 fn unexpected() -> Error {
-    Error::new(ErrorKind::Bug, "the memory engine does not support this operation here")
+    Error::new(ErrorKind::Unsupported, "the memory engine does not support this operation here")
 }
 
 fn insert(

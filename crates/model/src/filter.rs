@@ -9,12 +9,15 @@
 //! |---|---|---|
 //! | typed | [`Filter<M>`](Filter), [`Order<M>`](Order) | columns: `Person::BORN.ge(1900)` |
 //! | of a table at run time | [`Filter`], [`Order`] | [`parse_filter`], [`parse_order`] |
-//! | for engines | [`FilterExpr`], [`SortKey`], [`RowQuery`] | the verbs of a store |
+//! | for engines | [`FilterExpr`], [`SortKey`], [`RowQuery`], [`GroupQuery`] | the verbs of a store |
 
 mod check;
 mod column;
 mod expr;
+mod group_parse;
+mod group_query;
 mod json_member;
+mod related;
 mod row_query;
 mod subject;
 mod text;
@@ -22,7 +25,11 @@ mod typed;
 
 pub use check::{FILTER_BYTES_MAX, FILTER_DEPTH_MAX, FILTER_TERMS_MAX};
 pub use expr::{FilterExpr, SortKey};
+pub use group_query::{
+    AggregateColumn, AggregateFunction, GROUP_AGGREGATES_MAX, GROUP_FIELDS_MAX, GroupQuery,
+};
 pub use json_member::Member;
+pub use related::{Quantifier, Reference, RelatedFilter};
 pub use row_query::RowQuery;
 pub use text::{Caller, asks_for_caller, parse_filter, parse_order, parse_rule};
 pub use typed::{Filter, Order};

@@ -15,6 +15,7 @@
 //! | use structs as rows | [`Model`], [`FieldValue`], [`Column`], [`Blob`], [`File`], [`Json`], [`Ref`] |
 //! | use rows of a schema made at run time | [`Record`] |
 //! | handle values | [`Value`], [`ValueRef`], [`Currency`], [`Date`], [`Time`], [`Timestamp`] |
+//! | group rows | [`GroupQuery`], [`AggregateFunction`] |
 //! | select rows | [`Filter`], [`Order`], [`parse_filter`], [`parse_order`], [`Search`] |
 //! | convert rows | [`json`], [`text`], [`binary`] |
 //! | report errors | [`Error`], [`ErrorKind`], [`Violation`] |
@@ -58,8 +59,10 @@ mod value;
 
 pub use error::{Error, ErrorKind, Result, VIOLATIONS_MAX, Violation};
 pub use filter::{
-    Caller, FILTER_BYTES_MAX, FILTER_DEPTH_MAX, FILTER_TERMS_MAX, Filter, FilterExpr, Member,
-    Order, RowQuery, SortKey, asks_for_caller, parse_filter, parse_order, parse_rule,
+    AggregateColumn, AggregateFunction, Caller, FILTER_BYTES_MAX, FILTER_DEPTH_MAX,
+    FILTER_TERMS_MAX, Filter, FilterExpr, GROUP_AGGREGATES_MAX, GROUP_FIELDS_MAX, GroupQuery,
+    Member, Order, Quantifier, Reference, RelatedFilter, RowQuery, SortKey, asks_for_caller,
+    parse_filter, parse_order, parse_rule,
 };
 pub use model::{
     Blob, Column, Comparable, FieldValue, Json, Key, Model, Record, Records, Ref, misfit,
@@ -67,11 +70,11 @@ pub use model::{
 };
 pub use scalar::{Currency, CurrencyError, Date, Time, TimeError, Timestamp};
 pub use schema::{
-    CharacterClass, Collation, EnumStored, Field, Index, KeyKind, Kind, Literal, Role, Rule,
-    Sanitizer, Schema, Variant,
+    CharacterClass, Collation, EnumStored, Field, Index, KeyKind, Kind, Literal, Relation, Role,
+    Rule, Sanitizer, Schema, Variant,
 };
 pub use search::{SEARCH_BYTES_MAX, SEARCH_TERMS_MAX, Search, SearchTerm, Words};
-pub use table::Table;
+pub use table::{LinkedTables, RELATION_STEPS_MAX, RelationStep, ResolvedRelation, Table};
 pub use uuid::Uuid;
 pub use value::{
     Comparison, FieldSet, File, NoRows, Place, RowSink, RowSource, Scratch, Value, ValueForm,

@@ -6,9 +6,11 @@ mod compiled_rule;
 mod json_member;
 mod prepare;
 mod prepared;
+mod relation;
 mod sanitize;
 mod shape;
 
 pub(crate) use json_member::JsonMember;
 pub use prepared::Table;
+pub use relation::{LinkedTables, RELATION_STEPS_MAX, RelationStep, ResolvedRelation};
 pub(crate) use shape::{TableShape, hash_of};

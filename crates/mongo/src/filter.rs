@@ -52,7 +52,7 @@ fn joined(operator: &str, mut parts: Vec<Document>) -> Document {
 fn translate(shape: &Shape, filter: &FilterExpr, wanted: bool, exact: &mut bool) -> Document {
     match filter {
         FilterExpr::Compare { field, comparison, value } => {
-            let comparison = if wanted { *comparison } else { opposite(*comparison) };
+            let comparison = if wanted { *comparison } else { comparison.negated() };
             compare(shape, *field, comparison, value, exact)
         }
         // An empty list is false, not unknown.
@@ -106,17 +106,6 @@ fn translate(shape: &Shape, filter: &FilterExpr, wanted: bool, exact: &mut bool)
             *exact = false;
             all()
         }
-    }
-}
-
-const fn opposite(comparison: Comparison) -> Comparison {
-    match comparison {
-        Comparison::Equal => Comparison::NotEqual,
-        Comparison::NotEqual => Comparison::Equal,
-        Comparison::Less => Comparison::GreaterOrEqual,
-        Comparison::LessOrEqual => Comparison::Greater,
-        Comparison::Greater => Comparison::LessOrEqual,
-        Comparison::GreaterOrEqual => Comparison::Less,
     }
 }
 

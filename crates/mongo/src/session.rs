@@ -194,6 +194,10 @@ impl Session for MongoSession {
             Operation::Savepoint(name) => self.savepoint(Savepoint::Set(*name)),
             Operation::Release(name) => self.savepoint(Savepoint::Release(*name)),
             Operation::RollbackTo(name) => self.savepoint(Savepoint::RollBackTo(*name)),
+            // The store lists the rows, and groups or limits them itself.
+            Operation::Group { .. } | Operation::ListEach { .. } => {
+                Err(Error::new(ErrorKind::Unsupported, "the engine `mongo` does not group rows"))
+            }
             Operation::Sql { .. } => Err(Error::new(
                 ErrorKind::Unsupported,
                 "the engine `mongo` does not support SQL: use filters, or `aggregate`",

@@ -2,6 +2,7 @@
 //! operations, this file what they share.
 
 pub(crate) mod conflict;
+pub(crate) mod group;
 mod read;
 mod write;
 mod write_many;

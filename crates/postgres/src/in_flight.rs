@@ -308,5 +308,13 @@ impl InFlightOperation {
 /// Returns true for a read that may be sent on any connection. Raw SQL may write if the connection
 /// does not prevent it.
 pub(crate) const fn may_leave_reader(operation: &Operation<'_>) -> bool {
-    matches!(operation, Operation::Get { .. } | Operation::List { .. } | Operation::Count { .. })
+    matches!(
+        operation,
+        Operation::Get { .. }
+            | Operation::List { .. }
+            | Operation::ListEach { .. }
+            | Operation::Group { .. }
+            | Operation::Count { .. }
+            | Operation::Estimate { .. }
+    )
 }

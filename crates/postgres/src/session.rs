@@ -117,7 +117,14 @@ impl PostgresSession {
         match operation {
             Operation::Get { table, key, fields } => composer.get(commands, table, *key, *fields),
             Operation::List { table, query } => composer.list(commands, table, query),
+            Operation::ListEach { table, query, by, limit } => {
+                composer.list_each(commands, table, query, (*by, *limit))
+            }
+            Operation::Group { table, query, result } => {
+                composer.group(commands, (table, result), query)
+            }
             Operation::Count { table, filter } => composer.count(commands, table, *filter),
+            Operation::Estimate { table, filter } => composer.estimate(commands, table, *filter),
             Operation::Insert { table, row, on_conflict } => {
                 composer.insert_over(commands, main, table, row, *on_conflict)
             }

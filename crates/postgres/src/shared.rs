@@ -65,6 +65,7 @@ impl Shared {
                 .with_sql()
                 .with_row_locks()
                 .with_key_gaps()
+                .with_estimates()
                 .with_shared_commits()
                 .with_local_server(local_server),
             catalog: Arc::default(),

@@ -31,7 +31,10 @@ const TEXTS_MAX: usize = 1_024;
 pub(crate) enum Verb {
     Get,
     List,
+    ListEach,
+    Group,
     Count,
+    Estimate,
     Insert,
     InsertMany,
     InsertOver,

@@ -38,9 +38,11 @@ use crate::request::admission::{CallerStore, admit};
 use crate::request::after;
 use crate::request::answer::{Out, refuse};
 use crate::request::call::{Verb, execute_verb};
+use crate::request::params;
 use crate::request::request_context::RequestContext;
 use crate::request::state::{ApiSource, ApiState, Found};
 use crate::rows::blob::{BlobGet, BlobPut};
+use crate::rows::groups::Groups;
 use crate::rows::history;
 use crate::rows::list::List;
 use crate::rows::live;
@@ -236,6 +238,12 @@ impl Endpoints {
     pub(crate) fn list(&self) -> Endpoint {
         self.endpoint(Offer::List, |call, out| {
             with_table(call, out, |context, out| match accept::list_format(context.request) {
+                ListFormat::Page if params::requests_groups(context.request.query()) => {
+                    match Groups::of(context) {
+                        Ok(verb) => execute_verb(verb, context, out),
+                        Err(error) => refused(error, out),
+                    }
+                }
                 ListFormat::Page => match List::of(context) {
                     Ok(verb) => execute_verb(verb, context, out),
                     Err(error) => refused(error, out),

@@ -42,6 +42,7 @@ mod batches;
 mod diagnostics;
 mod documents;
 mod endpoints;
+mod expand;
 #[cfg(feature = "files")]
 mod file_endpoints;
 #[cfg(feature = "files")]

@@ -3,6 +3,7 @@
 pub(crate) mod blob;
 pub(crate) mod delete;
 pub(crate) mod get;
+pub(crate) mod groups;
 pub(crate) mod history;
 pub(crate) mod increment;
 pub(crate) mod insert;

@@ -1,12 +1,20 @@
 //! The tree of a filter: its shape, by which a prepared statement is found that differs only in
 //! values, and its text. The engine writes the conditions.
+//!
+//! A condition on related rows is a sub-query that does not refer to the outer row:
+//! `"assignee" IN (SELECT "id" FROM "person" WHERE …)`. So the names in it are those of its own
+//! table, without aliases, and the engine may begin at either table. It is never NULL.
 
-use marmota_model::{Comparison, FilterExpr, SortKey, Table};
+use marmota_model::{Comparison, Error, FilterExpr, Quantifier, RelatedFilter, SortKey, Table};
+
+use crate::quoted;
 
 const NOT: u8 = 5;
 const AND: u8 = 6;
 const OR: u8 = 7;
 const ORDER: u8 = 8;
+/// Conditions of engines begin with lower bytes, or with one from 9 to 200.
+const RELATED: u8 = 201;
 
 /// A buffer for shapes.
 pub trait ShapeBuffer {
@@ -20,30 +28,52 @@ impl ShapeBuffer for Vec<u8> {
     }
 }
 
-/// Adds a filter to a shape; `condition` adds its conditions.
+/// Adds a filter on rows of `table` to a shape; `condition` adds its conditions, each with the
+/// table whose rows it is on.
 ///
-/// The parts added here begin with a byte from 5 to 8: those that `condition` adds have to begin
-/// with another one.
+/// The parts added here begin with a byte from 5 to 8, or with 201: those that `condition` adds
+/// have to begin with another one.
 ///
 /// # Errors
-/// Those of `condition`.
-pub fn shape_filter<S: ShapeBuffer, E>(
+/// Those of `condition`; and that of a related table that the store does not have.
+pub fn shape_filter<S: ShapeBuffer, E: From<Error>>(
     shape: &mut S,
+    table: &Table,
     filter: &FilterExpr,
-    condition: &mut impl FnMut(&mut S, &FilterExpr) -> Result<(), E>,
+    condition: &mut impl FnMut(&mut S, &Table, &FilterExpr) -> Result<(), E>,
 ) -> Result<(), E> {
     let (tag, filters) = match filter {
         FilterExpr::Not(inner) => {
             shape.bytes().push(NOT);
-            return shape_filter(shape, inner, condition);
+            return shape_filter(shape, table, inner, condition);
+        }
+        FilterExpr::Related(related) => {
+            let target = table.step_target(&related.step)?;
+            shape_related(shape.bytes(), related);
+            return shape_filter(shape, &target, &related.filter, condition);
         }
         FilterExpr::And(all) => (AND, all),
         FilterExpr::Or(any) => (OR, any),
-        filter => return condition(shape, filter),
+        filter => return condition(shape, table, filter),
     };
     shape.bytes().push(tag);
     shape.bytes().extend((filters.len() as u32).to_le_bytes());
-    filters.iter().try_for_each(|filter| shape_filter(shape, filter, condition))
+    filters.iter().try_for_each(|filter| shape_filter(shape, table, filter, condition))
+}
+
+/// Adds a step and its quantifier, without the number to compare with.
+fn shape_related(shape: &mut Vec<u8>, related: &RelatedFilter) {
+    let step = &related.step;
+    shape.push(RELATED);
+    shape.extend((step.table.len() as u32).to_le_bytes());
+    shape.extend(step.table.as_bytes());
+    shape.extend([step.local as u8, step.target as u8]);
+    shape.extend(match related.quantifier {
+        Quantifier::Any => [0, 0],
+        Quantifier::Count { comparison, .. } => {
+            [1 + comparison as u8, u8::from(related.quantifier.holds(0))]
+        }
+    });
 }
 
 /// Adds an order to a shape.
@@ -54,20 +84,30 @@ pub fn shape_order(shape: &mut impl ShapeBuffer, order: impl IntoIterator<Item =
     }
 }
 
-/// Calls `take` for each condition of a filter, in the order in which they are written.
+/// Calls `take` for each condition of a filter, in the order in which they are written, with the
+/// table whose rows it is on. A count of related rows comes after the conditions on those rows.
 ///
 /// # Errors
-/// Those of `take`.
-pub fn each_condition<'f, E>(
+/// Those of `take`; and that of a related table that the store does not have.
+pub fn each_condition<'f, E: From<Error>>(
+    table: &Table,
     filter: &'f FilterExpr,
-    take: &mut impl FnMut(&'f FilterExpr) -> Result<(), E>,
+    take: &mut impl FnMut(&Table, &'f FilterExpr) -> Result<(), E>,
 ) -> Result<(), E> {
     match filter {
-        FilterExpr::Not(inner) => each_condition(inner, take),
-        FilterExpr::And(filters) | FilterExpr::Or(filters) => {
-            filters.iter().try_for_each(|filter| each_condition(filter, take))
+        FilterExpr::Not(inner) => each_condition(table, inner, take),
+        FilterExpr::Related(related) => {
+            let target = table.step_target(&related.step)?;
+            each_condition(&target, &related.filter, take)?;
+            match related.quantifier {
+                Quantifier::Any => Ok(()),
+                Quantifier::Count { .. } => take(table, filter),
+            }
         }
-        filter => take(filter),
+        FilterExpr::And(filters) | FilterExpr::Or(filters) => {
+            filters.iter().try_for_each(|filter| each_condition(table, filter, take))
+        }
+        filter => take(table, filter),
     }
 }
 
@@ -78,11 +118,21 @@ pub trait SqlWriter {
     /// A condition that is always false.
     const FALSE: &'static str;
 
+    /// What the writer knows of the table whose rows the conditions are on.
+    type Outer;
+
     /// Adds text.
     fn push(&mut self, text: &str) -> &mut Self;
 
-    /// Adds a condition: any filter except NOT, AND and OR.
+    /// Adds a condition: any filter except NOT, AND and OR. For one on related rows, it adds the
+    /// parameter for the number of rows.
     fn condition(&mut self, table: &Table, filter: &FilterExpr);
+
+    /// Prepares for conditions on the rows of another table; returns what [`Self::leave`] needs.
+    fn enter(&mut self, table: &Table) -> Self::Outer;
+
+    /// Returns to the table before [`Self::enter`].
+    fn leave(&mut self, outer: Self::Outer);
 }
 
 /// Writes a filter as SQL.
@@ -94,6 +144,7 @@ pub fn filter_sql<W: SqlWriter>(out: &mut W, table: &Table, filter: &FilterExpr)
             out.push(")");
             return;
         }
+        FilterExpr::Related(related) => return related_sql(out, table, filter, related),
         FilterExpr::And(all) => (all, " AND ", W::TRUE),
         FilterExpr::Or(any) => (any, " OR ", W::FALSE),
         condition => return out.condition(table, condition),
@@ -107,6 +158,51 @@ pub fn filter_sql<W: SqlWriter>(out: &mut W, table: &Table, filter: &FilterExpr)
         filter_sql(out, table, filter);
     }
     out.push(")");
+}
+
+/// Writes a condition on related rows.
+///
+/// A count is a condition on the keys that occur with a suitable number of rows. If no rows are
+/// suitable, it is one on the keys that occur with an unsuitable number.
+fn related_sql<W: SqlWriter>(
+    out: &mut W,
+    table: &Table,
+    filter: &FilterExpr,
+    related: &RelatedFilter,
+) {
+    // The shape was made before, and would have failed.
+    let Ok(target) = table.step_target(&related.step) else {
+        out.push(W::FALSE);
+        return;
+    };
+    let step = &related.step;
+    let (local, key) = (&table.fields()[step.local], &target.fields()[step.target]);
+    let (name, key_name) = (quoted(&local.name), quoted(&key.name));
+    let without_rows = related.quantifier.holds(0);
+    match (without_rows, local.nullable) {
+        (false, true) => out.push("(").push(&name).push(" IS NOT NULL AND ").push(&name),
+        (true, true) => out.push("(").push(&name).push(" IS NULL OR ").push(&name),
+        _ => out.push(&name),
+    };
+    out.push(if without_rows { " NOT IN (SELECT " } else { " IN (SELECT " });
+    out.push(&key_name).push(" FROM ").push(&quoted(target.name()));
+    let mut before = " WHERE ";
+    if key.nullable {
+        out.push(before).push(&key_name).push(" IS NOT NULL");
+        before = " AND ";
+    }
+    if related.filter != FilterExpr::ALL {
+        out.push(before);
+        let outer = out.enter(&target);
+        filter_sql(out, &target, &related.filter);
+        out.leave(outer);
+    }
+    if let Quantifier::Count { comparison, .. } = related.quantifier {
+        let wanted = if without_rows { comparison.negated() } else { comparison };
+        out.push(" GROUP BY ").push(&key_name).push(" HAVING count(*)").push(sign(wanted));
+        out.condition(table, filter);
+    }
+    out.push(if local.nullable { "))" } else { ")" });
 }
 
 /// Writes ` WHERE` with a filter, if there is one.
@@ -132,8 +228,6 @@ pub const fn sign(comparison: Comparison) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
-
     use marmota_model::{Field, Kind, Role, Schema};
 
     use super::*;
@@ -148,6 +242,12 @@ mod tests {
             self.0.push_str(text);
             self
         }
+
+        type Outer = ();
+
+        fn enter(&mut self, _: &Table) {}
+
+        fn leave(&mut self, (): ()) {}
 
         fn condition(&mut self, table: &Table, filter: &FilterExpr) {
             if let FilterExpr::IsNull { field } = filter {
@@ -188,11 +288,12 @@ mod tests {
     fn trees_that_differ_have_shapes_that_differ() {
         let shape = |filter: &FilterExpr| {
             let mut shape = Vec::new();
-            let mut condition = |shape: &mut Vec<u8>, _: &FilterExpr| -> Result<(), Infallible> {
-                shape.push(1);
-                Ok(())
-            };
-            let Ok(()) = shape_filter(&mut shape, filter, &mut condition);
+            let mut condition =
+                |shape: &mut Vec<u8>, _: &Table, _: &FilterExpr| -> Result<(), Error> {
+                    shape.push(1);
+                    Ok(())
+                };
+            shape_filter(&mut shape, &table(), filter, &mut condition).unwrap();
             shape
         };
         let both = || FilterExpr::And(vec![A, A]);
@@ -210,11 +311,11 @@ mod tests {
         }
         for tree in &trees {
             let mut count = 0;
-            let mut take = |_: &FilterExpr| -> Result<(), Infallible> {
+            let mut take = |_: &Table, _: &FilterExpr| -> Result<(), Error> {
                 count += 1;
                 Ok(())
             };
-            let Ok(()) = each_condition(tree, &mut take);
+            each_condition(&table(), tree, &mut take).unwrap();
             assert_eq!(count, format!("{tree:?}").matches("IsNull").count());
         }
     }

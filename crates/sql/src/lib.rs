@@ -6,11 +6,13 @@
 #![forbid(unsafe_code)]
 
 mod filter;
+mod group;
 mod name;
 mod steps;
 
 pub use filter::{
     ShapeBuffer, SqlWriter, each_condition, filter_sql, shape_filter, shape_order, sign, where_sql,
 };
+pub use group::{groups_sql, list_each_sql, shape_groups};
 pub use name::{index_columns, index_name, is_ours, quoted};
 pub use steps::TableSteps;

@@ -5,6 +5,7 @@
 //! `executor/write_many.rs`. This file contains what they share, and transactions.
 
 pub(crate) mod conflict;
+pub(crate) mod group;
 pub(crate) mod log_copy;
 pub(crate) mod raw_sql;
 pub(crate) mod read;
@@ -229,6 +230,9 @@ impl Executor {
             }
             Operation::List { table, query } => {
                 self.list(table, query, sink).map(|rows| outcome.rows = rows)
+            }
+            Operation::ListEach { .. } | Operation::Group { .. } => {
+                self.groups_or_each(operation, sink).map(|rows| outcome.rows = rows)
             }
             Operation::Count { table, filter } => {
                 self.count(table, *filter).map(|rows| outcome.rows = rows)

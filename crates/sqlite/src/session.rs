@@ -311,9 +311,11 @@ impl SqliteSession {
             Operation::Sql { statement, .. } if statement.writes => {
                 executor.step_in_budget(operation, sink, outcome)
             }
-            Operation::List { .. } | Operation::Count { .. } | Operation::Sql { .. } => {
-                executor.run_in_budget(operation, sink, outcome)
-            }
+            Operation::List { .. }
+            | Operation::ListEach { .. }
+            | Operation::Group { .. }
+            | Operation::Count { .. }
+            | Operation::Sql { .. } => executor.run_in_budget(operation, sink, outcome),
             operation => Ended::Done(executor.run(operation, sink, outcome)),
         })
     }

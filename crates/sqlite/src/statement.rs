@@ -26,6 +26,8 @@ const STATEMENTS_MAX: usize = 256;
 pub(crate) enum Verb {
     Get,
     List,
+    ListEach,
+    Group,
     Count,
     Insert,
     Replace,
@@ -40,7 +42,7 @@ pub(crate) enum Verb {
     RollbackTo,
 }
 
-const VERBS: usize = 14;
+const VERBS: usize = 16;
 
 /// The key of a statement, except the shape of its filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

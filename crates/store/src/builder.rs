@@ -358,6 +358,7 @@ impl StoreBuilder {
         let migrations = Sequence::new(self.migrations, &registry)?;
         homes.insert(MIGRATIONS.to_owned(), 0);
         let mut tables = registry.by_dependency()?;
+        registry.link(|table| homes.get(table).copied().unwrap_or(0))?;
         tables.extend(answers.iter().map(|(table, _)| Arc::clone(table)));
         tables.extend(migrations.table().cloned());
         let feed = match self.changes {

@@ -1,8 +1,9 @@
 //! The layers that an operation passes on its way from a verb to a session of the engine: spans,
-//! counters, rights, the additional steps of writes, and the cache.
+//! counters, rights, the additional steps of writes, the cache, and reads that an engine leaves to
+//! the store.
 //!
 //! ```text
-//! trace → metrics → rights → steps → cache → session
+//! trace → metrics → rights → steps → cache → fallback → session
 //! ```
 //!
 //! Each is a file here that implements the interface in [`layer`]; [`stack`] assembles them when a
@@ -12,6 +13,7 @@
 //! The parts of a handle to the store that layers depend on, such as its rights, are in [`handle`].
 
 pub(crate) mod cache;
+pub(crate) mod fallback;
 pub(crate) mod feed;
 pub(crate) mod handle;
 pub(crate) mod layer;

@@ -20,6 +20,7 @@
 
 mod access;
 mod grant;
+mod related;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -33,6 +34,7 @@ use crate::rows::prepare;
 use crate::rows::registry::Registry;
 pub(crate) use access::{Access, Referring, TableRights};
 pub use grant::{Grant, OWN_PREFIX, Right, is_internal};
+pub use related::check_exposed;
 
 /// The rights of one caller on a store's tables; see the module's documentation.
 ///
@@ -182,6 +184,8 @@ impl Rights {
     pub(crate) fn read_number(&self, table: &Table) -> Option<u64> {
         match &self.of(table).ok()?.read {
             Access::All => Some(0),
+            // Rows of related tables determine these rows as well.
+            access if access.has_relations() => None,
             Access::Where(_) if table.name() != HISTORY_TABLE => Some(self.number),
             _ => None,
         }

@@ -8,6 +8,7 @@
 //! | `prepare` | keys, timestamps, defaults and rules of a row before a write |
 //! | `predicate` | the evaluation of a filter on a row |
 //! | `row_order` | the order of the rows of a list |
+//! | `row_groups` | groups of rows in memory |
 //! | `row_buffer` | copies of rows between threads |
 //! | `history` | the model of history entries |
 //! | `refusal` | the errors with which engines refuse a write |
@@ -18,5 +19,6 @@ pub mod prepare;
 pub mod refusal;
 pub mod registry;
 pub mod row_buffer;
+pub(crate) mod row_groups;
 pub(crate) mod row_order;
 pub mod tables;

@@ -35,7 +35,7 @@ mod queries;
 mod rows;
 mod schemas;
 
-pub use access::{history, rights};
+pub use access::{history, related_rights, rights};
 pub use acid::{
     background, batches, before_hooks, changes, concurrency, durability, file_fields, groups,
     hooks, idempotency, jobs, live, transactions,
@@ -43,7 +43,7 @@ pub use acid::{
 pub use event_loops::{budgets, event_loop};
 
 pub use harness::subject::{AddModels, Declared, Served, Subject};
-pub use queries::{filters, json_paths, pages, search};
+pub use queries::{filters, grouping, json_paths, pages, related, relations, search};
 pub use rows::{conflicts, fields, immutable, keys, references, unique, versions, writes};
 pub use schemas::{migrations, schema_change, schema_plan};
 
@@ -86,6 +86,9 @@ macro_rules! conformance {
             $crate::fields_promises!();
             $crate::file_fields_promises!();
             $crate::filters_promises!();
+            $crate::grouping_promises!();
+            $crate::related_rights_promises!();
+            $crate::relations_promises!();
             $crate::groups_promises!();
             $crate::history_promises!();
             $crate::hooks_promises!();
@@ -98,6 +101,7 @@ macro_rules! conformance {
             $crate::migrations_promises!();
             $crate::pages_promises!();
             $crate::references_promises!();
+            $crate::related_promises!();
             $crate::rights_promises!();
             $crate::schema_change_promises!();
             $crate::schema_plan_promises!();

@@ -7,7 +7,7 @@
 
 use std::sync::atomic::Ordering;
 
-use marmota_model::{Error, ErrorKind, FieldSet, Result, ValueRef};
+use marmota_model::{Error, ErrorKind, FieldSet, FilterExpr, Result, ValueRef};
 use marmota_store::operation::{OnConflict, Operation, Write};
 use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
 use smallvec::SmallVec;
@@ -47,11 +47,19 @@ impl Needs {
     pub(crate) fn new(catalog: &Catalog, operation: &Operation<'_>) -> Result<Self> {
         let mut needs = Self::default();
         match operation {
-            Operation::Get { table, .. }
-            | Operation::List { table, .. }
-            | Operation::Count { table, .. } => {
+            Operation::Get { table, .. } => {
                 needs.table = catalog.find(table)?;
                 needs.tables.push((needs.table, false));
+            }
+            Operation::List { table, query } => {
+                needs.table = catalog.find(table)?;
+                needs.tables.push((needs.table, false));
+                needs.relate(catalog, query.filter.as_ref())?;
+            }
+            Operation::Count { table, filter } => {
+                needs.table = catalog.find(table)?;
+                needs.tables.push((needs.table, false));
+                needs.relate(catalog, *filter)?;
             }
             Operation::Insert { table, on_conflict, .. }
             | Operation::InsertMany { table, on_conflict, .. } => {
@@ -70,9 +78,14 @@ impl Needs {
                 needs.table = catalog.find(table)?;
                 needs.tables.push((needs.table, true));
             }
-            Operation::Delete { table, .. } | Operation::DeleteWhere { table, .. } => {
+            Operation::Delete { table, .. } => {
                 needs.table = catalog.find(table)?;
                 needs.delete(catalog, needs.table);
+            }
+            Operation::DeleteWhere { table, filter } => {
+                needs.table = catalog.find(table)?;
+                needs.delete(catalog, needs.table);
+                needs.relate(catalog, *filter)?;
             }
             Operation::Batch { writes, once, .. } => {
                 if let Some(once) = once {
@@ -80,6 +93,7 @@ impl Needs {
                 }
                 for write in *writes {
                     needs.write(catalog, write)?;
+                    write.each_related(&mut |table| needs.read(catalog, table))?;
                 }
             }
             _ => {}
@@ -119,6 +133,21 @@ impl Needs {
             }
             _ => return Err(unknown_operation()),
         }
+        Ok(())
+    }
+
+    /// Adds the related tables that a filter reads.
+    fn relate(&mut self, catalog: &Catalog, filter: Option<&FilterExpr>) -> Result<()> {
+        filter.map_or(Ok(()), |filter| filter.each_related(&mut |table| self.read(catalog, table)))
+    }
+
+    /// Adds a table that is read.
+    fn read(&mut self, catalog: &Catalog, table: &str) -> Result<()> {
+        let number = catalog.number(table).ok_or_else(|| {
+            let message = format!("a filter uses rows of `{table}`, which is not a table here");
+            Error::new(ErrorKind::Invalid, message)
+        })?;
+        self.tables.push((number, false));
         Ok(())
     }
 

@@ -105,6 +105,7 @@ impl Naive {
                 _ => None,
             }),
             FilterExpr::Search { .. } => unreachable!("no field of these tables is searched"),
+            FilterExpr::Related(_) => unreachable!("these tables have no relations"),
             FilterExpr::Not(inner) => self.ask(inner, row).map(|answer| !answer),
             FilterExpr::And(all) => {
                 let answers: Vec<_> = all.iter().map(|one| self.ask(one, row)).collect();

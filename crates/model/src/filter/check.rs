@@ -3,7 +3,10 @@
 use crate::json::JsonCondition;
 use crate::schema::{check_kind, violation};
 use crate::value::excerpt::{excerpt, excerpt_of};
-use crate::{Error, ErrorKind, FilterExpr, Kind, Result, Search, SortKey, Table, Value, ValueRef};
+use crate::{
+    Error, ErrorKind, FilterExpr, Kind, RELATION_STEPS_MAX, RelationStep, Result, Search, SortKey,
+    Table, Value, ValueRef,
+};
 
 /// The maximum depth of a filter, which protects the stacks of all engines.
 pub const FILTER_DEPTH_MAX: usize = 32;
@@ -58,10 +61,10 @@ impl FilterExpr {
     /// # Ok::<(), marmota_model::Error>(())
     /// ```
     pub fn check(&self, table: &Table) -> Result<()> {
-        self.check_node(table, 0, &mut Size::default())
+        self.check_node(table, 0, 0, &mut Size::default())
     }
 
-    fn check_node(&self, table: &Table, depth: usize, size: &mut Size) -> Result<()> {
+    fn check_node(&self, table: &Table, depth: usize, steps: usize, size: &mut Size) -> Result<()> {
         let of_all = |values: &[Value]| values.iter().map(bytes_of).sum();
         let (terms, bytes) = match self {
             Self::In { values, .. } => (1 + values.len(), of_all(values)),
@@ -92,9 +95,16 @@ impl FilterExpr {
             Self::IsNull { field } => check_field(table, *field),
             Self::Inside { field, condition } => check_inside(table, *field, condition),
             Self::Search { field, search } => check_search(table, *field, search),
-            Self::Not(inner) => inner.check_node(table, depth + 1, size),
+            Self::Related(related) => {
+                if steps == RELATION_STEPS_MAX {
+                    return Err(too_far(table, &related.step));
+                }
+                let target = table.step_target(&related.step)?;
+                related.filter.check_node(&target, depth + 1, steps + 1, size)
+            }
+            Self::Not(inner) => inner.check_node(table, depth + 1, steps, size),
             Self::And(all) | Self::Or(all) => {
-                all.iter().try_for_each(|one| one.check_node(table, depth + 1, size))
+                all.iter().try_for_each(|one| one.check_node(table, depth + 1, steps, size))
             }
         }
     }
@@ -130,6 +140,17 @@ fn too_large(depth: usize, size: &Size) -> Error {
              texts, or split the filter into several reads"
         )
     };
+    Error::new(ErrorKind::Invalid, message)
+}
+
+#[cold]
+fn too_far(table: &Table, step: &RelationStep) -> Error {
+    let message = format!(
+        "the filter has more than {RELATION_STEPS_MAX} steps between related tables, at the step \
+         from `{}` to `{}`: use fewer steps",
+        table.name(),
+        step.table
+    );
     Error::new(ErrorKind::Invalid, message)
 }
 

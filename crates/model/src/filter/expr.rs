@@ -1,7 +1,7 @@
 //! Conditions and orders in the form for engines.
 
 use crate::json::JsonCondition;
-use crate::{Comparison, FieldSet, Place, Search, Table, Value};
+use crate::{Comparison, FieldSet, Place, RelatedFilter, Search, Table, Value};
 
 /// A condition on a row in the form for engines: fields are named by their position in the table of
 /// the operation. Programs use [`Filter`](crate::Filter), which knows its model or table.
@@ -69,6 +69,8 @@ pub enum FilterExpr {
         /// The search.
         search: Box<Search>,
     },
+    /// Rows of a related table satisfy a condition. The result is always true or false.
+    Related(Box<RelatedFilter>),
     /// The filter is false.
     Not(Box<FilterExpr>),
     /// All filters are true. True for an empty list.
@@ -158,12 +160,13 @@ impl FilterExpr {
             | Self::IsNull { field }
             | Self::Inside { field, .. } => Some(*field),
             Self::Search { field, .. } => *field,
+            Self::Related(related) => Some(related.step.local),
             Self::Not(inner) => inner.first_field(),
             Self::And(all) | Self::Or(all) => all.iter().find_map(Self::first_field),
         }
     }
 
-    /// Returns the fields that the filter uses.
+    /// Returns the fields that the filter uses, without those of related tables.
     ///
     /// ```
     /// # use marmota_model::{Field, Kind, Role, Schema, Table};
@@ -189,6 +192,7 @@ impl FilterExpr {
             Self::Search { field: None, .. } => {
                 table.search_fields().fold(FieldSet::EMPTY, FieldSet::with)
             }
+            Self::Related(related) => FieldSet::EMPTY.with(related.step.local),
             Self::Not(inner) => inner.fields(table),
             Self::And(all) | Self::Or(all) => {
                 all.iter().fold(FieldSet::EMPTY, |fields, one| fields.union(one.fields(table)))

@@ -3,8 +3,11 @@
 //! ```text
 //! filter  = and { ("or" | "||") and }
 //! and     = not { ("and" | "&&") not }
-//! not     = ("not" | "!") not | "(" filter ")" | field test | "@" string
-//! field   = name [ path ]
+//! not     = ("not" | "!") not | "(" filter ")" | field test | "@" string | related
+//! field   = { step-to-one "." } name [ path ]
+//! related = ("any" | "none") "(" rows ")" | "count" "(" rows ")" compare number
+//! rows    = relation [ "," filter ]
+//! relation = name [ ":" name ] { "." name [ ":" name ] }
 //! path    = step { step }
 //! step    = "." (name | string) | "[" number "]"
 //! test    = ("=" | "!=" | "<" | "<=" | ">" | ">=") value
@@ -21,6 +24,7 @@ mod caller;
 mod cursor;
 mod inside;
 mod parser;
+mod relation;
 mod token;
 mod value;
 

@@ -193,6 +193,10 @@ impl Filter {
     /// with another name or other fields.
     pub fn into_expr_for(self, table: &Table) -> Result<FilterExpr> {
         self.subject.check(table.shape().hash, table.name(), self.expr.first_field())?;
+        // The subject does not cover the related tables, which may be those of another store.
+        if self.expr.has_relations() {
+            self.expr.check(table)?;
+        }
         Ok(self.expr)
     }
 

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::{Field, Role};
+use crate::{Field, Relation, Role};
 
 /// A model: a name, its fields in order, and its indexes.
 ///
@@ -33,6 +33,8 @@ pub struct Schema {
     pub was: Option<Cow<'static, str>>,
     /// True if every write to its rows adds an entry to the store's history.
     pub audit: bool,
+    /// Names for paths to related rows.
+    pub relations: Cow<'static, [Relation]>,
 }
 
 /// An index over one or more fields.
@@ -72,6 +74,7 @@ impl Schema {
             key,
             was: None,
             audit: false,
+            relations: Cow::Borrowed(&[]),
         }
     }
 
@@ -107,6 +110,21 @@ impl Schema {
     #[must_use]
     pub fn indexes(mut self, indexes: Vec<Index>) -> Self {
         self.indexes = indexes.into();
+        self
+    }
+
+    /// Sets the named relations.
+    /// References, and tables that refer to this one, are relations without being listed here.
+    ///
+    /// ```
+    /// use marmota_model::{Field, Kind, Relation, Role, Schema};
+    /// let issue = Schema::new("issue", vec![Field::new("id", Kind::I64).role(Role::Key)])
+    ///     .relations(vec![Relation::new("labels", "issue_label.label")]);
+    /// assert_eq!(issue.relations.len(), 1);
+    /// ```
+    #[must_use]
+    pub fn relations(mut self, relations: Vec<Relation>) -> Self {
+        self.relations = relations.into();
         self
     }
 

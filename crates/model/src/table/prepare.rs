@@ -32,6 +32,20 @@ impl Table {
     pub fn new(schema: Schema) -> Result<Self> {
         check_names(&schema)?;
         let key_kind = check_key(&schema)?;
+        Self::prepare(schema, key_kind)
+    }
+
+    /// Prepares the description of rows that are computed. They have no key: their first field is
+    /// not one, but counts as it where a position is needed.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for an invalid or repeated name.
+    pub(crate) fn of_results(schema: Schema) -> Result<Self> {
+        check_names(&schema)?;
+        Self::prepare(schema, KeyKind::Auto)
+    }
+
+    fn prepare(schema: Schema, key_kind: KeyKind) -> Result<Self> {
         let role = |role: Role| schema.fields.iter().position(|field| field.role == role);
         let (created_at, updated_at, version) =
             (role(Role::CreatedAt), role(Role::UpdatedAt), role(Role::Version));
@@ -50,6 +64,7 @@ impl Table {
             updated_at,
             version,
             shape: Arc::new(TableShape::of(&schema)),
+            links: super::relation::Links::default(),
             schema,
         };
         table.prepare_fields()?;
@@ -135,7 +150,7 @@ fn refuse(schema: &Schema, field: Option<&Field>, why: &str) -> Error {
 }
 
 /// Checks that a name is safe in SQL, URLs and JSON: letters, digits and `_` only.
-fn is_name(name: &str) -> bool {
+pub(super) fn is_name(name: &str) -> bool {
     let mut bytes = name.bytes();
     name.len() <= 63
         && bytes.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::compiled_rule::CompiledRule;
+use super::relation::Links;
 use super::{JsonMember, TableShape};
 use crate::value::excerpt::excerpt;
 use crate::{
@@ -43,6 +44,7 @@ pub struct Table {
     pub(super) updated_at: Option<usize>,
     pub(super) version: Option<usize>,
     pub(super) shape: Arc<TableShape>,
+    pub(super) links: Links,
 }
 
 impl Table {

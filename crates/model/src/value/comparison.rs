@@ -60,6 +60,24 @@ impl Comparison {
             Self::GreaterOrEqual => order.is_ge(),
         }
     }
+
+    /// Returns the comparison that holds if this one does not.
+    ///
+    /// ```
+    /// use marmota_model::Comparison;
+    /// assert_eq!(Comparison::Less.negated(), Comparison::GreaterOrEqual);
+    /// ```
+    #[must_use]
+    pub const fn negated(self) -> Self {
+        match self {
+            Self::Equal => Self::NotEqual,
+            Self::NotEqual => Self::Equal,
+            Self::Less => Self::GreaterOrEqual,
+            Self::LessOrEqual => Self::Greater,
+            Self::Greater => Self::LessOrEqual,
+            Self::GreaterOrEqual => Self::Less,
+        }
+    }
 }
 
 impl Place {

@@ -1,9 +1,12 @@
 //! Get, list and count as calls.
 
+use std::convert::Infallible;
+
 use marmota_model::{FieldSet, FilterExpr, Result, RowQuery, Table, ValueRef};
 use marmota_sql::{shape_order, where_sql};
+use marmota_store::tables::KnownTables;
 
-use super::{Composer, by_key};
+use super::{Catalog, Composer, by_key};
 use crate::commands::command_batch::{CommandBatch, Role};
 use crate::statement::column::{Column, name, put};
 use crate::statement::filter_shape::{order_sql, put_filter, shape_filter};
@@ -41,13 +44,14 @@ impl Composer {
         let order = query.order_with_key(table);
         self.shape.clear();
         if let Some(filter) = filter {
-            shape_filter(&mut self.shape, filter);
+            shape_filter(&mut self.shape, table, filter)?;
         }
         shape_order(&mut self.shape, order.iter().copied());
         let fields = query.fields.unwrap_or_else(|| table.read_by_default());
         let limited = u32::from(query.limit.is_some());
         let text = self.texts.find(Verb::List, number, fields, limited, &self.shape, || {
             let (mut sql, columns) = select(table, fields, self.catalog.collated(number));
+            relate(&mut sql, &self.catalog, &self.tables, filter);
             where_sql(&mut sql, table, filter);
             order_sql(&mut sql, table, &order);
             if query.limit.is_some() {
@@ -97,10 +101,11 @@ impl Composer {
         let number = self.tables.number(table)?;
         self.shape.clear();
         if let Some(filter) = filter {
-            shape_filter(&mut self.shape, filter);
+            shape_filter(&mut self.shape, table, filter)?;
         }
         let text = self.texts.find(verb, number, FieldSet::EMPTY, 0, &self.shape, || {
             let mut sql = Sql::on(self.catalog.collated(number));
+            relate(&mut sql, &self.catalog, &self.tables, filter);
             sql.push(if verb == Verb::Count { "SELECT count(*) FROM " } else { "DELETE FROM " });
             sql.push(&quoted(table.name()));
             where_sql(&mut sql, table, filter);
@@ -111,12 +116,34 @@ impl Composer {
     }
 }
 
+/// Prepares SQL for a filter's conditions on related rows.
+pub(super) fn relate(
+    sql: &mut Sql,
+    catalog: &Catalog,
+    tables: &KnownTables,
+    filter: Option<&FilterExpr>,
+) {
+    let Some(filter) = filter else { return };
+    let Ok(()) = filter.each_related(&mut |name| -> std::result::Result<(), Infallible> {
+        if let Some(number) = tables.number_of(name) {
+            sql.relate(name, catalog.collated(number));
+        }
+        Ok(())
+    });
+}
+
 fn select(table: &Table, fields: FieldSet, collated: FieldSet) -> (Sql, Box<[Column]>) {
     let mut sql = Sql::on(collated);
+    let (columns, names) = columns_of(table, fields);
+    sql.push("SELECT ").push(&names).push(" FROM ").push(&quoted(table.name()));
+    (sql, columns)
+}
+
+/// Returns the columns of a statement that reads these fields, and their names in SQL.
+pub(super) fn columns_of(table: &Table, fields: FieldSet) -> (Box<[Column]>, String) {
     let known = fields.iter().filter(|&position| position < table.fields().len());
     let columns: Box<[Column]> = known.map(|position| Column::new(table, position)).collect();
     let names: Vec<String> =
         columns.iter().map(|column| name(table, usize::from(column.position))).collect();
-    sql.push("SELECT ").push(&names.join(",")).push(" FROM ").push(&quoted(table.name()));
-    (sql, columns)
+    (columns, names.join(","))
 }

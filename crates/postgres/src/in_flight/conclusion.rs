@@ -8,7 +8,7 @@ use marmota_store::refusal;
 use crate::commands::command_batch::Role;
 use crate::commands::reply::Mark;
 use crate::composer::Composer;
-use crate::composer::conflict;
+use crate::composer::{conflict, group};
 use crate::connection::State;
 use crate::fault::{self, Failure, code};
 use crate::in_flight::stage::{Next, Problem, Stage};
@@ -199,6 +199,11 @@ impl InFlightOperation {
         diagnostic: Option<&Mark>,
     ) -> Error {
         let failure = &problem.failure;
+        if let Operation::Group { table, query, .. } = operation
+            && failure.code() == code::TOO_LARGE
+        {
+            return query.overflow(table);
+        }
         let error = match WriteTarget::of(operation, &self.commands, problem.at) {
             Some(write_target) => write_target.explain(composer, failure, &self.reply, diagnostic),
             None => fault::of(failure),
@@ -229,7 +234,14 @@ impl InFlightOperation {
         }
         let first = self.reply.mark(Role::Main(0));
         match operation {
-            Operation::Get { .. } | Operation::List { .. } => outcome.rows = self.reply.lent,
+            Operation::Get { .. }
+            | Operation::List { .. }
+            | Operation::ListEach { .. }
+            | Operation::Group { .. } => outcome.rows = self.reply.lent,
+            Operation::Estimate { .. } => {
+                let plan = first.and_then(|mark| self.reply.columns(mark).next().flatten());
+                outcome.rows = plan.and_then(group::expected_rows).unwrap_or(0);
+            }
             Operation::Count { .. } => {
                 let rows = first.and_then(|mark| self.reply.integer(mark, 0)).unwrap_or(0);
                 outcome.rows = u64::try_from(rows).unwrap_or(0);

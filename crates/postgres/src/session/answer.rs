@@ -126,9 +126,14 @@ fn take_answer(
     let InFlightOperation { reply, roles, commands, stage, sql, .. } = running;
     let reads = matches!(stage, Stage::Main | Stage::Again);
     let rows = match (operation, commands.calls.first(), &*sql) {
-        (Operation::Get { table, .. } | Operation::List { table, .. }, Some(call), _) => {
-            Some(Rows::Table(table, &call.text.columns))
-        }
+        (
+            Operation::Get { table, .. }
+            | Operation::List { table, .. }
+            | Operation::ListEach { table, .. }
+            | Operation::Group { result: table, .. },
+            Some(call),
+            _,
+        ) => Some(Rows::Table(table, &call.text.columns)),
         (Operation::Sql { .. }, _, Some(text)) => Some(Rows::Sql(text)),
         _ => None,
     };

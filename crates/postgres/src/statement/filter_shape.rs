@@ -4,9 +4,9 @@
 //! A list of values is one array parameter, so that its length is not part of a shape. Texts are
 //! matched in lower case on both sides.
 
-use std::convert::Infallible;
-
-use marmota_model::{Comparison, FilterExpr, Place, Result, SortKey, Table, ValueRef};
+use marmota_model::{
+    Comparison, FieldSet, FilterExpr, Place, Quantifier, Result, SortKey, Table, ValueRef,
+};
 use marmota_sql::{SqlWriter, each_condition, filter_sql, quoted, sign};
 
 use crate::statement::column::{compared_type, is_folded, misfit};
@@ -17,6 +17,16 @@ use crate::wire::value::{self, PgType};
 impl SqlWriter for Sql {
     const TRUE: &'static str = "true";
     const FALSE: &'static str = "false";
+
+    type Outer = FieldSet;
+
+    fn enter(&mut self, table: &Table) -> FieldSet {
+        self.enter_table(table)
+    }
+
+    fn leave(&mut self, outer: FieldSet) {
+        self.leave_table(outer);
+    }
 
     fn push(&mut self, text: &str) -> &mut Self {
         Self::push(self, text)
@@ -54,6 +64,10 @@ impl SqlWriter for Sql {
                 json_path::sql(self, table, *field, condition);
             }
             FilterExpr::Search { field, search } => search::sql(self, table, *field, search),
+            // The number of rows.
+            FilterExpr::Related(_) => {
+                self.parameter(PgType::Int8.oid());
+            }
             FilterExpr::Not(_) | FilterExpr::And(_) | FilterExpr::Or(_) => {
                 filter_sql(self, table, filter);
             }
@@ -61,9 +75,9 @@ impl SqlWriter for Sql {
     }
 }
 
-/// Adds a filter to a shape.
-pub(crate) fn shape_filter(shape: &mut Vec<u8>, filter: &FilterExpr) {
-    let mut condition = |shape: &mut Vec<u8>, filter: &FilterExpr| -> Result<(), Infallible> {
+/// Adds a filter on rows of `table` to a shape.
+pub(crate) fn shape_filter(shape: &mut Vec<u8>, table: &Table, filter: &FilterExpr) -> Result<()> {
+    let mut condition = |shape: &mut Vec<u8>, _: &Table, filter: &FilterExpr| -> Result<()> {
         match filter {
             FilterExpr::Compare { field, comparison, .. } => {
                 shape.extend([1, *field as u8, *comparison as u8]);
@@ -73,11 +87,14 @@ pub(crate) fn shape_filter(shape: &mut Vec<u8>, filter: &FilterExpr) {
             FilterExpr::IsNull { field } => shape.extend([4, *field as u8]),
             FilterExpr::Inside { field, condition } => json_path::shape(shape, *field, condition),
             FilterExpr::Search { field, search } => search::shape(shape, *field, search),
-            FilterExpr::Not(_) | FilterExpr::And(_) | FilterExpr::Or(_) => {}
+            FilterExpr::Related(_)
+            | FilterExpr::Not(_)
+            | FilterExpr::And(_)
+            | FilterExpr::Or(_) => {}
         }
         Ok(())
     };
-    let Ok(()) = marmota_sql::shape_filter(shape, filter, &mut condition);
+    marmota_sql::shape_filter(shape, table, filter, &mut condition)
 }
 
 /// Writes an order as SQL. NULL sorts first; for fields without NULL this is omitted, so that any
@@ -99,7 +116,7 @@ pub(crate) fn order_sql(out: &mut Sql, table: &Table, order: &[SortKey]) {
 /// Appends a filter's values to the parameters. Returns their number.
 pub(crate) fn put_filter(out: &mut Vec<u8>, table: &Table, filter: &FilterExpr) -> Result<u16> {
     let mut count = 0;
-    each_condition(filter, &mut |condition| -> Result<()> {
+    each_condition(table, filter, &mut |table, condition| -> Result<()> {
         count += put_condition(out, table, condition)?;
         Ok(())
     })?;
@@ -121,6 +138,11 @@ fn put_condition(out: &mut Vec<u8>, table: &Table, filter: &FilterExpr) -> Resul
         FilterExpr::IsNull { .. } => return Ok(0),
         FilterExpr::Inside { condition, .. } => return json_path::put(out, condition),
         FilterExpr::Search { field, search } => return Ok(search::put(out, table, *field, search)),
+        FilterExpr::Related(related) => {
+            let Quantifier::Count { number, .. } = related.quantifier else { return Ok(0) };
+            // An integer always fits a bigint.
+            let _ = value::put(out, PgType::Int8, ValueRef::Int(i64::from(number)));
+        }
         FilterExpr::Not(_) | FilterExpr::And(_) | FilterExpr::Or(_) => {
             return put_filter(out, table, filter);
         }
@@ -169,7 +191,7 @@ mod tests {
     fn values_are_no_part_of_a_shape() {
         let shape = |filter: &FilterExpr| {
             let mut shape = Vec::new();
-            shape_filter(&mut shape, filter);
+            shape_filter(&mut shape, &table(), filter).unwrap();
             shape
         };
         let is = |values: &[i64]| FilterExpr::In {

@@ -56,7 +56,7 @@ pub(super) fn take(
             let mut rows = Bytes::new(read.take(length as usize)?);
             *outcome = read.outcome()?;
             read.end()?;
-            if let Some(table) = operation.table()
+            if let Some(table) = operation.lent_table()
                 && let (lent, true) = lend(&mut rows, table, u64::MAX, sink)?
             {
                 outcome.rows = lent;
@@ -73,7 +73,7 @@ pub(super) fn is_long(body: &[u8], operation: &Operation<'_>) -> bool {
     body.len() > LENT_AT_ONCE_BYTES
         && body.first() == Some(&DONE)
         && !matches!(operation, Operation::Batch { .. })
-        && operation.table().is_some()
+        && operation.lent_table().is_some()
 }
 
 /// The rows of a long answer, passed in turns.

@@ -422,7 +422,8 @@ impl RemoteSession {
         sink: &mut dyn RowSink,
         outcome: &mut Outcome,
     ) -> Poll<Result<()>> {
-        let (Some(table), Some(lending)) = (operation.table(), &mut self.waiting[place].lending)
+        let (Some(table), Some(lending)) =
+            (operation.lent_table(), &mut self.waiting[place].lending)
         else {
             return Poll::Ready(Ok(()));
         };

@@ -12,7 +12,7 @@ use marmota_store::engine::{Capability, ReadsMeanwhile};
 use super::bytes::{Bytes, broken, put_bytes, put_unsigned};
 
 /// The version of this protocol.
-pub(crate) const VERSION: u64 = 2;
+pub(crate) const VERSION: u64 = 3;
 /// The value of the `Upgrade` header.
 pub(crate) const UPGRADE: &str = "marmota";
 /// The route of the endpoint, after the prefix.
@@ -64,6 +64,8 @@ const TRANSACTIONS: u64 = 1 << 2;
 const ROW_LOCKS: u64 = 1 << 3;
 const KEY_GAPS: u64 = 1 << 4;
 const REUSES_LAST_KEY: u64 = 1 << 5;
+const ESTIMATES: u64 = 1 << 6;
+const RELATIONS: u64 = 1 << 7;
 
 impl Guarantees {
     pub(crate) fn of(capability: &Capability) -> Self {
@@ -73,7 +75,9 @@ impl Guarantees {
             | flag(capability.transactions, TRANSACTIONS)
             | flag(capability.row_locks, ROW_LOCKS)
             | flag(capability.key_gaps, KEY_GAPS)
-            | flag(capability.reuses_last_key, REUSES_LAST_KEY);
+            | flag(capability.reuses_last_key, REUSES_LAST_KEY)
+            | flag(capability.estimates, ESTIMATES)
+            | flag(capability.relations, RELATIONS);
         Self { flags, reads_meanwhile: capability.reads_meanwhile }
     }
 
@@ -85,6 +89,8 @@ impl Guarantees {
         server.row_locks = self.flags & ROW_LOCKS != 0;
         server.key_gaps = self.flags & KEY_GAPS != 0;
         server.reuses_last_key = self.flags & REUSES_LAST_KEY != 0;
+        server.estimates = self.flags & ESTIMATES != 0;
+        server.relations = self.flags & RELATIONS != 0;
         server.reads_meanwhile = self.reads_meanwhile;
         server.of_client(name)
     }
@@ -93,6 +99,7 @@ impl Guarantees {
     pub(crate) fn lost(self, other: Self) -> Option<&'static str> {
         let names = [
             (TRANSACTIONS, "transactions"),
+            (RELATIONS, "filters on related rows"),
             (PERSISTENT, "that rows survive a close"),
             (DURABLE, "that acknowledged writes survive the process"),
         ];

@@ -10,12 +10,13 @@ use marmota_model::{Error, ErrorKind, Result, RowSource, Table, ValueRef};
 use marmota_store::operation::Operation;
 
 use super::bytes::{put_int, put_option, put_unsigned};
-use super::query::{put_fields, put_filter_option, put_query};
+use super::query::{put_fields, put_filter_option, put_groups, put_query};
 pub(crate) use batch::{ReceivedBatch, ReceivedWrite};
 use marmota_model::binary::{put_row, put_value};
 use parts::{
-    BATCH, BEGIN, COMMIT, COUNT, DELETE, DELETE_WHERE, GET, INCREMENT, INSERT, INSERT_MANY, LIST,
-    RELEASE, ROLLBACK, ROLLBACK_TO, SAVEPOINT, UPDATE, UPDATE_MANY, put_conflict,
+    BATCH, BEGIN, COMMIT, COUNT, DELETE, DELETE_WHERE, ESTIMATE, GET, GROUP, INCREMENT, INSERT,
+    INSERT_MANY, LIST, LIST_EACH, RELEASE, ROLLBACK, ROLLBACK_TO, SAVEPOINT, UPDATE, UPDATE_MANY,
+    put_conflict,
 };
 pub(crate) use parts::{CANCEL, HELLO, Numbers, Terms};
 pub(crate) use received::{ReceivedOperation, ReceivedRows};
@@ -48,6 +49,20 @@ pub(crate) fn put_operation(
         Operation::List { table, query } => {
             about(out, LIST, table)?;
             put_query(out, query);
+        }
+        Operation::ListEach { table, query, by, limit } => {
+            about(out, LIST_EACH, table)?;
+            put_query(out, query);
+            put_unsigned(out, *by as u64);
+            put_unsigned(out, *limit);
+        }
+        Operation::Group { table, query, .. } => {
+            about(out, GROUP, table)?;
+            put_groups(out, query);
+        }
+        Operation::Estimate { table, filter } => {
+            about(out, ESTIMATE, table)?;
+            put_filter_option(out, *filter);
         }
         Operation::Count { table, filter } => {
             about(out, COUNT, table)?;

@@ -3,8 +3,9 @@
 
 use marmota_model::json::{JsonCondition, JsonPath, JsonTest};
 use marmota_model::{
-    Comparison, FILTER_DEPTH_MAX, FILTER_TERMS_MAX, FieldSet, FilterExpr, Place, Result, RowQuery,
-    Search, SortKey,
+    AggregateColumn, AggregateFunction, Comparison, FILTER_DEPTH_MAX, FILTER_TERMS_MAX, FieldSet,
+    FilterExpr, GROUP_AGGREGATES_MAX, GROUP_FIELDS_MAX, GroupQuery, Place, Quantifier,
+    RelatedFilter, RelationStep, Result, RowQuery, Search, SortKey,
 };
 
 use super::bytes::{Bytes, broken, put_bytes, put_unsigned};
@@ -20,6 +21,7 @@ const NOT: u8 = 6;
 const AND: u8 = 7;
 const OR: u8 = 8;
 const EXISTS: u8 = 9;
+const RELATED: u8 = 10;
 
 const COMPARISONS: [Comparison; 6] = [
     Comparison::Equal,
@@ -78,6 +80,23 @@ pub(crate) fn put_filter(out: &mut Vec<u8>, filter: &FilterExpr) {
             put_unsigned(out, field.map_or(0, |field| field as u64 + 1));
             put_bytes(out, search.text().as_bytes());
         }
+        FilterExpr::Related(related) => {
+            let step = &related.step;
+            out.push(RELATED);
+            put_bytes(out, step.table.as_bytes());
+            put_unsigned(out, step.local as u64);
+            put_unsigned(out, step.target as u64);
+            out.push(u8::from(step.to_one));
+            match related.quantifier {
+                Quantifier::Any => out.push(0),
+                Quantifier::Count { comparison, number } => {
+                    out.push(1);
+                    put_comparison(out, comparison);
+                    put_unsigned(out, u64::from(number));
+                }
+            }
+            put_filter(out, &related.filter);
+        }
         FilterExpr::Not(inner) => {
             out.push(NOT);
             put_filter(out, inner);
@@ -116,12 +135,32 @@ pub(crate) fn put_fields(out: &mut Vec<u8>, fields: FieldSet) {
     fields.iter().for_each(|field| out.push(field as u8));
 }
 
-pub(crate) fn put_query(out: &mut Vec<u8>, query: &RowQuery) {
-    put_filter_option(out, query.filter.as_ref());
-    put_unsigned(out, query.order.len() as u64);
-    for by in &query.order {
+fn put_order(out: &mut Vec<u8>, order: &[SortKey]) {
+    put_unsigned(out, order.len() as u64);
+    for by in order {
         put_unsigned(out, (by.field as u64) << 1 | u64::from(by.descending));
     }
+}
+
+pub(crate) fn put_groups(out: &mut Vec<u8>, query: &GroupQuery) {
+    put_filter_option(out, query.filter.as_ref());
+    put_unsigned(out, query.by.len() as u64);
+    query.by.iter().for_each(|&field| put_unsigned(out, field as u64));
+    put_unsigned(out, query.aggregates.len() as u64);
+    for AggregateColumn { function, field, name } in &query.aggregates {
+        let number = AggregateFunction::ALL.iter().position(|known| known == function);
+        out.push(number.unwrap_or_default() as u8);
+        put_unsigned(out, field.map_or(0, |field| field as u64 + 1));
+        put_bytes(out, name.as_deref().unwrap_or_default().as_bytes());
+    }
+    put_filter_option(out, query.having.as_ref());
+    put_order(out, &query.order);
+    put_unsigned(out, query.limit.map_or(0, |limit| limit.saturating_add(1)));
+}
+
+pub(crate) fn put_query(out: &mut Vec<u8>, query: &RowQuery) {
+    put_filter_option(out, query.filter.as_ref());
+    put_order(out, &query.order);
     put_unsigned(out, query.limit.map_or(0, |limit| limit.saturating_add(1)));
     out.push(u8::from(query.after.is_some()));
     if let Some(after) = &query.after {
@@ -181,6 +220,22 @@ impl Bytes<'_> {
                 let field = self.size()?.checked_sub(1);
                 FilterExpr::Search { field, search: Box::new(Search::new(self.text()?)) }
             }
+            RELATED => {
+                let table = self.text()?.to_owned().into();
+                let (local, target, to_one) = (self.size()?, self.size()?, self.bool()?);
+                let quantifier = match self.bool()? {
+                    false => Quantifier::Any,
+                    true => {
+                        let comparison = self.comparison()?;
+                        let number = u32::try_from(self.unsigned()?);
+                        let number = number.map_err(|_| broken("counts too many rows"))?;
+                        Quantifier::Count { comparison, number }
+                    }
+                };
+                let step = RelationStep { table, local, target, to_one };
+                let filter = self.filter_node(depth + 1, terms)?;
+                FilterExpr::Related(Box::new(RelatedFilter { step, quantifier, filter }))
+            }
             NOT => FilterExpr::Not(Box::new(self.filter_node(depth + 1, terms)?)),
             AND => FilterExpr::And(self.filter_list(depth, terms)?),
             OR => FilterExpr::Or(self.filter_list(depth, terms)?),
@@ -218,14 +273,49 @@ impl Bytes<'_> {
         Ok(fields)
     }
 
-    pub(crate) fn query(&mut self, count: usize) -> Result<RowQuery> {
-        let filter = self.filter_option()?;
+    fn order(&mut self) -> Result<Vec<SortKey>> {
         let orders = self.count()?;
         if orders > FieldSet::CAPACITY {
             return Err(broken("sorts by more fields than a table has"));
         }
         let order = |number: usize| SortKey { field: number >> 1, descending: number & 1 == 1 };
-        let order = (0..orders).map(|_| self.size().map(order)).collect::<Result<_>>()?;
+        (0..orders).map(|_| self.size().map(order)).collect()
+    }
+
+    /// Reads a query of groups.
+    pub(crate) fn groups(&mut self) -> Result<GroupQuery> {
+        let filter = self.filter_option()?;
+        let (fields, too_many) =
+            (self.count()?, "has more columns than a query of groups may have");
+        if fields > GROUP_FIELDS_MAX {
+            return Err(broken(too_many));
+        }
+        let by = (0..fields).map(|_| self.size()).collect::<Result<_>>()?;
+        let columns = self.count()?;
+        if columns > GROUP_AGGREGATES_MAX {
+            return Err(broken(too_many));
+        }
+        let aggregates = (0..columns).map(|_| self.aggregate()).collect::<Result<_>>()?;
+        let having = self.filter_option()?;
+        let order = self.order()?;
+        let limit = self.unsigned()?.checked_sub(1);
+        Ok(GroupQuery { filter, by, aggregates, having, order, limit })
+    }
+
+    fn aggregate(&mut self) -> Result<AggregateColumn> {
+        let number = usize::from(self.u8()?);
+        let function = AggregateFunction::ALL.get(number).copied();
+        let function = function.ok_or_else(|| broken("has an unknown aggregate function"))?;
+        let column = AggregateColumn::new(function, self.size()?.checked_sub(1));
+        Ok(match self.text()? {
+            "" => column,
+            name => column.named(name.to_owned()),
+        })
+    }
+
+    pub(crate) fn query(&mut self, count: usize) -> Result<RowQuery> {
+        let filter = self.filter_option()?;
+        let order = self.order()?;
         let limit = self.unsigned()?.checked_sub(1);
         let after = if self.bool()? { Some(self.values()?) } else { None };
         let fields = if self.bool()? { Some(self.fields(count)?) } else { None };
@@ -279,10 +369,34 @@ pub(crate) mod tests {
         leaf.prop_recursive(4, 40, 4, |inner| {
             prop_oneof![
                 inner.clone().prop_map(|inner| FilterExpr::Not(Box::new(inner))),
+                (inner.clone(), any_step(), any_quantifier()).prop_map(
+                    |(filter, step, quantifier)| {
+                        FilterExpr::Related(Box::new(RelatedFilter { step, quantifier, filter }))
+                    }
+                ),
                 prop::collection::vec(inner.clone(), 0..4).prop_map(FilterExpr::And),
                 prop::collection::vec(inner, 0..4).prop_map(FilterExpr::Or),
             ]
         })
+    }
+
+    fn any_step() -> impl Strategy<Value = RelationStep> {
+        ("[a-z]{1,9}", 0..200_usize, 0..200_usize, any::<bool>()).prop_map(
+            |(table, local, target, to_one)| RelationStep {
+                table: table.into(),
+                local,
+                target,
+                to_one,
+            },
+        )
+    }
+
+    fn any_quantifier() -> impl Strategy<Value = Quantifier> {
+        prop_oneof![
+            Just(Quantifier::Any),
+            (any_comparison(), any::<u32>())
+                .prop_map(|(comparison, number)| Quantifier::Count { comparison, number }),
+        ]
     }
 
     fn any_query() -> impl Strategy<Value = RowQuery> {

@@ -10,6 +10,7 @@ use marmota_store::read::check_key;
 use marmota_store::refusal::copy_of;
 use marmota_store::write::{check_increment, check_version};
 
+use super::submission::check_filter;
 use crate::codec::bytes::{Bytes, broken};
 use crate::codec::operation::{ReceivedBatch, ReceivedWrite};
 use crate::codec::outcome::put_results;
@@ -172,9 +173,7 @@ fn ready(asked: ReceivedWrite, links: &[Link], scope: &Store) -> Result<Write> {
             Write::Delete { table, key, version }
         }
         ReceivedWrite::DeleteWhere { table, filter } => {
-            if let Some(filter) = &filter {
-                filter.check(&table)?;
-            }
+            check_filter(&table, filter.as_ref())?;
             Write::DeleteWhere { table, filter }
         }
     })

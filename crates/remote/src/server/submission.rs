@@ -7,12 +7,13 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use marmota_model::{
-    Error, ErrorKind, NoRows, Result, RowSink, RowSource, Scratch, Table, ValueRef,
+    Error, ErrorKind, FilterExpr, NoRows, Result, RowSink, RowSource, Scratch, Table, ValueRef,
 };
 use marmota_rpc::packet;
 use marmota_store::operation::{Operation, Outcome};
 use marmota_store::prepare::{self, ValueSource, WriteTimestamp};
 use marmota_store::read::check_key;
+use marmota_store::rights::check_exposed;
 use marmota_store::write::{check_increment, check_version};
 use marmota_store::{Pending, Progress, Store};
 
@@ -323,11 +324,33 @@ fn operate<T>(
             run(&mut Operation::Get { table, key, fields })
         }
         ReceivedOperation::List { table, query } => {
+            check_filter(table, query.filter.as_ref())?;
             query.check(table)?;
             run(&mut Operation::List { table, query: &query })
         }
-        ReceivedOperation::Count { table, filter } => {
+        ReceivedOperation::ListEach { table, query, by, limit } => {
+            query.check(table)?;
+            let fields = query.fields.unwrap_or_else(|| table.read_by_default());
+            if query.after.is_some() || !fields.contains(by) {
+                let message =
+                    "a list with a limit for each value has no start, and reads the field";
+                return Err(Error::new(ErrorKind::Invalid, message));
+            }
+            run(&mut Operation::ListEach { table, query: &query, by, limit })
+        }
+        ReceivedOperation::Group { table, query } => {
+            let result = query.check(table)?;
+            run(&mut Operation::Group { table, query: &query, result: &result })
+        }
+        ReceivedOperation::Estimate { table, filter } => {
             filter.iter().try_for_each(|filter| filter.check(table))?;
+            if !scope.capability().estimates {
+                return run(&mut Operation::Count { table, filter: filter.as_ref() });
+            }
+            run(&mut Operation::Estimate { table, filter: filter.as_ref() })
+        }
+        ReceivedOperation::Count { table, filter } => {
+            check_filter(table, filter.as_ref())?;
             run(&mut Operation::Count { table, filter: filter.as_ref() })
         }
         ReceivedOperation::Insert { table, mut row, on_conflict } => {
@@ -362,7 +385,7 @@ fn operate<T>(
             run(&mut Operation::Delete { table, key, version })
         }
         ReceivedOperation::DeleteWhere { table, filter } => {
-            filter.iter().try_for_each(|filter| filter.check(table))?;
+            check_filter(table, filter.as_ref())?;
             run(&mut Operation::DeleteWhere { table, filter: filter.as_ref() })
         }
         // A batch is prepared separately (`ReadyBatch`).
@@ -376,6 +399,13 @@ fn operate<T>(
         ReceivedOperation::Release(name) => run(&mut Operation::Release(name)),
         ReceivedOperation::RollbackTo(name) => run(&mut Operation::RollbackTo(name)),
     }
+}
+
+/// Checks that a filter fits its table, and depends only on rows of tables that are served.
+pub(super) fn check_filter(table: &Table, filter: Option<&FilterExpr>) -> Result<()> {
+    let Some(filter) = filter else { return Ok(()) };
+    filter.check(table)?;
+    check_exposed(table, filter)
 }
 
 /// The rows of an insert of many, prepared one by one.

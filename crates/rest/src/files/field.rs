@@ -7,7 +7,8 @@ use std::sync::Arc;
 use marmota_files::{File, FileLimits, FileStorage};
 use marmota_http::{Request, Status};
 use marmota_model::{
-    Error, ErrorKind, FieldSet, Kind, NoRows, Result as ModelResult, Table, Value, ValueRef,
+    Error, ErrorKind, FieldSet, Kind, NoRows, Result as ModelResult, Scratch, Table, Value,
+    ValueRef,
 };
 use marmota_store::operation::{Operation, Outcome};
 use marmota_store::prepare::{self, ValueSource, WriteTimestamp};
@@ -156,9 +157,10 @@ impl FileField {
         let stamp = WriteTimestamp::now(table);
         let json = file.map(File::to_json);
         std::future::poll_fn(|task| {
+            let scratch = Scratch::new();
             let mut row = empty_row(table);
             row[*field] = json.as_deref().map_or(ValueRef::Null, ValueRef::Json);
-            prepare::update(table, &mut row, ValueSource::Values, stamp)?;
+            prepare::update(table, &mut row, ValueSource::Values, stamp, &scratch)?;
             let key = key.as_ref();
             let mut operation = Operation::Update { table, key, row: &row, version };
             submission.poll(&mut operation, &mut NoRows, task)

@@ -15,7 +15,9 @@ use marmota_http::{
     Flow, IntoResponse, Multipart, MultipartError, MultipartLimits, Request, Response, Status,
 };
 use marmota_model::rule::violation;
-use marmota_model::{Error, FieldSet, Kind, NoRows, Table, Value, ValueRef, Violation, json, text};
+use marmota_model::{
+    Error, FieldSet, Kind, NoRows, Scratch, Table, Value, ValueRef, Violation, json, text,
+};
 use marmota_store::operation::{Keys, Operation};
 use marmota_store::prepare::{self, ValueSource, WriteTimestamp};
 use marmota_web::{ApiError, ApiResult};
@@ -104,11 +106,19 @@ impl FormInsert {
         let mut violations = std::mem::take(violations);
         let mut uuid = None;
         let outcome = std::future::poll_fn(|task| {
+            let scratch = Scratch::new();
             let mut row: Vec<ValueRef<'_>> = values.iter().map(Value::as_ref).collect();
             if let Some(uuid) = uuid {
                 row[table.key()] = ValueRef::Uuid(uuid);
             }
-            prepare::insert_into(table, &mut row, ValueSource::Values, stamp, &mut violations);
+            prepare::insert_into(
+                table,
+                &mut row,
+                ValueSource::Values,
+                stamp,
+                &scratch,
+                &mut violations,
+            );
             prepare::finish(std::mem::take(&mut violations))?;
             // A repeated poll inserts the same key.
             if let ValueRef::Uuid(key) = row[table.key()] {

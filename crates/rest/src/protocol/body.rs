@@ -49,6 +49,16 @@ pub(crate) fn wants_minimal(request: &Request) -> bool {
     })
 }
 
+/// Returns the word of a preference in `Prefer`, such as `relaxed` for `durability`.
+pub(crate) fn preference(request: &Request, name: &str) -> Option<String> {
+    let prefer = request.header_text("prefer")?;
+    prefer.split([',', ';']).find_map(|part| {
+        let (this, word) = part.split_once('=')?;
+        let word = || word.trim().trim_matches('"').to_owned();
+        this.trim().eq_ignore_ascii_case(name).then(word)
+    })
+}
+
 /// Returns the durability requested by `Prefer: durability=…`; `None` for the store's own. Reads
 /// ignore the preference. The words are `full`, `relaxed` and `none`:
 ///
@@ -65,12 +75,7 @@ pub(crate) fn durability(request: &Request) -> ApiResult<Option<Durability>> {
     if let Method::Get | Method::Head = request.method() {
         return Ok(None);
     }
-    let Some(prefer) = request.header_text("prefer") else { return Ok(None) };
-    let asked = prefer.split([',', ';']).find_map(|part| {
-        let (name, word) = part.split_once('=')?;
-        name.trim().eq_ignore_ascii_case("durability").then(|| word.trim().trim_matches('"'))
-    });
-    match asked {
+    match preference(request, "durability").as_deref() {
         None => Ok(None),
         Some("full") => Ok(Some(Durability::Full)),
         Some("relaxed") => Ok(Some(Durability::Relaxed)),

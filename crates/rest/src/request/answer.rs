@@ -23,6 +23,8 @@ pub(crate) const JSON: &str = "application/json";
 pub(crate) const PRIVATE: &str = "private, no-cache";
 /// The header with the position of a write in the change feed.
 pub(crate) const POSITION: &str = "Marmota-Position";
+/// The header with the number of rows of a list.
+pub(crate) const COUNT: &str = "Marmota-Count";
 
 /// Bodies of at least this size are passed on instead of copied. Below it, a copy into the
 /// connection's buffer is cheaper than another system call.
@@ -45,6 +47,10 @@ pub(crate) struct Head {
     /// True if `Prefer: return=minimal` was applied. The response then has `Preference-Applied`
     /// (RFC 7240).
     pub(crate) minimal: bool,
+    /// The number of rows of a list (`Marmota-Count`).
+    pub(crate) count: Option<u64>,
+    /// The preference `count` that was applied (`Preference-Applied`).
+    pub(crate) counted: Option<&'static str>,
     /// An additional header, for one that only a few responses have, such as `Retry-After` or
     /// `Idempotent-Replayed`.
     pub(crate) extra: Option<(&'static str, &'static str)>,
@@ -71,6 +77,8 @@ impl Head {
             location: None,
             link: None,
             minimal: false,
+            count: None,
+            counted: None,
             extra: None,
             common: Common { private: false, position: None },
         }
@@ -102,6 +110,12 @@ impl Head {
         }
         if self.minimal {
             put("Preference-Applied", "return=minimal");
+        }
+        if let Some(count) = self.count {
+            put(COUNT, &count.to_string());
+        }
+        if let Some(counted) = self.counted {
+            put("Preference-Applied", counted);
         }
         if let Some((name, value)) = self.extra {
             put(name, value);

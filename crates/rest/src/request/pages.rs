@@ -125,6 +125,11 @@ impl Pages {
         kept.filter(|page| page.view == name.view && *page.target == *request.target())
     }
 
+    /// Returns true if the table has the version of the name: nothing was written to it since.
+    pub(crate) fn matches(&self, name: PageName, store: &Store, table: &Table) -> bool {
+        matches!(name.etag, Etag::Hash(_)) && store.table_version(table) == Some(name.version)
+    }
+
     /// Caches a page, unless its table was written to since the name was created; returns true if
     /// the page matches its name. Only then the response may have the name as its `ETag`.
     ///
@@ -138,7 +143,7 @@ impl Pages {
         body: &[u8],
     ) -> bool {
         let Etag::Hash(hash) = name.etag else { return false };
-        if store.table_version(table) != Some(name.version) {
+        if !self.matches(name, store, table) {
             return false;
         }
         if body.len() <= PAGE_BYTES_MAX {

@@ -22,18 +22,22 @@
 
 use marmota_http::{QueryParams, Request};
 use marmota_model::{
-    Comparison, FieldSet, FilterExpr, Kind, RowQuery, SortKey, Table, parse_filter, parse_order,
+    Comparison, FieldSet, FilterExpr, GroupQuery, Kind, RowQuery, SortKey, Table, parse_filter,
+    parse_order,
 };
 use marmota_store::operation::OnConflict;
+use marmota_store::rights::check_exposed;
 use marmota_web::{ApiError, ApiResult};
 
+use crate::protocol::body::preference;
 use crate::protocol::cursor;
 use crate::protocol::refusal::{of_param, of_url};
 use crate::request::state::ApiState;
 
 /// The parameters of a list that are not fields. A field with one of these names is selected by
 /// `filter`.
-const OF_LISTS: [&str; 6] = ["filter", "order", "limit", "after", "fields", "count"];
+const OF_LISTS: [&str; 10] =
+    ["filter", "order", "limit", "after", "fields", "count", "expand", "group", "select", "having"];
 
 /// The parameters of a list.
 ///
@@ -49,6 +53,8 @@ pub(crate) struct ListParams {
     pub(crate) rows_max: u64,
     /// True if the total number of rows is requested.
     pub(crate) count: bool,
+    /// The relations to expand, as text.
+    pub(crate) expand: Option<String>,
 }
 
 /// Returns an error for any parameter, on routes without parameters.
@@ -109,19 +115,38 @@ pub(crate) fn way(word: &str) -> ApiResult<OnConflict> {
     }
 }
 
-/// Returns the fields in `?fields=`; the table's default set without it.
+/// Returns an error if relations are to be expanded, for forms of a list without them.
+///
+/// # Errors
+/// 400 with the parameter.
+pub(crate) fn refuse_expand(params: &ListParams) -> ApiResult<()> {
+    match &params.expand {
+        None => Ok(()),
+        Some(text) => {
+            let message = "applies only to pages as JSON and to single rows";
+            Err(of_param("expand", text, "unknown", message.to_owned()))
+        }
+    }
+}
+
+/// Returns the fields in `?fields=`, the table's default set without it, and the relations in
+/// `?expand=`.
 ///
 /// # Errors
 /// 400 for a field that the table does not have, or another parameter.
-pub(crate) fn fields(request: &Request, table: &Table) -> ApiResult<FieldSet> {
-    let mut chosen = None;
+pub(crate) fn of_row(request: &Request, table: &Table) -> ApiResult<(FieldSet, Option<String>)> {
+    let (mut chosen, mut expand) = (None, None);
     for (name, value) in request.query_params() {
-        if name != "fields" {
-            return Err(unknown(&name, &value, "this route accepts only the parameter `fields`"));
+        match &*name {
+            "fields" => once(&mut chosen, "fields", &value, parse_fields(table, &value)?)?,
+            "expand" => once(&mut expand, "expand", &value, value.to_string())?,
+            _ => {
+                let message = "this route accepts only the parameters `fields` and `expand`";
+                return Err(unknown(&name, &value, message));
+            }
         }
-        once(&mut chosen, "fields", &value, parse_fields(table, &value)?)?;
     }
-    Ok(chosen.unwrap_or(table.read_by_default()))
+    Ok((chosen.unwrap_or(table.read_by_default()), expand))
 }
 
 /// Returns the filter in `?filter=`, which is required, so that a DELETE without parameters does
@@ -156,7 +181,131 @@ pub(crate) fn required_filter(request: &Request, table: &Table) -> ApiResult<Fil
 /// # Errors
 /// 400 with the parameter, its value and the allowed values.
 pub(crate) fn list(query: &str, table: &Table, api: &ApiState) -> ApiResult<ListParams> {
-    of_list(query, table, api.page_rows_default, api.page_rows_max)
+    let params = of_list(query, table, api.page_rows_default, api.page_rows_max)?;
+    if params.rows_max == 0 && !params.count {
+        let message = format!(
+            "must be an integer between 1 and {}, or 0 with `count=true`",
+            api.page_rows_max
+        );
+        return Err(of_param("limit", "0", "range", message));
+    }
+    Ok(params)
+}
+
+/// Returns the preference `count` of the request, `exact` or `estimated`; `None` without it.
+///
+/// # Errors
+/// 400 for another word.
+pub(crate) fn preferred_count(request: &Request) -> ApiResult<Option<CountKind>> {
+    match preference(request, "count").as_deref() {
+        None => Ok(None),
+        Some("exact") => Ok(Some(CountKind::Exact)),
+        Some("estimated") => Ok(Some(CountKind::Estimated)),
+        Some(other) => Err(ApiError::bad_request(format!(
+            "`Prefer: count={}` must be exact or estimated",
+            marmota_model::text::excerpt(other)
+        ))),
+    }
+}
+
+/// How the rows of a list are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CountKind {
+    /// Their exact number.
+    Exact,
+    /// An estimate, if the engine has one.
+    Estimated,
+}
+
+/// Returns true if the query of a URL requests groups instead of rows.
+pub(crate) fn requests_groups(query: &str) -> bool {
+    QueryParams::new(query).any(|(name, _)| matches!(&*name, "group" | "select" | "having"))
+}
+
+/// Returns the parameters of a list of groups.
+///
+/// # Errors
+/// 400 for an unknown, repeated or invalid parameter, or for an unknown field in one.
+pub(crate) fn groups(text: &str, table: &Table, api: &ApiState) -> ApiResult<(GroupQuery, Table)> {
+    let mut query = GroupQuery::new();
+    let (mut by, mut select, mut having, mut order, mut limit) = (None, None, None, None, None);
+    let mut rows = RowConditions::default();
+    for (name, value) in QueryParams::new(text) {
+        match &*name {
+            "group" => once(&mut by, &name, &value, value.to_string())?,
+            "select" => once(&mut select, &name, &value, value.to_string())?,
+            "having" => once(&mut having, &name, &value, value.to_string())?,
+            "order" => once(&mut order, &name, &value, value.to_string())?,
+            "limit" => {
+                let parsed = of_limit(&value, api.page_rows_max)?;
+                if parsed == 0 {
+                    return Err(limit_range(&value, api.page_rows_max));
+                }
+                once(&mut limit, &name, &value, parsed)?;
+            }
+            "after" | "fields" | "count" | "expand" => {
+                let message = "does not apply to groups; use `group`, `select`, `having`, `order` \
+                               and `limit`";
+                return Err(of_param(&name, &value, "unknown", message.to_owned()));
+            }
+            _ => rows.add(table, &name, &value)?,
+        }
+    }
+    for name in by.iter().flat_map(|by| by.split(',')) {
+        query.by.push(table.position(name.trim()).map_err(of_url)?);
+    }
+    if let Some(select) = select {
+        query.select(table, &select).map_err(of_url)?;
+    }
+    query.filter = rows.filter();
+    query.limit = Some(limit.unwrap_or(api.page_rows_default));
+    let result = query.result(table).map_err(of_url)?;
+    if let Some(having) = having {
+        query.having = Some(of_filter(&result, &having)?);
+    }
+    if let Some(order) = order {
+        query.order = of_order(&result, &order).map_err(of_url)?;
+    }
+    query.check(table).map_err(of_url)?;
+    Ok((query, result))
+}
+
+/// The conditions on rows of a URL: `filter`, and equality with fields.
+#[derive(Debug, Default)]
+struct RowConditions {
+    filter: Option<FilterExpr>,
+    equal: Vec<FilterExpr>,
+    named: FieldSet,
+}
+
+impl RowConditions {
+    /// Adds the parameter `filter`, or a field.
+    ///
+    /// # Errors
+    /// 400 for another or a repeated parameter, or an invalid value.
+    fn add(&mut self, table: &Table, name: &str, value: &str) -> ApiResult<()> {
+        if name == "filter" {
+            return once(&mut self.filter, name, value, of_filter(table, value)?);
+        }
+        let Some(field) = table.find(name) else {
+            return Err(unknown_of_list(table, name, value));
+        };
+        if self.named.contains(field) {
+            return Err(twice(name, value));
+        }
+        self.named = self.named.with(field);
+        self.equal.push(of_field(table, field, value)?);
+        Ok(())
+    }
+
+    /// Returns the conditions combined with *and*.
+    fn filter(mut self) -> Option<FilterExpr> {
+        self.equal.extend(self.filter);
+        match self.equal.len() {
+            0 | 1 => self.equal.pop(),
+            _ => Some(FilterExpr::And(self.equal)),
+        }
+    }
 }
 
 /// Returns the parameters of a list without pages.
@@ -166,10 +315,14 @@ pub(crate) fn list(query: &str, table: &Table, api: &ApiState) -> ApiResult<List
 pub(crate) fn lines(request: &Request, table: &Table) -> ApiResult<ListParams> {
     let rows_max = i64::MAX as u64;
     let params = of_list(request.query(), table, rows_max, rows_max)?;
+    if params.rows_max == 0 {
+        return Err(limit_range("0", rows_max));
+    }
     if params.count {
         let message = "applies only to pages; NDJSON returns all rows";
         return Err(of_param("count", "true", "unknown", message.to_owned()));
     }
+    refuse_expand(&params)?;
     Ok(params)
 }
 
@@ -185,11 +338,10 @@ pub(crate) fn lines(request: &Request, table: &Table) -> ApiResult<ListParams> {
 fn of_list(text: &str, table: &Table, rows_default: u64, rows_max: u64) -> ApiResult<ListParams> {
     let mut query = RowQuery::new();
     let (mut order, mut limit, mut after, mut shown, mut count) = (None, None, None, None, None);
-    let (mut filter, mut equal) = (None, Vec::new());
-    let mut named = FieldSet::EMPTY;
+    let (mut rows, mut expand) = (RowConditions::default(), None);
     for (name, value) in QueryParams::new(text) {
         match &*name {
-            "filter" => once(&mut filter, &name, &value, of_filter(table, &value)?)?,
+            "expand" => once(&mut expand, &name, &value, value.to_string())?,
             "order" => {
                 let parsed = of_order(table, &value).map_err(of_url)?;
                 once(&mut order, &name, &value, parsed)?;
@@ -198,23 +350,10 @@ fn of_list(text: &str, table: &Table, rows_default: u64, rows_max: u64) -> ApiRe
             "after" => once(&mut after, &name, &value, value.to_string())?,
             "fields" => once(&mut shown, &name, &value, parse_fields(table, &value)?)?,
             "count" => once(&mut count, &name, &value, of_count(&value)?)?,
-            _ => {
-                let Some(field) = table.find(&name) else {
-                    return Err(unknown_of_list(table, &name, &value));
-                };
-                if named.contains(field) {
-                    return Err(twice(&name, &value));
-                }
-                named = named.with(field);
-                equal.push(of_field(table, field, &value)?);
-            }
+            _ => rows.add(table, &name, &value)?,
         }
     }
-    equal.extend(filter);
-    query.filter = match equal.len() {
-        0 | 1 => equal.pop(),
-        _ => Some(FilterExpr::And(equal)),
-    };
+    query.filter = rows.filter();
     query.order = order.unwrap_or_default();
     if let Some(after) = after {
         query.after = Some(cursor::read(table, &query, &after)?);
@@ -224,7 +363,7 @@ fn of_list(text: &str, table: &Table, rows_default: u64, rows_max: u64) -> ApiRe
     query.fields = Some(order.iter().fold(shown, |fields, by| fields.with(by.field)));
     query.check(table).map_err(of_url)?;
     let rows_max = limit.unwrap_or(rows_default);
-    Ok(ListParams { query, shown, rows_max, count: count.unwrap_or(false) })
+    Ok(ListParams { query, shown, rows_max, count: count.unwrap_or(false), expand })
 }
 
 /// Stores a parsed parameter in its slot.
@@ -268,30 +407,37 @@ fn unknown_of_list(table: &Table, name: &str, value: &str) -> ApiError {
 /// Parses a condition such as `name ~ 'noether' and visits > 7` for a table.
 ///
 /// # Errors
-/// 400 with the position of the error, or with the unknown field.
-fn of_filter(table: &Table, text: &str) -> ApiResult<FilterExpr> {
-    parse_filter(table, text).and_then(|filter| filter.into_expr_for(table)).map_err(of_url)
+/// 400 with the position of the error, with the unknown field, or for a related table that is
+/// internal.
+pub(crate) fn of_filter(table: &Table, text: &str) -> ApiResult<FilterExpr> {
+    let parsed = parse_filter(table, text).and_then(|filter| {
+        let filter = filter.into_expr_for(table)?;
+        check_exposed(table, &filter)?;
+        Ok(filter)
+    });
+    parsed.map_err(of_url)
 }
 
 /// Parses an order such as `-name,id`: fields, with `-` for descending.
 ///
 /// # Errors
 /// 400 for an unknown field, or one that cannot be ordered by.
-fn of_order(table: &Table, text: &str) -> marmota_model::Result<Vec<SortKey>> {
+pub(crate) fn of_order(table: &Table, text: &str) -> marmota_model::Result<Vec<SortKey>> {
     parse_order(table, text)?.into_iter().map(|order| order.into_key_for(table)).collect()
 }
 
-/// Parses a number of rows, from 1 to `rows_max`.
-fn of_limit(text: &str, rows_max: u64) -> ApiResult<u64> {
+/// Parses a number of rows, from 0 to `rows_max`. The caller checks whether 0 is allowed.
+pub(crate) fn of_limit(text: &str, rows_max: u64) -> ApiResult<u64> {
     match text.parse() {
-        Ok(rows) if (1..=rows_max).contains(&rows) => Ok(rows),
-        _ => Err(of_param(
-            "limit",
-            text,
-            "range",
-            format!("must be an integer between 1 and {rows_max}"),
-        )),
+        Ok(rows) if rows <= rows_max => Ok(rows),
+        _ => Err(limit_range(text, rows_max)),
     }
+}
+
+#[cold]
+fn limit_range(text: &str, rows_max: u64) -> ApiError {
+    let message = format!("must be an integer between 1 and {rows_max}");
+    of_param("limit", text, "range", message)
 }
 
 /// Parses a flag. A parameter without a value, as in `?count`, is true.
@@ -333,7 +479,7 @@ fn of_field(table: &Table, position: usize, text: &str) -> ApiResult<FilterExpr>
 ///
 /// # Errors
 /// 400 for an unknown field, with the known ones.
-fn parse_fields(table: &Table, text: &str) -> ApiResult<FieldSet> {
+pub(crate) fn parse_fields(table: &Table, text: &str) -> ApiResult<FieldSet> {
     let mut fields = FieldSet::EMPTY;
     for name in text.split(',') {
         fields = fields.with(table.position(name.trim()).map_err(of_url)?);

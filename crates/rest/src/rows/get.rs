@@ -13,6 +13,7 @@
 //! | | |
 //! |---|---|
 //! | `fields` | the fields to return, separated by commas. Default: all but blobs |
+//! | `expand` | the relations whose rows are added ([`crate::expand`]) |
 //! | `If-None-Match` | 304 without a body if the row has this tag |
 //!
 //! HEAD has the same headers and no body.
@@ -24,6 +25,7 @@ use marmota_model::{Error, ErrorKind, FieldSet, Table, Value, ValueRef, json};
 use marmota_store::operation::Operation;
 use marmota_web::ApiResult;
 
+use crate::expand::read::Expansion;
 use crate::protocol::etag::{self, Etag};
 use crate::protocol::key;
 use crate::protocol::scratch_buffer::ScratchBuffer;
@@ -40,17 +42,56 @@ pub(crate) struct Get {
     shown: FieldSet,
     /// True once the engine returned the row.
     found: bool,
+    /// True once the read of the row has ended, if relations are expanded.
+    is_read: bool,
+    /// The relations of `expand`, and their rows.
+    expansion: Option<Box<Expansion>>,
 }
 
 impl Get {
-    /// Parses the key and the parameter `fields`.
+    /// Parses the key and the parameters `fields` and `expand`.
     ///
     /// # Errors
     /// 400 for an invalid key or parameter, or an unknown field.
     pub(crate) fn of(context: RequestContext<'_>) -> ApiResult<Self> {
         let key = key::of_path(context.request, context.table())?;
-        let shown = params::fields(context.request, context.table())?;
-        Ok(Self { key, shown, found: false })
+        let (shown, expand) = params::of_row(context.request, context.table())?;
+        let expansion = expand.map(|text| Expansion::of(context, &text)).transpose()?;
+        Ok(Self { key, shown, found: false, is_read: false, expansion: expansion.map(Box::new) })
+    }
+
+    /// Reads the row, then the related rows, and writes them. The answer has no `ETag`, because it
+    /// depends on more rows than the one that `If-Match` compares.
+    fn step_expanded(
+        &mut self,
+        context: RequestContext<'_>,
+        answer: &mut Answer<'_, '_>,
+        execute: &mut Execute<'_>,
+    ) -> Result<Next, Interrupt> {
+        let table = context.table();
+        let Self { key, shown, found, is_read, expansion: Some(expansion) } = self else {
+            return Ok(Next::Step);
+        };
+        if !*is_read {
+            let fields = shown.union(expansion.fields());
+            let mut sink = |row: &[ValueRef<'_>]| {
+                *found = true;
+                let mut text = Vec::new();
+                json::write_row(&mut text, table, *shown, row);
+                expansion.add(text, row);
+                ControlFlow::Break(())
+            };
+            execute(&mut Operation::Get { table, key: key.as_ref(), fields }, &mut sink)?;
+            *is_read = true;
+            return if *found { Ok(Next::Step) } else { Err(no_row(table, key.as_ref()).into()) };
+        }
+        if !expansion.step(execute)? {
+            return Ok(Next::Step);
+        }
+        let mut text = ScratchBuffer::take();
+        expansion.write(&mut text)?;
+        answer.whole(Head::new(Status::OK, JSON), &mut text);
+        Ok(Next::Answered)
     }
 }
 
@@ -70,8 +111,11 @@ impl Verb for Get {
         answer: &mut Answer<'_, '_>,
         execute: &mut Execute<'_>,
     ) -> Result<Next, Interrupt> {
+        if self.expansion.is_some() {
+            return self.step_expanded(context, answer, execute);
+        }
         let table = context.table();
-        let Self { key, shown, found } = self;
+        let Self { key, shown, found, .. } = self;
         let fields = table.version().map_or(*shown, |version| shown.with(version));
         let mut sink = |row: &[ValueRef<'_>]| {
             *found = true;

@@ -22,23 +22,29 @@
 //! without the store. Otherwise the steps are: count the rows if the client requests it, then read
 //! the rows, one more than the page has.
 //!
+//! If the rows are counted, their number is in `Marmota-Count`, too; HEAD always counts them. With
+//! `limit=0&count=true` only the count is read. `Prefer: count=estimated`
+//! counts by the statistics of the database, if it has them; `Preference-Applied` names how the
+//! rows were counted.
+//!
 //! The history of a row ([`crate::rows::history`]) is a list, too, of a table with a fixed filter.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use marmota_http::Status;
+use marmota_http::{Method, Status};
 use marmota_model::{FilterExpr, NoRows, RowQuery, SortKey, Table, ValueRef, json};
 use marmota_store::operation::Operation;
 use marmota_web::ApiResult;
 
+use crate::expand::read::Expansion;
 use crate::protocol::cursor;
 use crate::protocol::etag::{self, Etag};
 use crate::protocol::scratch_buffer::ScratchBuffer;
 use crate::request::answer::{Answer, Head, JSON};
 use crate::request::call::{Execute, Interrupt, Next, Verb};
 use crate::request::pages::{Page, PageName};
-use crate::request::params::{self, ListParams};
+use crate::request::params::{self, CountKind, ListParams};
 use crate::request::request_context::RequestContext;
 use crate::rows::page_document;
 
@@ -64,8 +70,12 @@ pub(crate) struct Reading {
     order: Vec<SortKey>,
     /// The total number of rows, once they are counted.
     ///
-    /// It is kept between the steps, and counted only if `count=true` is requested.
+    /// It is kept between the steps.
     count: Option<u64>,
+    /// True if the rows are counted: for the body, or for HEAD.
+    counts: bool,
+    /// The preference `count` of the request.
+    preferred: Option<CountKind>,
     writer: json::RowWriter,
     /// The body so far.
     body: ScratchBuffer,
@@ -76,6 +86,11 @@ pub(crate) struct Reading {
     /// The cursor of the page's last row. It is written when that row is read, since rows are
     /// borrowed.
     next: Option<String>,
+    /// The relations of `expand`, and their rows. The rows of the page are in it instead of the
+    /// body.
+    expansion: Option<Box<Expansion>>,
+    /// True once the rows of the page are read.
+    is_read: bool,
     /// True if a row follows the page.
     ///
     /// If the page is full and this is false, the page is the last one.
@@ -100,16 +115,24 @@ impl List {
     /// As [`List::of`].
     pub(crate) fn among(context: RequestContext<'_>, only: Option<FilterExpr>) -> ApiResult<Self> {
         let pages = &context.api.pages;
-        let name = pages.name(context.store, context.table(), context.request);
+        let preferred = params::preferred_count(context.request)?;
+        // The name of a page consists of its URL, which does not have the preferences.
+        let name = match preferred {
+            None => pages.name(context.store, context.table(), context.request),
+            Some(_) => None,
+        };
         if let Some(name) = name {
             if etag::none_match(context.request, name.etag) {
                 return Ok(Self::Identity { etag: name.etag, page: None });
             }
-            if let Some(page) = pages.get(name, context.request) {
+            // A cached page does not have the number of rows, which HEAD returns.
+            if context.request.method() != Method::Head
+                && let Some(page) = pages.get(name, context.request)
+            {
                 return Ok(Self::Identity { etag: name.etag, page: Some(page) });
             }
         }
-        Ok(Self::Read(Box::new(Reading::new(context, name, only)?)))
+        Ok(Self::Read(Box::new(Reading::new(context, name, preferred, only)?)))
     }
 }
 
@@ -118,15 +141,28 @@ impl Reading {
     fn new(
         context: RequestContext<'_>,
         name: Option<PageName>,
+        preferred: Option<CountKind>,
         only: Option<FilterExpr>,
     ) -> ApiResult<Self> {
         let mut params = params::list(context.request.query(), context.table(), context.api)?;
+        // The version of the table does not determine the rows of related tables.
+        let related = params.query.filter.as_ref().is_some_and(FilterExpr::has_relations);
+        let name = name.filter(|_| !related);
         if let Some(only) = only {
             params.query.filter = Some(match params.query.filter.take() {
                 Some(filter) => only.and(filter),
                 None => only,
             });
         }
+        params.count |= preferred.is_some();
+        let counts = params.count || context.request.method() == Method::Head;
+        let expansion =
+            params.expand.take().map(|text| Expansion::of(context, &text)).transpose()?;
+        if let (Some(expansion), Some(fields)) = (&expansion, &mut params.query.fields) {
+            *fields = fields.union(expansion.fields());
+        }
+        // The version of a table does not cover the related rows.
+        let name = name.filter(|_| expansion.is_none());
         // One row more shows whether there is a next page.
         params.query.limit = Some(params.rows_max + 1);
         let order = params.query.order_with_key(context.table());
@@ -138,10 +174,14 @@ impl Reading {
             params,
             order,
             count: None,
+            counts,
+            preferred,
             writer,
             body,
             rows: 0,
             next: None,
+            expansion: expansion.map(Box::new),
+            is_read: false,
             more: false,
         })
     }
@@ -155,11 +195,17 @@ impl Reading {
             self.more = true;
             return ControlFlow::Break(());
         }
-        if self.rows > 0 {
-            self.body.push(b',');
-        }
         self.rows += 1;
-        self.writer.write(&mut self.body, table, self.params.shown, row);
+        if let Some(expansion) = &mut self.expansion {
+            let mut text = Vec::new();
+            self.writer.write(&mut text, table, self.params.shown, row);
+            expansion.add(text, row);
+        } else {
+            if self.rows > 1 {
+                self.body.push(b',');
+            }
+            self.writer.write(&mut self.body, table, self.params.shown, row);
+        }
         if self.rows == self.params.rows_max {
             self.next = Some(cursor::write(table, &self.order, row));
         }
@@ -183,7 +229,8 @@ impl Reading {
             }
             _ => None,
         };
-        page_document::write_end(&mut self.body, next.as_deref(), self.count);
+        let count = self.count.filter(|_| self.params.count);
+        page_document::write_end(&mut self.body, next.as_deref(), count);
         let link = next.map(|url| format!("<{url}>; rel=\"next\""));
         let source = (context.store, context.table());
         // A page that was read during a write may match neither version, so it gets no tag.
@@ -192,7 +239,22 @@ impl Reading {
         });
         let mut head = Head::new(Status::OK, JSON).etag(name.map(|name| name.etag));
         head.link = link;
+        self.count_in(context, &mut head);
         answer.whole(head, &mut self.body);
+    }
+
+    /// Adds the number of rows to a head, and how it was counted.
+    fn count_in(&self, context: RequestContext<'_>, head: &mut Head) {
+        head.count = self.count;
+        head.counted = self.preferred.map(|_| match self.estimates(context) {
+            true => "count=estimated",
+            false => "count=exact",
+        });
+    }
+
+    /// Returns true if the number of rows is an estimate.
+    fn estimates(&self, context: RequestContext<'_>) -> bool {
+        self.preferred == Some(CountKind::Estimated) && context.store.capability().estimates
     }
 
     /// Executes the next operation: the count, if requested and unknown, or the list.
@@ -206,18 +268,34 @@ impl Reading {
         execute: &mut Execute<'_>,
     ) -> Result<Next, Interrupt> {
         let table = context.table();
-        if self.params.count && self.count.is_none() {
+        if self.counts && self.count.is_none() {
             let filter = self.params.query.filter.as_ref();
-            let counted = execute(&mut Operation::Count { table, filter }, &mut NoRows)?;
-            self.count = Some(counted.rows);
+            let mut operation = match self.estimates(context) {
+                true => Operation::Estimate { table, filter },
+                false => Operation::Count { table, filter },
+            };
+            self.count = Some(execute(&mut operation, &mut NoRows)?.rows);
             return Ok(Next::Step);
         }
-        // The sink modifies all parameters except the query.
-        let query: RowQuery = std::mem::take(&mut self.params.query);
-        let mut sink = |row: &[ValueRef<'_>]| self.take_row(table, row);
-        let ran = execute(&mut Operation::List { table, query: &query }, &mut sink);
-        self.params.query = query;
-        ran?;
+        if self.params.rows_max == 0 {
+            self.end(context, answer);
+            return Ok(Next::Answered);
+        }
+        if !self.is_read {
+            // The sink modifies all parameters except the query.
+            let query: RowQuery = std::mem::take(&mut self.params.query);
+            let mut sink = |row: &[ValueRef<'_>]| self.take_row(table, row);
+            let ran = execute(&mut Operation::List { table, query: &query }, &mut sink);
+            self.params.query = query;
+            ran?;
+            self.is_read = true;
+        }
+        if let Some(expansion) = &mut self.expansion {
+            if !expansion.step(execute)? {
+                return Ok(Next::Step);
+            }
+            expansion.write(&mut self.body)?;
+        }
         self.end(context, answer);
         Ok(Next::Answered)
     }

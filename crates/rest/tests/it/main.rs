@@ -16,10 +16,12 @@ mod bounds;
 mod changes;
 mod client;
 mod compression;
+mod expand;
 mod failing;
 mod faulty;
 #[cfg(feature = "files")]
 mod files;
+mod groups;
 mod guide;
 mod history;
 #[cfg(feature = "auth")]
@@ -34,6 +36,7 @@ mod once;
 mod open_api;
 mod overload;
 mod random;
+mod relations;
 mod resource;
 mod row;
 mod service;

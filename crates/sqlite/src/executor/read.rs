@@ -30,6 +30,8 @@ macro_rules! by_width {
     };
 }
 
+pub(super) use by_width;
+
 impl Executor {
     pub(crate) fn get(
         &mut self,
@@ -86,7 +88,7 @@ impl Executor {
         let statement = self.statements.at(place);
         let mut run = self.connection.start(statement.id);
         if let Some(filter) = filter {
-            bind_filter(&mut run, filter, &mut self.shape.patterns.iter());
+            bind_filter(&mut run, table, filter, &mut self.shape.patterns.iter())?;
         }
         if let Some(limit) = query.limit {
             run.bind(Bound::int(i64::try_from(limit).unwrap_or(i64::MAX)));
@@ -111,7 +113,7 @@ impl Executor {
         })?;
         let mut run = self.connection.start(self.statements.at(place).id);
         if let Some(filter) = filter {
-            bind_filter(&mut run, filter, &mut self.shape.patterns.iter());
+            bind_filter(&mut run, table, filter, &mut self.shape.patterns.iter())?;
         }
         run.step().map_err(|failure| fault::of(&failure))?;
         Ok(u64::try_from(run.row(&mut Cells::<1>::new()).at(0).int()).unwrap_or(0))
@@ -127,7 +129,7 @@ fn lend_one<const N: usize>(
     lend::<N, _>(table, plan, run.row(&mut Cells::new()), |row| sink.row(row)).map(|_| ())
 }
 
-fn lend_all<const N: usize>(
+pub(super) fn lend_all<const N: usize>(
     table: &Table,
     plan: &[Column],
     run: &mut Run<'_, '_>,
@@ -150,7 +152,7 @@ fn lend_all<const N: usize>(
 }
 
 /// Returns the columns of a statement that reads these fields.
-fn columns(table: &Table, fields: FieldSet) -> Box<[Column]> {
+pub(super) fn columns(table: &Table, fields: FieldSet) -> Box<[Column]> {
     let known = fields.iter().filter(|&position| position < table.fields().len());
     known.map(|position| Column::new(table, position)).collect()
 }

@@ -270,7 +270,7 @@ impl Executor {
         })?;
         let mut run = self.connection.start(self.statements.at(place).id);
         if let Some(filter) = filter {
-            bind_filter(&mut run, filter, &mut self.shape.patterns.iter());
+            bind_filter(&mut run, table, filter, &mut self.shape.patterns.iter())?;
         }
         match run.finish() {
             Ok(rows) => Ok(Outcome::rows(rows)),

@@ -22,7 +22,7 @@ use std::task::Waker;
 use std::time::Instant;
 
 use marmota_model::{
-    Error, ErrorKind, FilterExpr, Result, RowQuery, RowSink, Table, Value, ValueRef,
+    Error, ErrorKind, FilterExpr, GroupQuery, Result, RowQuery, RowSink, Table, Value, ValueRef,
 };
 use marmota_store::Durability;
 use marmota_store::borrowed_table::BorrowedTables;
@@ -69,6 +69,8 @@ pub(crate) struct OffloadedOperation {
 /// A read with owned values, or a write that reads many rows.
 enum Read {
     List(Arc<Table>, RowQuery),
+    ListEach(Arc<Table>, RowQuery, usize, u64),
+    Group(Arc<Table>, Box<(GroupQuery, Table)>),
     Count(Arc<Table>, Option<FilterExpr>),
     Sql(Box<str>, Vec<Value>, Option<Arc<SqlColumns>>),
     DeleteWhere(Arc<Table>, Option<FilterExpr>),
@@ -137,6 +139,13 @@ impl OffloadedOperation {
     ) -> Result<Arc<Self>> {
         let read = match operation {
             Operation::List { table, query } => Read::List(tables.kept(table)?, (*query).clone()),
+            Operation::ListEach { table, query, by, limit } => {
+                Read::ListEach(tables.kept(table)?, (*query).clone(), *by, *limit)
+            }
+            Operation::Group { table, query, .. } => {
+                let groups = ((*query).clone(), query.result(table)?);
+                Read::Group(tables.kept(table)?, Box::new(groups))
+            }
             Operation::Count { table, filter } => Read::Count(tables.kept(table)?, filter.cloned()),
             Operation::DeleteWhere { table, filter } => {
                 Read::DeleteWhere(tables.kept(table)?, filter.cloned())
@@ -377,6 +386,13 @@ impl OffloadedOperation {
         };
         let mut operation = match &self.read {
             Read::List(table, query) => Operation::List { table, query },
+            Read::ListEach(table, query, by, limit) => {
+                Operation::ListEach { table, query, by: *by, limit: *limit }
+            }
+            Read::Group(table, groups) => {
+                let (query, result) = &**groups;
+                Operation::Group { table, query, result }
+            }
             Read::Count(table, filter) => Operation::Count { table, filter: filter.as_ref() },
             Read::Sql(text, values, _) => sql(text, values, false, false),
             Read::DeleteWhere(table, filter) => {
@@ -513,7 +529,9 @@ impl RowSink for Copying<'_> {
 impl fmt::Debug for OffloadedOperation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = match &self.read {
-            Read::List(table, _) => table.name(),
+            Read::List(table, _) | Read::ListEach(table, ..) | Read::Group(table, _) => {
+                table.name()
+            }
             Read::Count(table, _) | Read::DeleteWhere(table, _) => table.name(),
             Read::Sql(text, ..) | Read::Execute(text, ..) => text,
             Read::Commit => return f.write_str("a commit"),

@@ -1,11 +1,11 @@
 //! Filters and orders as SQL: their shape (the key of a statement), their text (made once per
 //! shape) and their values (bound each time). All three walk the tree in the same order.
 
-use std::convert::Infallible;
 use std::fmt::Write as _;
 
 use marmota_model::{
-    Comparison, Error, ErrorKind, FilterExpr, KeyKind, Place, Result, RowQuery, SortKey, Table,
+    Comparison, Error, ErrorKind, FilterExpr, KeyKind, Place, Quantifier, Result, RowQuery,
+    SortKey, Table,
 };
 use marmota_sql::quoted;
 use marmota_sql::{SqlWriter, each_condition, shape_filter, shape_order, sign};
@@ -36,7 +36,7 @@ impl FilterShape {
     /// # Errors
     /// [`ErrorKind::Invalid`] for a pattern text that is too long.
     pub(crate) fn filter(&mut self, table: &Table, filter: &FilterExpr) -> Result<()> {
-        shape_filter(self, filter, &mut |shape, condition| shape.condition(table, condition))
+        shape_filter(self, table, filter, &mut Self::condition)
     }
 
     fn condition(&mut self, table: &Table, filter: &FilterExpr) -> Result<()> {
@@ -58,7 +58,10 @@ impl FilterShape {
                 self.bytes.extend([10, field.map_or(u8::MAX, |field| field as u8)]);
                 self.patterns.push(match_text(table, *field, search)?);
             }
-            FilterExpr::Not(_) | FilterExpr::And(_) | FilterExpr::Or(_) => {}
+            FilterExpr::Related(_)
+            | FilterExpr::Not(_)
+            | FilterExpr::And(_)
+            | FilterExpr::Or(_) => {}
         }
         Ok(())
     }
@@ -135,6 +138,12 @@ impl SqlWriter for Sql {
     const TRUE: &'static str = "1";
     const FALSE: &'static str = "0";
 
+    type Outer = ();
+
+    fn enter(&mut self, _: &Table) {}
+
+    fn leave(&mut self, (): ()) {}
+
     fn push(&mut self, text: &str) -> &mut Self {
         self.0.push_str(text);
         self
@@ -169,6 +178,8 @@ impl SqlWriter for Sql {
                     ),
                 }
             }
+            // The number of rows.
+            FilterExpr::Related(_) => write!(out, "?"),
             FilterExpr::Not(_) | FilterExpr::And(_) | FilterExpr::Or(_) => Ok(()),
         };
     }
@@ -183,13 +194,17 @@ pub(crate) fn order_sql(out: &mut Sql, table: &Table, order: &[SortKey]) {
     }
 }
 
-/// Binds a filter's values.
+/// Binds the values of a filter on rows of `table`.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] for a related table that the store does not have.
 pub(crate) fn bind_filter<'v>(
     run: &mut Run<'_, 'v>,
+    table: &Table,
     filter: &'v FilterExpr,
     patterns: &mut std::slice::Iter<'v, String>,
-) {
-    let Ok(()) = each_condition(filter, &mut |condition| -> Result<(), Infallible> {
+) -> Result<()> {
+    each_condition(table, filter, &mut |_, condition| {
         match condition {
             FilterExpr::Compare { value, .. } => run.bind(bound_value(value)),
             FilterExpr::In { values, .. } => {
@@ -200,13 +215,18 @@ pub(crate) fn bind_filter<'v>(
                 None => run.bind(Bound::NULL),
             },
             FilterExpr::Inside { condition, .. } => run.bind(Bound::condition(condition)),
+            FilterExpr::Related(related) => {
+                if let Quantifier::Count { number, .. } = related.quantifier {
+                    run.bind(Bound::int(i64::from(number)));
+                }
+            }
             FilterExpr::IsNull { .. }
             | FilterExpr::Not(_)
             | FilterExpr::And(_)
             | FilterExpr::Or(_) => {}
         }
         Ok(())
-    });
+    })
 }
 
 #[cfg(test)]

@@ -30,6 +30,9 @@ pub struct Capability {
     pub sql: bool,
     /// True if it executes [`crate::operation::Operation::Aggregate`]. Default: false.
     pub aggregation: bool,
+    /// True if it executes [`crate::operation::Operation::Estimate`]: it estimates the number of
+    /// rows in less time than it counts them. Default: false.
+    pub estimates: bool,
     /// True if it supports transactions, and what is built on them: batches that are executed all
     /// or none, batches with an idempotency key, migrations, and the history of audited models. An
     /// engine without transactions refuses them as [`ErrorKind::Unsupported`]. Default: true.
@@ -38,6 +41,10 @@ pub struct Capability {
     /// ([`crate::Store::with_rights`]). The client of a remote store does not: the server checks
     /// the rights of the client's credential. Default: true.
     pub guarded_writes: bool,
+    /// True if it executes filters with conditions on related rows
+    /// ([`marmota_model::FilterExpr::Related`]). An engine without them refuses such filters as
+    /// [`ErrorKind::Unsupported`]. Default: true.
+    pub relations: bool,
     /// True if a write waits for an open transaction of another session only if that has written to
     /// the same row. Default: false, writes to other rows may wait as well.
     pub row_locks: bool,
@@ -109,8 +116,10 @@ impl Capability {
             persistent: durable,
             sql: false,
             aggregation: false,
+            estimates: false,
             transactions: true,
             guarded_writes: true,
+            relations: true,
             row_locks: false,
             reads_meanwhile: ReadsMeanwhile::Before,
             key_gaps: false,
@@ -145,6 +154,13 @@ impl Capability {
     #[must_use]
     pub const fn with_aggregation(mut self) -> Self {
         self.aggregation = true;
+        self
+    }
+
+    /// The same engine, with estimates of numbers of rows ([`Capability::estimates`]).
+    #[must_use]
+    pub const fn with_estimates(mut self) -> Self {
+        self.estimates = true;
         self
     }
 
@@ -218,6 +234,13 @@ impl Capability {
         self
     }
 
+    /// The same engine, without conditions on related rows ([`Capability::relations`]).
+    #[must_use]
+    pub const fn without_relations(mut self) -> Self {
+        self.relations = false;
+        self
+    }
+
     /// Returns an error if the engine has no transactions; `what` begins its message, such as "a
     /// migration".
     ///
@@ -251,7 +274,9 @@ impl Capability {
             name,
             sql: false,
             aggregation: false,
+            estimates: self.estimates,
             guarded_writes: false,
+            relations: self.relations,
             shared_file: false,
             change_feed: false,
             shared_commits: false,
@@ -275,8 +300,10 @@ impl Capability {
             persistent: self.persistent && other.persistent,
             sql: self.sql || other.sql,
             aggregation: self.aggregation || other.aggregation,
+            estimates: self.estimates && other.estimates,
             transactions: self.transactions && other.transactions,
             guarded_writes: self.guarded_writes && other.guarded_writes,
+            relations: self.relations && other.relations,
             row_locks: self.row_locks && other.row_locks,
             reads_meanwhile: self.reads_meanwhile.max(other.reads_meanwhile),
             key_gaps: self.key_gaps || other.key_gaps,

@@ -7,7 +7,8 @@ pub(crate) mod outcome;
 pub(crate) mod write;
 
 use marmota_model::{
-    Error, ErrorKind, FieldSet, FilterExpr, Result, RowQuery, RowSource, Table, Value, ValueRef,
+    Error, ErrorKind, FieldSet, FilterExpr, GroupQuery, Result, RowQuery, RowSource, Table, Value,
+    ValueRef,
 };
 
 use crate::contract::sql::{Lender, SqlCall};
@@ -26,7 +27,8 @@ pub use write::Write;
 ///
 /// | operation | [`Outcome`] |
 /// |---|---|
-/// | `Get`, `List`, `Count` | `rows`: the number lent or counted |
+/// | `Get`, `List`, `ListEach`, `Group`, `Count` | `rows`: the number lent or counted |
+/// | `Estimate` | `rows`: the estimate |
 /// | `Insert` | `rows`: 1, or 0 if it was ignored; `keys`: [`Keys::One`] if the engine made the key or applied a conflict action; `version` if the table has one; `effect` |
 /// | `InsertMany` | `rows`; `keys`: [`Keys::Range`] or [`Keys::Each`] if the engine made the keys, [`Keys::Upserted`] with a conflict action |
 /// | `Update` | `rows`: 1; `version` |
@@ -74,6 +76,44 @@ pub enum Operation<'a> {
         table: &'a Table,
         /// The filter; `None` for all rows.
         filter: Option<&'a FilterExpr>,
+    },
+    /// Estimates the number of rows ([`Outcome::rows`]), from the statistics of the database. The
+    /// store submits it only to an engine that declares
+    /// [`Capability::estimates`](crate::engine::Capability::estimates).
+    Estimate {
+        /// The table.
+        table: &'a Table,
+        /// The filter; `None` for all rows.
+        filter: Option<&'a FilterExpr>,
+    },
+    /// Lends the rows that the query selects, but only the first ones for each value of a field:
+    /// those with the same value in the order of the query. The order between rows with different
+    /// values is the engine's.
+    ///
+    /// An engine may return [`ErrorKind::Unsupported`] when this is submitted: then the store lists
+    /// the rows, and leaves out the others itself.
+    ListEach {
+        /// The table.
+        table: &'a Table,
+        /// The query, without a start ([`RowQuery::after`]).
+        query: &'a RowQuery,
+        /// The field. The query reads it.
+        by: usize,
+        /// The maximum number of rows for each value.
+        limit: u64,
+    },
+    /// Lends a row for each group of rows, in the order of [`GroupQuery::total_order`].
+    ///
+    /// An engine may return [`ErrorKind::Unsupported`] when this is submitted: then the store lists
+    /// the rows, and groups them itself. An engine that groups returns [`GroupQuery::overflow`] for
+    /// a sum beyond the range of its type.
+    Group {
+        /// The table.
+        table: &'a Table,
+        /// The query.
+        query: &'a GroupQuery,
+        /// The table of the rows that are lent ([`GroupQuery::result`]).
+        result: &'a Table,
     },
     /// Inserts a row. The engine generates an absent automatic key.
     Insert {
@@ -208,9 +248,13 @@ impl<'a> Operation<'a> {
     #[must_use]
     pub const fn is_write(&self) -> bool {
         match self {
-            Self::Get { .. } | Self::List { .. } | Self::Count { .. } | Self::Aggregate { .. } => {
-                false
-            }
+            Self::Get { .. }
+            | Self::List { .. }
+            | Self::ListEach { .. }
+            | Self::Group { .. }
+            | Self::Count { .. }
+            | Self::Estimate { .. }
+            | Self::Aggregate { .. } => false,
             Self::Sql { statement, .. } => statement.writes,
             _ => true,
         }
@@ -222,7 +266,10 @@ impl<'a> Operation<'a> {
         match self {
             Self::Get { table, .. }
             | Self::List { table, .. }
+            | Self::ListEach { table, .. }
+            | Self::Group { table, .. }
             | Self::Count { table, .. }
+            | Self::Estimate { table, .. }
             | Self::Aggregate { table, .. }
             | Self::Insert { table, .. }
             | Self::InsertMany { table, .. }
@@ -240,6 +287,15 @@ impl<'a> Operation<'a> {
             | Self::Savepoint(_)
             | Self::Release(_)
             | Self::RollbackTo(_) => None,
+        }
+    }
+
+    /// Returns the table of the rows that it lends: that of the groups, or [`Operation::table`].
+    #[must_use]
+    pub const fn lent_table(&self) -> Option<&'a Table> {
+        match self {
+            Self::Group { result, .. } => Some(*result),
+            operation => operation.table(),
         }
     }
 

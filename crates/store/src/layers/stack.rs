@@ -17,6 +17,7 @@ use crate::contract::invalidation_feed::InvalidationFeed;
 
 use crate::layers::cache::CacheLayer;
 use crate::layers::cache::row_cache::Cache;
+use crate::layers::fallback::FallbackLayer;
 use crate::layers::handle::HandleContext;
 use crate::layers::layer::Layer;
 use crate::layers::metrics::MetricsLayer;
@@ -31,7 +32,7 @@ use crate::rows::registry::Registry;
 
 /// The layers, from the first to the last. It is one type, so the compiler sees all calls from one
 /// layer to the next.
-type Stack = TraceLayer<MetricsLayer<RightsLayer<StepsLayer<CacheLayer<Sessions>>>>>;
+type Stack = TraceLayer<MetricsLayer<RightsLayer<StepsLayer<CacheLayer<FallbackLayer<Sessions>>>>>>;
 
 /// The state of an operation that waits, with a part of each layer.
 pub(crate) type StackState = <Stack as Layer>::State;
@@ -82,7 +83,7 @@ impl Layers {
         let cache =
             cache_bytes_max.map(|bytes_max| Arc::new(Cache::new(registry, bytes_max, SLOTS)));
 
-        let layer = Sessions::new(engine, records_changes);
+        let layer = FallbackLayer::new(Sessions::new(engine, records_changes));
         let layer = CacheLayer::new(cache.clone(), layer);
         let before_hooks = before_hooks.map(Arc::new);
         let layer = StepsLayer::new(audit_log, before_hooks.clone(), registry, layer);

@@ -190,7 +190,7 @@ fn verb_of(operation: &Operation<'_>) -> &'static str {
 fn note(span: &Span, operation: &Operation<'_>, ended: Result<&Outcome, &Error>) {
     match ended {
         // These rows were only counted, not read.
-        Ok(_) if matches!(operation, Operation::Count { .. }) => {}
+        Ok(_) if matches!(operation, Operation::Count { .. } | Operation::Estimate { .. }) => {}
         Ok(outcome) => {
             span.record("marmota.rows", signed(outcome.rows));
         }

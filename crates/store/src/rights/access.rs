@@ -143,7 +143,7 @@ pub(crate) struct TableRights {
     pub(crate) referring: Vec<Referring>,
     /// True if a new row can be checked before its insert.
     ///
-    /// False if the rule uses an automatic key, or if a reference is restricted by more than the
+    /// False if the rule uses an automatic key or related rows, or if a reference is restricted by more than the
     /// target's key: then the checks need the database.
     pub(crate) tells_before: bool,
 }
@@ -175,7 +175,7 @@ impl TableRights {
             delete: seen(Right::Delete),
             refer: of(Right::Refer).or(table, &read),
             referring: Vec::new(),
-            tells_before: !key_is_made,
+            tells_before: !key_is_made && !insert.has_relations(),
             table: Arc::clone(table),
             insert,
             read,
@@ -215,7 +215,7 @@ pub(super) fn settle_references(tables: &mut [TableRights]) {
             }
             let key = FieldSet::EMPTY.with(target.key());
             let by_key = access.fields(target).union(key) == key;
-            rights.tells_before &= by_key;
+            rights.tells_before &= by_key && !access.has_relations();
             let (target, access) = (Arc::clone(target), access.clone());
             rights.referring.push(Referring { field, target, access });
         }

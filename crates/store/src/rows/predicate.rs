@@ -371,6 +371,15 @@ impl<'f, C: FieldColumn> Node<'f, C> {
                 let words = columns.iter().map(|_| Words::default()).collect();
                 Self::Search { columns, search, words: RefCell::new(words) }
             }
+            FilterExpr::Related(related) => {
+                let message = format!(
+                    "this engine does not support conditions on related rows, here of `{}` in a \
+                     filter on `{}`: read those rows first, and filter by their keys",
+                    related.step.table,
+                    table.name()
+                );
+                return Err(Error::new(ErrorKind::Unsupported, message));
+            }
             FilterExpr::Not(inner) => Self::Not(Box::new(Self::new(inner, table, columns)?)),
             FilterExpr::And(filters) => Self::And(all(filters)?),
             FilterExpr::Or(filters) => Self::Or(all(filters)?),

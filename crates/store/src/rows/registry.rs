@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
-use marmota_model::{Error, ErrorKind, Model, Result, Table};
+use marmota_model::{Error, ErrorKind, LinkedTables, Model, Result, Table};
 
 /// The registered tables.
 ///
@@ -34,6 +34,8 @@ pub struct Registry {
     by_type: HashMap<TypeId, Arc<Table>, BuildHasherDefault<TypeIdHasher>>,
     /// The index of each table's database, in a store with several.
     databases: HashMap<String, usize>,
+    /// The links between the tables, by which relations are resolved.
+    links: Option<Arc<LinkedTables>>,
 }
 
 /// A hasher that returns a `TypeId` as it is: it already is a hash, and hashing it again would cost
@@ -109,6 +111,17 @@ impl Registry {
     /// Default: 0, the first database.
     pub(crate) fn database_of(&self, table: &Table) -> usize {
         self.databases.get(table.name()).copied().unwrap_or(0)
+    }
+
+    /// Links the tables, so that relations between them can be resolved, and checks their named
+    /// relations. The links last as long as this registry and its clones.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] with the relation that is invalid.
+    pub(crate) fn link(&mut self, home: impl Fn(&str) -> usize) -> Result<()> {
+        let tables = self.tables.iter().map(|table| (Arc::clone(table), home(table.name())));
+        self.links = Some(LinkedTables::new(tables.collect())?);
+        Ok(())
     }
 
     /// Returns true if a table is audited.

@@ -137,6 +137,13 @@ impl KnownTables {
         self.known.iter().rev().find(|table| table.name().eq_ignore_ascii_case(name))
     }
 
+    /// Returns the number of the last prepared table called `name`.
+    #[must_use]
+    pub fn number_of(&self, name: &str) -> Option<u32> {
+        let place = self.known.iter().rposition(|table| table.name() == name)?;
+        u32::try_from(place).ok()
+    }
+
     /// Returns the audited tables and the table of the history.
     ///
     /// Engines with SQL use them to refuse statements that would bypass the history.

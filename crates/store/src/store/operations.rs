@@ -14,6 +14,7 @@ use super::pending::{Pending, PendingState, Progress};
 use crate::contract::durability::Durability;
 use crate::contract::engine::Submitted;
 use crate::contract::operation::{Operation, Outcome};
+use crate::layers::fallback::is_left_to_store;
 use crate::layers::layer::Layer;
 use crate::layers::session::SessionState;
 use crate::layers::stack::StackState;
@@ -61,7 +62,7 @@ impl Store {
         sink: &mut dyn RowSink,
         outcome: &mut Outcome,
     ) -> Result<Progress> {
-        if self.is_plain {
+        if self.is_plain && !is_left_to_store(operation) {
             let (sessions, place) = (self.core.layers.sessions(), &self.handle.place);
             return Ok(match sessions.submit_to(place, durability, operation, sink, outcome)? {
                 Submitted::Done => Progress::Done,
@@ -195,7 +196,7 @@ impl Store {
         sink: &mut dyn RowSink,
         outcome: &mut Outcome,
     ) -> Result<()> {
-        if !self.is_plain {
+        if !self.is_plain || is_left_to_store(operation) {
             return self.run_layered(durability, operation, sink, outcome);
         }
         let (sessions, place) = (self.core.layers.sessions(), &self.handle.place);

@@ -201,6 +201,13 @@ pub struct ListModels<M> {
 
 impl<M> Unpin for ListModels<M> {}
 
+impl<M> ListModels<M> {
+    /// Returns the query, for verbs that continue a list.
+    pub(super) fn query_of_rows(&self) -> RowQuery {
+        self.query.clone()
+    }
+}
+
 impl<M: Model> Verb for ListModels<M> {
     type Output = Vec<M>;
 
@@ -416,6 +423,7 @@ impl<M: Model, T: FieldValue> Verb for Pluck<M, T> {
 /// The verb of [`Store::count`].
 pub struct Count<M> {
     filter: Option<FilterExpr>,
+    estimated: bool,
     model: PhantomData<fn() -> M>,
 }
 
@@ -431,7 +439,12 @@ impl<M: Model> Verb for Count<M> {
         if let Some(filter) = &self.filter {
             filter.check(table)?;
         }
-        call(&mut Operation::Count { table, filter: self.filter.as_ref() }, &mut NoRows)
+        let filter = self.filter.as_ref();
+        let mut operation = match self.estimated && store.capability().estimates {
+            true => Operation::Estimate { table, filter },
+            false => Operation::Count { table, filter },
+        };
+        call(&mut operation, &mut NoRows)
     }
 
     fn finish(&mut self, _: &Store, outcome: &mut Outcome) -> Result<u64> {
@@ -456,6 +469,25 @@ impl<M: Model> Action<'_, Count<M>> {
     /// ```
     pub fn filter(mut self, filter: Filter<M>) -> Self {
         narrow(&mut self.verb.filter, filter.into_expr());
+        self
+    }
+
+    /// Returns an estimate from the statistics of the database, if the engine has them
+    /// ([`Capability::estimates`](crate::engine::Capability::estimates)); otherwise the exact
+    /// number.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, #[model(unique)] name: String, people: i64 }
+    /// # let store = Store::builder(Memory::new()).model::<City>().open()?;
+    /// assert_eq!(store.count::<City>().estimated().run()?, 0);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    pub const fn estimated(mut self) -> Self {
+        self.verb.estimated = true;
         self
     }
 }
@@ -517,6 +549,6 @@ impl Store {
     /// # Ok::<(), marmota_model::Error>(())
     /// ```
     pub fn count<M: Model>(&self) -> Action<'_, Count<M>> {
-        Action::new(self, Count { filter: None, model: PhantomData })
+        Action::new(self, Count { filter: None, estimated: false, model: PhantomData })
     }
 }

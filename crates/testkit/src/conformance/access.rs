@@ -1,4 +1,5 @@
 //! Promises about callers: their rights, and the history of their writes.
 
 pub mod history;
+pub mod related_rights;
 pub mod rights;

@@ -1,6 +1,9 @@
 //! Promises about reads: filters, pages, and search.
 
 pub mod filters;
+pub mod grouping;
 pub mod json_paths;
 pub mod pages;
+pub mod related;
+pub mod relations;
 pub mod search;

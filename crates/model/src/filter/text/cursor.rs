@@ -6,6 +6,7 @@ use crate::value::excerpt::{excerpt, unquote};
 use crate::{Error, ErrorKind, Result, Value};
 
 /// A place in the text of a filter.
+#[derive(Clone, Copy)]
 pub(super) struct Cursor<'a, 't> {
     text: &'a str,
     at: usize,
@@ -16,6 +17,16 @@ pub(super) struct Cursor<'a, 't> {
 impl<'a, 't> Cursor<'a, 't> {
     pub(super) const fn new(text: &'a str, caller: Option<&'t Caller>) -> Self {
         Self { text, at: 0, caller }
+    }
+
+    /// Continues where another cursor on the same text is.
+    pub(super) const fn move_to(&mut self, place: usize) {
+        self.at = place;
+    }
+
+    /// Returns the place, for [`Self::move_to`].
+    pub(super) const fn place(&self) -> usize {
+        self.at
     }
 
     /// Skips bytes that were parsed elsewhere.

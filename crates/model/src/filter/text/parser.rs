@@ -3,14 +3,15 @@
 use super::caller::Caller;
 use super::cursor::Cursor;
 use super::inside::inside;
+use super::relation::Function;
 use super::token::{Token, comparison};
 use super::value::{value, value_of};
 use crate::{Comparison, FILTER_DEPTH_MAX, FilterExpr, Kind, Place, Result, Search, Table, Value};
 
 /// A parser of one filter on the rows of a table.
 pub(super) struct Parser<'a, 't> {
-    table: &'t Table,
-    cursor: Cursor<'a, 't>,
+    pub(super) table: &'t Table,
+    pub(super) cursor: Cursor<'a, 't>,
 }
 
 impl<'a, 't> Parser<'a, 't> {
@@ -31,7 +32,7 @@ impl<'a, 't> Parser<'a, 't> {
         }
     }
 
-    fn either(&mut self, depth: usize) -> Result<FilterExpr> {
+    pub(super) fn either(&mut self, depth: usize) -> Result<FilterExpr> {
         let mut filter = self.both(depth)?;
         while self.cursor.take_word("or") || self.cursor.take("||") {
             filter = filter.or(self.both(depth)?);
@@ -63,16 +64,51 @@ impl<'a, 't> Parser<'a, 't> {
         }
         match self.cursor.token()? {
             Token::Symbol("@") => self.search(None),
-            Token::Word(name) => {
-                let field = self.table.position(name)?;
-                let rest = self.cursor.rest();
-                if rest.starts_with(['.', '[']) {
-                    return inside(&mut self.cursor, self.table, field);
-                }
-                self.test(field)
-            }
+            Token::Word(name) => self.named(name, depth),
             other => Err(self.cursor.expected("a field", &other)),
         }
+    }
+
+    /// Parses a condition that begins with a name.
+    pub(super) fn named(&mut self, name: &str, depth: usize) -> Result<FilterExpr> {
+        if depth > FILTER_DEPTH_MAX {
+            return Err(self.cursor.error("nests too deep"));
+        }
+        let rest = self.cursor.rest();
+        if rest.starts_with('(')
+            && let Some(function) = Function::named(name)
+        {
+            return self.function(function, depth);
+        }
+        let is_path = rest.starts_with('.');
+        match self.table.find(name) {
+            Some(field)
+                if is_path && matches!(self.table.fields()[field].kind, Kind::Reference { .. }) =>
+            {
+                self.through(name, depth)
+            }
+            Some(field) if rest.starts_with(['.', '[']) => {
+                inside(&mut self.cursor, self.table, field)
+            }
+            Some(field) => self.test(field),
+            None if (is_path || rest.starts_with(':')) && self.table.has_relation(name) => {
+                self.through(name, depth)
+            }
+            None => self.table.position(name).and_then(|field| self.test(field)),
+        }
+    }
+
+    /// Parses a part of the filter that is on the rows of another table.
+    pub(super) fn on<T>(
+        &mut self,
+        table: &Table,
+        parse: impl FnOnce(&mut Parser<'a, '_>) -> Result<T>,
+    ) -> Result<T> {
+        let mut inner = Parser { table, cursor: self.cursor };
+        let parsed = parse(&mut inner)?;
+        let place = inner.cursor.place();
+        self.cursor.move_to(place);
+        Ok(parsed)
     }
 
     fn test(&mut self, field: usize) -> Result<FilterExpr> {

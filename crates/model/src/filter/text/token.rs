@@ -14,8 +14,8 @@ pub(super) enum Token<'a> {
 }
 
 /// Longer symbols come first, so that `<=` is not read as `<`.
-pub(super) const SYMBOLS: [&str; 15] =
-    ["&&", "||", "!=", "<=", ">=", "==", "=", "<", ">", "~", "^", "@", "(", ")", ","];
+pub(super) const SYMBOLS: [&str; 16] =
+    ["&&", "||", "!=", "<=", ">=", "==", "=", "<", ">", "~", "^", "@", "(", ")", ",", ":"];
 
 pub(super) fn comparison(token: &Token<'_>) -> Option<Comparison> {
     Some(match token {

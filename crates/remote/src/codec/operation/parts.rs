@@ -29,6 +29,9 @@ pub(super) const ROLLBACK: u8 = 14;
 pub(super) const SAVEPOINT: u8 = 15;
 pub(super) const RELEASE: u8 = 16;
 pub(super) const ROLLBACK_TO: u8 = 17;
+pub(super) const LIST_EACH: u8 = 18;
+pub(super) const GROUP: u8 = 19;
+pub(super) const ESTIMATE: u8 = 20;
 /// Cancels the operation with a number.
 pub(crate) const CANCEL: u8 = 32;
 

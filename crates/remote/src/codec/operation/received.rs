@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use marmota_model::{FieldSet, FilterExpr, Result, RowQuery, Table, ValueRef};
+use marmota_model::{FieldSet, FilterExpr, GroupQuery, Result, RowQuery, Table, ValueRef};
 use marmota_store::operation::OnConflict;
 
 use super::batch::ReceivedBatch;
 use super::parts::{
-    BATCH, BEGIN, COMMIT, COUNT, DELETE, DELETE_WHERE, GET, INCREMENT, INSERT, INSERT_MANY, LIST,
-    RELEASE, ROLLBACK, ROLLBACK_TO, SAVEPOINT, UPDATE, UPDATE_MANY, field_of, read_conflict,
-    table_of,
+    BATCH, BEGIN, COMMIT, COUNT, DELETE, DELETE_WHERE, ESTIMATE, GET, GROUP, INCREMENT, INSERT,
+    INSERT_MANY, LIST, LIST_EACH, RELEASE, ROLLBACK, ROLLBACK_TO, SAVEPOINT, UPDATE, UPDATE_MANY,
+    field_of, read_conflict, table_of,
 };
 use crate::codec::bytes::{Bytes, broken};
 
@@ -18,7 +18,10 @@ use crate::codec::bytes::{Bytes, broken};
 pub(crate) enum ReceivedOperation<'p, 't> {
     Get { table: &'t Table, key: ValueRef<'p>, fields: FieldSet },
     List { table: &'t Table, query: RowQuery },
+    ListEach { table: &'t Table, query: RowQuery, by: usize, limit: u64 },
+    Group { table: &'t Table, query: Box<GroupQuery> },
     Count { table: &'t Table, filter: Option<FilterExpr> },
+    Estimate { table: &'t Table, filter: Option<FilterExpr> },
     Insert { table: &'t Table, row: Vec<ValueRef<'p>>, on_conflict: OnConflict },
     InsertMany { table: &'t Table, rows: ReceivedRows<'p>, on_conflict: OnConflict },
     Update { table: &'t Table, key: ValueRef<'p>, row: Vec<ValueRef<'p>>, version: Option<i64> },
@@ -77,6 +80,16 @@ impl<'p, 't> ReceivedOperation<'p, 't> {
                 let table = table(read)?;
                 Self::List { table, query: read.query(table.fields().len())? }
             }
+            LIST_EACH => {
+                let table = table(read)?;
+                let query = read.query(table.fields().len())?;
+                Self::ListEach { table, query, by: field_of(read, table)?, limit: read.unsigned()? }
+            }
+            GROUP => {
+                let table = table(read)?;
+                Self::Group { table, query: Box::new(read.groups()?) }
+            }
+            ESTIMATE => Self::Estimate { table: table(read)?, filter: read.filter_option()? },
             COUNT => Self::Count { table: table(read)?, filter: read.filter_option()? },
             INSERT => {
                 let table = table(read)?;

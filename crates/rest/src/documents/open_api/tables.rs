@@ -146,7 +146,7 @@ impl Ways<'_> {
                 "get",
                 "A row",
                 &json!({
-                    "parameters": [of_fields()],
+                    "parameters": [of_fields(), of_expand()],
                     "responses": { "200": answer("The row", &self.row()) },
                 }),
             );
@@ -265,10 +265,18 @@ impl Ways<'_> {
         let mut parameters = vec![
             in_query("filter", "A condition, such as `name ~ 'noether' and visits > 7`", &text),
             in_query("order", "Fields, each with `-` in front for descending", &text),
-            in_query("limit", "Rows in the page", &json!({ "type": "integer", "minimum": 1 })),
+            in_query("limit", "Rows in the page", &json!({ "type": "integer", "minimum": 0 })),
             in_query("after", "The end of the previous page, from its `next`", &text),
             of_fields(),
             in_query("count", "Adds the total number of rows", &json!({ "type": "boolean" })),
+            of_expand(),
+            in_query("group", "Groups rows by these fields, with commas between", &text),
+            in_query(
+                "select",
+                "The values of each group, such as `count,sum(visits),last:max(visits)`",
+                &text,
+            ),
+            in_query("having", "A condition on groups, such as `count > 3`", &text),
         ];
         let taken: Vec<Value> = parameters.iter().map(|one| one["name"].clone()).collect();
         for (at, field) in self.table.fields().iter().enumerate() {
@@ -283,6 +291,12 @@ impl Ways<'_> {
             }
             parameters.push(in_query(&field.name, "Equal to this", &schema));
         }
+        parameters.push(json!({
+            "name": "Prefer",
+            "in": "header",
+            "description": "`count=exact` or `count=estimated` adds the number of rows",
+            "schema": text,
+        }));
         if self.has_events {
             parameters.push(json!({
                 "name": "Marmota-After",
@@ -535,14 +549,25 @@ fn of_fields() -> Value {
     in_query("fields", "The fields to show, with commas between", &json!({ "type": "string" }))
 }
 
+/// Returns the parameter `expand`, of lists and of single rows.
+fn of_expand() -> Value {
+    let what = "Relations whose rows are added as the member `expand`, such as \
+                `author(fields=name),comment(order=-id,limit=3)`";
+    in_query("expand", what, &json!({ "type": "string" }))
+}
+
 /// Returns the schema of a page: `rows` of the schema `of`, `next` with a URL or null, and `count`,
 /// which is present only if it was requested.
 fn page(of: &Value) -> Value {
     json!({
         "type": "object",
-        "required": ["rows", "next"],
+        "required": ["rows"],
         "properties": {
-            "rows": { "type": "array", "items": of },
+            "rows": {
+                "type": "array",
+                // A group has the fields and values that were requested.
+                "items": { "anyOf": [of, { "type": "object", "title": "group" }] },
+            },
             "next": { "type": ["string", "null"], "description": "The URL of the next page" },
             "count": { "type": "integer" },
         },

@@ -175,6 +175,21 @@ impl Write {
         std::iter::once(self.table()).chain(self.audit().map(Audit::table))
     }
 
+    /// Calls `visit` with each related table whose rows the write reads, by name: those of its
+    /// filter, and those of the rules that it is checked against. A table may come several times.
+    ///
+    /// # Errors
+    /// Those of `visit`.
+    pub fn each_related<E>(
+        &self,
+        visit: &mut impl FnMut(&str) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
+        if let Self::DeleteWhere { filter: Some(filter), .. } = self.bare() {
+            filter.each_related(visit)?;
+        }
+        self.rights().map_or(Ok(()), |rights| rights.each_related(self.table(), visit))
+    }
+
     /// Returns true for a write that takes more than one operation.
     #[must_use]
     pub const fn is_of_steps(&self) -> bool {

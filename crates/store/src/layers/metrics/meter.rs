@@ -203,7 +203,7 @@ pub struct SessionActivity {
 }
 
 /// The verbs that are counted. A verb is counted by its index here, and reported by its name.
-const VERBS: [&str; 15] = [
+const VERBS: [&str; 18] = [
     "get",
     "list",
     "count",
@@ -219,6 +219,9 @@ const VERBS: [&str; 15] = [
     "commit",
     "step",
     "aggregate",
+    "list_each",
+    "group",
+    "estimate",
 ];
 
 /// The index of an operation's verb in [`VERBS`].
@@ -243,6 +246,9 @@ const fn verb_of(operation: &Operation<'_>) -> usize {
         | Operation::Release(_)
         | Operation::RollbackTo(_) => 13,
         Operation::Aggregate { .. } => 14,
+        Operation::ListEach { .. } => 15,
+        Operation::Group { .. } => 16,
+        Operation::Estimate { .. } => 17,
     }
 }
 

@@ -123,13 +123,18 @@ fn described(verb: &str, operation: &Operation<'_>) -> String {
         let _ = write!(text, " of {}", table.name());
     }
     match operation {
-        Operation::List { table, query } => {
+        Operation::List { table, query } | Operation::ListEach { table, query, .. } => {
             by_fields(&mut text, table, query.filter.as_ref());
             if let Some(limit) = query.limit {
                 let _ = write!(text, ", at most {limit}");
             }
         }
-        Operation::Count { table, filter } | Operation::DeleteWhere { table, filter } => {
+        Operation::Group { table, query, .. } => {
+            by_fields(&mut text, table, query.filter.as_ref());
+        }
+        Operation::Count { table, filter }
+        | Operation::Estimate { table, filter }
+        | Operation::DeleteWhere { table, filter } => {
             by_fields(&mut text, table, *filter);
         }
         Operation::Batch { writes, .. } => {

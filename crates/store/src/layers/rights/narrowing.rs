@@ -7,7 +7,8 @@
 use std::ops::ControlFlow;
 
 use marmota_model::{
-    Error, ErrorKind, FieldSet, FilterExpr, Result, RowQuery, RowSink, RowSource, Table, ValueRef,
+    Comparison, Error, ErrorKind, FieldSet, FilterExpr, GroupQuery, Result, RowQuery, RowSink,
+    RowSource, Table, ValueRef,
 };
 
 use crate::contract::operation::{OnConflict, Operation, Outcome};
@@ -34,6 +35,11 @@ impl Rights {
                     return Ok(run(operation, sink, outcome));
                 };
                 let asked = *fields;
+                if condition.filter().has_relations() {
+                    let query = read_of_row(table, *key, asked, &rights.read);
+                    let mut list = Operation::List { table, query: &query };
+                    return Ok(run(&mut list, sink, outcome));
+                }
                 let fields = fields.union(condition.filter().fields(table));
                 let ready = condition.asked(table)?;
                 let mut readable = ReadableRow { ready, sink, fields, asked, hidden: false };
@@ -46,22 +52,44 @@ impl Rights {
             }
             Operation::List { table, query } => {
                 let rights = self.admit(Right::Read, table)?;
-                if rights.read.is_all() {
+                let related = query.filter.as_ref().is_some_and(FilterExpr::has_relations);
+                if rights.read.is_all() && !related {
                     return Ok(run(operation, sink, outcome));
                 }
-                let filter = rights.read.narrow(query.filter.clone());
+                let filter = self.narrow_related(table, query.filter.as_ref())?;
+                let filter = rights.read.narrow(filter);
                 let query = RowQuery { filter, ..query.clone() };
                 Ok(run(&mut Operation::List { table, query: &query }, sink, outcome))
             }
             Operation::Count { table, filter } => {
                 let rights = self.admit(Right::Read, table)?;
-                let filter = rights.read.narrow(filter.cloned());
+                let filter = rights.read.narrow(self.narrow_related(table, *filter)?);
                 let mut count = Operation::Count { table, filter: filter.as_ref() };
                 Ok(run(&mut count, sink, outcome))
             }
+            Operation::Estimate { table, filter } => {
+                let rights = self.admit(Right::Read, table)?;
+                let filter = rights.read.narrow(self.narrow_related(table, *filter)?);
+                let mut estimate = Operation::Estimate { table, filter: filter.as_ref() };
+                Ok(run(&mut estimate, sink, outcome))
+            }
+            Operation::ListEach { table, query, by, limit } => {
+                let rights = self.admit(Right::Read, table)?;
+                let filter = rights.read.narrow(self.narrow_related(table, query.filter.as_ref())?);
+                let query = &RowQuery { filter, ..RowQuery::clone(query) };
+                let (by, limit) = (*by, *limit);
+                let mut list = Operation::ListEach { table, query, by, limit };
+                Ok(run(&mut list, sink, outcome))
+            }
+            Operation::Group { table, query, result } => {
+                let rights = self.admit(Right::Read, table)?;
+                let filter = rights.read.narrow(self.narrow_related(table, query.filter.as_ref())?);
+                let query = &GroupQuery { filter, ..GroupQuery::clone(query) };
+                Ok(run(&mut Operation::Group { table, query, result }, sink, outcome))
+            }
             Operation::DeleteWhere { table, filter } => {
                 let rights = self.admit(Right::Delete, table)?;
-                let filter = rights.delete.narrow(filter.cloned());
+                let filter = rights.delete.narrow(self.narrow_related(table, *filter)?);
                 let mut delete = Operation::DeleteWhere { table, filter: filter.as_ref() };
                 Ok(run(&mut delete, sink, outcome))
             }
@@ -108,9 +136,12 @@ impl Rights {
     pub(crate) fn narrow_delete(
         &self,
         table: &Table,
-        filter: Option<FilterExpr>,
+        filter: Option<&FilterExpr>,
     ) -> Option<FilterExpr> {
-        self.of(table).map_or(&Access::Denied, |rights| &rights.delete).narrow(filter)
+        // A filter that depends on rows of a table that the caller may not read selects no row.
+        let filter = self.narrow_related(table, filter);
+        let access = self.of(table).map_or(&Access::Denied, |rights| &rights.delete);
+        filter.map_or_else(|_| Access::Denied.narrow(None), |filter| access.narrow(filter))
     }
 
     /// Checks writes of one row, and updates of several, as far as this is possible without reading
@@ -135,6 +166,14 @@ impl Rights {
             _ => Ok(()),
         }
     }
+}
+
+/// Returns the read of a row by its key as a list, for access that only the engine can evaluate.
+fn read_of_row(table: &Table, key: ValueRef<'_>, fields: FieldSet, access: &Access) -> RowQuery {
+    let (field, value) = (table.key(), key.to_value());
+    let row = FilterExpr::Compare { field, comparison: Comparison::Equal, value };
+    let filter = access.narrow(Some(row));
+    RowQuery { filter, limit: Some(1), fields: Some(fields), ..RowQuery::new() }
 }
 
 /// Calls `run` with an insert of rows from a source with a shorter lifetime than the operation's

@@ -95,7 +95,7 @@ impl<'s> Steps<'s> {
     pub(super) fn wrap_in_batch(&self, write: &Write) -> Write {
         self.wrap(match (write, self.rights) {
             (Write::DeleteWhere { table, filter }, Some(rights)) => {
-                let filter: Option<FilterExpr> = rights.narrow_delete(table, filter.clone());
+                let filter: Option<FilterExpr> = rights.narrow_delete(table, filter.as_ref());
                 Write::DeleteWhere { filter, table: Arc::clone(table) }
             }
             (write, _) => write.clone(),

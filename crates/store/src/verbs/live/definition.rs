@@ -1,6 +1,7 @@
 //! The definition of a live query: which rows, in which order, with which fields.
 
 use std::cmp::Ordering;
+use std::convert::Infallible;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
@@ -30,6 +31,9 @@ pub(crate) struct LiveDefinition {
     read: FieldSet,
     pub(crate) order: RowOrder,
     condition: Option<Condition>,
+    /// The related tables on whose rows the filter depends. A change of one of them, and of the
+    /// table itself, is followed by a new read.
+    related: Vec<Arc<Table>>,
 }
 
 /// Definitions are equal if their pages are.
@@ -64,7 +68,19 @@ impl LiveDefinition {
         let used = query.filter.as_ref().map_or(FieldSet::EMPTY, |filter| filter.fields(table));
         check_blobs(table, shown.union(RowOrder::new(table, &query).fields()).union(used))?;
         let filter = readable(store, table, query.filter)?;
-        Ok(Self::of_query(Arc::clone(table), RowQuery { filter, ..query }, counts))
+        let definition = Self::of_query(Arc::clone(table), RowQuery { filter, ..query }, counts);
+        match definition.related.iter().find(|related| is_internal(related)) {
+            None => Ok(definition),
+            Some(internal) => {
+                let message = format!(
+                    "a live query of `{}` depends on rows of `{}`, whose changes are not recorded: \
+                     use a filter, and rules of grants, on other tables",
+                    table.name(),
+                    internal.name()
+                );
+                Err(Error::new(ErrorKind::Unsupported, message))
+            }
+        }
     }
 
     /// Makes the definition of a query whose filter has the caller's rights.
@@ -72,9 +88,12 @@ impl LiveDefinition {
         let shown = query.fields.unwrap_or(table.read_by_default());
         let order = RowOrder::new(&table, &query);
         let read = shown.union(order.fields());
-        let condition = query.filter.clone().map(|filter| Condition::new(filter, &table));
+        let related = query.filter.as_ref().map_or_else(Vec::new, |filter| related(&table, filter));
+        // A condition on related rows is evaluated by the engine only.
+        let filter = query.filter.as_ref().filter(|_| related.is_empty());
+        let condition = filter.map(|filter| Condition::new(filter.clone(), &table));
         let query = RowQuery { fields: Some(read), ..query };
-        Self { table, query, counts, shown, read, order, condition }
+        Self { table, query, counts, shown, read, order, condition, related }
     }
 
     /// Returns true if the caller of this store may read the same rows as the one who defined the
@@ -127,6 +146,17 @@ impl LiveDefinition {
         whole.iter().enumerate().map(value).collect()
     }
 
+    /// Returns true if the rows have to be read again after a change of this table.
+    pub(crate) fn reads_again_after(&self, table: &Table) -> bool {
+        let is_it = |other: &Arc<Table>| other.name() == table.name();
+        self.is_related() && (is_it(&self.table) || self.related.iter().any(is_it))
+    }
+
+    /// Returns true if the filter depends on rows of related tables.
+    pub(crate) const fn is_related(&self) -> bool {
+        !self.related.is_empty()
+    }
+
     /// Returns a field and its only possible value, if the filter has such a condition in a
     /// conjunction.
     pub(crate) fn fixed_value(&self) -> Option<(usize, &Value)> {
@@ -162,8 +192,25 @@ fn readable(
 ) -> Result<Option<FilterExpr>> {
     match store.rights() {
         None => Ok(filter),
-        Some(rights) => Ok(rights.admit(Right::Read, table)?.read.narrow(filter)),
+        Some(rights) => {
+            let filter = rights.narrow_related(table, filter.as_ref())?;
+            Ok(rights.admit(Right::Read, table)?.read.narrow(filter))
+        }
     }
+}
+
+/// Returns the related tables on whose rows a filter depends.
+fn related(table: &Table, filter: &FilterExpr) -> Vec<Arc<Table>> {
+    let mut related: Vec<Arc<Table>> = Vec::new();
+    let Ok(()) = filter.each_related(&mut |name| -> std::result::Result<(), Infallible> {
+        if let Ok(one) = table.related(name)
+            && !related.iter().any(|known| Arc::ptr_eq(known, &one))
+        {
+            related.push(one);
+        }
+        Ok(())
+    });
+    related
 }
 
 fn check_blobs(table: &Table, fields: FieldSet) -> Result<()> {

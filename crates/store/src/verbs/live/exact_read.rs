@@ -15,7 +15,7 @@ use marmota_model::{FieldSet, NoRows, Result, RowQuery, RowSink, SortKey, ValueR
 use super::definition::LiveDefinition;
 use super::update::LiveRow;
 use super::window::{ChangedRow, LiveWindow, WindowEffect};
-use crate::contract::change::Position;
+use crate::contract::change::{Change, Position};
 use crate::contract::operation::{Operation, Outcome};
 use crate::layers::feed::ChangeFeed;
 use crate::layers::feed::commit_rows::{commits_between, integer};
@@ -125,6 +125,10 @@ async fn add_missing(
         let Some(FeedEvent::Commit(commit)) = stream.next().await? else { return Ok(false) };
         if visible.binary_search(&commit.position.number).is_ok() {
             continue;
+        }
+        let changed = |change: &Change| definition.reads_again_after(&change.table);
+        if commit.changes.iter().any(changed) {
+            return Ok(false);
         }
         let table = &definition.table;
         for change in commit.changes.iter().filter(|change| Arc::ptr_eq(&change.table, table)) {

@@ -12,7 +12,7 @@ use super::exact_read::ExactRead;
 use super::hub::{LiveHub, QueryChanges};
 use super::query_index::QueryIndex;
 use super::shared_query::{AfterChanges, Ended, SharedQuery};
-use crate::contract::change::Commit;
+use crate::contract::change::{Change, Commit};
 use crate::layers::feed::ChangeFeed;
 use crate::layers::feed::hub::Next;
 use crate::layers::feed::stored_commit::StoredCommit;
@@ -155,7 +155,15 @@ impl HubThread {
                 return Ok(AfterChanges::Read);
             };
             number = commit.position.number;
-            let table = &query.definition.table;
+            let definition = &query.definition;
+            if definition.is_related() {
+                let changed = |change: &Change| definition.reads_again_after(&change.table);
+                if commit.changes.iter().any(changed) {
+                    return Ok(AfterChanges::Read);
+                }
+                continue;
+            }
+            let table = &definition.table;
             let changes = commit.changes.iter();
             let changes = changes.filter(|change| Arc::ptr_eq(&change.table, table));
             if query.apply(number, changes) == AfterChanges::Read {
@@ -180,6 +188,13 @@ impl HubThread {
             };
             let changes = changes.iter().map(|&(_, at)| &commit.changes[at]);
             if query.apply(number, changes) == AfterChanges::Read {
+                self.unread.push((Arc::clone(query), false));
+            }
+        }
+        for query in self.index.related() {
+            let changed = |change: &Change| query.definition.reads_again_after(&change.table);
+            if query.number() < number && commit.changes.iter().any(changed) {
+                query.miss_commits();
                 self.unread.push((Arc::clone(query), false));
             }
         }

@@ -22,6 +22,8 @@ pub(crate) struct QueryIndex {
     /// By the address of the table.
     tables: HashMap<usize, TableQueries>,
     hasher: DefaultHashBuilder,
+    /// The queries that depend on rows of related tables.
+    related: Vec<Arc<SharedQuery>>,
 }
 
 /// The live queries of one table, as slots.
@@ -80,8 +82,16 @@ impl QueryIndex {
         self.slots.get(slot)?.as_ref()
     }
 
+    /// Returns the queries that depend on rows of related tables.
+    pub(crate) fn related(&self) -> impl Iterator<Item = &Arc<SharedQuery>> {
+        self.related.iter()
+    }
+
     /// Adds a query.
     pub(crate) fn add(&mut self, query: Arc<SharedQuery>) {
+        if query.definition.is_related() {
+            self.related.push(Arc::clone(&query));
+        }
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             self.slots.len() - 1
@@ -99,6 +109,7 @@ impl QueryIndex {
 
     /// Removes a query, if it has it.
     pub(crate) fn remove(&mut self, query: &Arc<SharedQuery>) {
+        self.related.retain(|known| !Arc::ptr_eq(known, query));
         let (table, fixed) =
             (address(&query.definition.table), self.fixed_value(&query.definition));
         let Some(queries) = self.tables.get_mut(&table) else { return };

@@ -41,6 +41,10 @@ pub(crate) async fn resume(
     if from == to {
         return Ok(Resumed::Unchanged);
     }
+    // The rows at the position depend on related rows as they were then.
+    if definition.is_related() {
+        return Ok(Resumed::Unknown);
+    }
     let Some(commits) = commits_between(store, from, to).await? else {
         return Ok(Resumed::Unknown);
     };

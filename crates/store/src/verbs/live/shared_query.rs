@@ -202,6 +202,9 @@ impl SharedQuery {
         if state.needs_read {
             return AfterChanges::Read;
         }
+        if definition.is_related() {
+            return state.read_again();
+        }
         state.number = number;
         let mut is_changed = false;
         for change in changes {

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use marmota_model::{
-    Error, ErrorKind, Filter, Order, Record, Records, Result, RowQuery, RowSink, Table, Value,
+    Error, ErrorKind, Filter, FilterExpr, Order, Record, Records, Result, RowQuery, RowSink, Table,
+    Value,
 };
 
 use super::{check_key, continue_after, narrow};
@@ -185,6 +186,14 @@ impl Action<'_, ListRecords> {
     pub fn query(mut self, query: RowQuery) -> Self {
         self.verb.query = query;
         self
+    }
+
+    /// Returns the table, the condition on rows, and the first error of the list so far.
+    pub(in crate::verbs) fn into_parts(
+        mut self,
+    ) -> (Arc<Table>, Option<FilterExpr>, Option<Error>) {
+        let verb = &mut self.verb;
+        (Arc::clone(&verb.table), verb.query.filter.take(), verb.refused.take())
     }
 
     fn refuse(&mut self, error: Error) {

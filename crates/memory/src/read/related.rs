@@ -1,0 +1,103 @@
+//! Conditions on related rows, resolved before a read: each becomes a list of the values that the
+//! joining field may have. The list is made by one read of the related table, so a condition costs
+//! the sum of both tables, never their product; and the plan of the outer read can use an index on
+//! the joining field. If the filter is on one row by its key, only rows related to that one are read.
+
+use std::borrow::Cow;
+
+use marmota_model::{
+    Comparison, FilterExpr, Quantifier, RelatedFilter, Result, Table, Value, ValueRef,
+};
+
+use crate::catalog::locked_tables::LockedTables;
+
+/// Returns a filter without conditions on related rows. The related tables have to be locked.
+pub(crate) fn resolved<'f>(
+    locked: &LockedTables<'_>,
+    table: u32,
+    filter: Option<&'f FilterExpr>,
+) -> Result<Option<Cow<'f, FilterExpr>>> {
+    match filter {
+        Some(filter) if filter.has_relations() => {
+            replaced(locked, table, filter).map(|filter| Some(Cow::Owned(filter)))
+        }
+        filter => Ok(filter.map(Cow::Borrowed)),
+    }
+}
+
+fn replaced(locked: &LockedTables<'_>, number: u32, filter: &FilterExpr) -> Result<FilterExpr> {
+    let table = &locked.slot(number).table;
+    let only = match key_of(table.key(), filter) {
+        Some(key) => locked.find(number, key)?,
+        None => None,
+    };
+    let rows = locked.rows(number)?;
+    filter.replace_related(table, &mut |table, related| {
+        let value = only.map(|row| rows.pages.value(row, related.step.local));
+        list_of(locked, table, related, value)
+    })
+}
+
+/// Returns the key of the only row that a filter can select, if it compares the key.
+fn key_of(key: usize, filter: &FilterExpr) -> Option<ValueRef<'_>> {
+    match filter {
+        FilterExpr::Compare { field, comparison: Comparison::Equal, value } if *field == key => {
+            Some(value.as_ref())
+        }
+        FilterExpr::And(all) => all.iter().find_map(|one| key_of(key, one)),
+        _ => None,
+    }
+}
+
+/// Returns the condition on the joining field of `table`. If only rows with one value in that field
+/// are of interest, `only` is this value.
+fn list_of(
+    locked: &LockedTables<'_>,
+    table: &Table,
+    related: &RelatedFilter,
+    only: Option<ValueRef<'_>>,
+) -> Result<FilterExpr> {
+    let target = table.step_target(&related.step)?;
+    let number = locked.catalog.find(&target)?;
+    let rows = locked.rows(number)?;
+    let joined = only.filter(|value| !value.is_null()).map(|value| FilterExpr::Compare {
+        field: related.step.target,
+        comparison: Comparison::Equal,
+        value: value.to_value(),
+    });
+    let filter = match (&related.filter, joined) {
+        (filter, None) if *filter == FilterExpr::ALL => None,
+        (filter, None) => Some(replaced(locked, number, filter)?),
+        (filter, Some(joined)) => {
+            let filter = FilterExpr::And(vec![joined, filter.clone()]);
+            Some(replaced(locked, number, &filter)?)
+        }
+    };
+    let mut values: Vec<Value> = Vec::new();
+    for number in rows.numbers(filter.as_ref())? {
+        let value = rows.pages.value(number, related.step.target);
+        if !value.is_null() {
+            values.push(value.to_value());
+        }
+    }
+    values.sort_unstable_by(|one, two| one.as_ref().order(&two.as_ref()));
+    let without_rows = related.quantifier.holds(0);
+    match related.quantifier {
+        Quantifier::Any => values.dedup(),
+        quantifier @ Quantifier::Count { .. } => {
+            let counted = values.chunk_by(PartialEq::eq);
+            let wanted = counted.filter(|same| quantifier.holds(same.len() as u64) != without_rows);
+            values = wanted.filter_map(|same| same.first().cloned()).collect();
+        }
+    }
+    let field = related.step.local;
+    let is_listed = FilterExpr::In { field, values };
+    let is_null = FilterExpr::IsNull { field };
+    // The condition is never unknown, also if the joining field is NULL.
+    Ok(match (without_rows, table.fields()[field].nullable) {
+        (false, false) => is_listed,
+        (false, true) => FilterExpr::And(vec![FilterExpr::Not(Box::new(is_null)), is_listed]),
+        (true, false) => FilterExpr::Not(Box::new(is_listed)),
+        (true, true) => FilterExpr::Or(vec![is_null, FilterExpr::Not(Box::new(is_listed))]),
+    })
+}

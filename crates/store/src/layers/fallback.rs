@@ -1,0 +1,249 @@
+//! The layer of reads that an engine may leave to the store: groups of rows, and the first rows for
+//! each value of a field.
+//!
+//! The engine gets the read first. If it returns [`ErrorKind::Unsupported`], the layer lists the rows,
+//! and groups or limits them as they are lent. So such a read takes turns, can wait and is cancelled
+//! like any list of the engine, and its results are the same as those of an engine that does it
+//! itself. Only the groups are kept in memory, up to a limit.
+
+use std::ops::ControlFlow;
+use std::task::{Context, Poll};
+
+use hashbrown::HashMap;
+use marmota_model::binary::put_value;
+use marmota_model::{Error, ErrorKind, Result, RowQuery, RowSink, ValueRef};
+
+use crate::contract::durability::Durability;
+use crate::contract::operation::{Operation, Outcome};
+use crate::layers::handle::HandleContext;
+use crate::layers::layer::Layer;
+use crate::layers::session::pool::Sessions;
+use crate::rows::row_groups::RowGroups;
+
+/// The layer of reads that the engine leaves to the store.
+pub(crate) struct FallbackLayer<L> {
+    next: L,
+}
+
+/// A read that waits in this layer or below it.
+#[derive(Debug, Default)]
+pub(crate) struct FallbackState<S> {
+    /// The state of a read that this layer executes as a list.
+    reading: Option<Reading>,
+    next: S,
+}
+
+/// A read that is executed as a list.
+#[derive(Debug)]
+enum Reading {
+    /// Groups, so far.
+    Groups(Box<(RowQuery, RowGroups)>),
+    /// The first rows for each value of a field: the list without its limit, and the rows so far.
+    Each(Box<(RowQuery, Counts)>),
+}
+
+/// The maximum size of the values of a field whose rows are counted, in bytes.
+const COUNTS_BYTES_MAX: usize = 64 << 20;
+/// The approximate size of a count without its value.
+const COUNT_BYTES: usize = 48;
+
+/// The number of rows for each value of a field.
+#[derive(Debug, Default)]
+struct Counts {
+    rows: HashMap<Vec<u8>, u64>,
+    bytes: usize,
+    /// The number of rows that were lent.
+    lent: u64,
+}
+
+/// Returns true for an operation that an engine may leave to this layer.
+#[inline]
+pub(crate) const fn is_left_to_store(operation: &Operation<'_>) -> bool {
+    matches!(operation, Operation::Group { .. } | Operation::ListEach { .. })
+}
+
+impl<L: Layer> FallbackLayer<L> {
+    /// Creates the layer above `next`.
+    pub(crate) const fn new(next: L) -> Self {
+        Self { next }
+    }
+
+    /// Executes a read as a list: submits the list, or continues it with the context of a poll.
+    fn read(
+        &self,
+        handle: &HandleContext,
+        state: &mut FallbackState<L::State>,
+        operation: &Operation<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+        context: Option<&mut Context<'_>>,
+    ) -> Poll<Result<()>> {
+        let FallbackState { reading: Some(reading), next } = state else {
+            return Poll::Ready(Ok(()));
+        };
+        let run = |list: &mut Operation<'_>, sink: &mut dyn RowSink| {
+            let mut listed = Outcome::default();
+            match context {
+                Some(context) => self.next.poll(handle, next, list, sink, &mut listed, context),
+                None => self.next.submit(handle, next, None, list, sink, &mut listed),
+            }
+        };
+        match (reading, operation) {
+            (Reading::Groups(reading), Operation::Group { table, query, result }) => {
+                let (list, groups) = &mut **reading;
+                let done = run(&mut Operation::List { table, query: list }, groups);
+                if let Poll::Ready(Ok(())) = done {
+                    let _lending = self.sessions().begin_lending()?;
+                    outcome.rows = groups.lend((table, result), query, sink)?;
+                }
+                done
+            }
+            (Reading::Each(reading), Operation::ListEach { table, query, by, limit }) => {
+                let (list, counts) = &mut **reading;
+                let (by, limit, lent_max) = (*by, *limit, query.limit.unwrap_or(u64::MAX));
+                let mut first = FirstRows { counts, by, limit, lent_max, sink, key: Vec::new() };
+                let done = match lent_max {
+                    0 => Poll::Ready(Ok(())),
+                    _ => run(&mut Operation::List { table, query: list }, &mut first),
+                };
+                if done.is_ready() && counts.bytes > COUNTS_BYTES_MAX {
+                    let message = "the field has too many different values; select fewer rows";
+                    return Poll::Ready(Err(Error::new(ErrorKind::Invalid, message)));
+                }
+                if let Poll::Ready(Ok(())) = done {
+                    outcome.rows = counts.lent;
+                }
+                done
+            }
+            _ => Poll::Ready(Ok(())),
+        }
+    }
+
+    /// Submits a read to the engine, and begins to execute it as a list if the engine refuses it.
+    #[inline(never)]
+    fn submit_read(
+        &self,
+        handle: &HandleContext,
+        state: &mut FallbackState<L::State>,
+        operation: &Operation<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+        submitted: Poll<Result<()>>,
+    ) -> Poll<Result<()>> {
+        match &submitted {
+            Poll::Ready(Err(error)) if error.kind() == ErrorKind::Unsupported => {}
+            _ => return submitted,
+        }
+        state.next = L::State::default();
+        state.reading = Some(match operation {
+            Operation::Group { table, query, .. } => {
+                let list = RowQuery {
+                    filter: query.filter.clone(),
+                    fields: Some(query.fields()),
+                    ..RowQuery::new()
+                };
+                Reading::Groups(Box::new((list, RowGroups::new(table, query))))
+            }
+            Operation::ListEach { query, .. } => {
+                let list = RowQuery { limit: None, ..RowQuery::clone(query) };
+                Reading::Each(Box::new((list, Counts::default())))
+            }
+            _ => return submitted,
+        });
+        self.read(handle, state, operation, sink, outcome, None)
+    }
+}
+
+/// A sink for the first rows of each value of a field.
+struct FirstRows<'r> {
+    counts: &'r mut Counts,
+    by: usize,
+    limit: u64,
+    /// The maximum number of rows of all values.
+    lent_max: u64,
+    sink: &'r mut dyn RowSink,
+    key: Vec<u8>,
+}
+
+impl RowSink for FirstRows<'_> {
+    fn row(&mut self, row: &[ValueRef<'_>]) -> ControlFlow<()> {
+        self.key.clear();
+        put_value(&mut self.key, row[self.by]);
+        let Counts { rows, bytes, lent } = &mut *self.counts;
+        let count = match rows.get_mut(&self.key) {
+            Some(count) => count,
+            None => {
+                *bytes += self.key.len() + COUNT_BYTES;
+                if *bytes > COUNTS_BYTES_MAX {
+                    return ControlFlow::Break(());
+                }
+                rows.entry(self.key.clone()).or_default()
+            }
+        };
+        *count += 1;
+        if *count > self.limit {
+            return ControlFlow::Continue(());
+        }
+        *lent += 1;
+        self.sink.row(row)?;
+        if *lent == self.lent_max { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}
+
+impl<L: Layer> Layer for FallbackLayer<L> {
+    /// The part of this layer, with the state of the layer below.
+    type State = FallbackState<L::State>;
+
+    #[inline(always)]
+    fn submit(
+        &self,
+        handle: &HandleContext,
+        state: &mut Self::State,
+        durability: Option<Durability>,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+    ) -> Poll<Result<()>> {
+        let next = &mut state.next;
+        let submitted = self.next.submit(handle, next, durability, operation, sink, outcome);
+        if is_left_to_store(operation) {
+            return self.submit_read(handle, state, operation, sink, outcome, submitted);
+        }
+        submitted
+    }
+
+    #[inline]
+    fn poll(
+        &self,
+        handle: &HandleContext,
+        state: &mut Self::State,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<()>> {
+        if state.reading.is_some() {
+            return self.read(handle, state, operation, sink, outcome, Some(context));
+        }
+        let polled = self.next.poll(handle, &mut state.next, operation, sink, outcome, context);
+        if !is_left_to_store(operation) {
+            return polled;
+        }
+        match self.submit_read(handle, state, operation, sink, outcome, polled) {
+            // Only a poll registers the waker.
+            Poll::Pending if state.reading.is_some() => {
+                self.read(handle, state, operation, sink, outcome, Some(context))
+            }
+            polled => polled,
+        }
+    }
+
+    fn cancel(&self, handle: &HandleContext, state: Self::State) {
+        self.next.cancel(handle, state.next);
+    }
+
+    #[inline]
+    fn sessions(&self) -> &Sessions {
+        self.next.sessions()
+    }
+}
