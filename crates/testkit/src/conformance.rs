@@ -44,7 +44,9 @@ pub use event_loops::{budgets, event_loop};
 
 pub use harness::subject::{AddModels, Declared, Served, Subject};
 pub use queries::{filters, grouping, json_paths, pages, related, relations, search};
-pub use rows::{conflicts, fields, immutable, keys, references, unique, versions, writes};
+pub use rows::{
+    conflicts, fields, immutable, keys, references, sanitizers, unique, versions, writes,
+};
 pub use schemas::{migrations, schema_change, schema_plan};
 
 /// Checks that an engine without transactions refuses them. [`crate::conformance!`] calls it.
@@ -103,6 +105,7 @@ macro_rules! conformance {
             $crate::references_promises!();
             $crate::related_promises!();
             $crate::rights_promises!();
+            $crate::sanitizers_promises!();
             $crate::schema_change_promises!();
             $crate::schema_plan_promises!();
             $crate::search_promises!();

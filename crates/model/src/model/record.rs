@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use crate::{Error, Result, RowSink, Table, Value, ValueRef};
+use crate::{Error, Result, RowSink, Scratch, Table, Value, ValueRef};
 
 /// A row that owns its values.
 ///
@@ -98,7 +98,7 @@ impl Record {
         Ok(&self.values[self.table.position(field)?])
     }
 
-    /// Sets a field.
+    /// Sets a field, after its sanitizers are applied.
     ///
     /// # Errors
     /// [`crate::ErrorKind::Invalid`] for an unknown field, or a value that breaks a rule; the
@@ -119,15 +119,16 @@ impl Record {
     /// ```
     pub fn set(&mut self, field: &str, value: impl Into<Value>) -> Result<()> {
         let position = self.table.position(field)?;
-        let value = value.into();
+        let (value, scratch) = (value.into(), Scratch::new());
         let mut row = vec![ValueRef::Absent; self.values.len()];
         row[position] = value.as_ref();
+        self.table.sanitize(&mut row, &scratch);
         let mut violations = Vec::new();
         self.table.check(&row, &mut violations);
         if !violations.is_empty() {
             return Err(Error::invalid(violations));
         }
-        self.values[position] = value;
+        self.values[position] = row[position].to_value();
         Ok(())
     }
 

@@ -5,6 +5,7 @@ pub mod fields;
 pub mod immutable;
 pub mod keys;
 pub mod references;
+pub mod sanitizers;
 pub mod unique;
 pub mod versions;
 pub mod writes;
