@@ -68,8 +68,25 @@ impl<L: Layer> FallbackLayer<L> {
         Self { next }
     }
 
-    /// Executes a read as a list: submits the list, or continues it with the context of a poll.
+    /// Executes a read as a list: submits the list, or continues it with the context of a poll. A read
+    /// that is done leaves nothing in `state`, which its owner forgets without dropping it.
     fn read(
+        &self,
+        handle: &HandleContext,
+        state: &mut FallbackState<L::State>,
+        operation: &Operation<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+        context: Option<&mut Context<'_>>,
+    ) -> Poll<Result<()>> {
+        let read = self.read_on(handle, state, operation, sink, outcome, context);
+        if read.is_ready() {
+            state.reading = None;
+        }
+        read
+    }
+
+    fn read_on(
         &self,
         handle: &HandleContext,
         state: &mut FallbackState<L::State>,

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 
 use super::cache::CacheLayer;
 use super::cache::row_cache::Cache;
+use super::fallback::{FallbackLayer, FallbackState};
 use super::handle::{HandleContext, Place};
 use super::layer::Layer;
 use super::metrics::MetricsLayer;
@@ -36,9 +37,11 @@ enum Answer {
     /// It is done with this many rows.
     Done(u64),
     Fails,
+    /// The engine leaves the operation to the store.
+    Refuses,
     Waits,
 }
-use Answer::{Done, Fails, Waits};
+use Answer::{Done, Fails, Refuses, Waits};
 
 /// The calls of a recorder.
 type Calls = Arc<Mutex<Vec<String>>>;
@@ -69,6 +72,7 @@ impl Recorder {
         match self.answers.lock().pop_front().expect("an answer for each call") {
             Waits => Poll::Pending,
             Fails => Poll::Ready(Err(Error::new(ErrorKind::Engine, "it fails"))),
+            Refuses => Poll::Ready(Err(Error::new(ErrorKind::Unsupported, "left to the store"))),
             Done(rows) => {
                 outcome.rows = rows;
                 if let Operation::Get { .. } = operation {
@@ -291,6 +295,31 @@ fn rights_refuse_or_narrow_an_operation_at_each_call() {
     let refused = Driver::new(&layer, under(rights)).submit(Operation::insert(note, &row));
     assert_eq!(kind(refused), Some(ErrorKind::Denied));
     assert_eq!(std::mem::take(&mut *calls.lock()), ["submit narrowed list", "poll narrowed list"]);
+}
+
+/// The state of an operation that is done is forgotten, so nothing may be left in it.
+#[test]
+fn a_read_left_to_the_store_leaves_nothing_in_its_state() {
+    let registry = registry();
+    let (note, query) = (registry.table("note").unwrap(), RowQuery::new());
+    let each = || Operation::ListEach { table: note, query: &query, by: 1, limit: 1 };
+    let is_empty = |driver: &Driver<'_, FallbackLayer<Recorder>>| {
+        format!("{:?}", driver.state) == format!("{:?}", FallbackState::<()>::default())
+    };
+    let answers =
+        [Refuses, Done(0), Refuses, Fails, Refuses, Waits, Done(0), Waits, Refuses, Done(0)];
+    let layer = FallbackLayer::new(Recorder::new(&answers));
+
+    let mut done = Driver::new(&layer, HandleContext::of_store());
+    assert!(matches!(done.submit(each()), Poll::Ready(Ok(()))) && is_empty(&done));
+    let mut fails = Driver::new(&layer, HandleContext::of_store());
+    assert!(kind(fails.submit(each())) == Some(ErrorKind::Engine) && is_empty(&fails));
+    let mut waits = Driver::new(&layer, HandleContext::of_store());
+    assert!(waits.submit(each()).is_pending() && !is_empty(&waits));
+    assert!(matches!(waits.poll(each()), Poll::Ready(Ok(()))) && is_empty(&waits));
+    let mut late = Driver::new(&layer, HandleContext::of_store());
+    assert!(late.submit(each()).is_pending() && is_empty(&late));
+    assert!(matches!(late.poll(each()), Poll::Ready(Ok(()))) && is_empty(&late));
 }
 
 #[test]
