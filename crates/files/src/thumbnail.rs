@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn bombs_are_refused_quickly() {
+    fn bombs_are_refused_before_they_are_decoded() {
         // A head that announces 50,000 × 50,000 pixels, with a valid checksum.
         let mut png = encoded(&DynamicImage::new_luma8(1, 1), ImageFormat::Png);
         png[16..20].copy_from_slice(&50_000_u32.to_be_bytes());
@@ -171,12 +171,16 @@ mod tests {
             let image = DynamicImage::new_luma8(19_999, 10_000);
             encoded(&image, ImageFormat::Png)
         };
-        let start = std::time::Instant::now();
-        for bytes in [&png[..], &bomb, b"\x89PNG\r\n\x1a\n", b""] {
+        for (bytes, why) in [
+            (&png[..], "exceeds"),
+            (&bomb, "the image has 19999x10000 pixels; 50000000 are allowed"),
+            (b"\x89PNG\r\n\x1a\n", "cannot be decoded"),
+            (b"", "cannot be decoded"),
+        ] {
             let refused = smaller(bytes, ImageFormat::Png, 64, 64).unwrap_err();
             assert_eq!(refused.kind(), ErrorKind::Invalid);
+            assert!(refused.message().contains(why), "{refused}");
         }
-        assert!(start.elapsed().as_secs() < 2, "{:?}", start.elapsed());
     }
 
     fn crc32(bytes: &[u8]) -> u32 {

@@ -29,7 +29,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use marmota_http::Request;
-use marmota_model::Table;
+use marmota_model::{FilterExpr, Table};
 use marmota_store::Store;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
@@ -67,6 +67,14 @@ pub(crate) struct PageName {
     /// The identifier of the caller's view.
     view: u64,
     pub(crate) etag: Etag,
+}
+
+impl PageName {
+    /// Returns the name of a page with this filter; `None` if the filter depends on rows of related
+    /// tables, which the version of the table does not cover.
+    pub(crate) fn filtered_by(self, filter: Option<&FilterExpr>) -> Option<Self> {
+        (!filter.is_some_and(FilterExpr::has_relations)).then_some(self)
+    }
 }
 
 /// The cached pages of an API.

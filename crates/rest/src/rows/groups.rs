@@ -60,6 +60,7 @@ impl Groups {
         let (table, request) = (context.table(), context.request);
         let (query, result) = params::groups(request.query(), table, context.api)?;
         let name = context.api.pages.name(context.store, table, request);
+        let name = name.and_then(|name| name.filtered_by(query.filter.as_ref()));
         let is_known = name.is_some_and(|name| etag::none_match(request, name.etag));
         let mut body = ScratchBuffer::take();
         body.extend_from_slice(BEGIN);

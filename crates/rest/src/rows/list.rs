@@ -145,9 +145,7 @@ impl Reading {
         only: Option<FilterExpr>,
     ) -> ApiResult<Self> {
         let mut params = params::list(context.request.query(), context.table(), context.api)?;
-        // The version of the table does not determine the rows of related tables.
-        let related = params.query.filter.as_ref().is_some_and(FilterExpr::has_relations);
-        let name = name.filter(|_| !related);
+        let name = name.and_then(|name| name.filtered_by(params.query.filter.as_ref()));
         if let Some(only) = only {
             params.query.filter = Some(match params.query.filter.take() {
                 Some(filter) => only.and(filter),
