@@ -1,0 +1,350 @@
+//! The application file: reading, checking, adding its tables to a store, and writing it.
+
+use std::path::Path;
+
+use indexmap::IndexMap;
+use marmota_model::{Error, ErrorKind, Result, Schema};
+use marmota_store::StoreBuilder;
+use marmota_store::rights::Grant;
+use toml_edit::DocumentMut;
+
+use crate::document::{AppDocument, GroupDocument};
+use crate::into_schema::{Fault, schemas};
+use crate::{from_schema, toml_text};
+
+/// The maximum size of a file in bytes. An application of 1,000 tables has some 500 KB.
+const BYTES_MAX: u64 = 4 << 20;
+
+/// The tables and groups of an application, from a file in TOML or JSON.
+///
+/// Each table is valid for itself; references refer to tables of the file. Relations and the rules
+/// of grants are checked when the store is opened ([`AppFile::add_to`]) and by
+/// [`AppFile::check_groups`].
+///
+/// ```
+/// use marmota_app::AppFile;
+/// let app = AppFile::parse_toml(r#"
+///     [tables.note]
+///     audit = true
+///
+///     [tables.note.fields]
+///     id = { kind = "uuid", role = "key" }
+///     text = { kind = "text", max = 1000, search = true }
+///     state = { kind = "enum", values = ["open", "done"], default = "open" }
+///
+///     [[groups.member.grants]]
+///     table = "note"
+///     rights = ["read", "insert"]
+/// "#)?;
+/// assert_eq!(app.schemas()[0].fields.len(), 3);
+/// assert_eq!(app.groups()[0].name, "member");
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct AppFile {
+    document: AppDocument,
+    schemas: Vec<Schema>,
+}
+
+/// A group of users in an application file, and the rights of its members.
+///
+/// ```
+/// use marmota_app::AppGroup;
+/// use marmota_store::rights::{Grant, Right};
+/// let readers = AppGroup { name: "reader".to_owned(), grants: vec![Grant::new("*", &[Right::Read])] };
+/// assert_eq!(readers.grants.len(), 1);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AppGroup {
+    /// The name. `everyone` is every user, and `anonymous` is a caller without a credential.
+    pub name: String,
+    /// The rights.
+    pub grants: Vec<Grant>,
+}
+
+/// The format of an application file.
+///
+/// ```
+/// use marmota_app::AppFormat;
+/// assert_eq!(AppFormat::of_path("shop/app.json".as_ref()), AppFormat::Json);
+/// assert_eq!(AppFormat::of_path("shop/app.toml".as_ref()), AppFormat::Toml);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AppFormat {
+    /// TOML 1.0 (toml.io).
+    Toml,
+    /// JSON (RFC 8259).
+    Json,
+}
+
+impl AppFormat {
+    /// Returns the format by the extension of a file name: JSON for `.json`, TOML for all others.
+    #[must_use]
+    pub fn of_path(path: &Path) -> Self {
+        match path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json")) {
+            true => Self::Json,
+            false => Self::Toml,
+        }
+    }
+}
+
+impl AppFile {
+    /// Reads a file, in the format of its extension.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] or [`ErrorKind::Io`] if it cannot be read, and the errors of
+    /// [`AppFile::parse_toml`], which begin with the path, the line and the column.
+    pub fn read(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let name = path.display();
+        let text = read_text(path)?;
+        Self::parse(&text, AppFormat::of_path(path), &name.to_string())
+    }
+
+    /// Parses a file in TOML.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] with the line, the column, the keys, what is wrong and what is allowed.
+    ///
+    /// ```
+    /// use marmota_app::AppFile;
+    /// let error = AppFile::parse_toml("[tables.note.fields]\nid = { kind = \"int\" }\n").unwrap_err();
+    /// assert!(error.message().starts_with("app.toml:2:15: unknown variant `int`, expected one of"));
+    /// ```
+    pub fn parse_toml(text: &str) -> Result<Self> {
+        Self::parse(text, AppFormat::Toml, "app.toml")
+    }
+
+    /// Parses a file in JSON.
+    ///
+    /// # Errors
+    /// As [`AppFile::parse_toml`].
+    ///
+    /// ```
+    /// use marmota_app::AppFile;
+    /// let text = r#"{"tables":{"tag":{"fields":{"id":{"kind":"text","role":"key"}}}}}"#;
+    /// assert_eq!(AppFile::parse_json(text)?.schemas()[0].name, "tag");
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    pub fn parse_json(text: &str) -> Result<Self> {
+        Self::parse(text, AppFormat::Json, "app.json")
+    }
+
+    fn parse(text: &str, format: AppFormat, name: &str) -> Result<Self> {
+        let invalid = |place: Option<(usize, usize)>, message: &str| {
+            let message = match place {
+                Some((line, column)) => format!("{name}:{line}:{column}: {message}"),
+                None => format!("{name}: {message}"),
+            };
+            Error::new(ErrorKind::Invalid, message)
+        };
+        let document: AppDocument = match format {
+            AppFormat::Toml => toml_edit::de::from_str(text).map_err(|error| {
+                let start = error.span().map(|span| span.start);
+                let place = start.map(|start| toml_text::line_and_column(text, start));
+                invalid(place, error.message())
+            })?,
+            AppFormat::Json => serde_json::from_str(text).map_err(|error| {
+                let message = error.to_string();
+                // The place is in front of the message already.
+                let message = message.split(" at line ").next().unwrap_or(&message);
+                invalid(Some((error.line(), error.column())), message)
+            })?,
+        };
+        let schemas = schemas(&document).map_err(|Fault { path, message }| {
+            let start = match format {
+                AppFormat::Toml => toml_text::start_of(text, &path),
+                AppFormat::Json => None,
+            };
+            let place = start.map(|start| toml_text::line_and_column(text, start));
+            invalid(place, &format!("{}: {message}", path.join(".")))
+        })?;
+        Ok(Self { document, schemas })
+    }
+
+    /// Creates a file from the tables and groups of a program.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] for what a file cannot state, such as a rule that is a Rust
+    /// function.
+    ///
+    /// ```
+    /// use marmota_app::AppFile;
+    /// use marmota_model::{Field, Kind, Role, Schema};
+    /// let tag = Schema::new("tag", vec![
+    ///     Field::new("id", Kind::I64).role(Role::Key),
+    ///     Field::new("name", Kind::TEXT).unique(true),
+    /// ]);
+    /// let app = AppFile::from_schemas(&[tag], [])?;
+    /// assert_eq!(app.to_toml(), "\
+    /// [tables.tag.fields]
+    /// id = { kind = \"integer\", role = \"key\" }
+    /// name = { kind = \"text\", unique = true }
+    /// ");
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    pub fn from_schemas(
+        schemas: &[Schema],
+        groups: impl IntoIterator<Item = AppGroup>,
+    ) -> Result<Self> {
+        let tables = schemas
+            .iter()
+            .map(|schema| Ok((schema.name.to_string(), from_schema::document(schema)?)))
+            .collect::<Result<IndexMap<_, _>>>()?;
+        let groups = groups
+            .into_iter()
+            .map(|group| (group.name, GroupDocument { grants: group.grants }))
+            .collect();
+        let document = AppDocument { tables, groups };
+        let schemas = self::schemas(&document)
+            .map_err(|fault| Error::new(ErrorKind::Invalid, fault.message))?;
+        Ok(Self { document, schemas })
+    }
+
+    /// Returns the schemas of the tables, in their order.
+    #[must_use]
+    pub fn schemas(&self) -> &[Schema] {
+        &self.schemas
+    }
+
+    /// Returns the groups, in their order.
+    #[must_use]
+    pub fn groups(&self) -> Vec<AppGroup> {
+        let groups = self.document.groups.iter();
+        groups
+            .map(|(name, group)| AppGroup { name: name.clone(), grants: group.grants.clone() })
+            .collect()
+    }
+
+    /// Adds the tables to the builder of a store. A Rust program adds its own models to the same
+    /// builder.
+    ///
+    /// ```
+    /// use marmota_app::AppFile;
+    /// use marmota_memory::Memory;
+    /// use marmota_store::Store;
+    /// let app = AppFile::parse_toml("[tables.tag.fields]\nid = { kind = \"text\", role = \"key\" }")?;
+    /// let store = app.add_to(Store::builder(Memory::new())).open()?;
+    /// assert!(store.table("tag").is_ok());
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    #[must_use]
+    pub fn add_to(&self, builder: StoreBuilder) -> StoreBuilder {
+        self.schemas.iter().cloned().fold(builder, StoreBuilder::schema)
+    }
+
+    /// Checks the grants of the groups against the tables of a store.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] with the group, the number of the grant, and what is wrong.
+    ///
+    /// ```
+    /// use marmota_app::AppFile;
+    /// use marmota_memory::Memory;
+    /// use marmota_store::Store;
+    /// let app = AppFile::parse_toml(r#"
+    ///     [tables.tag.fields]
+    ///     id = { kind = "text", role = "key" }
+    ///     [[groups.member.grants]]
+    ///     table = "tags"
+    ///     rights = ["read"]
+    /// "#)?;
+    /// let store = app.add_to(Store::builder(Memory::new())).open()?;
+    /// let error = app.check_groups(&store).unwrap_err();
+    /// assert_eq!(error.message(), "groups.member.grants[0]: there is no table `tags`; there are: tag");
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    pub fn check_groups(&self, store: &marmota_store::Store) -> Result<()> {
+        for (name, group) in &self.document.groups {
+            for (number, grant) in group.grants.iter().enumerate() {
+                grant.check(store.registry()).map_err(|error| {
+                    let message = format!("groups.{name}.grants[{number}]: {}", error.message());
+                    Error::new(ErrorKind::Invalid, message)
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the file as TOML: a section for each table, a line for each field.
+    #[must_use]
+    pub fn to_toml(&self) -> String {
+        self.toml_document().to_string()
+    }
+
+    /// Returns the file as JSON, indented.
+    ///
+    /// ```
+    /// use marmota_app::AppFile;
+    /// let app = AppFile::parse_toml("[tables.tag.fields]\nid = { kind = \"text\", role = \"key\" }")?;
+    /// assert_eq!(AppFile::parse_json(&app.to_json())?.to_toml(), app.to_toml());
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(&self.document).unwrap_or_default()
+    }
+
+    /// Returns `text`, a file in TOML, changed so that it has the content of this file. Comments,
+    /// order and layout of what is the same are kept.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] if the text is not TOML.
+    ///
+    /// ```
+    /// use marmota_app::AppFile;
+    /// let text = "# Tags\n[tables.tag.fields]\nid = { kind = \"text\", role = \"key\" } # a word\n";
+    /// let new = AppFile::parse_json(r#"{"tables":{"tag":{"fields":{
+    ///     "id": {"kind":"text","role":"key"},
+    ///     "uses": "integer"
+    /// }}}}"#)?;
+    /// assert_eq!(new.update_toml(text)?, format!("{text}uses = \"integer\"\n"));
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    pub fn update_toml(&self, text: &str) -> Result<String> {
+        let mut document: DocumentMut = text.parse().map_err(|error| {
+            Error::new(ErrorKind::Invalid, format!("the file is not TOML: {error}"))
+        })?;
+        let known = Self::parse_toml(text).ok().map(|known| known.toml_document());
+        let known = known.as_ref().map(|known| known.as_table());
+        toml_text::merge(document.as_table_mut(), known, self.toml_document().as_table());
+        Ok(document.to_string())
+    }
+
+    /// Returns the JSON Schema (2020-12) of the file format, for editors.
+    ///
+    /// ```
+    /// let schema = marmota_app::AppFile::json_schema();
+    /// assert!(schema.contains("\"title\": \"Marmota application\""));
+    /// ```
+    #[must_use]
+    pub fn json_schema() -> String {
+        let schema = schemars::schema_for!(AppDocument);
+        serde_json::to_string_pretty(&schema).unwrap_or_default()
+    }
+
+    fn toml_document(&self) -> DocumentMut {
+        // A document of strings, numbers and tables with string keys has a form in TOML.
+        toml_edit::ser::to_document(&self.document).map(toml_text::laid_out).unwrap_or_default()
+    }
+}
+
+/// Reads a file of a limited size as text.
+fn read_text(path: &Path) -> Result<String> {
+    let refuse = |kind: ErrorKind, what: String| {
+        Error::new(kind, format!("cannot read {}: {what}", path.display()))
+    };
+    let of_io = |error: std::io::Error| {
+        let kind = match error.kind() {
+            std::io::ErrorKind::NotFound => ErrorKind::NotFound,
+            _ => ErrorKind::Io,
+        };
+        refuse(kind, error.to_string())
+    };
+    let bytes = std::fs::metadata(path).map_err(of_io)?.len();
+    if bytes > BYTES_MAX {
+        let what = format!("it has {bytes} bytes, and at most {BYTES_MAX} are allowed");
+        return Err(refuse(ErrorKind::Invalid, what));
+    }
+    std::fs::read_to_string(path).map_err(of_io)
+}

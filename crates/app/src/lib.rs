@@ -1,0 +1,31 @@
+//! Application files: the tables, groups and rights of an application as text, in TOML or JSON.
+//!
+//! An application file does for a program without Rust code what `#[derive(Model)]` does for a Rust
+//! program: both result in [`Schema`](marmota_model::Schema) values, and everything after that is
+//! the same.
+//!
+//! ```
+//! use marmota_app::AppFile;
+//! use marmota_memory::Memory;
+//! use marmota_store::Store;
+//!
+//! let app = AppFile::parse_toml(r#"
+//!     [tables.person.fields]
+//!     id = { kind = "integer", role = "key" }
+//!     name = { kind = "text", max = 80, not_empty = true }
+//!     born = { kind = "date", nullable = true }
+//! "#)?;
+//! let store = app.add_to(Store::builder(Memory::new())).open()?;
+//! assert_eq!(store.table("person")?.schema().fields.len(), 3);
+//! # Ok::<(), marmota_model::Error>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod app_file;
+mod document;
+mod from_schema;
+mod into_schema;
+mod scalar;
+mod toml_text;
+
+pub use app_file::{AppFile, AppFormat, AppGroup};
