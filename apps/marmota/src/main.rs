@@ -12,9 +12,10 @@ use marmota::command::Command;
 
 fn main() -> ExitCode {
     Command::new(demo::models)
-        .about("Serves the demonstration models as REST")
+        .about("Serves the tables of app.toml as REST, or a demonstration without that file")
         .version(env!("CARGO_PKG_VERSION"))
         .seed(demo::seed)
+        .application_files("app.toml", "marmota.toml")
         .greeting(greeting)
         .subcommand(bench::command(), bench::run)
         .subcommand(stress::command(), stress::run)

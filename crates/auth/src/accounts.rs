@@ -296,7 +296,32 @@ impl Auth {
             let message = "a key cannot create other keys: log in to create one";
             return Err(Error::new(ErrorKind::Denied, message));
         }
-        let (user, most) = (known.user(), self.0.settings.sessions_max);
+        self.make_key_for(known.user(), name, age)
+    }
+
+    /// [`Auth::make_key`] for any user, for operators of the program.
+    ///
+    /// ```
+    /// # use marmota_auth::{Auth, Settings};
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # let store = marmota_auth::models(Store::builder(Memory::new())).open()?;
+    /// # let auth = Auth::new(&store, Settings::default().password_cost(64, 1))?;
+    /// let (user, _) = auth.add_user("reports", &[], false)?;
+    /// let (_, key) = auth.make_key_for(user, "nightly export", None)?;
+    /// assert_eq!(auth.authenticate(&key).run()?.user(), user);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] if the user does not exist, and those of [`Auth::make_key`].
+    pub fn make_key_for(
+        &self,
+        user: i64,
+        name: &str,
+        age: Option<Duration>,
+    ) -> Result<(i64, String)> {
+        let most = self.0.settings.sessions_max;
         let token = token::new(KEY_PREFIX)?;
         let now = self.0.now();
         let key = ApiKey {
@@ -308,6 +333,7 @@ impl Auth {
             ends_at: age.map(|age| after(now, age)),
         };
         let id = self.0.store.transaction(|tx| {
+            tx.get::<User>(user).run()?;
             if tx.count::<ApiKey>().filter(ApiKey::USER.eq(Ref::new(user))).run()? >= most as u64 {
                 let message = format!("a user can have at most {most} keys; revoke one first");
                 return Err(Error::new(ErrorKind::Denied, message));

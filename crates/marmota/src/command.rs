@@ -4,7 +4,11 @@
 //!
 //! This file contains the public type and the parser; each subcommand has its own file.
 
+mod account;
+#[cfg(feature = "app")]
+mod application;
 mod backup;
+mod completions;
 mod job;
 mod migrate;
 mod moving;
@@ -53,6 +57,9 @@ pub struct Command {
     routes: Option<Routes>,
     greeting: Greeting,
     own: Vec<(clap::Command, Own)>,
+    /// The names of the files with tables and settings, and what this run has read from them.
+    #[cfg(feature = "app")]
+    files: application::ApplicationFiles,
 }
 
 type Models = Box<dyn Fn(&str) -> Result<StoreBuilder>>;
@@ -62,7 +69,7 @@ type Greeting = Box<dyn Fn(&str) -> String>;
 type Own = Box<dyn Fn(&ArgMatches) -> Done>;
 
 /// The arguments that all subcommands with a database share.
-#[derive(Args)]
+#[derive(Args, Clone)]
 struct Database {
     /// The database: sqlite:FILE, sqlite::memory:, memory:, memory:FILE or
     /// postgres://USER:PASSWORD@HOST/DATABASE
@@ -78,8 +85,18 @@ enum Sub {
     Move(moving::Move),
     Restore(restore::Restore),
     Job(job::Job),
+    User(account::User),
+    Group(account::Group),
+    Key(account::Key),
+    Completions(completions::Completions),
     #[cfg(feature = "replication")]
     Promote(replicate::Promote),
+    #[cfg(feature = "app")]
+    New(application::New),
+    #[cfg(feature = "app")]
+    Schema(application::SchemaCommand),
+    #[cfg(feature = "app")]
+    Config(application::ConfigCommand),
 }
 
 /// Runs a program with its command-line arguments. `models` adds the program's models to the store
@@ -121,6 +138,8 @@ impl Command {
             routes: None,
             greeting: Box::new(|url| format!("Serves {url}/api (Ctrl-C ends it).")),
             own: Vec::new(),
+            #[cfg(feature = "app")]
+            files: application::ApplicationFiles::default(),
         }
     }
 
@@ -236,6 +255,27 @@ impl Command {
         self
     }
 
+    /// Reads the tables and groups from a file, `app.toml` for example, and the settings of `serve`
+    /// from another, `marmota.toml` for example, if they are in the current folder. The options
+    /// `--app` and `--config`, and the environment variables `MARMOTA_APP` and `MARMOTA_CONFIG`, name
+    /// other files.
+    ///
+    /// A file of tables replaces the program's models and first rows (`seed`). A program that has both
+    /// adds the tables of a file itself: [`AppFile::add_to`](crate::app::AppFile::add_to). The
+    /// subcommands `new`, `schema` and `config` work on these files. Default: no files.
+    ///
+    /// ```
+    /// let program = marmota::command::Command::new(marmota::open)
+    ///     .application_files("app.toml", "marmota.toml");
+    /// # let _ = program;
+    /// ```
+    #[cfg(feature = "app")]
+    #[must_use]
+    pub fn application_files(mut self, app: &'static str, config: &'static str) -> Self {
+        self.files = application::ApplicationFiles::new(app, config);
+        self
+    }
+
     /// Adds a custom subcommand.
     ///
     /// ```
@@ -266,9 +306,15 @@ impl Command {
     /// Runs the program with these arguments; the first is its name.
     #[must_use]
     pub fn run_with(&self, arguments: impl IntoIterator<Item = impl Into<OsString>>) -> ExitCode {
-        let mut arguments = arguments.into_iter().map(Into::into).peekable();
-        let name = arguments.peek().map_or_else(|| "marmota".to_owned(), program_name);
-        let matches = match self.parser(&name).try_get_matches_from(arguments) {
+        let arguments: Vec<OsString> = arguments.into_iter().map(Into::into).collect();
+        let name = arguments.first().map_or_else(|| "marmota".to_owned(), program_name);
+        let parser = self.parser(&name);
+        #[cfg(feature = "app")]
+        let parser = match self.files.configure(parser, &arguments) {
+            Ok(parser) => parser,
+            Err(error) => return output::end_of(&name, &error),
+        };
+        let matches = match parser.try_get_matches_from(arguments) {
             Ok(matches) => matches,
             Err(error) => {
                 // If printing fails too, only the exit code reports the error.
@@ -291,7 +337,10 @@ impl Command {
             "" => parser,
             version => parser.version(version).long_version(version::long(version)),
         };
-        parser.subcommands(self.own.iter().map(|(command, _)| command.clone()))
+        let parser = parser.subcommands(self.own.iter().map(|(command, _)| command.clone()));
+        #[cfg(feature = "app")]
+        let parser = self.files.add_arguments(parser);
+        parser
     }
 
     /// Runs the selected subcommand. Custom ones come first, so that they can replace the others.
@@ -303,6 +352,8 @@ impl Command {
         if let Some((run, matches)) = own {
             return run(matches);
         }
+        #[cfg(feature = "app")]
+        self.files.locate(matches);
         match matches.subcommand() {
             None => serve::Serve::from_arg_matches(matches)?.run(self),
             Some(_) => match Sub::from_arg_matches(matches)? {
@@ -312,12 +363,23 @@ impl Command {
                 Sub::Move(moving) => moving.run(self),
                 Sub::Restore(restore) => restore.run(self),
                 Sub::Job(job) => job.run(self),
+                Sub::User(user) => user.run(self),
+                Sub::Group(group) => group.run(self),
+                Sub::Key(key) => key.run(self),
+                Sub::Completions(completions) => completions.run(self),
                 #[cfg(feature = "replication")]
                 Sub::Promote(promote) => promote.run(self),
+                #[cfg(feature = "app")]
+                Sub::New(new) => new.run(self),
+                #[cfg(feature = "app")]
+                Sub::Schema(schema) => schema.run(self),
+                #[cfg(feature = "app")]
+                Sub::Config(config) => config.run(self),
             },
         }
     }
 
+    /// Returns the name of the running program, for hints.
     /// Returns the URL from the arguments, or the program's default.
     fn url<'u>(&'u self, database: &'u Database) -> &'u str {
         database.db.as_deref().unwrap_or(self.db)
@@ -327,6 +389,10 @@ impl Command {
     fn builder(&self, url: &str) -> Result<StoreBuilder> {
         if url == self.db {
             have_default_folder(url)?;
+        }
+        #[cfg(feature = "app")]
+        if let Some(app) = self.files.app()? {
+            return Ok(app.add_to(crate::open(url)?));
         }
         (self.models)(url)
     }
@@ -346,6 +412,11 @@ impl fmt::Debug for Command {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Command").field("about", &self.about).finish_non_exhaustive()
     }
+}
+
+/// Returns the name of the running program, for hints.
+fn own_name() -> String {
+    std::env::args_os().next().map_or_else(|| "marmota".to_owned(), |path| program_name(&path))
 }
 
 /// Returns the program's name: the stem of the file that was started.

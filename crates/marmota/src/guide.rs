@@ -170,3 +170,7 @@ pub mod errors {}
 #[cfg(feature = "files")]
 #[doc = include_str!("../guide/43-files.md")]
 pub mod files_in_rows {}
+
+#[cfg(feature = "app")]
+#[doc = include_str!("../guide/45-application-files.md")]
+pub mod application_files {}

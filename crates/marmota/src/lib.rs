@@ -29,6 +29,7 @@
 //!
 //! | to | enable the feature |
 //! |---|---|
+//! | read tables from a file | `app` |
 //! | keep files in a folder, or in S3 | `files`, `files-s3` |
 //! | make smaller versions of images | `thumbnails` |
 //! | copy a SQLite database continuously | `replication`, `replication-s3` |
@@ -50,6 +51,8 @@ mod restore;
 mod telemetry;
 mod tenants;
 
+#[cfg(feature = "app")]
+pub use marmota_app as app;
 #[cfg(feature = "collections")]
 pub use marmota_collections as collections;
 #[cfg(feature = "columns")]

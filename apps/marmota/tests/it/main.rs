@@ -1,6 +1,8 @@
 //! The program as its users start it.
 #![allow(clippy::unwrap_used, reason = "tests panic")]
 
+mod accounts;
+mod application;
 mod backup;
 mod batch_scheduling;
 mod bench;

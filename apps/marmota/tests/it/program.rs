@@ -19,12 +19,23 @@ impl Folder {
         Self(tempfile::tempdir().unwrap())
     }
 
+    /// Moves to a folder within it, which exists; the rest of it is removed at the end of the test.
+    pub(crate) fn within(self, name: &str) -> Self {
+        let outer = self.0.keep();
+        let inner = tempfile::tempdir().unwrap();
+        std::fs::remove_dir(inner.path()).unwrap();
+        std::fs::rename(outer.join(name), inner.path()).unwrap();
+        std::fs::remove_dir_all(outer).unwrap();
+        Self(inner)
+    }
+
     /// Returns the program with these arguments, not yet started.
     pub(crate) fn program(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_marmota"));
         command.args(words).current_dir(self.0.path());
         command.env_remove("MARMOTA_DB").env_remove("MARMOTA_KEY");
         command.env_remove("MARMOTA_DIAGNOSTICS_TOKEN");
+        command.env_remove("MARMOTA_APP").env_remove("MARMOTA_CONFIG");
         command
     }
 

@@ -47,6 +47,19 @@ pub(super) struct Migrate {
 }
 
 impl Migrate {
+    /// Returns the arguments that show what would be done.
+    #[cfg(feature = "app")]
+    pub(super) fn dry_run_of(database: &Database) -> Self {
+        Self {
+            database: database.clone(),
+            dry_run: true,
+            allow_loss: false,
+            drop: Vec::new(),
+            to: None,
+            status: false,
+        }
+    }
+
     /// Shows or makes the changes. Exit codes of `--dry-run`: 0 for nothing to do, 3 for pending
     /// changes, 4 for a change that would be refused.
     pub(super) fn run(&self, command: &Command) -> Done {

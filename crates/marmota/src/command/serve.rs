@@ -9,7 +9,8 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use clap::Args;
-use marmota_auth::{Auth, Settings};
+#[cfg(not(feature = "app"))]
+use marmota_auth::Auth;
 use marmota_http::{BatchScheduling, ForwardedHeader, Router, Server, ToAddresses};
 use marmota_rest::Api;
 use marmota_store::change::ChangeRetention;
@@ -137,8 +138,12 @@ impl Serve {
         let is_replica = replication.is_replica();
         #[cfg(not(feature = "replication"))]
         let is_replica = false;
+        #[cfg(feature = "app")]
+        let has_app = command.files.app()?.is_some();
+        #[cfg(not(feature = "app"))]
+        let has_app = false;
         // A replica has what was inserted into its primary.
-        if !is_replica {
+        if !is_replica && !has_app {
             (command.seed)(&store)?;
         }
         #[cfg(feature = "files")]
@@ -257,7 +262,10 @@ impl Serve {
                            leave `--auth` out";
             return Err(message.into());
         }
-        let auth = Auth::new(store, Settings::default())?;
+        #[cfg(feature = "app")]
+        let auth = command.files.open_accounts(store)?;
+        #[cfg(not(feature = "app"))]
+        let auth = Auth::new(store, marmota_auth::Settings::default())?;
         if let Some(token) = auth.setup_token() {
             notice(format_args!(
                 "No user is an administrator yet. Within 24 hours set the password of `admin`:\n  \

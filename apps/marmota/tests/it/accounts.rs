@@ -1,0 +1,71 @@
+//! `user`, `group` and `key`, in a program with an application file and in one without.
+
+use serde_json::Value;
+
+use crate::program::Folder;
+
+/// Returns the JSON that a subcommand prints.
+fn json(folder: &Folder, words: &[&str]) -> Value {
+    serde_json::from_str(&folder.run(words).with(0)).unwrap()
+}
+
+#[test]
+fn users_are_added_changed_and_removed() {
+    let folder = Folder::new();
+    let said =
+        folder.run(&["group", "set", "staff", r#"[{"table":"person","rights":["read"]}]"#]).with(0);
+    assert_eq!(said, "staff is set\n");
+    let said = folder.run(&["user", "add", "ada", "--group", "staff", "--admin"]).with(0);
+    assert!(said.starts_with("ada can set a password with the token "), "{said}");
+    let said = folder.run(&["user", "add", "ada"]).with(1);
+    assert!(said.contains("ada"), "{said}");
+    let said = folder.run(&["user", "add", "bob", "--group", "stuff"]).with(1);
+    assert!(said.contains("stuff"), "{said}");
+    folder.run(&["user", "disable", "ada"]).with(0);
+    let said = folder.run(&["user", "list"]).with(0);
+    assert!(said.contains("ada    staff, administrator, disabled, no password yet\n"), "{said}");
+    folder.run(&["user", "enable", "ada"]).with(0);
+    assert_eq!(folder.run(&["user", "groups", "ada"]).with(0), "ada has no groups\n");
+    let users = json(&folder, &["user", "list", "--json"]);
+    let ada = users.as_array().unwrap().iter().find(|user| user["name"] == "ada").unwrap();
+    assert_eq!(ada["groups"], serde_json::json!([]));
+    assert_eq!(ada["is_disabled"], false);
+    assert!(folder.run(&["user", "reset", "ada"]).with(0).contains("token"));
+    folder.run(&["user", "remove", "ada"]).with(0);
+    let said = folder.run(&["user", "reset", "ada"]).with(1);
+    assert!(said.contains("there is no user `ada`; `user list` shows the users"), "{said}");
+}
+
+#[test]
+fn groups_and_keys_are_listed_and_removed() {
+    let folder = Folder::new();
+    let grants = r#"[{"table":"person","rights":["read","update"],"rule":"year_of_birth < 1900"}]"#;
+    folder.run(&["group", "set", "readers", grants]).with(0);
+    let said = folder.run(&["group", "list"]).with(0);
+    assert_eq!(said, "readers  person: read, update if year_of_birth < 1900\n");
+    let said =
+        folder.run(&["group", "set", "readers", "[{\"table\":\"persons\",\"rights\":[]}]"]).with(1);
+    assert!(said.contains("persons"), "{said}");
+    let said = folder.run(&["group", "set", "readers", "read"]).with(1);
+    assert!(said.contains("not a JSON array of grants"), "{said}");
+    folder.run(&["user", "add", "reports", "--group", "readers"]).with(0);
+    let key = folder.run(&["key", "add", "reports", "nightly export", "--days", "30"]).with(0);
+    assert!(key.trim().len() > 20, "{key}");
+    let keys = json(&folder, &["key", "list", "reports", "--json"]);
+    assert_eq!(keys[0]["name"], "nightly export");
+    let id = keys[0]["id"].to_string();
+    folder.run(&["key", "revoke", "reports", &id]).with(0);
+    assert_eq!(folder.run(&["key", "list", "reports"]).with(0), "");
+    folder.run(&["key", "revoke", "reports", &id]).with(1);
+    assert_eq!(folder.run(&["group", "remove", "readers"]).with(0), "readers is removed\n");
+    assert_eq!(folder.run(&["group", "list"]).with(0), "");
+}
+
+#[test]
+fn completions_have_the_subcommands() {
+    let folder = Folder::new();
+    for shell in ["bash", "zsh", "fish"] {
+        let script = folder.run(&["completions", shell]).with(0);
+        assert!(script.contains("completions") && script.contains("migrate"), "{shell}");
+    }
+}

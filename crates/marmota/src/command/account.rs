@@ -1,0 +1,345 @@
+//! `user`, `group` and `key`: the accounts of a database, for operators.
+//!
+//! ```text
+//! $ people user add ada --group staff
+//! ada can set a password with the token mst_1f…, within 24 hours
+//! $ people user list
+//! 1  admin  administrator
+//! 2  ada    staff
+//! ```
+//!
+//! A running server sees the changes: at once on PostgreSQL, otherwise with the next request that checks
+//! the account again.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use marmota_auth::{Auth, models};
+use marmota_model::{Error, ErrorKind, Result};
+use marmota_store::Store;
+use marmota_store::rights::Grant;
+use serde_json::{Value, json};
+
+use super::{Command, Database, Done, report};
+
+/// Shows and changes the users of the database
+#[derive(Args)]
+pub(super) struct User {
+    #[command(flatten)]
+    database: Database,
+    #[command(subcommand)]
+    action: UserAction,
+}
+
+#[derive(Subcommand)]
+enum UserAction {
+    /// List the users
+    List {
+        /// Print a JSON array
+        #[arg(long)]
+        json: bool,
+    },
+    /// Add a user, and print the token with which they set their password
+    Add {
+        /// The login name
+        name: String,
+        /// A group of the user; may be repeated
+        #[arg(long, value_name = "NAME")]
+        group: Vec<String>,
+        /// Make the user an administrator
+        #[arg(long)]
+        admin: bool,
+    },
+    /// Print a new token with which a user sets their password
+    Reset {
+        /// The login name
+        name: String,
+    },
+    /// Replace the groups of a user
+    Groups {
+        /// The login name
+        name: String,
+        /// The names of all groups of the user; none removes the user from all groups
+        groups: Vec<String>,
+    },
+    /// End the user's sessions, and refuse logins and keys
+    Disable {
+        /// The login name
+        name: String,
+    },
+    /// Undo `disable`
+    Enable {
+        /// The login name
+        name: String,
+    },
+    /// Remove a user, their sessions and keys
+    Remove {
+        /// The login name
+        name: String,
+    },
+}
+
+/// Shows and changes the groups of users of the database
+#[derive(Args)]
+pub(super) struct Group {
+    #[command(flatten)]
+    database: Database,
+    #[command(subcommand)]
+    action: GroupAction,
+}
+
+#[derive(Subcommand)]
+enum GroupAction {
+    /// List the groups with their rights
+    List {
+        /// Print a JSON array
+        #[arg(long)]
+        json: bool,
+    },
+    /// Add a group, or replace its rights
+    Set {
+        /// The name of the group
+        name: String,
+        /// Its rights as JSON: [{"table":"note","rights":["read"],"rule":"owner = @user.id"}]
+        grants: String,
+    },
+    /// Remove a group; its members stay
+    Remove {
+        /// The name of the group
+        name: String,
+    },
+}
+
+/// Shows and changes the keys of users, with which programs log in
+#[derive(Args)]
+pub(super) struct Key {
+    #[command(flatten)]
+    database: Database,
+    #[command(subcommand)]
+    action: KeyAction,
+}
+
+#[derive(Subcommand)]
+enum KeyAction {
+    /// List the keys of a user
+    List {
+        /// The login name of the user
+        user: String,
+        /// Print a JSON array
+        #[arg(long)]
+        json: bool,
+    },
+    /// Add a key with the rights of a user, and print it; it cannot be shown again
+    Add {
+        /// The login name of the user
+        user: String,
+        /// A name that says what the key is for
+        name: String,
+        /// The number of days after which it expires; if not given, it does not expire
+        #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u64).range(1..=36_500))]
+        days: Option<u64>,
+    },
+    /// Revoke a key of a user
+    Revoke {
+        /// The login name of the user
+        user: String,
+        /// The number of the key
+        id: i64,
+    },
+}
+
+impl User {
+    /// Executes the action, and prints its result.
+    pub(super) fn run(&self, command: &Command) -> Done {
+        with_accounts(command, &self.database, |auth| {
+            let named = |name: &str| user_id(auth, name);
+            match &self.action {
+                UserAction::List { json } => list_users(auth, *json)?,
+                UserAction::Add { name, group, admin } => {
+                    let (_, token) = auth.add_user(name, group, *admin)?;
+                    print_token(name, &token)?;
+                }
+                UserAction::Reset { name } => {
+                    let token = auth.new_token(named(name)?)?;
+                    print_token(name, &token)?;
+                }
+                UserAction::Groups { name, groups } => {
+                    auth.change_user(named(name)?, Some(groups), None, None)?;
+                    report(match groups.is_empty() {
+                        true => format!("{name} has no groups"),
+                        false => format!("{name} has the groups {}", groups.join(", ")),
+                    })?;
+                }
+                UserAction::Disable { name } => {
+                    auth.change_user(named(name)?, None, None, Some(true))?;
+                    report(format_args!("{name} is disabled"))?;
+                }
+                UserAction::Enable { name } => {
+                    auth.change_user(named(name)?, None, None, Some(false))?;
+                    report(format_args!("{name} is enabled"))?;
+                }
+                UserAction::Remove { name } => {
+                    auth.remove_user(named(name)?)?;
+                    report(format_args!("{name} is removed"))?;
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Group {
+    /// Executes the action, and prints its result.
+    pub(super) fn run(&self, command: &Command) -> Done {
+        with_accounts(command, &self.database, |auth| {
+            match &self.action {
+                GroupAction::List { json } => {
+                    let groups = auth.groups()?;
+                    if *json {
+                        let rows = groups.iter().map(|group| {
+                            json!({ "id": group.id, "name": group.name, "grants": group.grants.0 })
+                        });
+                        return print_json(&rows.collect());
+                    }
+                    let width = groups.iter().map(|group| group.name.chars().count()).max();
+                    let width = width.unwrap_or(0);
+                    for group in groups {
+                        let grants: Vec<String> = group.grants.0.iter().map(grant_text).collect();
+                        report(format_args!("{:width$}  {}", group.name, grants.join("; ")))?;
+                    }
+                }
+                GroupAction::Set { name, grants } => {
+                    let grants: Vec<Grant> = serde_json::from_str(grants).map_err(|error| {
+                        format!("the rights are not a JSON array of grants: {error}")
+                    })?;
+                    auth.set_group(name, &grants)?;
+                    report(format_args!("{name} is set"))?;
+                }
+                GroupAction::Remove { name } => {
+                    auth.remove_group(name)?;
+                    report(format_args!("{name} is removed"))?;
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Key {
+    /// Executes the action, and prints its result.
+    pub(super) fn run(&self, command: &Command) -> Done {
+        with_accounts(command, &self.database, |auth| {
+            match &self.action {
+                KeyAction::List { user, json } => {
+                    let keys = auth.keys(user_id(auth, user)?)?;
+                    if *json {
+                        return print_json(&keys.iter().map(|key| json!(key)).collect());
+                    }
+                    for key in keys {
+                        let ends = key.ends_at.map_or_else(
+                            || "does not expire".to_owned(),
+                            |ends_at| format!("expires {ends_at}"),
+                        );
+                        report(format_args!(
+                            "{}  {}  {}  {ends}",
+                            key.id, key.created_at, key.name
+                        ))?;
+                    }
+                }
+                KeyAction::Add { user, name, days } => {
+                    let age = days.map(|days| Duration::from_secs(days * 24 * 60 * 60));
+                    let (_, key) = auth.make_key_for(user_id(auth, user)?, name, age)?;
+                    report(key)?;
+                }
+                KeyAction::Revoke { user, id } => {
+                    auth.revoke_key(user_id(auth, user)?, *id)?;
+                    report(format_args!("key {id} of {user} is revoked"))?;
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+type Outcome = std::result::Result<(), Box<dyn std::error::Error>>;
+
+/// Opens the accounts of the database, and closes the store after the action.
+fn with_accounts(
+    command: &Command,
+    database: &Database,
+    action: impl FnOnce(&Auth) -> Outcome,
+) -> Done {
+    let store = models(command.builder(command.url(database))?).open()?;
+    let auth = open_accounts(command, &store)?;
+    action(&auth)?;
+    drop(auth);
+    store.close()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(feature = "app")]
+fn open_accounts(command: &Command, store: &Store) -> Result<Auth> {
+    command.files.open_accounts(store)
+}
+
+#[cfg(not(feature = "app"))]
+fn open_accounts(_: &Command, store: &Store) -> Result<Auth> {
+    Auth::new(store, marmota_auth::Settings::default())
+}
+
+/// Returns the id of a user.
+fn user_id(auth: &Auth, name: &str) -> Result<i64> {
+    let users = auth.users()?;
+    users.iter().find(|user| user.name == name).map(|user| user.id).ok_or_else(|| {
+        let message = format!("there is no user `{name}`; `user list` shows the users");
+        Error::new(ErrorKind::NotFound, message)
+    })
+}
+
+fn list_users(auth: &Auth, json: bool) -> Outcome {
+    let users = auth.users()?;
+    if json {
+        let rows = users.iter().map(|user| {
+            json!({
+                "id": user.id,
+                "name": user.name,
+                "groups": user.groups.0,
+                "is_admin": user.is_admin,
+                "is_disabled": user.is_disabled,
+                "has_password": user.has_password(),
+                "created_at": user.created_at,
+            })
+        });
+        return print_json(&rows.collect());
+    }
+    let width = users.iter().map(|user| user.name.chars().count()).max().unwrap_or(0);
+    for user in users {
+        let notes = [
+            (user.is_admin, "administrator"),
+            (user.is_disabled, "disabled"),
+            (!user.has_password(), "no password yet"),
+        ];
+        let notes = notes.into_iter().filter_map(|(applies, note)| applies.then_some(note));
+        let words: Vec<&str> = user.groups.0.iter().map(String::as_str).chain(notes).collect();
+        report(format_args!("{:>4}  {:width$}  {}", user.id, user.name, words.join(", ")))?;
+    }
+    Ok(())
+}
+
+fn print_token(name: &str, token: &str) -> Outcome {
+    report(format_args!("{name} can set a password with the token {token}, within 24 hours"))?;
+    Ok(())
+}
+
+fn print_json(rows: &Vec<Value>) -> Outcome {
+    report(serde_json::to_string_pretty(rows)?)?;
+    Ok(())
+}
+
+/// Returns a grant in one line: `note: read, update if owner = @user.id`.
+fn grant_text(grant: &Grant) -> String {
+    let rights: Vec<&str> = grant.rights.iter().map(|right| right.name()).collect();
+    let rule = grant.rule.as_ref().map(|rule| format!(" if {rule}")).unwrap_or_default();
+    format!("{}: {}{rule}", grant.table, rights.join(", "))
+}

@@ -1,0 +1,153 @@
+//! The files of an application without Rust code: its tables (`app.toml`) and settings
+//! (`marmota.toml`).
+
+mod config;
+mod new;
+mod schema;
+
+use std::cell::OnceCell;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use clap::{Arg, ArgMatches};
+use marmota_app::{AppFile, AppGroup};
+use marmota_auth::{Auth, Settings};
+use marmota_model::Result;
+use marmota_store::Store;
+
+pub(super) use self::config::ConfigCommand;
+pub(super) use self::new::New;
+pub(super) use self::schema::SchemaCommand;
+
+/// The id and long name of the option with the file of tables.
+const APP: &str = "app";
+/// The id and long name of the option with the file of settings.
+const CONFIG: &str = "config";
+/// Groups that are not rows: every user, and callers without a credential.
+const EVERYONE: &str = "everyone";
+const ANONYMOUS: &str = "anonymous";
+
+/// The names of the files, and the file of this run.
+#[derive(Default)]
+pub(super) struct ApplicationFiles {
+    /// The default names of both files; `None` for a program without them.
+    names: Option<[&'static str; 2]>,
+    /// The file of tables of this run.
+    path: OnceCell<Option<PathBuf>>,
+    app: OnceCell<AppFile>,
+}
+
+impl ApplicationFiles {
+    pub(super) const fn new(app: &'static str, config: &'static str) -> Self {
+        Self { names: Some([app, config]), path: OnceCell::new(), app: OnceCell::new() }
+    }
+
+    /// Adds `--app` and `--config`, which all subcommands have.
+    pub(super) fn add_arguments(&self, parser: clap::Command) -> clap::Command {
+        let Some([app, config]) = self.names else {
+            return ["new", "schema", "config"].into_iter().fold(parser, |parser, name| {
+                parser.mut_subcommand(name, |subcommand| subcommand.hide(true))
+            });
+        };
+        let file = |id: &'static str, env: &'static str, help: String| {
+            Arg::new(id)
+                .long(id)
+                .value_name("FILE")
+                .env(env)
+                .global(true)
+                .value_parser(clap::value_parser!(PathBuf))
+                .help(help)
+        };
+        let app_help = format!("The file with the tables and groups. Default: {app}, if it exists");
+        let config_help = format!("The file with the settings. Default: {config}, if it exists");
+        parser.arg(file(APP, "MARMOTA_APP", app_help)).arg(file(
+            CONFIG,
+            "MARMOTA_CONFIG",
+            config_help,
+        ))
+    }
+
+    /// Adds environment variables to all options of `serve`, and the settings of the file as their
+    /// defaults.
+    pub(super) fn configure(
+        &self,
+        parser: clap::Command,
+        arguments: &[OsString],
+    ) -> Result<clap::Command> {
+        let Some([_, default]) = self.names else { return Ok(parser) };
+        // `--config` has to be known before the other arguments have their defaults.
+        let first = parser.clone().ignore_errors(true).try_get_matches_from(arguments).ok();
+        let named = first.as_ref().and_then(|matches| named(matches, CONFIG));
+        let parser = config::with_environment(parser);
+        match named.or_else(|| Path::new(default).exists().then(|| PathBuf::from(default))) {
+            None => Ok(parser),
+            Some(path) => config::Settings::read(&path)?.apply_to(parser),
+        }
+    }
+
+    /// Finds the file of tables: the one that is named, or the default if it exists.
+    pub(super) fn locate(&self, matches: &ArgMatches) {
+        let Some([default, _]) = self.names else { return };
+        let path = named(matches, APP)
+            .or_else(|| Path::new(default).exists().then(|| PathBuf::from(default)));
+        // A program parses its arguments once.
+        let _ = self.path.set(path);
+    }
+
+    /// Returns the path of the file of tables, if there is one.
+    fn path(&self) -> Option<&Path> {
+        self.path.get()?.as_deref()
+    }
+
+    /// Returns the default name of the file of tables.
+    fn default_name(&self) -> &'static str {
+        self.names.map_or("app.toml", |[app, _]| app)
+    }
+
+    /// Returns the default name of the file of settings.
+    fn config_name(&self) -> &'static str {
+        self.names.map_or("marmota.toml", |[_, config]| config)
+    }
+
+    /// Returns the file of tables, which is read once.
+    pub(super) fn app(&self) -> Result<Option<&AppFile>> {
+        let Some(path) = self.path() else { return Ok(None) };
+        if self.app.get().is_none() {
+            let _ = self.app.set(AppFile::read(path)?);
+        }
+        Ok(self.app.get())
+    }
+
+    /// Opens the accounts of a store, with the groups of the file of tables.
+    ///
+    /// The file is the only source of the groups that it names; other groups, which were added
+    /// through the API, are not changed.
+    ///
+    /// # Errors
+    /// A grant that is invalid, and errors of the store.
+    pub(super) fn open_accounts(&self, store: &Store) -> Result<Auth> {
+        let Some(app) = self.app()? else { return Auth::new(store, Settings::default()) };
+        app.check_groups(store)?;
+        let groups = app.groups();
+        let grants = |name: &str| {
+            let group = groups.iter().find(|group| group.name == name);
+            group.map(|group| group.grants.clone()).unwrap_or_default()
+        };
+        let settings = Settings::default().everyone(grants(EVERYONE)).anonymous(grants(ANONYMOUS));
+        let auth = Auth::new(store, settings)?;
+        let stored = auth.groups()?;
+        for AppGroup { name, grants } in &groups {
+            let is_stored = stored.iter().any(|one| one.name == *name && one.grants.0 == *grants);
+            if name != EVERYONE && name != ANONYMOUS && !is_stored {
+                auth.set_group(name, grants)?;
+            }
+        }
+        Ok(auth)
+    }
+}
+
+/// Returns the value of an option, which may be given before or after the subcommand.
+fn named(matches: &ArgMatches, id: &str) -> Option<PathBuf> {
+    let own = matches.try_get_one::<PathBuf>(id).ok().flatten().cloned();
+    own.or_else(|| matches.subcommand().and_then(|(_, matches)| named(matches, id)))
+}

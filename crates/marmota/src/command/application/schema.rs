@@ -1,0 +1,119 @@
+//! `schema`: checks the file of tables, compares it with the database, and makes one from the program's
+//! models.
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use marmota_app::{AppFile, AppFormat, AppGroup};
+use marmota_store::rights::is_internal;
+
+use crate::command::migrate::Migrate;
+use crate::command::{Command, Database, Done, own_name, report};
+
+/// Checks the file with the tables, and applies it to the database
+#[derive(Args)]
+pub(in crate::command) struct SchemaCommand {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Check the file and its groups, without a database
+    Check,
+    /// Show what the file changes in the database: exits with 0 if it changes nothing, with 3 if changes
+    /// are pending, with 4 if a change would be refused
+    Diff {
+        #[command(flatten)]
+        database: Database,
+    },
+    /// Change the database so that it fits the file
+    Apply(Migrate),
+    /// Print the tables as a file: those of the file, or the program's models
+    Export {
+        #[command(flatten)]
+        database: Database,
+        /// The format: toml or json
+        #[arg(long, default_value = "toml", value_parser = ["toml", "json"])]
+        format: String,
+    },
+    /// Print the JSON Schema of the file, for editors
+    JsonSchema,
+}
+
+impl SchemaCommand {
+    pub(in crate::command) fn run(&self, command: &Command) -> Done {
+        match &self.action {
+            Action::Check => check(command),
+            Action::Diff { database } => {
+                file(command)?;
+                Migrate::dry_run_of(database).run(command)
+            }
+            Action::Apply(migrate) => {
+                file(command)?;
+                migrate.run(command)
+            }
+            Action::Export { database, format } => {
+                let app = export(command, database)?;
+                let format = AppFormat::of_path(format!("app.{format}").as_ref());
+                let text = match format {
+                    AppFormat::Toml => app.to_toml(),
+                    AppFormat::Json => app.to_json(),
+                };
+                report(text.trim_end())?;
+                Ok(ExitCode::SUCCESS)
+            }
+            Action::JsonSchema => {
+                report(AppFile::json_schema())?;
+                Ok(ExitCode::SUCCESS)
+            }
+        }
+    }
+}
+
+/// Returns the file of tables.
+fn file(command: &Command) -> Result<&AppFile, Box<dyn std::error::Error>> {
+    let program = own_name();
+    command.files.app()?.ok_or_else(|| {
+        let name = command.files.default_name();
+        let message = format!(
+            "there is no {name} in this folder: name the file with --app, or create an application \
+             with `{program} new FOLDER`"
+        );
+        message.into()
+    })
+}
+
+/// Checks all that can be checked without the database: relations and rules too, by a store in memory.
+fn check(command: &Command) -> Done {
+    let app = file(command)?;
+    let path = command.files.path().unwrap_or_else(|| "app.toml".as_ref()).display();
+    let builder = marmota_auth::models(app.add_to(crate::open("memory:")?));
+    let of_file = |error: marmota_model::Error| format!("{path}: {}", error.message());
+    let store = builder.open().map_err(of_file)?;
+    app.check_groups(&store).map_err(of_file)?;
+    let count = |count: usize, noun: &str| match count {
+        1 => format!("1 {noun}"),
+        _ => format!("{count} {noun}s"),
+    };
+    let (tables, groups) = (app.schemas().len(), app.groups().len());
+    let (tables, groups) = (count(tables, "table"), count(groups, "group"));
+    report(format_args!("{path}: {tables} and {groups}, valid"))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the tables as a file.
+fn export(command: &Command, database: &Database) -> Result<AppFile, Box<dyn std::error::Error>> {
+    if let Some(app) = command.files.app()? {
+        return Ok(app.clone());
+    }
+    // The models are those of any store of the program; one in memory leaves the database alone.
+    let url = match command.url(database).split_once(':') {
+        Some(("sqlite" | "memory", _)) => "memory:",
+        _ => command.url(database),
+    };
+    let store = command.builder(url)?.open()?;
+    let tables = store.registry().tables().iter().filter(|table| !is_internal(table));
+    let schemas: Vec<_> = tables.map(|table| table.schema().clone()).collect();
+    Ok(AppFile::from_schemas(&schemas, Vec::<AppGroup>::new())?)
+}
