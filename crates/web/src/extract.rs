@@ -46,7 +46,7 @@
 //! let refused = router.call(TestRequest::post("/pay/1/2").json(&7))?;
 //! assert_eq!(refused.status(), Status::UNPROCESSABLE_CONTENT);
 //! assert_eq!(router.call(TestRequest::get("/cents/2"))?.text(), "0");
-//! assert_eq!(router.call(TestRequest::post("/pay/1/2").json(&3))?.status(), Status::OK);
+//! assert_eq!(router.call(TestRequest::post("/pay/1/2").json(&3))?.status(), Status::NO_CONTENT);
 //! assert_eq!(router.call(TestRequest::get("/cents/2"))?.text(), "3");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
