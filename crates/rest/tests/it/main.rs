@@ -38,6 +38,7 @@ mod once;
 mod open_api;
 mod overload;
 mod random;
+mod ranking;
 mod relations;
 mod resource;
 mod row;
