@@ -17,6 +17,8 @@ mod changes;
 mod client;
 mod compression;
 mod expand;
+#[cfg(feature = "auth")]
+mod extractors;
 mod failing;
 mod faulty;
 #[cfg(feature = "files")]
@@ -36,6 +38,7 @@ mod once;
 mod open_api;
 mod overload;
 mod random;
+mod ranking;
 mod relations;
 mod resource;
 mod row;
