@@ -9,6 +9,7 @@ mod account;
 mod application;
 mod backup;
 mod completions;
+mod doctor;
 mod job;
 mod migrate;
 mod moving;
@@ -89,6 +90,7 @@ enum Sub {
     Group(account::Group),
     Key(account::Key),
     Completions(completions::Completions),
+    Doctor(doctor::Doctor),
     #[cfg(feature = "replication")]
     Promote(replicate::Promote),
     #[cfg(feature = "app")]
@@ -367,6 +369,7 @@ impl Command {
                 Sub::Group(group) => group.run(self),
                 Sub::Key(key) => key.run(self),
                 Sub::Completions(completions) => completions.run(self),
+                Sub::Doctor(doctor) => doctor.run(self),
                 #[cfg(feature = "replication")]
                 Sub::Promote(promote) => promote.run(self),
                 #[cfg(feature = "app")]

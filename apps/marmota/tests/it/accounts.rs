@@ -1,4 +1,4 @@
-//! `user`, `group` and `key`, in a program with an application file and in one without.
+//! Subcommands for operators: accounts, `doctor`, completions.
 
 use serde_json::Value;
 
@@ -59,6 +59,27 @@ fn groups_and_keys_are_listed_and_removed() {
     folder.run(&["key", "revoke", "reports", &id]).with(1);
     assert_eq!(folder.run(&["group", "remove", "readers"]).with(0), "readers is removed\n");
     assert_eq!(folder.run(&["group", "list"]).with(0), "");
+}
+
+#[test]
+fn doctor_finds_what_makes_serve_fail() {
+    let folder = Folder::new();
+    let said = folder.run(&["doctor", "--listen", "127.0.0.1:0"]).with(0);
+    assert!(said.contains("sqlite:data/marmota.db is created at the first start"), "{said}");
+    folder.run(&["migrate"]).with(0);
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let said = folder.run(&["doctor", "--listen", &address]).with(1);
+    assert!(
+        said.contains("ok       database    sqlite:data/marmota.db matches the models\n"),
+        "{said}"
+    );
+    assert!(said.contains(&format!("failed   address     {address}: ")), "{said}");
+    std::fs::write(folder.0.path().join("data/marmota.db"), "not a database").unwrap();
+    let output = folder.run(&["doctor", "--listen", "127.0.0.1:0", "--json"]);
+    assert_eq!(output.code, 1, "{}", output.err);
+    let findings: Value = serde_json::from_str(&output.out).unwrap();
+    assert_eq!(findings[0]["health"], "failed", "{findings}");
 }
 
 #[test]

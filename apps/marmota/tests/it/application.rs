@@ -1,8 +1,9 @@
 //! Applications without Rust code: `new`, `app.toml`, `marmota.toml`, `schema` and `config`.
 
+use std::cell::RefCell;
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Stdio};
+use std::io::{BufRead, BufReader, Lines};
+use std::process::{Child, ChildStdout, Stdio};
 
 use serde_json::{Value, json};
 
@@ -12,7 +13,8 @@ use crate::program::Folder;
 struct Served {
     child: Child,
     url: String,
-    token: Option<String>,
+    /// What it prints after its address.
+    lines: RefCell<Lines<BufReader<ChildStdout>>>,
 }
 
 impl Drop for Served {
@@ -28,18 +30,13 @@ impl Served {
         let words = [&["serve", "--listen", "127.0.0.1:0"], words].concat();
         let mut program = folder.program(&words);
         let mut child = program.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let url_in = |line: &String| {
             line.split_whitespace().find(|word| word.starts_with("http://")).map(str::to_owned)
         };
-        let url = lines.by_ref().find_map(|line| url_in(&line)).unwrap();
-        let after = url.find("/api").unwrap_or(url.len());
-        // The token is in one of the next lines, if there is no administrator yet.
-        let token = lines.take(6).find_map(|line| {
-            let (_, rest) = line.split_once("\"token\":\"")?;
-            rest.split('"').next().map(str::to_owned)
-        });
-        Self { child, url: url[..after].to_owned(), token }
+        let url = lines.by_ref().find_map(|line| url_in(&line.unwrap())).unwrap();
+        let origin = url.find("/api").map_or(&*url, |end| &url[..end]);
+        Self { child, url: origin.to_owned(), lines: RefCell::new(lines) }
     }
 
     fn request(&self, method: &str, path: &str, token: &str, body: &Value) -> (u16, Value) {
@@ -60,7 +57,11 @@ impl Served {
 
     /// Sets the password of the administrator by the token at the start, and logs in.
     fn log_in(&self) -> String {
-        let token = self.token.as_ref().expect("a token for the first administrator");
+        let token = self.lines.borrow_mut().by_ref().find_map(|line| {
+            let line = line.unwrap();
+            line.split_once("\"token\":\"")?.1.split('"').next().map(str::to_owned)
+        });
+        let token = token.expect("a token for the first administrator");
         let password = "correct horse battery";
         let body = json!({ "name": "admin", "token": token, "password": password });
         assert_eq!(self.request("POST", "/api/auth/set-password", "", &body).0, 204);
