@@ -18,7 +18,7 @@ mod prose;
 use crate::step::{Failure, root};
 
 /// The project's crates that each crate may depend on.
-const ARROWS: [(&str, &[&str]); 23] = [
+const ARROWS: [(&str, &[&str]); 24] = [
     ("model", &[]),
     ("derive", &[]),
     ("store", &["marmota-model"]),
@@ -34,6 +34,7 @@ const ARROWS: [(&str, &[&str]); 23] = [
     ("replication", &["marmota-model", "marmota-store", "marmota-objects"]),
     ("files", &["marmota-model", "marmota-derive", "marmota-store", "marmota-objects"]),
     ("auth", &["marmota-model", "marmota-derive", "marmota-store"]),
+    ("app", &["marmota-model", "marmota-store"]),
     ("jobs", &["marmota-model", "marmota-derive", "marmota-store"]),
     ("web", &["marmota-model", "marmota-store", "marmota-http", "marmota-auth"]),
     (
@@ -88,6 +89,7 @@ const ARROWS: [(&str, &[&str]); 23] = [
             "marmota-files",
             "marmota-mongo",
             "marmota-rest",
+            "marmota-app",
             "marmota-auth",
             "marmota-jobs",
             "marmota-remote",
@@ -111,7 +113,9 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 const FILE_LINES_MAX: usize = 700;
 
 /// Crates above a crate that its tests may use, with the reason.
-const TESTED_WITH: [(&str, &str); 6] = [
+const TESTED_WITH: [(&str, &str); 7] = [
+    // Its tests open a store with the tables of a file.
+    ("app", "marmota-memory"),
     // Its promises and examples need an engine and models.
     ("store", "marmota-memory"),
     ("store", "marmota-derive"),

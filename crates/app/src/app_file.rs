@@ -325,7 +325,8 @@ impl AppFile {
 
     fn toml_document(&self) -> DocumentMut {
         // A document of strings, numbers and tables with string keys has a form in TOML.
-        toml_edit::ser::to_document(&self.document).map(toml_text::laid_out).unwrap_or_default()
+        let document = toml_edit::ser::to_document(&self.document).unwrap_or_default();
+        toml_text::laid_out(&document)
     }
 }
 

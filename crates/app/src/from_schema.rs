@@ -61,7 +61,7 @@ pub(crate) fn document(schema: &Schema) -> Result<TableDocument> {
     })
 }
 
-/// Returns the document of a field; the error says what a file cannot state.
+/// Returns the document of a field; the error names what a file cannot state.
 fn details(field: &Field) -> std::result::Result<FieldDetails, String> {
     let mut details = FieldDetails::new(KindName::Text);
     set_kind(&mut details, &field.kind)?;

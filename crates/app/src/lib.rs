@@ -1,4 +1,5 @@
-//! Application files: the tables, groups and rights of an application as text, in TOML or JSON.
+//! Application files: the tables, groups and rights of an application as text, in TOML or JSON, and
+//! the settings of a program as text.
 //!
 //! An application file does for a program without Rust code what `#[derive(Model)]` does for a Rust
 //! program: both result in [`Schema`](marmota_model::Schema) values, and everything after that is
@@ -26,6 +27,8 @@ mod document;
 mod from_schema;
 mod into_schema;
 mod scalar;
+#[cfg(feature = "settings")]
+pub mod settings;
 mod toml_text;
 
 pub use app_file::{AppFile, AppFormat, AppGroup};

@@ -31,7 +31,7 @@ pub(crate) fn start_of(text: &str, path: &[String]) -> Option<usize> {
 }
 
 /// Lays out a document: a section for each table and its fields, a line for each field.
-pub(crate) fn laid_out(document: DocumentMut) -> DocumentMut {
+pub(crate) fn laid_out(document: &DocumentMut) -> DocumentMut {
     let mut result = DocumentMut::new();
     for (name, item) in document.as_table() {
         let mut section = Table::new();
@@ -194,7 +194,7 @@ fn reorder(old: &mut dyn TableLike, new: &dyn TableLike) {
     }
 }
 
-/// Returns true if two items have the same content, whatever their layout is.
+/// Returns true if two items have the same content, in any layout.
 fn is_equal(a: &Item, b: &Item) -> bool {
     match (a.as_table_like(), b.as_table_like()) {
         (Some(a), Some(b)) => {

@@ -8,6 +8,33 @@
 //! 2  ada    staff
 //! ```
 //!
+//! | command | action | what it does |
+//! |---|---|---|
+//! | `user` | `list` | a line or an object for each user |
+//! | | `add`, `reset` | prints a one-time token, with which the user sets their password |
+//! | | `groups` | replaces the groups of a user |
+//! | | `disable`, `enable` | refuses and accepts the user's logins, sessions and keys |
+//! | | `remove` | deletes the user, their sessions and keys |
+//! | `group` | `list` | a line or an object for each group, with its rights |
+//! | | `set`, `remove` | adds, replaces and deletes a group |
+//! | `key` | `list` | a line or an object for each key, without the key |
+//! | | `add` | prints a new key, which is not stored in clear |
+//! | | `revoke` | makes a key invalid |
+//!
+//! The last administrator who can log in can be neither disabled nor removed.
+//!
+//! The JSON of a user has these members; that of a group `id`, `name` and `grants`, and that of a key
+//! `id`, `name`, `created_at` and `ends_at`:
+//!
+//! | member | value |
+//! |---|---|
+//! | `id`, `name` | a number and a text |
+//! | `groups` | names of groups |
+//! | `is_admin`, `is_disabled`, `has_password` | true or false |
+//! | `created_at` | a time |
+//!
+//! A program with an application file also stores the groups of the file, as `serve` does.
+//!
 //! A running server sees the changes: at once on PostgreSQL, otherwise with the next request that checks
 //! the account again.
 
@@ -24,6 +51,9 @@ use serde_json::{Value, json};
 use super::{Command, Database, Done, report};
 
 /// Shows and changes the users of the database
+///
+/// A new user gets no password: they set it themselves, with the token that `add` prints. So no
+/// password is in the history of a shell. The token is valid for 24 hours, and once.
 #[derive(Args)]
 pub(super) struct User {
     #[command(flatten)]
@@ -41,6 +71,8 @@ enum UserAction {
         json: bool,
     },
     /// Add a user, and print the token with which they set their password
+    ///
+    /// The user sends the name, the token and the password to /api/auth/set-password.
     Add {
         /// The login name
         name: String,
@@ -52,6 +84,9 @@ enum UserAction {
         admin: bool,
     },
     /// Print a new token with which a user sets their password
+    ///
+    /// The present password stays valid until then. Use it for a forgotten password, and for the
+    /// first administrator, whose name is `admin`.
     Reset {
         /// The login name
         name: String,
@@ -64,6 +99,8 @@ enum UserAction {
         groups: Vec<String>,
     },
     /// End the user's sessions, and refuse logins and keys
+    ///
+    /// The rows of the user, and the entries in the history by them, are not changed.
     Disable {
         /// The login name
         name: String,
@@ -81,6 +118,8 @@ enum UserAction {
 }
 
 /// Shows and changes the groups of users of the database
+///
+/// Groups that the application file has are set by the file at the next start of `serve`.
 #[derive(Args)]
 pub(super) struct Group {
     #[command(flatten)]
@@ -98,6 +137,9 @@ enum GroupAction {
         json: bool,
     },
     /// Add a group, or replace its rights
+    ///
+    /// Each grant has a table (`*` for all), rights (read, history, insert, update, delete, refer)
+    /// and, if it does not apply to all rows, a rule: a filter that selects rows.
     Set {
         /// The name of the group
         name: String,
@@ -112,6 +154,8 @@ enum GroupAction {
 }
 
 /// Shows and changes the keys of users, with which programs log in
+///
+/// A program sends its key as `Authorization: Bearer KEY`, and has the rights of the user.
 #[derive(Args)]
 pub(super) struct Key {
     #[command(flatten)]
@@ -134,7 +178,7 @@ enum KeyAction {
     Add {
         /// The login name of the user
         user: String,
-        /// A name that says what the key is for
+        /// A name that describes the purpose of the key
         name: String,
         /// The number of days after which it expires; if not given, it does not expire
         #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u64).range(1..=36_500))]
@@ -262,6 +306,7 @@ impl Key {
     }
 }
 
+/// The result of an action; the subcommand ends with success after it.
 type Outcome = std::result::Result<(), Box<dyn std::error::Error>>;
 
 /// Opens the accounts of the database, and closes the store after the action.
@@ -278,6 +323,7 @@ fn with_accounts(
     Ok(ExitCode::SUCCESS)
 }
 
+/// Opens the accounts, with the groups of the application file if there is one.
 #[cfg(feature = "app")]
 fn open_accounts(command: &Command, store: &Store) -> Result<Auth> {
     command.files.open_accounts(store)
@@ -297,6 +343,7 @@ fn user_id(auth: &Auth, name: &str) -> Result<i64> {
     })
 }
 
+/// Prints all users: an object, or a line with the number, the name, groups and notes.
 fn list_users(auth: &Auth, json: bool) -> Outcome {
     let users = auth.users()?;
     if json {
@@ -327,11 +374,13 @@ fn list_users(auth: &Auth, json: bool) -> Outcome {
     Ok(())
 }
 
+/// Prints a token and its purpose.
 fn print_token(name: &str, token: &str) -> Outcome {
     report(format_args!("{name} can set a password with the token {token}, within 24 hours"))?;
     Ok(())
 }
 
+/// Prints rows as an indented JSON array.
 fn print_json(rows: &Vec<Value>) -> Outcome {
     report(serde_json::to_string_pretty(rows)?)?;
     Ok(())

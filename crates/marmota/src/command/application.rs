@@ -1,5 +1,13 @@
 //! The files of an application without Rust code: its tables (`app.toml`) and settings
 //! (`marmota.toml`).
+//!
+//! | file | named by | read |
+//! |---|---|---|
+//! | tables | `--app`, `MARMOTA_APP`, or the default name if it exists | when a store is opened, once |
+//! | settings | `--config`, `MARMOTA_CONFIG`, or the default name if it exists | before arguments are parsed |
+//!
+//! The settings become defaults of options. `config.rs`, `new.rs` and `schema.rs` are the subcommands for the
+//! files.
 
 mod config;
 mod new;
@@ -10,6 +18,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgMatches};
+use marmota_app::settings::{SettingsFile, with_environment};
 use marmota_app::{AppFile, AppGroup};
 use marmota_auth::{Auth, Settings};
 use marmota_model::Result;
@@ -34,10 +43,12 @@ pub(super) struct ApplicationFiles {
     names: Option<[&'static str; 2]>,
     /// The file of tables of this run.
     path: OnceCell<Option<PathBuf>>,
+    /// Its content.
     app: OnceCell<AppFile>,
 }
 
 impl ApplicationFiles {
+    /// Creates the description of a program with files of these names.
     pub(super) const fn new(app: &'static str, config: &'static str) -> Self {
         Self { names: Some([app, config]), path: OnceCell::new(), app: OnceCell::new() }
     }
@@ -78,10 +89,10 @@ impl ApplicationFiles {
         // `--config` has to be known before the other arguments have their defaults.
         let first = parser.clone().ignore_errors(true).try_get_matches_from(arguments).ok();
         let named = first.as_ref().and_then(|matches| named(matches, CONFIG));
-        let parser = config::with_environment(parser);
+        let parser = with_environment(parser);
         match named.or_else(|| Path::new(default).exists().then(|| PathBuf::from(default))) {
             None => Ok(parser),
-            Some(path) => config::Settings::read(&path)?.apply_to(parser),
+            Some(path) => SettingsFile::read(&path)?.apply_to(parser),
         }
     }
 

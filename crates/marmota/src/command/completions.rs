@@ -1,4 +1,13 @@
 //! `completions`: a script that completes the program's subcommands and options in a shell.
+//!
+//! ```text
+//! $ people completions bash > /etc/bash_completion.d/people
+//! $ people mi<TAB>
+//! $ people migrate
+//! ```
+//!
+//! The script has the custom subcommands of the program too. It is made by the crate `clap_complete`
+//! from the same parser that reads the arguments.
 
 use std::process::ExitCode;
 
@@ -8,6 +17,9 @@ use clap_complete::Shell;
 use super::{Command, Done, own_name, report};
 
 /// Prints a script that completes subcommands and options in a shell
+///
+/// bash: `source <(PROGRAM completions bash)`. zsh and fish: save the script in a folder from which
+/// the shell loads completions.
 #[derive(Args)]
 pub(super) struct Completions {
     /// The shell
@@ -15,6 +27,7 @@ pub(super) struct Completions {
 }
 
 impl Completions {
+    /// Prints the script, which is made from the parser: all options are in it.
     pub(super) fn run(&self, command: &Command) -> Done {
         let name = own_name();
         let mut script = Vec::new();

@@ -5,8 +5,19 @@
 //! ok       settings          valid
 //! ok       database          sqlite:data/people.db matches the models
 //! warning  open files        1024: raise the limit (LimitNOFILE in systemd) to 65536
-//! ok       disk sync         0.4 ms (median of 20), 2500 durable writes per second without groups
+//! ok       disk sync         0.4 ms (median of 20); concurrent writes share a sync
 //! ```
+//!
+//! | check | warning | failed |
+//! |---|---|---|
+//! | database | `serve` would change it | it cannot be opened, or a change would be refused |
+//! | file modes | other users of the machine can open the database | |
+//! | disk sync | a sync takes more than 20 ms | the folder is not writable |
+//! | open files | fewer than 16,384 descriptors | |
+//! | clock | | it is before the build of the program |
+//! | address | | another process listens there |
+//!
+//! No check changes the database. The check of the disk writes a temporary file next to it.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -23,7 +34,8 @@ use super::{Command, Database, Done, report};
 
 /// Checks the machine, the database and the settings
 ///
-/// Exits with 1 if something would make `serve` fail.
+/// Prints a line for each check: `ok`, `warning` for what makes the program slow or less safe, and
+/// `failed` for what makes `serve` fail. Exits with 1 if a check has failed. Nothing is changed.
 #[derive(Args)]
 pub(super) struct Doctor {
     #[command(flatten)]
@@ -45,10 +57,14 @@ const SYNC_SLOW: Duration = Duration::from_millis(20);
 /// A build of this program is newer than this time: 2026-01-01, in seconds.
 const BUILT_AFTER_S: u64 = 1_767_225_600;
 
+/// The result of a check, in one word.
 #[derive(Clone, Copy, PartialEq)]
 enum Health {
+    /// Nothing to do.
     Ok,
+    /// `serve` works, but slower or less safe than it could.
     Warning,
+    /// `serve` would end with an error.
     Failed,
 }
 
@@ -64,8 +80,11 @@ impl Health {
 
 /// The result of a check.
 struct Finding {
+    /// In one word.
     health: Health,
+    /// What was checked.
     subject: &'static str,
+    /// What was found, and what to do.
     text: String,
 }
 
@@ -97,6 +116,7 @@ impl Doctor {
     }
 }
 
+/// The result of a check and its text.
 type Checked = (Health, String);
 
 /// Compares the database with the models, and changes nothing.
@@ -160,6 +180,7 @@ fn disk_sync(url: &str) -> Checked {
     }
 }
 
+/// Returns the times of single writes of a page, each of which is synced to the disk.
 fn sync_times(folder: &Path) -> std::io::Result<Vec<Duration>> {
     let path = folder.join(format!(".marmota-doctor-{}", std::process::id()));
     let mut file = File::create_new(&path)?;
@@ -188,7 +209,7 @@ fn open_files() -> Checked {
     }
 }
 
-/// Checks that the clock is not behind the build of this program: tokens and certificates need it.
+/// Checks that the clock is not before the build of this program: tokens and certificates need it.
 fn clock() -> Checked {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     match now.as_secs() > BUILT_AFTER_S {

@@ -4,6 +4,26 @@
 //! started, the addresses are bound, signal handlers are installed, the addresses are printed, and
 //! the routes are served. SIGINT or SIGTERM ends it: no connection is accepted any more, requests in
 //! progress are answered, then the database is closed. A second signal ends the process at once.
+//!
+//! | options | file |
+//! |---|---|
+//! | addresses, TLS, proxies, threads | this one |
+//! | statistics, metrics, health, the log | `operators.rs` |
+//! | replication | `replicate.rs` |
+//! | tables and groups of a file, settings of a file | `application.rs` |
+//!
+//! What is served:
+//!
+//! | route | if |
+//! |---|---|
+//! | `/api`: REST over all models | the program has no custom routes |
+//! | `/api`, by upgrade: the store for other processes | the same, with the feature `remote` |
+//! | `/api/auth`: accounts | `--auth` |
+//! | `/metrics`, `/healthz`, `/readyz`, `/api/-` | `--diagnostics` |
+//! | the program's own routes | it has some; then `--auth` and `--files` are refused |
+//!
+//! An address that other machines reach is refused without `--auth`, `--open` or certificates of
+//! clients, because every caller could read and write all rows.
 
 use std::net::SocketAddr;
 use std::process::ExitCode;

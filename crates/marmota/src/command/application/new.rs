@@ -1,4 +1,19 @@
 //! `new`: the folder of an application without Rust code.
+//!
+//! ```text
+//! $ marmota new shop
+//! Created shop: app.toml, marmota.toml. Next:
+//!   cd shop
+//!   marmota serve
+//! ```
+//!
+//! | file | content |
+//! |---|---|
+//! | `app.toml` | a first table, and rights of all users |
+//! | `marmota.toml` | settings: users, live queries, statistics, files |
+//! | `.gitignore` | the database and backups, which do not belong in version control |
+//!
+//! Nothing is overwritten.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -9,12 +24,16 @@ use clap::Args;
 use crate::command::{Command, Done, notice, own_name};
 
 /// Creates a folder with an application: its tables, its settings
+///
+/// The application has one table, `note`, for a start. Change `app.toml` and start `serve` again, or
+/// check the change first with `schema diff`.
 #[derive(Args)]
 pub(in crate::command) struct New {
     /// The folder, which must be missing or empty; its last part is the application's name
     folder: PathBuf,
 }
 
+/// The first settings.
 const SETTINGS: &str = r#"# The settings of `marmota serve`. Each option has a key: see `marmota config show`.
 
 # Users and groups; the first start prints a token for the first administrator.
@@ -29,6 +48,7 @@ idempotency = true
 files = "data/files"
 "#;
 
+/// The first tables and groups.
 const TABLES: &str = r#"# The tables of the application, and the rights of its users.
 #
 #   marmota schema check    checks this file

@@ -1,5 +1,15 @@
 //! `schema`: checks the file of tables, compares it with the database, and makes one from the program's
 //! models.
+//!
+//! | action | database | exit codes |
+//! |---|---|---|
+//! | `check` | not opened | 0, 1 for an invalid file |
+//! | `diff` | not changed | 0 without changes, 3 if some are pending, 4 if one would be refused |
+//! | `apply` | changed | 0, 1 if a change was refused |
+//! | `export` | not changed | 0, 1 for what a file cannot have |
+//! | `json-schema` | not opened | 0 |
+//!
+//! `diff` and `apply` are `migrate` for a program with a file.
 
 use std::process::ExitCode;
 
@@ -11,6 +21,9 @@ use crate::command::migrate::Migrate;
 use crate::command::{Command, Database, Done, own_name, report};
 
 /// Checks the file with the tables, and applies it to the database
+///
+/// `serve` applies the file at its start, except for changes that lose values: these need
+/// `schema apply` with an option that allows them.
 #[derive(Args)]
 pub(in crate::command) struct SchemaCommand {
     #[command(subcommand)]
@@ -20,6 +33,9 @@ pub(in crate::command) struct SchemaCommand {
 #[derive(Subcommand)]
 enum Action {
     /// Check the file and its groups, without a database
+    ///
+    /// Names, kinds, rules, defaults, references, relations and the rules of grants are checked. An
+    /// error has its line and column where it has one. Exits with 1 then.
     Check,
     /// Show what the file changes in the database: exits with 0 if it changes nothing, with 3 if changes
     /// are pending, with 4 if a change would be refused
@@ -30,6 +46,8 @@ enum Action {
     /// Change the database so that it fits the file
     Apply(Migrate),
     /// Print the tables as a file: those of the file, or the program's models
+    ///
+    /// A model with a rule that is a Rust function cannot be in a file, and is named.
     Export {
         #[command(flatten)]
         database: Database,
@@ -38,10 +56,13 @@ enum Action {
         format: String,
     },
     /// Print the JSON Schema of the file, for editors
+    ///
+    /// An editor with support for TOML or JSON schemas completes and checks the file by it.
     JsonSchema,
 }
 
 impl SchemaCommand {
+    /// Executes the action.
     pub(in crate::command) fn run(&self, command: &Command) -> Done {
         match &self.action {
             Action::Check => check(command),
