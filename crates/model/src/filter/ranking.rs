@@ -377,3 +377,40 @@ impl Ranker {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Field, Role, Schema};
+    use proptest::prelude::*;
+
+    fn table() -> Table {
+        let fields = vec![
+            Field::new("id", Kind::I64).role(Role::Key),
+            Field::new("rank", Kind::TEXT).search(true),
+            Field::new("a", Kind::Vector { dimensions: 2 }).nullable(true),
+        ];
+        Table::new(Schema::new("note", fields)).unwrap()
+    }
+
+    #[test]
+    fn a_field_may_be_named_like_an_order() {
+        let filter = FilterExpr::search("x").and(FilterExpr::IsNull { field: 2 });
+        let parse = |text| parse_ranking(&table(), text, Some(&filter)).unwrap();
+        assert_eq!(parse("rank"), None);
+        assert!(
+            matches!(parse(" rank() "), Some(Ranking::Relevance(searches)) if searches.len() == 1)
+        );
+        let near = parse("near( a , [1, -2] , dot )").unwrap();
+        let wanted = Ranking::Nearest { field: 2, to: [1.0, -2.0].into(), metric: Metric::Dot };
+        assert_eq!(near, wanted);
+        assert_eq!(parse("near(a,'AACAPwAAAMA=',dot)"), Some(wanted));
+    }
+
+    proptest! {
+        #[test]
+        fn any_order_is_read_or_refused(text in "near\\([a ,\\[\\]'0-9A-Z.é-]{0,20}\\)?") {
+            let _ = parse_ranking(&table(), &text, None);
+        }
+    }
+}
