@@ -70,16 +70,17 @@ impl Metric {
     pub(crate) fn distance_of(self, stored: &[u8], to: &[f32], norm: f64) -> f64 {
         let distance = match self {
             Self::Cosine => {
-                let [product, square] = sums(stored, to, |x, y| [x * y, x * x]);
+                let product = sum(stored, to, |x, y| x * y);
+                let square = sum(stored, to, |x, _| x * x);
                 let length = f64::from(square).sqrt() * norm;
                 if length == 0.0 { 1.0 } else { 1.0 - f64::from(product) / length }
             }
             Self::L2 => {
-                let [square] = sums(stored, to, |x, y| [(x - y) * (x - y)]);
+                let square = sum(stored, to, |x, y| (x - y) * (x - y));
                 f64::from(square).sqrt()
             }
             Self::Dot => {
-                let [product] = sums(stored, to, |x, y| [x * y]);
+                let product = sum(stored, to, |x, y| x * y);
                 -f64::from(product)
             }
         };
@@ -88,41 +89,27 @@ impl Metric {
     }
 }
 
-/// Returns the sums of the terms of a stored vector and another one.
+/// Returns the sum of the terms of a stored vector and another one. Two sums take two passes: a pass
+/// that makes both is vectorized badly.
 #[inline(always)]
-fn sums<const N: usize>(
-    stored: &[u8],
-    to: &[f32],
-    terms: impl Fn(f32, f32) -> [f32; N],
-) -> [f32; N] {
-    let mut lanes = [[0.0_f32; LANES]; N];
+fn sum(stored: &[u8], to: &[f32], term: impl Fn(f32, f32) -> f32) -> f32 {
+    let mut lanes = [0.0_f32; LANES];
     let (blocks, rest) = stored.as_chunks::<{ LANES * NUMBER_BYTES }>();
     let (to_blocks, to_rest) = to.as_chunks::<LANES>();
     for (block, to) in blocks.iter().zip(to_blocks) {
         let (numbers, _) = block.as_chunks::<NUMBER_BYTES>();
         for lane in 0..LANES {
-            let added = terms(f32::from_le_bytes(numbers[lane]), to[lane]);
-            for (lanes, added) in lanes.iter_mut().zip(added) {
-                lanes[lane] += added;
-            }
+            lanes[lane] += term(f32::from_le_bytes(numbers[lane]), to[lane]);
         }
     }
-    let mut sums = lanes.map(|lanes| {
-        let (mut lanes, mut width) = (lanes, LANES);
-        while width > 1 {
-            width /= 2;
-            for lane in 0..width {
-                lanes[lane] += lanes[lane + width];
-            }
-        }
-        lanes[0]
-    });
-    for (number, to) in numbers(rest).zip(to_rest) {
-        for (sum, added) in sums.iter_mut().zip(terms(number, *to)) {
-            *sum += added;
+    let mut width = LANES;
+    while width > 1 {
+        width /= 2;
+        for lane in 0..width {
+            lanes[lane] += lanes[lane + width];
         }
     }
-    sums
+    numbers(rest).zip(to_rest).fold(lanes[0], |sum, (number, to)| sum + term(number, *to))
 }
 
 /// Returns the numbers of a stored vector.
