@@ -82,6 +82,7 @@ pub(crate) enum KindName {
     Time,
     Timestamp,
     Uuid,
+    Vector,
     Enum,
     Reference,
     File,
@@ -212,6 +213,9 @@ pub(crate) struct FieldDetails {
     /// For `text`: how texts compare. Default: `binary`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) collate: Option<CollationName>,
+    /// For `vector`: the number of floats.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) dimensions: Option<u32>,
     /// For `file`: the maximum size in bytes. Default: 10 MB (10,000,000).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) bytes_max: Option<u64>,
@@ -280,6 +284,7 @@ impl FieldDetails {
             min: None,
             max: None,
             collate: None,
+            dimensions: None,
             bytes_max: None,
             types: Vec::new(),
             nullable: false,

@@ -108,6 +108,10 @@ fn set_kind(details: &mut FieldDetails, kind: &Kind) -> std::result::Result<(), 
         Kind::Time => KindName::Time,
         Kind::Timestamp => KindName::Timestamp,
         Kind::Uuid => KindName::Uuid,
+        Kind::Vector { dimensions } => {
+            details.dimensions = Some(*dimensions);
+            KindName::Vector
+        }
         Kind::Enum { variants, stored } => {
             if *stored == EnumStored::Integer {
                 if (0..).zip(variants.iter()).any(|(number, variant)| variant.number != number) {

@@ -121,7 +121,7 @@ fn field(
 
 /// Refuses keys that do not apply to the kind: they would have no effect.
 fn refuse_foreign_keys(details: &FieldDetails) -> Result<(), FieldFault> {
-    use KindName::{Enum, File, Integer, Reference, Text};
+    use KindName::{Enum, File, Integer, Reference, Text, Vector};
     let is = |kinds: &[KindName]| kinds.contains(&details.kind);
     let foreign = [
         ("table", details.table.is_some() && !is(&[Reference]), "reference"),
@@ -130,6 +130,7 @@ fn refuse_foreign_keys(details: &FieldDetails) -> Result<(), FieldFault> {
         ("min", details.min.is_some() && !is(&[Integer]), "integer"),
         ("max", details.max.is_some() && !is(&[Integer, Text]), "integer or text"),
         ("collate", details.collate.is_some() && !is(&[Text]), "text"),
+        ("dimensions", details.dimensions.is_some() && !is(&[Vector]), "vector"),
         ("bytes_max", details.bytes_max.is_some() && !is(&[File]), "file"),
         ("types", !details.types.is_empty() && !is(&[File]), "file"),
     ];
@@ -181,6 +182,13 @@ fn kind(
         KindName::Time => Kind::Time,
         KindName::Timestamp => Kind::Timestamp,
         KindName::Uuid => Kind::Uuid,
+        KindName::Vector => match details.dimensions {
+            Some(dimensions) => Kind::Vector { dimensions },
+            None => {
+                let message = "a vector needs `dimensions`, the number of its floats";
+                return Err((Some("dimensions"), message.to_owned()));
+            }
+        },
         KindName::Enum => enumeration(details)?,
         KindName::Reference => reference(details, tables)?,
         KindName::File => {

@@ -29,6 +29,7 @@ credit = { kind = "currency", default = "9.95" }
 state = { kind = "enum", values = ["new", "known"], stored = "integer", default = "new" }
 picture = { kind = "file", bytes_max = 1000000, types = ["image/*"], nullable = true }
 key = { kind = "blob", nullable = true }
+embedding = { kind = "vector", dimensions = 3, nullable = true }
 extra = { kind = "json", nullable = true }
 vip = { kind = "boolean", default = false, was = "is_vip" }
 version = { kind = "integer", role = "version" }

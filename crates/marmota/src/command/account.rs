@@ -380,13 +380,17 @@ fn print_token(name: &str, token: &str) -> Outcome {
     Ok(())
 }
 
-/// Prints rows as an indented JSON array.
+/// Prints rows as an indented JSON array: an empty one too, so that a script can read it.
+///
+/// The members do not change; new ones may be added.
 fn print_json(rows: &Vec<Value>) -> Outcome {
     report(serde_json::to_string_pretty(rows)?)?;
     Ok(())
 }
 
 /// Returns a grant in one line: `note: read, update if owner = @user.id`.
+///
+/// It is for people; `--json` prints the grant as it is stored.
 fn grant_text(grant: &Grant) -> String {
     let rights: Vec<&str> = grant.rights.iter().map(|right| right.name()).collect();
     let rule = grant.rule.as_ref().map(|rule| format!(" if {rule}")).unwrap_or_default();
