@@ -105,8 +105,9 @@ export const groupPage = async (main, [name], query, go) => {
     } catch (error) {
       // The error of a rule is shown at the rules that it can concern.
       const at = elements.filter(element => element.grant().rule)
-      if (at.length === 1 && error.status !== 403) at[0].rule.setError(error.message)
-      throw error
+      if (at.length !== 1 || error.status !== 422) throw error
+      at[0].rule.setError(error.message)
+      throw new Error('The rule is not valid.')
     }
     notify('Saved')
     go('#/groups')

@@ -27,6 +27,9 @@ const merged = schema => {
   return all.allOf.map(merged).reduce((whole, part) => ({ ...whole, ...part, properties: { ...whole.properties, ...part.properties } }), { ...all, allOf: undefined })
 }
 
+// A text with `code` in backticks.
+const prose = text => (text ?? '').split('`').map((part, at) => at % 2 === 1 ? h('code', {}, part) : part)
+
 const typeOf = schema => {
   if (!schema) return 'any'
   if (schema.$ref) return nameOf(schema.$ref)
@@ -53,7 +56,7 @@ const members = (label, schema) => {
   if (properties.length === 0) return h('p', {}, h('code', {}, typeOf(schema)), ' ', limits(whole))
   const required = inner.required ?? []
   return list(label, ['Member', 'Type', 'Meaning'], properties.map(([name, one]) => [
-    [h('code', {}, name), required.includes(name) && h('span', { class: 'required' }, ' required')], h('code', {}, typeOf(one)), limits(resolved(one) ?? {})]))
+    [h('code', {}, name), required.includes(name) && h('span', { class: 'required' }, ' required')], h('code', {}, typeOf(one)), prose(limits(resolved(one) ?? {}))]))
 }
 
 // A value that fits a schema, for the body of a first try.
@@ -89,7 +92,7 @@ const tryIt = (method, path, operation) => {
     const control = values
       ? h('select', {}, h('option', { value: '' }, ''), values.map(value => h('option', {}, value)))
       : h('input', { autocomplete: 'off', spellcheck: 'false' })
-    const field = labelled([parameter.name, h('span', { class: 'kind' }, ` ${parameter.in}`)], control, { required: parameter.required, hint: parameter.description })
+    const field = labelled([parameter.name, h('span', { class: 'kind' }, ` ${parameter.in}`)], control, { required: parameter.required, hint: parameter.description && prose(parameter.description) })
     return { parameter, field, value: () => control.value }
   })
   const text = media && /json/.test(mediaType) ? JSON.stringify(example(media.schema), null, 2) : ''
@@ -133,7 +136,7 @@ const tryIt = (method, path, operation) => {
     missing?.field.setError('is required')
     if (missing) { missing.field.target.focus(); return }
     fields.forEach(({ field }) => field.setError(''))
-    if (token?.target.value) headers.Authorization = `Bearer ${token.target.value}`
+    if (token && token.target.value) headers.Authorization = `Bearer ${token.target.value}`
     const begun = performance.now()
     try {
       const response = await fetch(url, { method, headers, body })
@@ -141,7 +144,7 @@ const tryIt = (method, path, operation) => {
       let shown = text
       try { shown = JSON.stringify(parse(text), null, 2) } catch { /* It is not JSON. */ }
       const took = Math.round(performance.now() - begun)
-      fill(answer, h('h4', {}, 'Answer'), h('p', {}, h('span', { class: `tag ${response.ok ? 'good' : 'bad'}` }, `${response.status} ${response.statusText}`), ` ${took} ms`),
+      fill(answer, h('h3', {}, 'Answer'), h('p', {}, h('span', { class: `tag ${response.ok ? 'good' : 'bad'}` }, `${response.status} ${response.statusText}`), ` ${took} ms`),
         ['ETag', 'Location', 'Marmota-Position'].filter(name => response.headers.has(name)).map(name => h('p', { class: 'mono' }, `${name}: ${response.headers.get(name)}`)),
         h('pre', { tabindex: 0, class: 'mono', 'aria-label': 'Body of the answer' }, shown.slice(0, 200_000)))
     } catch (error) { fill(answer, h('p', { class: 'error' }, describe(error))) }
@@ -153,25 +156,25 @@ const tryIt = (method, path, operation) => {
     rest.length > 0 && h('details', {}, h('summary', {}, `${rest.length} more parameters`), rest.map(({ field }) => field)),
     body, token, h('div', { class: 'buttons' }, h('button', { class: 'primary' }, 'Send')), answer)
   showSource()
-  return h('div', {}, h('h4', {}, 'Source'), h('div', { class: 'buttons', role: 'group', 'aria-label': 'Language' }, tabs, copy), source, h('h4', {}, 'Try it'), form)
+  return h('div', {}, h('h3', {}, 'Source'), h('div', { class: 'buttons', role: 'group', 'aria-label': 'Language' }, tabs, copy), source, h('h3', {}, 'Try it'), form)
 }
 
 const responses = operation => Object.entries(operation.responses ?? {}).map(([status, response]) => {
   const { description, content } = resolved(response) ?? {}
   const [mediaType, media] = Object.entries(content ?? {})[0] ?? []
-  return [h('code', {}, status), description ?? '', media ? [h('code', {}, typeOf(media.schema)), ' ', h('span', { class: 'muted' }, mediaType)] : '']
+  return [h('code', {}, status), prose(description), media ? [h('code', {}, typeOf(media.schema)), ' ', h('span', { class: 'muted' }, mediaType)] : '']
 })
 
 const inside = (method, path, operation) => {
   const parameters = (operation.parameters ?? []).map(resolved)
   const content = Object.entries(resolved(operation.requestBody)?.content ?? {})
   return [
-    operation.description && h('p', {}, operation.description),
-    parameters.length > 0 && [h('h4', {}, 'Parameters'), list('Parameters', ['Name', 'In', 'Type', 'Meaning'], parameters.map(parameter => [
-      [h('code', {}, parameter.name), parameter.required && h('span', { class: 'required' }, ' required')], parameter.in, h('code', {}, typeOf(parameter.schema)), parameter.description ?? '']))],
-    content.length > 0 && [h('h4', {}, 'Body'), content.map(([mediaType, { schema }]) => [
+    operation.description && h('p', {}, prose(operation.description)),
+    parameters.length > 0 && [h('h3', {}, 'Parameters'), list('Parameters', ['Name', 'In', 'Type', 'Meaning'], parameters.map(parameter => [
+      [h('code', {}, parameter.name), parameter.required && h('span', { class: 'required' }, ' required')], parameter.in, h('code', {}, typeOf(parameter.schema)), prose(parameter.description)]))],
+    content.length > 0 && [h('h3', {}, 'Body'), content.map(([mediaType, { schema }]) => [
       h('p', {}, h('code', {}, mediaType), ' ', typeOf(schema)), /json$/.test(mediaType) && members(`Body, ${mediaType}`, (schema?.oneOf ?? [schema])[0])])],
-    h('h4', {}, 'Answers'), list('Answers', ['Status', 'Meaning', 'Body'], responses(operation)),
+    h('h3', {}, 'Answers'), list('Answers', ['Status', 'Meaning', 'Body'], responses(operation)),
     tryIt(method, path, operation),
   ]
 }
@@ -181,7 +184,7 @@ const anchor = operation => operation.operationId.replaceAll(/[^\w.-]/g, '-')
 const operationOf = (method, path, operation) => {
   const place = h('div', { class: 'inside' })
   const element = h('details', { class: 'operation', id: anchor(operation) },
-    h('summary', {}, h('span', { class: `method ${method}` }, method.toUpperCase()), ' ', h('code', {}, path), ' ', h('span', { class: 'muted' }, operation.summary ?? '')), place)
+    h('summary', {}, h('span', { class: `method ${method}` }, method.toUpperCase()), ' ', h('code', {}, path), ' ', h('span', { class: 'muted' }, prose(operation.summary))), place)
   element.addEventListener('toggle', () => {
     if (element.open && !place.hasChildNodes()) fill(place, inside(method, path, operation))
   })
@@ -191,6 +194,9 @@ const operationOf = (method, path, operation) => {
 const openTarget = () => {
   const target = document.getElementById(decodeURIComponent(location.hash.slice(1)))
   if (target?.tagName !== 'DETAILS') return
+  const find = main.querySelector('input[type=search]')
+  find.value = ''
+  find.dispatchEvent(new Event('input'))
   target.open = true
   target.scrollIntoView()
   target.querySelector('summary').focus({ preventScroll: true })
@@ -235,7 +241,7 @@ const show = async () => {
     schemas.length > 0 && h('section', {}, h('h2', {}, 'Schemas'), schemas.map(([name, schema]) => h('details', { class: 'operation', id: `schema-${name}` },
       h('summary', {}, h('code', {}, name)), h('div', { class: 'inside' }, members(name, schema))))))
   fill(navigation, [...groups].map(([tag, operations]) => [h('h2', {}, tag), h('ul', {}, operations.map(({ method, operation }) => h('li', {},
-    h('a', { href: `#${anchor(operation)}` }, operation.summary ?? operation.operationId, h('span', { class: `method ${method}` }, method.toUpperCase())))))]))
+    h('a', { href: `#${anchor(operation)}` }, h('span', {}, prose(operation.summary ?? operation.operationId)), h('span', { class: `method ${method}` }, method.toUpperCase())))))]))
   openTarget()
 }
 

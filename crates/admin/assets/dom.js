@@ -61,7 +61,8 @@ export const clearErrors = () =>
 
 // The description of an error, with the fields at fault.
 export const describe = error => {
-  const fields = (error.errors ?? []).map(({ field, message }) => `${field} ${message}`)
+  const others = (error.errors ?? []).filter(({ message }) => !error.message.includes(message))
+  const fields = others.map(({ field, message }) => `${field} ${message}`)
   return [error.message, ...fields].join(' · ')
 }
 

@@ -12,6 +12,9 @@ const PAGE_ROWS = 50
 // False after the server has refused to send changes.
 let hasChanges = true
 
+// Where pages end that were left by `Next page`: their next pages lead back.
+const ends = new Set()
+
 // Names of hidden columns, kept by the browser.
 const hiddenOf = table => new Set(JSON.parse(localStorage.getItem(`columns ${table.name}`) ?? '[]'))
 const hide = (table, names) => localStorage.setItem(`columns ${table.name}`, JSON.stringify([...names]))
@@ -21,7 +24,7 @@ export const tablesPage = async main => {
   await loadTables()
   fill(main, h('h1', {}, 'Tables'), tables.size === 0 && h('p', { class: 'muted' }, 'There is no table that you may use.'),
     h('ul', { class: 'cards' }, [...tables.values()].map(table => h('li', {},
-      h('a', { href: `#/table/${table.name}` }, h('strong', {}, table.name),
+      h('a', { href: `#/table/${table.name}` }, h('strong', {}, table.name), ' ',
         h('span', { class: 'muted' }, `${table.fields.length} fields`))))))
 }
 
@@ -62,7 +65,7 @@ export const tablePage = async (main, [name], query, go) => {
   const live = h('span', { class: 'live', hidden: true }, 'Live')
   const problem = h('div', { role: 'alert', class: 'error' })
   const grid = h('table', { role: 'grid', 'aria-label': `Rows of ${name}`, 'aria-multiselectable': 'true' })
-  const pager = h('nav', { class: 'pager', 'aria-label': 'Pages' })
+  const pager = h('nav', { class: 'pager', 'aria-label': 'Pages of rows' })
   const removal = button('Delete selected', () => removeChosen(), { kind: 'danger', disabled: true })
 
   const showCount = async () => {
@@ -208,9 +211,11 @@ export const tablePage = async (main, [name], query, go) => {
         h('td', { class: 'narrow' }, h('a', { href: `#/row/${name}/${encodeURIComponent(keyOf(row))}`, 'aria-label': `Open ${keyOf(row)}` }, 'Open')),
         cells(row, at)))))
     if (active) cellAt(focus.row, focus.column)?.focus()
-    fill(pager, after && h('a', { href: to({ after: '' }) }, 'First page'), after && button('Previous', () => history.back()),
-      page.next && h('a', { href: to({ after: new URLSearchParams(page.next.split('?')[1]).get('after') }), class: 'next' }, 'Next page'),
-      page.rows.length === 0 && h('p', { class: 'muted' }, filter ? 'No row matches the filter.' : 'No rows yet.'))
+    const end = page.next && new URLSearchParams(page.next.split('?')[1]).get('after')
+    fill(pager, after && h('a', { href: to({ after: '' }) }, 'First page'),
+      after && ends.has(after) && button('Previous page', () => history.back()),
+      end && h('a', { href: to({ after: end }), class: 'next', onclick: () => ends.add(end) }, 'Next page'),
+      page.rows.length === 0 && problem.textContent === '' && h('p', { class: 'muted' }, filter ? 'No row matches the filter.' : 'No rows yet.'))
   }
 
   const removeChosen = async () => {

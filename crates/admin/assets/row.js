@@ -199,8 +199,9 @@ const historyOf = async (table, key, row, again) => {
       await again()
     } catch (error) { fail(error) }
   }
+  const summary = names => names.length > 4 ? `${names.length} fields` : names.join(', ') || 'no field'
   const values = entry => entry.fields
-    ? h('details', {}, h('summary', {}, Object.keys(entry.fields).join(', ') || 'no field'),
+    ? h('details', {}, h('summary', {}, summary(Object.keys(entry.fields))),
       h('dl', {}, Object.entries(entry.fields).map(([name, value]) => [h('dt', {}, name), h('dd', {}, h('code', {}, JSON.stringify(value)))])))
     : ''
   const mayRestore = row ? table.may('update') : table.may('insert')

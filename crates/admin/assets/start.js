@@ -12,7 +12,7 @@ try {
   const { tables } = await get('')
   fill(list, tables.length === 0
     ? h('p', { class: 'muted' }, 'This API has no tables.')
-    : h('ul', { class: 'cards' }, tables.map(table => h('li', {}, h('a', { href: table.href }, h('strong', {}, table.name), h('span', { class: 'muted' }, table.href))))))
+    : h('ul', { class: 'cards' }, tables.map(table => h('li', {}, h('a', { href: table.href }, h('strong', {}, table.name), ' ', h('span', { class: 'muted' }, table.href))))))
 } catch (error) {
   fill(list, h('p', { class: 'muted' }, error.status === 401 ? ['Sign in at the ', h('a', { href: '/admin' }, 'administration'), ' to see the tables.'] : error.message))
 }
