@@ -28,11 +28,7 @@ macro_rules! asset {
 /// A page, at a path of its own.
 macro_rules! page {
     ($path:literal, $name:literal) => {
-        Asset {
-            path: $path,
-            media_type: HTML,
-            bytes: include_bytes!(concat!("../assets/", $name)),
-        }
+        Asset { path: $path, media_type: HTML, bytes: include_bytes!(concat!("../assets/", $name)) }
     };
 }
 

@@ -225,12 +225,13 @@ mod tests {
     fn pages_have_no_inline_script_or_style_and_no_foreign_address() {
         for asset in ASSETS {
             let text = std::str::from_utf8(asset.bytes).unwrap();
-            for banned in ["<style", " style=", " onclick=", "innerHTML", "https://", "javascript:"] {
+            for banned in ["<style", " style=", " onclick=", "innerHTML", "https://", "javascript:"]
+            {
                 assert!(!text.contains(banned), "{}: {banned}", asset.path);
             }
-            let foreign = text.match_indices("http://").find(|(at, _)| {
-                !text[*at..].starts_with("http://www.w3.org/2000/svg")
-            });
+            let foreign = text
+                .match_indices("http://")
+                .find(|(at, _)| !text[*at..].starts_with("http://www.w3.org/2000/svg"));
             assert_eq!(foreign, None, "{}", asset.path);
         }
     }

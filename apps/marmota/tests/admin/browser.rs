@@ -217,7 +217,8 @@ impl Browser {
                 error => done([String(error)]))";
         let found = self.client.execute_async(script, Vec::new()).await.unwrap();
         assert_eq!(found, json!([]), "{name}");
-        let wide = "return document.documentElement.scrollWidth - document.documentElement.clientWidth";
+        let wide =
+            "return document.documentElement.scrollWidth - document.documentElement.clientWidth";
         assert_eq!(self.run(wide).await, json!(0), "{name} is wider than the screen");
     }
 

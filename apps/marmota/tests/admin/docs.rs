@@ -29,13 +29,15 @@ fn operations_are_documented_and_tried() {
         page.shows("200 OK").await;
         page.wait("[...document.querySelectorAll('pre')].some(pre => pre.textContent.includes('\"name\": \"Lamp\"'))").await;
         page.is_accessible("operation").await;
-        for (language, part) in [
-            ("TypeScript", "await fetch("),
-            ("Python", "requests.get("),
-            ("curl", "curl 'http://"),
-        ] {
+        for (language, part) in
+            [("TypeScript", "await fetch("), ("Python", "requests.get("), ("curl", "curl 'http://")]
+        {
             page.press(language).await;
-            page.wait(&format!("document.querySelector('pre').textContent.includes({})", json!(part))).await;
+            page.wait(&format!(
+                "document.querySelector('pre').textContent.includes({})",
+                json!(part)
+            ))
+            .await;
         }
         page.loads_nothing_foreign().await;
         page.close().await;

@@ -59,7 +59,10 @@ fn rows_are_filtered_ordered_and_paged() {
         page.fill("Filter", "colour = 'red'").await;
         page.keys("\u{e007}").await;
         page.shows("colour").await;
-        page.wait("document.querySelector('main div.error[role=alert]').textContent.includes('colour')").await;
+        page.wait(
+            "document.querySelector('main div.error[role=alert]').textContent.includes('colour')",
+        )
+        .await;
         page.is_accessible("filter-error").await;
         page.press("Clear").await;
         page.shows("60 rows").await;
@@ -68,10 +71,12 @@ fn rows_are_filtered_ordered_and_paged() {
         page.press("Columns").await;
         page.is_accessible("columns").await;
         page.check("weight").await;
-        page.wait("![...document.querySelectorAll('th')].some(th => th.textContent === 'weight')").await;
+        page.wait("![...document.querySelectorAll('th')].some(th => th.textContent === 'weight')")
+            .await;
         page.open(&format!("{}/admin#/table/thing", samples.url)).await;
         page.shows("60 rows").await;
-        page.wait("![...document.querySelectorAll('th')].some(th => th.textContent === 'weight')").await;
+        page.wait("![...document.querySelectorAll('th')].some(th => th.textContent === 'weight')")
+            .await;
         page.loads_nothing_foreign().await;
         page.close().await;
     });
@@ -84,7 +89,10 @@ fn a_cell_is_edited_in_place_and_rows_change_as_others_write() {
     run(async {
         let page = driver.browser(Look::Dark).await;
         page.open(&format!("{}/admin#/table/thing", samples.url)).await;
-        assert_eq!(page.run("return matchMedia('(prefers-color-scheme: dark)').matches").await, json!(true));
+        assert_eq!(
+            page.run("return matchMedia('(prefers-color-scheme: dark)').matches").await,
+            json!(true)
+        );
         page.shows("Live").await;
 
         // By keyboard: to the name of the second row, a new value, and Enter.

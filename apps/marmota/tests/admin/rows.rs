@@ -40,7 +40,10 @@ fn a_row_with_fields_of_all_kinds_is_made_changed_restored_and_deleted() {
         page.shows("thing 2").await;
         page.shows("notes.txt (text/plain, 18 B)").await;
         let thing = samples.thing(2);
-        assert_eq!((&*thing.name, thing.number, thing.active, thing.size), ("Bulb", 9_007_199_254_740_993, true, Size::Large));
+        assert_eq!(
+            (&*thing.name, thing.number, thing.active, thing.size),
+            ("Bulb", 9_007_199_254_740_993, true, Size::Large)
+        );
         assert_eq!((thing.weight, thing.price), (Some(2.5), Some("19.99".parse().unwrap())));
         assert_eq!(thing.born, Some("1815-12-10".parse().unwrap()));
         assert_eq!(thing.opens, Some("08:30:00".parse().unwrap()));
@@ -58,7 +61,10 @@ fn a_row_with_fields_of_all_kinds_is_made_changed_restored_and_deleted() {
         page.shows("Saved").await;
         page.wait("document.querySelector('main').innerText.includes('Bright bulb')").await;
         let thing = samples.thing(2);
-        assert_eq!((&*thing.name, thing.number, thing.note.as_deref()), ("Bright bulb", 9_007_199_254_740_993, Some("for the hall")));
+        assert_eq!(
+            (&*thing.name, thing.number, thing.note.as_deref()),
+            ("Bright bulb", 9_007_199_254_740_993, Some("for the hall"))
+        );
 
         // An earlier version comes back.
         let first = "[aria-label^='Restore the version of']";
@@ -66,7 +72,8 @@ fn a_row_with_fields_of_all_kinds_is_made_changed_restored_and_deleted() {
         page.run(&format!("[...document.querySelectorAll(\"{first}\")].at(-1).click()")).await;
         page.press("Restore").await;
         page.shows("Restored").await;
-        page.wait("[...document.querySelectorAll('input')].some(input => input.value === 'Bulb')").await;
+        page.wait("[...document.querySelectorAll('input')].some(input => input.value === 'Bulb')")
+            .await;
         assert_eq!(samples.thing(2).name, "Bulb");
 
         // Files are removed, and a blob is stored.
@@ -76,7 +83,8 @@ fn a_row_with_fields_of_all_kinds_is_made_changed_restored_and_deleted() {
         page.press("Save").await;
         page.hides("notes.txt (text/plain").await;
         page.wait("document.querySelector('main').innerText.includes('Download')").await;
-        let blob = samples.store.list::<Thing>().filter(Thing::ID.eq(2)).column(Thing::RAW).run().unwrap();
+        let blob =
+            samples.store.list::<Thing>().filter(Thing::ID.eq(2)).column(Thing::RAW).run().unwrap();
         assert_eq!(blob[0].as_ref().and_then(|blob| blob.bytes()), Some(&[0, 1, 2, 255][..]));
         assert!(samples.thing(2).picture.is_none());
 
@@ -105,7 +113,8 @@ fn a_row_with_fields_of_all_kinds_is_made_changed_restored_and_deleted() {
         page.run(&format!("[...document.querySelectorAll(\"{first}\")].at(-1).click()")).await;
         page.press("Restore").await;
         page.shows("Restored").await;
-        page.wait("[...document.querySelectorAll('input')].some(input => input.value === 'Bulb')").await;
+        page.wait("[...document.querySelectorAll('input')].some(input => input.value === 'Bulb')")
+            .await;
         assert_eq!(samples.thing(2).number, 9_007_199_254_740_993);
         page.close().await;
     });

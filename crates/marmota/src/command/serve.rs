@@ -304,7 +304,17 @@ impl Serve {
     }
 }
 
-/// Adds the pages to routes with a REST API, and prints their addresses.
+/// Adds the pages to routes with a REST API, and prints their addresses:
+///
+/// ```text
+/// In a browser:
+///   admin  http://127.0.0.1:8080/admin
+///   docs   http://127.0.0.1:8080/docs
+///   API    http://127.0.0.1:8080/api
+/// ```
+///
+/// The API is found by its OpenAPI document, so it may be among the routes of a program. Routes
+/// without one are returned unchanged. The pages are named after the program's file.
 #[cfg(feature = "admin")]
 fn with_pages(command: &Command, routes: Router, url: &str) -> Router {
     let Some(pages) = marmota_admin::AdminPages::of_routes(&routes) else { return routes };
