@@ -20,7 +20,7 @@ export const shown = (table, field, value, key) => {
   switch (field.kind) {
     case 'reference':
       return h('a', { href: `#/row/${field.table}/${encodeURIComponent(value)}` }, String(value))
-    case 'json': return h('code', {}, JSON.stringify(value))
+    case 'json': case 'vector': return h('code', {}, JSON.stringify(value))
     case 'timestamp': return h('time', { datetime: value, title: value }, value.replace('T', ' ').replace(/(:\d\d)(\.\d+)?Z$/, '$1'))
     case 'file': return h('a', { href: urlOf(rowPath(table.name, key, field.name)), target: '_blank' }, `${value.name} (${bytes(value.bytes)})`)
     case 'enum': return h('span', { class: 'tag' }, value)
@@ -39,7 +39,7 @@ const jsonOf = text => {
 
 const textOf = (kind, value) => {
   if (value === null || value === undefined) return ''
-  return kind === 'json' ? JSON.stringify(value, null, 2) : String(value)
+  return kind === 'json' ? JSON.stringify(value, null, 2) : kind === 'vector' ? JSON.stringify(value) : String(value)
 }
 
 const hintOf = field => {
@@ -47,6 +47,7 @@ const hintOf = field => {
   if (field.kind === 'integer' && field.range && field.range[0] !== -2147483648) parts.push(`${field.range[0]} to ${field.range[1]}`)
   if (field.kind === 'timestamp') parts.push('in UTC, such as 2026-01-31T12:00:00Z')
   if (field.kind === 'time') parts.push('such as 12:30:00')
+  if (field.kind === 'vector') parts.push(`${field.dimensions} numbers, as JSON`)
   if (field.kind === 'currency') parts.push('up to four decimals')
   if (field.kind === 'file') parts.push(`at most ${bytes(field.bytes_max)}`, ...(field.types ?? []))
   if (field.default !== undefined) parts.push(`default: ${JSON.stringify(field.default)}`)
@@ -108,8 +109,8 @@ const controlOf = (field, value, { isNew }) => {
       const random = button('Random', () => { element.value = crypto.randomUUID(); element.focus() })
       return { element: h('div', { class: 'joined' }, element, random), read: reading(element, text => text) }
     }
-    case 'json': {
-      const element = h('textarea', { rows: 5, class: 'mono', spellcheck: 'false' }, textOf('json', value))
+    case 'json': case 'vector': {
+      const element = h('textarea', { rows: 5, class: 'mono', spellcheck: 'false' }, textOf(field.kind, value))
       return { element, read: reading(element, jsonOf) }
     }
     case 'reference': return referenceControl(field, value, reading)

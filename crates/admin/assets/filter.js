@@ -11,7 +11,7 @@ const operatorsOf = field => {
   const own = {
     text: [['~', 'contains'], ['^', 'begins with'], ...compare.slice(0, 2)],
     enum: compare.slice(0, 2), boolean: compare.slice(0, 1), uuid: compare.slice(0, 2),
-    reference: compare.slice(0, 2), json: [], blob: [],
+    reference: compare.slice(0, 2), json: [], blob: [], vector: [],
     file: [['.name ~', 'name contains'], ['.type ^', 'type begins with']],
   }[field.kind] ?? compare
   return [...field.search ? [['@', 'has the words']] : [], ...own, ...field.nullable ? nulls : []]

@@ -85,7 +85,7 @@ export const tablePage = async (main, [name], query, go) => {
     const state = orderedBy !== field.name ? 'none' : descends ? 'descending' : 'ascending'
     const next = { none: field.name, ascending: `-${field.name}`, descending: '' }[state]
     const arrow = { none: '', ascending: ' ↑', descending: ' ↓' }[state]
-    const cannot = ['json', 'file'].includes(field.kind)
+    const cannot = ['json', 'file', 'vector'].includes(field.kind)
     return h('th', { scope: 'col', 'aria-sort': cannot ? null : state, class: field.kind },
       cannot ? field.name : button([field.name, h('span', { 'aria-hidden': 'true' }, arrow)], () => go(to({ order: next, after: '' })), { kind: 'plain' }))
   }
