@@ -5,6 +5,7 @@
 
 pub(super) mod ranked;
 mod records;
+mod stream;
 
 use std::marker::PhantomData;
 use std::ops::ControlFlow;
@@ -16,6 +17,7 @@ use marmota_model::{
 
 pub use ranked::{ListRanked, ListScored};
 pub use records::{GetRecord, ListRecords};
+pub use stream::{RowIter, RowStream};
 
 use crate::contract::operation::{Operation, Outcome};
 use crate::rows::refusal::no_row;
@@ -329,11 +331,7 @@ impl<M: Model> Action<'_, ListModels<M>> {
     /// # Ok::<(), marmota_model::Error>(())
     /// ```
     pub fn after(mut self, last: &M) -> Self {
-        let schema = M::schema();
-        let scratch = marmota_model::Scratch::new();
-        let mut row = vec![ValueRef::Absent; schema.fields.len()];
-        last.write(&mut row, &scratch);
-        continue_after(&mut self.verb.query, schema.key, |field| row[field].to_value());
+        self.verb.continue_after(last);
         self
     }
 
