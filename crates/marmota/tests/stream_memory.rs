@@ -10,10 +10,10 @@ struct Line {
     text: String,
 }
 
-/// Returns the memory of this process, in KiB.
+/// Returns the memory of this process in KiB, without the pages of files that are mapped into it.
 fn resident_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    let line = status.lines().find(|line| line.starts_with("RssAnon:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 

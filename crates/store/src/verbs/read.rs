@@ -5,7 +5,6 @@
 
 pub(super) mod ranked;
 mod records;
-mod stream;
 
 use std::marker::PhantomData;
 use std::ops::ControlFlow;
@@ -17,7 +16,6 @@ use marmota_model::{
 
 pub use ranked::{ListRanked, ListScored};
 pub use records::{GetRecord, ListRecords};
-pub use stream::{RowIter, RowStream};
 
 use crate::contract::operation::{Operation, Outcome};
 use crate::rows::refusal::no_row;
@@ -209,6 +207,27 @@ impl<M> ListModels<M> {
     /// Returns the query, for verbs that continue a list.
     pub(super) fn query_of_rows(&self) -> RowQuery {
         self.query.clone()
+    }
+}
+
+impl<M: Model> ListModels<M> {
+    /// Returns the list of a query.
+    pub(super) fn of(query: RowQuery) -> Self {
+        Self { query, many: Many { rows: Vec::new(), error: None } }
+    }
+
+    /// Sets the maximum number of rows.
+    pub(super) fn limit(&mut self, rows: u64) {
+        self.query.limit = Some(rows);
+    }
+
+    /// Continues after a row in the order of the list.
+    pub(super) fn continue_after(&mut self, last: &M) {
+        let schema = M::schema();
+        let scratch = marmota_model::Scratch::new();
+        let mut row = vec![ValueRef::Absent; schema.fields.len()];
+        last.write(&mut row, &scratch);
+        continue_after(&mut self.query, schema.key, |field| row[field].to_value());
     }
 }
 

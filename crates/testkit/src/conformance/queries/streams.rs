@@ -10,7 +10,7 @@ use crate::conformance::harness::models;
 use crate::conformance::harness::models::Note;
 use crate::conformance::harness::subject::{Stand, Subject};
 
-/// A stream has the rows of the list in its order, whatever the size of its pages.
+/// A stream has the rows of the list in its order, with pages of any size.
 pub fn a_stream_has_the_rows_of_the_list(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     stand.insert_many(&Note::numbered(0..23)).run().unwrap();

@@ -8,12 +8,12 @@ use std::task::{Context, Poll, ready};
 use std::vec;
 
 use futures_core::Stream;
-use marmota_model::{Model, Result, Scratch, ValueRef};
+use marmota_model::{Model, Result};
 
-use super::{ListModels, Many, continue_after};
 use crate::runtime::block_on::park_until;
 use crate::store::{Pending, Store};
 use crate::verbs::action::{Action, poll_verb};
+use crate::verbs::read::ListModels;
 
 /// The rows of a page, by default.
 const PAGE_ROWS: u64 = 256;
@@ -75,7 +75,7 @@ impl<M: Model> RowStream<M> {
                 return Poll::Ready(None);
             }
             let rows = self.remaining.map_or(self.page_rows, |rest| rest.min(self.page_rows));
-            self.verb.query.limit = Some(rows);
+            self.verb.limit(rows);
             let Self { store, verb, pending, .. } = self;
             match ready!(poll_verb(store, verb, pending, None, context)) {
                 Ok(page) => self.take(page, rows),
@@ -134,17 +134,6 @@ impl<M: Model> Iterator for RowIter<M> {
     }
 }
 
-impl<M: Model> ListModels<M> {
-    /// Continues after a row in the order of the list.
-    pub(super) fn continue_after(&mut self, last: &M) {
-        let schema = M::schema();
-        let scratch = Scratch::new();
-        let mut row = vec![ValueRef::Absent; schema.fields.len()];
-        last.write(&mut row, &scratch);
-        continue_after(&mut self.query, schema.key, |field| row[field].to_value());
-    }
-}
-
 impl<M: Model> Action<'_, ListModels<M>> {
     /// Reads the rows one after the other, without holding the whole list. The stream reads pages
     /// ([`RowStream::page_rows`]), each when its first row is requested.
@@ -179,7 +168,7 @@ impl<M: Model> Action<'_, ListModels<M>> {
         RowStream {
             store: self.store.clone(),
             remaining: query.limit,
-            verb: ListModels { query, many: Many { rows: Vec::new(), error: None } },
+            verb: ListModels::of(query),
             pending: None,
             page: Vec::new().into_iter(),
             page_rows: PAGE_ROWS,
