@@ -44,7 +44,7 @@ pub use event_loops::{budgets, event_loop};
 
 pub use harness::subject::{AddModels, Declared, Served, Subject};
 pub use queries::{
-    filters, grouping, json_paths, pages, ranking, related, relations, search, streams,
+    filters, grouping, json_paths, pages, ranking, related, relations, search, streams, vectors,
 };
 pub use rows::{
     conflicts, fields, immutable, keys, references, sanitizers, unique, versions, writes,
@@ -115,6 +115,7 @@ macro_rules! conformance {
             $crate::search_promises!();
             $crate::transactions_promises!();
             $crate::unique_promises!();
+            $crate::vectors_promises!();
             $crate::versions_promises!();
             $crate::writes_promises!();
         }

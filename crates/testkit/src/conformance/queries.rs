@@ -9,3 +9,4 @@ pub mod related;
 pub mod relations;
 pub mod search;
 pub mod streams;
+pub mod vectors;
