@@ -179,3 +179,7 @@ pub mod files_in_rows {}
 #[cfg(feature = "app")]
 #[doc = include_str!("../guide/45-application-files.md")]
 pub mod application_files {}
+
+#[cfg(all(feature = "admin", feature = "sqlite"))]
+#[doc = include_str!("../guide/46-admin.md")]
+pub mod administration {}

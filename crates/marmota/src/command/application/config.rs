@@ -64,7 +64,7 @@ impl ConfigCommand {
                     0 => "All settings have their defaults.".to_owned(),
                     1 => "1 setting is valid.".to_owned(),
                     count => format!("{count} settings are valid."),
-                })?
+                })?;
             }
             Action::Show { changed, json } => {
                 let shown = settings.iter().filter(|one| !changed || one.is_changed());
