@@ -388,6 +388,16 @@ impl Command {
         database.db.as_deref().unwrap_or(self.db)
     }
 
+    /// Returns the greeting of an application with a file of tables; `None` for the program's models.
+    #[allow(clippy::unnecessary_wraps, clippy::unused_self, reason = "without the feature `app`")]
+    fn app_greeting(&self) -> Result<Option<fn(&str) -> String>> {
+        #[cfg(feature = "app")]
+        if self.files.app()?.is_some() {
+            return Ok(Some(|url| format!("Serves {url}/api (Ctrl-C ends it).")));
+        }
+        Ok(None)
+    }
+
     /// Returns the builder of the store at a URL, with the program's models.
     fn builder(&self, url: &str) -> Result<StoreBuilder> {
         if url == self.db {

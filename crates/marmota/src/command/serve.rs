@@ -163,12 +163,9 @@ impl Serve {
         let is_replica = replication.is_replica();
         #[cfg(not(feature = "replication"))]
         let is_replica = false;
-        #[cfg(feature = "app")]
-        let has_app = command.files.app()?.is_some();
-        #[cfg(not(feature = "app"))]
-        let has_app = false;
+        let app_greeting = command.app_greeting()?;
         // A replica has what was inserted into its primary.
-        if !is_replica && !has_app {
+        if !is_replica && app_greeting.is_none() {
             (command.seed)(&store)?;
         }
         #[cfg(feature = "files")]
@@ -208,7 +205,10 @@ impl Serve {
         // A supervisor that reads the address may send a signal at once, so the handlers come
         // first.
         server = server.receive_signals()?;
-        notice((command.greeting)(&server.url()));
+        notice(match app_greeting {
+            Some(greeting) => greeting(&server.url()),
+            None => (command.greeting)(&server.url()),
+        });
         if is_new {
             let file = url.split('?').next().unwrap_or(url);
             notice(format_args!("Created the database {file}."));
