@@ -241,7 +241,9 @@ impl MemorySession {
             // them.
             self.shared.check_open()?;
             let mut found = None;
-            if let Operation::DeleteWhere { filter, .. } = operation {
+            if let Operation::DeleteWhere { filter, .. } = operation
+                && !catalog.cascades(needs.table)
+            {
                 let filter = resolved(&locked, needs.table, *filter)?;
                 match locked.rows(needs.table)?.find(filter.as_deref())? {
                     RowsFound::All(rows) => found = Some(rows),
