@@ -252,14 +252,15 @@ impl Field {
             "restrict" => self.on_delete = "Restrict",
             "cascade" => self.on_delete = "Cascade",
             "set_null" if !self.optional && self.shape == Shape::Reference => {
-                problems.at(action, "the field can be NULL only as an `Option`; use that, or \"cascade\"");
+                problems.at(
+                    action,
+                    "the field can be NULL only as an `Option`; use that, or \"cascade\"",
+                );
             }
             "set_null" => self.on_delete = "SetNull",
             other => problems.at(
                 action,
-                format!(
-                    "unknown action {other:?}; use \"restrict\", \"cascade\" or \"set_null\""
-                ),
+                format!("unknown action {other:?}; use \"restrict\", \"cascade\" or \"set_null\""),
             ),
         }
     }

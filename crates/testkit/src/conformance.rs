@@ -45,7 +45,7 @@ pub use event_loops::{budgets, event_loop};
 pub use harness::subject::{AddModels, Declared, Served, Subject};
 pub use queries::{filters, grouping, json_paths, pages, related, relations, search};
 pub use rows::{
-    conflicts, fields, immutable, keys, references, sanitizers, unique, versions, writes,
+    conflicts, fields, immutable, keys, on_delete, references, sanitizers, unique, versions, writes,
 };
 pub use schemas::{migrations, schema_change, schema_plan};
 
@@ -101,6 +101,7 @@ macro_rules! conformance {
             $crate::keys_promises!();
             $crate::live_promises!();
             $crate::migrations_promises!();
+            $crate::on_delete_promises!();
             $crate::pages_promises!();
             $crate::references_promises!();
             $crate::related_promises!();

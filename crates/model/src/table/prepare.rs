@@ -282,10 +282,13 @@ mod tests {
             (Schema::new("a", vec![id(), text("b").on_delete(OnDelete::Cascade)]), "reference"),
             (Schema::new("a", vec![id(), to_itself().on_delete(OnDelete::SetNull)]), "optional"),
             (
-                Schema::new("a", vec![
-                    id(),
-                    to_itself().nullable(true).immutable(true).on_delete(OnDelete::SetNull),
-                ]),
+                Schema::new(
+                    "a",
+                    vec![
+                        id(),
+                        to_itself().nullable(true).immutable(true).on_delete(OnDelete::SetNull),
+                    ],
+                ),
                 "immutable",
             ),
         ] {

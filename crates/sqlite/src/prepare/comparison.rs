@@ -3,9 +3,7 @@
 //! Steps are in the order in which they can be executed: renames, changes of columns, new columns,
 //! NULLs, dropped columns, indexes.
 
-use marmota_model::{
-    Collation, Field, Index, KeyKind, Kind, OnDelete, Table, Timestamp, ValueRef,
-};
+use marmota_model::{Collation, Field, Index, KeyKind, Kind, OnDelete, Table, Timestamp, ValueRef};
 use marmota_sql::{TableSteps, index_name, quoted};
 use marmota_store::plan::{PlanStep, StepEffect, TableChange};
 

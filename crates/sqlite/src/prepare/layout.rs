@@ -77,9 +77,8 @@ impl Layout {
                 generated: row.at(5).int() > 1,
             });
         })?;
-        let sql = format!(
-            "SELECT \"from\", \"table\", on_delete FROM pragma_foreign_key_list({name})"
-        );
+        let sql =
+            format!("SELECT \"from\", \"table\", on_delete FROM pragma_foreign_key_list({name})");
         connection.query(&sql, |row| {
             layout.references.push((text(row, 0), text(row, 1), on_delete_of(&text(row, 2))));
         })?;

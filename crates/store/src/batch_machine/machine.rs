@@ -139,6 +139,8 @@ pub struct BatchMachine {
     before: Vec<Value>,
     /// The calls of the hooks for the current write, if its table has hooks.
     calls: Option<Box<HookCalls>>,
+    /// True if it deletes rows because of others, so that an engine may not count all of them.
+    is_of_cascade: bool,
     /// The rows that refer to those that the current write deletes, if there can be some.
     cascade: Option<Box<CascadeRun>>,
     /// The answer of a batch with an idempotency key.
@@ -442,6 +444,12 @@ impl BatchMachine {
             self.look(Stage::LookBefore, &table, None, query);
             return Ok(BatchStep::Next);
         }
+        let known = write.audit().and_then(|_| self.keys_of_deleted(write.bare()));
+        if let Some(known) = known {
+            self.gone = known;
+            (self.stage, self.current) = (Stage::Write, Current::Write);
+            return Ok(BatchStep::Next);
+        }
         let goes = write.audit().and_then(|audit| audit.going(write.bare()));
         match goes {
             Some(filter) => {
@@ -466,7 +474,7 @@ impl BatchMachine {
             self.count_deleted(parts)?;
         }
         let write = write_of(self.write.as_deref(), parts.writes, self.place)?;
-        if let Some(calls) = &self.calls {
+        if let Some(calls) = self.calls.as_ref().filter(|_| !self.is_of_cascade) {
             calls.complete(write, &mut self.written)?;
         }
         if write.audit().is_some() && self.written.rows > 0 {

@@ -112,10 +112,8 @@ impl Cascades {
 impl CascadePlan {
     /// Makes the plan of a table; `None` if no rows refer to it with an action.
     fn new(tables: &[Arc<Table>], of: &Arc<Table>) -> Option<Self> {
-        let empty = |table: &Arc<Table>| CascadeTable {
-            table: Arc::clone(table),
-            referrers: Vec::new(),
-        };
+        let empty =
+            |table: &Arc<Table>| CascadeTable { table: Arc::clone(table), referrers: Vec::new() };
         let mut plan = Self { tables: vec![empty(of)], order: Vec::new(), reaches_itself: false };
         let (mut at, mut expanded) = (0, vec![0]);
         while let Some(&index) = expanded.get(at) {

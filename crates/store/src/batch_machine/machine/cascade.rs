@@ -29,8 +29,8 @@ use crate::rows::history::key_text;
 
 /// The number of rows whose referring rows are read at once.
 const PAGE_ROWS: usize = 256;
-/// The number of rows that one operation deletes, unless rows of their table refer to each other.
-const DELETE_ROWS: usize = 1_024;
+/// The number of rows that one operation deletes.
+const DELETE_ROWS: usize = 256;
 
 /// The rows of one delete.
 pub(super) struct CascadeRun {
@@ -39,14 +39,22 @@ pub(super) struct CascadeRun {
     deleted: Vec<Vec<Value>>,
     /// The same as texts.
     known: Vec<HashMap<String, ()>>,
-    /// The number of rows that the delete itself deletes, which come first.
+    /// The number of rows that the delete itself deletes, which come first, once they are known.
     own: usize,
+    has_own: bool,
+    own_keys: Vec<Value>,
+    /// The key of the row, for a delete of one row.
+    own_key: Option<Value>,
     /// The rows whose references become NULL, by table and key.
     changed: Vec<HashMap<String, (Value, FieldSet)>>,
-    /// Rows whose referring rows are still to be read: a field, and their keys.
-    looks: VecDeque<(CascadeField, Arc<[Value]>)>,
-    /// The field of the read in progress.
+    /// Rows whose referring rows are still to be read: a field, their keys, and whether the delete
+    /// itself deletes them.
+    looks: VecDeque<(CascadeField, Arc<[Value]>, bool)>,
+    /// The field of the read in progress, and whether it is for rows of the delete itself.
     look: Option<CascadeField>,
+    looked_for_own: bool,
+    /// True for a delete of one row that refers to one of those that are deleted because of it.
+    is_circle: bool,
     /// The number of all rows so far.
     rows: usize,
     /// The batch of the writes to the referring rows.
@@ -86,9 +94,14 @@ impl CascadeRun {
             deleted: vec![Vec::new(); tables],
             known: vec![HashMap::new(); tables],
             own: 0,
+            has_own: false,
+            own_keys: Vec::new(),
+            own_key: None,
             changed: vec![HashMap::new(); tables],
             looks: VecDeque::new(),
             look: None,
+            looked_for_own: false,
+            is_circle: false,
             rows: 0,
             inner: None,
             is_over: false,
@@ -106,14 +119,20 @@ impl CascadeRun {
         for key in keys {
             if self.known[table].insert(key_text(key.as_ref()), ()).is_none() {
                 new.push(key);
+            } else if table == 0 && self.own_key.as_ref() == Some(&key) {
+                self.is_circle |= !self.looked_for_own;
             }
         }
         self.count(new.len())?;
         for &field in &self.cascade.plan.tables[table].referrers {
-            let pages = new.chunks(PAGE_ROWS).map(|page| (field, Arc::from(page)));
+            let is_own = !self.has_own;
+            let pages = new.chunks(PAGE_ROWS).map(|page| (field, Arc::from(page), is_own));
             self.looks.extend(pages);
         }
         self.deleted[table].append(&mut new);
+        if !self.has_own {
+            (self.has_own, self.own) = (true, self.deleted[0].len());
+        }
         Ok(())
     }
 
@@ -149,9 +168,21 @@ impl CascadeRun {
     }
 
     /// Returns the writes to the referring rows, in their order.
-    fn writes(&mut self) -> Vec<Write> {
-        let Self { cascade, deleted, known, own, changed, .. } = self;
+    ///
+    /// # Errors
+    /// [`ErrorKind::Conflict`] for rows that refer to each other in a circle, if they have history
+    /// entries or hooks.
+    fn writes(&mut self) -> Result<Vec<Write>> {
+        let Self { cascade, deleted, known, own, own_keys, changed, is_circle, .. } = self;
         let plan = Arc::clone(&cascade.plan);
+        if *is_circle && cascade.has_steps(0) {
+            let message = format!(
+                "rows of `{}` refer to each other in a circle, and the table is audited or has \
+                 hooks or files: set one of these references to NULL first",
+                plan.tables[0].table.name()
+            );
+            return Err(Error::new(ErrorKind::Conflict, message));
+        }
         let mut writes = Vec::new();
         for (index, rows) in changed.iter_mut().enumerate() {
             let table = &plan.tables[index].table;
@@ -173,19 +204,30 @@ impl CascadeRun {
             let table = &plan.tables[index];
             let keys = std::mem::take(&mut deleted[index]);
             let keys = match index {
-                0 => &keys[*own..],
+                0 => {
+                    *own_keys = keys[..*own].to_vec();
+                    &keys[*own..]
+                }
                 _ => &keys,
             };
-            // Rows that refer to each other are deleted together.
-            let refers_to_itself = table.referrers.iter().any(|field| field.table == index);
-            let most = if refers_to_itself { CASCADE_ROWS_MAX } else { DELETE_ROWS };
-            for some in keys.chunks(most) {
+            // The engine would delete the rows of the delete itself together with these.
+            if *is_circle && !cascade.has_steps(index) {
+                continue;
+            }
+            // Rows that refer to others of their table come after those: in parts from the end, no
+            // engine has to follow long chains of them. Rows with several such references have no
+            // such order.
+            let most = match table.referrers.iter().filter(|field| field.table == index).count() {
+                0 | 1 => DELETE_ROWS,
+                _ => CASCADE_ROWS_MAX,
+            };
+            for some in keys.rchunks(most) {
                 let filter = Some(is_one_of(table.table.key(), some));
                 let write = Write::DeleteWhere { table: Arc::clone(&table.table), filter };
                 writes.push(cascade.with_steps(index, write));
             }
         }
-        writes
+        Ok(writes)
     }
 }
 
@@ -208,6 +250,7 @@ impl BatchMachine {
             return Ok(BatchStep::Next);
         }
         if let Write::Delete { key, .. } = write.bare() {
+            run.own_key = Some(key.clone());
             run.delete(0, vec![key.clone()])?;
         }
         self.cascade = Some(Box::new(run));
@@ -231,10 +274,8 @@ impl BatchMachine {
     /// Reads the next referring rows, or begins their writes.
     fn continue_cascade(&mut self, parts: &BatchParts<'_, '_>) -> Result<BatchStep> {
         let Some(run) = &mut self.cascade else { return self.check(parts) };
-        if run.own == 0 {
-            run.own = run.deleted[0].len();
-        }
-        if let Some((field, keys)) = run.looks.pop_front() {
+        if let Some((field, keys, is_own)) = run.looks.pop_front() {
+            run.looked_for_own = is_own;
             let table = Arc::clone(&run.cascade.plan.tables[field.table].table);
             run.look = Some(field);
             let (filter, limit) = (Some(is_one_of(field.field, &keys)), run.limit());
@@ -243,12 +284,12 @@ impl BatchMachine {
             self.look(Stage::LookForReferrers, &table, Some(table.key()), query);
             return Ok(BatchStep::Next);
         }
-        let writes = run.writes();
+        let writes = run.writes()?;
         if writes.is_empty() {
             run.is_over = true;
             return self.check(parts);
         }
-        let machine = BatchMachine::default();
+        let machine = BatchMachine { is_of_cascade: true, ..BatchMachine::default() };
         let inner = run.inner.insert(Box::new(InnerBatch { machine, writes, results: Vec::new() }));
         let step = inner.step(|machine, parts| machine.begin(parts));
         self.after_inner(parts, step)
@@ -313,6 +354,12 @@ impl BatchMachine {
         }
         let followed = self.after_inner(parts, step);
         Some(Poll::Ready(followed.unwrap_or_else(|error| self.fail_write(parts, error))))
+    }
+
+    /// Returns the keys of the rows that a delete by filter deletes, if they were read.
+    pub(super) fn keys_of_deleted(&self, write: &Write) -> Option<Vec<Value>> {
+        let run = self.cascade.as_ref().filter(|_| matches!(write, Write::DeleteWhere { .. }))?;
+        Some(run.own_keys.clone())
     }
 
     /// Corrects the number of rows that a delete by filter has deleted: an engine does not count a

@@ -38,6 +38,13 @@ impl Cascade {
         self.audit.is_some()
     }
 
+    /// Returns true if writes to the table of the plan with this index have history entries or call
+    /// hooks.
+    pub(crate) fn has_steps(&self, table: usize) -> bool {
+        let is_audited = self.audit.is_some() && self.plan.tables[table].table.schema().audit;
+        is_audited || self.hooks.get(table).is_some_and(Option::is_some)
+    }
+
     /// Returns a write to the table of the plan with this index, with its steps.
     pub(crate) fn with_steps(&self, table: usize, write: Write) -> Write {
         let hooks = self.hooks.get(table).cloned().flatten();
