@@ -7,8 +7,8 @@
 use std::ops::ControlFlow;
 
 use marmota_model::{
-    Comparison, Error, ErrorKind, FieldSet, FilterExpr, GroupQuery, Result, RowQuery, RowSink,
-    RowSource, Table, ValueRef,
+    Comparison, Error, ErrorKind, FieldSet, FilterExpr, GroupQuery, RankedQuery, Result, RowQuery,
+    RowSink, RowSource, Table, ValueRef,
 };
 
 use crate::contract::operation::{OnConflict, Operation, Outcome};
@@ -80,6 +80,12 @@ impl Rights {
                 let (by, limit) = (*by, *limit);
                 let mut list = Operation::ListEach { table, query, by, limit };
                 Ok(run(&mut list, sink, outcome))
+            }
+            Operation::ListRanked { table, query } => {
+                let rights = self.admit(Right::Read, table)?;
+                let filter = rights.read.narrow(self.narrow_related(table, query.filter.as_ref())?);
+                let query = &RankedQuery { filter, ..RankedQuery::clone(query) };
+                Ok(run(&mut Operation::ListRanked { table, query }, sink, outcome))
             }
             Operation::Group { table, query, result } => {
                 let rights = self.admit(Right::Read, table)?;
