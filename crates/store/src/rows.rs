@@ -15,8 +15,8 @@
 //! | `history` | the model of history entries |
 //! | `refusal` | the errors with which engines refuse a write |
 
-pub(crate) mod cascades;
 pub(crate) mod best_rows;
+pub(crate) mod cascades;
 pub mod history;
 pub mod predicate;
 pub mod prepare;

@@ -20,9 +20,7 @@
 //! Rules that JSON Schema cannot express are left out. Such a schema permits values that the server
 //! refuses with 422.
 
-use marmota_model::{
-    Field, KeyKind, Kind, Literal, OnDelete, Role, Rule, Table, json as text,
-};
+use marmota_model::{Field, KeyKind, Kind, Literal, OnDelete, Role, Rule, Table, json as text};
 use serde_json::{Map, Value, json};
 
 /// Returns the schema of a row, with a property for each field.

@@ -412,6 +412,33 @@ pub fn the_history_has_all_rows(subject: &Subject) {
     }
 }
 
+#[derive(Clone, Debug, Model, PartialEq)]
+#[model(audit)]
+struct Ping {
+    id: i64,
+    #[model(on_delete = "cascade")]
+    pong: Option<Ref<Pong>>,
+}
+
+#[derive(Clone, Debug, Model, PartialEq)]
+struct Pong {
+    id: i64,
+    #[model(on_delete = "cascade")]
+    ping: Option<Ref<Ping>>,
+}
+
+/// A circle of cascades through several tables cannot contain a table with history entries.
+pub fn a_circle_with_history_is_refused(subject: &Subject) {
+    let capability = subject.capability();
+    if !capability.on_delete || !capability.transactions {
+        return;
+    }
+    let models = |builder: StoreBuilder| builder.model::<Ping>().model::<Pong>();
+    let error = models(subject.builder()).open().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    says(&error, &["`ping` to `pong` and back", "audited"]);
+}
+
 /// The number of remarks that [`keep_two`] has seen.
 static SEEN: AtomicUsize = AtomicUsize::new(0);
 
@@ -507,6 +534,7 @@ register!($ on_delete_promises on_delete:
     the_right_to_the_deleted_row_is_enough,
     sql_executes_the_actions,
     the_history_has_all_rows,
+    a_circle_with_history_is_refused,
     hooks_see_all_rows,
     an_action_can_be_changed,
 );
