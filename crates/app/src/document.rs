@@ -102,6 +102,18 @@ pub(crate) enum RoleName {
     Version,
 }
 
+/// What a delete of a row does to rows that refer to it.
+#[derive(Clone, Copy, Debug, DeriveDeserialize, JsonSchema, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum OnDeleteName {
+    /// It is refused.
+    Restrict,
+    /// They are deleted too.
+    Cascade,
+    /// Their reference becomes NULL.
+    SetNull,
+}
+
 /// How texts compare.
 #[derive(Clone, Copy, Debug, DeriveDeserialize, JsonSchema, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -198,6 +210,9 @@ pub(crate) struct FieldDetails {
     /// For `reference`: the table that it refers to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) table: Option<String>,
+    /// For `reference`: what a delete of the row that it refers to does. Default: `restrict`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) on_delete: Option<OnDeleteName>,
     /// For `enum`: the names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) values: Option<Vec<String>>,
@@ -279,6 +294,7 @@ impl FieldDetails {
             kind,
             role: None,
             table: None,
+            on_delete: None,
             values: None,
             stored: None,
             min: None,

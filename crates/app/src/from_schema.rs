@@ -2,13 +2,14 @@
 
 use indexmap::IndexMap;
 use marmota_model::{
-    CharacterClass, Collation, EnumStored, Error, ErrorKind, Field, File, Kind, Result, Role, Rule,
-    Sanitizer, Schema,
+    CharacterClass, Collation, EnumStored, Error, ErrorKind, Field, File, Kind, OnDelete, Result,
+    Role, Rule, Sanitizer, Schema,
 };
 
 use crate::document::{
     ClassName, CollationName, CountDocument, FieldDetails, FieldDocument, IndexDocument, KindName,
-    LengthDocument, RangeDocument, RoleName, SanitizerName, StoredName, TableDocument,
+    LengthDocument, OnDeleteName, RangeDocument, RoleName, SanitizerName, StoredName,
+    TableDocument,
 };
 use crate::scalar::Scalar;
 
@@ -69,6 +70,11 @@ fn details(field: &Field) -> std::result::Result<FieldDetails, String> {
     details.unique = field.unique;
     details.search = field.search;
     details.immutable = field.immutable;
+    details.on_delete = match field.on_delete {
+        OnDelete::Restrict => None,
+        OnDelete::Cascade => Some(OnDeleteName::Cascade),
+        OnDelete::SetNull => Some(OnDeleteName::SetNull),
+    };
     details.was = field.was.as_deref().map(str::to_owned);
     details.default = field.default.as_ref().and_then(Scalar::of_literal);
     details.role = match field.role {

@@ -4,13 +4,13 @@ use std::borrow::Cow;
 
 use indexmap::IndexMap;
 use marmota_model::{
-    CharacterClass, Collation, EnumStored, Field, File, Index, KeyKind, Kind, Relation, Role, Rule,
-    Sanitizer, Schema, Table, Variant,
+    CharacterClass, Collation, EnumStored, Field, File, Index, KeyKind, Kind, OnDelete, Relation,
+    Role, Rule, Sanitizer, Schema, Table, Variant,
 };
 
 use crate::document::{
     AppDocument, ClassName, CollationName, FieldDetails, FieldDocument, KindName, LengthDocument,
-    RangeDocument, RoleName, SanitizerName, StoredName, TableDocument,
+    OnDeleteName, RangeDocument, RoleName, SanitizerName, StoredName, TableDocument,
 };
 use crate::scalar::Scalar;
 
@@ -111,6 +111,7 @@ fn field(
         .unique(details.unique)
         .search(details.search)
         .immutable(details.immutable)
+        .on_delete(details.on_delete.map_or(OnDelete::Restrict, on_delete))
         .role(details.role.map_or(Role::Plain, role))
         .sanitizers(details.sanitizers.iter().map(|&name| sanitizer(name)).collect::<Vec<_>>())
         .rules(rules(details));
@@ -125,6 +126,7 @@ fn refuse_foreign_keys(details: &FieldDetails) -> Result<(), FieldFault> {
     let is = |kinds: &[KindName]| kinds.contains(&details.kind);
     let foreign = [
         ("table", details.table.is_some() && !is(&[Reference]), "reference"),
+        ("on_delete", details.on_delete.is_some() && !is(&[Reference]), "reference"),
         ("values", details.values.is_some() && !is(&[Enum]), "enum"),
         ("stored", details.stored.is_some() && !is(&[Enum]), "enum"),
         ("min", details.min.is_some() && !is(&[Integer]), "integer"),
@@ -281,6 +283,14 @@ const fn role(name: RoleName) -> Role {
         RoleName::CreatedAt => Role::CreatedAt,
         RoleName::UpdatedAt => Role::UpdatedAt,
         RoleName::Version => Role::Version,
+    }
+}
+
+const fn on_delete(name: OnDeleteName) -> OnDelete {
+    match name {
+        OnDeleteName::Restrict => OnDelete::Restrict,
+        OnDeleteName::Cascade => OnDelete::Cascade,
+        OnDeleteName::SetNull => OnDelete::SetNull,
     }
 }
 

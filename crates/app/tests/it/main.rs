@@ -44,7 +44,7 @@ was = "labels"
 
 [tables.customer_tag.fields]
 id = { kind = "uuid", role = "key" }
-customer = { kind = "reference", table = "customer" }
+customer = { kind = "reference", table = "customer", on_delete = "cascade" }
 tag = { kind = "reference", table = "tag" }
 
 [[groups.sales.grants]]
