@@ -15,13 +15,14 @@
 //! A count is used instead of a read, since the rules are filters that the engine evaluates. All of
 //! it happens in the transaction of the write, so the rows cannot change in between.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use marmota_model::{Comparison, Error, FilterExpr, Result, Table, Value, ValueRef, Violation};
+use marmota_model::{Comparison, Error, FieldSet, FilterExpr, Result, Table, Value, ValueRef, Violation};
 
 use crate::contract::operation::conflict::conflicting_rows;
 use crate::contract::operation::{OnConflict, Operation, Outcome, UpsertEffect, Write, key_made};
-use crate::rights::{Access, Referring, Right, Rights, TableRights};
+use crate::rights::{Access, Referring, Right, Rights, TableRights, of_caller};
 use crate::rows::prepare;
 use crate::rows::refusal::no_row;
 
@@ -38,8 +39,8 @@ impl Rights {
                     || !rights.insert.is_all()
                     || !rights.referring.is_empty()
             }
-            Write::Update { .. } => !rights.update.is_all() || !rights.referring.is_empty(),
-            Write::Increment { .. } => !rights.update.is_all(),
+            Write::Update { .. } => guards_update(rights) || !rights.referring.is_empty(),
+            Write::Increment { .. } => guards_update(rights) || rights.read_fields.is_some(),
             Write::Delete { .. } => !rights.delete.is_all(),
             // A delete by filter is narrowed when it is made.
             Write::DeleteWhere { .. } => matches!(rights.delete, Access::Denied),
@@ -59,9 +60,9 @@ impl Rights {
                 self.guards_insert(rights, *on_conflict)
             }
             Operation::Update { .. } | Operation::UpdateMany { .. } => {
-                !rights.update.is_all() || !rights.referring.is_empty()
+                guards_update(rights) || !rights.referring.is_empty()
             }
-            Operation::Increment { .. } => !rights.update.is_all(),
+            Operation::Increment { .. } => guards_update(rights) || rights.read_fields.is_some(),
             Operation::Delete { .. } => !rights.delete.is_all(),
             _ => false,
         }
@@ -74,9 +75,9 @@ impl Rights {
             OnConflict::Refuse => false,
             OnConflict::Ignore => !rights.read.is_all(),
             OnConflict::Replace => !rights.delete.is_all(),
-            OnConflict::Update { .. } => !rights.update.is_all(),
+            OnConflict::Update { .. } => guards_update(rights),
         };
-        meets || !rights.tells_before
+        meets || !rights.tells_before || rights.insert_fields.is_some()
     }
 
     /// Checks the same for an insert.
@@ -97,6 +98,11 @@ impl Rights {
         }
         self.admit(Right::Insert, table)
     }
+}
+
+/// Returns true if an update depends on rows in the database, or on the fields that it writes.
+const fn guards_update(rights: &TableRights) -> bool {
+    !rights.update.is_all() || rights.update_fields.is_some()
 }
 
 /// A check: the number of rows of a table that a filter selects.
@@ -164,6 +170,7 @@ impl Checks {
             | Write::Guarded { .. }
             | Write::Hooked { .. } => Stage::Over,
         };
+        rights.check_fields(rights.of(table)?, write.bare())?;
         Ok(Self { stage, ..Self::default() })
     }
 
@@ -177,8 +184,8 @@ impl Checks {
         loop {
             match self.stage {
                 Stage::There => {
-                    let (right, key) = written_row(bare)?;
-                    let access = rights.access(right);
+                    let (_, key) = written_row(bare)?;
+                    let access = &*written_rows(rights, bare)?;
                     // If the caller may write all rows, the engine reports a missing row.
                     if access.is_all() {
                         self.stage = after_there(bare);
@@ -221,7 +228,7 @@ impl Checks {
                     None => self.stage = Stage::Over,
                 },
                 Stage::MayMeet(_) => {
-                    let access = met(rights, bare).unwrap_or(&rights.read);
+                    let access = met(rights, bare).unwrap_or(Cow::Borrowed(&rights.read));
                     let filter = access.narrow(Some(rows_met(bare)));
                     return Ok(Some((Arc::clone(&rights.table), filter)));
                 }
@@ -281,24 +288,30 @@ impl Checks {
         let Some(all) = write.rights() else { return Ok(None) };
         let (rights, bare) = (all.of(write.table())?, write.bare());
         let (access, key) = match bare {
-            Write::Insert { .. } => {
+            Write::Insert { row, .. } => {
                 let access = match outcome.effect {
                     UpsertEffect::Ignored => return Ok(None),
-                    UpsertEffect::Updated => &rights.update,
-                    UpsertEffect::Inserted | UpsertEffect::Replaced => &rights.insert,
+                    UpsertEffect::Updated => {
+                        met(rights, bare).unwrap_or(Cow::Borrowed(&rights.update))
+                    }
+                    UpsertEffect::Inserted | UpsertEffect::Replaced => {
+                        rights.inserting(rights.given_of(row))
+                    }
                 };
                 match key_made(bare, outcome) {
                     Some(key) => (access, key),
                     None => return Ok(None),
                 }
             }
-            Write::Update { key, .. } | Write::Increment { key, .. } => (&rights.update, key),
+            Write::Update { key, .. } | Write::Increment { key, .. } => {
+                (written_rows(rights, bare)?, key)
+            }
             _ => return Ok(None),
         };
         if access.is_all() {
             return Ok(None);
         }
-        match look_for(&rights.table, access, key.as_ref()) {
+        match look_for(&rights.table, &access, key.as_ref()) {
             None => self.counted_written(write, 0).map(|()| None),
             look => Ok(look),
         }
@@ -352,14 +365,33 @@ fn referred_to<'w>(
 }
 
 /// Returns the access that the caller needs to the rows that an insert conflicts with.
-const fn met<'r>(rights: &'r TableRights, bare: &Write) -> Option<&'r Access> {
+fn met<'r>(rights: &'r TableRights, bare: &Write) -> Option<Cow<'r, Access>> {
     let Write::Insert { on_conflict, .. } = bare else { return None };
     match on_conflict {
         OnConflict::Refuse => None,
-        OnConflict::Ignore => Some(&rights.read),
-        OnConflict::Replace => Some(&rights.delete),
-        OnConflict::Update { .. } => Some(&rights.update),
+        OnConflict::Ignore => Some(Cow::Borrowed(&rights.read)),
+        OnConflict::Replace => Some(Cow::Borrowed(&rights.delete)),
+        OnConflict::Update { fields } => Some(rights.updating(of_caller(&rights.table, *fields))),
     }
+}
+
+/// Returns the rows to which the caller may apply a write of an existing row.
+///
+/// # Errors
+/// That of an unknown field, for an increment whose sum the caller may not read.
+fn written_rows<'r>(rights: &'r TableRights, bare: &Write) -> Result<Cow<'r, Access>> {
+    Ok(match bare {
+        Write::Update { row, .. } => rights.updating(rights.updated_of(row)),
+        Write::Increment { field, .. } => {
+            let field = FieldSet::EMPTY.with(*field);
+            let rows = rights.updating(field);
+            match &rights.read_fields {
+                None => rows,
+                Some(_) => Cow::Owned(rows.and(&rights.table, &*rights.reading(field)?)),
+            }
+        }
+        _ => Cow::Borrowed(&rights.delete),
+    })
 }
 
 /// Returns the filter of the rows that an insert conflicts with.

@@ -46,8 +46,9 @@ impl Rights {
         filter.replace_related(table, &mut |table, related| {
             let target = table.step_target(&related.step)?;
             let rights = self.admit(Right::Read, &target)?;
+            let used = related.filter.fields(&target).with(related.step.target);
             let inner = self.seen(&target, &related.filter)?;
-            let filter = rights.read.narrow(Some(inner)).unwrap_or(FilterExpr::ALL);
+            let filter = rights.reading(used)?.narrow(Some(inner)).unwrap_or(FilterExpr::ALL);
             let (step, quantifier) = (related.step.clone(), related.quantifier);
             Ok(FilterExpr::Related(Box::new(RelatedFilter { step, quantifier, filter })))
         })
