@@ -36,6 +36,7 @@
 
 use marmota_http::{Request, Status};
 use marmota_model::{FieldSet, Result as ModelResult, Table, ValueRef, json};
+use marmota_store::Store;
 use marmota_store::operation::{Answered, Fingerprint, Keys, OnceKey, Outcome, Write};
 use marmota_web::{ApiError, ApiResult};
 use serde::{Deserialize, Serialize};
@@ -192,7 +193,7 @@ pub(crate) fn kept(
     shape: Shape,
     path: &str,
     (writes, results): (&[Write], &[ModelResult<Outcome>]),
-    has_hooks: impl Fn(&Table) -> bool,
+    store: &Store,
     write_results: impl FnOnce(&mut Vec<u8>),
 ) -> Vec<u8> {
     let (mut status, mut body) = (Status::CREATED, Vec::new());
@@ -205,9 +206,9 @@ pub(crate) fn kept(
             if let Some(Etag::Version(known)) = version_tag(table, &row) {
                 version = Some(known);
             }
-            let shown = match has_hooks(table) {
+            let shown = match store.has_hooks(table) {
                 true => FieldSet::EMPTY.with(table.key()),
-                false => table.read_by_default(),
+                false => store.view_of(table).read_by_default(),
             };
             json::write_row(&mut body, table, shown, &row);
         }

@@ -281,6 +281,7 @@ impl Ways<'_> {
         let taken: Vec<Value> = parameters.iter().map(|one| one["name"].clone()).collect();
         for (at, field) in self.table.fields().iter().enumerate() {
             if taken.contains(&json!(field.name))
+                || !self.table.is_readable(at)
                 || matches!(field.kind, Kind::Blob | Kind::Json | Kind::File { .. })
             {
                 continue;
@@ -430,7 +431,10 @@ impl Ways<'_> {
     /// requires. A write accepts any media type and stores the bytes only; a read returns
     /// `application/octet-stream`.
     fn blobs(&mut self, may: &impl Fn(Right) -> bool) {
-        for field in self.table.fields().iter().filter(|field| field.kind == Kind::Blob) {
+        for (at, field) in self.table.fields().iter().enumerate() {
+            if field.kind != Kind::Blob || !self.table.is_readable(at) {
+                continue;
+            }
             let path = format!("/{{key}}/{}", field.name);
             let bytes = json!({ "application/octet-stream": {} });
             if may(Right::Read) {
@@ -467,7 +471,7 @@ impl Ways<'_> {
     /// Adds the routes of each file field, each with the right that it requires.
     fn files(&mut self, may: &impl Fn(Right) -> bool) {
         for (at, field) in self.table.fields().iter().enumerate() {
-            if !matches!(field.kind, Kind::File { .. }) {
+            if !matches!(field.kind, Kind::File { .. }) || !self.table.is_readable(at) {
                 continue;
             }
             let (name, path) = (&field.name, format!("/{{key}}/{}", field.name));

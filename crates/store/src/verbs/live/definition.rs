@@ -63,7 +63,6 @@ impl LiveDefinition {
             let message = format!("changes of the table `{}` are not recorded", table.name());
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
-        let table = &Table::original_of(table);
         query.check(table)?;
         let shown = shown_of(store, table, &query)?;
         let query = RowQuery { fields: Some(shown), ..query };
