@@ -27,6 +27,11 @@ pub mod queries {}
 #[doc = include_str!("../guide/29-relations.md")]
 pub mod relations {}
 
+/// Relevance, extracts, vectors.
+#[cfg(feature = "sqlite")]
+#[doc = include_str!("../guide/44-search.md")]
+pub mod search {}
+
 #[cfg(feature = "sqlite")]
 #[doc = include_str!("../guide/05-raw-sql.md")]
 pub mod raw_sql {}

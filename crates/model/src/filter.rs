@@ -9,7 +9,7 @@
 //! |---|---|---|
 //! | typed | [`Filter<M>`](Filter), [`Order<M>`](Order) | columns: `Person::BORN.ge(1900)` |
 //! | of a table at run time | [`Filter`], [`Order`] | [`parse_filter`], [`parse_order`] |
-//! | for engines | [`FilterExpr`], [`SortKey`], [`RowQuery`], [`GroupQuery`] | the verbs of a store |
+//! | for engines | [`FilterExpr`], [`SortKey`], [`RowQuery`], [`RankedQuery`], [`GroupQuery`] | the verbs of a store |
 
 mod check;
 mod column;
@@ -17,6 +17,7 @@ mod expr;
 mod group_parse;
 mod group_query;
 mod json_member;
+mod ranking;
 mod related;
 mod row_query;
 mod subject;
@@ -29,6 +30,9 @@ pub use group_query::{
     AggregateColumn, AggregateFunction, GROUP_AGGREGATES_MAX, GROUP_FIELDS_MAX, GroupQuery,
 };
 pub use json_member::Member;
+pub use ranking::{
+    RANKED_ROWS_MAX, RankPlace, RankedQuery, RankedSearch, Ranker, Ranking, parse_ranking,
+};
 pub use related::{Quantifier, Reference, RelatedFilter};
 pub use row_query::RowQuery;
 pub use text::{Caller, asks_for_caller, parse_filter, parse_order, parse_rule};

@@ -61,8 +61,9 @@ pub use error::{Error, ErrorKind, Result, VIOLATIONS_MAX, Violation};
 pub use filter::{
     AggregateColumn, AggregateFunction, Caller, FILTER_BYTES_MAX, FILTER_DEPTH_MAX,
     FILTER_TERMS_MAX, Filter, FilterExpr, GROUP_AGGREGATES_MAX, GROUP_FIELDS_MAX, GroupQuery,
-    Member, Order, Quantifier, Reference, RelatedFilter, RowQuery, SortKey, asks_for_caller,
-    parse_filter, parse_order, parse_rule,
+    Member, Order, Quantifier, RANKED_ROWS_MAX, RankPlace, RankedQuery, RankedSearch, Ranker,
+    Ranking, Reference, RelatedFilter, RowQuery, SortKey, asks_for_caller, parse_filter,
+    parse_order, parse_ranking, parse_rule,
 };
 pub use model::{
     Blob, Column, Comparable, FieldValue, Json, Key, Model, Record, Records, Ref, misfit,
@@ -73,7 +74,7 @@ pub use schema::{
     CharacterClass, Collation, EnumStored, Field, Index, KeyKind, Kind, Literal, Relation, Role,
     Rule, Sanitizer, Schema, Variant,
 };
-pub use search::{SEARCH_BYTES_MAX, SEARCH_TERMS_MAX, Search, SearchTerm, Words};
+pub use search::{SEARCH_BYTES_MAX, SEARCH_TERMS_MAX, Search, SearchTerm, Snippet, Words};
 pub use table::{
     LinkedTables, RELATION_STEPS_MAX, RelationStep, ResolvedRelation, Table, ViewFields,
 };

@@ -1,8 +1,12 @@
 //! Full-text search in text fields: `marmot -dog "alpine mead*"`, as a tree that every engine
 //! evaluates in the same way.
 
+mod rank;
+mod snippet;
 mod words;
 
+pub(crate) use rank::relevance;
+pub use snippet::Snippet;
 pub use words::Words;
 
 use crate::value::excerpt::excerpt;
@@ -110,9 +114,14 @@ impl Search {
 impl SearchTerm {
     /// Returns true if the term occurs in a text.
     fn is_in(&self, text: &Words) -> bool {
-        let Some(starts) = (text.len() + 1).checked_sub(self.words.len()) else { return false };
+        self.places(text).next().is_some()
+    }
+
+    /// Returns the numbers of the words in a text at which the term begins.
+    fn places(&self, text: &Words) -> impl Iterator<Item = usize> {
+        let starts = (text.len() + 1).saturating_sub(self.words.len());
         let last = self.words.len() - 1;
-        (0..starts).any(|start| {
+        (0..starts).filter(move |start| {
             self.words.iter().enumerate().all(|(place, word)| {
                 let found = text.at(start + place);
                 if self.prefix && place == last {

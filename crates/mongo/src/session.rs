@@ -195,7 +195,7 @@ impl Session for MongoSession {
             Operation::Release(name) => self.savepoint(Savepoint::Release(*name)),
             Operation::RollbackTo(name) => self.savepoint(Savepoint::RollBackTo(*name)),
             // The store lists the rows, and groups or limits them itself.
-            Operation::Group { .. } | Operation::ListEach { .. } => {
+            Operation::Group { .. } | Operation::ListEach { .. } | Operation::ListRanked { .. } => {
                 Err(Error::new(ErrorKind::Unsupported, "the engine `mongo` does not group rows"))
             }
             Operation::Sql { .. } => Err(Error::new(

@@ -11,3 +11,4 @@ pub(crate) mod contract;
 pub(crate) mod operation;
 pub(crate) mod outcome;
 pub(crate) mod query;
+pub(crate) mod ranked;

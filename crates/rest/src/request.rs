@@ -9,6 +9,7 @@ pub(crate) mod authenticator;
 pub(crate) mod call;
 pub(crate) mod pages;
 pub(crate) mod params;
+pub(crate) mod ranked;
 pub(crate) mod request_context;
 pub(crate) mod state;
 pub(crate) mod submission;

@@ -231,7 +231,7 @@ impl Executor {
             Operation::List { table, query } => {
                 self.list(table, query, sink).map(|rows| outcome.rows = rows)
             }
-            Operation::ListEach { .. } | Operation::Group { .. } => {
+            Operation::ListEach { .. } | Operation::ListRanked { .. } | Operation::Group { .. } => {
                 self.groups_or_each(operation, sink).map(|rows| outcome.rows = rows)
             }
             Operation::Count { table, filter } => {

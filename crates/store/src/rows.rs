@@ -8,11 +8,13 @@
 //! | `prepare` | keys, timestamps, defaults and rules of a row before a write |
 //! | `predicate` | the evaluation of a filter on a row |
 //! | `row_order` | the order of the rows of a list |
+//! | `best_rows` | the best rows of a ranked list in memory |
 //! | `row_groups` | groups of rows in memory |
 //! | `row_buffer` | copies of rows between threads |
 //! | `history` | the model of history entries |
 //! | `refusal` | the errors with which engines refuse a write |
 
+pub(crate) mod best_rows;
 pub mod history;
 pub mod predicate;
 pub mod prepare;

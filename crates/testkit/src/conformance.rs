@@ -43,7 +43,7 @@ pub use acid::{
 pub use event_loops::{budgets, event_loop};
 
 pub use harness::subject::{AddModels, Declared, Served, Subject};
-pub use queries::{filters, grouping, json_paths, pages, related, relations, search};
+pub use queries::{filters, grouping, json_paths, pages, ranking, related, relations, search};
 pub use rows::{
     conflicts, fields, immutable, keys, references, sanitizers, unique, versions, writes,
 };
@@ -102,6 +102,7 @@ macro_rules! conformance {
             $crate::live_promises!();
             $crate::migrations_promises!();
             $crate::pages_promises!();
+            $crate::ranking_promises!();
             $crate::references_promises!();
             $crate::related_promises!();
             $crate::rights_promises!();

@@ -157,6 +157,11 @@ impl Words {
         folds.filter_map(|&(from, to)| Some((char::from_u32(from)?, to)))
     }
 
+    /// Returns true if a character separates words.
+    pub(super) fn is_separator(c: char) -> bool {
+        CHARACTERS.part(c) == Part::Separator
+    }
+
     /// Returns the number of words.
     #[must_use]
     pub fn len(&self) -> usize {

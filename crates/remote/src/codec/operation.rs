@@ -11,12 +11,13 @@ use marmota_store::operation::Operation;
 
 use super::bytes::{put_int, put_option, put_unsigned};
 use super::query::{put_fields, put_filter_option, put_groups, put_query};
+use super::ranked::put_ranked;
 pub(crate) use batch::{ReceivedBatch, ReceivedWrite};
 use marmota_model::binary::{put_row, put_value};
 use parts::{
     BATCH, BEGIN, COMMIT, COUNT, DELETE, DELETE_WHERE, ESTIMATE, GET, GROUP, INCREMENT, INSERT,
-    INSERT_MANY, LIST, LIST_EACH, RELEASE, ROLLBACK, ROLLBACK_TO, SAVEPOINT, UPDATE, UPDATE_MANY,
-    put_conflict,
+    INSERT_MANY, LIST, LIST_EACH, LIST_RANKED, RELEASE, ROLLBACK, ROLLBACK_TO, SAVEPOINT, UPDATE,
+    UPDATE_MANY, put_conflict,
 };
 pub(crate) use parts::{CANCEL, HELLO, Numbers, Terms};
 pub(crate) use received::{ReceivedOperation, ReceivedRows};
@@ -55,6 +56,10 @@ pub(crate) fn put_operation(
             put_query(out, query);
             put_unsigned(out, *by as u64);
             put_unsigned(out, *limit);
+        }
+        Operation::ListRanked { table, query } => {
+            about(out, LIST_RANKED, table)?;
+            put_ranked(out, query);
         }
         Operation::Group { table, query, .. } => {
             about(out, GROUP, table)?;

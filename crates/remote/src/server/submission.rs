@@ -338,6 +338,11 @@ fn operate<T>(
             }
             run(&mut Operation::ListEach { table, query: &query, by, limit })
         }
+        ReceivedOperation::ListRanked { table, query } => {
+            check_filter(table, query.filter.as_ref())?;
+            query.check(table)?;
+            run(&mut Operation::ListRanked { table, query: &query })
+        }
         ReceivedOperation::Group { table, query } => {
             let result = query.check(table)?;
             run(&mut Operation::Group { table, query: &query, result: &result })

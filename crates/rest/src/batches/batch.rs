@@ -33,7 +33,7 @@
 //! ([`BatchCall::of_rows`]).
 
 use marmota_http::Status;
-use marmota_model::{NoRows, Table, VIOLATIONS_MAX};
+use marmota_model::{NoRows, VIOLATIONS_MAX};
 use marmota_store::operation::{BatchMode, OnConflict, Operation, Outcome, Write};
 use marmota_store::registry::Registry;
 use marmota_web::{ApiError, ApiResult};

@@ -12,8 +12,8 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use marmota_model::{RowQuery, Scratch, SortKey, Table, Value, ValueRef, json};
-use marmota_web::ApiResult;
+use marmota_model::{RankPlace, Ranking, RowQuery, Scratch, SortKey, Table, Value, ValueRef, json};
+use marmota_web::{ApiError, ApiResult};
 use serde_json::value::RawValue;
 use xxhash_rust::xxh3::Xxh3;
 
@@ -60,10 +60,52 @@ fn checksum(table: &Table, order: &[SortKey], values: &[u8]) -> [u8; CHECKSUM_BY
 /// # Errors
 /// 400 if it is not a cursor for this order.
 pub(crate) fn read(table: &Table, query: &RowQuery, text: &str) -> ApiResult<Vec<Value>> {
-    values(table, &query.order_with_key(table), text).ok_or_else(|| {
-        let message = "is not a cursor of this list and order; use the `next` of the previous page";
-        of_param("after", text, "cursor", message.to_owned())
-    })
+    values(table, &query.order_with_key(table), text).ok_or_else(|| no_cursor(text))
+}
+
+#[cold]
+fn no_cursor(text: &str) -> ApiError {
+    let message = "is not a cursor of this list and order; use the `next` of the previous page";
+    of_param("after", text, "cursor", message.to_owned())
+}
+
+/// Returns the cursor of a place in a ranked list. The score is written bit by bit.
+pub(crate) fn write_place(table: &Table, by: &Ranking, place: &RankPlace) -> String {
+    let mut values = format!("[\"{:016x}\",", place.score.to_bits()).into_bytes();
+    json::write_value_as(&mut values, &table.fields()[table.key()].kind, place.key.as_ref());
+    values.push(b']');
+    let check = checksum_of_place(table, by, &values);
+    values.extend_from_slice(&check);
+    URL_SAFE_NO_PAD.encode(values)
+}
+
+/// Returns the checksum of the values of a place, the table's name and the ranking.
+fn checksum_of_place(table: &Table, by: &Ranking, values: &[u8]) -> [u8; CHECKSUM_BYTES] {
+    let mut hash = Xxh3::new();
+    hash.update(values);
+    hash.update(table.name().as_bytes());
+    hash.update(format!("{by:?}").as_bytes());
+    hash.digest().to_le_bytes()
+}
+
+/// Returns the place in a cursor of a ranked list.
+///
+/// # Errors
+/// 400 if it is not a cursor of a list with this ranking.
+pub(crate) fn read_place(table: &Table, by: &Ranking, text: &str) -> ApiResult<RankPlace> {
+    let place = || {
+        let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
+        let (json, check) = bytes.split_last_chunk::<CHECKSUM_BYTES>()?;
+        if *check != checksum_of_place(table, by, json) {
+            return None;
+        }
+        let (score, key): (&str, &RawValue) = serde_json::from_slice(json).ok()?;
+        let score = f64::from_bits(u64::from_str_radix(score, 16).ok()?);
+        let scratch = Scratch::new();
+        let key = json::read_value(&table.fields()[table.key()], key.get(), &scratch).ok()?;
+        (!score.is_nan() && !key.is_null()).then(|| RankPlace { score, key: key.to_value() })
+    };
+    place().ok_or_else(|| no_cursor(text))
 }
 
 /// Returns the values in a cursor; `None` if it is damaged, of another list, or contains a value

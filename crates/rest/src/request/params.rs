@@ -22,8 +22,8 @@
 
 use marmota_http::{QueryParams, Request};
 use marmota_model::{
-    Comparison, FieldSet, FilterExpr, GroupQuery, Kind, RowQuery, SortKey, Table, parse_filter,
-    parse_order,
+    Comparison, FieldSet, FilterExpr, GroupQuery, Kind, RANKED_ROWS_MAX, RankedQuery, RowQuery,
+    SortKey, Table, parse_filter, parse_order, parse_ranking,
 };
 use marmota_store::operation::OnConflict;
 use marmota_store::rights::check_exposed;
@@ -32,12 +32,15 @@ use marmota_web::{ApiError, ApiResult};
 use crate::protocol::body::preference;
 use crate::protocol::cursor;
 use crate::protocol::refusal::{of_param, of_url};
+use crate::request::ranked::{RankedOrder, Snippets};
 use crate::request::state::ApiState;
 
 /// The parameters of a list that are not fields. A field with one of these names is selected by
 /// `filter`.
-const OF_LISTS: [&str; 10] =
-    ["filter", "order", "limit", "after", "fields", "count", "expand", "group", "select", "having"];
+const OF_LISTS: [&str; 11] = [
+    "filter", "order", "limit", "after", "fields", "count", "expand", "snippet", "group", "select",
+    "having",
+];
 
 /// The parameters of a list.
 ///
@@ -55,6 +58,10 @@ pub(crate) struct ListParams {
     pub(crate) count: bool,
     /// The relations to expand, as text.
     pub(crate) expand: Option<String>,
+    /// The computed order of the page, if it has one.
+    pub(crate) ranked: Option<RankedOrder>,
+    /// The extracts of fields.
+    pub(crate) snippets: Option<Snippets>,
 }
 
 /// Returns an error for any parameter, on routes without parameters.
@@ -115,11 +122,20 @@ pub(crate) fn way(word: &str) -> ApiResult<OnConflict> {
     }
 }
 
-/// Returns an error if relations are to be expanded, for forms of a list without them.
+/// Returns an error for the parameters that only a page as JSON has: relations to expand, a computed
+/// order and extracts.
 ///
 /// # Errors
 /// 400 with the parameter.
-pub(crate) fn refuse_expand(params: &ListParams) -> ApiResult<()> {
+pub(crate) fn refuse_of_pages(params: &ListParams) -> ApiResult<()> {
+    if params.ranked.is_some() {
+        let message = "applies only to pages as JSON; order by fields";
+        return Err(of_param("order", "rank", "unknown", message.to_owned()));
+    }
+    if params.snippets.is_some() {
+        let message = "applies only to pages as JSON";
+        return Err(of_param("snippet", "", "unknown", message.to_owned()));
+    }
     match &params.expand {
         None => Ok(()),
         Some(text) => {
@@ -243,7 +259,7 @@ pub(crate) fn groups(text: &str, table: &Table, api: &ApiState) -> ApiResult<(Gr
                 }
                 once(&mut limit, &name, &value, parsed)?;
             }
-            "after" | "fields" | "count" | "expand" => {
+            "after" | "fields" | "count" | "expand" | "snippet" => {
                 let message = "does not apply to groups; use `group`, `select`, `having`, `order` \
                                and `limit`";
                 return Err(of_param(&name, &value, "unknown", message.to_owned()));
@@ -322,7 +338,7 @@ pub(crate) fn lines(request: &Request, table: &Table) -> ApiResult<ListParams> {
         let message = "applies only to pages; NDJSON returns all rows";
         return Err(of_param("count", "true", "unknown", message.to_owned()));
     }
-    refuse_expand(&params)?;
+    refuse_of_pages(&params)?;
     Ok(params)
 }
 
@@ -338,14 +354,12 @@ pub(crate) fn lines(request: &Request, table: &Table) -> ApiResult<ListParams> {
 fn of_list(text: &str, table: &Table, rows_default: u64, rows_max: u64) -> ApiResult<ListParams> {
     let mut query = RowQuery::new();
     let (mut order, mut limit, mut after, mut shown, mut count) = (None, None, None, None, None);
-    let (mut rows, mut expand) = (RowConditions::default(), None);
+    let (mut rows, mut expand, mut snippet) = (RowConditions::default(), None, None);
     for (name, value) in QueryParams::new(text) {
         match &*name {
             "expand" => once(&mut expand, &name, &value, value.to_string())?,
-            "order" => {
-                let parsed = of_order(table, &value).map_err(of_url)?;
-                once(&mut order, &name, &value, parsed)?;
-            }
+            "snippet" => once(&mut snippet, &name, &value, of_snippet(table, &value)?)?,
+            "order" => once(&mut order, &name, &value, value.to_string())?,
             "limit" => once(&mut limit, &name, &value, of_limit(&value, rows_max)?)?,
             "after" => once(&mut after, &name, &value, value.to_string())?,
             "fields" => once(&mut shown, &name, &value, parse_fields(table, &value)?)?,
@@ -354,16 +368,67 @@ fn of_list(text: &str, table: &Table, rows_default: u64, rows_max: u64) -> ApiRe
         }
     }
     query.filter = rows.filter();
-    query.order = order.unwrap_or_default();
-    if let Some(after) = after {
-        query.after = Some(cursor::read(table, &query, &after)?);
+    let filter = query.filter.as_ref();
+    let by = match &order {
+        Some(order) => parse_ranking(table, order, filter).map_err(of_url)?,
+        None => None,
+    };
+    let snippets = snippet.map(|fields| Snippets::new(table, fields, filter).map_err(of_url));
+    let snippets = snippets.transpose()?;
+    let mut ranked = by.map(|by| RankedOrder { by, after: None });
+    match (&mut ranked, after) {
+        (Some(ranked), Some(after)) => {
+            ranked.after = Some(cursor::read_place(table, &ranked.by, &after)?);
+        }
+        (Some(_), None) => {}
+        (None, after) => {
+            if let Some(order) = order {
+                query.order = of_order(table, &order).map_err(of_url)?;
+            }
+            if let Some(after) = after {
+                query.after = Some(cursor::read(table, &query, &after)?);
+            }
+        }
     }
     let shown = shown.unwrap_or(table.read_by_default());
     let order = query.order_with_key(table);
-    query.fields = Some(order.iter().fold(shown, |fields, by| fields.with(by.field)));
+    let mut fields = order.iter().fold(shown, |fields, by| fields.with(by.field));
+    if let Some(snippets) = &snippets {
+        fields = fields.union(snippets.fields());
+    }
+    if let Some(ranked) = &ranked {
+        fields = fields.union(ranked.by.fields());
+        let checked = RankedQuery { limit: 0, ..ranked.query(&query) };
+        checked.check(table).map_err(of_url)?;
+    }
+    query.fields = Some(fields);
     query.check(table).map_err(of_url)?;
-    let rows_max = limit.unwrap_or(rows_default);
-    Ok(ListParams { query, shown, rows_max, count: count.unwrap_or(false), expand })
+    let mut rows_max = limit.unwrap_or(rows_default);
+    // The query reads one row more.
+    if ranked.is_some() && rows_max >= RANKED_ROWS_MAX {
+        if limit.is_some() {
+            return Err(limit_range(&rows_max.to_string(), RANKED_ROWS_MAX - 1));
+        }
+        rows_max = RANKED_ROWS_MAX - 1;
+    }
+    let count = count.unwrap_or(false);
+    Ok(ListParams { query, shown, rows_max, count, expand, ranked, snippets })
+}
+
+/// Parses the fields of extracts, which can be searched.
+///
+/// # Errors
+/// 400 for an unknown field, or one that cannot be searched.
+fn of_snippet(table: &Table, text: &str) -> ApiResult<FieldSet> {
+    let fields = parse_fields(table, text)?;
+    match fields.iter().find(|&field| !table.fields()[field].search) {
+        None => Ok(fields),
+        Some(field) => {
+            let name = &table.fields()[field].name;
+            let message = format!("names `{name}`, which is not a field that can be searched");
+            Err(of_param("snippet", text, "search", message))
+        }
+    }
 }
 
 /// Stores a parsed parameter in its slot.

@@ -27,6 +27,9 @@
 //! counts by the statistics of the database, if it has them; `Preference-Applied` names how the
 //! rows were counted.
 //!
+//! In the order `rank`, the page has the scores of its rows, and with `snippet` extracts of fields
+//! ([`crate::request::ranked`]).
+//!
 //! The history of a row ([`crate::rows::history`]) is a list, too, of a table with a fixed filter.
 
 use std::ops::ControlFlow;
@@ -45,6 +48,7 @@ use crate::request::answer::{Answer, Head, JSON};
 use crate::request::call::{Execute, Interrupt, Next, Verb};
 use crate::request::pages::{Page, PageName};
 use crate::request::params::{self, CountKind, ListParams};
+use crate::request::ranked::Computed;
 use crate::request::request_context::RequestContext;
 use crate::rows::page_document;
 
@@ -86,6 +90,8 @@ pub(crate) struct Reading {
     /// The cursor of the page's last row. It is written when that row is read, since rows are
     /// borrowed.
     next: Option<String>,
+    /// The scores and extracts of the rows so far, if the page has them.
+    computed: Option<Box<Computed>>,
     /// The relations of `expand`, and their rows. The rows of the page are in it instead of the
     /// body.
     expansion: Option<Box<Expansion>>,
@@ -164,6 +170,8 @@ impl Reading {
         // One row more shows whether there is a next page.
         params.query.limit = Some(params.rows_max + 1);
         let order = params.query.order_with_key(context.table());
+        let has_computed = params.ranked.is_some() || params.snippets.is_some();
+        let computed = has_computed.then(|| Box::new(Computed::new(params.ranked.as_ref())));
         let mut body = ScratchBuffer::take();
         body.extend_from_slice(page_document::BEGIN);
         let writer = json::RowWriter::new();
@@ -178,6 +186,7 @@ impl Reading {
             body,
             rows: 0,
             next: None,
+            computed,
             expansion: expansion.map(Box::new),
             is_read: false,
             more: false,
@@ -194,6 +203,10 @@ impl Reading {
             return ControlFlow::Break(());
         }
         self.rows += 1;
+        let place = match &mut self.computed {
+            Some(computed) => computed.add(table, self.params.snippets.as_ref(), row),
+            None => None,
+        };
         if let Some(expansion) = &mut self.expansion {
             let mut text = Vec::new();
             self.writer.write(&mut text, table, self.params.shown, row);
@@ -205,7 +218,10 @@ impl Reading {
             self.writer.write(&mut self.body, table, self.params.shown, row);
         }
         if self.rows == self.params.rows_max {
-            self.next = Some(cursor::write(table, &self.order, row));
+            self.next = Some(match (&place, &self.params.ranked) {
+                (Some(place), Some(order)) => cursor::write_place(table, &order.by, place),
+                _ => cursor::write(table, &self.order, row),
+            });
         }
         ControlFlow::Continue(())
     }
@@ -228,7 +244,10 @@ impl Reading {
             _ => None,
         };
         let count = self.count.filter(|_| self.params.count);
-        page_document::write_end(&mut self.body, next.as_deref(), count);
+        let has_snippets = self.params.snippets.is_some();
+        let computed = self.computed.take();
+        let members = computed.map_or(Vec::new(), |computed| computed.members(has_snippets));
+        page_document::write_end(&mut self.body, next.as_deref(), count, &members);
         let link = next.map(|url| format!("<{url}>; rel=\"next\""));
         let source = (context.store, context.table());
         // A page that was read during a write may match neither version, so it gets no tag.
@@ -282,8 +301,15 @@ impl Reading {
         if !self.is_read {
             // The sink modifies all parameters except the query.
             let query: RowQuery = std::mem::take(&mut self.params.query);
+            let ranked = self.params.ranked.clone();
             let mut sink = |row: &[ValueRef<'_>]| self.take_row(table, row);
-            let ran = execute(&mut Operation::List { table, query: &query }, &mut sink);
+            let ran = match ranked {
+                Some(ranked) => {
+                    let query = &ranked.query(&query);
+                    execute(&mut Operation::ListRanked { table, query }, &mut sink)
+                }
+                None => execute(&mut Operation::List { table, query: &query }, &mut sink),
+            };
             self.params.query = query;
             ran?;
             self.is_read = true;

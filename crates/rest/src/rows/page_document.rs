@@ -10,15 +10,21 @@ use marmota_model::json;
 /// The begin of a document; the rows follow, with commas between.
 pub(crate) const BEGIN: &[u8] = b"{\"rows\":[";
 
-/// Appends the end of a document after its rows: the URL of the next page, if one follows, and the
-/// number of all rows, if it was requested.
-pub(crate) fn write_end(body: &mut Vec<u8>, next: Option<&str>, count: Option<u64>) {
+/// Appends the end of a document after its rows: the URL of the next page, if one follows, the number
+/// of all rows, if it was requested, and other members, each with a comma in front.
+pub(crate) fn write_end(
+    body: &mut Vec<u8>,
+    next: Option<&str>,
+    count: Option<u64>,
+    members: &[u8],
+) {
     body.extend_from_slice(b"],\"next\":");
     write_next(body, next);
     if let Some(count) = count {
         body.extend_from_slice(b",\"count\":");
         body.extend_from_slice(count.to_string().as_bytes());
     }
+    body.extend_from_slice(members);
     body.push(b'}');
 }
 

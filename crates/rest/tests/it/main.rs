@@ -36,6 +36,7 @@ mod once;
 mod open_api;
 mod overload;
 mod random;
+mod ranking;
 mod relations;
 mod resource;
 mod row;

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::ops::ControlFlow;
 
 use marmota_model::{
-    AggregateFunction, Error, FieldSet, FilterExpr, GroupQuery, Kind, Result, RowQuery, RowSink,
-    SortKey, Table, ValueRef,
+    AggregateFunction, Error, ErrorKind, FieldSet, FilterExpr, GroupQuery, Kind, Result, RowQuery,
+    RowSink, SortKey, Table, ValueRef,
 };
 use marmota_sql::{SqlWriter as _, groups_sql, list_each_sql, quoted, shape_groups, shape_order};
 use marmota_store::operation::Operation;
@@ -29,7 +29,11 @@ impl Executor {
             Operation::ListEach { table, query, by, limit } => {
                 self.list_each(table, query, *by, *limit, sink)
             }
-            _ => Ok(0),
+            // The store lists the rows, and ranks them itself.
+            _ => {
+                let message = "the engine `sqlite` does not rank rows";
+                Err(Error::new(ErrorKind::Unsupported, message))
+            }
         }
     }
 

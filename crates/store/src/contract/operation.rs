@@ -7,8 +7,8 @@ pub(crate) mod outcome;
 pub(crate) mod write;
 
 use marmota_model::{
-    Error, ErrorKind, FieldSet, FilterExpr, GroupQuery, Result, RowQuery, RowSource, Table, Value,
-    ValueRef,
+    Error, ErrorKind, FieldSet, FilterExpr, GroupQuery, RankedQuery, Result, RowQuery, RowSource,
+    Table, Value, ValueRef,
 };
 
 use crate::contract::sql::{Lender, SqlCall};
@@ -27,7 +27,7 @@ pub use write::Write;
 ///
 /// | operation | [`Outcome`] |
 /// |---|---|
-/// | `Get`, `List`, `ListEach`, `Group`, `Count` | `rows`: the number lent or counted |
+/// | `Get`, `List`, `ListEach`, `ListRanked`, `Group`, `Count` | `rows`: the number lent or counted |
 /// | `Estimate` | `rows`: the estimate |
 /// | `Insert` | `rows`: 1, or 0 if it was ignored; `keys`: [`Keys::One`] if the engine made the key or applied a conflict action; `version` if the table has one; `effect` |
 /// | `InsertMany` | `rows`; `keys`: [`Keys::Range`] or [`Keys::Each`] if the engine made the keys, [`Keys::Upserted`] with a conflict action |
@@ -101,6 +101,17 @@ pub enum Operation<'a> {
         by: usize,
         /// The maximum number of rows for each value.
         limit: u64,
+    },
+    /// Lends the best rows by a computed order, best first: those that [`RankedQuery::filter`]
+    /// selects, by the score of [`Ranker`](marmota_model::Ranker), then by the key, ascending.
+    ///
+    /// An engine may return [`ErrorKind::Unsupported`] when this is submitted: then the store lists
+    /// the rows, and keeps the best ones itself.
+    ListRanked {
+        /// The table.
+        table: &'a Table,
+        /// The query.
+        query: &'a RankedQuery,
     },
     /// Lends a row for each group of rows, in the order of [`GroupQuery::total_order`].
     ///
@@ -251,6 +262,7 @@ impl<'a> Operation<'a> {
             Self::Get { .. }
             | Self::List { .. }
             | Self::ListEach { .. }
+            | Self::ListRanked { .. }
             | Self::Group { .. }
             | Self::Count { .. }
             | Self::Estimate { .. }
@@ -267,6 +279,7 @@ impl<'a> Operation<'a> {
             Self::Get { table, .. }
             | Self::List { table, .. }
             | Self::ListEach { table, .. }
+            | Self::ListRanked { table, .. }
             | Self::Group { table, .. }
             | Self::Count { table, .. }
             | Self::Estimate { table, .. }
@@ -296,6 +309,7 @@ impl<'a> Operation<'a> {
             Self::Get { table, .. }
             | Self::List { table, .. }
             | Self::ListEach { table, .. }
+            | Self::ListRanked { table, .. }
             | Self::Group { table, .. }
             | Self::Count { table, .. }
             | Self::Estimate { table, .. }

@@ -1,10 +1,10 @@
-//! The layer of reads that an engine may leave to the store: groups of rows, and the first rows for
-//! each value of a field.
+//! The layer of reads that an engine may leave to the store: groups of rows, the first rows for each
+//! value of a field, and the best rows by a computed order.
 //!
 //! The engine gets the read first. If it returns [`ErrorKind::Unsupported`], the layer lists the rows,
-//! and groups or limits them as they are lent. So such a read takes turns, can wait and is cancelled
+//! and groups, limits or ranks them as they are lent. So such a read takes turns, can wait and is cancelled
 //! like any list of the engine, and its results are the same as those of an engine that does it
-//! itself. Only the groups are kept in memory, up to a limit.
+//! itself. Only the groups and the best rows are kept in memory, up to a limit.
 
 use std::ops::ControlFlow;
 use std::task::{Context, Poll};
@@ -18,6 +18,7 @@ use crate::contract::operation::{Operation, Outcome};
 use crate::layers::handle::HandleContext;
 use crate::layers::layer::Layer;
 use crate::layers::session::pool::Sessions;
+use crate::rows::best_rows::BestRows;
 use crate::rows::row_groups::RowGroups;
 
 /// The layer of reads that the engine leaves to the store.
@@ -40,6 +41,8 @@ enum Reading {
     Groups(Box<(RowQuery, RowGroups)>),
     /// The first rows for each value of a field: the list without its limit, and the rows so far.
     Each(Box<(RowQuery, Counts)>),
+    /// The best rows, so far.
+    Ranked(Box<(RowQuery, BestRows)>),
 }
 
 /// The maximum size of the values of a field whose rows are counted, in bytes.
@@ -59,7 +62,10 @@ struct Counts {
 /// Returns true for an operation that an engine may leave to this layer.
 #[inline]
 pub(crate) const fn is_left_to_store(operation: &Operation<'_>) -> bool {
-    matches!(operation, Operation::Group { .. } | Operation::ListEach { .. })
+    matches!(
+        operation,
+        Operation::Group { .. } | Operation::ListEach { .. } | Operation::ListRanked { .. }
+    )
 }
 
 impl<L: Layer> FallbackLayer<L> {
@@ -115,6 +121,15 @@ impl<L: Layer> FallbackLayer<L> {
                 }
                 done
             }
+            (Reading::Ranked(reading), Operation::ListRanked { table, .. }) => {
+                let (list, best) = &mut **reading;
+                let done = run(&mut Operation::List { table, query: list }, best);
+                if let Poll::Ready(Ok(())) = done {
+                    let _lending = self.sessions().begin_lending()?;
+                    outcome.rows = best.lend(sink)?;
+                }
+                done
+            }
             (Reading::Each(reading), Operation::ListEach { table, query, by, limit }) => {
                 let (list, counts) = &mut **reading;
                 let (by, limit, lent_max) = (*by, *limit, query.limit.unwrap_or(u64::MAX));
@@ -160,6 +175,15 @@ impl<L: Layer> FallbackLayer<L> {
                     ..RowQuery::new()
                 };
                 Reading::Groups(Box::new((list, RowGroups::new(table, query))))
+            }
+            Operation::ListRanked { table, query } => {
+                let list = RowQuery {
+                    filter: query.filter.clone(),
+                    fields: Some(query.fields_read(table)),
+                    limit: (query.limit == 0).then_some(0),
+                    ..RowQuery::new()
+                };
+                Reading::Ranked(Box::new((list, BestRows::new(table, query))))
             }
             Operation::ListEach { query, .. } => {
                 let list = RowQuery { limit: None, ..RowQuery::clone(query) };

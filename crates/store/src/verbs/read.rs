@@ -3,6 +3,7 @@
 //! Each makes an [`Action`]: set its conditions, then await it or call [`Action::run`]. Rows of a
 //! model are read into structs, and rows of a table made at run time into records.
 
+pub(super) mod ranked;
 mod records;
 
 use std::marker::PhantomData;
@@ -13,6 +14,7 @@ use marmota_model::{
     Result, RowQuery, RowSink, Table, Value, ValueRef, read_field,
 };
 
+pub use ranked::{ListRanked, ListScored};
 pub use records::{GetRecord, ListRecords};
 
 use crate::contract::operation::{Operation, Outcome};

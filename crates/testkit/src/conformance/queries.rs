@@ -4,6 +4,7 @@ pub mod filters;
 pub mod grouping;
 pub mod json_paths;
 pub mod pages;
+pub mod ranking;
 pub mod related;
 pub mod relations;
 pub mod search;

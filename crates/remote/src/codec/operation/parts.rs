@@ -32,6 +32,7 @@ pub(super) const ROLLBACK_TO: u8 = 17;
 pub(super) const LIST_EACH: u8 = 18;
 pub(super) const GROUP: u8 = 19;
 pub(super) const ESTIMATE: u8 = 20;
+pub(super) const LIST_RANKED: u8 = 21;
 /// Cancels the operation with a number.
 pub(crate) const CANCEL: u8 = 32;
 

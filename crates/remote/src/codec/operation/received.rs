@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
-use marmota_model::{FieldSet, FilterExpr, GroupQuery, Result, RowQuery, Table, ValueRef};
+use marmota_model::{
+    FieldSet, FilterExpr, GroupQuery, RankedQuery, Result, RowQuery, Table, ValueRef,
+};
 use marmota_store::operation::OnConflict;
 
 use super::batch::ReceivedBatch;
 use super::parts::{
     BATCH, BEGIN, COMMIT, COUNT, DELETE, DELETE_WHERE, ESTIMATE, GET, GROUP, INCREMENT, INSERT,
-    INSERT_MANY, LIST, LIST_EACH, RELEASE, ROLLBACK, ROLLBACK_TO, SAVEPOINT, UPDATE, UPDATE_MANY,
-    field_of, read_conflict, table_of,
+    INSERT_MANY, LIST, LIST_EACH, LIST_RANKED, RELEASE, ROLLBACK, ROLLBACK_TO, SAVEPOINT, UPDATE,
+    UPDATE_MANY, field_of, read_conflict, table_of,
 };
 use crate::codec::bytes::{Bytes, broken};
 
@@ -19,6 +21,7 @@ pub(crate) enum ReceivedOperation<'p, 't> {
     Get { table: &'t Table, key: ValueRef<'p>, fields: FieldSet },
     List { table: &'t Table, query: RowQuery },
     ListEach { table: &'t Table, query: RowQuery, by: usize, limit: u64 },
+    ListRanked { table: &'t Table, query: Box<RankedQuery> },
     Group { table: &'t Table, query: Box<GroupQuery> },
     Count { table: &'t Table, filter: Option<FilterExpr> },
     Estimate { table: &'t Table, filter: Option<FilterExpr> },
@@ -84,6 +87,10 @@ impl<'p, 't> ReceivedOperation<'p, 't> {
                 let table = table(read)?;
                 let query = read.query(table.fields().len())?;
                 Self::ListEach { table, query, by: field_of(read, table)?, limit: read.unsigned()? }
+            }
+            LIST_RANKED => {
+                let table = table(read)?;
+                Self::ListRanked { table, query: Box::new(read.ranked(table.fields().len())?) }
             }
             GROUP => {
                 let table = table(read)?;

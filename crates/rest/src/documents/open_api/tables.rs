@@ -264,12 +264,22 @@ impl Ways<'_> {
         let text = json!({ "type": "string" });
         let mut parameters = vec![
             in_query("filter", "A condition, such as `name ~ 'noether' and visits > 7`", &text),
-            in_query("order", "Fields, each with `-` in front for descending", &text),
+            in_query(
+                "order",
+                "Fields, each with `-` in front for descending; or `rank`, the relevance for the \
+                 searches of the filter",
+                &text,
+            ),
             in_query("limit", "Rows in the page", &json!({ "type": "integer", "minimum": 0 })),
             in_query("after", "The end of the previous page, from its `next`", &text),
             of_fields(),
             in_query("count", "Adds the total number of rows", &json!({ "type": "boolean" })),
             of_expand(),
+            in_query(
+                "snippet",
+                "Adds extracts of these fields with the words that were found, as HTML",
+                &text,
+            ),
             in_query("group", "Groups rows by these fields, with commas between", &text),
             in_query(
                 "select",
@@ -574,6 +584,16 @@ fn page(of: &Value) -> Value {
             },
             "next": { "type": ["string", "null"], "description": "The URL of the next page" },
             "count": { "type": "integer" },
+            "scores": {
+                "type": "array",
+                "items": { "type": "number" },
+                "description": "The score of each row, in a computed order",
+            },
+            "snippets": {
+                "type": "array",
+                "items": { "type": "object" },
+                "description": "The extracts of each row, escaped for HTML, with `<mark>`",
+            },
         },
     })
 }

@@ -62,7 +62,7 @@ impl LiveDocument {
             }
             writer.write(&mut body, &self.table, self.shown, &LiveRows::borrowed(row));
         }
-        page_document::write_end(&mut body, self.next(end).as_deref(), end.count);
+        page_document::write_end(&mut body, self.next(end).as_deref(), end.count, &[]);
         body
     }
 

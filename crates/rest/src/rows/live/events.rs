@@ -48,7 +48,7 @@ use crate::request::request_context::RequestContext;
 pub(crate) fn begin(context: RequestContext<'_>) -> ApiResult<Flow> {
     let RequestContext { api, request, .. } = context;
     let params = params::list(request.query(), context.table(), api)?;
-    params::refuse_expand(&params)?;
+    params::refuse_of_pages(&params)?;
     let from = request.last_event_id().map(str::parse::<ResumePoint>);
     let from = from.transpose().map_err(of_url)?;
     let document = LiveDocument::new(context.subject, &params, request.target());

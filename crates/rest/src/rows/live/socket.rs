@@ -174,7 +174,7 @@ impl LiveSocket {
                     let decoded = QueryParams::new(name).next().map(|(name, _)| name);
                     let table = store.exposed_table(&decoded.unwrap_or_default())?;
                     let params = params::list(query, table, &api)?;
-                    params::refuse_expand(&params)?;
+                    params::refuse_of_pages(&params)?;
                     let target = format!("{root}/{path}");
                     let document = LiveDocument::new(table, &params, &target);
                     LiveSubscription::new(&store, document, params, from, check)

@@ -203,7 +203,7 @@ pub struct SessionActivity {
 }
 
 /// The verbs that are counted. A verb is counted by its index here, and reported by its name.
-const VERBS: [&str; 18] = [
+const VERBS: [&str; 19] = [
     "get",
     "list",
     "count",
@@ -222,6 +222,7 @@ const VERBS: [&str; 18] = [
     "list_each",
     "group",
     "estimate",
+    "list_ranked",
 ];
 
 /// The index of an operation's verb in [`VERBS`].
@@ -249,6 +250,7 @@ const fn verb_of(operation: &Operation<'_>) -> usize {
         Operation::ListEach { .. } => 15,
         Operation::Group { .. } => 16,
         Operation::Estimate { .. } => 17,
+        Operation::ListRanked { .. } => 18,
     }
 }
 

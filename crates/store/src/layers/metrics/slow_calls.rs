@@ -129,6 +129,10 @@ fn described(verb: &str, operation: &Operation<'_>) -> String {
                 let _ = write!(text, ", at most {limit}");
             }
         }
+        Operation::ListRanked { table, query } => {
+            by_fields(&mut text, table, query.filter.as_ref());
+            let _ = write!(text, ", the best {}", query.limit);
+        }
         Operation::Group { table, query, .. } => {
             by_fields(&mut text, table, query.filter.as_ref());
         }

@@ -36,6 +36,7 @@ impl Rights {
                 let order = query.order.iter().map(|by| by.field);
                 order.fold(filter.unwrap_or(FieldSet::EMPTY), FieldSet::with)
             }
+            Operation::ListRanked { .. } => FieldSet::EMPTY.with(History::FIELDS.position()),
             Operation::Count { table, filter } | Operation::Estimate { table, filter } => {
                 filter.map_or(FieldSet::EMPTY, |filter| filter.fields(table))
             }

@@ -8,8 +8,8 @@ use std::borrow::Cow;
 use std::ops::ControlFlow;
 
 use marmota_model::{
-    Comparison, Error, ErrorKind, FieldSet, FilterExpr, GroupQuery, Result, RowQuery, RowSink,
-    RowSource, Table, ValueRef,
+    Comparison, Error, ErrorKind, FieldSet, FilterExpr, GroupQuery, RankedQuery, Result, RowQuery,
+    RowSink, RowSource, Table, ValueRef,
 };
 
 use crate::contract::operation::{OnConflict, Operation, Outcome};
@@ -69,10 +69,10 @@ impl Rights {
                 let filter = self.read_filter(table, query.filter.as_ref(), used)?;
                 let filter_fields = query.filter.as_ref().map(|filter| filter.fields(table));
                 let used = filter_fields.unwrap_or(FieldSet::EMPTY).union(used);
-                let query = RowQuery { filter, ..query.clone() };
-                self.masked(rights, query, used, sink, |query, sink| {
-                    run(&mut Operation::List { table, query }, sink, outcome)
-                })
+                let mut query = RowQuery { filter, ..query.clone() };
+                let mut shown = self.masked(rights, &mut query.fields, used, sink)?;
+                let (sink, query) = (shown.sink(), &query);
+                Ok(run(&mut Operation::List { table, query }, sink, outcome))
             }
             Operation::Count { table, filter } => {
                 let filter = self.read_filter(table, *filter, FieldSet::EMPTY)?;
@@ -90,11 +90,21 @@ impl Rights {
                 let filter = self.read_filter(table, query.filter.as_ref(), used)?;
                 let filter_fields = query.filter.as_ref().map(|filter| filter.fields(table));
                 let used = filter_fields.unwrap_or(FieldSet::EMPTY).union(used);
-                let query = RowQuery { filter, ..RowQuery::clone(query) };
+                let mut query = RowQuery { filter, ..RowQuery::clone(query) };
                 let (by, limit) = (*by, *limit);
-                self.masked(rights, query, used, sink, |query, sink| {
-                    run(&mut Operation::ListEach { table, query, by, limit }, sink, outcome)
-                })
+                let mut shown = self.masked(rights, &mut query.fields, used, sink)?;
+                let (sink, query) = (shown.sink(), &query);
+                Ok(run(&mut Operation::ListEach { table, query, by, limit }, sink, outcome))
+            }
+            Operation::ListRanked { table, query } => {
+                let rights = self.admit(Right::Read, table)?;
+                let filter = self.read_filter(table, query.filter.as_ref(), query.by.fields())?;
+                let filter_fields = query.filter.as_ref().map(|filter| filter.fields(table));
+                let used = filter_fields.unwrap_or(FieldSet::EMPTY).union(query.by.fields());
+                let mut query = RankedQuery { filter, ..RankedQuery::clone(query) };
+                let mut shown = self.masked(rights, &mut query.fields, used, sink)?;
+                let (sink, query) = (shown.sink(), &query);
+                Ok(run(&mut Operation::ListRanked { table, query }, sink, outcome))
             }
             Operation::Group { table, query, result } => {
                 let filter = self.read_filter(table, query.filter.as_ref(), query.fields())?;
@@ -183,29 +193,27 @@ impl Rights {
         Ok(rows.narrow(self.narrow_related(table, filter)?))
     }
 
-    /// Calls `run` with a query that only reads fields that the caller may read, and a sink to which
-    /// they come. All rows are those in which the fields `used` may be read.
-    fn masked<T>(
+    /// Limits the fields of a query to those that the caller may read, and returns the sink to
+    /// which they come. All rows are those in which the fields `used` may be read.
+    fn masked<'s, 'r>(
         &self,
-        rights: &TableRights,
-        mut query: RowQuery,
+        rights: &'r TableRights,
+        fields: &mut Option<FieldSet>,
         used: FieldSet,
-        sink: &mut dyn RowSink,
-        run: impl FnOnce(&RowQuery, &mut dyn RowSink) -> T,
-    ) -> Result<T> {
+        sink: &'s mut dyn RowSink,
+    ) -> Result<Shown<'s, 'r>> {
         if rights.read_fields.is_none() {
-            return Ok(run(&query, sink));
+            return Ok(Shown::All(sink));
         }
-        let asked = query.fields.unwrap_or_else(|| rights.table.read_by_default());
+        let asked = fields.unwrap_or_else(|| rights.table.read_by_default());
         let asked = rights.readable(asked);
-        let Some(mask) = rights.mask(used)? else {
-            query.fields = Some(asked);
-            return Ok(run(&query, sink));
-        };
-        let fields = asked.union(mask.needed);
-        query.fields = Some(fields);
-        let mut shown = ReadableRow::new(sink, fields, asked, None, Some(mask));
-        Ok(run(&query, &mut shown))
+        let mask = rights.mask(used)?;
+        let read = asked.union(mask.as_ref().map_or(FieldSet::EMPTY, |mask| mask.needed));
+        *fields = Some(read);
+        Ok(match mask {
+            None => Shown::All(sink),
+            mask => Shown::Some(ReadableRow::new(sink, read, asked, None, mask)),
+        })
     }
 
     /// Checks writes of one row, and updates of several, as far as this is possible without reading
@@ -249,6 +257,21 @@ fn run_insert_many<'a, T>(
     run: impl FnOnce(&mut Operation<'_>) -> T,
 ) -> T {
     run(&mut Operation::InsertMany { table, rows, on_conflict })
+}
+
+/// The sink of a read, or one that leaves out fields.
+enum Shown<'s, 'r> {
+    All(&'s mut dyn RowSink),
+    Some(ReadableRow<'s, 'r>),
+}
+
+impl Shown<'_, '_> {
+    fn sink(&mut self) -> &mut dyn RowSink {
+        match self {
+            Self::All(sink) => *sink,
+            Self::Some(readable) => readable,
+        }
+    }
 }
 
 /// A sink that passes on rows that the caller may read, with the requested fields that the caller

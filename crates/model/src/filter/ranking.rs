@@ -1,0 +1,277 @@
+//! Lists whose order is computed from the rows: by relevance for a search.
+//!
+//! The score of a row depends only on the row and the query, never on other rows. So it is the same
+//! on every engine, reveals nothing about rows that the caller may not read, and a page can continue
+//! after the score and the key of a row.
+
+use super::check::check_value;
+use crate::search::relevance;
+use crate::{
+    Error, ErrorKind, FieldSet, FilterExpr, Result, Search, Table, Value, ValueRef, Words,
+};
+
+/// The maximum number of rows of a [`RankedQuery`], which are held in memory until all rows are read.
+pub const RANKED_ROWS_MAX: u64 = 10_000;
+
+/// The selection of a list whose order is computed, best rows first.
+///
+/// ```
+/// # use marmota_model::{Field, Kind, Role, Schema, Table};
+/// # let table = Table::new(Schema::new("note", vec![
+/// #     Field::new("id", Kind::I64).role(Role::Key),
+/// #     Field::new("title", Kind::TEXT).search(true)]))?;
+/// use marmota_model::{FilterExpr, RankedQuery, Ranking};
+/// let filter = FilterExpr::search("marmot");
+/// let query = RankedQuery::new(Ranking::relevance(&table, Some(&filter))?);
+/// let query = RankedQuery { filter: Some(filter), limit: 20, ..query };
+/// query.check(&table)?;
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct RankedQuery {
+    /// The condition; `None` for all rows.
+    pub filter: Option<FilterExpr>,
+    /// What the rows are sorted by; then by the key.
+    pub by: Ranking,
+    /// The maximum number of rows to return, up to [`RANKED_ROWS_MAX`].
+    pub limit: u64,
+    /// Starts after this place.
+    pub after: Option<RankPlace>,
+    /// The fields to read, in addition to [`RankedQuery::needed_fields`]; `None` for
+    /// [`Table::read_by_default`].
+    pub fields: Option<FieldSet>,
+}
+
+/// The place of a row in a ranked list.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RankPlace {
+    /// The score of the row.
+    pub score: f64,
+    /// The key of the row.
+    pub key: Value,
+}
+
+/// What a ranked list is sorted by.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Ranking {
+    /// The relevance of the row for searches; the sum, if there are several.
+    Relevance(Vec<RankedSearch>),
+}
+
+/// A search by which rows are ranked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RankedSearch {
+    /// The fields that are searched.
+    pub fields: FieldSet,
+    /// The search.
+    pub search: Search,
+}
+
+/// Computes the scores of rows for a [`Ranking`]. It has a buffer, so it is used by one thread.
+///
+/// ```
+/// # use marmota_model::{Field, Kind, Role, Schema, Table};
+/// # let table = Table::new(Schema::new("note", vec![
+/// #     Field::new("id", Kind::I64).role(Role::Key),
+/// #     Field::new("title", Kind::TEXT).search(true)]))?;
+/// use marmota_model::{FilterExpr, Ranker, Ranking, ValueRef};
+/// let by = Ranking::relevance(&table, Some(&FilterExpr::search("marmot")))?;
+/// let mut ranker = Ranker::new(by);
+/// let mut score = |text| ranker.score(&[ValueRef::Int(1), ValueRef::Text(text)]);
+/// assert!(score("Marmots: the marmot") > score("The guide to mammals mentions a marmot"));
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Ranker {
+    by: Ranking,
+    words: Words,
+}
+
+impl RankedQuery {
+    /// Selects the 100 best of all rows.
+    #[must_use]
+    pub const fn new(by: Ranking) -> Self {
+        Self { filter: None, by, limit: 100, after: None, fields: None }
+    }
+
+    /// Returns the fields that every read has: the key, and those that are ranked.
+    #[must_use]
+    pub fn needed_fields(&self, table: &Table) -> FieldSet {
+        self.by.fields().with(table.key())
+    }
+
+    /// Returns all fields that are read.
+    #[must_use]
+    pub fn fields_read(&self, table: &Table) -> FieldSet {
+        let chosen = self.fields.unwrap_or_else(|| table.read_by_default());
+        chosen.union(self.needed_fields(table))
+    }
+
+    /// Checks that the query fits a table.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] with the field and the value.
+    pub fn check(&self, table: &Table) -> Result<()> {
+        if let Some(filter) = &self.filter {
+            filter.check(table)?;
+        }
+        self.by.check(table)?;
+        if self.limit > RANKED_ROWS_MAX {
+            let limit = self.limit;
+            let message = format!(
+                "the limit of a ranked list is {limit}; at most {RANKED_ROWS_MAX} rows are allowed"
+            );
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        if let Some(after) = &self.after {
+            check_value(table, table.key(), after.key.as_ref())?;
+            if after.score.is_nan() {
+                let message = "a page cannot start after the score NaN";
+                return Err(Error::new(ErrorKind::Invalid, message));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Ranking {
+    /// Returns the ranking by the searches of a filter: those that are not negated, and not of
+    /// related rows.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] if the filter has no search.
+    pub fn relevance(table: &Table, filter: Option<&FilterExpr>) -> Result<Self> {
+        let mut searches = Vec::new();
+        if let Some(filter) = filter {
+            collect(table, filter, &mut searches);
+        }
+        if searches.is_empty() {
+            let message = "the order `rank` needs a search in the filter, such as `@ 'marmot'`";
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        Ok(Self::Relevance(searches))
+    }
+
+    /// Returns the fields that the score depends on.
+    #[must_use]
+    pub fn fields(&self) -> FieldSet {
+        match self {
+            Self::Relevance(searches) => {
+                searches.iter().fold(FieldSet::EMPTY, |all, one| all.union(one.fields))
+            }
+        }
+    }
+
+    /// Returns the place of a score: a number that is lower for better rows.
+    #[must_use]
+    pub const fn place(&self, score: f64) -> f64 {
+        match self {
+            Self::Relevance(_) => -score,
+        }
+    }
+
+    /// Returns its searches.
+    #[must_use]
+    pub fn searches(&self) -> &[RankedSearch] {
+        match self {
+            Self::Relevance(searches) => searches,
+        }
+    }
+
+    /// Checks that the ranking fits a table.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] with the field.
+    pub fn check(&self, table: &Table) -> Result<()> {
+        match self {
+            Self::Relevance(searches) => {
+                searches.iter().try_for_each(|RankedSearch { fields, search }| {
+                    let by_field = |field| {
+                        let search = Box::new(search.clone());
+                        FilterExpr::Search { field: Some(field), search }.check(table)
+                    };
+                    fields.iter().try_for_each(by_field)
+                })
+            }
+        }
+    }
+}
+
+fn collect(table: &Table, filter: &FilterExpr, searches: &mut Vec<RankedSearch>) {
+    match filter {
+        FilterExpr::Search { field, search } => {
+            let fields = match field {
+                Some(field) => FieldSet::EMPTY.with(*field),
+                None => table.search_fields().collect(),
+            };
+            searches.push(RankedSearch { fields, search: Search::clone(search) });
+        }
+        FilterExpr::And(all) | FilterExpr::Or(all) => {
+            all.iter().for_each(|one| collect(table, one, searches));
+        }
+        _ => {}
+    }
+}
+
+/// Parses an order by a computed value: `rank`, or `rank()` in a table with a field of that name.
+/// Returns `None` for an order by fields.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] if the filter has no search.
+///
+/// ```
+/// # use marmota_model::{Field, Kind, Role, Schema, Table};
+/// # let table = Table::new(Schema::new("note", vec![
+/// #     Field::new("id", Kind::I64).role(Role::Key),
+/// #     Field::new("title", Kind::TEXT).search(true)]))?;
+/// use marmota_model::{FilterExpr, parse_ranking};
+/// let filter = FilterExpr::search("marmot");
+/// assert!(parse_ranking(&table, "rank", Some(&filter))?.is_some());
+/// assert!(parse_ranking(&table, "-title", Some(&filter))?.is_none());
+/// assert!(parse_ranking(&table, "rank", None).is_err());
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
+pub fn parse_ranking(
+    table: &Table,
+    text: &str,
+    filter: Option<&FilterExpr>,
+) -> Result<Option<Ranking>> {
+    match text.trim() {
+        "rank()" => Ranking::relevance(table, filter).map(Some),
+        "rank" if table.find("rank").is_none() => Ranking::relevance(table, filter).map(Some),
+        _ => Ok(None),
+    }
+}
+
+impl Ranker {
+    /// Creates a ranker.
+    #[must_use]
+    pub fn new(by: Ranking) -> Self {
+        Self { by, words: Words::default() }
+    }
+
+    /// Returns the ranking.
+    #[must_use]
+    pub const fn ranking(&self) -> &Ranking {
+        &self.by
+    }
+
+    /// Returns the score of a row, which has the fields of the ranking; `None` for a row without a
+    /// value to rank, which ranked lists leave out.
+    pub fn score(&mut self, row: &[ValueRef<'_>]) -> Option<f64> {
+        match &self.by {
+            Ranking::Relevance(searches) => {
+                let mut score = 0.0;
+                for RankedSearch { fields, search } in searches {
+                    for field in fields.iter() {
+                        if let ValueRef::Text(text) = row[field] {
+                            self.words.take(text);
+                            score += relevance(search, &self.words);
+                        }
+                    }
+                }
+                Some(score)
+            }
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Encoding of ranked queries. Decoding checks only that they are well formed, not that they fit a
+//! table.
+
+use marmota_model::{
+    FILTER_TERMS_MAX, RankPlace, RankedQuery, RankedSearch, Ranking, Result, Search, ValueRef,
+};
+
+use super::bytes::{Bytes, broken, put_bytes, put_unsigned};
+use super::query::{put_fields, put_filter_option};
+use marmota_model::binary::put_value;
+
+const RELEVANCE: u8 = 0;
+
+pub(crate) fn put_ranked(out: &mut Vec<u8>, query: &RankedQuery) {
+    put_filter_option(out, query.filter.as_ref());
+    match &query.by {
+        Ranking::Relevance(searches) => {
+            out.push(RELEVANCE);
+            put_unsigned(out, searches.len() as u64);
+            for RankedSearch { fields, search } in searches {
+                put_fields(out, *fields);
+                put_bytes(out, search.text().as_bytes());
+            }
+        }
+    }
+    put_unsigned(out, query.limit);
+    out.push(u8::from(query.after.is_some()));
+    if let Some(RankPlace { score, key }) = &query.after {
+        put_value(out, ValueRef::Float(*score));
+        put_value(out, key.as_ref());
+    }
+    out.push(u8::from(query.fields.is_some()));
+    if let Some(fields) = query.fields {
+        put_fields(out, fields);
+    }
+}
+
+impl Bytes<'_> {
+    /// Reads a ranked query of a table with `count` fields.
+    pub(crate) fn ranked(&mut self, count: usize) -> Result<RankedQuery> {
+        let filter = self.filter_option()?;
+        let by = match self.u8()? {
+            RELEVANCE => {
+                let searches = self.count()?;
+                if searches > FILTER_TERMS_MAX {
+                    return Err(broken("ranks by too many searches"));
+                }
+                let search = |_| {
+                    let fields = self.fields(count)?;
+                    Ok(RankedSearch { fields, search: Search::new(self.text()?) })
+                };
+                Ranking::Relevance((0..searches).map(search).collect::<Result<_>>()?)
+            }
+            _ => return Err(broken("has an unknown ranking")),
+        };
+        let limit = self.unsigned()?;
+        let after = match self.bool()? {
+            false => None,
+            true => {
+                let ValueRef::Float(score) = self.checked_value()? else {
+                    return Err(broken("starts after a score that is not a number"));
+                };
+                Some(RankPlace { score, key: self.checked_value()?.to_value() })
+            }
+        };
+        let fields = if self.bool()? { Some(self.fields(count)?) } else { None };
+        Ok(RankedQuery { filter, by, limit, after, fields })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::any_value::any_value;
+    use proptest::prelude::*;
+
+    fn any_ranking() -> impl Strategy<Value = Ranking> {
+        let search =
+            (prop::collection::vec(0..100_usize, 0..4), ".{0,9}").prop_map(|(fields, search)| {
+                RankedSearch { fields: fields.into_iter().collect(), search: Search::new(&search) }
+            });
+        prop::collection::vec(search, 0..4).prop_map(Ranking::Relevance)
+    }
+
+    proptest! {
+        #[test]
+        fn ranked_queries_come_back(
+            by in any_ranking(),
+            limit: u64,
+            after in prop::option::of((prop::num::f64::NORMAL, any_value())),
+            fields in prop::option::of(prop::collection::vec(0..100_usize, 0..9)),
+        ) {
+            let after = after.map(|(score, key)| RankPlace { score, key });
+            let fields = fields.map(|fields| fields.into_iter().collect());
+            let query = RankedQuery { filter: None, by, limit, after, fields };
+            let mut out = Vec::new();
+            put_ranked(&mut out, &query);
+            let mut read = Bytes::new(&out);
+            prop_assert_eq!(read.ranked(100).unwrap(), query);
+            read.end().unwrap();
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes: Vec<u8>) {
+            let _ = Bytes::new(&bytes).ranked(7);
+        }
+    }
+}

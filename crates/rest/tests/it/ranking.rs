@@ -1,0 +1,119 @@
+//! Pages in the order `rank` over REST: scores, extracts, pages that continue, bad input.
+
+use marmota_http::Server;
+use marmota_memory::Memory;
+use marmota_model::{Field, Kind, Role, Schema};
+use marmota_rest::Api;
+use marmota_sqlite::{Location, Sqlite, SqliteOptions};
+use marmota_store::Store;
+use serde_json::{Value, json};
+
+use crate::client::Client;
+use crate::slow::slow;
+
+fn on_engines(test: impl Fn(&mut Client)) {
+    let fields = vec![
+        Field::new("id", Kind::I64).role(Role::Key),
+        Field::new("title", Kind::TEXT).search(true),
+        Field::new("text", Kind::TEXT).search(true).nullable(true),
+        Field::new("code", Kind::TEXT),
+    ];
+    let sqlite = Sqlite::open(Location::Memory, SqliteOptions::default()).unwrap();
+    for builder in [Store::builder(slow(Memory::new())), Store::builder(sqlite).cache(1 << 20)] {
+        let store = builder.schema(Schema::new("note", fields.clone())).open().unwrap();
+        let router = Api::new(&store).router();
+        let server = Server::bind("127.0.0.1:0").unwrap().start(router).unwrap();
+        let client = &mut Client::new(server.local_addr());
+        let rows = json!([
+            {"title": "Dogs", "text": "A <dog> saw a marmot & slept.", "code": "a"},
+            {"title": "Marmots: the marmot", "text": null, "code": "b"},
+            {"title": "Marmot", "text": "The marmot", "code": "c"},
+            {"title": "Cats", "text": "None", "code": "d"},
+        ]);
+        client.json("POST /api/note", &rows.to_string()).is(201);
+        test(client);
+    }
+}
+
+fn page(client: &mut Client, url: &str) -> Value {
+    client.get(url).is(200).value()
+}
+
+fn ids(page: &Value) -> Vec<i64> {
+    page["rows"].as_array().unwrap().iter().map(|row| row["id"].as_i64().unwrap()).collect()
+}
+
+#[test]
+fn pages_are_ranked() {
+    on_engines(|client| {
+        let url = "/api/note?filter=@%20'marmot'&order=rank&snippet=title,text&count=true";
+        let whole = page(client, url);
+        assert_eq!((ids(&whole), &whole["count"]), (vec![3, 2, 1], &json!(3)));
+        assert_eq!(
+            whole["rows"][2],
+            json!({"id": 1, "title": "Dogs",
+            "text": "A <dog> saw a marmot & slept.", "code": "a"})
+        );
+        let scores: Vec<f64> =
+            whole["scores"].as_array().unwrap().iter().map(|one| one.as_f64().unwrap()).collect();
+        assert!(scores.len() == 3 && scores.is_sorted_by(|a, b| a >= b));
+        assert_eq!(
+            whole["snippets"],
+            json!([
+                {"title": "<mark>Marmot</mark>", "text": "The <mark>marmot</mark>"},
+                {"title": "Marmots: the <mark>marmot</mark>", "text": null},
+                {"title": "Dogs",
+                 "text": "A &lt;dog&gt; saw a <mark>marmot</mark> &amp; slept."},
+            ])
+        );
+        // Pages continue after the score and the key of a row, with the fields that are chosen.
+        let mut url = "/api/note?filter=@%20'marmot'&order=rank&limit=1&fields=id".to_owned();
+        let mut read = Vec::new();
+        loop {
+            let one = page(client, &url);
+            assert_eq!(one["rows"][0].as_object().unwrap().len(), 1);
+            read.extend(ids(&one));
+            match one["next"].as_str() {
+                Some(next) => next.clone_into(&mut url),
+                None => break,
+            }
+        }
+        assert_eq!(read, [3, 2, 1]);
+        let other = url.replace("'marmot'", "'dogs'");
+        assert!(url.contains("after="));
+        client.get(&other).is(400);
+        // Extracts without the order have no scores.
+        let plain = page(client, "/api/note?filter=@%20'dog'&snippet=text");
+        assert_eq!(plain.get("scores"), None);
+        assert_eq!(
+            plain["snippets"][0]["text"],
+            "A &lt;<mark>dog</mark>&gt; saw a marmot &amp; slept."
+        );
+    });
+}
+
+#[test]
+fn bad_orders_are_named() {
+    on_engines(|client| {
+        for query in [
+            "order=rank",
+            "filter=not%20@%20'marmot'&order=rank",
+            "filter=@%20'marmot'&order=rank,id",
+            "filter=@%20'marmot'&order=rank&after=abc",
+            "filter=@%20'marmot'&order=rank&limit=10001",
+            "filter=@%20'marmot'&snippet=code",
+            "filter=@%20'marmot'&snippet=name",
+            "snippet=text",
+            "group=code&select=count&snippet=text",
+        ] {
+            client.get(&format!("/api/note?{query}")).is(400);
+        }
+        // Lines and events have no computed order.
+        for accept in ["application/x-ndjson", "text/event-stream"] {
+            for query in ["order=rank", "snippet=text"] {
+                let head = &format!("GET /api/note?filter=@%20'marmot'&{query}");
+                client.send(head, &[&format!("Accept: {accept}")], b"").is(400);
+            }
+        }
+    });
+}
