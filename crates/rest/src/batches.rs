@@ -7,4 +7,5 @@ pub(crate) mod effects;
 pub(crate) mod insert_lines;
 pub(crate) mod line_chunks;
 pub(crate) mod linked;
+pub(crate) mod nested;
 pub(crate) mod row_lines;

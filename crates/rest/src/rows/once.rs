@@ -59,6 +59,8 @@ pub(crate) enum Shape {
     Rows,
     /// As for a batch.
     Results,
+    /// As for the insert of a row with related rows.
+    Created,
 }
 
 /// An idempotent request.
@@ -237,6 +239,16 @@ pub(crate) fn kept(
     let mut bytes = serde_json::to_vec(&head).unwrap_or_default();
     bytes.push(b'\n');
     bytes.append(&mut body);
+    bytes
+}
+
+/// Returns the response to a row with related rows in its stored form.
+pub(crate) fn kept_nested(shape: Shape, write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let status = if shape == Shape::Created { Status::CREATED } else { Status::OK };
+    let head = KeptHead { status: status.code(), location: None, version: None };
+    let mut bytes = serde_json::to_vec(&head).unwrap_or_default();
+    bytes.push(b'\n');
+    write(&mut bytes);
     bytes
 }
 

@@ -31,6 +31,7 @@ mod list;
 mod live;
 mod live_socket;
 mod long_reads;
+mod nested;
 mod once;
 #[cfg(feature = "auth")]
 mod open_api;

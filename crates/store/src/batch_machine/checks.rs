@@ -120,6 +120,10 @@ pub(crate) struct Checks {
     violations: Vec<Violation>,
     /// True if the insert conflicts with rows that its caller may not access.
     meets_others: bool,
+    /// The fields that the caller gave values to, and those that an upsert writes to an existing
+    /// row. Hooks may write others.
+    given: FieldSet,
+    upserted: FieldSet,
 }
 
 /// The current or next check.
@@ -146,8 +150,33 @@ impl Checks {
     /// # Errors
     /// [`marmota_model::ErrorKind::Denied`] if the caller has no right to any row of the table.
     pub(crate) fn begin(write: &Write) -> Result<Self> {
+        let begun = Self::begin_changed(write, &Self::default())?;
+        let Some(all) = write.rights() else { return Ok(begun) };
+        let (rights, bare) = (all.of(write.table())?, write.bare());
+        all.check_fields(rights, bare)?;
+        let given = match bare {
+            Write::Insert { row, .. } => rights.given_of(row),
+            Write::Update { row, .. } => rights.updated_of(row),
+            Write::Increment { field, .. } => FieldSet::EMPTY.with(*field),
+            _ => FieldSet::EMPTY,
+        };
+        let upserted = match bare {
+            Write::Insert { on_conflict: OnConflict::Update { fields }, .. } => {
+                of_caller(&rights.table, *fields)
+            }
+            _ => FieldSet::EMPTY,
+        };
+        Ok(Self { given, upserted, ..begun })
+    }
+
+    /// Begins the checks for a write that hooks have changed, whose earlier checks were `before`.
+    ///
+    /// # Errors
+    /// As [`Checks::begin`].
+    pub(crate) fn begin_changed(write: &Write, before: &Self) -> Result<Self> {
         let Some(rights) = write.rights() else { return Ok(Self::default()) };
         let table = &**write.table();
+        let (given, upserted) = (before.given, before.upserted);
         let stage = match write.bare() {
             Write::Insert { on_conflict, .. } => {
                 rights.admit_insert(table, *on_conflict)?;
@@ -170,8 +199,7 @@ impl Checks {
             | Write::Guarded { .. }
             | Write::Hooked { .. } => Stage::Over,
         };
-        rights.check_fields(rights.of(table)?, write.bare())?;
-        Ok(Self { stage, ..Self::default() })
+        Ok(Self { stage, given, upserted, ..Self::default() })
     }
 
     /// Returns the next check; `None` when the write may be executed.
@@ -185,7 +213,7 @@ impl Checks {
             match self.stage {
                 Stage::There => {
                     let (_, key) = written_row(bare)?;
-                    let access = &*written_rows(rights, bare)?;
+                    let access = &*self.written_rows(rights, bare)?;
                     // If the caller may write all rows, the engine reports a missing row.
                     if access.is_all() {
                         self.stage = after_there(bare);
@@ -221,14 +249,14 @@ impl Checks {
                         look => return Ok(look),
                     }
                 }
-                Stage::Meets => match met(rights, bare).filter(|access| !access.is_all()) {
+                Stage::Meets => match self.met(rights, bare).filter(|access| !access.is_all()) {
                     Some(_) => {
                         return Ok(Some((Arc::clone(&rights.table), Some(rows_met(bare)))));
                     }
                     None => self.stage = Stage::Over,
                 },
                 Stage::MayMeet(_) => {
-                    let access = met(rights, bare).unwrap_or(Cow::Borrowed(&rights.read));
+                    let access = self.met(rights, bare).unwrap_or(Cow::Borrowed(&rights.read));
                     let filter = access.narrow(Some(rows_met(bare)));
                     return Ok(Some((Arc::clone(&rights.table), filter)));
                 }
@@ -288,14 +316,14 @@ impl Checks {
         let Some(all) = write.rights() else { return Ok(None) };
         let (rights, bare) = (all.of(write.table())?, write.bare());
         let (access, key) = match bare {
-            Write::Insert { row, .. } => {
+            Write::Insert { .. } => {
                 let access = match outcome.effect {
                     UpsertEffect::Ignored => return Ok(None),
                     UpsertEffect::Updated => {
-                        met(rights, bare).unwrap_or(Cow::Borrowed(&rights.update))
+                        self.met(rights, bare).unwrap_or(Cow::Borrowed(&rights.update))
                     }
                     UpsertEffect::Inserted | UpsertEffect::Replaced => {
-                        rights.inserting(rights.given_of(row))
+                        rights.inserting(self.given)
                     }
                 };
                 match key_made(bare, outcome) {
@@ -304,7 +332,7 @@ impl Checks {
                 }
             }
             Write::Update { key, .. } | Write::Increment { key, .. } => {
-                (written_rows(rights, bare)?, key)
+                (self.written_rows(rights, bare)?, key)
             }
             _ => return Ok(None),
         };
@@ -326,6 +354,39 @@ impl Checks {
             Some(all) if rows == 0 => Err(all.unsuitable(&all.of(write.table())?.table)),
             _ => Ok(()),
         }
+    }
+}
+
+impl Checks {
+    /// Returns the access that the caller needs to the rows that an insert conflicts with.
+    fn met<'r>(&self, rights: &'r TableRights, bare: &Write) -> Option<Cow<'r, Access>> {
+        let Write::Insert { on_conflict, .. } = bare else { return None };
+        match on_conflict {
+            OnConflict::Refuse => None,
+            OnConflict::Ignore => Some(Cow::Borrowed(&rights.read)),
+            OnConflict::Replace => Some(Cow::Borrowed(&rights.delete)),
+            OnConflict::Update { .. } => Some(rights.updating(self.upserted)),
+        }
+    }
+
+    /// Returns the rows to which the caller may apply a write of an existing row.
+    ///
+    /// # Errors
+    /// That of an unknown field, for an increment whose sum the caller may not read.
+    fn written_rows<'r>(&self, rights: &'r TableRights, bare: &Write) -> Result<Cow<'r, Access>> {
+        Ok(match bare {
+            Write::Update { .. } => rights.updating(self.given),
+            Write::Increment { .. } => {
+                let rows = rights.updating(self.given);
+                match &rights.read_fields {
+                    None => rows,
+                    Some(_) => {
+                        Cow::Owned(rows.and(&rights.table, &*rights.reading(self.given)?))
+                    }
+                }
+            }
+            _ => Cow::Borrowed(&rights.delete),
+        })
     }
 }
 
@@ -362,36 +423,6 @@ fn referred_to<'w>(
     let own = row.get(rights.table.key()).map(Value::as_ref);
     let to_itself = referring.target.name() == rights.table.name() && Some(key) == own;
     (!key.is_null() && !key.is_absent() && !to_itself).then_some(key)
-}
-
-/// Returns the access that the caller needs to the rows that an insert conflicts with.
-fn met<'r>(rights: &'r TableRights, bare: &Write) -> Option<Cow<'r, Access>> {
-    let Write::Insert { on_conflict, .. } = bare else { return None };
-    match on_conflict {
-        OnConflict::Refuse => None,
-        OnConflict::Ignore => Some(Cow::Borrowed(&rights.read)),
-        OnConflict::Replace => Some(Cow::Borrowed(&rights.delete)),
-        OnConflict::Update { fields } => Some(rights.updating(of_caller(&rights.table, *fields))),
-    }
-}
-
-/// Returns the rows to which the caller may apply a write of an existing row.
-///
-/// # Errors
-/// That of an unknown field, for an increment whose sum the caller may not read.
-fn written_rows<'r>(rights: &'r TableRights, bare: &Write) -> Result<Cow<'r, Access>> {
-    Ok(match bare {
-        Write::Update { row, .. } => rights.updating(rights.updated_of(row)),
-        Write::Increment { field, .. } => {
-            let field = FieldSet::EMPTY.with(*field);
-            let rows = rights.updating(field);
-            match &rights.read_fields {
-                None => rows,
-                Some(_) => Cow::Owned(rows.and(&rights.table, &*rights.reading(field)?)),
-            }
-        }
-        _ => Cow::Borrowed(&rights.delete),
-    })
 }
 
 /// Returns the filter of the rows that an insert conflicts with.
