@@ -160,7 +160,11 @@ impl Table {
             field: excerpt(name),
             value: excerpt(value),
             rule: "unknown".to_owned(),
-            message: format!("`{}` has no such field; it has {}", self.name(), self.field_names().join(", ")),
+            message: format!(
+                "`{}` has no such field; it has {}",
+                self.name(),
+                self.field_names().join(", ")
+            ),
         }
     }
 

@@ -94,7 +94,9 @@ enum Meaning {
 fn meaning(context: RequestContext<'_>, table: &Table, name: &str, json: &RawValue) -> Meaning {
     if let Some(field) = table.find_written(name) {
         return match &table.fields()[field].kind {
-            Kind::Reference { table, .. } if is_object(json) => Meaning::Referred(table.to_string()),
+            Kind::Reference { table, .. } if is_object(json) => {
+                Meaning::Referred(table.to_string())
+            }
             _ => Meaning::Value,
         };
     }
@@ -201,8 +203,8 @@ impl Nested {
         body::check_json(context.request)?;
         let mut nested = Self::new(context, true)?;
         let json = context.request.body();
-        let root = nested.row(context, context.subject, (json, Verbs::Insert), String::new(), 0)?;
-        nested.root = Some(root);
+        let body = Body { json, verb: Verbs::Insert, reference: None };
+        nested.root = Some(nested.row(context, context.subject, body, String::new(), 0)?);
         Ok(nested)
     }
 
@@ -220,9 +222,9 @@ impl Nested {
         let mut text = Vec::new();
         json::write_value_as(&mut text, &table.fields()[table.key()].kind, key.as_ref());
         let key = String::from_utf8_lossy(&text).into_owned();
-        let json = context.request.body();
-        let verb = Verbs::Patch(key, version);
-        nested.root = Some(nested.row(context, context.subject, (json, verb), String::new(), 0)?);
+        let (json, verb) = (context.request.body(), Verbs::Patch(key, version));
+        let body = Body { json, verb, reference: None };
+        nested.root = Some(nested.row(context, context.subject, body, String::new(), 0)?);
         Ok(nested)
     }
 
@@ -272,7 +274,7 @@ impl Nested {
         &mut self,
         context: RequestContext<'_>,
         table: &Arc<Table>,
-        (json, verb): (&[u8], Verbs),
+        Body { json, verb, reference }: Body<'_>,
         place: String,
         depth: usize,
     ) -> ApiResult<Node> {
@@ -302,11 +304,19 @@ impl Nested {
                     let target = target.map_err(|error| at_place(error.into(), &at))?;
                     let json = value.get().as_bytes();
                     let verb = Verbs::of(target, json, &at)?;
-                    let node = self.row(context, target, (json, verb), at, depth + 1)?;
+                    let body = Body { json, verb, reference: None };
+                    let node = self.row(context, target, body, at, depth + 1)?;
                     own.push((&**name, node.key.json()));
                     children.push((name.to_string(), false, vec![node]));
                 }
             }
+        }
+        if let Some((name, key)) = reference {
+            if seen.contains(&name) {
+                let message = "the row refers to the row around it; leave the field out";
+                return Err(refused(&inner_place(name), message));
+            }
+            own.push((name, key));
         }
         let own: Vec<String> =
             own.iter().map(|(name, value)| format!("{}:{value}", quoted(name))).collect();
@@ -346,7 +356,14 @@ impl Nested {
             for (at, json) in list(value, place)?.into_iter().enumerate() {
                 let place = format!("{place}[{at}]");
                 let verb = Verbs::of(table, json.get().as_bytes(), &place)?;
-                nodes.push(self.child(context, (table, field), json, verb, parent, (place, depth))?);
+                nodes.push(self.child(
+                    context,
+                    (table, field),
+                    json,
+                    verb,
+                    parent,
+                    (place, depth),
+                )?);
             }
             return Ok(nodes);
         }
@@ -375,7 +392,14 @@ impl Nested {
                         return Err(refused(&inner, message));
                     }
                 };
-                nodes.push(self.child(context, (table, field), json, verb, parent, (place, depth))?);
+                nodes.push(self.child(
+                    context,
+                    (table, field),
+                    json,
+                    verb,
+                    parent,
+                    (place, depth),
+                )?);
             }
         }
         Ok(nodes)
@@ -391,18 +415,9 @@ impl Nested {
         parent: &Parent,
         (place, depth): (String, usize),
     ) -> ApiResult<Node> {
-        let name = &*table.fields()[field].name;
-        let Members(members) =
-            members(json.get().as_bytes()).map_err(|error| at_place(error, &place))?;
-        if members.iter().any(|(member, _)| *member == *name) {
-            let message = "the row refers to the row around it; leave the field out";
-            return Err(refused(&format!("{place}.{name}"), message));
-        }
-        let own = members.iter().map(|(name, json)| format!("{}:{}", quoted(name), json.get()));
-        let own: Vec<String> =
-            own.chain([format!("{}:{}", quoted(name), parent.json())]).collect();
-        let json = format!("{{{}}}", own.join(","));
-        self.row(context, table, (json.as_bytes(), verb), place, depth)
+        let reference = Some((&*table.fields()[field].name, parent.json()));
+        let body = Body { json: json.get().as_bytes(), verb, reference };
+        self.row(context, table, body, place, depth)
     }
 
     /// Adds the delete of rows that refer to the parent: those with the listed keys (`delete`), or
@@ -439,11 +454,8 @@ impl Nested {
         let reference = &table.fields()[field];
         let value = json::read_value(reference, parent, &scratch)
             .map_err(|violation| at_place(Error::invalid(vec![violation]).into(), place))?;
-        let of_parent = FilterExpr::Compare {
-            field,
-            comparison: Comparison::Equal,
-            value: value.to_value(),
-        };
+        let of_parent =
+            FilterExpr::Compare { field, comparison: Comparison::Equal, value: value.to_value() };
         let listed = FilterExpr::In { field: table.key(), values: keys };
         let filter = match form {
             "delete" => of_parent.and(listed),
@@ -454,6 +466,14 @@ impl Nested {
         let write = Write::DeleteWhere { table, filter: Some(filter) };
         self.push(context, place, write, Vec::new()).map(drop)
     }
+}
+
+/// A row in the body.
+struct Body<'b> {
+    json: &'b [u8],
+    verb: Verbs,
+    /// The field that refers to the row around it, and the key as JSON.
+    reference: Option<(&'b str, String)>,
 }
 
 /// The write of a row.

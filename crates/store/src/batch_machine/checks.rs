@@ -18,7 +18,9 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use marmota_model::{Comparison, Error, FieldSet, FilterExpr, Result, Table, Value, ValueRef, Violation};
+use marmota_model::{
+    Comparison, Error, FieldSet, FilterExpr, Result, Table, Value, ValueRef, Violation,
+};
 
 use crate::contract::operation::conflict::conflicting_rows;
 use crate::contract::operation::{OnConflict, Operation, Outcome, UpsertEffect, Write, key_made};
@@ -322,9 +324,7 @@ impl Checks {
                     UpsertEffect::Updated => {
                         self.met(rights, bare).unwrap_or(Cow::Borrowed(&rights.update))
                     }
-                    UpsertEffect::Inserted | UpsertEffect::Replaced => {
-                        rights.inserting(self.given)
-                    }
+                    UpsertEffect::Inserted | UpsertEffect::Replaced => rights.inserting(self.given),
                 };
                 match key_made(bare, outcome) {
                     Some(key) => (access, key),
@@ -380,9 +380,7 @@ impl Checks {
                 let rows = rights.updating(self.given);
                 match &rights.read_fields {
                     None => rows,
-                    Some(_) => {
-                        Cow::Owned(rows.and(&rights.table, &*rights.reading(self.given)?))
-                    }
+                    Some(_) => Cow::Owned(rows.and(&rights.table, &*rights.reading(self.given)?)),
                 }
             }
             _ => Cow::Borrowed(&rights.delete),

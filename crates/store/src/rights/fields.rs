@@ -9,7 +9,8 @@
 //!   all of its fields may be used ([`FieldAccess::narrowing`]).
 //!
 //! A rule with relations cannot be evaluated on a row alone. A row that only such rules select is
-//! answered with the fields that all of them permit.
+//! answered with the fields that all of them permit. Fields of the filter and the order are in
+//! every answer, since the filter has made sure that they may be read.
 
 use std::borrow::Cow;
 
@@ -85,9 +86,9 @@ impl FieldAccess {
             if done.contains(&with) {
                 continue;
             }
-            let rows = with.iter().fold(Access::Denied, |rows, &at| {
-                rows.or(table, &self.classes[at].rows)
-            });
+            let rows = with
+                .iter()
+                .fold(Access::Denied, |rows, &at| rows.or(table, &self.classes[at].rows));
             narrowing = Some(narrowing.map_or(rows.clone(), |other| other.and(table, &rows)));
             done.push(with);
         }
@@ -123,7 +124,10 @@ impl FieldAccess {
                 Access::All | Access::Denied => {}
             }
         }
-        if !is_related {
+        // A row that no class selects by itself is selected by a rule with relations, unless all
+        // rows are selected anyway.
+        let is_open = self.classes.iter().any(|class| class.rows.is_all());
+        if !is_related || is_open {
             mask.otherwise = FieldSet::EMPTY;
         }
         Ok(Some(mask))
@@ -229,7 +233,6 @@ impl TableRights {
         let table = self.view.as_ref().unwrap_or(&self.table);
         Error::invalid(vec![table.unknown_field(name, "null")])
     }
-
 }
 
 /// Returns the fields without those that the store sets.
@@ -334,9 +337,8 @@ impl Rights {
                 }
             }
             let tables = writes.iter().map(Write::table);
-            return done.map_err(|error| {
-                tables.fold(error, |error, table| self.redacted(table, error))
-            });
+            return done
+                .map_err(|error| tables.fold(error, |error, table| self.redacted(table, error)));
         }
         done.map_err(|error| match operation.table() {
             Some(table) => self.redacted(table, error),
@@ -358,8 +360,10 @@ impl Rights {
         }
         let message = match error.kind() {
             ErrorKind::Conflict => "a unique value of the row exists already",
-            _ => "a field that the caller may not write is not valid: the caller may not write \
-                  this row",
+            _ => {
+                "a field that the caller may not write is not valid: the caller may not write \
+                  this row"
+            }
         };
         let kept = error.violations().iter().filter(|violation| !hidden(violation)).cloned();
         kept.fold(Error::new(error.kind(), message), Error::with_violation)

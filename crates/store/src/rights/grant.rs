@@ -1,8 +1,8 @@
 //! Grants: rights on tables and methods, as data.
 
 use marmota_model::{
-    Caller, Error, ErrorKind, FieldSet, Filter, FilterExpr, Result, Table, asks_for_caller, parse_filter,
-    parse_rule,
+    Caller, Error, ErrorKind, FieldSet, Filter, FilterExpr, Result, Table, asks_for_caller,
+    parse_filter, parse_rule,
 };
 use serde::{Deserialize, Serialize};
 

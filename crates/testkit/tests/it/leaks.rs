@@ -34,9 +34,8 @@ fn parts(response: &TestResponse) -> (u16, Vec<(String, String)>, String) {
     let compared = ["etag", "link", "location", "marmota-count", "preference-applied", "allow"];
     // The tag of a page is a salted hash of the version of its table.
     let headers = response.headers().filter(|(_, value)| !value.starts_with("\"h"));
-    let headers = headers.filter(|(name, _)| {
-        compared.iter().any(|compared| compared.eq_ignore_ascii_case(name))
-    });
+    let headers = headers
+        .filter(|(name, _)| compared.iter().any(|compared| compared.eq_ignore_ascii_case(name)));
     let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
     (response.status().code(), headers, response.text().to_owned())
 }
@@ -76,14 +75,9 @@ fn describe(plan: &Plan, request: &Request, seed: u64) -> String {
     format!("LEAK_SEED={seed}\n{request:?}\n{plan}")
 }
 
-fn check_markers(
-    plan: &Plan,
-    world: &World,
-    request: &Request,
-    answer: &TestResponse,
-    seed: u64,
-) {
-    let headers: String = answer.headers().map(|(name, value)| format!("{name}: {value}\n")).collect();
+fn check_markers(plan: &Plan, world: &World, request: &Request, answer: &TestResponse, seed: u64) {
+    let headers: String =
+        answer.headers().map(|(name, value)| format!("{name}: {value}\n")).collect();
     let text = format!("{headers}{}", answer.text());
     let sent = request.text();
     for marker in world.hidden_markers() {

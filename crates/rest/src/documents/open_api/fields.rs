@@ -30,8 +30,9 @@ use crate::documents::schema_document::shown_fields;
 /// No field is required, since `fields` or a PATCH can select some. Requests that insert use this
 /// schema together with [`required`].
 pub(super) fn row(table: &Table) -> Value {
-    let properties: Map<String, Value> =
-        shown_fields(table).map(|(at, field)| (field.name.to_string(), of_field(table, at, field))).collect();
+    let properties: Map<String, Value> = shown_fields(table)
+        .map(|(at, field)| (field.name.to_string(), of_field(table, at, field)))
+        .collect();
     json!({ "type": "object", "properties": properties })
 }
 

@@ -106,6 +106,16 @@ const fn base_or_root(base: &str) -> &str {
     if base.is_empty() { "/" } else { base }
 }
 
+/// Adds the description of related rows to a request body.
+fn described(mut body: Value) -> Value {
+    body["description"] = json!(
+        "A row may contain related rows: an object in a reference field inserts the row, or updates \
+         it if it has a key; a table that refers to this one is a member with an array of rows, or \
+         an object with `create`, `update`, `delete` and `set`. The answer has the keys of all rows."
+    );
+    body
+}
+
 /// A table whose routes are being added to the document.
 ///
 /// Each method adds the operations of one kind; [`Ways::add`] calls those that the caller's rights
@@ -170,9 +180,9 @@ impl Ways<'_> {
                 Method::Patch,
                 "/{key}",
                 "change",
-                "Writes the fields that are named",
+                "Writes the fields that are named, and related rows",
                 &json!({
-                    "requestBody": body(&self.row()),
+                    "requestBody": described(body(&self.row())),
                     "responses": { "200": stored["200"] },
                 }),
             );
@@ -350,6 +360,7 @@ impl Ways<'_> {
         let several = json!({ "type": "array", "items": self.new_row() });
         let mut sent = body(&json!({ "oneOf": [self.new_row(), several] }));
         sent["content"]["application/x-ndjson"] = json!({ "schema": self.new_row() });
+        let sent = described(sent);
         let keys = json!({
             "type": "object",
             "required": ["keys"],
@@ -383,9 +394,9 @@ impl Ways<'_> {
     /// "/api/person/{key}/visits/increment": {"post": {"operationId":"person.visits.increment",…}}
     /// ```
     fn increments(&mut self) {
-        for field in self.table.fields() {
+        for (at, field) in self.table.fields().iter().enumerate() {
             let adds = matches!(field.kind, Kind::Int { .. } | Kind::Currency);
-            if !adds || field.role != Role::Plain {
+            if !adds || field.role != Role::Plain || !self.table.is_readable(at) {
                 continue;
             }
             let by = json!({

@@ -297,7 +297,8 @@ pub fn history_entries_have_readable_fields(subject: &Subject) {
         assert_eq!(entries[0].fields.as_ref().unwrap().0["name"], "ann");
         assert_eq!(entries[0].of_table, "sailor");
         let table = stand.table("marmota_history").unwrap();
-        let paid = parse_filter(&table, "of_table = 'sailor' and of_key = '1' and fields.salary = 99");
+        let paid =
+            parse_filter(&table, "of_table = 'sailor' and of_key = '1' and fields.salary = 99");
         refused(caller.list_records(&table).filter(paid.unwrap()).run(), ErrorKind::Invalid);
     }
 }
@@ -330,7 +331,9 @@ pub fn a_live_query_has_readable_fields(subject: &Subject) {
         let mut is_over = false;
         while !is_over {
             assert!(Instant::now() < until, "the change does not arrive");
-            let update = block_on(poll_fn(|context| rows.poll_next(context))).unwrap().expect("the store is open");
+            let update = block_on(poll_fn(|context| rows.poll_next(context)))
+                .unwrap()
+                .expect("the store is open");
             let text = format!("{:?}", update.content);
             for secret in ["10", "20", "1234", "5678", "secrets"] {
                 assert!(!text.contains(&format!("({secret})")), "{secret} in {text}");
@@ -346,10 +349,8 @@ pub fn a_live_query_has_readable_fields(subject: &Subject) {
             }
             is_over = text.contains("last");
         }
-        let invalid = RowQuery {
-            filter: Some(Sailor::SALARY.eq(1234).into_expr()),
-            ..RowQuery::new()
-        };
+        let invalid =
+            RowQuery { filter: Some(Sailor::SALARY.eq(1234).into_expr()), ..RowQuery::new() };
         let paid = block_on(caller.live_rows(&table, invalid, false, None));
         match grants.len() {
             1 => drop(refused(paid, ErrorKind::Invalid)),

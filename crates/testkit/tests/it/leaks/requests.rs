@@ -19,9 +19,7 @@ impl Request {
         let request = TestRequest::new(self.method, self.target.clone());
         match &self.body {
             None => request,
-            Some(body) => {
-                request.header("content-type", "application/json").body(body.to_string())
-            }
+            Some(body) => request.header("content-type", "application/json").body(body.to_string()),
         }
     }
 
