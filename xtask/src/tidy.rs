@@ -35,7 +35,7 @@ const ARROWS: [(&str, &[&str]); 23] = [
     ("files", &["marmota-model", "marmota-derive", "marmota-store", "marmota-objects"]),
     ("auth", &["marmota-model", "marmota-derive", "marmota-store"]),
     ("jobs", &["marmota-model", "marmota-derive", "marmota-store"]),
-    ("web", &["marmota-model", "marmota-http", "marmota-auth"]),
+    ("web", &["marmota-model", "marmota-store", "marmota-http", "marmota-auth"]),
     (
         "rest",
         &[

@@ -160,6 +160,12 @@ impl Auth {
         self.0.setup_token.as_deref()
     }
 
+    /// Returns the store of the accounts, with all rights.
+    #[must_use]
+    pub fn store(&self) -> &Store {
+        &self.0.store
+    }
+
     /// Returns the store for anonymous callers; `None` if anonymous access is disabled.
     ///
     /// Grants of [`Settings::anonymous`] enable it; a rule with `@user` never applies to anonymous

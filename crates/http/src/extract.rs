@@ -4,7 +4,8 @@
 //! A handler of [`Router::with_state`](crate::Router::with_state) is an asynchronous function of up
 //! to eight extractors. They are called in order; the first that fails answers the request with a
 //! problem document (RFC 9457), and the handler is not called. Your own types become extractors by
-//! [`FromRequest`].
+//! [`FromRequest`], or by [`FromRequestLater`] if they have to wait, and `Option` of them by
+//! [`OptionalFromRequest`].
 //!
 //! | extractor | takes | answer to an invalid value |
 //! |---|---|---|
@@ -45,10 +46,12 @@
 
 mod body;
 mod from_request;
+mod later;
 mod path;
 mod query;
 
 pub use body::{Form, Json};
 pub use from_request::{FromRequest, State};
+pub use later::{AtOnce, Extractor, FromRequestLater, Later, OptionalFromRequest};
 pub use path::Path;
 pub use query::Query;

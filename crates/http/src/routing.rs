@@ -15,6 +15,8 @@
 //! socket.
 
 pub(crate) mod admission;
+#[cfg(feature = "extract")]
+pub(crate) mod answer_steps;
 pub(crate) mod dispatch;
 pub(crate) mod endpoint;
 pub(crate) mod handler;

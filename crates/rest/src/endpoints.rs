@@ -460,7 +460,7 @@ fn later<H>(
     handler: &Arc<H>,
     api: &Arc<ApiState>,
     request: &Request,
-    finding: crate::request::authenticator::StoreForCaller,
+    finding: marmota_web::StoreForCaller,
 ) -> Flow
 where
     H: Fn(Call<'_>, &mut Out<'_, '_>) -> Flow + Send + Sync + 'static,

@@ -54,7 +54,9 @@ mod rows;
 
 pub use api::{Api, api, tenants};
 pub use diagnostics::{Diagnostics, LogLevels};
-pub use marmota_web::{ApiError, ApiResult, ErrorDocument, OpenApi, problem, public_message};
+pub use marmota_web::{
+    ApiError, ApiResult, ErrorDocument, OpenApi, extract, problem, public_message,
+};
 #[cfg(feature = "auth")]
 pub use marmota_web::{AuthenticatingRequest, authenticate};
 pub use reactor::watch_engines;

@@ -31,6 +31,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use marmota_model::{Caller, Error, ErrorKind, LinkedTables, Result, Table, ValueRef, ViewFields};
 
+use self::fields::FieldAccess;
 use self::grant::SERVICE_PREFIX;
 use crate::rows::history::{HISTORY_TABLE, History};
 use crate::rows::prepare;
@@ -227,10 +228,11 @@ impl Rights {
     pub(crate) fn read_number(&self, table: &Table) -> Option<u64> {
         let rights = self.of(table).ok()?;
         match &rights.read {
-            Access::All if rights.read_fields.is_some() => Some(self.number),
-            Access::All => Some(0),
             // Rows of related tables determine these rows as well.
             access if access.has_relations() => None,
+            _ if rights.read_fields.iter().any(FieldAccess::has_relations) => None,
+            Access::All if rights.read_fields.is_some() => Some(self.number),
+            Access::All => Some(0),
             Access::Where(_) if table.name() != HISTORY_TABLE => Some(self.number),
             _ => None,
         }

@@ -22,6 +22,7 @@ use std::task::{Context, Poll, ready};
 use marmota_auth::{Auth, Authenticating, Identity};
 use marmota_http::{Initiator, Method, Request};
 use marmota_model::{Error, ErrorKind};
+use marmota_store::Store;
 
 use crate::api_error::{ApiError, ApiResult};
 use crate::bearer::bearer_token;
@@ -160,6 +161,74 @@ pub fn authenticate(auth: &Auth, request: &Request) -> AuthenticatingRequest {
             }
         }
     }
+}
+
+/// Finds the store with the rights of a request's caller: that of [`authenticate`], or for an
+/// anonymous caller [`Auth::anonymous`]. `.await` the result.
+///
+/// # Errors
+/// The future fails as [`authenticate`] does, and with 401 for an anonymous caller without rights.
+///
+/// ```
+/// # use marmota_memory::Memory;
+/// # use marmota_store::Store;
+/// use marmota_auth::{Auth, Settings};
+/// use marmota_http::{Request, Router, TestRequest};
+/// use marmota_web::{ApiResult, store_for_caller};
+///
+/// # let store = marmota_auth::models(Store::builder(Memory::new())).open()?;
+/// let auth = Auth::new(&store, Settings::default())?;
+/// async fn tables(auth: Auth, request: Request) -> ApiResult<String> {
+///     let store = store_for_caller(&auth, &request).await?;
+///     Ok(store.registry().tables().len().to_string())
+/// }
+/// let router = Router::new().get("/", move |request: Request| tables(auth.clone(), request));
+/// assert_eq!(router.call(TestRequest::get("/"))?.status().code(), 401);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn store_for_caller(auth: &Auth, request: &Request) -> StoreForCaller {
+    StoreForCaller { caller: authenticate(auth, request), anonymous: auth.anonymous().cloned() }
+}
+
+/// A future of the store for a caller ([`store_for_caller`]), which is ready at once if the token
+/// was validated a short time ago.
+#[must_use = "authentication does nothing until it is awaited"]
+#[derive(Debug)]
+pub struct StoreForCaller {
+    caller: AuthenticatingRequest,
+    /// The store for anonymous callers, if they have rights.
+    anonymous: Option<Store>,
+}
+
+impl StoreForCaller {
+    /// Returns the result if no read of the store is needed; never blocks. Otherwise await the
+    /// future.
+    pub fn ready(&mut self) -> Option<ApiResult<Store>> {
+        let caller = self.caller.ready()?;
+        Some(self.store(caller))
+    }
+
+    /// Returns the store for the result of the authentication.
+    fn store(&mut self, caller: ApiResult<Option<Arc<Identity>>>) -> ApiResult<Store> {
+        match caller? {
+            Some(caller) => Ok(caller.store().clone()),
+            None => self.anonymous.take().ok_or_else(anonymous_refused),
+        }
+    }
+}
+
+impl Future for StoreForCaller {
+    type Output = ApiResult<Store>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let caller = ready!(Pin::new(&mut self.caller).poll(context));
+        Poll::Ready(self.store(caller))
+    }
+}
+
+/// Returns the 401 error for an anonymous caller.
+pub(crate) fn anonymous_refused() -> ApiError {
+    unauthenticated("log in, or send a token: `Authorization: Bearer …`")
 }
 
 /// Returns the token by which [`authenticate`] finds the caller of a request: that of the header,

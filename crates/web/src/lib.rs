@@ -4,11 +4,12 @@
 //! | part | items |
 //! |---|---|
 //! | errors as responses (RFC 9457) | [`ApiError`], [`ApiResult`], [`problem`], [`ErrorDocument`], [`public_message`] |
-//! | authentication by bearer token (RFC 6750) or cookie | `authenticate`, `request_token`, `session_cookie` (feature `auth`); [`bearer_token`], [`is_same_token`] |
+//! | authentication by bearer token (RFC 6750) or cookie | `authenticate`, `store_for_caller`, `request_token`, `session_cookie` (feature `auth`); [`bearer_token`], [`is_same_token`] |
+//! | arguments of handlers that act for the caller | [`extract`] |
 //! | OpenAPI 3.1 documents | [`OpenApi`] |
 //!
-//! The crate stands above the web server (`marmota-http`) and the model's errors (`marmota-model`),
-//! and knows neither tables nor services. Programs reach it through `marmota_rest`, which exports
+//! The crate stands above the web server (`marmota-http`) and the store (`marmota-store`), and knows
+//! neither REST nor services. Programs reach it through `marmota_rest`, which exports
 //! the items for users again.
 //!
 //! A handler that fails with a model's error answers a problem document with the status of the
@@ -38,11 +39,14 @@ mod bearer;
 #[cfg(feature = "auth")]
 mod cookie;
 mod error_document;
+pub mod extract;
 mod open_api;
 
 pub use api_error::{ApiError, ApiResult, problem};
 #[cfg(feature = "auth")]
-pub use authentication::{AuthenticatingRequest, authenticate, request_token};
+pub use authentication::{
+    AuthenticatingRequest, StoreForCaller, authenticate, request_token, store_for_caller,
+};
 pub use bearer::{bearer_token, is_same_token};
 #[cfg(feature = "auth")]
 pub use cookie::session_cookie;

@@ -1,5 +1,5 @@
-//! The results of a request's layers and check, which run before its body is read: the headers for
-//! its answer, and the value that a check leaves for the handler.
+//! The results of a request's layers, check and extractors: the headers for its answer, the value
+//! that a check leaves for the handler, and the steps before its answer.
 
 use std::any::Any;
 use std::cell::{OnceCell, RefCell};
@@ -14,6 +14,10 @@ pub(crate) struct BeforeBody {
     pub(crate) headers: RefCell<Option<AddedHeaders>>,
     /// The value of [`Request::set_extension`](crate::Request::set_extension).
     pub(crate) extension: OnceCell<Box<dyn Any>>,
+    /// The steps before the answer ([`Request::before_answer`](crate::Request::before_answer)),
+    /// whose type refers to requests.
+    #[cfg(feature = "extract")]
+    pub(crate) answer_steps: RefCell<Option<Box<dyn Any>>>,
 }
 
 impl fmt::Debug for BeforeBody {

@@ -1,17 +1,18 @@
 //! Asynchronous functions of extractors as endpoints: the trait of the methods of
-//! [`StateRouter`](crate::StateRouter). The extractors run before the future is made, so the future
-//! holds only the extracted values.
+//! [`StateRouter`](crate::StateRouter). Extractors that need not wait run before the future is made.
+//! The future keeps the request until all arguments are there.
 
 use std::future::Future;
 
-use crate::extract::FromRequest;
+use crate::extract::Extractor;
 use crate::message::request::Request;
 use crate::message::response::IntoResponse;
+use crate::routing::answer_steps::AnswerSteps;
 use crate::routing::endpoint::Endpoint;
 
 /// An asynchronous function whose arguments, up to eight, are parts of a request
 /// ([extractors](crate::extract)). It is implemented for functions and closures; the compiler
-/// infers `Arguments`.
+/// infers `Arguments`. The function is cloned for each request, which is free for an `async fn`.
 ///
 /// ```
 /// use marmota_http::extract::{Path, State};
@@ -33,24 +34,29 @@ pub trait TypedHandler<Arguments, S>: Send + Sync + 'static {
 
 /// Implements the trait for functions of this number of arguments.
 macro_rules! typed_handlers {
-    ($(($($part:ident $value:ident)*))*) => {
-        $(impl<F, T, S, $($part),*> TypedHandler<($($part,)*), S> for F
+    ($(($($part:ident $mode:ident $value:ident)*))*) => {
+        $(impl<F, T, S, $($part, $mode),*> TypedHandler<($(($part, $mode),)*), S> for F
         where
-            F: Fn($($part),*) -> T + Send + Sync + 'static,
+            F: Fn($($part),*) -> T + Clone + Send + Sync + 'static,
             T: Future + 'static,
             T::Output: IntoResponse,
             S: Send + Sync + 'static,
-            $($part: FromRequest<S>,)*
+            $($part: Extractor<S, $mode> + 'static, $mode: 'static,)*
         {
             fn endpoint(self, state: S) -> Endpoint {
                 Endpoint::future(move |request: Request| {
-                    let parts = <($($part,)*)>::from_request(&request, &state);
-                    let called = parts.map(|($($value,)*)| self($($value),*));
+                    let _ = &state;
+                    $(let $value = $part::extract(&request, &state);)*
+                    let handler = self.clone();
                     async move {
-                        match called {
-                            Ok(answer) => answer.await.into_response(),
-                            Err(refused) => refused,
-                        }
+                        $(let $value = match $value.await {
+                            Ok(part) => part,
+                            Err(refused) => return refused,
+                        };)*
+                        let steps = AnswerSteps::take(&request);
+                        drop(request);
+                        let answer = handler($($value),*).await.into_response();
+                        steps.run(answer).await
                     }
                 })
             }
@@ -60,12 +66,12 @@ macro_rules! typed_handlers {
 
 typed_handlers! {
     ()
-    (A a)
-    (A a B b)
-    (A a B b C c)
-    (A a B b C c D d)
-    (A a B b C c D d E e)
-    (A a B b C c D d E e G g)
-    (A a B b C c D d E e G g H h)
-    (A a B b C c D d E e G g H h I i)
+    (A MA a)
+    (A MA a B MB b)
+    (A MA a B MB b C MC c)
+    (A MA a B MB b C MC c D MD d)
+    (A MA a B MB b C MC c D MD d E ME e)
+    (A MA a B MB b C MC c D MD d E ME e G MG g)
+    (A MA a B MB b C MC c D MD d E ME e G MG g H MH h)
+    (A MA a B MB b C MC c D MD d E ME e G MG g H MH h I MI i)
 }

@@ -27,12 +27,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use marmota_auth::{AccountChanges, Auth, Authenticating, Identity};
+use marmota_auth::{AccountChanges, Auth, Authenticating};
 use marmota_http::Request;
 use marmota_model::{Error, ErrorKind};
 use marmota_store::Store;
 use marmota_store::thread_pool::ThreadPool;
-use marmota_web::{ApiResult, AuthenticatingRequest, authenticate, request_token};
+use marmota_web::{StoreForCaller, request_token, store_for_caller};
 
 /// Authenticates incoming requests.
 #[derive(Debug)]
@@ -80,8 +80,7 @@ impl Authenticator {
 
     /// Returns the store with the rights of a request's caller.
     pub(crate) fn store_for(&self, request: &Request) -> StoreForCaller {
-        let caller = authenticate(&self.auth, request);
-        StoreForCaller { caller, anonymous: self.auth.anonymous().cloned() }
+        store_for_caller(&self.auth, request)
     }
 }
 
@@ -127,46 +126,6 @@ impl Reauthentication {
         let caller = ready!(Pin::new(current).poll(context));
         self.current = None;
         Poll::Ready(caller.map(|caller| caller.store().clone()))
-    }
-}
-
-/// A future of the store for a caller, which is ready at once if the token was validated a short
-/// time ago.
-///
-/// It fails with 401 for an invalid token, or for a missing token if anonymous access is disabled,
-/// and with 403 for a cookie that was sent by a page of another origin.
-#[must_use]
-pub(crate) struct StoreForCaller {
-    caller: AuthenticatingRequest,
-    /// The store for anonymous callers, if they have rights.
-    anonymous: Option<Store>,
-}
-
-impl StoreForCaller {
-    /// Returns the result if no read of the store is needed.
-    pub(crate) fn ready(&mut self) -> Option<ApiResult<Store>> {
-        let caller = self.caller.ready()?;
-        Some(self.store(caller))
-    }
-
-    /// Returns the store for the result of the authentication.
-    fn store(&mut self, caller: ApiResult<Option<Arc<Identity>>>) -> ApiResult<Store> {
-        match caller? {
-            Some(caller) => Ok(caller.store().clone()),
-            None => self.anonymous.take().ok_or_else(|| {
-                let message = "log in, or send a token: `Authorization: Bearer …`";
-                Error::new(ErrorKind::Unauthenticated, message).into()
-            }),
-        }
-    }
-}
-
-impl Future for StoreForCaller {
-    type Output = ApiResult<Store>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let caller = ready!(Pin::new(&mut self.caller).poll(context));
-        Poll::Ready(self.store(caller))
     }
 }
 

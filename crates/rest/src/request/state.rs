@@ -120,7 +120,7 @@ pub(crate) enum Found<'a> {
     Now(Cow<'a, Store>),
     /// The caller must be read from the store.
     #[cfg(feature = "auth")]
-    Later(crate::request::authenticator::StoreForCaller),
+    Later(marmota_web::StoreForCaller),
 }
 /// The source of a request's state.
 #[derive(Clone)]

@@ -17,6 +17,8 @@ mod changes;
 mod client;
 mod compression;
 mod expand;
+#[cfg(feature = "auth")]
+mod extractors;
 mod failing;
 mod faulty;
 #[cfg(feature = "files")]

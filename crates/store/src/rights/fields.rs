@@ -74,6 +74,16 @@ impl FieldAccess {
         (every != table.all()).then_some(Self { any, every, classes })
     }
 
+    /// Returns true if a rule of it depends on rows of related tables.
+    pub(super) fn has_relations(&self) -> bool {
+        self.rows().any(Access::has_relations)
+    }
+
+    /// Returns the rows of its classes.
+    pub(super) fn rows(&self) -> impl Iterator<Item = &Access> {
+        self.classes.iter().map(|class| &class.rows)
+    }
+
     /// Returns the rows in which all of these fields may be used, as a condition in addition to
     /// that of the right; `None` for all rows of the right.
     pub(crate) fn narrowing(&self, table: &Table, used: FieldSet) -> Option<Access> {

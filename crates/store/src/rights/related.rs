@@ -5,6 +5,7 @@
 
 use marmota_model::{Error, ErrorKind, FilterExpr, RelatedFilter, Result, Table};
 
+use super::fields::FieldAccess;
 use super::{Access, Right, Rights, is_internal};
 
 impl Rights {
@@ -38,6 +39,9 @@ impl Rights {
         let Ok(rights) = self.of(table) else { return Ok(()) };
         for access in [&rights.read, &rights.insert, &rights.update, &rights.delete] {
             access.each_related(visit)?;
+        }
+        for fields in [&rights.read_fields, &rights.insert_fields, &rights.update_fields] {
+            fields.iter().flat_map(FieldAccess::rows).try_for_each(|rows| rows.each_related(visit))?;
         }
         rights.referring.iter().try_for_each(|referring| referring.access.each_related(visit))
     }
