@@ -8,4 +8,5 @@ pub(crate) mod insert_lines;
 pub(crate) mod line_chunks;
 pub(crate) mod linked;
 pub(crate) mod nested;
+mod nested_body;
 pub(crate) mod row_lines;

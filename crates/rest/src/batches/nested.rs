@@ -18,22 +18,19 @@
 //! Each row is an operation as in a batch (`batch_operation.rs`), with the same checks, and with a
 //! link to the key of the row around it. The errors name the place, such as `comment[1].text`.
 
-use std::borrow::Cow;
-use std::fmt;
 use std::sync::Arc;
 
 use marmota_http::Status;
-use marmota_model::{
-    Comparison, Error, FilterExpr, Kind, NoRows, Scratch, Table, Value, Violation, json,
-};
+use marmota_model::{Comparison, Error, FilterExpr, Kind, NoRows, Scratch, Table, Value, json};
 use marmota_store::operation::{BatchMode, Keys, Operation, Outcome, Write};
 use marmota_web::{ApiError, ApiResult};
-use serde::Deserialize;
-use serde::de::{MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::batches::batch_operation::write_of;
 use crate::batches::linked::Linked;
+use crate::batches::nested_body::{
+    Body, Members, Verbs, at_place, is_object, key_of, list, members, quoted, refused,
+};
 use crate::protocol::body;
 use crate::protocol::etag;
 use crate::protocol::key;
@@ -47,40 +44,6 @@ use crate::rows::once::{Once, Shape, kept_nested};
 
 /// The maximum depth of rows in rows.
 const DEPTH_MAX: usize = 4;
-
-/// The members of an object, in order.
-struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
-    fn deserialize<D: serde::Deserializer<'de>>(of: D) -> Result<Self, D::Error> {
-        struct Object;
-        impl<'de> Visitor<'de> for Object {
-            type Value = Members<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
-                let mut members = Vec::new();
-                while let Some(name) = map.next_key::<Cow<'de, str>>()? {
-                    members.push((name, map.next_value()?));
-                }
-                Ok(Members(members))
-            }
-        }
-        of.deserialize_map(Object)
-    }
-}
-
-fn members(json: &[u8]) -> ApiResult<Members<'_>> {
-    serde_json::from_slice(json)
-        .map_err(|error| ApiError::bad_request(format!("the body is not valid JSON: {error}")))
-}
-
-fn is_object(json: &RawValue) -> bool {
-    json.get().starts_with('{')
-}
 
 /// What a member of a row is.
 enum Meaning {
@@ -166,31 +129,6 @@ pub(crate) struct Nested {
     root: Option<Node>,
     is_insert: bool,
     once: Option<Once>,
-}
-
-/// Adds the place of a row in the body to an error.
-fn at_place(error: ApiError, place: &str) -> ApiError {
-    if place.is_empty() {
-        return error;
-    }
-    let inner = error.error();
-    let message = match inner.violations() {
-        [one] => one.message.clone(),
-        _ => inner.message().to_owned(),
-    };
-    let made = Error::new(inner.kind(), format!("{place}: {message}"));
-    let made = inner.violations().iter().fold(made, |made, one| {
-        let field = match one.field.is_empty() {
-            true => place.to_owned(),
-            false => format!("{place}.{}", one.field),
-        };
-        made.with_violation(Violation { field, ..one.clone() })
-    });
-    ApiError::from(made).with_status(error.status())
-}
-
-fn refused(place: &str, message: impl Into<String>) -> ApiError {
-    at_place(ApiError::bad_request(message.into()), place)
 }
 
 impl Nested {
@@ -371,6 +309,10 @@ impl Nested {
             members(value.get().as_bytes()).map_err(|error| at_place(error, place))?;
         for (form, value) in forms {
             let inner = format!("{place}.{form}");
+            if !["create", "update", "delete", "set"].contains(&&*form) {
+                let message = "must be create, update, delete or set, each with an array";
+                return Err(refused(&inner, message));
+            }
             let rows = list(value, &inner)?;
             if form == "delete" || form == "set" {
                 self.remove(context, (table, field), &rows, &form, parent, &inner)?;
@@ -383,14 +325,10 @@ impl Nested {
                 let verb = match &*form {
                     "create" => Verbs::Insert,
                     "set" => Verbs::of(table, json.get().as_bytes(), &place)?,
-                    "update" => match Verbs::keyed(table, json.get().as_bytes(), &place)? {
+                    _ => match Verbs::keyed(table, json.get().as_bytes(), &place)? {
                         Some(verb) => verb,
                         None => return Err(refused(&place, "the row to update needs its key")),
                     },
-                    _ => {
-                        let message = "must be create, update, delete or set, each with an array";
-                        return Err(refused(&inner, message));
-                    }
                 };
                 nodes.push(self.child(
                     context,
@@ -466,56 +404,6 @@ impl Nested {
         let write = Write::DeleteWhere { table, filter: Some(filter) };
         self.push(context, place, write, Vec::new()).map(drop)
     }
-}
-
-/// A row in the body.
-struct Body<'b> {
-    json: &'b [u8],
-    verb: Verbs,
-    /// The field that refers to the row around it, and the key as JSON.
-    reference: Option<(&'b str, String)>,
-}
-
-/// The write of a row.
-enum Verbs {
-    Insert,
-    /// A patch of the row with this key as JSON, if it has this version.
-    Patch(String, Option<i64>),
-}
-
-impl Verbs {
-    /// Returns the write of a nested row: a patch if it has a key that the store makes.
-    fn of(table: &Table, json: &[u8], place: &str) -> ApiResult<Self> {
-        match table.key_kind() {
-            // The key alone does not tell whether the row exists.
-            marmota_model::KeyKind::Text => Ok(Self::Insert),
-            _ => Ok(Self::keyed(table, json, place)?.unwrap_or(Self::Insert)),
-        }
-    }
-
-    fn keyed(table: &Table, json: &[u8], place: &str) -> ApiResult<Option<Self>> {
-        Ok(key_of(table, json, place)?.map(|key| Self::Patch(key, None)))
-    }
-}
-
-/// Returns the key of a row as JSON, if it has one.
-fn key_of(table: &Table, json: &[u8], place: &str) -> ApiResult<Option<String>> {
-    let Members(members) = members(json).map_err(|error| at_place(error, place))?;
-    let name = &*table.fields()[table.key()].name;
-    let key = members.iter().find(|(member, _)| *member == *name);
-    let key = key.map(|(_, json)| json.get()).filter(|json| !matches!(*json, "null" | "0"));
-    Ok(key.map(str::to_owned))
-}
-
-fn list<'a>(value: &'a RawValue, place: &str) -> ApiResult<Vec<&'a RawValue>> {
-    serde_json::from_str(value.get())
-        .map_err(|_| refused(place, "must be an array of rows, or of keys for `delete`"))
-}
-
-fn quoted(name: &str) -> String {
-    let mut text = Vec::new();
-    json::write_string(&mut text, name);
-    String::from_utf8_lossy(&text).into_owned()
 }
 
 /// Writes the keys of a row and of the rows in it.

@@ -21,6 +21,7 @@ mod expand;
 mod extractors;
 mod failing;
 mod faulty;
+mod field_rights;
 #[cfg(feature = "files")]
 mod files;
 mod groups;

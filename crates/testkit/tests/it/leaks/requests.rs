@@ -224,6 +224,18 @@ impl RequestMaker {
         Json::Object(row)
     }
 
+    /// Returns a row, sometimes with new related rows.
+    fn nested(&mut self, table: usize, is_insert: bool, random: &mut fastrand::Rng) -> Json {
+        let mut row = self.row(table, is_insert, random);
+        if table < 2 && random.u8(..4) == 0 {
+            row[TABLES[table + 1]] = json!([self.row(table + 1, true, random)]);
+        }
+        if is_insert && table > 0 && random.u8(..4) == 0 {
+            row["parent"] = self.row(table - 1, true, random);
+        }
+        row
+    }
+
     /// Returns the next request.
     pub(super) fn next(&mut self, random: &mut fastrand::Rng) -> Request {
         let at = random.usize(..TABLES.len());
@@ -256,12 +268,12 @@ impl RequestMaker {
             14 => Request {
                 method: Method::Post,
                 target: format!("/api/{table}"),
-                body: Some(self.row(at, true, random)),
+                body: Some(self.nested(at, true, random)),
             },
             15 => Request {
                 method: Method::Patch,
                 target: format!("/api/{table}/{key}"),
-                body: Some(self.row(at, false, random)),
+                body: Some(self.nested(at, false, random)),
             },
             16 => Request {
                 method: Method::Put,
