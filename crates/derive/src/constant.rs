@@ -102,6 +102,9 @@ impl Constant {
             }
             (Shape::Currency, _) => "a number, as 12.50",
             (Shape::File, _) => return Err("a file field cannot have a constant".to_owned()),
+            (Shape::Vector, _) => {
+                return Err("a vector field cannot have a constant".to_owned());
+            }
             (Shape::Blob, _) => return Err("a blob field cannot have a constant".to_owned()),
             (Shape::Reference, Lit::Int(_)) | (Shape::Other, _) => return self.as_written(),
             (_, Lit::Str(text)) if text.value().contains('\0') => {

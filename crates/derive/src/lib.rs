@@ -67,7 +67,8 @@
 //!   name. A field called `table` hides the constant of the trait: use `<Person as Model>::TABLE`.
 //!
 //! The type of a field must implement `FieldValue`: `bool`, `i8` to `i64`, `u8` to `u64`, `f32`,
-//! `f64`, `String`, `Currency`, `Date`, `Time`, `Timestamp`, `Uuid`, `Blob`, `File`, `Json<T>`,
+//! `f64`, `String`, `Currency`, `Date`, `Time`, `Timestamp`, `Uuid`, `Blob`, `File`, `Vector<N>`,
+//! `Json<T>`,
 //! `Ref<Model>`, an enum with [`ModelEnum`], and `Option` of these for fields that may be NULL. A
 //! struct has one to 128 fields, and neither generic parameters nor lifetimes.
 //!

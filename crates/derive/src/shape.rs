@@ -24,6 +24,8 @@ pub(crate) enum Shape {
     Blob,
     /// `File`
     File,
+    /// `Vector<N>`
+    Vector,
     /// `Json<T>`
     Json,
     /// `Date`
@@ -71,6 +73,7 @@ impl Shape {
             "Currency" => Self::Currency,
             "Blob" => Self::Blob,
             "File" => Self::File,
+            "Vector" => Self::Vector,
             "Json" => Self::Json,
             "Date" => Self::Date,
             "Time" => Self::Time,

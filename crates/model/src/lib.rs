@@ -12,7 +12,7 @@
 //! |---|---|
 //! | describe a table | [`Schema`], [`Field`], [`Kind`], [`Rule`], [`Index`] |
 //! | check rows against it | [`Table`], [`Table::validate`] |
-//! | use structs as rows | [`Model`], [`FieldValue`], [`Column`], [`Blob`], [`File`], [`Json`], [`Ref`] |
+//! | use structs as rows | [`Model`], [`FieldValue`], [`Column`], [`Blob`], [`File`], [`Json`], [`Ref`], [`Vector`] |
 //! | use rows of a schema made at run time | [`Record`] |
 //! | handle values | [`Value`], [`ValueRef`], [`Currency`], [`Date`], [`Time`], [`Timestamp`] |
 //! | group rows | [`GroupQuery`], [`AggregateFunction`] |
@@ -66,8 +66,8 @@ pub use filter::{
     parse_order, parse_ranking, parse_rule,
 };
 pub use model::{
-    Blob, Column, Comparable, FieldValue, Json, Key, Model, Record, Records, Ref, misfit,
-    read_field,
+    Blob, Column, Comparable, FieldValue, Json, Key, Model, Record, Records, Ref, Vector,
+    VectorField, misfit, read_field,
 };
 pub use scalar::{Currency, CurrencyError, Date, Time, TimeError, Timestamp};
 pub use schema::{
@@ -80,6 +80,6 @@ pub use table::{
 };
 pub use uuid::Uuid;
 pub use value::{
-    Comparison, FieldSet, File, NoRows, Place, RowSink, RowSource, Scratch, Value, ValueForm,
-    ValueRef,
+    Comparison, FieldSet, File, Metric, NoRows, Place, RowSink, RowSource, Scratch,
+    VECTOR_DIMENSIONS_MAX, Value, ValueForm, ValueRef,
 };

@@ -17,6 +17,7 @@ mod key;
 mod model_trait;
 mod record;
 mod reference;
+mod vector_field;
 
 pub use blob::Blob;
 pub use column::{Column, Comparable};
@@ -26,3 +27,4 @@ pub use key::Key;
 pub use model_trait::{Model, misfit, read_field};
 pub use record::{Record, Records};
 pub use reference::Ref;
+pub use vector_field::{Vector, VectorField};

@@ -22,6 +22,7 @@ pub(crate) mod json;
 mod owned;
 mod row;
 mod scratch;
+pub(crate) mod vector;
 
 pub use borrowed::ValueRef;
 pub use comparison::{Comparison, Place};
@@ -31,3 +32,4 @@ pub use form::ValueForm;
 pub use owned::Value;
 pub use row::{NoRows, RowSink, RowSource};
 pub use scratch::Scratch;
+pub use vector::{Metric, VECTOR_DIMENSIONS_MAX};

@@ -43,7 +43,9 @@ pub use acid::{
 pub use event_loops::{budgets, event_loop};
 
 pub use harness::subject::{AddModels, Declared, Served, Subject};
-pub use queries::{filters, grouping, json_paths, pages, ranking, related, relations, search};
+pub use queries::{
+    filters, grouping, json_paths, pages, ranking, related, relations, search, vectors,
+};
 pub use rows::{
     conflicts, fields, immutable, keys, references, sanitizers, unique, versions, writes,
 };
@@ -113,6 +115,7 @@ macro_rules! conformance {
             $crate::search_promises!();
             $crate::transactions_promises!();
             $crate::unique_promises!();
+            $crate::vectors_promises!();
             $crate::versions_promises!();
             $crate::writes_promises!();
         }

@@ -135,6 +135,10 @@ impl RandomRow {
                     EnumStored::Text => Value::Text(variant.name.clone().into_owned()),
                 }
             }
+            Kind::Vector { dimensions } => {
+                let numbers = (0..*dimensions).map(|_| self.rng.f32() - 0.5);
+                Value::Blob(numbers.flat_map(f32::to_le_bytes).collect())
+            }
             Kind::Blob => {
                 let length = self.length(field, 0);
                 Value::Blob((0..length).map(|_| self.rng.u8(..)).collect())

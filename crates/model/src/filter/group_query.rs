@@ -282,7 +282,7 @@ impl GroupQuery {
                 let message = "occurs twice in the fields to group by".to_owned();
                 return Err(refused(&field.name, &field.name, "twice", message));
             }
-            if matches!(field.kind, Kind::Float | Kind::Blob | Kind::Json) {
+            if matches!(field.kind, Kind::Float | Kind::Blob | Kind::Json | Kind::Vector { .. }) {
                 let message =
                     format!("rows cannot be grouped by a field of type {}", field.kind.name());
                 return Err(refused(&field.name, &field.name, "group", message));

@@ -1,13 +1,18 @@
-//! Lists whose order is computed from the rows: by relevance for a search.
+//! Lists whose order is computed from the rows: by relevance for a search, or by the distance of a
+//! vector.
 //!
 //! The score of a row depends only on the row and the query, never on other rows. So it is the same
 //! on every engine, reveals nothing about rows that the caller may not read, and a page can continue
 //! after the score and the key of a row.
 
 use super::check::check_value;
+use crate::schema::{check_kind, violation};
 use crate::search::relevance;
+use crate::value::excerpt::excerpt;
+use crate::value::vector;
 use crate::{
-    Error, ErrorKind, FieldSet, FilterExpr, Result, Search, Table, Value, ValueRef, Words,
+    Error, ErrorKind, FieldSet, FilterExpr, Kind, Metric, Result, Search, Table, Value, ValueRef,
+    Words,
 };
 
 /// The maximum number of rows of a [`RankedQuery`], which are held in memory until all rows are read.
@@ -56,6 +61,15 @@ pub struct RankPlace {
 pub enum Ranking {
     /// The relevance of the row for searches; the sum, if there are several.
     Relevance(Vec<RankedSearch>),
+    /// The distance of a vector. Rows without one are left out.
+    Nearest {
+        /// The field, of kind vector.
+        field: usize,
+        /// The vector to measure from.
+        to: Box<[f32]>,
+        /// How the distance is measured.
+        metric: Metric,
+    },
 }
 
 /// A search by which rows are ranked.
@@ -85,6 +99,8 @@ pub struct RankedSearch {
 pub struct Ranker {
     by: Ranking,
     words: Words,
+    /// The part of a distance that depends on the query only.
+    norm: f64,
 }
 
 impl RankedQuery {
@@ -152,6 +168,16 @@ impl Ranking {
         Ok(Self::Relevance(searches))
     }
 
+    /// Returns the ranking by the distance of a vector field.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] if the field is not a vector of as many finite numbers.
+    pub fn nearest(table: &Table, field: usize, to: &[f32], metric: Metric) -> Result<Self> {
+        let by = Self::Nearest { field, to: to.into(), metric };
+        by.check(table)?;
+        Ok(by)
+    }
+
     /// Returns the fields that the score depends on.
     #[must_use]
     pub fn fields(&self) -> FieldSet {
@@ -159,6 +185,7 @@ impl Ranking {
             Self::Relevance(searches) => {
                 searches.iter().fold(FieldSet::EMPTY, |all, one| all.union(one.fields))
             }
+            Self::Nearest { field, .. } => FieldSet::EMPTY.with(*field),
         }
     }
 
@@ -167,6 +194,7 @@ impl Ranking {
     pub const fn place(&self, score: f64) -> f64 {
         match self {
             Self::Relevance(_) => -score,
+            Self::Nearest { .. } => score,
         }
     }
 
@@ -175,6 +203,7 @@ impl Ranking {
     pub fn searches(&self) -> &[RankedSearch] {
         match self {
             Self::Relevance(searches) => searches,
+            Self::Nearest { .. } => &[],
         }
     }
 
@@ -193,6 +222,26 @@ impl Ranking {
                     fields.iter().try_for_each(by_field)
                 })
             }
+            Self::Nearest { field, to, .. } => check_nearest(table, *field, to),
+        }
+    }
+}
+
+fn check_nearest(table: &Table, position: usize, to: &[f32]) -> Result<()> {
+    let Some(field) = table.fields().get(position) else {
+        return FilterExpr::IsNull { field: position }.check(table);
+    };
+    let refuse = |message: String| {
+        Err(Error::invalid(vec![violation(field, ValueRef::Null, "type", message)]))
+    };
+    if !matches!(field.kind, Kind::Vector { .. }) {
+        return refuse(format!("is not a vector, but of type {}", field.kind.name()));
+    }
+    let stored = vector::stored(to.iter().copied());
+    match check_kind(field, ValueRef::Blob(&stored)) {
+        Ok(()) => Ok(()),
+        Err((_, message)) => {
+            refuse(format!("is compared with a vector of {} numbers; it {message}", to.len()))
         }
     }
 }
@@ -213,18 +262,22 @@ fn collect(table: &Table, filter: &FilterExpr, searches: &mut Vec<RankedSearch>)
     }
 }
 
-/// Parses an order by a computed value: `rank`, or `rank()` in a table with a field of that name.
+/// Parses an order by a computed value: `rank`, or `rank()` in a table with a field of that name, and
+/// `near(embedding,[0.5,-1])`, with a metric as the last argument (`cosine`, `l2` or `dot`).
 /// Returns `None` for an order by fields.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] if the filter has no search.
+/// [`ErrorKind::Invalid`] if the filter has no search, or the vector does not fit the field.
 ///
 /// ```
 /// # use marmota_model::{Field, Kind, Role, Schema, Table};
 /// # let table = Table::new(Schema::new("note", vec![
 /// #     Field::new("id", Kind::I64).role(Role::Key),
-/// #     Field::new("title", Kind::TEXT).search(true)]))?;
+/// #     Field::new("title", Kind::TEXT).search(true),
+/// #     Field::new("embedding", Kind::Vector { dimensions: 2 })]))?;
 /// use marmota_model::{FilterExpr, parse_ranking};
+/// assert!(parse_ranking(&table, "near(embedding,[0.5,-1],l2)", None)?.is_some());
+/// assert!(parse_ranking(&table, "near(embedding,[0.5])", None).is_err());
 /// let filter = FilterExpr::search("marmot");
 /// assert!(parse_ranking(&table, "rank", Some(&filter))?.is_some());
 /// assert!(parse_ranking(&table, "-title", Some(&filter))?.is_none());
@@ -239,15 +292,58 @@ pub fn parse_ranking(
     match text.trim() {
         "rank()" => Ranking::relevance(table, filter).map(Some),
         "rank" if table.find("rank").is_none() => Ranking::relevance(table, filter).map(Some),
+        text if text.starts_with("near(") => nearest(table, text).map(Some),
         _ => Ok(None),
     }
+}
+
+/// Parses `near(field, vector)` or `near(field, vector, metric)`.
+fn nearest(table: &Table, text: &str) -> Result<Ranking> {
+    let refuse = || {
+        let message = format!(
+            "the order {:?} must be `near(field,[0.5,-1])`, with `cosine`, `l2` or `dot` as the \
+             last argument or without; in place of the array, its bytes can be given as \
+             base64url in quotes",
+            excerpt(text)
+        );
+        Error::new(ErrorKind::Invalid, message)
+    };
+    let arguments = text.strip_prefix("near(").and_then(|text| text.strip_suffix(')'));
+    let (name, rest) = arguments.and_then(|text| text.split_once(',')).ok_or_else(refuse)?;
+    let field = table.position(name.trim())?;
+    let (to, metric) = vector_of(rest.trim()).ok_or_else(refuse)?;
+    let metric = match metric.trim() {
+        "" => Some(Metric::default()),
+        named => named
+            .strip_prefix(',')
+            .and_then(|name| Metric::ALL.into_iter().find(|metric| metric.name() == name.trim())),
+    };
+    Ranking::nearest(table, field, &to, metric.ok_or_else(refuse)?)
+}
+
+/// Reads a vector, as an array or as its bytes in quotes, and returns it with the rest of the text.
+fn vector_of(text: &str) -> Option<(Vec<f32>, &str)> {
+    if let Some(inside) = text.strip_prefix('\'') {
+        use base64::Engine as _;
+        let (base64, rest) = inside.split_once('\'')?;
+        let base64 = base64.trim_end_matches('=');
+        let bytes = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(base64).ok()?;
+        let numbers = vector::numbers(&bytes).collect();
+        return (bytes.len() % size_of::<f32>() == 0).then_some((numbers, rest));
+    }
+    let (array, rest) = text.split_at(text.find(']')? + 1);
+    Some((vector::read_json(array)?, rest))
 }
 
 impl Ranker {
     /// Creates a ranker.
     #[must_use]
     pub fn new(by: Ranking) -> Self {
-        Self { by, words: Words::default() }
+        let norm = match &by {
+            Ranking::Nearest { to, metric, .. } => metric.norm(to),
+            Ranking::Relevance(_) => 0.0,
+        };
+        Self { by, words: Words::default(), norm }
     }
 
     /// Returns the ranking.
@@ -272,6 +368,49 @@ impl Ranker {
                 }
                 Some(score)
             }
+            Ranking::Nearest { field, to, metric } => match row[*field] {
+                ValueRef::Blob(stored) if vector::has_dimensions(stored, to.len() as u32) => {
+                    Some(metric.distance_of(stored, to, self.norm))
+                }
+                _ => None,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Field, Role, Schema};
+    use proptest::prelude::*;
+
+    fn table() -> Table {
+        let fields = vec![
+            Field::new("id", Kind::I64).role(Role::Key),
+            Field::new("rank", Kind::TEXT).search(true),
+            Field::new("a", Kind::Vector { dimensions: 2 }).nullable(true),
+        ];
+        Table::new(Schema::new("note", fields)).unwrap()
+    }
+
+    #[test]
+    fn a_field_may_be_named_like_an_order() {
+        let filter = FilterExpr::search("x").and(FilterExpr::IsNull { field: 2 });
+        let parse = |text| parse_ranking(&table(), text, Some(&filter)).unwrap();
+        assert_eq!(parse("rank"), None);
+        assert!(
+            matches!(parse(" rank() "), Some(Ranking::Relevance(searches)) if searches.len() == 1)
+        );
+        let near = parse("near( a , [1, -2] , dot )").unwrap();
+        let wanted = Ranking::Nearest { field: 2, to: [1.0, -2.0].into(), metric: Metric::Dot };
+        assert_eq!(near, wanted);
+        assert_eq!(parse("near(a,'AACAPwAAAMA=',dot)"), Some(wanted));
+    }
+
+    proptest! {
+        #[test]
+        fn any_order_is_read_or_refused(text in "near\\([a ,\\[\\]'0-9A-Z.é-]{0,20}\\)?") {
+            let _ = parse_ranking(&table(), &text, None);
         }
     }
 }

@@ -169,8 +169,10 @@ pub fn parse_order(table: &Table, text: &str) -> Result<Vec<Order>> {
             None => (part.strip_prefix('+').unwrap_or(part), false),
         };
         let field = table.position(name)?;
-        if table.fields()[field].kind == Kind::Blob {
-            let message = "a blob field cannot be sorted by; sort by another field";
+        let kind = &table.fields()[field].kind;
+        if matches!(kind, Kind::Blob | Kind::Vector { .. }) {
+            let message =
+                format!("a {} field cannot be sorted by; sort by another field", kind.name());
             return Err(Error::invalid(vec![violation(
                 &table.fields()[field],
                 ValueRef::Null,

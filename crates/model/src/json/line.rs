@@ -5,6 +5,7 @@
 use crate::scalar::digits::{Room, put_signed};
 use crate::table::JsonMember;
 use crate::value::json::{is_escaped, write_string, write_value};
+use crate::value::vector;
 use crate::{EnumStored, FieldSet, Kind, Table, ValueRef};
 
 /// The size of the buffer.
@@ -137,6 +138,9 @@ pub fn write_value_as(out: &mut Vec<u8>, kind: &Kind, value: ValueRef<'_>) {
         && let Some(variant) = variants.iter().find(|variant| variant.number == number)
     {
         return write_string(out, &variant.name);
+    }
+    if let (Kind::Vector { .. }, ValueRef::Blob(bytes)) = (kind, value) {
+        return vector::write_json(out, bytes);
     }
     write_value(out, value);
 }

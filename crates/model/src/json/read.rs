@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 use crate::schema::text::{EnumValue, enum_value, parse};
 use crate::schema::{check_kind, violation};
 use crate::value::excerpt::excerpt;
+use crate::value::vector;
 use crate::{
     Error, ErrorKind, Field, FieldSet, KeyKind, Kind, Result, Scratch, Table, VIOLATIONS_MAX,
     ValueRef, Violation,
@@ -189,6 +190,11 @@ fn member<'a>(field: &Field, json: &'a str, scratch: &'a Scratch) -> Option<Valu
         },
         Kind::Json | Kind::File { .. } => {
             serde_json::from_str::<IgnoredAny>(json).ok().map(|_| ValueRef::Json(json))
+        }
+        Kind::Vector { dimensions } => {
+            let numbers = vector::read_json(json)?;
+            let fits = numbers.len() == *dimensions as usize;
+            fits.then(|| ValueRef::Blob(scratch.bytes(&vector::stored(numbers))))
         }
         Kind::Blob => {
             use base64::Engine as _;

@@ -32,7 +32,7 @@ use crate::{Collation, Currency, Date, Kind, Scratch, Time, Timestamp, ValueRef}
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a field of a model",
     note = "fields are bool, i8 to i64, u8 to u64, f32, f64, String, Currency, Date, Time, \
-            Timestamp, Uuid, Blob, File, Json<T>, Ref<Model>, enums with #[derive(ModelEnum)], \
+            Timestamp, Uuid, Blob, File, Json<T>, Vector<N>, Ref<Model>, enums with #[derive(ModelEnum)], \
             and Option of these"
 )]
 pub trait FieldValue: Sized {

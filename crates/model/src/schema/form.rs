@@ -23,7 +23,7 @@ impl Kind {
             Self::Text { .. }
             | Self::Enum { stored: EnumStored::Text, .. }
             | Self::Reference { key: KeyKind::Text, .. } => ValueForm::Text,
-            Self::Blob => ValueForm::Blob,
+            Self::Blob | Self::Vector { .. } => ValueForm::Blob,
             Self::Json | Self::File { .. } => ValueForm::Json,
             Self::Date => ValueForm::Date,
             Self::Time => ValueForm::Time,

@@ -14,6 +14,7 @@ use crate::Collation;
 /// | `Currency` | [`Currency`] | [`ValueRef::Currency`] | `12.5` |
 /// | `Text` | `String` | [`ValueRef::Text`] | `"Curie"` |
 /// | `Blob` | [`Blob`] | [`ValueRef::Blob`] | `"AQID"` (base64url) |
+/// | `Vector` | [`Vector<N>`] | [`ValueRef::Blob`] | `[0.5,-1]` |
 /// | `Json` | [`Json<T>`] | [`ValueRef::Json`] | any |
 /// | `File` | [`File`] | [`ValueRef::Json`] | `{"id":"0198…","name":"a.png",…}` |
 /// | `Date`, `Time`, `Timestamp` | [`Date`], [`Time`], [`Timestamp`] | of the same name | `"2026-11-21"` |
@@ -30,6 +31,7 @@ use crate::Collation;
 /// [`Time`]: crate::Time
 /// [`Timestamp`]: crate::Timestamp
 /// [`Uuid`]: crate::Uuid
+/// [`Vector<N>`]: crate::Vector
 /// [`ValueRef::Blob`]: crate::ValueRef::Blob
 /// [`ValueRef::Bool`]: crate::ValueRef::Bool
 /// [`ValueRef::Currency`]: crate::ValueRef::Currency
@@ -99,6 +101,11 @@ pub enum Kind {
         bytes_max: u64,
         /// The media types that are accepted, such as `image/png` or `image/*`; empty for all.
         types: Cow<'static, [Cow<'static, str>]>,
+    },
+    /// A vector of finite 32-bit floats, stored as their bytes in little-endian order.
+    Vector {
+        /// The number of floats, from 1 to [`VECTOR_DIMENSIONS_MAX`](crate::VECTOR_DIMENSIONS_MAX).
+        dimensions: u32,
     },
 }
 
@@ -189,6 +196,7 @@ impl Kind {
             Self::Enum { .. } => "enum",
             Self::Reference { .. } => "reference",
             Self::File { .. } => "file",
+            Self::Vector { .. } => "vector",
         }
     }
 

@@ -1,5 +1,6 @@
 //! Whether a value fits its field's kind.
 
+use crate::value::vector;
 use crate::{EnumStored, Field, File, Kind, ValueRef};
 
 /// The short name of a broken rule, and its requirement.
@@ -48,6 +49,12 @@ pub(crate) fn check_kind(field: &Field, value: ValueRef<'_>) -> Result<(), Broke
         (Kind::File { .. }, ValueRef::Json(json)) if File::parse(json).is_none() => {
             Err(wrong_type(field))
         }
+        (Kind::Vector { dimensions }, ValueRef::Blob(bytes))
+            if !vector::has_dimensions(bytes, *dimensions)
+                || !vector::numbers(bytes).all(f32::is_finite) =>
+        {
+            Err(wrong_type(field))
+        }
         (kind, value) if value.form() == Some(kind.form()) => Ok(()),
         _ => Err(wrong_type(field)),
     }
@@ -65,6 +72,7 @@ fn wrong_type(field: &Field) -> Broken {
             format!("one of {}", names.join(", "))
         }
         Kind::File { .. } => "the description of a file that was uploaded".to_owned(),
+        Kind::Vector { dimensions } => format!("an array of {dimensions} finite numbers"),
         Kind::Reference { table, .. } => format!("the key of a `{table}`"),
         kind => format!("of type {}", kind.name()),
     };

@@ -33,7 +33,7 @@ pub fn parse<'a>(kind: &Kind, text: &'a str) -> Result<ValueRef<'a>, &'static st
             text.parse().map(ValueRef::Currency).map_err(|_| "an amount with at most four decimals")
         }
         Kind::Text { .. } => Ok(ValueRef::Text(text)),
-        Kind::Blob => Err("readable from text"),
+        Kind::Blob | Kind::Vector { .. } => Err("readable from text"),
         Kind::File { .. } => match File::parse(text) {
             Some(_) => Ok(ValueRef::Json(text)),
             None => Err("the description of a file"),

@@ -105,7 +105,11 @@ impl CompiledRule {
         let narrow = match field.kind {
             // u64 is wider than its kind; i64 needs no check.
             Kind::Int { min, max } => min != 0 || max != i64::MAX,
-            Kind::Float | Kind::Text { .. } | Kind::Json | Kind::File { .. } => false,
+            Kind::Float
+            | Kind::Text { .. }
+            | Kind::Json
+            | Kind::File { .. }
+            | Kind::Vector { .. } => false,
             Kind::Reference { key, .. } => key != KeyKind::Text,
             _ => true,
         };

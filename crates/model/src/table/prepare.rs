@@ -7,7 +7,10 @@ use super::compiled_rule::CompiledRule;
 use super::prepared::Table;
 use super::{JsonMember, TableShape};
 use crate::schema::text::literal_value;
-use crate::{Error, ErrorKind, Field, FieldSet, KeyKind, Kind, Result, Role, Sanitizer, Schema};
+use crate::{
+    Error, ErrorKind, Field, FieldSet, KeyKind, Kind, Result, Role, Sanitizer, Schema,
+    VECTOR_DIMENSIONS_MAX,
+};
 
 impl Table {
     /// Checks and prepares a schema.
@@ -83,6 +86,16 @@ impl Table {
                 let why = format!("only text fields can be searched, and this field is {kind}");
                 return Err(refuse(&self.schema, Some(field), &why));
             }
+            if let Kind::Vector { dimensions } = field.kind {
+                if dimensions == 0 || dimensions > VECTOR_DIMENSIONS_MAX {
+                    let why = format!("a vector has 1 to {VECTOR_DIMENSIONS_MAX} dimensions");
+                    return Err(refuse(&self.schema, Some(field), &why));
+                }
+                if field.unique || field.role != Role::Plain {
+                    let why = "a vector can neither be unique nor have a role";
+                    return Err(refuse(&self.schema, Some(field), why));
+                }
+            }
             if field.immutable {
                 if field.role != Role::Plain {
                     let why = "a field with a role cannot be immutable: the key and `created_at` \
@@ -120,6 +133,12 @@ impl Table {
     fn check_indexes(&self) -> Result<()> {
         for index in self.schema.indexes.iter() {
             let known = index.fields.iter().all(|&field| field < self.schema.fields.len());
+            let is_vector =
+                |&field: &usize| matches!(self.schema.fields[field].kind, Kind::Vector { .. });
+            if known && index.fields.iter().any(is_vector) {
+                let why = "an index cannot have a vector; `nearest` reads the rows of the filter";
+                return Err(refuse(&self.schema, None, why));
+            }
             if index.fields.is_empty() || !known {
                 return Err(refuse(
                     &self.schema,

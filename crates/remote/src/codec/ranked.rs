@@ -2,7 +2,8 @@
 //! table.
 
 use marmota_model::{
-    FILTER_TERMS_MAX, RankPlace, RankedQuery, RankedSearch, Ranking, Result, Search, ValueRef,
+    FILTER_TERMS_MAX, Metric, RankPlace, RankedQuery, RankedSearch, Ranking, Result, Search,
+    ValueRef,
 };
 
 use super::bytes::{Bytes, broken, put_bytes, put_unsigned};
@@ -10,6 +11,7 @@ use super::query::{put_fields, put_filter_option};
 use marmota_model::binary::put_value;
 
 const RELEVANCE: u8 = 0;
+const NEAREST: u8 = 1;
 
 pub(crate) fn put_ranked(out: &mut Vec<u8>, query: &RankedQuery) {
     put_filter_option(out, query.filter.as_ref());
@@ -21,6 +23,14 @@ pub(crate) fn put_ranked(out: &mut Vec<u8>, query: &RankedQuery) {
                 put_fields(out, *fields);
                 put_bytes(out, search.text().as_bytes());
             }
+        }
+        Ranking::Nearest { field, to, metric } => {
+            out.push(NEAREST);
+            put_unsigned(out, *field as u64);
+            let number = Metric::ALL.iter().position(|known| known == metric);
+            out.push(number.unwrap_or_default() as u8);
+            let bytes: Vec<u8> = to.iter().flat_map(|number| number.to_le_bytes()).collect();
+            put_value(out, ValueRef::Blob(&bytes));
         }
     }
     put_unsigned(out, query.limit);
@@ -51,6 +61,20 @@ impl Bytes<'_> {
                 };
                 Ranking::Relevance((0..searches).map(search).collect::<Result<_>>()?)
             }
+            NEAREST => {
+                let field = self.size()?;
+                let metric = Metric::ALL.get(usize::from(self.u8()?)).copied();
+                let metric = metric.ok_or_else(|| broken("has an unknown distance"))?;
+                let ValueRef::Blob(bytes) = self.checked_value()? else {
+                    return Err(broken("has a vector that is not bytes"));
+                };
+                let (numbers, rest) = bytes.as_chunks();
+                if !rest.is_empty() {
+                    return Err(broken("has a vector with a part of a number"));
+                }
+                let to = numbers.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+                Ranking::Nearest { field, to, metric }
+            }
             _ => return Err(broken("has an unknown ranking")),
         };
         let limit = self.unsigned()?;
@@ -79,7 +103,11 @@ mod tests {
             (prop::collection::vec(0..100_usize, 0..4), ".{0,9}").prop_map(|(fields, search)| {
                 RankedSearch { fields: fields.into_iter().collect(), search: Search::new(&search) }
             });
-        prop::collection::vec(search, 0..4).prop_map(Ranking::Relevance)
+        let to = prop::collection::vec(prop::num::f32::NORMAL, 0..40);
+        let nearest = (0..100_usize, to, 0..Metric::ALL.len()).prop_map(|(field, to, metric)| {
+            Ranking::Nearest { field, to: to.into(), metric: Metric::ALL[metric] }
+        });
+        prop_oneof![prop::collection::vec(search, 0..4).prop_map(Ranking::Relevance), nearest,]
     }
 
     proptest! {

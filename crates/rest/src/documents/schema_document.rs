@@ -156,7 +156,8 @@ fn of_table(table: &Table, base: &str) -> Value {
 ///
 /// - `search` for a field of the search index;
 /// - `max` (characters) and `collation` of a text, `range` of an integer, `values` of an
-///   enumeration, and `table` of a reference;
+///   enumeration, `table` of a reference, and
+///   `dimensions` of a vector;
 /// - `role` of a field that the store writes, `default`, and `rules`.
 fn of_field(table: &Table, position: usize, field: &Field) -> Value {
     let mut out = Map::new();
@@ -187,6 +188,7 @@ fn of_field(table: &Table, position: usize, field: &Field) -> Value {
             put("values", json!(names));
         }
         Kind::Reference { table, .. } => put("table", json!(table)),
+        Kind::Vector { dimensions } => put("dimensions", json!(dimensions)),
         Kind::File { bytes_max, types } => {
             put("bytes_max", json!(bytes_max));
             put("types", json!(types));

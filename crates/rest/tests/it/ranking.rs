@@ -17,6 +17,7 @@ fn on_engines(test: impl Fn(&mut Client)) {
         Field::new("title", Kind::TEXT).search(true),
         Field::new("text", Kind::TEXT).search(true).nullable(true),
         Field::new("code", Kind::TEXT),
+        Field::new("place", Kind::Vector { dimensions: 2 }).nullable(true),
     ];
     let sqlite = Sqlite::open(Location::Memory, SqliteOptions::default()).unwrap();
     for builder in [Store::builder(slow(Memory::new())), Store::builder(sqlite).cache(1 << 20)] {
@@ -25,8 +26,8 @@ fn on_engines(test: impl Fn(&mut Client)) {
         let server = Server::bind("127.0.0.1:0").unwrap().start(router).unwrap();
         let client = &mut Client::new(server.local_addr());
         let rows = json!([
-            {"title": "Dogs", "text": "A <dog> saw a marmot & slept.", "code": "a"},
-            {"title": "Marmots: the marmot", "text": null, "code": "b"},
+            {"title": "Dogs", "text": "A <dog> saw a marmot & slept.", "code": "a", "place": [0.1, -1]},
+            {"title": "Marmots: the marmot", "text": null, "code": "b", "place": [2, 3]},
             {"title": "Marmot", "text": "The marmot", "code": "c"},
             {"title": "Cats", "text": "None", "code": "d"},
         ]);
@@ -52,7 +53,7 @@ fn pages_are_ranked() {
         assert_eq!(
             whole["rows"][2],
             json!({"id": 1, "title": "Dogs",
-            "text": "A <dog> saw a marmot & slept.", "code": "a"})
+            "text": "A <dog> saw a marmot & slept.", "code": "a", "place": [0.1, -1.0]})
         );
         let scores: Vec<f64> =
             whole["scores"].as_array().unwrap().iter().map(|one| one.as_f64().unwrap()).collect();
@@ -115,5 +116,52 @@ fn bad_orders_are_named() {
                 client.send(head, &[&format!("Accept: {accept}")], b"").is(400);
             }
         }
+    });
+}
+
+#[test]
+fn vectors_are_arrays() {
+    on_engines(|client| {
+        for bad in ["[1]", "[1,2,3]", "[1,null]", "[1,1e39]", "[\"1\",2]", "\"AAAA\"", "{}", "7"] {
+            let row = format!("{{\"title\":\"x\",\"code\":\"x\",\"place\":{bad}}}");
+            client.json("POST /api/note", &row).names(422, "place", "type");
+        }
+        client.json("PATCH /api/note/3", "{\"place\":[0.25,3e5]}").is(200);
+        assert_eq!(page(client, "/api/note/3")["place"], json!([0.25, 300_000.0]));
+        client.json("PATCH /api/note/3", "{\"place\":null}").is(200);
+        for (order, wanted, scores) in [
+            ("near(place,[1,1])", vec![2, 1], json!([0.019_419, 1.633_238])),
+            ("near(place,[1,1],l2)", vec![1, 2], json!([2.193_171, 2.236_068])),
+            ("near(place,[1,1],%20dot)", vec![2, 1], json!([-5.0, 0.9])),
+            ("near(place,'AACAPwAAgD8',l2)", vec![1, 2], json!([2.193_171, 2.236_068])),
+        ] {
+            let found = page(client, &format!("/api/note?order={order}"));
+            let near = |(a, b): (&Value, &Value)| {
+                (a.as_f64().unwrap() - b.as_f64().unwrap()).abs() < 0.000_01
+            };
+            let found_scores = found["scores"].as_array().unwrap();
+            assert!(found_scores.iter().zip(scores.as_array().unwrap()).all(near), "{found}");
+            assert_eq!(ids(&found), wanted, "{order}");
+        }
+        let own = page(client, "/api/note?order=near(place,[1,1])&code=a&limit=1&fields=id");
+        assert_eq!((ids(&own), &own["next"]), (vec![1], &Value::Null));
+        let first = page(client, "/api/note?order=near(place,[1,1])&limit=1&fields=id");
+        let next = first["next"].as_str().unwrap();
+        assert_eq!(ids(&page(client, next)), [1]);
+        for query in [
+            "order=near(place,[1])",
+            "order=near(code,[1,1])",
+            "order=near(position,[1,1])",
+            "order=near(place,[1,1],l1)",
+            "order=near(place,[1,1]",
+            "order=near(place,[1,1]),id",
+            "order=place",
+            "place=[1,1]",
+            "group=place&select=count",
+            "order=near(place,[1,1])&after=WyJB",
+        ] {
+            client.get(&format!("/api/note?{query}")).is(400);
+        }
+        assert_eq!(ids(&page(client, "/api/note?place=null")), [3, 4]);
     });
 }

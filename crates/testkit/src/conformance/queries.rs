@@ -8,3 +8,4 @@ pub mod ranking;
 pub mod related;
 pub mod relations;
 pub mod search;
+pub mod vectors;

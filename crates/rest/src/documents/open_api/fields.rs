@@ -123,6 +123,12 @@ fn of_kind(kind: &Kind) -> Value {
             "contentEncoding": "base64url",
             "description": "Without padding; shown where `fields` names it",
         }),
+        Kind::Vector { dimensions } => json!({
+            "type": "array",
+            "items": { "type": "number", "format": "float" },
+            "minItems": dimensions,
+            "maxItems": dimensions,
+        }),
         Kind::Json => json!({ "description": "Any JSON" }),
         Kind::File { bytes_max, types } => json!({
             "type": "object",

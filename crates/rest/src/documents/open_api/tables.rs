@@ -277,7 +277,7 @@ impl Ways<'_> {
             in_query(
                 "order",
                 "Fields, each with `-` in front for descending; or `rank`, the relevance for the \
-                 searches of the filter",
+                 searches of the filter; or `near(field,[0.5,-1],cosine)`, the distance of a vector",
                 &text,
             ),
             in_query("limit", "Rows in the page", &json!({ "type": "integer", "minimum": 0 })),
@@ -302,7 +302,10 @@ impl Ways<'_> {
         for (at, field) in self.table.fields().iter().enumerate() {
             if taken.contains(&json!(field.name))
                 || !self.table.is_readable(at)
-                || matches!(field.kind, Kind::Blob | Kind::Json | Kind::File { .. })
+                || matches!(
+                    field.kind,
+                    Kind::Blob | Kind::Json | Kind::File { .. } | Kind::Vector { .. }
+                )
             {
                 continue;
             }

@@ -1,8 +1,8 @@
 //! The verbs that read rows in a computed order, best rows first.
 
 use marmota_model::{
-    Error, Filter, Model, RankPlace, RankedQuery, Ranker, Ranking, Result, RowSink, Scratch, Value,
-    ValueRef,
+    Column, Error, Filter, Metric, Model, RankPlace, RankedQuery, Ranker, Ranking, Result, RowSink,
+    Scratch, Value, ValueRef, Vector, VectorField,
 };
 
 use super::{ListModels, Many, narrow};
@@ -116,6 +116,38 @@ impl<'s, M: Model> Action<'s, ListModels<M>> {
     pub fn ranked(self) -> Action<'s, ListRanked<M>> {
         let table = self.store.registry().of::<M>();
         let by = table.and_then(|table| Ranking::relevance(table, self.verb.query.filter.as_ref()));
+        Action::new(self.store, ListRanked::new(&self.verb, by))
+    }
+}
+
+impl<'s, M: Model> Action<'s, ListModels<M>> {
+    /// Sorts by the distance of a vector field to a vector, nearest rows first. Rows without a
+    /// vector are left out. Default limit: 100 rows.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// use marmota_model::{Metric, Vector};
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct Photo { id: i64, embedding: Option<Vector<2>> }
+    /// # let store = Store::builder(Memory::new()).model::<Photo>().open()?;
+    /// let photo = |embedding: [f32; 2]| Photo { id: 0, embedding: Some(embedding.into()) };
+    /// store.insert_many(&[photo([1.0, 0.0]), photo([0.0, 1.0])]).run()?;
+    /// let query = Vector::from([0.1, 0.9]);
+    /// let near = store.list::<Photo>().nearest(Photo::EMBEDDING, &query, Metric::Cosine);
+    /// assert_eq!(near.limit(1).run()?[0].id, 2);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    pub fn nearest<const N: usize, T: VectorField<N>>(
+        self,
+        column: Column<M, T>,
+        to: &Vector<N>,
+        metric: Metric,
+    ) -> Action<'s, ListRanked<M>> {
+        let table = self.store.registry().of::<M>();
+        let by = table
+            .and_then(|table| Ranking::nearest(table, column.position(), &to.to_vec(), metric));
         Action::new(self.store, ListRanked::new(&self.verb, by))
     }
 }

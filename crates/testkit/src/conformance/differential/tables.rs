@@ -83,6 +83,7 @@ fn tag() -> Schema {
             Field::new("at", Kind::Timestamp).nullable(true),
             Field::new("time", Kind::Time).nullable(true),
             Field::new("json", Kind::Json).nullable(true),
+            Field::new("place", Kind::Vector { dimensions: 2 }).nullable(true),
             Field::new("file", <File as FieldValue>::KIND).nullable(true),
             Field::new("version", Kind::I64).role(Role::Version),
         ],
@@ -108,6 +109,9 @@ pub(super) fn values(field: &Field) -> Vec<Value> {
             .map(|scaled| Value::Currency(Currency::from_scaled(scaled)))
             .into(),
         Kind::Blob => [vec![], vec![1], vec![1, 2]].map(Value::Blob).into(),
+        Kind::Vector { .. } => [[0.5_f32, -1.0], [0.0, 0.0]]
+            .map(|it| Value::Blob(it.iter().flat_map(|number| number.to_le_bytes()).collect()))
+            .into(),
         Kind::Json => ["1", "[1, 2]", "{\"a\":\"é\"}"].map(|json| Value::Json(json.into())).into(),
         Kind::File { .. } => [1, 2]
             .map(|number| File {

@@ -5,7 +5,7 @@
 #![allow(unreachable_pub, reason = "the derive gives columns the visibility of their fields")]
 
 use marmota_derive::{Model, ModelEnum};
-use marmota_model::{Blob, Currency, Date, Json, Ref, Time, Timestamp, Uuid};
+use marmota_model::{Blob, Currency, Date, Json, Ref, Time, Timestamp, Uuid, Vector};
 use marmota_store::StoreBuilder;
 
 /// A text with a number: enough for most promises.
@@ -68,6 +68,7 @@ pub(crate) struct Sample {
     pub(crate) uuid: Uuid,
     pub(crate) colour: Colour,
     pub(crate) level: Level,
+    pub(crate) vector: Vector<3>,
     pub(crate) blob: Blob,
 }
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use futures_lite::future::block_on;
 use marmota_model::{
-    Blob, Currency, Date, ErrorKind, FieldSet, Json, Record, RowQuery, Time, Timestamp, Uuid, Value,
+    Blob, Currency, Date, ErrorKind, FieldSet, Json, Record, RowQuery, Time, Timestamp, Uuid,
+    Value, Vector,
 };
 use marmota_store::Store;
 use serde_json::json;
@@ -51,6 +52,7 @@ fn lowest() -> Sample {
         uuid: Uuid::nil(),
         colour: Colour::Red,
         level: Level::Low,
+        vector: Vector::from([f32::MIN, -0.0, f32::MIN_POSITIVE]),
         blob: Blob::Bytes(Vec::new()),
     }
 }
@@ -79,6 +81,7 @@ fn highest() -> Sample {
         uuid: Uuid::max(),
         colour: Colour::Blue,
         level: Level::High,
+        vector: Vector::from([f32::MAX, 0.1, 16_777_217.0]),
         blob: Blob::Bytes((0..=255).collect()),
     }
 }
@@ -192,7 +195,7 @@ pub fn a_patch_writes_its_field_alone(subject: &Subject) {
     }
     patch!(FLAG flag, I8 i8, I16 i16, I32 i32, I64 i64, U8 u8, U16 u16, U32 u32, U64 u64);
     patch!(F32 f32, F64 f64, AMOUNT amount, TEXT text, SHORT short, JSON json, DATE date);
-    patch!(TIME time, AT at, UUID uuid, COLOUR colour, LEVEL level, BLOB blob);
+    patch!(TIME time, AT at, UUID uuid, COLOUR colour, LEVEL level, VECTOR vector, BLOB blob);
     stand.settle();
     assert_eq!(read(&stand, key), Sample { id: key, ..highest() });
 }

@@ -221,9 +221,13 @@ impl Plan {
                     .tables
                     .get(at + 1)
                     .is_some_and(|child| child.rows.iter().any(|child| child.parent == Some(row)));
+                // The right to refer to a row reveals whether it exists.
+                let may_refer = |grant: &GrantPlan| grant.rights.contains(&Right::Refer);
+                let is_referable = self.tables[at].grants.iter().any(may_refer);
                 // The keys of later rows, and of entries of the history, must not depend on it.
                 let is_dropped = row != last
                     && !is_referred_to
+                    && !is_referable
                     && self.tables.iter().all(|table| !table.is_audited)
                     && self.reading(at, row).is_empty()
                     && random.bool();
