@@ -41,7 +41,10 @@ impl Rights {
             access.each_related(visit)?;
         }
         for fields in [&rights.read_fields, &rights.insert_fields, &rights.update_fields] {
-            fields.iter().flat_map(FieldAccess::rows).try_for_each(|rows| rows.each_related(visit))?;
+            fields
+                .iter()
+                .flat_map(FieldAccess::rows)
+                .try_for_each(|rows| rows.each_related(visit))?;
         }
         rights.referring.iter().try_for_each(|referring| referring.access.each_related(visit))
     }
