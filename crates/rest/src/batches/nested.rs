@@ -23,7 +23,7 @@ use std::sync::Arc;
 use marmota_http::Status;
 use marmota_model::{Comparison, Error, FilterExpr, Kind, NoRows, Scratch, Table, Value, json};
 use marmota_store::operation::{BatchMode, Keys, Operation, Outcome, Write};
-use marmota_web::{ApiError, ApiResult};
+use marmota_web::ApiResult;
 use serde_json::value::RawValue;
 
 use crate::batches::batch_operation::write_of;
