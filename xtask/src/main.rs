@@ -27,7 +27,7 @@ cargo xtask COMMAND
             everything below, after installing what is missing
   quick     what to run before a commit: formatting, structure, and lints and unit tests of
             the crates that were changed since the last commit
-  packages  installs missing packages and programs (apt, Go)
+  packages  installs missing packages and programs (apt, Go, npm)
   check     formatting, lints, documentation
   tidy      the structure that ARCHITECTURE.md describes
   deny      licences, duplicate versions and sources of dependencies (cargo-deny)
@@ -137,9 +137,11 @@ fn packages() -> Result<(), Failure> {
         ("pgbouncer", "pgbouncer"),
         ("chromium", "chromium"),
         ("chromedriver", "chromium-driver"),
+        ("npm", "npm"),
     ])?;
     ferretdb::make()?;
     versitygw::make()?;
+    outsiders::install_axe()?;
     outsiders::install_pebble()
 }
 

@@ -1,6 +1,6 @@
 //! Checks by external tools: h2spec (HTTP/2) and sslyze (TLS) against the `marmota` program, and
-//! openapi-spec-validator against an OpenAPI document. The tools, and Pebble for the tests of ACME,
-//! are installed under `target/tools` if they are missing.
+//! openapi-spec-validator against an OpenAPI document. The tools, Pebble for the tests of ACME, and
+//! axe-core for those of the pages are installed under `target/tools` if they are missing.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -10,6 +10,7 @@ use crate::step::{Failure, WORKSPACE, cargo, free_port, go, root, run, wait_for}
 
 const H2SPEC: &str = "github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible";
 const PEBBLE: &str = "v2.6.0";
+const AXE: &str = "axe-core-4.14.1";
 const SSLYZE: &str = "sslyze==6.3.1";
 const OPENAPI: &str = "openapi-spec-validator==0.9.0";
 
@@ -87,6 +88,18 @@ pub(crate) fn install_pebble() -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// Installs axe-core, which checks the accessibility of the pages in the tests of `apps/marmota`.
+pub(crate) fn install_axe() -> Result<(), Failure> {
+    // The tests look for the same version.
+    let folder = tools().join(AXE);
+    if folder.join("node_modules/axe-core/axe.min.js").is_file() {
+        return Ok(());
+    }
+    let mut npm = Command::new("npm");
+    npm.args(["install", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix"]).arg(&folder);
+    run(npm.arg(AXE.replace("core-", "core@")))
 }
 
 /// Scans versions, ciphers and known vulnerabilities with sslyze, by Mozilla's "intermediate" rules.

@@ -18,11 +18,12 @@ mod prose;
 use crate::step::{Failure, root};
 
 /// The project's crates that each crate may depend on.
-const ARROWS: [(&str, &[&str]); 23] = [
+const ARROWS: [(&str, &[&str]); 24] = [
     ("model", &[]),
     ("derive", &[]),
     ("store", &["marmota-model"]),
     ("http", &[]),
+    ("admin", &["marmota-http"]),
     ("collections", &["marmota-model"]),
     ("columns", &["marmota-model"]),
     ("memory", &["marmota-model", "marmota-store"]),
@@ -88,6 +89,7 @@ const ARROWS: [(&str, &[&str]); 23] = [
             "marmota-files",
             "marmota-mongo",
             "marmota-rest",
+            "marmota-admin",
             "marmota-auth",
             "marmota-jobs",
             "marmota-remote",

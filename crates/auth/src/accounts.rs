@@ -98,6 +98,31 @@ impl Auth {
         Ok(token)
     }
 
+    /// Returns true while no user has a password, so that [`Auth::setup_token`] can set the first
+    /// one. A page for logins requests the token then.
+    ///
+    /// ```
+    /// # use marmota_auth::{Auth, Settings};
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// let store = marmota_auth::models(Store::builder(Memory::new())).open()?;
+    /// let auth = Auth::new(&store, Settings::default())?;
+    /// assert!(auth.needs_setup()?);
+    /// auth.set_password("admin", auth.setup_token().unwrap(), "correct horse battery", None)?;
+    /// assert!(!auth.needs_setup()?);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub fn needs_setup(&self) -> Result<bool> {
+        if self.setup_token().is_none() {
+            return Ok(false);
+        }
+        let has_password = !User::PASSWORD.is_null();
+        Ok(self.0.store.count::<User>().filter(has_password).run()? == 0)
+    }
+
     /// Returns all users.
     ///
     /// The first administrator is among them; see [`Auth::setup_token`].

@@ -175,3 +175,7 @@ pub mod errors {}
 #[cfg(feature = "files")]
 #[doc = include_str!("../guide/43-files.md")]
 pub mod files_in_rows {}
+
+#[cfg(all(feature = "admin", feature = "sqlite"))]
+#[doc = include_str!("../guide/46-admin.md")]
+pub mod administration {}

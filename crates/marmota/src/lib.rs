@@ -33,6 +33,7 @@
 //! | make smaller versions of images | `thumbnails` |
 //! | copy a SQLite database continuously | `replication`, `replication-s3` |
 //! | run durable jobs | `jobs` |
+//! | administer tables and users in a browser | `admin` |
 //! | call traits in other processes | `services` |
 //!
 //! All features: `docs/guide/30-configuration.md`.
@@ -63,6 +64,8 @@ pub use marmota_model::{Error, ErrorKind, Result};
 pub use marmota_store as store;
 pub use marmota_store::{group, related};
 
+#[cfg(feature = "admin")]
+pub use marmota_admin as admin;
 #[cfg(feature = "auth")]
 pub use marmota_auth as auth;
 #[cfg(feature = "files")]

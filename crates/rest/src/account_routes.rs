@@ -15,7 +15,7 @@
 //!
 //! | caller | routes |
 //! |---|---|
-//! | anonymous | `login`, `set-password` |
+//! | anonymous | `login`, `setup`, `set-password` |
 //! | a user | `logout`, `logout-everywhere`, `me`, `password`, `jwt`, `keys` |
 //! | an administrator | `users`, `groups` |
 //!
@@ -137,8 +137,9 @@ impl AccountRequest {
 
 /// Adds the routes at `{prefix}/auth`, each with its own endpoint.
 pub(crate) fn add(router: Router, prefix: &str, authenticator: &Arc<Authenticator>) -> Router {
-    let routes: [(Method, &str, Route); 19] = [
+    let routes: [(Method, &str, Route); 20] = [
         (Method::Post, "/login", login),
+        (Method::Get, "/setup", setup),
         (Method::Post, "/set-password", set_password),
         (Method::Post, "/logout", logout),
         (Method::Post, "/logout-everywhere", logout_everywhere),
@@ -271,6 +272,12 @@ fn login(asked: &AccountRequest) -> ModelResult<Reply> {
         (false, None) => {}
     }
     Ok(reply)
+}
+
+/// `GET /setup`: returns `{"needed":true}` while no user has a password, so that a page can ask for
+/// the token that the program has printed at its start.
+fn setup(asked: &AccountRequest) -> ModelResult<Reply> {
+    Ok(Reply::with(json!({ "needed": asked.auth.needs_setup()? })))
 }
 
 /// `POST /set-password`: sets a user's first or forgotten password with the token that an

@@ -105,4 +105,4 @@ pub use rows::{history, predicate, prepare, refusal, registry, row_buffer, table
 pub use runtime::{backoff, in_flight, thread_pool, wait};
 pub use store::{Pending, Progress, Statistics, Store};
 pub use verbs::transaction::{Savepoint, Transaction};
-pub use verbs::{aggregate, batch, group, live, read, related, write};
+pub use verbs::{aggregate, batch, group, live, read, related, stream, write};

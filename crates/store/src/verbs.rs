@@ -11,5 +11,6 @@ pub mod live;
 pub mod read;
 pub mod related;
 pub mod sql;
+pub mod stream;
 pub(crate) mod transaction;
 pub mod write;

@@ -44,7 +44,7 @@ pub use event_loops::{budgets, event_loop};
 
 pub use harness::subject::{AddModels, Declared, Served, Subject};
 pub use queries::{
-    filters, grouping, json_paths, pages, ranking, related, relations, search, vectors,
+    filters, grouping, json_paths, pages, ranking, related, relations, search, streams, vectors,
 };
 pub use rows::{
     conflicts, fields, immutable, keys, references, sanitizers, unique, versions, writes,
@@ -105,6 +105,7 @@ macro_rules! conformance {
             $crate::live_promises!();
             $crate::migrations_promises!();
             $crate::pages_promises!();
+            $crate::streams_promises!();
             $crate::ranking_promises!();
             $crate::references_promises!();
             $crate::related_promises!();

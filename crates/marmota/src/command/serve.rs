@@ -74,6 +74,11 @@ pub(super) struct Serve {
     #[cfg(feature = "files")]
     #[arg(long, value_name = "URL", env = "MARMOTA_FILES")]
     files: Option<String>,
+    /// Leaves out the pages: the start page at /, the administration at /admin, and the API
+    /// documentation at /docs; see the guide, 46-admin.md
+    #[cfg(feature = "admin")]
+    #[arg(long)]
+    no_admin: bool,
     #[cfg(feature = "replication")]
     #[command(flatten)]
     replicate: super::replicate::Replicate,
@@ -200,6 +205,11 @@ impl Serve {
             api
         };
         let routes = self.routes(command, &store, api, &server.url(), &watch)?;
+        #[cfg(feature = "admin")]
+        let routes = match self.no_admin {
+            true => routes,
+            false => with_pages(command, routes, &server.url()),
+        };
         // Custom routes use the store as well.
         let routes = routes.local_database(store.capability().local_server.as_deref());
         server.run(routes)?;
@@ -213,6 +223,22 @@ impl Serve {
         log::info!(target: "marmota", "shutdown: closed cleanly");
         notice("Closed cleanly.");
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// Returns the address of the page that sets the first administrator's password, as a part of a
+    /// sentence. Browsers do not send the part after `#`, so the token is in no log.
+    #[cfg(feature = "admin")]
+    fn setup_page(&self, url: &str, token: &str) -> String {
+        match self.no_admin {
+            true => String::new(),
+            false => format!(" at\n  {url}/admin#/set-password/admin/{token}\nor with"),
+        }
+    }
+
+    #[cfg(not(feature = "admin"))]
+    #[allow(clippy::unused_self, reason = "it has a page with the feature")]
+    const fn setup_page(&self, _: &str, _: &str) -> &'static str {
+        ""
     }
 
     /// Refuses to serve all rows at a public address without authentication, unless `--open` is
@@ -260,9 +286,10 @@ impl Serve {
         let auth = Auth::new(store, Settings::default())?;
         if let Some(token) = auth.setup_token() {
             notice(format_args!(
-                "No user is an administrator yet. Within 24 hours set the password of `admin`:\n  \
+                "No user is an administrator yet. Within 24 hours set the password of `admin`{}:\n  \
                  curl {url}/api/auth/set-password -H 'Content-Type: application/json' \
-                 -d '{{\"name\":\"admin\",\"token\":\"{token}\",\"password\":\"…\"}}'"
+                 -d '{{\"name\":\"admin\",\"token\":\"{token}\",\"password\":\"…\"}}'",
+                self.setup_page(url, token)
             ));
         }
         let routes = api(store).auth(&auth).router();
@@ -275,6 +302,29 @@ impl Serve {
         };
         Ok(watch.beside(routes, store, |state| state.auth(&auth)))
     }
+}
+
+/// Adds the pages to routes with a REST API, and prints their addresses:
+///
+/// ```text
+/// In a browser:
+///   admin  http://127.0.0.1:8080/admin
+///   docs   http://127.0.0.1:8080/docs
+///   API    http://127.0.0.1:8080/api
+/// ```
+///
+/// The API is found by its OpenAPI document, so it may be among the routes of a program. Routes
+/// without one are returned unchanged. The pages are named after the program's file.
+#[cfg(feature = "admin")]
+fn with_pages(command: &Command, routes: Router, url: &str) -> Router {
+    let Some(pages) = marmota_admin::AdminPages::of_routes(&routes) else { return routes };
+    let program = std::env::current_exe().ok();
+    let name = program.as_deref().and_then(|path| path.file_stem()?.to_str());
+    notice(format_args!(
+        "In a browser:\n  admin  {url}/admin\n  docs   {url}/docs\n  API    {url}{}",
+        pages.prefix()
+    ));
+    pages.title(name.unwrap_or("Marmota")).version(command.version).add_to(routes)
 }
 
 /// Returns the routes without accounts: only the diagnostics authenticate callers.

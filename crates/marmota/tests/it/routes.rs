@@ -289,6 +289,7 @@ const WITH_ACCOUNTS: &str = "\
     POST /api/auth/set-password 401 401 401 401 401 403 403 421
     POST /api/auth/logout 401 204 204 204 401 403 403 421
     POST /api/auth/logout-everywhere 401 204 204 204 401 403 403 421
+    GET /api/auth/setup 200 200 200 200 200 200 200 421
     GET /api/auth/me 401 200 200 200 200 200 200 421
     POST /api/auth/password 401 401 401 401 401 403 403 421
     POST /api/auth/jwt 401 200 200 200 200 403 403 421

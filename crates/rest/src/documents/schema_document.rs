@@ -154,7 +154,7 @@ fn of_table(table: &Table, base: &str) -> Value {
 /// Returns the description of a field. `name`, `kind`, `nullable` and `unique` are always present;
 /// others only where they apply:
 ///
-/// - `search` for a field of the search index;
+/// - `search` for a field of the search index, `immutable` for one that is fixed after the insert;
 /// - `max` (characters) and `collation` of a text, `range` of an integer, `values` of an
 ///   enumeration, `table` of a reference, and
 ///   `dimensions` of a vector;
@@ -170,6 +170,9 @@ fn of_field(table: &Table, position: usize, field: &Field) -> Value {
     put("unique", json!(field.unique || position == table.key()));
     if field.search {
         put("search", json!(true));
+    }
+    if field.immutable {
+        put("immutable", json!(true));
     }
     match &field.kind {
         Kind::Text { chars_max, collation } => {

@@ -180,34 +180,44 @@ impl<V: Verb> Future for Action<'_, V> {
     type Output = Result<V::Output>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.get_mut();
-        let (mut done, mut outcome) = (false, Outcome::default());
-        let Self { store, verb, pending, durability } = this;
-        let operated = verb.operate(store, &mut |operation, sink| {
-            if pending.is_none() {
-                match store.submit(*durability, operation, sink, &mut outcome)? {
-                    Progress::Done => {
-                        done = true;
-                        return Ok(());
-                    }
-                    Progress::Pending(waiting) => *pending = Some(waiting),
+        let Self { store, verb, pending, durability } = self.get_mut();
+        poll_verb(store, verb, pending, *durability, context)
+    }
+}
+
+/// Begins or continues the operation of a verb; `pending` is its state while it waits. Dropping
+/// that state does not cancel the operation: see [`Store::cancel`].
+pub(crate) fn poll_verb<V: Verb>(
+    store: &Store,
+    verb: &mut V,
+    pending: &mut Option<Pending>,
+    durability: Option<Durability>,
+    context: &mut Context<'_>,
+) -> Poll<Result<V::Output>> {
+    let (mut done, mut outcome) = (false, Outcome::default());
+    let operated = verb.operate(store, &mut |operation, sink| {
+        if pending.is_none() {
+            match store.submit(durability, operation, sink, &mut outcome)? {
+                Progress::Done => {
+                    done = true;
+                    return Ok(());
                 }
+                Progress::Pending(waiting) => *pending = Some(waiting),
             }
-            if let Some(waiting) = pending
-                && let Poll::Ready(result) =
-                    store.poll(waiting, operation, sink, &mut outcome, context)
-            {
-                *pending = None;
-                done = true;
-                return result;
-            }
-            Ok(())
-        });
-        match operated {
-            Err(error) => Poll::Ready(Err(error)),
-            Ok(()) if done => Poll::Ready(this.verb.finish(this.store, &mut outcome)),
-            Ok(()) => Poll::Pending,
         }
+        if let Some(waiting) = pending
+            && let Poll::Ready(result) = store.poll(waiting, operation, sink, &mut outcome, context)
+        {
+            *pending = None;
+            done = true;
+            return result;
+        }
+        Ok(())
+    });
+    match operated {
+        Err(error) => Poll::Ready(Err(error)),
+        Ok(()) if done => Poll::Ready(verb.finish(store, &mut outcome)),
+        Ok(()) => Poll::Pending,
     }
 }
 

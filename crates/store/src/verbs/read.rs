@@ -210,6 +210,27 @@ impl<M> ListModels<M> {
     }
 }
 
+impl<M: Model> ListModels<M> {
+    /// Returns the list of a query.
+    pub(super) fn of(query: RowQuery) -> Self {
+        Self { query, many: Many { rows: Vec::new(), error: None } }
+    }
+
+    /// Sets the maximum number of rows.
+    pub(super) fn limit(&mut self, rows: u64) {
+        self.query.limit = Some(rows);
+    }
+
+    /// Continues after a row in the order of the list.
+    pub(super) fn continue_after(&mut self, last: &M) {
+        let schema = M::schema();
+        let scratch = marmota_model::Scratch::new();
+        let mut row = vec![ValueRef::Absent; schema.fields.len()];
+        last.write(&mut row, &scratch);
+        continue_after(&mut self.query, schema.key, |field| row[field].to_value());
+    }
+}
+
 impl<M: Model> Verb for ListModels<M> {
     type Output = Vec<M>;
 
@@ -329,11 +350,7 @@ impl<M: Model> Action<'_, ListModels<M>> {
     /// # Ok::<(), marmota_model::Error>(())
     /// ```
     pub fn after(mut self, last: &M) -> Self {
-        let schema = M::schema();
-        let scratch = marmota_model::Scratch::new();
-        let mut row = vec![ValueRef::Absent; schema.fields.len()];
-        last.write(&mut row, &scratch);
-        continue_after(&mut self.verb.query, schema.key, |field| row[field].to_value());
+        self.verb.continue_after(last);
         self
     }
 

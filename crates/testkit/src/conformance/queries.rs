@@ -8,4 +8,5 @@ pub mod ranking;
 pub mod related;
 pub mod relations;
 pub mod search;
+pub mod streams;
 pub mod vectors;

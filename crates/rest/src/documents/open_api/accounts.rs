@@ -50,7 +50,7 @@ fn object(members: &[(&str, Value)]) -> Value {
 /// - the `operationId`, from the words of the path and the method: `auth.keys.get`, and
 ///   `auth.keys.one.delete` for a path that ends with a parameter;
 /// - the parameter of the path: a name for groups, an integer for users and keys;
-/// - no security for `/login` and `/set-password`, whose callers are not authenticated yet.
+/// - no security for `/login`, `/setup` and `/set-password`, whose callers are not authenticated yet.
 ///
 /// ```text
 /// "requestBody": {"required":true, "content": {"application/json": {"schema": {
@@ -100,8 +100,11 @@ pub(super) fn add(document: OpenApi, base: &str) -> OpenApi {
     let done = || (204, None);
     /// A route: method, path, summary, request body, and status with the response body.
     type Row<'r> = (Method, &'r str, &'r str, Option<Value>, (u16, Option<Value>));
-    let routes: [Row<'_>; 19] = [
+    let routes: [Row<'_>; 20] = [
         (Method::Post, "/login", "Logs in", Some(login), shown(logged_in)),
+        (Method::Get, "/setup", "Whether the first password has to be set", None, {
+            shown(object(&[("needed", flag())]))
+        }),
         (
             Method::Post,
             "/set-password",
@@ -163,7 +166,7 @@ pub(super) fn add(document: OpenApi, base: &str) -> OpenApi {
             };
             operation["parameters"] = json!([in_path("named", &schema)]);
         }
-        if matches!(path, "/login" | "/set-password") {
+        if matches!(path, "/login" | "/setup" | "/set-password") {
             // The caller is not authenticated yet.
             operation["security"] = json!([]);
         }

@@ -200,7 +200,7 @@ impl Ways<'_> {
                 Method::Get,
                 "/{key}/history",
                 "history",
-                "The outcome for a row",
+                "The history of a row",
                 &json!({
                     "responses": { "200": answer("A page of the history", &page) },
                 }),

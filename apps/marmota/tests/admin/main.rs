@@ -1,0 +1,12 @@
+//! The pages in a browser: Chromium works with them as people do, over rows of all kinds and with
+//! the program itself. axe-core finds no fault of accessibility on any page.
+#![cfg(feature = "admin")]
+#![allow(clippy::unwrap_used, reason = "tests panic")]
+
+mod browser;
+mod docs;
+mod grid;
+mod program;
+mod rows;
+mod samples;
+mod users;

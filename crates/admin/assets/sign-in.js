@@ -1,0 +1,50 @@
+// Logging in, and setting a password with a one-time token.
+
+import { get, loadSession, send, session, settings } from './api.js'
+import { fill, form, h, labelled } from './dom.js'
+
+const text = (label, attributes, options) => labelled(label, h('input', attributes), options)
+
+export const signInPage = async (main, parts, query, go) => {
+  const name = text('Name', { autocomplete: 'username', required: true, value: session.setup ? 'admin' : '' })
+  const password = text('Password', { type: 'password', autocomplete: 'current-password', required: true })
+  const logIn = async () => {
+    await send('POST', '/auth/login', { name: name.target.value, password: password.target.value, cookie: true })
+    await loadSession()
+    if (!session.user) throw new Error('The browser did not keep the session. Open this page over https, or at localhost.')
+    await go('#/')
+  }
+  fill(main, h('div', { class: 'small' }, h('h1', {}, `Sign in to ${settings.title}`),
+    session.setup && h('p', { class: 'notice' }, 'No user has a password yet. ',
+      h('a', { href: '#/set-password/admin' }, 'Set the password of the first administrator'), '.'),
+    form([name, password], { submit: 'Sign in', send: logIn }),
+    !session.setup && h('p', {}, h('a', { href: '#/set-password' }, 'Set a password with a token'))))
+  ;(name.target.value ? password : name).target.focus()
+}
+
+// `#/set-password/NAME/TOKEN`: the part after `#` is not sent to servers.
+export const setPasswordPage = async (main, [user = '', once = ''], query, go) => {
+  const name = text('Name', { autocomplete: 'username', required: true, value: user })
+  const token = text('Token', { autocomplete: 'off', required: true, value: once, spellcheck: 'false' },
+    { hint: user === 'admin' ? 'The server has printed it in the terminal at its start.' : 'You got it from an administrator.' })
+  const password = text('New password', { type: 'password', autocomplete: 'new-password', required: true })
+  const set = async () => {
+    const [user, given] = [name.target.value, password.target.value]
+    await send('POST', '/auth/set-password', { name: user, token: token.target.value.trim(), password: given })
+    await send('POST', '/auth/login', { name: user, password: given, cookie: true })
+    await loadSession()
+    if (!session.user) throw new Error('The password is set, but the browser did not keep the session. Open this page over https, or at localhost.')
+    history.replaceState(null, '', '#/')
+    await go('#/')
+  }
+  fill(main, h('div', { class: 'small' }, h('h1', {}, 'Set a password'),
+    form([name, token, password], { submit: 'Set password', send: set, fields: { password, name, token } })))
+  ;[name, token, password].find(field => !field.target.value)?.target.focus()
+}
+
+export const signOut = async () => {
+  await send('POST', '/auth/logout').catch(error => { if (error.status !== 401) throw error })
+  await loadSession()
+}
+
+export const me = () => get('/auth/me')

@@ -1,0 +1,56 @@
+//! The files of the pages, compiled into the program.
+
+/// A file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asset {
+    /// The path of the URL.
+    pub(crate) path: &'static str,
+    /// The media type.
+    pub(crate) media_type: &'static str,
+    /// The content.
+    pub(crate) bytes: &'static [u8],
+}
+
+const HTML: &str = "text/html; charset=utf-8";
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+
+/// A file below `/admin/assets/`.
+macro_rules! asset {
+    ($media_type:expr, $name:literal) => {
+        Asset {
+            path: concat!("/admin/assets/", $name),
+            media_type: $media_type,
+            bytes: include_bytes!(concat!("../assets/", $name)),
+        }
+    };
+}
+
+/// A page, at a path of its own.
+macro_rules! page {
+    ($path:literal, $name:literal) => {
+        Asset { path: $path, media_type: HTML, bytes: include_bytes!(concat!("../assets/", $name)) }
+    };
+}
+
+/// All files. The first of a path is served.
+pub(crate) const ASSETS: &[Asset] = &[
+    page!("/", "start.html"),
+    page!("/admin", "admin.html"),
+    page!("/docs", "docs.html"),
+    asset!("text/css; charset=utf-8", "style.css"),
+    asset!("image/svg+xml", "icon.svg"),
+    asset!(SCRIPT, "accounts.js"),
+    asset!(SCRIPT, "admin.js"),
+    asset!(SCRIPT, "api.js"),
+    asset!(SCRIPT, "dom.js"),
+    asset!(SCRIPT, "fields.js"),
+    asset!(SCRIPT, "filter.js"),
+    asset!(SCRIPT, "grid.js"),
+    asset!(SCRIPT, "json.js"),
+    asset!(SCRIPT, "row.js"),
+    asset!(SCRIPT, "sign-in.js"),
+    asset!(SCRIPT, "snippets.js"),
+    asset!(SCRIPT, "start.js"),
+    asset!(SCRIPT, "statistics.js"),
+    asset!(SCRIPT, "docs.js"),
+];

@@ -1,0 +1,255 @@
+//! [`AdminPages`]: the routes of the pages.
+
+use std::hash::Hasher as _;
+
+use marmota_http::{
+    Compression, Endpoint, Flow, Method, Request, Response, Router, SecurityHeaders, Status,
+};
+use serde_json::json;
+
+use crate::assets::{ASSETS, Asset};
+
+/// The Content Security Policy of the pages: scripts, styles, images and requests only of the
+/// server itself, nothing inline, no frames, and no text as HTML (Trusted Types).
+///
+/// ```
+/// assert!(marmota_admin::POLICY.starts_with("default-src 'none'; script-src 'self';"));
+/// ```
+pub const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
+                          img-src 'self'; connect-src 'self'; base-uri 'none'; \
+                          form-action 'none'; frame-ancestors 'none'; \
+                          require-trusted-types-for 'script'; trusted-types 'none'";
+
+/// The path of the document with the settings of the pages.
+const SETTINGS: &str = "/admin/assets/settings.json";
+
+/// The pages of a program with a REST API: `/`, `/admin` and `/docs`.
+///
+/// The pages are public; the API decides who may read and write. A program with the feature `admin`
+/// and the command line has them already.
+///
+/// ```
+/// use marmota_admin::AdminPages;
+/// use marmota_http::{Request, Router, TestRequest};
+///
+/// // A router with a REST API at `/v1`, and a route of its own.
+/// let router = Router::new()
+///     .get("/", |_: Request| async { "Welcome" })
+///     .get("/v1/openapi.json", |_: Request| async { "{}" });
+/// let router = AdminPages::new("/v1").title("People").version("1.2.0").add_to(router);
+///
+/// assert!(router.call(TestRequest::get("/admin"))?.text().contains("<!doctype html>"));
+/// assert!(router.call(TestRequest::get("/docs"))?.text().contains("<!doctype html>"));
+/// // Routes of the program are kept.
+/// assert_eq!(router.call(TestRequest::get("/"))?.text(), "Welcome");
+/// # Ok::<(), marmota_http::CallError>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct AdminPages {
+    prefix: String,
+    title: String,
+    version: String,
+}
+
+impl AdminPages {
+    /// Creates the pages for the REST API with this prefix (`Api::prefix`).
+    ///
+    /// ```
+    /// let pages = marmota_admin::AdminPages::new("/api");
+    /// # let _ = pages;
+    /// ```
+    pub fn new(prefix: &str) -> Self {
+        let prefix = prefix.trim_end_matches('/').to_owned();
+        Self { prefix, title: "Marmota".to_owned(), version: String::new() }
+    }
+
+    /// Creates the pages for the REST API among these routes: the first one with an OpenAPI
+    /// document, if its path has no parameters. Returns `None` if the routes have no such API.
+    ///
+    /// ```
+    /// use marmota_admin::AdminPages;
+    /// use marmota_http::{Request, Router};
+    ///
+    /// let router = Router::new().get("/v1/openapi.json", |_: Request| async { "{}" });
+    /// assert!(AdminPages::of_routes(&router).is_some());
+    /// assert!(AdminPages::of_routes(&Router::new()).is_none());
+    /// ```
+    #[must_use]
+    pub fn of_routes(router: &Router) -> Option<Self> {
+        let is_read = |method: Option<Method>| method == Some(Method::Get);
+        let prefix = router
+            .patterns()
+            .filter(|(method, _)| is_read(*method))
+            .find_map(|(_, pattern)| pattern.strip_suffix("/openapi.json"))?;
+        // The API of tenants has several documents.
+        (!prefix.contains('{')).then(|| Self::new(prefix))
+    }
+
+    /// Sets the name of the program. Default: `Marmota`.
+    ///
+    /// ```
+    /// let pages = marmota_admin::AdminPages::new("/api").title("People");
+    /// # let _ = pages;
+    /// ```
+    pub fn title(mut self, title: impl Into<String>) -> Self {
+        self.title = title.into();
+        self
+    }
+
+    /// Sets the version of the program, which the start page shows. Default: none.
+    ///
+    /// ```
+    /// let pages = marmota_admin::AdminPages::new("/api").version(env!("CARGO_PKG_VERSION"));
+    /// # let _ = pages;
+    /// ```
+    pub fn version(mut self, version: impl Into<String>) -> Self {
+        self.version = version.into();
+        self
+    }
+
+    /// Returns the prefix of the REST API.
+    ///
+    /// ```
+    /// assert_eq!(marmota_admin::AdminPages::new("/api/").prefix(), "/api");
+    /// ```
+    #[must_use]
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    /// Adds the pages to a program's routes. A path that has a route already keeps it.
+    pub fn add_to(&self, router: Router) -> Router {
+        let mut pages = Router::new();
+        for asset in ASSETS.iter().filter(|asset| !has(&router, asset.path)) {
+            pages = pages.on(Method::Get, asset.path, endpoint(asset));
+        }
+        let settings = self.settings();
+        pages = pages.direct(Method::Get, SETTINGS, move |request, out| {
+            let body = settings.clone().into_bytes();
+            out.respond(answer(request, "application/json", &etag(&body), body));
+            Flow::Done
+        });
+        let headers = SecurityHeaders::new().content_security_policy(POLICY);
+        router.nest("", pages.layer(headers).layer(Compression::new()))
+    }
+
+    /// Returns the document with the settings.
+    fn settings(&self) -> String {
+        json!({ "api": self.prefix, "title": self.title, "version": self.version }).to_string()
+    }
+}
+
+/// Returns true if a router has a route for exactly this path. For `/`, a route for all paths (a
+/// folder of files) counts as well.
+fn has(router: &Router, path: &str) -> bool {
+    router.patterns().any(|(_, pattern)| {
+        let pattern = if pattern.is_empty() { "/" } else { pattern };
+        pattern == path || path == "/" && pattern.starts_with("/{") && pattern.ends_with(":path}")
+    })
+}
+
+/// Returns the endpoint of a file. Its tag is computed once.
+fn endpoint(asset: &'static Asset) -> Endpoint {
+    let tag = etag(asset.bytes);
+    Endpoint::direct(move |request: &Request, out: &mut _| {
+        out.respond(answer(request, asset.media_type, &tag, asset.bytes));
+        Flow::Done
+    })
+}
+
+/// Returns a response with a file, or 304 for a client that has it. Browsers ask each time, so that
+/// a new version of the program is seen at once.
+fn answer(
+    request: &Request,
+    media_type: &'static str,
+    tag: &str,
+    body: impl Into<marmota_http::Body>,
+) -> Response {
+    let response = Response::with_body(media_type, body).with_etag(request, tag);
+    let response = response.and_then(|response| response.with_header("Cache-Control", "no-cache"));
+    response.unwrap_or_else(|_| Response::from_status(Status::INTERNAL_SERVER_ERROR))
+}
+
+/// Returns the strong entity tag of a file: a hash of its content, equal in each process.
+fn etag(bytes: &[u8]) -> String {
+    let mut hash = std::hash::DefaultHasher::new();
+    hash.write(bytes);
+    format!("{:016x}-{:x}", hash.finish(), bytes.len())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests panic")]
+
+    use marmota_http::TestRequest;
+
+    use super::*;
+
+    fn router() -> Router {
+        AdminPages::new("/api").title("A \"title\"").add_to(Router::new())
+    }
+
+    #[test]
+    fn a_file_has_a_strong_tag_and_is_sent_once() {
+        let router = router();
+        for asset in ASSETS {
+            let first = router.call(TestRequest::get(asset.path)).unwrap();
+            assert_eq!(first.status(), Status::OK, "{}", asset.path);
+            assert_eq!(first.header("Content-Type"), Some(asset.media_type));
+            assert_eq!(first.header("Content-Security-Policy"), Some(POLICY));
+            let tag = first.header("ETag").unwrap().to_owned();
+            assert!(tag.starts_with('"'), "{tag}");
+            let again = TestRequest::get(asset.path).header("If-None-Match", tag);
+            assert_eq!(router.call(again).unwrap().status(), Status::NOT_MODIFIED);
+        }
+    }
+
+    #[test]
+    fn settings_are_json() {
+        let answer = router().call(TestRequest::get(SETTINGS)).unwrap();
+        let settings: serde_json::Value = serde_json::from_str(answer.text()).unwrap();
+        assert_eq!(settings, json!({ "api": "/api", "title": "A \"title\"", "version": "" }));
+    }
+
+    #[test]
+    fn every_file_of_the_folder_is_served() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/assets");
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let bytes = std::fs::read(entry.unwrap().path()).unwrap();
+            assert!(ASSETS.iter().any(|asset| asset.bytes == bytes));
+        }
+    }
+
+    #[test]
+    fn pages_have_no_inline_script_or_style_and_no_foreign_address() {
+        for asset in ASSETS {
+            let text = std::str::from_utf8(asset.bytes).unwrap();
+            for banned in ["<style", " style=", " onclick=", "innerHTML", "https://", "javascript:"]
+            {
+                assert!(!text.contains(banned), "{}: {banned}", asset.path);
+            }
+            let foreign = text
+                .match_indices("http://")
+                .find(|(at, _)| !text[*at..].starts_with("http://www.w3.org/2000/svg"));
+            assert_eq!(foreign, None, "{}", asset.path);
+        }
+    }
+
+    #[test]
+    fn routes_of_the_program_are_kept() {
+        let page = |text: &'static str| move |_: Request| async move { text };
+        let router = Router::new().get("/", page("own")).get("/docs", page("own docs"));
+        let router = AdminPages::new("/api").add_to(router);
+        assert_eq!(router.call(TestRequest::get("/")).unwrap().text(), "own");
+        assert_eq!(router.call(TestRequest::get("/docs")).unwrap().text(), "own docs");
+        assert_eq!(router.call(TestRequest::get("/admin")).unwrap().status(), Status::OK);
+    }
+
+    #[test]
+    fn an_api_of_tenants_has_no_pages() {
+        let document = |_: Request| async { "{}" };
+        let router = Router::new().get("/t/{tenant}/api/openapi.json", document);
+        assert!(AdminPages::of_routes(&router).is_none());
+    }
+}
