@@ -286,7 +286,8 @@ impl Rights {
                 rights.reading(given).map(drop)
             }
             Write::DeleteWhere { .. } | Write::Delete { .. } => Ok(()),
-            Write::Audited { write, .. }
+            Write::Cascading { write, .. }
+            | Write::Audited { write, .. }
             | Write::Compared { write }
             | Write::Guarded { write, .. }
             | Write::Hooked { write, .. } => self.check_fields(rights, write),
