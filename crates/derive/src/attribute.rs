@@ -54,6 +54,7 @@ pub(crate) const FIELD: Place = Place {
         ("collate", "collate = \"nocase\""),
         ("search", "search"),
         ("immutable", "immutable"),
+        ("on_delete", "on_delete = \"cascade\""),
         ("unique", "unique"),
         ("index", "index"),
         ("default", "default = 7"),
@@ -108,6 +109,8 @@ const FOREIGN: &[(&str, &str)] = &[
     ("readonly", "`immutable`"),
     ("read_only", "`immutable`"),
     ("optional", "an Option as the field's type"),
+    ("ondelete", "`on_delete`"),
+    ("cascade", "`on_delete = \"cascade\"`"),
 ];
 
 /// The error for an item that requires a constant.

@@ -59,6 +59,8 @@ pub(crate) struct Field {
     search: bool,
     /// True if it has `immutable`.
     immutable: bool,
+    /// The variant of the schema's `OnDelete`.
+    on_delete: &'static str,
     /// Its type without `Option`, for rules.
     inside: TokenStream,
     /// Its type without `Option`, as far as its name determines it.
@@ -123,6 +125,7 @@ impl Field {
             index: false,
             search: false,
             immutable: false,
+            on_delete: "Restrict",
             inside: without_self(inner.to_token_stream(), owner),
             shape: Shape::of(inner),
             optional: inside.is_some(),
@@ -165,6 +168,7 @@ impl Field {
                 item.bare(problems);
                 self.immutable = true;
             }
+            "on_delete" => self.apply_on_delete(item, problems),
             "rename" => {
                 if let Some(text) = item.text(problems) {
                     self.name = text.value();
@@ -235,6 +239,29 @@ impl Field {
                     format!("unknown collation {other:?}; use \"nocase\" or \"binary\""),
                 ),
             }
+        }
+    }
+
+    /// Evaluates `on_delete`, the action when the row that the field refers to is deleted.
+    fn apply_on_delete(&mut self, item: &Item, problems: &mut Problems) {
+        if !self.suits(self.shape.may_be_reference(), item, "references", problems) {
+            return;
+        }
+        let Some(action) = item.text(problems) else { return };
+        match action.value().as_str() {
+            "restrict" => self.on_delete = "Restrict",
+            "cascade" => self.on_delete = "Cascade",
+            "set_null" if !self.optional && self.shape == Shape::Reference => {
+                problems.at(
+                    action,
+                    "the field can be NULL only as an `Option`; use that, or \"cascade\"",
+                );
+            }
+            "set_null" => self.on_delete = "SetNull",
+            other => problems.at(
+                action,
+                format!("unknown action {other:?}; use \"restrict\", \"cascade\" or \"set_null\""),
+            ),
         }
     }
 
@@ -464,6 +491,7 @@ impl Field {
         };
         let default = optional(self.default.as_ref().map(|default| default.code(model)));
         let was = former(self.was.as_deref());
+        let on_delete = format_ident!("{}", self.on_delete);
         quote!(#model::Field {
             name: ::std::borrow::Cow::Borrowed(#name),
             kind: #kind,
@@ -471,6 +499,7 @@ impl Field {
             unique: #unique,
             search: #search,
             immutable: #immutable,
+            on_delete: #model::OnDelete::#on_delete,
             role: #model::Role::#role,
             default: #default,
             sanitizers: ::std::borrow::Cow::Borrowed(&[#(#model::Sanitizer::#sanitizers),*]),

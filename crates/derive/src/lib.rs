@@ -99,6 +99,7 @@
 //! | `bytes_max = "10 MB"` | files | the maximum size, in bytes or with a unit; default: 100 MB |
 //! | `types("image/*", "application/pdf")` | files | the accepted media types; default: all |
 //! | `immutable` | any without a role | its value is fixed after the insert: a write that changes it is refused |
+//! | `on_delete = "cascade"` | references | when the row that it refers to is deleted: the row is deleted as well; `"set_null"`: the reference becomes NULL; `"restrict"` is the default, the delete is refused |
 //! | `search` | texts | its words can be searched for |
 //! | `not_empty` | texts, blobs | not empty, and not only white space |
 //! | `length(min = 2, max = 9)` | texts, blobs | the number of characters, or of bytes; either bound may be omitted |
@@ -299,6 +300,35 @@ use syn::{DeriveInput, ItemFn, ItemTrait, parse_macro_input};
 /// assert_eq!(table.fields()[1].kind.collation(), Collation::NoCase);
 /// assert!(table.fields()[1].immutable && table.fields()[2].search);
 /// # Ok::<(), marmota_model::Error>(())
+/// ```
+///
+/// # References: `on_delete`
+/// A row that is referred to cannot be deleted. `on_delete = "cascade"` deletes the referring rows
+/// with it; `on_delete = "set_null"` sets their references to NULL, and needs an `Option`.
+///
+/// ```
+/// use marmota_derive::Model;
+/// use marmota_model::{Model, OnDelete, Ref};
+///
+/// #[derive(Model)]
+/// struct User {
+///     id: i64,
+/// }
+///
+/// #[derive(Model)]
+/// struct Issue {
+///     id: i64,
+///     #[model(on_delete = "set_null")]
+///     assignee: Option<Ref<User>>,
+/// }
+///
+/// #[derive(Model)]
+/// struct Comment {
+///     id: i64,
+///     #[model(on_delete = "cascade")]
+///     issue: Ref<Issue>,
+/// }
+/// assert_eq!(Comment::schema().fields[1].on_delete, OnDelete::Cascade);
 /// ```
 ///
 /// # Rules: `not_empty`, `length`, `range`, `pattern`, `email`, `check`

@@ -89,6 +89,11 @@ impl Shape {
         matches!(self, Self::Text | Self::Other)
     }
 
+    /// Returns true if `on_delete` may apply to the type.
+    pub(crate) const fn may_be_reference(self) -> bool {
+        matches!(self, Self::Reference | Self::Other)
+    }
+
     /// Returns true if `not_empty` and `length` may apply to the type.
     pub(crate) const fn may_have_length(self) -> bool {
         matches!(self, Self::Text | Self::Blob | Self::Other)

@@ -20,7 +20,8 @@ fn resident_kib() -> u64 {
 #[test]
 fn a_stream_of_100_000_rows_takes_the_memory_of_a_page() {
     let folder = tempfile::tempdir().unwrap();
-    let file = format!("sqlite:{}", folder.path().join("lines.db").display());
+    let file = folder.path().join("lines.db");
+    let file = format!("sqlite:{}?cache_bytes_max=1000000", file.display());
     let store = marmota::open(&file).unwrap().model::<Line>().open().unwrap();
     let line = Line { id: 0, text: "x".repeat(500) };
     for _ in 0..100 {

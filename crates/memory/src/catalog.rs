@@ -7,7 +7,7 @@ pub(crate) mod locked_tables;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use marmota_model::{Error, ErrorKind, KeyKind, Kind, Result, Table, ValueRef};
+use marmota_model::{Error, ErrorKind, KeyKind, Kind, OnDelete, Result, Table, ValueRef};
 use marmota_store::plan::Destructive;
 use parking_lot::RwLock;
 use smallvec::{SmallVec, smallvec};
@@ -111,6 +111,17 @@ impl Catalog {
         } else {
             Err(refuse("was prepared with other fields"))
         }
+    }
+
+    /// Returns what happens to rows of a table when those are deleted that the field refers to.
+    pub(super) fn on_delete(&self, table: u32, field: usize) -> OnDelete {
+        self.slots[table as usize].table.fields()[field].on_delete
+    }
+
+    /// Returns true if a delete from a table may delete or change other rows.
+    pub(super) fn cascades(&self, table: u32) -> bool {
+        let mut referred = self.slots[table as usize].referred.iter();
+        referred.any(|&(field, source)| self.on_delete(source, field) != OnDelete::Restrict)
     }
 
     /// Returns the number of the table with this name.

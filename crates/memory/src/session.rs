@@ -10,7 +10,9 @@ use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
 use arc_swap::{ArcSwap, Cache};
-use marmota_model::{Error, ErrorKind, FieldSet, Result, RowSink, Table, ValueRef};
+use marmota_model::{
+    Error, ErrorKind, FieldSet, FilterExpr, Result, RowQuery, RowSink, Table, ValueRef,
+};
 use marmota_store::Durability;
 use marmota_store::borrowed_table::BorrowedTables;
 use marmota_store::engine::{Session, Submitted, Ticket};
@@ -28,9 +30,10 @@ use super::write::{delete_rows, execute};
 use crate::catalog::locked_tables::{LockedTables, Needs, NotNow};
 use crate::lock::transaction_gate::WAIT_MAX;
 use crate::read::borrowed_table::LockedTable;
-use crate::read::long_scan::LongScan;
-use crate::read::related::resolved;
-use crate::read::scan::RowsFound;
+use crate::read::long_related::LongRelated;
+use crate::read::long_scan::{LongScan, ReadRequest};
+use crate::read::related::{resolved, resolved_in_time};
+use crate::read::scan::{Read, RowsFound};
 use crate::recording::NumberedCommit;
 use crate::table::table_rows::TableRows;
 use crate::write::long_delete::LongDelete;
@@ -70,6 +73,8 @@ struct Waiting {
 
 /// An operation that needs more turns.
 enum Long {
+    /// A read whose conditions on related rows take more turns.
+    Related(Box<LongRelated>),
     Scan(Scan),
     Delete(Box<LongDelete>),
 }
@@ -241,7 +246,9 @@ impl MemorySession {
             // them.
             self.shared.check_open()?;
             let mut found = None;
-            if let Operation::DeleteWhere { filter, .. } = operation {
+            if let Operation::DeleteWhere { filter, .. } = operation
+                && !catalog.cascades(needs.table)
+            {
                 let filter = resolved(&locked, needs.table, *filter)?;
                 match locked.rows(needs.table)?.find(filter.as_deref())? {
                     RowsFound::All(rows) => found = Some(rows),
@@ -269,6 +276,12 @@ impl MemorySession {
                         return Ok(Attempt::Long(Long::Delete(delete)));
                     }
                 }
+            }
+            if let Some(filter) = related_filter(operation) {
+                if let Some(transaction) = &mut self.transaction {
+                    transaction.own(self.id, &needs, &mut locked)?;
+                }
+                return read_related((operation, filter), &needs, &locked, sink, outcome);
             }
             let mut run = |locked: &mut LockedTables<'_>, log: &mut UndoLog| match found.take() {
                 Some(rows) => {
@@ -350,6 +363,59 @@ impl MemorySession {
         let mut locked = LockedTables::of_transaction(catalog, owned, None);
         transaction.log.undo_to_savepoint(name, &mut locked)
     }
+}
+
+/// Returns the filter of a list or count that has conditions on related rows.
+fn related_filter<'a>(operation: &Operation<'a>) -> Option<&'a FilterExpr> {
+    match operation {
+        Operation::List { query, .. } => query.filter.as_ref(),
+        Operation::Count { filter, .. } => *filter,
+        _ => None,
+    }
+    .filter(|filter| filter.has_relations())
+}
+
+/// Executes a list or count with such a filter, for one turn.
+fn read_related(
+    (operation, filter): (&Operation<'_>, &FilterExpr),
+    needs: &Needs,
+    locked: &LockedTables<'_>,
+    sink: &mut dyn RowSink,
+    outcome: &mut Outcome,
+) -> Result<Attempt> {
+    let rows = locked.rows(needs.table)?;
+    let Some(filter) = resolved_in_time(locked, needs.table, filter)? else {
+        let (request, limit) = match operation {
+            Operation::List { query, .. } => {
+                let fields = query.fields.unwrap_or_else(|| rows.table.read_by_default());
+                let (filter, order) =
+                    (query.filter_with_after(&rows.table), query.order_with_key(&rows.table));
+                (ReadRequest { filter, order, fields, counts: false }, query.limit)
+            }
+            _ => {
+                let filter = Some(filter.clone());
+                (ReadRequest { filter, counts: true, ..ReadRequest::default() }, None)
+            }
+        };
+        let long = LongRelated::open(locked, needs, request, limit)?;
+        return Ok(Attempt::Long(Long::Related(long)));
+    };
+    let read = match operation {
+        Operation::List { query, .. } => {
+            rows.list(&RowQuery { filter: Some(filter), ..(*query).clone() }, sink)?
+        }
+        _ => rows.count(Some(&filter))?,
+    };
+    Ok(match read {
+        Read::Done(rows) => {
+            *outcome = Outcome::rows(rows);
+            Attempt::Done
+        }
+        Read::Over(long) => {
+            let rows = Arc::clone(&locked.slot(needs.table).rows);
+            Attempt::Long(Long::Scan(Scan { long, rows }))
+        }
+    })
 }
 
 /// A commit that was executed.
@@ -468,6 +534,7 @@ impl Session for MemorySession {
             return self.poll_written(ticket, outcome, context);
         }
         match long {
+            Some(Long::Related(_)) => return self.poll_related(ticket, context),
             Some(Long::Scan(_)) => return self.poll_scan(ticket, sink, outcome, context),
             Some(Long::Delete(_)) => return self.poll_delete(ticket, operation, outcome, context),
             None => {}

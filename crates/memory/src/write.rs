@@ -1,5 +1,6 @@
 //! Executes operations on locked tables: each is all or nothing.
 
+mod cascade;
 pub(crate) mod conflict;
 pub(crate) mod long_delete;
 pub(crate) mod references;
@@ -258,9 +259,14 @@ pub(super) fn delete_rows(
     mut numbers: Vec<u32>,
 ) -> Result<Outcome> {
     numbers.sort_unstable();
+    if locked.catalog.cascades(table) {
+        return cascade::delete_rows(locked, log, table, &numbers);
+    }
     if !locked.slot(table).referred.is_empty() {
         for &number in &numbers {
-            check_referrers(locked, table, number, |row| numbers.binary_search(&row).is_ok())?;
+            check_referrers(locked, table, number, |source, row| {
+                source == table && numbers.binary_search(&row).is_ok()
+            })?;
         }
     }
     for &number in &numbers {

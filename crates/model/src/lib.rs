@@ -71,8 +71,8 @@ pub use model::{
 };
 pub use scalar::{Currency, CurrencyError, Date, Time, TimeError, Timestamp};
 pub use schema::{
-    CharacterClass, Collation, EnumStored, Field, Index, KeyKind, Kind, Literal, Relation, Role,
-    Rule, Sanitizer, Schema, Variant,
+    CharacterClass, Collation, EnumStored, Field, Index, KeyKind, Kind, Literal, OnDelete,
+    Relation, Role, Rule, Sanitizer, Schema, Variant,
 };
 pub use search::{SEARCH_BYTES_MAX, SEARCH_TERMS_MAX, Search, SearchTerm, Snippet, Words};
 pub use table::{LinkedTables, RELATION_STEPS_MAX, RelationStep, ResolvedRelation, Table};

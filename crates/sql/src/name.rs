@@ -1,6 +1,6 @@
 //! Names in SQL, and the names of indexes of models.
 
-use marmota_model::{Index, Table};
+use marmota_model::{Index, OnDelete, Table};
 
 /// Returns a quoted name.
 #[must_use]
@@ -25,6 +25,27 @@ pub fn index_name(table: &Table, index: &Index) -> String {
 #[must_use]
 pub fn is_ours(index: &str, table: &str) -> bool {
     ["unique", "index"].iter().any(|kind| index.starts_with(&format!("{kind}:{table}:")))
+}
+
+/// Returns the action of a reference as SQL, to follow `REFERENCES …`; empty for the default.
+#[must_use]
+pub const fn on_delete(action: OnDelete) -> &'static str {
+    match action {
+        OnDelete::Restrict => "",
+        OnDelete::Cascade => " ON DELETE CASCADE",
+        OnDelete::SetNull => " ON DELETE SET NULL",
+    }
+}
+
+/// Returns the action that a database reports as `CASCADE` or `SET NULL`; [`OnDelete::Restrict`] for
+/// any other.
+#[must_use]
+pub fn on_delete_of(action: &str) -> OnDelete {
+    match action {
+        _ if action.eq_ignore_ascii_case("CASCADE") => OnDelete::Cascade,
+        _ if action.eq_ignore_ascii_case("SET NULL") => OnDelete::SetNull,
+        _ => OnDelete::Restrict,
+    }
 }
 
 #[cfg(test)]

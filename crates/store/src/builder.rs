@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hashbrown::HashMap;
-use marmota_model::{Error, ErrorKind, Model, Result, Schema, Table};
+use marmota_model::{Error, ErrorKind, Field, Model, OnDelete, Result, Schema, Table};
 
 pub use self::before_hooks::{AsyncHook, BeforeChange, HookFuture};
 use self::before_hooks::{HooksToOpen, LateCore};
@@ -355,10 +355,18 @@ impl StoreBuilder {
                 before_hooks.get_or_insert_default().add(table.name(), hook);
             }
         }
+        for table in registry.tables() {
+            let home = homes.get(table.name()).copied().unwrap_or(0);
+            check_on_delete(engines[home].1.capability(), table)?;
+        }
         let migrations = Sequence::new(self.migrations, &registry)?;
         homes.insert(MIGRATIONS.to_owned(), 0);
         let mut tables = registry.by_dependency()?;
         registry.link(|table| homes.get(table).copied().unwrap_or(0))?;
+        registry.cascades().check(|table| {
+            let has_hooks = before_hooks.as_ref().is_some_and(|hooks| hooks.has(table));
+            table.schema().audit || has_hooks
+        })?;
         tables.extend(answers.iter().map(|(table, _)| Arc::clone(table)));
         tables.extend(migrations.table().cloned());
         let feed = match self.changes {
@@ -526,6 +534,29 @@ fn check_hooks(capability: &Capability, table: &str) -> Result<()> {
         return Err(Error::new(ErrorKind::Unsupported, message));
     }
     capability.check_transactions(&format!("a hook of `{table}`"))
+}
+
+/// Checks that a table's engine executes the actions of its references.
+///
+/// # Errors
+/// [`ErrorKind::Unsupported`].
+fn check_on_delete(capability: &Capability, table: &Table) -> Result<()> {
+    let has_action = |field: &&Field| field.on_delete != OnDelete::Restrict;
+    match table.fields().iter().find(has_action) {
+        Some(field) if !capability.on_delete => {
+            let message = format!(
+                "field `{}` of `{}` has `on_delete = \"{}\"`, which the engine `{}` does not \
+                 execute: leave it out and delete or change the referring rows first, or use a \
+                 database of another engine",
+                field.name,
+                table.name(),
+                field.on_delete,
+                capability.name
+            );
+            Err(Error::new(ErrorKind::Unsupported, message))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Checks that the change feed can be recorded.

@@ -42,9 +42,9 @@ pub mod action {
 pub mod operation {
     pub use crate::batch_machine::{BatchDriver, BatchMachine, BatchParts, BatchStep};
     pub use crate::contract::operation::{
-        ANSWERS, Answered, BatchMode, Fingerprint, Idempotency, KEY_BYTES_MAX, Keys, Link, LinkAt,
-        OnConflict, Once, OnceKey, Operation, Outcome, UpsertEffect, UpsertResult, Write, key_made,
-        resolve_links,
+        ANSWERS, Answered, BatchMode, Cascade, Fingerprint, Idempotency, KEY_BYTES_MAX, Keys, Link,
+        LinkAt, OnConflict, Once, OnceKey, Operation, Outcome, UpsertEffect, UpsertResult, Write,
+        key_made, resolve_links,
     };
 }
 

@@ -4,6 +4,7 @@
 //! | module | subject |
 //! |---|---|
 //! | `registry` | the tables of a store, by name and by type |
+//! | `cascades` | what deletes do to the rows that refer to the deleted ones |
 //! | `tables` | the tables of an engine, by number |
 //! | `prepare` | keys, timestamps, defaults and rules of a row before a write |
 //! | `predicate` | the evaluation of a filter on a row |
@@ -15,6 +16,7 @@
 //! | `refusal` | the errors with which engines refuse a write |
 
 pub(crate) mod best_rows;
+pub(crate) mod cascades;
 pub mod history;
 pub mod predicate;
 pub mod prepare;

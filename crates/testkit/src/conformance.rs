@@ -47,7 +47,7 @@ pub use queries::{
     filters, grouping, json_paths, pages, ranking, related, relations, search, streams, vectors,
 };
 pub use rows::{
-    conflicts, fields, immutable, keys, references, sanitizers, unique, versions, writes,
+    conflicts, fields, immutable, keys, on_delete, references, sanitizers, unique, versions, writes,
 };
 pub use schemas::{migrations, schema_change, schema_plan};
 
@@ -103,6 +103,7 @@ macro_rules! conformance {
             $crate::keys_promises!();
             $crate::live_promises!();
             $crate::migrations_promises!();
+            $crate::on_delete_promises!();
             $crate::pages_promises!();
             $crate::streams_promises!();
             $crate::ranking_promises!();

@@ -7,10 +7,10 @@
 
 use std::sync::atomic::Ordering;
 
-use marmota_model::{Error, ErrorKind, FieldSet, FilterExpr, Result, ValueRef};
+use marmota_model::{Error, ErrorKind, FieldSet, FilterExpr, OnDelete, Result, ValueRef};
 use marmota_store::operation::{OnConflict, Operation, Write};
 use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use crate::catalog::{Catalog, Slot};
 use crate::table::table_rows::TableRows;
@@ -125,6 +125,15 @@ impl Needs {
                 self.write(catalog, inner)?;
                 self.insert(catalog, number);
             }
+            // Writes to the referring rows may have hooks.
+            Write::Cascading { write: inner, cascade } => {
+                self.write(catalog, inner)?;
+                for table in cascade.tables() {
+                    let number = catalog.find(table)?;
+                    self.insert(catalog, number);
+                    self.delete(catalog, number);
+                }
+            }
             Write::Audited { write: inner, .. } => {
                 self.write(catalog, inner)?;
                 for table in write.tables() {
@@ -172,10 +181,20 @@ impl Needs {
         self.tables.extend(written.map(|&(_, target)| (target, false)));
     }
 
+    /// Adds a table from which rows are deleted, and those with rows that refer to them.
     fn delete(&mut self, catalog: &Catalog, number: u32) {
-        self.tables.push((number, true));
-        let slot = &catalog.slots[number as usize];
-        self.tables.extend(slot.referred.iter().map(|&(_, source)| (source, false)));
+        let (mut from, mut at): (SmallVec<[u32; 4]>, _) = (smallvec![number], 0);
+        while let Some(&number) = from.get(at) {
+            at += 1;
+            self.tables.push((number, true));
+            for &(field, source) in &catalog.slots[number as usize].referred {
+                let on_delete = catalog.on_delete(source, field);
+                self.tables.push((source, on_delete != OnDelete::Restrict));
+                if on_delete == OnDelete::Cascade && !from.contains(&source) {
+                    from.push(source);
+                }
+            }
+        }
     }
 
     /// Sorts the tables and removes duplicates; a table is changed if one part changes it.

@@ -85,6 +85,7 @@ pub(crate) struct Rest {
 }
 
 /// The request of a read.
+#[derive(Default)]
 pub(crate) struct ReadRequest {
     pub(crate) filter: Option<FilterExpr>,
     pub(crate) order: Vec<SortKey>,
@@ -116,8 +117,16 @@ pub(crate) enum Turn {
 
 impl LongScan {
     /// Opens a scan of the current rows of a table.
-    pub(crate) fn open(rows: &TableRows, asked: ReadRequest, mut rest: Rest) -> Box<Self> {
-        let copies = rows.scans.open();
+    pub(crate) fn open(rows: &TableRows, asked: ReadRequest, rest: Rest) -> Box<Self> {
+        Self::of_moment(asked, rows.scans.open(), rest)
+    }
+
+    /// Opens a scan of a table as it was when `copies` were opened.
+    pub(crate) fn of_moment(
+        asked: ReadRequest,
+        copies: Arc<Mutex<Copies>>,
+        mut rest: Rest,
+    ) -> Box<Self> {
         let (runs, heap) = (Vec::new(), None);
         if let Some(found) = &mut rest.found
             && rest.left > KEEP_FEW as u64
@@ -148,16 +157,9 @@ impl LongScan {
     }
 
     fn turn_on(&mut self, table: &TableRows, sink: &mut dyn RowSink) -> Result<Turn> {
-        if table.retired {
-            let message = "the table was changed while it was read; read the rows again";
-            return Err(Error::new(ErrorKind::Busy, message));
-        }
         let copies = Arc::clone(&self.copies);
         let copies = copies.lock();
-        if copies.bytes > COPIES_BYTES_MAX {
-            return Err(changed_too_much(table));
-        }
-        let view = View { pages: &table.pages, copies: &copies.rows };
+        let view = View::of(table, &copies)?;
         let mut budget = Budget::next();
         let asked = &self.asked;
         let mut lender = Lender::new(table, asked);
@@ -279,12 +281,25 @@ fn sift_down(heap: &mut [usize], mut at: usize, is_before: impl Fn(usize, usize)
 }
 
 /// The rows as they were when the scan began.
-struct View<'t> {
+pub(crate) struct View<'t> {
     pages: &'t Pages,
     copies: &'t HashMap<u32, Box<[Value]>>,
 }
 
 impl<'t> View<'t> {
+    /// # Errors
+    /// [`ErrorKind::Busy`] if the table was replaced, or too many rows were changed.
+    pub(crate) fn of(table: &'t TableRows, copies: &'t Copies) -> Result<Self> {
+        if table.retired {
+            let message = "the table was changed while it was read; read the rows again";
+            return Err(Error::new(ErrorKind::Busy, message));
+        }
+        match copies.bytes > COPIES_BYTES_MAX {
+            true => Err(changed_too_much(table)),
+            false => Ok(Self { pages: &table.pages, copies: &copies.rows }),
+        }
+    }
+
     #[inline]
     fn copy(&self, number: u32) -> Option<&'t [Value]> {
         if self.copies.is_empty() {
@@ -294,7 +309,7 @@ impl<'t> View<'t> {
     }
 
     #[inline]
-    fn value(&self, number: u32, column: &Column) -> ValueRef<'_> {
+    pub(crate) fn value(&self, number: u32, column: &Column) -> ValueRef<'_> {
         match self.copy(number) {
             None => self.pages.row(number).value(column),
             Some(row) => row[usize::from(column.field)].as_ref(),
@@ -302,7 +317,7 @@ impl<'t> View<'t> {
     }
 
     #[inline]
-    fn selects(&self, number: u32, predicate: &Predicate<'_, Column>) -> bool {
+    pub(crate) fn selects(&self, number: u32, predicate: &Predicate<'_, Column>) -> bool {
         match self.copy(number) {
             None => predicate.selects(self.pages.row(number)),
             Some(row) => {

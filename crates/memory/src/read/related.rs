@@ -10,8 +10,10 @@ use marmota_model::{
 };
 
 use crate::catalog::locked_tables::LockedTables;
+use crate::read::scan::RowsFound;
 
-/// Returns a filter without conditions on related rows. The related tables have to be locked.
+/// Returns a filter without conditions on related rows, for an operation that is executed in one
+/// turn. The related tables have to be locked.
 pub(crate) fn resolved<'f>(
     locked: &LockedTables<'_>,
     table: u32,
@@ -19,13 +21,35 @@ pub(crate) fn resolved<'f>(
 ) -> Result<Option<Cow<'f, FilterExpr>>> {
     match filter {
         Some(filter) if filter.has_relations() => {
-            replaced(locked, table, filter).map(|filter| Some(Cow::Owned(filter)))
+            replaced(locked, table, filter, &mut None).map(|filter| Some(Cow::Owned(filter)))
         }
         filter => Ok(filter.map(Cow::Borrowed)),
     }
 }
 
-fn replaced(locked: &LockedTables<'_>, number: u32, filter: &FilterExpr) -> Result<FilterExpr> {
+/// Returns the same for a filter with such conditions, or `None` if it takes more than one turn: if
+/// a related table has many rows that have to be read, or that are selected.
+pub(crate) fn resolved_in_time(
+    locked: &LockedTables<'_>,
+    table: u32,
+    filter: &FilterExpr,
+) -> Result<Option<FilterExpr>> {
+    let mut turn = Some(FirstTurn { is_over: false });
+    let filter = replaced(locked, table, filter, &mut turn)?;
+    Ok(turn.is_some_and(|turn| !turn.is_over).then_some(filter))
+}
+
+/// A turn in which related tables are read; `None` reads all that is needed.
+struct FirstTurn {
+    is_over: bool,
+}
+
+fn replaced(
+    locked: &LockedTables<'_>,
+    number: u32,
+    filter: &FilterExpr,
+    turn: &mut Option<FirstTurn>,
+) -> Result<FilterExpr> {
     let table = &locked.slot(number).table;
     let only = match key_of(table.key(), filter) {
         Some(key) => locked.find(number, key)?,
@@ -34,7 +58,7 @@ fn replaced(locked: &LockedTables<'_>, number: u32, filter: &FilterExpr) -> Resu
     let rows = locked.rows(number)?;
     filter.replace_related(table, &mut |table, related| {
         let value = only.map(|row| rows.pages.value(row, related.step.local));
-        list_of(locked, table, related, value)
+        list_of(locked, table, related, value, turn)
     })
 }
 
@@ -56,7 +80,11 @@ fn list_of(
     table: &Table,
     related: &RelatedFilter,
     only: Option<ValueRef<'_>>,
+    turn: &mut Option<FirstTurn>,
 ) -> Result<FilterExpr> {
+    if turn.as_ref().is_some_and(|turn| turn.is_over) {
+        return Ok(FilterExpr::ALL);
+    }
     let target = table.step_target(&related.step)?;
     let number = locked.catalog.find(&target)?;
     let rows = locked.rows(number)?;
@@ -67,37 +95,59 @@ fn list_of(
     });
     let filter = match (&related.filter, joined) {
         (filter, None) if *filter == FilterExpr::ALL => None,
-        (filter, None) => Some(replaced(locked, number, filter)?),
+        (filter, None) => Some(replaced(locked, number, filter, turn)?),
         (filter, Some(joined)) => {
             let filter = FilterExpr::And(vec![joined, filter.clone()]);
-            Some(replaced(locked, number, &filter)?)
+            Some(replaced(locked, number, &filter, turn)?)
         }
     };
-    let mut values: Vec<Value> = Vec::new();
-    for number in rows.numbers(filter.as_ref())? {
+    let found = match turn {
+        None => rows.numbers(filter.as_ref())?,
+        Some(turn) if turn.is_over => return Ok(FilterExpr::ALL),
+        Some(turn) => match rows.find(filter.as_ref())? {
+            RowsFound::All(found) => found,
+            RowsFound::Some { .. } => {
+                turn.is_over = true;
+                return Ok(FilterExpr::ALL);
+            }
+        },
+    };
+    let mut values: Vec<Value> = Vec::with_capacity(found.len());
+    for number in found {
         let value = rows.pages.value(number, related.step.target);
         if !value.is_null() {
             values.push(value.to_value());
         }
     }
     values.sort_unstable_by(|one, two| one.as_ref().order(&two.as_ref()));
+    let counted = values.chunk_by(PartialEq::eq);
+    let counted = counted.filter_map(|same| Some((same.first()?.clone(), same.len() as u64)));
+    Ok(condition(table, related, counted))
+}
+
+/// Returns the condition as a list of the values of the joining field of `table`. `values` are those
+/// of the related rows, in order, each with the number of its rows.
+pub(crate) fn condition(
+    table: &Table,
+    related: &RelatedFilter,
+    values: impl Iterator<Item = (Value, u64)>,
+) -> FilterExpr {
     let without_rows = related.quantifier.holds(0);
-    match related.quantifier {
-        Quantifier::Any => values.dedup(),
+    let values = match related.quantifier {
+        Quantifier::Any => values.map(|(value, _)| value).collect(),
         quantifier @ Quantifier::Count { .. } => {
-            let counted = values.chunk_by(PartialEq::eq);
-            let wanted = counted.filter(|same| quantifier.holds(same.len() as u64) != without_rows);
-            values = wanted.filter_map(|same| same.first().cloned()).collect();
+            let wanted = values.filter(|(_, rows)| quantifier.holds(*rows) != without_rows);
+            wanted.map(|(value, _)| value).collect()
         }
-    }
+    };
     let field = related.step.local;
     let is_listed = FilterExpr::In { field, values };
     let is_null = FilterExpr::IsNull { field };
     // The condition is never unknown, also if the joining field is NULL.
-    Ok(match (without_rows, table.fields()[field].nullable) {
+    match (without_rows, table.fields()[field].nullable) {
         (false, false) => is_listed,
         (false, true) => FilterExpr::And(vec![FilterExpr::Not(Box::new(is_null)), is_listed]),
         (true, false) => FilterExpr::Not(Box::new(is_listed)),
         (true, true) => FilterExpr::Or(vec![is_null, FilterExpr::Not(Box::new(is_listed))]),
-    })
+    }
 }

@@ -10,7 +10,7 @@ use marmota_store::operation::{Operation, Outcome};
 use marmota_store::refusal;
 use smallvec::SmallVec;
 
-use super::{Attempt, Committed, Long, MemorySession, Waiting, Written, keep};
+use super::{Attempt, Committed, Long, MemorySession, Scan, Waiting, Written, keep};
 use crate::catalog::locked_tables::LockedTables;
 use crate::read::long_scan::Turn;
 use crate::write::long_delete::{DeleteTurn, LongDelete};
@@ -42,6 +42,36 @@ impl MemorySession {
                 outcome.rows = rows;
             }
         }))
+    }
+
+    /// Executes one more turn of the conditions on related rows of a read; its rows follow.
+    pub(super) fn poll_related(
+        &mut self,
+        ticket: Ticket,
+        context: &Context<'_>,
+    ) -> Poll<Result<()>> {
+        let Waiting { long: Some(Long::Related(related)), until, .. } = &mut self.waiting[ticket]
+        else {
+            return Poll::Ready(Err(refusal::not_waiting()));
+        };
+        let turned = match self.shared.check_open() {
+            Ok(()) if until.is_some_and(|until| Instant::now() >= until) => Err(late(&self.shared)),
+            Ok(()) => related.turn(),
+            Err(error) => Err(error),
+        };
+        match turned {
+            Ok(resolved) => {
+                if let Some((long, rows)) = resolved {
+                    self.waiting[ticket].long = Some(Long::Scan(Scan { long, rows }));
+                }
+                self.leave_turn(context);
+                Poll::Pending
+            }
+            Err(error) => {
+                self.waiting.remove(ticket);
+                Poll::Ready(Err(error))
+            }
+        }
     }
 
     /// Yields the thread to other tasks, and is polled again after them.

@@ -105,7 +105,7 @@ fn replace(
     let number = insert_row(statement.locked, statement.log, table, &row, true)?;
     for key in &gone {
         if statement.locked.find(table, key.as_ref())?.is_none() {
-            check_referrers_of(statement.locked, table, key.as_ref(), |_| false)?;
+            check_referrers_of(statement.locked, table, key.as_ref(), |_, _| false)?;
         }
     }
     statement.keep();

@@ -116,7 +116,9 @@ impl LongDelete {
                 if budget.check_clock() {
                     return Ok(DeleteTurn::Over);
                 }
-                check_referrers(&locked, table, number, |row| self.found.contains(row))?;
+                check_referrers(&locked, table, number, |source, row| {
+                    source == table && self.found.contains(row)
+                })?;
                 self.checked_below = number + 1;
             }
         }

@@ -1,7 +1,7 @@
 //! References between rows: a row may only refer to existing rows, and a row that is referred to
 //! may not be removed.
 
-use std::ops::ControlFlow::{Break, Continue};
+use std::ops::ControlFlow::{self, Break, Continue};
 
 use marmota_model::{Collation, Error, ErrorKind, Result, ValueRef};
 use marmota_store::prepare::no_target;
@@ -49,13 +49,13 @@ pub(crate) fn check_references<'v>(
     if is_broken { Err(Error::invalid(violations)) } else { Ok(()) }
 }
 
-/// Checks that no row refers to a row that is to be removed, except rows of the same table for
-/// which `goes` is true.
+/// Checks that no row refers to a row that is to be removed, except rows for which `goes` is true:
+/// it gets the table and the row.
 pub(crate) fn check_referrers(
     locked: &LockedTables<'_>,
     table: u32,
     number: u32,
-    goes: impl Fn(u32) -> bool,
+    goes: impl Fn(u32, u32) -> bool,
 ) -> Result<()> {
     let rows = locked.rows(table)?;
     check_referrers_of(locked, table, rows.pages.value(number, rows.table.key()), goes)
@@ -66,13 +66,15 @@ pub(crate) fn check_referrers_of(
     locked: &LockedTables<'_>,
     table: u32,
     key: ValueRef<'_>,
-    goes: impl Fn(u32) -> bool,
+    goes: impl Fn(u32, u32) -> bool,
 ) -> Result<()> {
     let rows = locked.rows(table)?;
     let collation = rows.pages.layout.columns[rows.table.key()].collation;
     for &(field, source) in &locked.slot(table).referred {
-        let stays = |referrer: u32| source != table || !goes(referrer);
-        if is_referred(locked.rows(source)?, field, key, collation, stays) {
+        let is_referred = each_referrer(locked.rows(source)?, field, key, collation, |referrer| {
+            if goes(source, referrer) { Continue(()) } else { Break(()) }
+        });
+        if is_referred.is_break() {
             let message = format!(
                 "the row {} of `{}` is still referred to by table `{}` (field `{}`)",
                 marmota_model::text::excerpt_of(key),
@@ -86,27 +88,23 @@ pub(crate) fn check_referrers_of(
     Ok(())
 }
 
-fn is_referred(
+/// Calls `visit` with each row whose field has this key, which is compared under `collation`.
+pub(crate) fn each_referrer(
     rows: &TableRows,
     field: usize,
     key: ValueRef<'_>,
     collation: Collation,
-    stays: impl Fn(u32) -> bool,
-) -> bool {
+    mut visit: impl FnMut(u32) -> ControlFlow<()>,
+) -> ControlFlow<()> {
     let index = rows.indexes.iter().find(|index| index.fields[0] == field);
     // References are ordered byte by byte; a key that ignores case is not.
     if let Some(index) = index.filter(|_| collation == Collation::Binary) {
         let (from, to) = Search { rows, index }.rows_with(key);
-        let lend = |referrer: u32| if stays(referrer) { Break(()) } else { Continue(()) };
-        return index.ordered.walk(from, to, false, lend).is_break();
+        return index.ordered.walk(from, to, false, visit);
     }
-    let lend = |referrer: u32| {
+    let visit = |referrer: u32| {
         let value = rows.pages.value(referrer, field);
-        if collation.order(value, key).is_eq() && stays(referrer) {
-            Break(())
-        } else {
-            Continue(())
-        }
+        if collation.order(value, key).is_eq() { visit(referrer) } else { Continue(()) }
     };
-    rows.keys.walk(rows.keys.range(&rows.pages, None, None), false, lend).is_break()
+    rows.keys.walk(rows.keys.range(&rows.pages, None, None), false, visit)
 }

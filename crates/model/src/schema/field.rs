@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::{Kind, Literal, Rule, Sanitizer};
+use crate::{Kind, Literal, OnDelete, Rule, Sanitizer};
 
 /// One field of a model.
 ///
@@ -27,6 +27,8 @@ pub struct Field {
     pub search: bool,
     /// True if its value may not change after the insert.
     pub immutable: bool,
+    /// What happens to the row when the row that it refers to is deleted; for references.
+    pub on_delete: OnDelete,
     /// The role of the field in the store.
     pub role: Role,
     /// The default value of new rows.
@@ -101,6 +103,7 @@ impl Field {
             unique: false,
             search: false,
             immutable: false,
+            on_delete: OnDelete::Restrict,
             role: Role::Plain,
             default: None,
             sanitizers: Cow::Borrowed(&[]),
@@ -171,6 +174,27 @@ impl Field {
     #[must_use]
     pub const fn immutable(mut self, immutable: bool) -> Self {
         self.immutable = immutable;
+        self
+    }
+
+    /// Sets what happens to the row when the row that the field refers to is deleted.
+    /// Default: [`OnDelete::Restrict`], the delete is refused.
+    ///
+    /// [`OnDelete::SetNull`] needs a field that may be NULL.
+    ///
+    /// ```
+    /// use marmota_model::{Field, KeyKind, Kind, OnDelete, Role, Schema, Table};
+    /// let issue = Kind::Reference { table: "issue".into(), key: KeyKind::Auto };
+    /// let comment = |issue: Field| {
+    ///     Table::new(Schema::new("comment", vec![Field::new("id", Kind::I64).role(Role::Key), issue]))
+    /// };
+    /// assert!(comment(Field::new("issue", issue.clone()).on_delete(OnDelete::Cascade)).is_ok());
+    /// assert!(comment(Field::new("issue", issue).on_delete(OnDelete::SetNull)).is_err());
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    #[must_use]
+    pub const fn on_delete(mut self, on_delete: OnDelete) -> Self {
+        self.on_delete = on_delete;
         self
     }
 

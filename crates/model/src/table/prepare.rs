@@ -8,7 +8,7 @@ use super::prepared::Table;
 use super::{JsonMember, TableShape};
 use crate::schema::text::literal_value;
 use crate::{
-    Error, ErrorKind, Field, FieldSet, KeyKind, Kind, Result, Role, Sanitizer, Schema,
+    Error, ErrorKind, Field, FieldSet, KeyKind, Kind, OnDelete, Result, Role, Sanitizer, Schema,
     VECTOR_DIMENSIONS_MAX,
 };
 
@@ -85,6 +85,9 @@ impl Table {
                 let why = format!("only text fields can be searched, and this field is {kind}");
                 return Err(refuse(&self.schema, Some(field), &why));
             }
+            if let Err(why) = check_on_delete(field) {
+                return Err(refuse(&self.schema, Some(field), why));
+            }
             if let Kind::Vector { dimensions } = field.kind {
                 if dimensions == 0 || dimensions > VECTOR_DIMENSIONS_MAX {
                     let why = format!("a vector has 1 to {VECTOR_DIMENSIONS_MAX} dimensions");
@@ -147,6 +150,25 @@ impl Table {
             }
         }
         Ok(())
+    }
+}
+
+/// Checks that a field can have its action of a delete.
+fn check_on_delete(field: &Field) -> Result<(), &'static str> {
+    let is_reference = matches!(field.kind, Kind::Reference { .. });
+    match field.on_delete {
+        OnDelete::Restrict => Ok(()),
+        _ if !is_reference => {
+            Err("only a reference has an action of a delete (`on_delete`): leave it out")
+        }
+        OnDelete::SetNull if !field.nullable => {
+            Err("`on_delete = \"set_null\"` needs a field that may be NULL: make it optional, or \
+                 use `cascade` or `restrict`")
+        }
+        OnDelete::SetNull if field.immutable => {
+            Err("`on_delete = \"set_null\"` changes the field, which is immutable: leave one out")
+        }
+        OnDelete::Cascade | OnDelete::SetNull => Ok(()),
     }
 }
 
@@ -259,6 +281,10 @@ mod tests {
         Field::new("id", Kind::I64).role(Role::Key)
     }
 
+    fn to_itself() -> Field {
+        Field::new("above", Kind::Reference { table: "a".into(), key: KeyKind::Auto })
+    }
+
     #[test]
     fn refuses_what_makes_no_sense_and_says_where() {
         let text = |name| Field::new(name, Kind::TEXT);
@@ -270,6 +296,18 @@ mod tests {
             (Schema::new("a", vec![id().nullable(true)]), "cannot be NULL"),
             (Schema::new("a", vec![id(), text("b").role(Role::Key)]), "exactly one"),
             (Schema::new("a", vec![id().immutable(true)]), "immutable"),
+            (Schema::new("a", vec![id(), text("b").on_delete(OnDelete::Cascade)]), "reference"),
+            (Schema::new("a", vec![id(), to_itself().on_delete(OnDelete::SetNull)]), "optional"),
+            (
+                Schema::new(
+                    "a",
+                    vec![
+                        id(),
+                        to_itself().nullable(true).immutable(true).on_delete(OnDelete::SetNull),
+                    ],
+                ),
+                "immutable",
+            ),
         ] {
             let error = Table::new(schema).unwrap_err();
             assert!(error.to_string().contains(part), "{error}");

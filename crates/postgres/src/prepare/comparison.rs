@@ -5,13 +5,15 @@
 
 use std::sync::Arc;
 
-use marmota_model::{Field, FieldSet, Index, KeyKind, Kind, Result, Table, Timestamp, ValueRef};
+use marmota_model::{
+    Field, FieldSet, Index, KeyKind, Kind, OnDelete, Result, Table, Timestamp, ValueRef,
+};
 use marmota_sql::{TableSteps, quoted};
 use marmota_store::plan::{PlanStep, StepEffect, TableChange};
 
 use super::Preparing;
 use super::definition::{self, create_index, index_name};
-use super::layout::{Layout, LayoutColumn, LayoutIndex};
+use super::layout::{Layout, LayoutColumn, LayoutIndex, LayoutReference};
 use crate::statement::column::{compared, is_folded, pg_type};
 use crate::statement::sql_words::{sql_literal, sql_type};
 use crate::wire::value::PgType;
@@ -88,7 +90,7 @@ impl Comparison<'_> {
         let field = &self.steps.table.fields()[position];
         let Kind::Reference { table: to, .. } = &field.kind else { return Ok(()) };
         let layout = Layout::of(run, self.steps.table, &self.steps.there)?;
-        if !layout.is_some_and(|layout| layout.refers(&field.name, to)) {
+        if !layout.is_some_and(|layout| layout.reference(&field.name, to).is_some()) {
             self.add_reference(position);
         }
         Ok(())
@@ -101,6 +103,18 @@ impl Comparison<'_> {
         let change = TableChange::ChangeColumn { column: field.name.to_string(), from, to };
         let sql = definition::add_reference(self.steps.table, position);
         self.steps.step(change, StepEffect::Safe, sql.into_iter().collect());
+    }
+
+    /// Replaces a reference by one with the field's action.
+    fn change_action(&mut self, position: usize, there: &LayoutReference) {
+        let table = self.steps.table;
+        let field = &table.fields()[position];
+        let from = format!("{} when `{}` is deleted", there.on_delete.name(), there.to);
+        let (column, to) = (field.name.to_string(), field.on_delete.name().to_owned());
+        let drop = format!("DROP CONSTRAINT {}", quoted(&there.name));
+        let mut sql = self.steps.alter(&drop);
+        sql.extend(definition::add_reference(table, position));
+        self.steps.step(TableChange::ChangeColumn { column, from, to }, StepEffect::Safe, sql);
     }
 
     fn compare(&mut self, run: &mut Preparing<'_>, layout: &Layout) -> Result<()> {
@@ -151,10 +165,19 @@ impl Comparison<'_> {
             }
         }
         for position in fields {
-            if let Kind::Reference { table: to, .. } = &self.steps.table.fields()[position].kind
-                && !columns[position].is_some_and(|column| layout.refers(&column.name, to))
-            {
-                self.add_reference(position);
+            let field = &self.steps.table.fields()[position];
+            let Kind::Reference { table: to, .. } = &field.kind else { continue };
+            let there = columns[position].and_then(|column| layout.reference(&column.name, to));
+            match there {
+                None => self.add_reference(position),
+                // A table of another program keeps the actions that it has.
+                Some(there)
+                    if there.on_delete != field.on_delete
+                        && (is_own || field.on_delete != OnDelete::Restrict) =>
+                {
+                    self.change_action(position, there);
+                }
+                Some(_) => {}
             }
         }
         self.change_indexes(run, layout, &columns)

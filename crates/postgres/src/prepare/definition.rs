@@ -2,6 +2,7 @@
 //! names.
 
 use marmota_model::{FieldSet, Index, KeyKind, Kind, Table};
+use marmota_sql::on_delete;
 
 use crate::statement::column::{compared, name, pg_type};
 use crate::statement::sql_words::{bounded, quoted, sql_literal, sql_type};
@@ -69,10 +70,11 @@ pub(super) fn add_reference(table: &Table, position: usize) -> Option<String> {
     let Kind::Reference { table: to, .. } = &field.kind else { return None };
     let constraint = bounded(&format!("reference:{}:{}", table.name(), field.name));
     Some(format!(
-        "ALTER TABLE {} ADD CONSTRAINT {} FOREIGN KEY ({}) REFERENCES {}",
+        "ALTER TABLE {} ADD CONSTRAINT {} FOREIGN KEY ({}) REFERENCES {}{}",
         quoted(table.name()),
         quoted(&constraint),
         name(table, position),
-        quoted(to)
+        quoted(to),
+        on_delete(field.on_delete)
     ))
 }

@@ -1,7 +1,8 @@
 //! The structure of the database: a table's columns, references and indexes, as reported by
 //! PostgreSQL's catalogs.
 
-use marmota_model::{Field, Result, Table};
+use marmota_model::{Field, OnDelete, Result, Table};
+use marmota_sql::on_delete_of;
 
 use super::Preparing;
 use crate::statement::search;
@@ -52,7 +53,8 @@ pub(super) struct LayoutColumn {
 pub(super) struct LayoutReference {
     pub(super) name: String,
     pub(super) column: String,
-    to: String,
+    pub(super) to: String,
+    pub(super) on_delete: OnDelete,
 }
 
 /// An existing index.
@@ -140,7 +142,9 @@ impl Layout {
 
     fn read_references(&mut self, run: &mut Preparing<'_>, oid: &str) -> Result<()> {
         let sql = format!(
-            "SELECT c.conname, a.attname, t.relname FROM pg_constraint c \
+            "SELECT c.conname, a.attname, t.relname, \
+             CASE c.confdeltype WHEN 'c' THEN 'CASCADE' WHEN 'n' THEN 'SET NULL' ELSE '' END \
+             FROM pg_constraint c \
              JOIN pg_attribute a ON a.attrelid=c.conrelid AND a.attnum=c.conkey[1] \
              JOIN pg_class t ON t.oid=c.confrelid \
              WHERE c.conrelid={oid} AND c.contype='f' AND array_length(c.conkey,1)=1"
@@ -150,6 +154,7 @@ impl Layout {
                 name: row.text(0).to_owned(),
                 column: row.text(1).to_owned(),
                 to: row.text(2).to_owned(),
+                on_delete: on_delete_of(row.text(3)),
             });
         })
     }
@@ -186,9 +191,9 @@ impl Layout {
         named(&field.name).or_else(|| named(field.was.as_deref()?))
     }
 
-    /// Returns true if a column refers to a table.
-    pub(super) fn refers(&self, column: &str, table: &str) -> bool {
-        self.references.iter().any(|one| one.column == column && one.to == table)
+    /// Returns the reference of a column to a table.
+    pub(super) fn reference(&self, column: &str, table: &str) -> Option<&LayoutReference> {
+        self.references.iter().find(|one| one.column == column && one.to == table)
     }
 }
 

@@ -2,11 +2,11 @@
 //! error that names the field that differs, instead of misreading rows.
 //!
 //! The description covers the layout of a row: the fields in their order, their kinds, nullability,
-//! roles and defaults. Rules and indexes are not included, since only the server checks them.
+//! actions of deletes, roles and defaults. Rules and indexes are not included, since only the server checks them.
 
 use std::fmt::Write as _;
 
-use marmota_model::{Error, ErrorKind, Field, Kind, Result, Table};
+use marmota_model::{Error, ErrorKind, Field, Kind, OnDelete, Result, Table};
 use marmota_store::engine::{Capability, ReadsMeanwhile};
 
 use super::bytes::{Bytes, broken, put_bytes, put_unsigned};
@@ -66,6 +66,7 @@ const KEY_GAPS: u64 = 1 << 4;
 const REUSES_LAST_KEY: u64 = 1 << 5;
 const ESTIMATES: u64 = 1 << 6;
 const RELATIONS: u64 = 1 << 7;
+const ON_DELETE: u64 = 1 << 8;
 
 impl Guarantees {
     pub(crate) fn of(capability: &Capability) -> Self {
@@ -77,7 +78,8 @@ impl Guarantees {
             | flag(capability.key_gaps, KEY_GAPS)
             | flag(capability.reuses_last_key, REUSES_LAST_KEY)
             | flag(capability.estimates, ESTIMATES)
-            | flag(capability.relations, RELATIONS);
+            | flag(capability.relations, RELATIONS)
+            | flag(capability.on_delete, ON_DELETE);
         Self { flags, reads_meanwhile: capability.reads_meanwhile }
     }
 
@@ -91,6 +93,7 @@ impl Guarantees {
         server.reuses_last_key = self.flags & REUSES_LAST_KEY != 0;
         server.estimates = self.flags & ESTIMATES != 0;
         server.relations = self.flags & RELATIONS != 0;
+        server.on_delete = self.flags & ON_DELETE != 0;
         server.reads_meanwhile = self.reads_meanwhile;
         server.of_client(name)
     }
@@ -100,6 +103,7 @@ impl Guarantees {
         let names = [
             (TRANSACTIONS, "transactions"),
             (RELATIONS, "filters on related rows"),
+            (ON_DELETE, "actions of deletes"),
             (PERSISTENT, "that rows survive a close"),
             (DURABLE, "that acknowledged writes survive the process"),
         ];
@@ -129,7 +133,7 @@ impl Guarantees {
 }
 
 fn describe(field: &Field) -> String {
-    let Field { kind, nullable, role, default, .. } = field;
+    let Field { kind, nullable, role, default, on_delete, .. } = field;
     let mut text = match kind {
         Kind::Enum { variants, stored } => {
             let mut text = format!("enum stored as {stored:?} of");
@@ -145,6 +149,9 @@ fn describe(field: &Field) -> String {
     };
     if *nullable {
         text.push_str(", may be null");
+    }
+    if *on_delete != OnDelete::Restrict {
+        let _ = write!(text, ", {on_delete} on a delete");
     }
     let _ = write!(text, ", {role:?}");
     if let Some(default) = default {

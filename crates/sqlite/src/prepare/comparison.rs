@@ -3,7 +3,7 @@
 //! Steps are in the order in which they can be executed: renames, changes of columns, new columns,
 //! NULLs, dropped columns, indexes.
 
-use marmota_model::{Collation, Field, Index, KeyKind, Kind, Table, Timestamp, ValueRef};
+use marmota_model::{Collation, Field, Index, KeyKind, Kind, OnDelete, Table, Timestamp, ValueRef};
 use marmota_sql::{TableSteps, index_name, quoted};
 use marmota_store::plan::{PlanStep, StepEffect, TableChange};
 
@@ -249,13 +249,25 @@ impl Comparison<'_> {
         if !collation.eq_ignore_ascii_case(wanted) && column.affinity() == "TEXT" {
             return Ok(Some((format!("compares texts as {collation}"), format!("as {wanted}"))));
         }
-        if let Kind::Reference { table: to, .. } = &field.kind
-            && !layout.reference(&column.name).is_some_and(|there| there.eq_ignore_ascii_case(to))
-        {
-            return Ok(Some((
-                format!("does not refer to `{to}`"),
-                format!("a reference to `{to}`"),
-            )));
+        if let Kind::Reference { table: to, .. } = &field.kind {
+            let wanted = field.on_delete;
+            match layout.reference(&column.name) {
+                Some((there, action)) if there.eq_ignore_ascii_case(to) => {
+                    // A table of another program keeps the actions that it has.
+                    if action != wanted && (layout.strict || wanted != OnDelete::Restrict) {
+                        return Ok(Some((
+                            format!("{} when `{to}` is deleted", action.name()),
+                            wanted.name().to_owned(),
+                        )));
+                    }
+                }
+                _ => {
+                    return Ok(Some((
+                        format!("does not refer to `{to}`"),
+                        format!("a reference to `{to}`"),
+                    )));
+                }
+            }
         }
         Ok(None)
     }

@@ -1,7 +1,7 @@
 //! The structure that a model needs, as SQL: its table, its columns, its indexes.
 
 use marmota_model::{Index, KeyKind, Kind, Table};
-use marmota_sql::{index_columns, index_name, quoted};
+use marmota_sql::{index_columns, index_name, on_delete, quoted};
 
 use crate::sql_words::{sql_collation, sql_literal, sql_type};
 
@@ -43,6 +43,7 @@ pub(super) fn column(table: &Table, position: usize, default: Option<String>) ->
     if let Kind::Reference { table: to, .. } = &field.kind {
         sql.push_str(" REFERENCES ");
         sql.push_str(&quoted(to));
+        sql.push_str(on_delete(field.on_delete));
     }
     sql
 }

@@ -2,7 +2,8 @@
 
 use crate::ffi::{Connection, Failure, QUERY_COLUMNS, Row};
 use crate::sql_words::sql_literal;
-use marmota_model::{Table, ValueRef};
+use marmota_model::{OnDelete, Table, ValueRef};
+use marmota_sql::on_delete_of;
 
 /// The structure of an existing table.
 #[derive(Debug, Default)]
@@ -15,8 +16,8 @@ pub(super) struct Layout {
     pub(super) sql: String,
     pub(super) columns: Vec<LayoutColumn>,
     pub(super) indexes: Vec<LayoutIndex>,
-    /// Columns that refer to a table.
-    references: Vec<(String, String)>,
+    /// Columns that refer to a table, and their actions.
+    references: Vec<(String, String, OnDelete)>,
 }
 
 /// An existing column.
@@ -76,8 +77,11 @@ impl Layout {
                 generated: row.at(5).int() > 1,
             });
         })?;
-        let sql = format!("SELECT \"from\", \"table\" FROM pragma_foreign_key_list({name})");
-        connection.query(&sql, |row| layout.references.push((text(row, 0), text(row, 1))))?;
+        let sql =
+            format!("SELECT \"from\", \"table\", on_delete FROM pragma_foreign_key_list({name})");
+        connection.query(&sql, |row| {
+            layout.references.push((text(row, 0), text(row, 1), on_delete_of(&text(row, 2))));
+        })?;
         layout.read_indexes(connection, &name)?;
         Ok(Some(layout))
     }
@@ -114,10 +118,11 @@ impl Layout {
         self.columns.iter().find(|column| column.name.eq_ignore_ascii_case(name))
     }
 
-    /// Returns the table that a column refers to.
-    pub(super) fn reference(&self, column: &str) -> Option<&str> {
-        let (_, to) = self.references.iter().find(|(from, _)| from.eq_ignore_ascii_case(column))?;
-        Some(to)
+    /// Returns the table that a column refers to, and its action when that row is deleted.
+    pub(super) fn reference(&self, column: &str) -> Option<(&str, OnDelete)> {
+        let is_it = |from: &str| from.eq_ignore_ascii_case(column);
+        let (_, to, action) = self.references.iter().find(|(from, ..)| is_it(from))?;
+        Some((to, *action))
     }
 
     /// Returns the column of a field, by its current or former name.

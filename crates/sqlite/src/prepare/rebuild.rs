@@ -5,7 +5,7 @@
 //! them are checked at its end.
 
 use marmota_model::{Kind, Table, ValueRef};
-use marmota_sql::quoted;
+use marmota_sql::{on_delete, quoted};
 
 use super::definition;
 use super::layout::{Layout, LayoutColumn};
@@ -35,7 +35,7 @@ pub(super) fn blocking_reason(layout: &Layout) -> Option<&'static str> {
         return Some("the table was not created by Marmota");
     }
     let sql = layout.sql.to_ascii_uppercase();
-    let parts = ["CHECK", "AUTOINCREMENT", "GENERATED", " AS (", "UNIQUE", "DEFERR", "ON DELETE"];
+    let parts = ["CHECK", "AUTOINCREMENT", "GENERATED", " AS (", "UNIQUE", "DEFERR", "SET DEFAULT"];
     let has = parts.iter().any(|part| sql.contains(part));
     has.then_some("the table has constraints that a model cannot have")
 }
@@ -172,8 +172,8 @@ fn as_it_is(
     if let Some(default) = &column.default {
         sql.push_str(&format!(" DEFAULT ({default})"));
     }
-    if let Some(to) = layout.reference(&column.name) {
-        sql.push_str(&format!(" REFERENCES {}", quoted(to)));
+    if let Some((to, action)) = layout.reference(&column.name) {
+        sql.push_str(&format!(" REFERENCES {}{}", quoted(to), on_delete(action)));
     }
     Ok(sql)
 }

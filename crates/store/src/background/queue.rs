@@ -51,7 +51,8 @@ fn bytes_of(write: &Write) -> usize {
         }
         Write::Increment { key, .. } | Write::Delete { key, .. } => of(key),
         Write::DeleteWhere { .. } => 0,
-        Write::Audited { write, .. }
+        Write::Cascading { write, .. }
+        | Write::Audited { write, .. }
         | Write::Compared { write }
         | Write::Guarded { write, .. }
         | Write::Hooked { write, .. } => {

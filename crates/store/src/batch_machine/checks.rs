@@ -43,7 +43,8 @@ impl Rights {
             Write::Delete { .. } => !rights.delete.is_all(),
             // A delete by filter is narrowed when it is made.
             Write::DeleteWhere { .. } => matches!(rights.delete, Access::Denied),
-            Write::Audited { write, .. }
+            Write::Cascading { write, .. }
+            | Write::Audited { write, .. }
             | Write::Compared { write }
             | Write::Hooked { write, .. } => self.guard(write),
             Write::Guarded { .. } => false,
@@ -159,7 +160,8 @@ impl Checks {
                 rights.admit(Right::Delete, table)?;
                 Stage::Over
             }
-            Write::Audited { .. }
+            Write::Cascading { .. }
+            | Write::Audited { .. }
             | Write::Compared { .. }
             | Write::Guarded { .. }
             | Write::Hooked { .. } => Stage::Over,

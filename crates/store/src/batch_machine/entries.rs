@@ -88,6 +88,7 @@ impl Audit {
             }
             Write::Delete { key, .. } => Some(self.delete(table, key.as_ref())),
             Write::DeleteWhere { .. }
+            | Write::Cascading { .. }
             | Write::Audited { .. }
             | Write::Compared { .. }
             | Write::Guarded { .. }

@@ -20,16 +20,18 @@
 //! 2. reads of rows that rights require (`checks.rs`);
 //! 3. calls of the hooks of the table, with the rows before and after the write (`hooks.rs`); if a
 //!    hook changes the row, step 2 is repeated;
-//! 4. a read of the rows that will be removed, for their entries (`entries.rs`), or of the row
+//! 4. reads and writes of the rows that refer to those that a delete deletes (`cascade.rs`);
+//! 5. a read of the rows that will be removed, for their entries (`entries.rs`), or of the row
 //!    before the write, for its immutable fields and for its changes (`before.rs`);
-//! 5. the write;
-//! 6. entries in the history, and from time to time a delete of old ones;
-//! 7. a read of the written row, for rights;
-//! 8. the end of the savepoint, which is rolled back first if a step from 2 on has failed.
+//! 6. the write;
+//! 7. entries in the history, and from time to time a delete of old ones;
+//! 8. a read of the written row, for rights;
+//! 9. the end of the savepoint, which is rolled back first if a step from 2 on has failed.
 //!
 //! A batch with an idempotency key begins with a search for the answer of an earlier batch with the
 //! same key, and ends with storing this batch's answer (`answers.rs`).
 
+mod cascade;
 mod current;
 mod hooks;
 mod once;
@@ -39,6 +41,7 @@ use std::task::{Context, Poll, Waker};
 
 use marmota_model::{Error, ErrorKind, FieldSet, NoRows, Result, RowQuery, RowSink, Table, Value};
 
+use self::cascade::CascadeRun;
 use self::current::{Current, Looked};
 use self::hooks::HookCalls;
 use super::before::{self, RowsBefore};
@@ -136,6 +139,10 @@ pub struct BatchMachine {
     before: Vec<Value>,
     /// The calls of the hooks for the current write, if its table has hooks.
     calls: Option<Box<HookCalls>>,
+    /// True if it deletes rows because of others, so that an engine may not count all of them.
+    is_of_cascade: bool,
+    /// The rows that refer to those that the current write deletes, if there can be some.
+    cascade: Option<Box<CascadeRun>>,
     /// The answer of a batch with an idempotency key.
     answer: Vec<u8>,
     /// The deletes of old answers.
@@ -162,6 +169,9 @@ enum Stage {
     LookForHooks,
     /// A hook is in progress.
     Hook,
+    /// Reads the keys of rows that the write deletes, or of those that refer to them.
+    LookForDeleted,
+    LookForReferrers,
     /// Reads the keys of rows that the write removes.
     Look,
     /// Reads the row before the write.
@@ -276,6 +286,9 @@ impl BatchMachine {
         writes: &[Write],
         run: impl FnOnce(&mut Operation<'_>, &mut dyn RowSink) -> Result<T>,
     ) -> Result<T> {
+        if let Some((machine, writes)) = self.inner() {
+            return machine.with_current(writes, run);
+        }
         let Self { current, looked, write, place, .. } = self;
         match current {
             Current::Write => {
@@ -291,6 +304,9 @@ impl BatchMachine {
     /// `came` is the outcome or the error of the engine. An error of a write ends the batch, or
     /// only that write, as [`BatchParts::mode`] states.
     pub fn advance(&mut self, parts: &mut BatchParts<'_, '_>, came: Result<Outcome>) -> BatchStep {
+        if self.inner().is_some() {
+            return self.advance_inner(parts, came);
+        }
         let came = match came {
             Ok(came) => came,
             Err(error) => return self.failed(parts, error),
@@ -305,6 +321,7 @@ impl BatchMachine {
                 .and_then(|write| self.checks.counted(write, came.rows))
                 .and_then(|()| self.check(parts)),
             Stage::LookForHooks => self.hooks_looked(parts),
+            Stage::LookForDeleted | Stage::LookForReferrers => self.cascade_looked(parts),
             Stage::Look => {
                 self.gone = std::mem::take(&mut self.looked.values);
                 self.current = Current::Write;
@@ -392,6 +409,7 @@ impl BatchMachine {
         self.gone.clear();
         self.before.clear();
         self.calls = None;
+        self.cascade = None;
         self.entered = 0;
         let begun = write
             .and_then(Checks::begin)
@@ -415,9 +433,21 @@ impl BatchMachine {
         if write.hooks().is_some() && !self.calls.as_ref().is_some_and(|calls| calls.are_over()) {
             return self.begin_hooks(parts);
         }
+        if let Some(cascade) = write.cascade()
+            && !self.cascade.as_ref().is_some_and(|run| run.is_over())
+        {
+            let cascade = cascade.clone();
+            return self.begin_cascade(cascade, parts);
+        }
         if let Some(query) = before::query(write) {
             let table = Arc::clone(write.table());
             self.look(Stage::LookBefore, &table, None, query);
+            return Ok(BatchStep::Next);
+        }
+        let known = write.audit().and_then(|_| self.keys_of_deleted(write.bare()));
+        if let Some(known) = known {
+            self.gone = known;
+            (self.stage, self.current) = (Stage::Write, Current::Write);
             return Ok(BatchStep::Next);
         }
         let goes = write.audit().and_then(|audit| audit.going(write.bare()));
@@ -440,7 +470,11 @@ impl BatchMachine {
             // This is the usual case.
             return self.end_write(parts);
         }
-        if let Some(calls) = &self.calls {
+        if self.cascade.is_some() {
+            self.count_deleted(parts)?;
+        }
+        let write = write_of(self.write.as_deref(), parts.writes, self.place)?;
+        if let Some(calls) = self.calls.as_ref().filter(|_| !self.is_of_cascade) {
             calls.complete(write, &mut self.written)?;
         }
         if write.audit().is_some() && self.written.rows > 0 {
@@ -505,6 +539,8 @@ impl BatchMachine {
         match self.stage {
             Stage::Check
             | Stage::LookForHooks
+            | Stage::LookForDeleted
+            | Stage::LookForReferrers
             | Stage::Look
             | Stage::LookBefore
             | Stage::Write

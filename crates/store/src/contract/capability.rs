@@ -45,6 +45,10 @@ pub struct Capability {
     /// ([`marmota_model::FilterExpr::Related`]). An engine without them refuses such filters as
     /// [`ErrorKind::Unsupported`]. Default: true.
     pub relations: bool,
+    /// True if it executes the actions of references when a row is deleted
+    /// ([`marmota_model::Field::on_delete`]). A store on an engine without them refuses schemas with
+    /// such references as [`ErrorKind::Unsupported`]. Default: true.
+    pub on_delete: bool,
     /// True if a write waits for an open transaction of another session only if that has written to
     /// the same row. Default: false, writes to other rows may wait as well.
     pub row_locks: bool,
@@ -120,6 +124,7 @@ impl Capability {
             transactions: true,
             guarded_writes: true,
             relations: true,
+            on_delete: true,
             row_locks: false,
             reads_meanwhile: ReadsMeanwhile::Before,
             key_gaps: false,
@@ -241,6 +246,13 @@ impl Capability {
         self
     }
 
+    /// The same engine, without actions of references ([`Capability::on_delete`]).
+    #[must_use]
+    pub const fn without_on_delete(mut self) -> Self {
+        self.on_delete = false;
+        self
+    }
+
     /// Returns an error if the engine has no transactions; `what` begins its message, such as "a
     /// migration".
     ///
@@ -277,6 +289,7 @@ impl Capability {
             estimates: self.estimates,
             guarded_writes: false,
             relations: self.relations,
+            on_delete: self.on_delete,
             shared_file: false,
             change_feed: false,
             shared_commits: false,
@@ -304,6 +317,7 @@ impl Capability {
             transactions: self.transactions && other.transactions,
             guarded_writes: self.guarded_writes && other.guarded_writes,
             relations: self.relations && other.relations,
+            on_delete: self.on_delete && other.on_delete,
             row_locks: self.row_locks && other.row_locks,
             reads_meanwhile: self.reads_meanwhile.max(other.reads_meanwhile),
             key_gaps: self.key_gaps || other.key_gaps,

@@ -1,5 +1,6 @@
 //! Operations: each operation on rows is data, not a method for each verb and engine.
 
+pub(crate) mod cascade;
 pub(crate) mod conflict;
 pub(crate) mod link;
 pub(crate) mod once;
@@ -12,6 +13,7 @@ use marmota_model::{
 };
 
 use crate::contract::sql::{Lender, SqlCall};
+pub use cascade::Cascade;
 pub use conflict::{OnConflict, UpsertEffect, UpsertResult};
 pub use link::{Link, LinkAt, key_made, resolve_links};
 pub use once::{ANSWERS, Answered, Fingerprint, Idempotency, KEY_BYTES_MAX, Once, OnceKey};
@@ -373,7 +375,8 @@ impl Write {
             Self::DeleteWhere { table, filter } => {
                 run(&mut Operation::DeleteWhere { table, filter: filter.as_ref() })
             }
-            Self::Audited { .. }
+            Self::Cascading { .. }
+            | Self::Audited { .. }
             | Self::Compared { .. }
             | Self::Guarded { .. }
             | Self::Hooked { .. } => Err(of_steps()),

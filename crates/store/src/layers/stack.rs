@@ -83,10 +83,12 @@ impl Layers {
         let cache =
             cache_bytes_max.map(|bytes_max| Arc::new(Cache::new(registry, bytes_max, SLOTS)));
 
+        // The server of a remote store executes the actions of its deletes.
+        let cascades = engine.capability().guarded_writes;
         let layer = FallbackLayer::new(Sessions::new(engine, records_changes));
         let layer = CacheLayer::new(cache.clone(), layer);
         let before_hooks = before_hooks.map(Arc::new);
-        let layer = StepsLayer::new(audit_log, before_hooks.clone(), registry, layer);
+        let layer = StepsLayer::new(audit_log, before_hooks.clone(), cascades, registry, layer);
         let is_plain =
             !is_traced && meter.is_none() && layer.is_idle() && cache.is_none() && !records_changes;
         let layer = RightsLayer::new(layer);

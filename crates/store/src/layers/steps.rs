@@ -1,8 +1,9 @@
-//! The layer of writes that take additional steps in the same transaction. There are four reasons
+//! The layer of writes that take additional steps in the same transaction. There are five reasons
 //! for such steps:
 //! - The table is audited: an entry in the history is written, with the fields that changed.
 //! - The caller has rights with rules on rows: the rows are read and checked before the write.
 //! - Immutable fields are written: the row is read, and the write refused if it would change them.
+//! - Rows that refer to deleted ones are deleted or changed.
 //! - The table has hooks that are called before the write, with the rows before and after it.
 //!
 //! Such a write is executed as a batch, whose steps are made by the [batch
@@ -30,6 +31,7 @@ use crate::contract::operation::{Operation, Outcome};
 use crate::layers::handle::HandleContext;
 use crate::layers::layer::Layer;
 use crate::layers::session::pool::Sessions;
+use crate::rows::cascades::Cascades;
 use crate::rows::registry::Registry;
 
 /// The layer of writes with additional steps. It is idle in a store without audited tables,
@@ -39,6 +41,8 @@ pub(crate) struct StepsLayer<L> {
     audit_log: Option<Arc<AuditLog>>,
     /// The hooks that are called before writes, if there are any.
     before_hooks: Option<Arc<BeforeHooks>>,
+    /// True if deletes may delete or change rows that refer to the deleted ones.
+    cascades: bool,
     /// True if only the caller's rights can be a reason for additional steps.
     is_idle: bool,
     registry: Arc<Registry>,
@@ -65,17 +69,20 @@ enum Instead<S> {
 
 impl<L: Layer> StepsLayer<L> {
     /// Creates the layer above `next`, for the tables of a store, its history and its hooks, if it
-    /// has them.
+    /// has them. `cascades` is false if another store executes the deletes.
     pub(crate) fn new(
         audit_log: Option<AuditLog>,
         before_hooks: Option<Arc<BeforeHooks>>,
+        cascades: bool,
         registry: &Arc<Registry>,
         next: L,
     ) -> Self {
         let has_immutable = registry.tables().iter().any(|table| !table.immutable().is_empty());
-        let is_idle = audit_log.is_none() && before_hooks.is_none() && !has_immutable;
+        let has_cascades = cascades && !registry.cascades().is_empty();
+        let is_idle =
+            audit_log.is_none() && before_hooks.is_none() && !has_immutable && !has_cascades;
         let (audit_log, registry) = (audit_log.map(Arc::new), Arc::clone(registry));
-        Self { audit_log, before_hooks, is_idle, registry, next }
+        Self { audit_log, before_hooks, cascades: has_cascades, is_idle, registry, next }
     }
 
     /// Returns true if only the caller's rights can be a reason for additional steps.
@@ -98,7 +105,11 @@ impl<L: Layer> StepsLayer<L> {
         if hooks.is_some() {
             check_turn(handle, operation)?;
         }
-        let steps = Steps::of(self.audit_log.as_ref(), hooks, handle, operation)?;
+        let cascades = match self.cascades {
+            true => self.registry.cascades(),
+            false => Cascades::NONE,
+        };
+        let steps = Steps::of(self.audit_log.as_ref(), hooks, cascades, handle, operation)?;
         let batch = match &steps {
             Some(steps) => WriteAsBatch::of(operation, &self.registry, steps)?,
             None => None,

@@ -369,7 +369,7 @@ fn a_write_with_additional_steps_is_executed_as_a_batch() {
         || Operation::Update { table: note, key: ValueRef::Int(1), row: &row, version: None };
     let recorder = Recorder::new(&[Done(1), Waits, Done(1)]);
     let calls = Calls::clone(&recorder.calls);
-    let layer = StepsLayer::new(None, None, &registry, recorder);
+    let layer = StepsLayer::new(None, None, true, &registry, recorder);
     let insert =
         Driver::new(&layer, HandleContext::of_store()).submit(Operation::insert(note, &row));
     assert!(insert.is_ready());
@@ -386,7 +386,7 @@ fn a_write_with_additional_steps_is_executed_as_a_batch() {
     let audit_log = AuditLog::new(Arc::clone(history), None);
     let recorder = Recorder::new(&[Done(1)]);
     let calls = Calls::clone(&recorder.calls);
-    let layer = StepsLayer::new(Some(audit_log), None, &registry, recorder);
+    let layer = StepsLayer::new(Some(audit_log), None, true, &registry, recorder);
     let mut driver = Driver::new(&layer, HandleContext::of_store());
     assert!(driver.submit(Operation::insert(note, &row)).is_ready());
     let entry = driver.submit(Operation::insert(history, &[]));

@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use marmota_model::{Error, ErrorKind, LinkedTables, Model, Result, Table};
 
+use crate::rows::cascades::Cascades;
+
 /// The registered tables.
 ///
 /// It is made by the builder of a store and immutable afterwards.
@@ -36,6 +38,8 @@ pub struct Registry {
     databases: HashMap<String, usize>,
     /// The links between the tables, by which relations are resolved.
     links: Option<Arc<LinkedTables>>,
+    /// What deletes do to the rows that refer to the deleted ones.
+    cascades: Arc<Cascades>,
 }
 
 /// A hasher that returns a `TypeId` as it is: it already is a hash, and hashing it again would cost
@@ -114,14 +118,20 @@ impl Registry {
     }
 
     /// Links the tables, so that relations between them can be resolved, and checks their named
-    /// relations. The links last as long as this registry and its clones.
+    /// relations; makes the plans of deletes. The links last as long as this registry and its clones.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] with the relation that is invalid.
     pub(crate) fn link(&mut self, home: impl Fn(&str) -> usize) -> Result<()> {
         let tables = self.tables.iter().map(|table| (Arc::clone(table), home(table.name())));
         self.links = Some(LinkedTables::new(tables.collect())?);
+        self.cascades = Arc::new(Cascades::new(&self.by_dependency()?));
         Ok(())
+    }
+
+    /// Returns what deletes do to the rows that refer to the deleted ones.
+    pub(crate) fn cascades(&self) -> &Cascades {
+        &self.cascades
     }
 
     /// Returns true if a table is audited.

@@ -4,6 +4,7 @@ pub mod conflicts;
 pub mod fields;
 pub mod immutable;
 pub mod keys;
+pub mod on_delete;
 pub mod references;
 pub mod sanitizers;
 pub mod unique;

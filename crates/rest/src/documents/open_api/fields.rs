@@ -20,7 +20,7 @@
 //! Rules that JSON Schema cannot express are left out. Such a schema permits values that the server
 //! refuses with 422.
 
-use marmota_model::{Field, KeyKind, Kind, Literal, Role, Rule, Table, json as text};
+use marmota_model::{Field, KeyKind, Kind, Literal, OnDelete, Role, Rule, Table, json as text};
 use serde_json::{Map, Value, json};
 
 /// Returns the schema of a row, with a property for each field.
@@ -55,6 +55,7 @@ pub(super) fn required(table: &Table) -> Vec<&str> {
 /// - Creation and update times are `readOnly`: the server ignores them in a request.
 /// - A field that cannot be changed after the insert has `x-immutable`, an extension, and a
 ///   description.
+/// - A reference with an action of a delete has `x-on-delete`.
 /// - `null` is added to the types, and to the names of an enumeration, of a nullable field.
 pub(super) fn of_field(table: &Table, position: usize, field: &Field) -> Value {
     let mut schema = of_kind(&field.kind);
@@ -74,6 +75,9 @@ pub(super) fn of_field(table: &Table, position: usize, field: &Field) -> Value {
         let text = format!("{}Fixed after the insert", known.unwrap_or_default());
         schema["description"] = json!(text);
         schema["x-immutable"] = json!(true);
+    }
+    if field.on_delete != OnDelete::Restrict {
+        schema["x-on-delete"] = json!(field.on_delete.name());
     }
     if field.nullable {
         if let Some(kind) = schema.get("type").cloned() {

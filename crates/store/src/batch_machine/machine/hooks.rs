@@ -221,6 +221,9 @@ impl BatchMachine {
         parts: &mut BatchParts<'_, '_>,
         context: &mut Context<'_>,
     ) -> Poll<BatchStep> {
+        if let Some(polled) = self.poll_inner_hook(parts, context) {
+            return polled;
+        }
         let step = match self.poll_running(parts, context) {
             Poll::Pending => return Poll::Pending,
             Poll::Ready(Ok(assigned)) => {
@@ -258,6 +261,9 @@ impl BatchMachine {
 
     /// Drops the hook that is in progress, which cancels its operations.
     pub(crate) fn drop_hook(&mut self) {
+        if let Some((machine, _)) = self.inner() {
+            machine.drop_hook();
+        }
         if let Some(calls) = &mut self.calls {
             calls.running = None;
         }

@@ -122,7 +122,8 @@ pub fn key_made<'o>(write: &'o Write, outcome: &'o Outcome) -> Option<&'o Value>
         (Keys::Known, Write::Insert { table, row, .. }) => row.get(table.key()),
         (
             _,
-            Write::Audited { write, .. }
+            Write::Cascading { write, .. }
+            | Write::Audited { write, .. }
             | Write::Compared { write }
             | Write::Guarded { write, .. }
             | Write::Hooked { write, .. },

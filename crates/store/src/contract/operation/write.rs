@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use marmota_model::{FilterExpr, Table, Value};
 
+use super::cascade::Cascade;
 use super::conflict::OnConflict;
 use crate::contract::audit::Audit;
 use crate::contract::row_hook::WriteHooks;
@@ -12,7 +13,7 @@ use crate::rights::Rights;
 /// One write of a batch, which owns its values.
 ///
 /// Callers make the first five variants. The store wraps a write in the others, from the inside out
-/// `Compared`, `Audited`, `Guarded`, `Hooked`: a write with a wrapper takes several operations
+/// `Cascading`, `Compared`, `Audited`, `Guarded`, `Hooked`: a write with a wrapper takes several operations
 /// ([`Write::is_of_steps`]), which [`BatchMachine`](crate::operation::BatchMachine) executes.
 ///
 /// ```
@@ -79,6 +80,13 @@ pub enum Write {
         /// The filter; `None` for all rows.
         filter: Option<FilterExpr>,
     },
+    /// A delete of rows to which others refer with an action; made by the store.
+    Cascading {
+        /// The write.
+        write: Box<Write>,
+        /// What it does in other tables.
+        cascade: Cascade,
+    },
     /// A write to an audited table, with its history entry; made by the store.
     Audited {
         /// The write.
@@ -123,7 +131,8 @@ impl Write {
             | Self::Increment { table, .. }
             | Self::Delete { table, .. }
             | Self::DeleteWhere { table, .. } => table,
-            Self::Audited { write, .. }
+            Self::Cascading { write, .. }
+            | Self::Audited { write, .. }
             | Self::Compared { write }
             | Self::Guarded { write, .. }
             | Self::Hooked { write, .. } => write.table(),
@@ -133,7 +142,8 @@ impl Write {
     /// Returns the write itself, without the steps that the store adds.
     pub(crate) fn bare(&self) -> &Self {
         match self {
-            Self::Audited { write, .. }
+            Self::Cascading { write, .. }
+            | Self::Audited { write, .. }
             | Self::Compared { write }
             | Self::Guarded { write, .. }
             | Self::Hooked { write, .. } => write.bare(),
@@ -144,7 +154,8 @@ impl Write {
     /// Returns the same for changes.
     pub(crate) fn bare_mut(&mut self) -> &mut Self {
         match self {
-            Self::Audited { write, .. }
+            Self::Cascading { write, .. }
+            | Self::Audited { write, .. }
             | Self::Compared { write }
             | Self::Guarded { write, .. }
             | Self::Hooked { write, .. } => write.bare_mut(),
@@ -170,9 +181,11 @@ impl Write {
         .filter(|key| *key != Value::Absent)
     }
 
-    /// Returns every table that it writes to: its own and, if it is audited, the history's.
+    /// Returns every table that it writes to: its own, those of rows that it deletes or changes
+    /// because they refer to deleted ones and, if one of these is audited, the history's.
     pub fn tables(&self) -> impl Iterator<Item = &Arc<Table>> {
-        std::iter::once(self.table()).chain(self.audit().map(Audit::table))
+        let reached = self.cascade().into_iter().flat_map(Cascade::tables);
+        std::iter::once(self.table()).chain(self.audit().map(Audit::table)).chain(reached)
     }
 
     /// Calls `visit` with each related table whose rows the write reads, by name: those of its
@@ -195,7 +208,8 @@ impl Write {
     pub const fn is_of_steps(&self) -> bool {
         matches!(
             self,
-            Self::Audited { .. }
+            Self::Cascading { .. }
+                | Self::Audited { .. }
                 | Self::Compared { .. }
                 | Self::Guarded { .. }
                 | Self::Hooked { .. }
@@ -215,7 +229,7 @@ impl Write {
     /// ```
     #[must_use]
     pub fn is_audited(&self) -> bool {
-        self.audit().is_some()
+        self.audit().is_some() || self.cascade().is_some_and(Cascade::is_audited)
     }
 
     /// Returns the hooks that are called before it.
@@ -245,6 +259,36 @@ impl Write {
                 write.audit()
             }
             _ => None,
+        }
+    }
+
+    /// Returns what a delete does to the rows that refer to the deleted ones.
+    pub(crate) fn cascade(&self) -> Option<&Cascade> {
+        match self {
+            Self::Cascading { cascade, .. } => Some(cascade),
+            Self::Audited { write, .. }
+            | Self::Compared { write }
+            | Self::Guarded { write, .. }
+            | Self::Hooked { write, .. } => write.cascade(),
+            _ => None,
+        }
+    }
+
+    /// Returns the write with an entry in the history, if its table is audited.
+    pub(crate) fn with_audit(self, audit: Option<&Audit>) -> Self {
+        match audit {
+            Some(audit) if self.table().schema().audit => {
+                Self::Audited { write: Box::new(self), audit: audit.clone() }
+            }
+            _ => self,
+        }
+    }
+
+    /// Returns the write with the hooks of its table, if there are any.
+    pub(crate) fn with_hooks(self, hooks: Option<WriteHooks>) -> Self {
+        match hooks {
+            Some(hooks) => Self::Hooked { write: Box::new(self), hooks },
+            None => self,
         }
     }
 }

@@ -13,7 +13,7 @@ use marmota_model::Table;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use crate::contract::operation::Operation;
+use crate::contract::operation::{Operation, Write};
 use crate::rows::registry::Registry;
 
 /// One write in progress, in a table's word.
@@ -36,6 +36,8 @@ struct Watched {
     table: Arc<Table>,
     /// The index of its database.
     database: usize,
+    /// The tables with rows that a delete may delete or change.
+    reached: Box<[Arc<Table>]>,
     word: AtomicU64,
 }
 
@@ -69,6 +71,9 @@ impl TableVersions {
             .map(|table| Watched {
                 table: Arc::clone(table),
                 database: registry.database_of(table),
+                reached: registry.cascades().of(table).map_or_else(Box::default, |plan| {
+                    plan.tables[1..].iter().map(|reached| Arc::clone(&reached.table)).collect()
+                }),
                 word: AtomicU64::new(0),
             })
             .collect();
@@ -119,7 +124,28 @@ impl TableVersions {
             Operation::Sql { statement, .. } if statement.writes => {
                 writing.tables = (0..self.tables.len() as u32).collect();
             }
+            // The server of a remote store deletes and changes the rows that refer to deleted ones.
+            Operation::Delete { table, .. } | Operation::DeleteWhere { table, .. } => {
+                self.add_deletes(writing, table);
+            }
+            Operation::Batch { writes, .. } => {
+                for write in *writes {
+                    write.tables().for_each(|table| self.add(writing, table));
+                    if let Write::Delete { table, .. } | Write::DeleteWhere { table, .. } = write {
+                        self.add_deletes(writing, table);
+                    }
+                }
+            }
             _ => operation.each_table_written(|table| self.add(writing, table)),
+        }
+    }
+
+    /// Adds a table that rows are deleted from, and those with rows that may refer to them.
+    fn add_deletes(&self, writing: &mut Writing, table: &Table) {
+        self.add(writing, table);
+        if let Some(number) = self.number(table) {
+            let reached = &self.tables[number as usize].reached;
+            reached.iter().for_each(|table| self.add(writing, table));
         }
     }
 

@@ -268,7 +268,8 @@ const fn verb_of_write(write: &Write) -> usize {
         Write::Delete { .. } => 8,
         Write::DeleteWhere { .. } => 9,
         // The caller passes the write inside of these instead.
-        Write::Audited { .. }
+        Write::Cascading { .. }
+        | Write::Audited { .. }
         | Write::Compared { .. }
         | Write::Guarded { .. }
         | Write::Hooked { .. } => 13,

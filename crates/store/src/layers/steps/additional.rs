@@ -5,14 +5,17 @@
 
 use std::sync::Arc;
 
-use marmota_model::{Error, ErrorKind, FilterExpr, Result, Table};
+use marmota_model::{Error, ErrorKind, FilterExpr, Result, Table, Timestamp};
+use smallvec::SmallVec;
 
 use super::before_hooks::{BeforeHooks, HookPlace, Hooked};
 use crate::batch_machine::before;
 use crate::contract::audit::{Audit, AuditLog};
-use crate::contract::operation::{Operation, Write};
+use crate::contract::operation::{Cascade, OnConflict, Operation, Write};
+use crate::contract::row_hook::WriteHooks;
 use crate::layers::handle::HandleContext;
 use crate::rights::Rights;
+use crate::rows::cascades::{CascadePlan, Cascades};
 use crate::rows::history::HISTORY_TABLE;
 
 /// The additional steps of the writes of one operation.
@@ -25,6 +28,10 @@ pub(super) struct Steps<'s> {
     hooks: Option<(&'s BeforeHooks, Arc<HookPlace>)>,
     /// True if a hook may wait, so that the writes need a transaction of the store.
     waits: bool,
+    /// What deletes do to the rows that refer to the deleted ones.
+    cascades: &'s Cascades,
+    /// The time of the writes that they make.
+    at: Timestamp,
 }
 
 impl<'s> Steps<'s> {
@@ -37,16 +44,19 @@ impl<'s> Steps<'s> {
     pub(super) fn of(
         audit_log: Option<&Arc<AuditLog>>,
         before_hooks: Option<&'s BeforeHooks>,
+        cascades: &'s Cascades,
         handle: &'s HandleContext,
         operation: &Operation<'_>,
     ) -> Result<Option<Self>> {
+        let cascading = cascading(cascades, operation)?;
         let hooked = match before_hooks {
-            Some(hooks) => hooks.of(handle, operation)?,
+            Some(hooks) => hooks.of(handle, operation, &cascading)?,
             None => Hooked::default(),
         };
         let rights = handle.rights.as_ref();
         let takes_steps = is_audited(audit_log, operation)?
             || hooked.any
+            || !cascading.is_empty()
             || is_compared(operation)
             || rights.is_some_and(|rights| is_guarded(rights, operation));
         Ok(takes_steps.then(|| {
@@ -57,7 +67,8 @@ impl<'s> Steps<'s> {
             });
             let place = || Arc::new(HookPlace::new(handle.clone()));
             let hooks = before_hooks.filter(|_| hooked.any).map(|hooks| (hooks, place()));
-            Self { audit, rights, hooks, waits: hooked.any_async }
+            let waits = hooked.any_async;
+            Self { audit, rights, hooks, waits, cascades, at: handle.time() }
         }))
     }
 
@@ -69,25 +80,41 @@ impl<'s> Steps<'s> {
     /// Returns a write with its steps: the write itself, if it takes none.
     pub(super) fn wrap(&self, write: Write) -> Write {
         let guard = self.rights.filter(|rights| rights.guard(&write));
+        let hooks = self.hooks_of(write.table());
+        let write = match self.cascade_of(&write) {
+            Some(cascade) => Write::Cascading { write: Box::new(write), cascade },
+            None => write,
+        };
         let write = match before::compares(&write) {
             true => Write::Compared { write: Box::new(write) },
             false => write,
         };
-        let write = match &self.audit {
-            Some(audit) if write.table().schema().audit => {
-                Write::Audited { write: Box::new(write), audit: audit.clone() }
-            }
-            _ => write,
-        };
+        let write = write.with_audit(self.audit.as_ref());
         let write = match guard {
             Some(rights) => Write::Guarded { write: Box::new(write), rights: Arc::clone(rights) },
             None => write,
         };
-        let hooks = self.hooks.as_ref();
-        match hooks.and_then(|(hooks, place)| hooks.of_table(write.table(), place)) {
-            Some(hooks) => Write::Hooked { write: Box::new(write), hooks },
-            None => write,
-        }
+        write.with_hooks(hooks)
+    }
+
+    /// Returns the hooks of a table.
+    fn hooks_of(&self, table: &Table) -> Option<WriteHooks> {
+        self.hooks.as_ref().and_then(|(hooks, place)| hooks.of_table(table, place))
+    }
+
+    /// Returns what a write does to the rows that refer to those that it deletes.
+    fn cascade_of(&self, write: &Write) -> Option<Cascade> {
+        let (Write::Delete { table, .. } | Write::DeleteWhere { table, .. }) = write else {
+            return None;
+        };
+        let plan = self.cascades.of(table)?;
+        let is_audited = plan.tables.iter().any(|reached| reached.table.schema().audit);
+        let hooks = match &self.hooks {
+            Some(_) => plan.tables.iter().map(|reached| self.hooks_of(&reached.table)).collect(),
+            None => Vec::new(),
+        };
+        let audit = self.audit.clone().filter(|_| is_audited);
+        Some(Cascade { plan: Arc::clone(plan), audit, hooks, at: self.at })
     }
 
     /// Returns a write of a batch with its steps. A delete by filter only deletes what the caller
@@ -101,6 +128,62 @@ impl<'s> Steps<'s> {
             (write, _) => write.clone(),
         })
     }
+}
+
+/// Returns the plans of the tables from which an operation deletes rows that others may refer to
+/// with an action.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] for an insert that would replace such rows: its deletes would take the
+/// referring rows with them, although the row exists afterwards.
+fn cascading<'s>(
+    cascades: &'s Cascades,
+    operation: &Operation<'_>,
+) -> Result<SmallVec<[&'s CascadePlan; 2]>> {
+    let mut plans = SmallVec::new();
+    if cascades.is_empty() {
+        return Ok(plans);
+    }
+    let mut add = |table: &Table, replaces: bool| {
+        let Some(plan) = cascades.of(table) else { return Ok(()) };
+        if replaces {
+            let message = format!(
+                "a row of `{}` cannot be replaced, since other rows refer to it with an action of a \
+                 delete (`on_delete`): update the row if it exists",
+                table.name()
+            );
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        plans.push(&**plan);
+        Ok(())
+    };
+    let replaces = |on_conflict: &OnConflict| *on_conflict == OnConflict::Replace;
+    match operation {
+        Operation::Delete { table, .. } | Operation::DeleteWhere { table, .. } => {
+            add(table, false)?;
+        }
+        Operation::Insert { table, on_conflict, .. }
+        | Operation::InsertMany { table, on_conflict, .. }
+            if replaces(on_conflict) =>
+        {
+            add(table, true)?;
+        }
+        Operation::Batch { writes, .. } => {
+            for write in *writes {
+                match write.bare() {
+                    Write::Delete { table, .. } | Write::DeleteWhere { table, .. } => {
+                        add(table, false)?;
+                    }
+                    Write::Insert { table, on_conflict, .. } if replaces(on_conflict) => {
+                        add(table, true)?;
+                    }
+                    _ => {}
+                }
+            }
+        }
+        _ => {}
+    }
+    Ok(plans)
 }
 
 /// Returns true if an operation writes to an audited table.

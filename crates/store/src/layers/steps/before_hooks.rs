@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use crate::contract::operation::Operation;
 use crate::contract::row_hook::{HookCall, RowChange, RowHooks, WriteHooks};
 use crate::layers::handle::HandleContext;
+use crate::rows::cascades::CascadePlan;
 
 /// How deep hooks may be nested: the writes of a hook call the hooks of their tables.
 const DEPTH_MAX: u8 = 8;
@@ -60,13 +61,18 @@ impl BeforeHooks {
         self.tables.contains_key(table.name())
     }
 
-    /// Returns which hooks an operation calls.
+    /// Returns which hooks an operation calls, which deletes by these plans.
     ///
     /// # Errors
     /// [`ErrorKind::Bug`] if hooks are nested too deeply.
-    pub(super) fn of(&self, handle: &HandleContext, operation: &Operation<'_>) -> Result<Hooked> {
+    pub(super) fn of(
+        &self,
+        handle: &HandleContext,
+        operation: &Operation<'_>,
+        cascading: &[&CascadePlan],
+    ) -> Result<Hooked> {
         let mut hooked = Hooked::default();
-        operation.each_table_written(|table| {
+        let mut add = |table: &Table| {
             if let Some(hooks) = self.tables.get(table.name()) {
                 hooked.any = true;
                 hooked.any_async |= hooks.is_async;
@@ -74,7 +80,9 @@ impl BeforeHooks {
                     hooked.too_deep = Some(table.name().to_owned());
                 }
             }
-        });
+        };
+        operation.each_table_written(&mut add);
+        cascading.iter().flat_map(|plan| &plan.tables).for_each(|reached| add(&reached.table));
         match hooked.too_deep {
             None => Ok(hooked),
             Some(table) => {

@@ -81,7 +81,8 @@ impl<'s> Batch<'s> {
                     print.add(format!("delete where {filter:?}").as_bytes());
                 }
                 // These are made when a batch is executed; they are never added to one.
-                Write::Audited { .. }
+                Write::Cascading { .. }
+                | Write::Audited { .. }
                 | Write::Compared { .. }
                 | Write::Guarded { .. }
                 | Write::Hooked { .. } => {}

@@ -9,9 +9,11 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
+use marmota_model::{Comparison, Ref};
+
 use crate::conformance::event_loops::event_loop::timed;
 use crate::conformance::harness::models;
-use crate::conformance::harness::models::{City, Note};
+use crate::conformance::harness::models::{City, Country, Note};
 use crate::conformance::harness::subject::{Stand, Subject};
 
 /// The number of rows of a long read.
@@ -111,6 +113,52 @@ pub fn a_long_read_leaves_its_thread(subject: &Subject) {
     });
 }
 
+/// A list or count with a condition on many related rows yields its thread while those are read,
+/// and is of one moment: other transactions move rows from one related row to the other meanwhile.
+pub fn a_long_condition_on_related_rows_leaves_its_thread(subject: &Subject) {
+    if !subject.capability().relations {
+        return;
+    }
+    let stand = Stand::open(subject, models::all);
+    let countries = ["aa", "bb", "cc"].map(|code| Country::new(code, code));
+    stand.insert_many(&countries).run().unwrap();
+    for first in (0..ROWS).step_by(10_000) {
+        let city = |n: i64| City::new(&format!("city {n}"), if n == 777 { "bb" } else { "aa" });
+        let cities: Vec<City> = (first..first + 10_000).map(city).collect();
+        stand.insert_many(&cities).run().unwrap();
+    }
+    let moving = stand.list::<City>().filter(City::NAME.eq("city 777")).run().unwrap().remove(0);
+    let mut is_in = false;
+    let mut other = || {
+        assert_eq!(stand.get::<Country>("cc".to_owned()).run().unwrap().name, "cc");
+        is_in = !is_in;
+        let country = Ref::new(if is_in { "cc" } else { "bb" }.to_owned());
+        stand.patch::<City>(moving.id).set(City::COUNTRY, country).run().unwrap();
+    };
+    let moved = || City::COUNTRY.any(City::NAME.contains("y 777"));
+    in_short_turns("a list by related rows", || {
+        let list = stand.list::<Country>().filter(moved()).order(Country::NAME.descending());
+        let (rows, longest) = drive(list, &mut other);
+        let codes: Vec<String> = rows.unwrap().into_iter().map(|country| country.code).collect();
+        // Other names have the same beginning, in the first country.
+        assert!(codes.len() == 2 && codes[1] == "aa", "{codes:?}");
+        longest
+    });
+    in_short_turns("a count by related rows", || {
+        let many = City::COUNTRY.count(City::NAME.contains("city"), Comparison::Greater, 1);
+        let (count, longest) = drive(stand.count::<Country>().filter(many), &mut other);
+        assert_eq!(count.unwrap(), 1);
+        longest
+    });
+    in_short_turns("a list of many rows by related rows", || {
+        let of = City::COUNTRY.to(Country::NAME.eq("aa"));
+        let list = stand.list::<City>().filter(of).limit(20_000);
+        let (rows, longest) = drive(list, &mut other);
+        assert_eq!(rows.unwrap().len(), 20_000);
+        longest
+    });
+}
+
 /// While other transactions change the first and last rows alike, and delete and insert rows, a
 /// list has each row once, as of one moment.
 pub fn a_long_read_is_of_one_moment(subject: &Subject) {
@@ -195,6 +243,7 @@ pub fn a_long_delete_leaves_its_thread(subject: &Subject) {
 register!($ budgets_promises budgets:
     a_long_delete_leaves_its_thread,
     a_long_read_leaves_its_thread,
+    a_long_condition_on_related_rows_leaves_its_thread,
     a_long_read_can_be_dropped,
 ; by transactions:
     a_long_read_is_of_one_moment,
