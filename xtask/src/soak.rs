@@ -55,6 +55,7 @@ const RUNS: &[Soak] = &[
     Soak { name: "file-memory", program: "cargo", arguments: &["test", "-p", "marmota-rest", "--features", "files", "--test", "file_memory", "--locked"] },
     Soak { name: "feed-postgres", program: "cargo", arguments: &["run", "--release", "-p", "marmota-postgres", "--features", "temporary-server", "--example", "feed_race"] },
     Soak { name: "replication-kills", program: "cargo", arguments: &["test", "-p", "marmota-replication", "--test", "it", "kill"] },
+    Soak { name: "leaks", program: "cargo", arguments: &["test", "-p", "marmota-testkit", "--test", "it", "--locked", "no_answer_of_many", "--", "--ignored"] },
     Soak { name: "fuzz", program: "fuzz", arguments: &["600"] },
     Soak { name: "packages", program: "cargo", arguments: &["package", "--workspace", "--allow-dirty"] },
 ];

@@ -65,7 +65,8 @@ export const usersPage = async main => {
 
 export const groupsPage = async main => {
   const { groups } = await get('/auth/groups')
-  const of = grant => `${grant.table}: ${grant.rights.join(', ')}${grant.rule ? ` where ${grant.rule}` : ''}`
+  const fieldsOf = grant => grant.fields ? ` of ${grant.fields.join(', ')}` : grant.except ? ` except ${grant.except.join(', ')}` : ''
+  const of = grant => `${grant.table}: ${grant.rights.join(', ')}${fieldsOf(grant)}${grant.rule ? ` where ${grant.rule}` : ''}`
   fill(main,
     h('div', { class: 'title' }, h('h1', {}, 'Groups'), h('span', { class: 'grow' }), h('a', { class: 'button primary', href: '#/group' }, 'New group')),
     h('p', { class: 'muted' }, 'A group grants rights on tables to its users. Without a grant, a user sees nothing. Administrators have all rights.'),
@@ -87,9 +88,17 @@ export const groupPage = async (main, [name], query, go) => {
     const rights = h('fieldset', { class: 'inline' }, h('legend', {}, 'Rights'), RIGHTS.map(right => choice(right, { value: right, checked: grant.rights.includes(right) })))
     const rule = labelled('Only rows where', h('input', { class: 'mono', value: grant.rule ?? '', spellcheck: 'false', autocomplete: 'off', placeholder: 'all rows' }),
       { hint: 'A filter, such as owner = @user.id, team in @user.groups, any(project.member, user = @user.id)' })
-    const element = h('section', { class: 'card', 'aria-label': 'Grant' }, labelled('Table', table), rights, rule,
+    const names = (text, known, hint) => labelled(text, h('input', { value: (known ?? []).join(', '), spellcheck: 'false', autocomplete: 'off' }), { hint })
+    const only = names('Only these fields', grant.fields, 'Names with commas between; empty for all fields')
+    const except = names('All fields but these', grant.except)
+    const listOf = field => field.target.value.split(',').map(name => name.trim()).filter(Boolean)
+    const element = h('section', { class: 'card', 'aria-label': 'Grant' }, labelled('Table', table), rights, rule, h('div', { class: 'row' }, only, except),
       button('Remove grant', () => element.remove()))
-    element.grant = () => ({ table: table.value, rights: chosenOf(rights), ...rule.target.value.trim() && { rule: rule.target.value.trim() } })
+    // Members that this page does not know are kept.
+    element.grant = () => ({
+      ...grant, table: table.value, rights: chosenOf(rights), rule: rule.target.value.trim() || undefined,
+      fields: listOf(only).length > 0 || grant.fields?.length === 0 ? listOf(only) : undefined, except: listOf(except).length > 0 ? listOf(except) : undefined,
+    })
     element.rule = rule
     grants.append(element)
   }

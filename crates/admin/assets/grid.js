@@ -5,7 +5,7 @@ import { get, loadTables, request, rowPath, send, tables, urlOf } from './api.js
 import { button, clearErrors, confirmed, describe, fail, fill, h, notify } from './dom.js'
 import { canEdit, cellControl, shown } from './fields.js'
 import { filterForm } from './filter.js'
-import { applyPatch } from './json.js'
+import { applyPatch, parse, same } from './json.js'
 
 const PAGE_ROWS = 50
 
@@ -257,11 +257,14 @@ export const tablePage = async (main, [name], query, go) => {
     events.addEventListener('snapshot', event => {
       isOpen = true
       live.hidden = false
-      page = JSON.parse(event.data)
+      const now = parse(event.data)
+      if (same(page, now)) return
+      page = now
       show()
+      countSoon()
     })
     events.addEventListener('patch', event => {
-      applyPatch(page, JSON.parse(event.data))
+      applyPatch(page, parse(event.data))
       show()
       countSoon()
     })

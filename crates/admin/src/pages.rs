@@ -206,6 +206,16 @@ mod tests {
     }
 
     #[test]
+    fn the_files_are_small() {
+        for asset in ASSETS {
+            println!("{:6} {}", asset.bytes.len(), asset.path);
+        }
+        let total: usize = ASSETS.iter().map(|asset| asset.bytes.len()).sum();
+        println!("{total:6} bytes, before compression");
+        assert!(total < 200 * 1024, "{total}");
+    }
+
+    #[test]
     fn settings_are_json() {
         let answer = router().call(TestRequest::get(SETTINGS)).unwrap();
         let settings: serde_json::Value = serde_json::from_str(answer.text()).unwrap();

@@ -396,6 +396,16 @@ fn grants_schema(_: &mut SchemaGenerator) -> Schema {
                 "rule": {
                     "type": "string",
                     "description": "A filter that selects the rows: `owner = @user.id`."
+                },
+                "fields": {
+                    "type": "array",
+                    "items": { "type": "string" },
+                    "description": "The fields to which the rights extend. Default: all."
+                },
+                "except": {
+                    "type": "array",
+                    "items": { "type": "string" },
+                    "description": "The fields to which the rights do not extend."
                 }
             }
         }

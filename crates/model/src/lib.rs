@@ -75,7 +75,9 @@ pub use schema::{
     Relation, Role, Rule, Sanitizer, Schema, Variant,
 };
 pub use search::{SEARCH_BYTES_MAX, SEARCH_TERMS_MAX, Search, SearchTerm, Snippet, Words};
-pub use table::{LinkedTables, RELATION_STEPS_MAX, RelationStep, ResolvedRelation, Table};
+pub use table::{
+    LinkedTables, RELATION_STEPS_MAX, RelationStep, ResolvedRelation, Table, ViewFields,
+};
 pub use uuid::Uuid;
 pub use value::{
     Comparison, FieldSet, File, Metric, NoRows, Place, RowSink, RowSource, Scratch,

@@ -9,8 +9,10 @@ mod prepared;
 mod relation;
 mod sanitize;
 mod shape;
+mod view;
 
 pub(crate) use json_member::JsonMember;
 pub use prepared::Table;
 pub use relation::{LinkedTables, RELATION_STEPS_MAX, RelationStep, ResolvedRelation};
 pub(crate) use shape::{TableShape, hash_of};
+pub use view::ViewFields;

@@ -574,7 +574,7 @@ impl Api {
             .any(&at("/{table}"), Endpoints::others("GET, HEAD, POST, DELETE, OPTIONS"))
             .on(Method::Get, &at("/{table}/{id}"), routes.table(Get::of))
             .on(Method::Put, &at("/{table}/{id}"), routes.table(Update::replace))
-            .on(Method::Patch, &at("/{table}/{id}"), routes.table(Update::patch))
+            .on(Method::Patch, &at("/{table}/{id}"), routes.patch())
             .on(Method::Delete, &at("/{table}/{id}"), routes.table(Delete::of))
             .any(&at("/{table}/{id}"), Endpoints::others("GET, HEAD, PUT, PATCH, DELETE, OPTIONS"))
             .on(Method::Get, &at("/{table}/{id}/{field}"), routes.part())

@@ -7,4 +7,6 @@ pub(crate) mod effects;
 pub(crate) mod insert_lines;
 pub(crate) mod line_chunks;
 pub(crate) mod linked;
+pub(crate) mod nested;
+mod nested_body;
 pub(crate) mod row_lines;

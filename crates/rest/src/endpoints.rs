@@ -30,6 +30,7 @@ use marmota_web::{ApiError, ApiResult, OpenApi};
 use crate::batches::batch::BatchCall;
 use crate::batches::batch_lines;
 use crate::batches::insert_lines;
+use crate::batches::nested::{self, Nested};
 use crate::batches::row_lines::RowLines;
 use crate::documents::schema_document;
 use crate::protocol::ndjson;
@@ -47,6 +48,7 @@ use crate::rows::history;
 use crate::rows::list::List;
 use crate::rows::live;
 use crate::rows::once::{Once, Shape};
+use crate::rows::update::Update;
 
 /// A request, and the store with the rights of its caller.
 #[derive(Clone, Copy)]
@@ -265,6 +267,7 @@ impl Endpoints {
     /// | body | verb | answer |
     /// |---|---|---|
     /// | an object | `Insert` | 201 with the row |
+    /// | an object with related rows | `Nested` | 201 with the keys |
     /// | an array | `InsertMany` | `{"keys":[2,3]}` |
     /// | lines (`Content-Type: application/x-ndjson`) | `insert_lines` | `{"inserted":2}` |
     /// | a form (`multipart/form-data`) | `files::form` | 201 with the row |
@@ -286,6 +289,12 @@ impl Endpoints {
                         .unwrap_or_else(|error| refused(error, out));
                 }
                 let many = context.request.body().trim_ascii_start().starts_with(b"[");
+                if !many && nested::is_sent(context) {
+                    return match Nested::insert(context) {
+                        Ok(verb) => execute_verb(verb, context, out),
+                        Err(error) => refused(error, out),
+                    };
+                }
                 if context.request.header("idempotency-key").is_some() {
                     let shape = if many { Shape::Rows } else { Shape::Row };
                     return insert_once(context, shape, out);
@@ -312,6 +321,22 @@ impl Endpoints {
         #[cfg(not(feature = "files"))]
         let is_streamed = ndjson::is_sent;
         endpoint.streamed_when(self.lines_bytes_max, is_streamed)
+    }
+
+    /// Returns the endpoint of a PATCH: of a row, or of a row with related rows.
+    pub(crate) fn patch(&self) -> Endpoint {
+        self.endpoint(Offer::Json, |call, out| {
+            with_table(call, out, |context, out| match nested::is_sent(context) {
+                true => match Nested::patch(context) {
+                    Ok(verb) => execute_verb(verb, context, out),
+                    Err(error) => refused(error, out),
+                },
+                false => match Update::patch(context) {
+                    Ok(verb) => execute_verb(verb, context, out),
+                    Err(error) => refused(error, out),
+                },
+            })
+        })
     }
 
     /// Returns the endpoint of `POST /api/batch`: a batch in one JSON body, or one operation per

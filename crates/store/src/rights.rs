@@ -6,6 +6,8 @@
 //! - A right applies to a table and a verb, optionally only to rows that match a rule: a filter,
 //!   which may compare with `@user.id`, `@user.name` and `@user.groups`. One of several grants is
 //!   enough.
+//! - A right may be limited to some fields ([`Grant::fields`], [`Grant::except`]). Another field is
+//!   absent from answers, and unknown in filters, orders and groups.
 //! - A row that the caller may not read does not exist for them: a get, a write or a reference to
 //!   it is answered as if the row were missing. A write to a row that may only be read is refused
 //!   as [`ErrorKind::Denied`].
@@ -19,6 +21,7 @@
 //! `batch_machine/checks.rs` checks writes that depend on the rows in the database.
 
 mod access;
+mod fields;
 mod grant;
 mod related;
 
@@ -26,13 +29,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use marmota_model::{Caller, Error, ErrorKind, Result, Table, ValueRef};
+use marmota_model::{Caller, Error, ErrorKind, LinkedTables, Result, Table, ValueRef, ViewFields};
 
+use self::fields::FieldAccess;
 use self::grant::SERVICE_PREFIX;
 use crate::rows::history::{HISTORY_TABLE, History};
 use crate::rows::prepare;
 use crate::rows::registry::Registry;
 pub(crate) use access::{Access, Referring, TableRights};
+pub(crate) use fields::{RowMask, of_caller};
 pub use grant::{Grant, OWN_PREFIX, Right, is_internal};
 pub use related::check_exposed;
 
@@ -50,6 +55,8 @@ pub struct Rights {
     calls: Vec<Box<str>>,
     /// The number of these rights, which is unique.
     number: u64,
+    /// The links between the tables as the caller sees them, if fields are limited.
+    views: Option<Arc<LinkedTables>>,
 }
 
 impl std::fmt::Debug for Rights {
@@ -97,19 +104,56 @@ impl Rights {
             let mut granted = Vec::new();
             for grant in grants.iter().filter(|grant| grant.is_on(table)) {
                 if let Some(filter) = grant.filter(table, caller.as_ref())? {
-                    granted.push((&*grant.rights, filter));
+                    granted.push((&*grant.rights, grant.fields_of(table), filter));
                 }
             }
             tables.push(TableRights::new(table, &granted));
         }
         access::settle_references(&mut tables);
         settle_history(&mut tables);
-        let place = |table: &TableRights| Arc::as_ptr(&table.table) as usize;
-        let numbers = tables.iter().map(place).zip(0..).collect();
+        let views = make_views(&mut tables, registry);
+        let mut numbers = HashMap::with_capacity(tables.len());
+        for (number, table) in tables.iter().enumerate() {
+            numbers.insert(Arc::as_ptr(&table.table) as usize, number);
+            if let Some(view) = &table.view {
+                numbers.insert(Arc::as_ptr(view) as usize, number);
+            }
+        }
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let calls = grants.iter().filter_map(|grant| grant.table.strip_prefix(SERVICE_PREFIX));
         let calls = calls.map(Box::from).collect();
-        Ok(Arc::new(Self { caller, tables, numbers, calls, number }))
+        Ok(Arc::new(Self { caller, tables, numbers, calls, number, views }))
+    }
+
+    /// Returns a table as the caller sees it: the table itself, or a view in which fields that the
+    /// caller may not read have no name ([`Table::view`]). Texts with names of fields are parsed
+    /// with it, and its rows are those of the table.
+    ///
+    /// ```
+    /// use marmota_memory::Memory;
+    /// use marmota_model::{Field, Kind, Role, Schema};
+    /// use marmota_store::Store;
+    /// use marmota_store::rights::{Grant, Right, Rights};
+    ///
+    /// let fields = vec![Field::new("id", Kind::I64).role(Role::Key), Field::new("pay", Kind::I64)];
+    /// let store = Store::builder(Memory::new()).schema(Schema::new("person", fields)).open()?;
+    /// let grant = Grant::new("person", &[Right::Read]).except(["pay"]);
+    /// let rights = Rights::new(store.registry(), None, &[grant])?;
+    /// let person = store.table("person")?;
+    /// assert_eq!(rights.view_of(&person).find("pay"), None);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    #[must_use]
+    pub fn view_of<'t>(&'t self, table: &'t Arc<Table>) -> &'t Arc<Table> {
+        if self.views.is_none() {
+            return table;
+        }
+        self.of(table).ok().and_then(|rights| rights.view.as_ref()).unwrap_or(table)
+    }
+
+    /// Returns true if some fields of tables are limited.
+    pub(crate) const fn limits_fields(&self) -> bool {
+        self.views.is_some()
     }
 
     /// Returns the caller; `None` for an anonymous one.
@@ -182,10 +226,13 @@ impl Rights {
     /// same number. Entries of the history never have one, since the rights on them depend on other
     /// tables.
     pub(crate) fn read_number(&self, table: &Table) -> Option<u64> {
-        match &self.of(table).ok()?.read {
-            Access::All => Some(0),
+        let rights = self.of(table).ok()?;
+        match &rights.read {
             // Rows of related tables determine these rows as well.
             access if access.has_relations() => None,
+            _ if rights.read_fields.iter().any(FieldAccess::has_relations) => None,
+            Access::All if rights.read_fields.is_some() => Some(self.number),
+            Access::All => Some(0),
             Access::Where(_) if table.name() != HISTORY_TABLE => Some(self.number),
             _ => None,
         }
@@ -291,6 +338,24 @@ impl Rights {
         );
         Error::new(self.refusal(), message)
     }
+}
+
+/// Makes the views of all tables, if the fields of one are limited: relations lead from each view
+/// to the others. The views last as long as the result.
+fn make_views(tables: &mut [TableRights], registry: &Registry) -> Option<Arc<LinkedTables>> {
+    if !tables.iter().any(TableRights::is_limited) {
+        return None;
+    }
+    let mut linked = Vec::with_capacity(tables.len());
+    for rights in tables {
+        let view = Arc::new(match rights.is_limited() {
+            true => Table::view(&rights.table, rights.view_fields()),
+            false => Table::view(&rights.table, ViewFields::all(&rights.table)),
+        });
+        linked.push((Arc::clone(&view), registry.database_of(&rights.table)));
+        rights.view = Some(view);
+    }
+    Some(LinkedTables::of_views(linked))
 }
 
 /// Makes the entries of the history visible to callers with the right to them, table by table,

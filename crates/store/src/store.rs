@@ -272,7 +272,7 @@ impl Store {
     /// ```
     #[must_use]
     pub fn has_hooks(&self, table: &Table) -> bool {
-        self.core.layers.before_hooks.as_ref().is_some_and(|hooks| hooks.has(table))
+        self.core.layers.before_hooks.as_ref().is_some_and(|hooks| hooks.has(table.original()))
     }
 
     /// Returns the version of a table: a number that changes with every write to it, and that no
@@ -297,7 +297,7 @@ impl Store {
     /// ```
     #[must_use]
     pub fn table_version(&self, table: &Table) -> Option<u64> {
-        self.core.layers.cache.as_ref()?.version(table)
+        self.core.layers.cache.as_ref()?.version(table.original())
     }
 
     /// Returns true until the store is closed.

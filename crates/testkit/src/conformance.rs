@@ -35,7 +35,7 @@ mod queries;
 mod rows;
 mod schemas;
 
-pub use access::{history, related_rights, rights};
+pub use access::{field_rights, history, related_rights, rights};
 pub use acid::{
     background, batches, before_hooks, changes, concurrency, durability, file_fields, groups,
     hooks, idempotency, jobs, live, transactions,
@@ -91,6 +91,7 @@ macro_rules! conformance {
             $crate::file_fields_promises!();
             $crate::filters_promises!();
             $crate::grouping_promises!();
+            $crate::field_rights_promises!();
             $crate::related_rights_promises!();
             $crate::relations_promises!();
             $crate::groups_promises!();

@@ -184,7 +184,10 @@ impl Browser {
     pub(crate) async fn press(&self, words: &str) {
         let is = format!("normalize-space(.)='{words}' or @aria-label='{words}'");
         let path = format!(".//*[self::button or self::a or self::summary][{is}]");
-        self.find(&path).await.click().await.unwrap();
+        // A change of the rows may replace the element between the two commands.
+        while let Err(error) = self.find(&path).await.click().await {
+            assert!(error.is_stale_element_reference(), "{words}: {error}");
+        }
     }
 
     /// Sends keys to the element that has the focus.

@@ -120,8 +120,9 @@ fn a_cell_is_edited_in_place_and_rows_change_as_others_write() {
         assert_eq!(samples.thing(2).name, "Armchair");
 
         // Rows that others write appear.
-        samples.store.insert(&Thing::named("Vase", 4)).run().unwrap();
+        samples.store.insert(&Thing::named("Vase", 9_007_199_254_740_993)).run().unwrap();
         page.shows("Vase").await;
+        page.shows("9007199254740993").await;
         samples.store.patch::<Thing>(1).set(Thing::NAME, "Lantern".to_owned()).run().unwrap();
         page.shows("Lantern").await;
         samples.store.delete::<Thing>(3).run().unwrap();

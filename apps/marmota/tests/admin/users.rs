@@ -50,6 +50,10 @@ fn an_administrator_sets_up_the_server_and_users_see_what_is_granted() {
         page.fill("Only rows where", "year_of_birth > 1900").await;
         page.press("Save").await;
         page.shows("person: read where year_of_birth > 1900").await;
+        page.press("readers").await;
+        page.fill("All fields but these", "year_of_death").await;
+        page.press("Save").await;
+        page.shows("person: read except year_of_death where year_of_birth > 1900").await;
         page.is_accessible("groups").await;
 
         // A user of the group gets a link to set a password.
@@ -77,6 +81,7 @@ fn an_administrator_sets_up_the_server_and_users_see_what_is_granted() {
         ann.press("person").await;
         ann.shows("Chien-Shiung").await;
         ann.hides("Lovelace").await;
+        ann.hides("year_of_death").await;
         ann.hides("New row").await;
         ann.hides("Delete selected").await;
         ann.shows("You may not change rows.").await;

@@ -51,6 +51,7 @@ tag = { kind = "reference", table = "tag" }
 table = "customer"
 rights = ["read", "update"]
 rule = "level > 2"
+except = ["secret"]
 
 [[groups.sales.grants]]
 table = "*"

@@ -107,7 +107,7 @@ impl<'de> Visitor<'de> for Object<'de, '_> {
             if self.violations.len() >= VIOLATIONS_MAX {
                 return Err(serde::de::Error::custom("too many errors"));
             }
-            let Some(position) = self.table.find(&name) else {
+            let Some(position) = self.table.find_written(&name) else {
                 let value: &RawValue = map.next_value()?;
                 self.violations.push(self.table.unknown_field(&name, value.get()));
                 continue;

@@ -11,7 +11,7 @@ use crate::value::excerpt::excerpt_of;
 use crate::{CharacterClass, Field, KeyKind, Kind, Result, Rule, Value, ValueRef};
 
 /// A rule in compiled form.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum CompiledRule {
     /// The kind has requirements beyond the variant of [`ValueRef`].
     Kind {

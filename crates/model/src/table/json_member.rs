@@ -3,7 +3,7 @@
 use crate::{Field, Kind};
 
 /// The text before a field's value in a row's JSON: `,"name":`.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct JsonMember {
     /// Padded with zeros if it is short.
     bytes: Box<[u8]>,

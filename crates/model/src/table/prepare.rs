@@ -68,6 +68,7 @@ impl Table {
             version,
             shape: Arc::new(TableShape::of(&schema)),
             links: super::relation::Links::default(),
+            view: None,
             schema,
         };
         table.prepare_fields()?;

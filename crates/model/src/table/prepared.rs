@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::compiled_rule::CompiledRule;
 use super::relation::Links;
+use super::view::View;
 use super::{JsonMember, TableShape};
 use crate::value::excerpt::excerpt;
 use crate::{
@@ -45,6 +46,8 @@ pub struct Table {
     pub(super) version: Option<usize>,
     pub(super) shape: Arc<TableShape>,
     pub(super) links: Links,
+    /// What makes it a view of another table, if it is one.
+    pub(super) view: Option<Box<View>>,
 }
 
 impl Table {
@@ -153,13 +156,23 @@ impl Table {
     /// ```
     #[must_use]
     pub fn unknown_field(&self, name: &str, value: &str) -> Violation {
-        let names: Vec<&str> = self.fields().iter().map(|field| &*field.name).collect();
         Violation {
             field: excerpt(name),
             value: excerpt(value),
             rule: "unknown".to_owned(),
-            message: format!("`{}` has no such field; it has {}", self.name(), names.join(", ")),
+            message: format!(
+                "`{}` has no such field; it has {}",
+                self.name(),
+                self.field_names().join(", ")
+            ),
         }
+    }
+
+    /// Returns the names of its fields; of a view, the names of the readable ones.
+    #[must_use]
+    pub fn field_names(&self) -> Vec<&str> {
+        let fields = self.fields().iter().enumerate();
+        fields.filter(|(at, _)| self.is_readable(*at)).map(|(_, field)| &*field.name).collect()
     }
 
     /// Returns `"name":` for the field at `position`, escaped and quoted.
@@ -300,7 +313,10 @@ impl Table {
     /// ```
     pub fn search_fields(&self) -> impl Iterator<Item = usize> {
         let fields = self.fields().iter().enumerate();
-        fields.filter(|(_, field)| field.search).map(|(position, _)| position)
+        // A search in all fields would reveal the words of those that may not be read.
+        let is_hidden = |(at, field): (usize, &Field)| field.search && !self.is_readable(at);
+        let is_searched = !fields.clone().any(is_hidden);
+        fields.filter(move |(_, field)| is_searched && field.search).map(|(position, _)| position)
     }
 
     /// Returns the rules, each with its field.

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use super::prepare::is_name;
 use super::prepared::Table;
 use crate::value::excerpt::excerpt;
-use crate::{Error, ErrorKind, Kind, Result};
+use crate::{Error, ErrorKind, Kind, Relation, Result};
 
 /// The maximum number of steps from the rows that a filter selects to the rows that it tests.
 pub const RELATION_STEPS_MAX: usize = 4;
@@ -93,6 +93,17 @@ impl LinkedTables {
         Ok(linked)
     }
 
+    /// Links the views of a caller ([`Table::view`]), each with the index of its database. Named
+    /// relations that lead through fields without a name do not exist in them.
+    #[must_use]
+    pub fn of_views(tables: Vec<(Arc<Table>, usize)>) -> Arc<Self> {
+        let linked = Arc::new(Self { tables });
+        for (table, _) in &linked.tables {
+            let _ = table.links.set(Arc::downgrade(&linked));
+        }
+        linked
+    }
+
     fn find(&self, name: &str) -> Option<&(Arc<Table>, usize)> {
         self.tables.iter().find(|(table, _)| table.name() == name)
     }
@@ -128,7 +139,7 @@ impl Table {
     /// Returns true if a step of this table begins with the name, other than a reference field.
     pub(crate) fn has_relation(&self, name: &str) -> bool {
         let Ok(links) = self.links() else { return false };
-        self.schema().relations.iter().any(|relation| relation.name == name)
+        links.named(self, name).is_some()
             || links
                 .find(name)
                 .is_some_and(|(child, _)| child.references_to(self.name()).next().is_some())
@@ -233,12 +244,14 @@ impl Table {
     #[cold]
     fn no_relation(&self, links: &LinkedTables, step: &str, path: &str) -> Error {
         let mut possible: Vec<String> = Vec::new();
-        for field in self.fields() {
-            if matches!(field.kind, Kind::Reference { .. }) {
+        for (at, field) in self.fields().iter().enumerate() {
+            if matches!(field.kind, Kind::Reference { .. }) && self.is_readable(at) {
                 possible.push(field.name.to_string());
             }
         }
-        possible.extend(self.schema().relations.iter().map(|one| one.name.to_string()));
+        let named = self.schema().relations.iter();
+        let named = named.filter(|one| links.named(self, &one.name).is_some());
+        possible.extend(named.map(|one| one.name.to_string()));
         for (child, _) in &links.tables {
             let fields: Vec<usize> = child.references_to(self.name()).collect();
             match fields[..] {
@@ -261,8 +274,9 @@ impl Table {
     fn references_to(&self, table: &str) -> impl Iterator<Item = usize> {
         let fields = self.fields().iter().enumerate();
         fields
-            .filter(move |(_, field)| {
+            .filter(move |(at, field)| {
                 matches!(&field.kind, Kind::Reference { table: to, .. } if to == table)
+                    && self.is_readable(*at)
             })
             .map(|(position, _)| position)
     }
@@ -288,8 +302,7 @@ impl LinkedTables {
         for segment in path.split('.') {
             let at = target.clone();
             let at = at.as_deref().unwrap_or(from);
-            let named = at.schema().relations.iter().find(|relation| relation.name == segment);
-            if let Some(relation) = named {
+            if let Some(relation) = self.named(at, segment) {
                 if depth == RELATION_STEPS_MAX {
                     return Err(too_long(from, whole));
                 }
@@ -307,6 +320,17 @@ impl LinkedTables {
             }
         }
         Ok(())
+    }
+
+    /// Returns the named relation of a table. A view does not have one whose path uses a field
+    /// without a name.
+    fn named<'t>(&self, at: &'t Table, name: &str) -> Option<&'t Relation> {
+        let relation = at.schema().relations.iter().find(|relation| relation.name == name)?;
+        let is_usable = !at.is_view() || {
+            let (mut steps, mut end) = (Vec::new(), None);
+            self.walk(at, &relation.path, name, 1, &mut steps, &mut end).is_ok()
+        };
+        is_usable.then_some(relation)
     }
 
     /// Returns the step that a segment without a named relation means.

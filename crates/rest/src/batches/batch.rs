@@ -33,7 +33,7 @@
 //! ([`BatchCall::of_rows`]).
 
 use marmota_http::Status;
-use marmota_model::{NoRows, Table, VIOLATIONS_MAX};
+use marmota_model::{NoRows, VIOLATIONS_MAX};
 use marmota_store::operation::{BatchMode, OnConflict, Operation, Outcome, Write};
 use marmota_store::registry::Registry;
 use marmota_web::{ApiError, ApiResult};
@@ -222,8 +222,8 @@ impl Verb for BatchCall {
             let shape = once.as_ref().map_or(Shape::Results, |once| once.shape);
             let mut keep = |results: &[marmota_model::Result<Outcome>]| {
                 let write = |body: &mut Vec<u8>| write_object(refused, writes, results, body);
-                let has_hooks = |table: &Table| context.store.has_hooks(table);
-                once::kept(shape, context.request.path(), (writes, results), has_hooks, write)
+                let (path, written) = (context.request.path(), (&**writes, results));
+                once::kept(shape, path, written, context.store, write)
             };
             let once = match once {
                 Some(Once { key, answered, .. }) => {

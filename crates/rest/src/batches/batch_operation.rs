@@ -124,7 +124,7 @@ pub(crate) fn write_of(
             let (key, links) = key_of(table, &member, linked)?;
             let version = member.version;
             check_version(table, version)?;
-            Ok((Write::Delete { table: Arc::clone(table), key, version }, links))
+            Ok((Write::Delete { table: Table::original_of(table), key, version }, links))
         }
         _ => Err(ApiError::bad_request(
             "an operation must have exactly one of insert, update, patch, increment and delete, \
@@ -243,7 +243,7 @@ pub(crate) fn insert_of(
     prepare::insert_into(table, &mut row, ValueSource::Values, stamp, &scratch, &mut violations);
     finish(table, violations, &links)?;
     let row = row.iter().map(ValueRef::to_value).collect();
-    Ok((Write::Insert { table: Arc::clone(table), row, on_conflict }, links))
+    Ok((Write::Insert { table: Table::original_of(table), row, on_conflict }, links))
 }
 
 /// Returns the violations of a row, except for fields whose values are not available yet. A linked
@@ -296,7 +296,7 @@ fn of_update(
     prepare::update_into(table, &mut row, ValueSource::Values, stamp, &scratch, &mut violations);
     finish(table, violations, &links)?;
     let row = row.iter().map(ValueRef::to_value).collect();
-    Ok((Write::Update { table: Arc::clone(table), key, row, version }, links))
+    Ok((Write::Update { table: Table::original_of(table), key, row, version }, links))
 }
 
 /// Converts the members of an increment. The write has the current time for the table's update
@@ -313,7 +313,7 @@ fn of_increment(
     let field = table.position(needed(member.field.as_deref(), "field")?)?;
     let by = read_by(table, field, needed(member.by, "by")?.get())?;
     let stamp = WriteTimestamp::now(table).value().to_value();
-    Ok((Write::Increment { table: Arc::clone(table), key, field, by, stamp }, links))
+    Ok((Write::Increment { table: Table::original_of(table), key, field, by, stamp }, links))
 }
 
 /// Writes the result of an executed operation, with the members that its verb has:

@@ -111,6 +111,12 @@ fn give(document: &Value, store: &Store, request: &Request, out: &mut Out<'_, '_
     out.end(kept);
 }
 
+/// Returns the fields of a table that the caller may read or write.
+pub(crate) fn shown_fields(table: &Table) -> impl Iterator<Item = (usize, &Field)> {
+    let fields = table.fields().iter().enumerate();
+    fields.filter(|(_, field)| table.find_written(&field.name).is_some())
+}
+
 /// Returns the description of a table: its URL, its key and who assigns it, its fields and its
 /// indexes. `history` is present for audited models.
 ///
@@ -120,13 +126,14 @@ fn of_table(table: &Table, base: &str) -> Value {
     let indexes: Vec<Value> = table
         .indexes()
         .iter()
+        .filter(|index| index.fields.iter().all(|&field| table.is_readable(field)))
         .map(|index| {
             let fields: Vec<&str> = index.fields.iter().map(|&field| name(field)).collect();
             json!({ "fields": fields, "unique": index.unique })
         })
         .collect();
     let fields: Vec<Value> =
-        table.fields().iter().enumerate().map(|(at, field)| of_field(table, at, field)).collect();
+        shown_fields(table).map(|(at, field)| of_field(table, at, field)).collect();
     let mut out = json!({
         "name": table.name(),
         "href": format!("{base}/{}", table.name()),

@@ -142,7 +142,7 @@ fn node(
             let message = format!("the relation leads through `{}`, which is internal", step.table);
             return Err(refused(place, "unknown", message));
         }
-        tables.push(Arc::clone(found));
+        tables.push(Arc::clone(context.store.view_of(found)));
     }
     let (target, to_one) = (Arc::clone(&relation.target), relation.to_one());
     if to_one && (item.order.is_some() || item.limit.is_some()) {

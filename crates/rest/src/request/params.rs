@@ -459,12 +459,11 @@ fn unknown(name: &str, value: &str, why: &str) -> ApiError {
 /// both.
 #[cold]
 fn unknown_of_list(table: &Table, name: &str, value: &str) -> ApiError {
-    let fields: Vec<&str> = table.fields().iter().map(|field| &*field.name).collect();
     let message = format!(
         "is not a parameter of a list; allowed are {} and the fields of `{}`: {}",
         OF_LISTS.join(", "),
         table.name(),
-        fields.join(", ")
+        table.field_names().join(", ")
     );
     of_param(name, value, "unknown", message)
 }

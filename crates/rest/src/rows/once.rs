@@ -36,6 +36,7 @@
 
 use marmota_http::{Request, Status};
 use marmota_model::{FieldSet, Result as ModelResult, Table, ValueRef, json};
+use marmota_store::Store;
 use marmota_store::operation::{Answered, Fingerprint, Keys, OnceKey, Outcome, Write};
 use marmota_web::{ApiError, ApiResult};
 use serde::{Deserialize, Serialize};
@@ -58,6 +59,8 @@ pub(crate) enum Shape {
     Rows,
     /// As for a batch.
     Results,
+    /// As for the insert of a row with related rows.
+    Created,
 }
 
 /// An idempotent request.
@@ -192,7 +195,7 @@ pub(crate) fn kept(
     shape: Shape,
     path: &str,
     (writes, results): (&[Write], &[ModelResult<Outcome>]),
-    has_hooks: impl Fn(&Table) -> bool,
+    store: &Store,
     write_results: impl FnOnce(&mut Vec<u8>),
 ) -> Vec<u8> {
     let (mut status, mut body) = (Status::CREATED, Vec::new());
@@ -205,9 +208,9 @@ pub(crate) fn kept(
             if let Some(Etag::Version(known)) = version_tag(table, &row) {
                 version = Some(known);
             }
-            let shown = match has_hooks(table) {
+            let shown = match store.has_hooks(table) {
                 true => FieldSet::EMPTY.with(table.key()),
-                false => table.read_by_default(),
+                false => store.view_of(table).read_by_default(),
             };
             json::write_row(&mut body, table, shown, &row);
         }
@@ -236,6 +239,16 @@ pub(crate) fn kept(
     let mut bytes = serde_json::to_vec(&head).unwrap_or_default();
     bytes.push(b'\n');
     bytes.append(&mut body);
+    bytes
+}
+
+/// Returns the response to a row with related rows in its stored form.
+pub(crate) fn kept_nested(shape: Shape, write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let status = if shape == Shape::Created { Status::CREATED } else { Status::OK };
+    let head = KeptHead { status: status.code(), location: None, version: None };
+    let mut bytes = serde_json::to_vec(&head).unwrap_or_default();
+    bytes.push(b'\n');
+    write(&mut bytes);
     bytes
 }
 

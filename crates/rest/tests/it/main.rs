@@ -21,6 +21,7 @@ mod expand;
 mod extractors;
 mod failing;
 mod faulty;
+mod field_rights;
 #[cfg(feature = "files")]
 mod files;
 mod groups;
@@ -33,6 +34,7 @@ mod list;
 mod live;
 mod live_socket;
 mod long_reads;
+mod nested;
 mod once;
 #[cfg(feature = "auth")]
 mod open_api;

@@ -15,13 +15,16 @@
 //! A count is used instead of a read, since the rules are filters that the engine evaluates. All of
 //! it happens in the transaction of the write, so the rows cannot change in between.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use marmota_model::{Comparison, Error, FilterExpr, Result, Table, Value, ValueRef, Violation};
+use marmota_model::{
+    Comparison, Error, FieldSet, FilterExpr, Result, Table, Value, ValueRef, Violation,
+};
 
 use crate::contract::operation::conflict::conflicting_rows;
 use crate::contract::operation::{OnConflict, Operation, Outcome, UpsertEffect, Write, key_made};
-use crate::rights::{Access, Referring, Right, Rights, TableRights};
+use crate::rights::{Access, Referring, Right, Rights, TableRights, of_caller};
 use crate::rows::prepare;
 use crate::rows::refusal::no_row;
 
@@ -38,8 +41,8 @@ impl Rights {
                     || !rights.insert.is_all()
                     || !rights.referring.is_empty()
             }
-            Write::Update { .. } => !rights.update.is_all() || !rights.referring.is_empty(),
-            Write::Increment { .. } => !rights.update.is_all(),
+            Write::Update { .. } => guards_update(rights) || !rights.referring.is_empty(),
+            Write::Increment { .. } => guards_update(rights) || rights.read_fields.is_some(),
             Write::Delete { .. } => !rights.delete.is_all(),
             // A delete by filter is narrowed when it is made.
             Write::DeleteWhere { .. } => matches!(rights.delete, Access::Denied),
@@ -60,9 +63,9 @@ impl Rights {
                 self.guards_insert(rights, *on_conflict)
             }
             Operation::Update { .. } | Operation::UpdateMany { .. } => {
-                !rights.update.is_all() || !rights.referring.is_empty()
+                guards_update(rights) || !rights.referring.is_empty()
             }
-            Operation::Increment { .. } => !rights.update.is_all(),
+            Operation::Increment { .. } => guards_update(rights) || rights.read_fields.is_some(),
             Operation::Delete { .. } => !rights.delete.is_all(),
             _ => false,
         }
@@ -75,9 +78,9 @@ impl Rights {
             OnConflict::Refuse => false,
             OnConflict::Ignore => !rights.read.is_all(),
             OnConflict::Replace => !rights.delete.is_all(),
-            OnConflict::Update { .. } => !rights.update.is_all(),
+            OnConflict::Update { .. } => guards_update(rights),
         };
-        meets || !rights.tells_before
+        meets || !rights.tells_before || rights.insert_fields.is_some()
     }
 
     /// Checks the same for an insert.
@@ -100,6 +103,11 @@ impl Rights {
     }
 }
 
+/// Returns true if an update depends on rows in the database, or on the fields that it writes.
+const fn guards_update(rights: &TableRights) -> bool {
+    !rights.update.is_all() || rights.update_fields.is_some()
+}
+
 /// A check: the number of rows of a table that a filter selects.
 type Count = (Arc<Table>, Option<FilterExpr>);
 
@@ -115,6 +123,10 @@ pub(crate) struct Checks {
     violations: Vec<Violation>,
     /// True if the insert conflicts with rows that its caller may not access.
     meets_others: bool,
+    /// The fields that the caller gave values to, and those that an upsert writes to an existing
+    /// row. Hooks may write others.
+    given: FieldSet,
+    upserted: FieldSet,
 }
 
 /// The current or next check.
@@ -141,8 +153,33 @@ impl Checks {
     /// # Errors
     /// [`marmota_model::ErrorKind::Denied`] if the caller has no right to any row of the table.
     pub(crate) fn begin(write: &Write) -> Result<Self> {
+        let begun = Self::begin_changed(write, &Self::default())?;
+        let Some(all) = write.rights() else { return Ok(begun) };
+        let (rights, bare) = (all.of(write.table())?, write.bare());
+        all.check_fields(rights, bare)?;
+        let given = match bare {
+            Write::Insert { row, .. } => rights.given_of(row),
+            Write::Update { row, .. } => rights.updated_of(row),
+            Write::Increment { field, .. } => FieldSet::EMPTY.with(*field),
+            _ => FieldSet::EMPTY,
+        };
+        let upserted = match bare {
+            Write::Insert { on_conflict: OnConflict::Update { fields }, .. } => {
+                of_caller(&rights.table, *fields)
+            }
+            _ => FieldSet::EMPTY,
+        };
+        Ok(Self { given, upserted, ..begun })
+    }
+
+    /// Begins the checks for a write that hooks have changed, whose earlier checks were `before`.
+    ///
+    /// # Errors
+    /// As [`Checks::begin`].
+    pub(crate) fn begin_changed(write: &Write, before: &Self) -> Result<Self> {
         let Some(rights) = write.rights() else { return Ok(Self::default()) };
         let table = &**write.table();
+        let (given, upserted) = (before.given, before.upserted);
         let stage = match write.bare() {
             Write::Insert { on_conflict, .. } => {
                 rights.admit_insert(table, *on_conflict)?;
@@ -166,7 +203,7 @@ impl Checks {
             | Write::Guarded { .. }
             | Write::Hooked { .. } => Stage::Over,
         };
-        Ok(Self { stage, ..Self::default() })
+        Ok(Self { stage, given, upserted, ..Self::default() })
     }
 
     /// Returns the next check; `None` when the write may be executed.
@@ -179,8 +216,8 @@ impl Checks {
         loop {
             match self.stage {
                 Stage::There => {
-                    let (right, key) = written_row(bare)?;
-                    let access = rights.access(right);
+                    let (_, key) = written_row(bare)?;
+                    let access = &*self.written_rows(rights, bare)?;
                     // If the caller may write all rows, the engine reports a missing row.
                     if access.is_all() {
                         self.stage = after_there(bare);
@@ -216,14 +253,14 @@ impl Checks {
                         look => return Ok(look),
                     }
                 }
-                Stage::Meets => match met(rights, bare).filter(|access| !access.is_all()) {
+                Stage::Meets => match self.met(rights, bare).filter(|access| !access.is_all()) {
                     Some(_) => {
                         return Ok(Some((Arc::clone(&rights.table), Some(rows_met(bare)))));
                     }
                     None => self.stage = Stage::Over,
                 },
                 Stage::MayMeet(_) => {
-                    let access = met(rights, bare).unwrap_or(&rights.read);
+                    let access = self.met(rights, bare).unwrap_or(Cow::Borrowed(&rights.read));
                     let filter = access.narrow(Some(rows_met(bare)));
                     return Ok(Some((Arc::clone(&rights.table), filter)));
                 }
@@ -286,21 +323,25 @@ impl Checks {
             Write::Insert { .. } => {
                 let access = match outcome.effect {
                     UpsertEffect::Ignored => return Ok(None),
-                    UpsertEffect::Updated => &rights.update,
-                    UpsertEffect::Inserted | UpsertEffect::Replaced => &rights.insert,
+                    UpsertEffect::Updated => {
+                        self.met(rights, bare).unwrap_or(Cow::Borrowed(&rights.update))
+                    }
+                    UpsertEffect::Inserted | UpsertEffect::Replaced => rights.inserting(self.given),
                 };
                 match key_made(bare, outcome) {
                     Some(key) => (access, key),
                     None => return Ok(None),
                 }
             }
-            Write::Update { key, .. } | Write::Increment { key, .. } => (&rights.update, key),
+            Write::Update { key, .. } | Write::Increment { key, .. } => {
+                (self.written_rows(rights, bare)?, key)
+            }
             _ => return Ok(None),
         };
         if access.is_all() {
             return Ok(None);
         }
-        match look_for(&rights.table, access, key.as_ref()) {
+        match look_for(&rights.table, &access, key.as_ref()) {
             None => self.counted_written(write, 0).map(|()| None),
             look => Ok(look),
         }
@@ -315,6 +356,37 @@ impl Checks {
             Some(all) if rows == 0 => Err(all.unsuitable(&all.of(write.table())?.table)),
             _ => Ok(()),
         }
+    }
+}
+
+impl Checks {
+    /// Returns the access that the caller needs to the rows that an insert conflicts with.
+    fn met<'r>(&self, rights: &'r TableRights, bare: &Write) -> Option<Cow<'r, Access>> {
+        let Write::Insert { on_conflict, .. } = bare else { return None };
+        match on_conflict {
+            OnConflict::Refuse => None,
+            OnConflict::Ignore => Some(Cow::Borrowed(&rights.read)),
+            OnConflict::Replace => Some(Cow::Borrowed(&rights.delete)),
+            OnConflict::Update { .. } => Some(rights.updating(self.upserted)),
+        }
+    }
+
+    /// Returns the rows to which the caller may apply a write of an existing row.
+    ///
+    /// # Errors
+    /// That of an unknown field, for an increment whose sum the caller may not read.
+    fn written_rows<'r>(&self, rights: &'r TableRights, bare: &Write) -> Result<Cow<'r, Access>> {
+        Ok(match bare {
+            Write::Update { .. } => rights.updating(self.given),
+            Write::Increment { .. } => {
+                let rows = rights.updating(self.given);
+                match &rights.read_fields {
+                    None => rows,
+                    Some(_) => Cow::Owned(rows.and(&rights.table, &*rights.reading(self.given)?)),
+                }
+            }
+            _ => Cow::Borrowed(&rights.delete),
+        })
     }
 }
 
@@ -351,17 +423,6 @@ fn referred_to<'w>(
     let own = row.get(rights.table.key()).map(Value::as_ref);
     let to_itself = referring.target.name() == rights.table.name() && Some(key) == own;
     (!key.is_null() && !key.is_absent() && !to_itself).then_some(key)
-}
-
-/// Returns the access that the caller needs to the rows that an insert conflicts with.
-const fn met<'r>(rights: &'r TableRights, bare: &Write) -> Option<&'r Access> {
-    let Write::Insert { on_conflict, .. } = bare else { return None };
-    match on_conflict {
-        OnConflict::Refuse => None,
-        OnConflict::Ignore => Some(&rights.read),
-        OnConflict::Replace => Some(&rights.delete),
-        OnConflict::Update { .. } => Some(&rights.update),
-    }
 }
 
 /// Returns the filter of the rows that an insert conflicts with.

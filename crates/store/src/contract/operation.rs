@@ -305,6 +305,36 @@ impl<'a> Operation<'a> {
         }
     }
 
+    /// Replaces a view by its table ([`Table::original`]).
+    pub(crate) fn use_originals(&mut self) {
+        match self {
+            Self::Get { table, .. }
+            | Self::List { table, .. }
+            | Self::ListEach { table, .. }
+            | Self::ListRanked { table, .. }
+            | Self::Group { table, .. }
+            | Self::Count { table, .. }
+            | Self::Estimate { table, .. }
+            | Self::Aggregate { table, .. }
+            | Self::Insert { table, .. }
+            | Self::InsertMany { table, .. }
+            | Self::Update { table, .. }
+            | Self::UpdateMany { table, .. }
+            | Self::Increment { table, .. }
+            | Self::Delete { table, .. }
+            | Self::DeleteWhere { table, .. } => *table = table.original(),
+            // The writes of a batch own their tables.
+            Self::Batch { .. }
+            | Self::Sql { .. }
+            | Self::Begin
+            | Self::Commit
+            | Self::Rollback
+            | Self::Savepoint(_)
+            | Self::Release(_)
+            | Self::RollbackTo(_) => {}
+        }
+    }
+
     /// Returns the table of the rows that it lends: that of the groups, or [`Operation::table`].
     #[must_use]
     pub const fn lent_table(&self) -> Option<&'a Table> {

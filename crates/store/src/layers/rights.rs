@@ -17,6 +17,7 @@
 //! reason for its state.
 
 mod history_access;
+mod history_fields;
 mod narrowing;
 
 use std::task::{Context, Poll, ready};
@@ -55,6 +56,32 @@ impl<L: Layer> RightsLayer<L> {
         Self { next }
     }
 
+    /// Submits an operation of a caller who may not use all fields: views of tables are replaced by
+    /// the tables, and the answer has only what the caller may read.
+    #[cold]
+    #[expect(clippy::too_many_arguments, reason = "those of an operation, and the rights")]
+    fn submit_limited(
+        &self,
+        rights: &Rights,
+        handle: &HandleContext,
+        state: &mut RightsState<L::State>,
+        durability: Option<Durability>,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+    ) -> Poll<Result<()>> {
+        operation.use_originals();
+        let submitted = match rights.limits_entries(operation) {
+            true => rights.with_readable_entries(operation, sink, |operation, sink| {
+                self.submit_guarded(rights, handle, state, durability, operation, sink, outcome)
+            })?,
+            false => {
+                self.submit_guarded(rights, handle, state, durability, operation, sink, outcome)
+            }
+        };
+        submitted.map(|done| rights.redact(operation, done))
+    }
+
     /// Submits an operation, narrowed to what the caller may access.
     #[expect(clippy::too_many_arguments, reason = "those of an operation, and the rights")]
     fn submit_guarded(
@@ -85,47 +112,20 @@ impl<L: Layer> RightsLayer<L> {
             }
         }
     }
-}
 
-impl<L: Layer> Layer for RightsLayer<L> {
-    /// The part of this layer, with the state of the layer below.
-    type State = RightsState<L::State>;
-
-    /// Submits an operation as far as the handle's rights allow it.
-    #[inline(always)]
-    fn submit(
+    /// Continues an operation, narrowed in the same way as when it was submitted.
+    #[expect(clippy::too_many_arguments, reason = "those of an operation, and the rights")]
+    fn poll_guarded(
         &self,
+        rights: &Rights,
         handle: &HandleContext,
-        state: &mut Self::State,
-        durability: Option<Durability>,
-        operation: &mut Operation<'_>,
-        sink: &mut dyn RowSink,
-        outcome: &mut Outcome,
-    ) -> Poll<Result<()>> {
-        match &handle.rights {
-            Some(rights) => {
-                self.submit_guarded(rights, handle, state, durability, operation, sink, outcome)
-            }
-            None => self.next.submit(handle, &mut state.next, durability, operation, sink, outcome),
-        }
-    }
-
-    /// Continues an operation. It is narrowed in the same way as when it was submitted; a change of
-    /// the caller's rights has no effect on it, since the handle keeps its rights.
-    #[inline]
-    fn poll(
-        &self,
-        handle: &HandleContext,
-        state: &mut Self::State,
+        state: &mut RightsState<L::State>,
         operation: &mut Operation<'_>,
         sink: &mut dyn RowSink,
         outcome: &mut Outcome,
         context: &mut Context<'_>,
     ) -> Poll<Result<()>> {
         let next = &mut state.next;
-        let Some(rights) = &handle.rights else {
-            return self.next.poll(handle, next, operation, sink, outcome, context);
-        };
         match rights.history_of(operation)? {
             HistoryOf::Any => rights.narrowed(operation, sink, outcome, |op, sink, outcome| {
                 self.next.poll(handle, next, op, sink, outcome, context)
@@ -150,6 +150,61 @@ impl<L: Layer> Layer for RightsLayer<L> {
                 self.next.poll(handle, next, operation, sink, outcome, context)
             }
         }
+    }
+}
+
+impl<L: Layer> Layer for RightsLayer<L> {
+    /// The part of this layer, with the state of the layer below.
+    type State = RightsState<L::State>;
+
+    /// Submits an operation as far as the handle's rights allow it.
+    #[inline(always)]
+    fn submit(
+        &self,
+        handle: &HandleContext,
+        state: &mut Self::State,
+        durability: Option<Durability>,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+    ) -> Poll<Result<()>> {
+        match &handle.rights {
+            Some(rights) if rights.limits_fields() => {
+                self.submit_limited(rights, handle, state, durability, operation, sink, outcome)
+            }
+            Some(rights) => {
+                self.submit_guarded(rights, handle, state, durability, operation, sink, outcome)
+            }
+            None => self.next.submit(handle, &mut state.next, durability, operation, sink, outcome),
+        }
+    }
+
+    /// Continues an operation. It is narrowed in the same way as when it was submitted; a change of
+    /// the caller's rights has no effect on it, since the handle keeps its rights.
+    #[inline]
+    fn poll(
+        &self,
+        handle: &HandleContext,
+        state: &mut Self::State,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<()>> {
+        let Some(rights) = &handle.rights else {
+            return self.next.poll(handle, &mut state.next, operation, sink, outcome, context);
+        };
+        if !rights.limits_fields() {
+            return self.poll_guarded(rights, handle, state, operation, sink, outcome, context);
+        }
+        operation.use_originals();
+        let polled = match rights.limits_entries(operation) {
+            true => rights.with_readable_entries(operation, sink, |operation, sink| {
+                self.poll_guarded(rights, handle, state, operation, sink, outcome, context)
+            })?,
+            false => self.poll_guarded(rights, handle, state, operation, sink, outcome, context),
+        };
+        polled.map(|done| rights.redact(operation, done))
     }
 
     /// Cancels an operation. Whether its row was still being checked makes no difference.

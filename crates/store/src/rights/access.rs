@@ -8,8 +8,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use marmota_model::rule::violation;
-use marmota_model::{FieldSet, FilterExpr, KeyKind, Kind, Result, Table, ValueRef, Violation};
+use marmota_model::{
+    FieldSet, FilterExpr, KeyKind, Kind, Result, Table, ValueRef, ViewFields, Violation,
+};
 
+use super::fields::FieldAccess;
 use super::grant::Right;
 use crate::rows::predicate::Condition;
 
@@ -39,7 +42,7 @@ impl Access {
     /// Applies to the rows to which both apply.
     ///
     /// Equal filters are not repeated: grants usually have the same rule for several rights.
-    fn and(&self, table: &Table, other: &Self) -> Self {
+    pub(crate) fn and(&self, table: &Table, other: &Self) -> Self {
         match (self, other) {
             (Self::Denied, _) | (_, Self::Denied) => Self::Denied,
             (Self::All, access) | (access, Self::All) => access.clone(),
@@ -52,7 +55,7 @@ impl Access {
     }
 
     /// Applies to the rows to which one of them applies.
-    fn or(&self, table: &Table, other: &Self) -> Self {
+    pub(super) fn or(&self, table: &Table, other: &Self) -> Self {
         match (self, other) {
             (Self::All, _) | (_, Self::All) => Self::All,
             (Self::Denied, access) | (access, Self::Denied) => access.clone(),
@@ -107,6 +110,9 @@ impl Access {
     }
 }
 
+/// The rights of a grant, with its fields and the filter of its rows.
+pub(super) type Granted<'g> = (&'g [Right], FieldSet, Option<FilterExpr>);
+
 /// A field that refers to rows of which the caller may not refer to all.
 ///
 /// Fields that may refer to all rows have no entry, so that their writes are not checked.
@@ -146,14 +152,24 @@ pub(crate) struct TableRights {
     /// False if the rule uses an automatic key or related rows, or if a reference is restricted by more than the
     /// target's key: then the checks need the database.
     pub(crate) tells_before: bool,
+    /// The fields that may be read; `None` for all.
+    pub(crate) read_fields: Option<FieldAccess>,
+    /// The fields that new rows may have values for; `None` for all.
+    pub(crate) insert_fields: Option<FieldAccess>,
+    /// The fields that may be changed; `None` for all.
+    pub(crate) update_fields: Option<FieldAccess>,
+    /// The fields that entries of the history have for the caller.
+    pub(crate) history_fields: FieldSet,
+    /// The table as interfaces with names show it to the caller, if it is limited.
+    pub(crate) view: Option<Arc<Table>>,
 }
 
 impl TableRights {
     /// Collects the rights from grants, each with its filter.
-    pub(super) fn new(table: &Arc<Table>, granted: &[(&[Right], Option<FilterExpr>)]) -> Self {
+    pub(super) fn new(table: &Arc<Table>, granted: &[Granted<'_>]) -> Self {
         let of = |right| {
             let mut filters = Vec::new();
-            for (_, filter) in granted.iter().filter(|(rights, _)| rights.contains(&right)) {
+            for (.., filter) in granted.iter().filter(|(rights, ..)| rights.contains(&right)) {
                 match filter {
                     None => return Access::All,
                     Some(filter) => filters.push(filter.clone()),
@@ -164,6 +180,16 @@ impl TableRights {
                 false => Access::of(table, filters),
             }
         };
+        let fields_of = |right| {
+            let of = granted.iter().filter(|(rights, ..)| rights.contains(&right));
+            let of: Vec<_> = of.map(|(_, fields, filter)| (*fields, filter.clone())).collect();
+            FieldAccess::new(table, &of)
+        };
+        let every = |fields: &Option<FieldAccess>| {
+            fields.as_ref().map_or(table.all(), |fields| fields.every)
+        };
+        let read_fields = fields_of(Right::Read);
+        let history_fields = every(&read_fields).intersection(every(&fields_of(Right::History)));
         let read = of(Right::Read);
         let seen = |right| of(right).and(table, &read);
         let insert = of(Right::Insert);
@@ -179,7 +205,34 @@ impl TableRights {
             table: Arc::clone(table),
             insert,
             read,
+            read_fields,
+            insert_fields: fields_of(Right::Insert),
+            update_fields: fields_of(Right::Update),
+            history_fields,
+            view: None,
         }
+    }
+
+    /// Returns true if the caller may not use all fields.
+    pub(super) const fn is_limited(&self) -> bool {
+        self.read_fields.is_some() || self.insert_fields.is_some() || self.update_fields.is_some()
+    }
+
+    /// Returns the fields that the caller may name.
+    pub(super) fn view_fields(&self) -> ViewFields {
+        let any = |rows: &Access, fields: &Option<FieldAccess>| match (rows, fields) {
+            (Access::Denied, _) => FieldSet::EMPTY,
+            (_, None) => self.table.all(),
+            (_, Some(fields)) => fields.any,
+        };
+        let updated = any(&self.update, &self.update_fields);
+        let written = any(&self.insert, &self.insert_fields).union(updated);
+        let readable = match any(&self.read, &self.read_fields) {
+            // The names are those of the rows that the caller may write.
+            none if none.is_empty() => written,
+            readable => readable,
+        };
+        ViewFields { readable, written: written.union(readable), updated }
     }
 
     /// Returns the rows to which a right applies. [`Right::Call`] applies to none.

@@ -1,8 +1,8 @@
 //! Grants: rights on tables and methods, as data.
 
 use marmota_model::{
-    Caller, Error, ErrorKind, Filter, FilterExpr, Result, Table, asks_for_caller, parse_filter,
-    parse_rule,
+    Caller, Error, ErrorKind, FieldSet, Filter, FilterExpr, Result, Table, asks_for_caller,
+    parse_filter, parse_rule,
 };
 use serde::{Deserialize, Serialize};
 
@@ -86,7 +86,8 @@ impl Right {
 }
 
 /// Rights on a table. As JSON:
-/// `{"table":"note","rights":["read","update"],"rule":"owner = @user.id"}`.
+/// `{"table":"note","rights":["read","update"],"rule":"owner = @user.id"}`. The members `fields` and
+/// `except` limit it to some of the fields.
 ///
 /// ```
 /// use marmota_store::rights::{Grant, Right};
@@ -107,6 +108,13 @@ pub struct Grant {
     /// The rule that selects rows; `None` for all rows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
+    /// The fields that the rights `read`, `history`, `insert` and `update` extend to; `None` for all
+    /// fields but those of `except`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fields: Option<Vec<String>>,
+    /// The fields that these rights do not extend to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub except: Vec<String>,
 }
 
 impl Grant {
@@ -122,7 +130,8 @@ impl Grant {
     /// ```
     #[must_use]
     pub fn new(table: impl Into<String>, rights: &[Right]) -> Self {
-        Self { table: table.into(), rights: rights.to_vec(), rule: None }
+        let (table, rights) = (table.into(), rights.to_vec());
+        Self { table, rights, rule: None, fields: None, except: Vec::new() }
     }
 
     /// Grants the right to call a method (`calculator.add`, `sum`), all methods of a service
@@ -155,6 +164,54 @@ impl Grant {
         self
     }
 
+    /// Limits the grant to these fields, and the key and the version of the row.
+    ///
+    /// It applies to the rights `read`, `history`, `insert` and `update`. Deletes and references
+    /// concern whole rows. A second call replaces the first list.
+    ///
+    /// ```
+    /// use marmota_store::rights::{Grant, Right};
+    /// let grant = Grant::new("person", &[Right::Read]).fields(["name", "email"]);
+    /// assert_eq!(grant.fields.unwrap(), ["name", "email"]);
+    /// ```
+    #[must_use]
+    pub fn fields<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        self.fields = Some(names.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Limits the grant to all fields but these. A second call replaces the first list.
+    ///
+    /// ```
+    /// use marmota_memory::Memory;
+    /// use marmota_model::{ErrorKind, Field, Kind, Record, Role, Schema};
+    /// use marmota_store::Store;
+    /// use marmota_store::rights::{Grant, Right, Rights};
+    ///
+    /// let fields = vec![
+    ///     Field::new("id", Kind::I64).role(Role::Key),
+    ///     Field::new("name", Kind::TEXT),
+    ///     Field::new("salary", Kind::I64).nullable(true),
+    /// ];
+    /// let store = Store::builder(Memory::new()).schema(Schema::new("person", fields)).open()?;
+    /// let person = store.table("person")?;
+    /// let mut row = Record::new(person.clone());
+    /// row.set("name", "Ada")?;
+    /// row.set("salary", 100)?;
+    /// store.insert_record(&row).run()?;
+    ///
+    /// let grant = Grant::new("person", &[Right::Read]).except(["salary"]);
+    /// let visitor = store.with_rights(Rights::new(store.registry(), None, &[grant])?);
+    /// let ada = visitor.get_record(&person, 1).run()?;
+    /// assert!(ada.value("salary")?.as_ref().is_absent());
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    #[must_use]
+    pub fn except<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        self.except = names.into_iter().map(Into::into).collect();
+        self
+    }
+
     /// Checks that the grant is valid for a store's tables.
     ///
     /// # Errors
@@ -178,9 +235,12 @@ impl Grant {
     /// ```
     pub fn check(&self, registry: &Registry) -> Result<()> {
         let is_service = self.table.starts_with(SERVICE_PREFIX);
-        if is_service && (self.rights != [Right::Call] || self.rule.is_some()) {
-            let message =
-                format!("`{}` can only grant the right `call`, without a rule", self.table);
+        let is_limited = self.rule.is_some() || self.limits_fields();
+        if is_service && (self.rights != [Right::Call] || is_limited) {
+            let message = format!(
+                "`{}` can only grant the right `call`, without a rule and fields",
+                self.table
+            );
             return Err(Error::new(ErrorKind::Invalid, message));
         }
         if is_service {
@@ -191,11 +251,56 @@ impl Grant {
             return Err(Error::new(ErrorKind::Invalid, message));
         }
         if self.table != "*" {
-            registry.table(&self.table)?;
+            self.check_fields(registry.table(&self.table)?)?;
+        } else if self.limits_fields() {
+            let message = "a grant on `*` cannot have `fields` or `except`: the tables have \
+                           different fields; write a grant for each table";
+            return Err(Error::new(ErrorKind::Invalid, message));
         }
         let Some(rule) = &self.rule else { return Ok(()) };
         let mut tables = registry.tables().iter().filter(|table| self.is_on(table));
         tables.try_for_each(|table| parse_rule(table, rule, &Caller::sample()).map(drop))
+    }
+
+    const fn limits_fields(&self) -> bool {
+        self.fields.is_some() || !self.except.is_empty()
+    }
+
+    /// Checks the names of fields.
+    fn check_fields(&self, table: &Table) -> Result<()> {
+        if self.fields.is_some() && !self.except.is_empty() {
+            let message = format!(
+                "a grant on `{}` has both `fields` and `except`: use one of them",
+                table.name()
+            );
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        for name in self.fields.iter().flatten().chain(&self.except) {
+            table.position(name)?;
+        }
+        let owned = [Some(table.key()), table.version()];
+        let is_owned = |name: &&String| owned.contains(&table.find(name));
+        if let Some(name) = self.except.iter().find(is_owned) {
+            let message = format!(
+                "`{name}` of `{}` cannot be excepted from a grant: the key and the version of a \
+                 row identify what was read",
+                table.name()
+            );
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        Ok(())
+    }
+
+    /// Returns the fields of a table that the grant extends to.
+    pub(super) fn fields_of(&self, table: &Table) -> FieldSet {
+        let named = |names: &[String]| {
+            names.iter().filter_map(|name| table.find(name)).collect::<FieldSet>()
+        };
+        let owned = [Some(table.key()), table.version()];
+        match &self.fields {
+            Some(fields) => owned.into_iter().flatten().fold(named(fields), FieldSet::with),
+            None => named(&self.except).iter().fold(table.all(), FieldSet::without),
+        }
     }
 
     /// Returns true if the grant applies to a table.

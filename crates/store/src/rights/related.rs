@@ -5,6 +5,7 @@
 
 use marmota_model::{Error, ErrorKind, FilterExpr, RelatedFilter, Result, Table};
 
+use super::fields::FieldAccess;
 use super::{Access, Right, Rights, is_internal};
 
 impl Rights {
@@ -39,6 +40,12 @@ impl Rights {
         for access in [&rights.read, &rights.insert, &rights.update, &rights.delete] {
             access.each_related(visit)?;
         }
+        for fields in [&rights.read_fields, &rights.insert_fields, &rights.update_fields] {
+            fields
+                .iter()
+                .flat_map(FieldAccess::rows)
+                .try_for_each(|rows| rows.each_related(visit))?;
+        }
         rights.referring.iter().try_for_each(|referring| referring.access.each_related(visit))
     }
 
@@ -46,8 +53,9 @@ impl Rights {
         filter.replace_related(table, &mut |table, related| {
             let target = table.step_target(&related.step)?;
             let rights = self.admit(Right::Read, &target)?;
+            let used = related.filter.fields(&target).with(related.step.target);
             let inner = self.seen(&target, &related.filter)?;
-            let filter = rights.read.narrow(Some(inner)).unwrap_or(FilterExpr::ALL);
+            let filter = rights.reading(used)?.narrow(Some(inner)).unwrap_or(FilterExpr::ALL);
             let (step, quantifier) = (related.step.clone(), related.quantifier);
             Ok(FilterExpr::Related(Box::new(RelatedFilter { step, quantifier, filter })))
         })

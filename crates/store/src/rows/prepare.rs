@@ -165,7 +165,8 @@ pub fn update_into<'a>(
 }
 
 /// Fills absent fields with their default or NULL, like an insert, for a write that replaces a row
-/// as a whole. Blobs, which reads leave out by default, stay as they are.
+/// as a whole. Blobs, which reads leave out by default, stay as they are, and so do fields that the
+/// caller of a [view](Table::view) may not write.
 ///
 /// A field without a default that is not optional is a violation.
 pub fn fill_for_replace<'a>(
@@ -176,8 +177,8 @@ pub fn fill_for_replace<'a>(
     let kept = [Some(table.key()), table.created_at(), table.updated_at(), table.version()];
     let blobs = table.read_by_default();
     for position in 0..row.len() {
-        if row[position].is_absent() && blobs.contains(position) && !kept.contains(&Some(position))
-        {
+        let is_kept = kept.contains(&Some(position)) || !table.is_updated(position);
+        if row[position].is_absent() && blobs.contains(position) && !is_kept {
             fill_one(table, row, position, violations);
         }
     }
@@ -272,11 +273,19 @@ fn fill_one<'a>(
         Some(default) => row[position] = default,
         None if field.nullable => row[position] = ValueRef::Null,
         None if known(violations) => {}
+        None if table.find_written(&field.name).is_none() => {
+            let mut violation = violation(field, ValueRef::Null, "required", NOT_WRITTEN);
+            violation.field = String::new();
+            violations.push(violation);
+        }
         None => {
             violations.push(violation(field, ValueRef::Null, "required", "must be given"));
         }
     }
 }
+
+/// Why a caller who may not write a required field inserts no row.
+const NOT_WRITTEN: &str = "a required field is missing that the caller may not write";
 
 /// Checks the rules; a struct's values already have the types of their fields.
 fn check(

@@ -81,7 +81,15 @@ impl Store {
     /// # Ok::<(), marmota_model::Error>(())
     /// ```
     pub fn exposed_tables(&self) -> impl Iterator<Item = &Arc<Table>> {
-        self.registry().tables().iter().filter(|table| self.is_exposed(table))
+        let exposed = self.registry().tables().iter().filter(|table| self.is_exposed(table));
+        exposed.map(|table| self.view_of(table))
+    }
+
+    /// Returns a table as the caller of this store sees it: see
+    /// [`Rights::view_of`](crate::rights::Rights::view_of).
+    #[must_use]
+    pub fn view_of<'t>(&'t self, table: &'t Arc<Table>) -> &'t Arc<Table> {
+        self.rights().map_or(table, |rights| rights.view_of(table))
     }
 
     fn is_exposed(&self, table: &Table) -> bool {
@@ -113,7 +121,7 @@ impl Store {
     pub fn exposed_table(&self, name: &str) -> Result<&Arc<Table>> {
         match self.registry().find(name).filter(|table| !is_internal(table)) {
             Some(table) if self.rights().is_none() => Ok(table),
-            Some(table) if self.is_exposed(table) => Ok(table),
+            Some(table) if self.is_exposed(table) => Ok(self.view_of(table)),
             Some(table) => Err(self.refuse_table(table)),
             None => Err(self.no_table(name)),
         }

@@ -9,6 +9,7 @@ mod hosted;
 #[path = "../../../memory/tests/it/killed.rs"]
 mod killed;
 mod killed_hooks;
+mod leaks;
 mod other_files;
 mod sql;
 mod stress;

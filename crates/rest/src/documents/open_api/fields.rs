@@ -23,14 +23,16 @@
 use marmota_model::{Field, KeyKind, Kind, Literal, OnDelete, Role, Rule, Table, json as text};
 use serde_json::{Map, Value, json};
 
+use crate::documents::schema_document::shown_fields;
+
 /// Returns the schema of a row, with a property for each field.
 ///
 /// No field is required, since `fields` or a PATCH can select some. Requests that insert use this
 /// schema together with [`required`].
 pub(super) fn row(table: &Table) -> Value {
-    let fields = table.fields().iter().enumerate();
-    let properties: Map<String, Value> =
-        fields.map(|(at, field)| (field.name.to_string(), of_field(table, at, field))).collect();
+    let properties: Map<String, Value> = shown_fields(table)
+        .map(|(at, field)| (field.name.to_string(), of_field(table, at, field)))
+        .collect();
     json!({ "type": "object", "properties": properties })
 }
 
@@ -38,8 +40,7 @@ pub(super) fn row(table: &Table) -> Value {
 /// is required only if it is a text, because other keys are assigned by the store. Times and
 /// versions are never required.
 pub(super) fn required(table: &Table) -> Vec<&str> {
-    let fields = table.fields().iter().enumerate();
-    fields
+    shown_fields(table)
         .filter(|(at, field)| match field.role {
             Role::Plain => !field.nullable && table.default(*at).is_none(),
             Role::Key => matches!(table.key_kind(), KeyKind::Text),

@@ -106,6 +106,16 @@ const fn base_or_root(base: &str) -> &str {
     if base.is_empty() { "/" } else { base }
 }
 
+/// Adds the description of related rows to a request body.
+fn described(mut body: Value) -> Value {
+    body["description"] = json!(
+        "A row may contain related rows: an object in a reference field inserts the row, or updates \
+         it if it has a key; a table that refers to this one is a member with an array of rows, or \
+         an object with `create`, `update`, `delete` and `set`. The answer has the keys of all rows."
+    );
+    body
+}
+
 /// A table whose routes are being added to the document.
 ///
 /// Each method adds the operations of one kind; [`Ways::add`] calls those that the caller's rights
@@ -170,9 +180,9 @@ impl Ways<'_> {
                 Method::Patch,
                 "/{key}",
                 "change",
-                "Writes the fields that are named",
+                "Writes the fields that are named, and related rows",
                 &json!({
-                    "requestBody": body(&self.row()),
+                    "requestBody": described(body(&self.row())),
                     "responses": { "200": stored["200"] },
                 }),
             );
@@ -291,6 +301,7 @@ impl Ways<'_> {
         let taken: Vec<Value> = parameters.iter().map(|one| one["name"].clone()).collect();
         for (at, field) in self.table.fields().iter().enumerate() {
             if taken.contains(&json!(field.name))
+                || !self.table.is_readable(at)
                 || matches!(
                     field.kind,
                     Kind::Blob | Kind::Json | Kind::File { .. } | Kind::Vector { .. }
@@ -352,6 +363,7 @@ impl Ways<'_> {
         let several = json!({ "type": "array", "items": self.new_row() });
         let mut sent = body(&json!({ "oneOf": [self.new_row(), several] }));
         sent["content"]["application/x-ndjson"] = json!({ "schema": self.new_row() });
+        let sent = described(sent);
         let keys = json!({
             "type": "object",
             "required": ["keys"],
@@ -385,9 +397,9 @@ impl Ways<'_> {
     /// "/api/person/{key}/visits/increment": {"post": {"operationId":"person.visits.increment",…}}
     /// ```
     fn increments(&mut self) {
-        for field in self.table.fields() {
+        for (at, field) in self.table.fields().iter().enumerate() {
             let adds = matches!(field.kind, Kind::Int { .. } | Kind::Currency);
-            if !adds || field.role != Role::Plain {
+            if !adds || field.role != Role::Plain || !self.table.is_readable(at) {
                 continue;
             }
             let by = json!({
@@ -443,7 +455,10 @@ impl Ways<'_> {
     /// requires. A write accepts any media type and stores the bytes only; a read returns
     /// `application/octet-stream`.
     fn blobs(&mut self, may: &impl Fn(Right) -> bool) {
-        for field in self.table.fields().iter().filter(|field| field.kind == Kind::Blob) {
+        for (at, field) in self.table.fields().iter().enumerate() {
+            if field.kind != Kind::Blob || !self.table.is_readable(at) {
+                continue;
+            }
             let path = format!("/{{key}}/{}", field.name);
             let bytes = json!({ "application/octet-stream": {} });
             if may(Right::Read) {
@@ -480,7 +495,7 @@ impl Ways<'_> {
     /// Adds the routes of each file field, each with the right that it requires.
     fn files(&mut self, may: &impl Fn(Right) -> bool) {
         for (at, field) in self.table.fields().iter().enumerate() {
-            if !matches!(field.kind, Kind::File { .. }) {
+            if !matches!(field.kind, Kind::File { .. }) || !self.table.is_readable(at) {
                 continue;
             }
             let (name, path) = (&field.name, format!("/{{key}}/{}", field.name));

@@ -43,7 +43,9 @@ impl LiveSubscription {
         from: Option<ResumePoint>,
         caller: Option<CallerCheck>,
     ) -> Result<Self> {
-        let (limit, fields) = (Some(params.rows_max), Some(params.shown));
+        // Without chosen fields, they are those that may be read in all rows.
+        let is_chosen = params.shown != document.table().read_by_default();
+        let (limit, fields) = (Some(params.rows_max), is_chosen.then_some(params.shown));
         let query = RowQuery { limit, fields, ..params.query };
         let rows = store.live_rows(document.table(), query, params.count, from).await?;
         let rights_tag = rows.rights_tag();

@@ -208,7 +208,7 @@ impl BatchMachine {
             if calls.has_changed {
                 // The rights are checked for the row as it will be written.
                 let write = write_of(self.write.as_deref(), parts.writes, self.place)?;
-                self.checks = Checks::begin(write)?;
+                self.checks = Checks::begin_changed(write, &self.checks)?;
             }
         }
         self.check(parts)

@@ -4,6 +4,7 @@
 //! A narrowed operation borrows from the original one, and lives as long as one call of the next
 //! layer.
 
+use std::borrow::Cow;
 use std::ops::ControlFlow;
 
 use marmota_model::{
@@ -12,7 +13,7 @@ use marmota_model::{
 };
 
 use crate::contract::operation::{OnConflict, Operation, Outcome};
-use crate::rights::{Access, Right, Rights, TableRights};
+use crate::rights::{Access, Right, Rights, RowMask, TableRights};
 use crate::rows::predicate::Ready;
 
 impl Rights {
@@ -31,18 +32,26 @@ impl Rights {
         match operation {
             Operation::Get { table, key, fields } => {
                 let rights = self.admit(Right::Read, table)?;
-                let Access::Where(condition) = &rights.read else {
-                    return Ok(run(operation, sink, outcome));
-                };
-                let asked = *fields;
-                if condition.filter().has_relations() {
-                    let query = read_of_row(table, *key, asked, &rights.read);
-                    let mut list = Operation::List { table, query: &query };
-                    return Ok(run(&mut list, sink, outcome));
+                let asked = rights.readable(*fields);
+                let mask = rights.mask(FieldSet::EMPTY)?;
+                if rights.read.is_all() && mask.is_none() {
+                    let mut get = Operation::Get { table, key: *key, fields: asked };
+                    return Ok(run(&mut get, sink, outcome));
                 }
-                let fields = fields.union(condition.filter().fields(table));
-                let ready = condition.asked(table)?;
-                let mut readable = ReadableRow { ready, sink, fields, asked, hidden: false };
+                let needed = mask.as_ref().map_or(FieldSet::EMPTY, |mask| mask.needed);
+                if rights.read.has_relations() {
+                    let fields = asked.union(needed);
+                    let query = read_of_row(table, *key, fields, &rights.read);
+                    let mut list = Operation::List { table, query: &query };
+                    let mut shown = ReadableRow::new(sink, fields, asked, None, mask);
+                    return Ok(run(&mut list, &mut shown, outcome));
+                }
+                let fields = asked.union(rights.read.fields(table)).union(needed);
+                let ready = match &rights.read {
+                    Access::Where(condition) => Some(condition.asked(table)?),
+                    Access::All | Access::Denied => None,
+                };
+                let mut readable = ReadableRow::new(sink, fields, asked, ready, mask);
                 let mut get = Operation::Get { table, key: *key, fields };
                 let ran = run(&mut get, &mut readable, outcome);
                 if readable.hidden {
@@ -53,49 +62,59 @@ impl Rights {
             Operation::List { table, query } => {
                 let rights = self.admit(Right::Read, table)?;
                 let related = query.filter.as_ref().is_some_and(FilterExpr::has_relations);
-                if rights.read.is_all() && !related {
+                if rights.read.is_all() && !related && rights.read_fields.is_none() {
                     return Ok(run(operation, sink, outcome));
                 }
-                let filter = self.narrow_related(table, query.filter.as_ref())?;
-                let filter = rights.read.narrow(filter);
-                let query = RowQuery { filter, ..query.clone() };
-                Ok(run(&mut Operation::List { table, query: &query }, sink, outcome))
+                let used = query.order.iter().map(|by| by.field).collect();
+                let filter = self.read_filter(table, query.filter.as_ref(), used)?;
+                let filter_fields = query.filter.as_ref().map(|filter| filter.fields(table));
+                let used = filter_fields.unwrap_or(FieldSet::EMPTY).union(used);
+                let mut query = RowQuery { filter, ..query.clone() };
+                let mut shown = self.masked(rights, &mut query.fields, used, sink)?;
+                let (sink, query) = (shown.sink(), &query);
+                Ok(run(&mut Operation::List { table, query }, sink, outcome))
             }
             Operation::Count { table, filter } => {
-                let rights = self.admit(Right::Read, table)?;
-                let filter = rights.read.narrow(self.narrow_related(table, *filter)?);
+                let filter = self.read_filter(table, *filter, FieldSet::EMPTY)?;
                 let mut count = Operation::Count { table, filter: filter.as_ref() };
                 Ok(run(&mut count, sink, outcome))
             }
             Operation::Estimate { table, filter } => {
-                let rights = self.admit(Right::Read, table)?;
-                let filter = rights.read.narrow(self.narrow_related(table, *filter)?);
+                let filter = self.read_filter(table, *filter, FieldSet::EMPTY)?;
                 let mut estimate = Operation::Estimate { table, filter: filter.as_ref() };
                 Ok(run(&mut estimate, sink, outcome))
             }
             Operation::ListEach { table, query, by, limit } => {
                 let rights = self.admit(Right::Read, table)?;
-                let filter = rights.read.narrow(self.narrow_related(table, query.filter.as_ref())?);
-                let query = &RowQuery { filter, ..RowQuery::clone(query) };
+                let used = query.order.iter().map(|by| by.field).chain([*by]).collect();
+                let filter = self.read_filter(table, query.filter.as_ref(), used)?;
+                let filter_fields = query.filter.as_ref().map(|filter| filter.fields(table));
+                let used = filter_fields.unwrap_or(FieldSet::EMPTY).union(used);
+                let mut query = RowQuery { filter, ..RowQuery::clone(query) };
                 let (by, limit) = (*by, *limit);
-                let mut list = Operation::ListEach { table, query, by, limit };
-                Ok(run(&mut list, sink, outcome))
+                let mut shown = self.masked(rights, &mut query.fields, used, sink)?;
+                let (sink, query) = (shown.sink(), &query);
+                Ok(run(&mut Operation::ListEach { table, query, by, limit }, sink, outcome))
             }
             Operation::ListRanked { table, query } => {
                 let rights = self.admit(Right::Read, table)?;
-                let filter = rights.read.narrow(self.narrow_related(table, query.filter.as_ref())?);
-                let query = &RankedQuery { filter, ..RankedQuery::clone(query) };
+                let filter = self.read_filter(table, query.filter.as_ref(), query.by.fields())?;
+                let filter_fields = query.filter.as_ref().map(|filter| filter.fields(table));
+                let used = filter_fields.unwrap_or(FieldSet::EMPTY).union(query.by.fields());
+                let mut query = RankedQuery { filter, ..RankedQuery::clone(query) };
+                let mut shown = self.masked(rights, &mut query.fields, used, sink)?;
+                let (sink, query) = (shown.sink(), &query);
                 Ok(run(&mut Operation::ListRanked { table, query }, sink, outcome))
             }
             Operation::Group { table, query, result } => {
-                let rights = self.admit(Right::Read, table)?;
-                let filter = rights.read.narrow(self.narrow_related(table, query.filter.as_ref())?);
+                let filter = self.read_filter(table, query.filter.as_ref(), query.fields())?;
                 let query = &GroupQuery { filter, ..GroupQuery::clone(query) };
                 Ok(run(&mut Operation::Group { table, query, result }, sink, outcome))
             }
             Operation::DeleteWhere { table, filter } => {
                 let rights = self.admit(Right::Delete, table)?;
-                let filter = rights.delete.narrow(self.narrow_related(table, *filter)?);
+                let filter = self.read_filter(table, *filter, FieldSet::EMPTY)?;
+                let filter = rights.delete.narrow(filter);
                 let mut delete = Operation::DeleteWhere { table, filter: filter.as_ref() };
                 Ok(run(&mut delete, sink, outcome))
             }
@@ -144,10 +163,57 @@ impl Rights {
         table: &Table,
         filter: Option<&FilterExpr>,
     ) -> Option<FilterExpr> {
-        // A filter that depends on rows of a table that the caller may not read selects no row.
-        let filter = self.narrow_related(table, filter);
+        // A filter that depends on what the caller may not read selects no row.
+        let filter = self.read_filter(table, filter, FieldSet::EMPTY);
         let access = self.of(table).map_or(&Access::Denied, |rights| &rights.delete);
         filter.map_or_else(|_| Access::Denied.narrow(None), |filter| access.narrow(filter))
+    }
+
+    /// Returns a filter on rows of a table, combined with the rows that the caller may read, of
+    /// which the filter only depends on readable fields; `used` are other fields on which the
+    /// result depends.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`] for a table that the caller may not read, and that of an unknown field
+    /// for a field.
+    pub(crate) fn read_filter(
+        &self,
+        table: &Table,
+        filter: Option<&FilterExpr>,
+        used: FieldSet,
+    ) -> Result<Option<FilterExpr>> {
+        let rights = self.admit(Right::Read, table)?;
+        let rows = match &rights.read_fields {
+            None => Cow::Borrowed(&rights.read),
+            Some(_) => {
+                let in_filter = filter.map_or(FieldSet::EMPTY, |filter| filter.fields(table));
+                rights.reading(used.union(in_filter))?
+            }
+        };
+        Ok(rows.narrow(self.narrow_related(table, filter)?))
+    }
+
+    /// Limits the fields of a query to those that the caller may read, and returns the sink to
+    /// which they come. All rows are those in which the fields `used` may be read.
+    fn masked<'s, 'r>(
+        &self,
+        rights: &'r TableRights,
+        fields: &mut Option<FieldSet>,
+        used: FieldSet,
+        sink: &'s mut dyn RowSink,
+    ) -> Result<Shown<'s, 'r>> {
+        if rights.read_fields.is_none() {
+            return Ok(Shown::All(sink));
+        }
+        let asked = fields.unwrap_or_else(|| rights.table.read_by_default());
+        let asked = rights.readable(asked);
+        let mask = rights.mask(used)?;
+        let read = asked.union(mask.as_ref().map_or(FieldSet::EMPTY, |mask| mask.needed));
+        *fields = Some(read);
+        Ok(match mask {
+            None => Shown::All(sink),
+            mask => Shown::Some(ReadableRow::new(sink, read, asked, None, mask)),
+        })
     }
 
     /// Checks writes of one row, and updates of several, as far as this is possible without reading
@@ -193,10 +259,28 @@ fn run_insert_many<'a, T>(
     run(&mut Operation::InsertMany { table, rows, on_conflict })
 }
 
-/// A sink for a read by key. It passes on the row if the caller may read it, with the requested
-/// fields; the fields of the rule are read in addition.
+/// The sink of a read, or one that leaves out fields.
+enum Shown<'s, 'r> {
+    All(&'s mut dyn RowSink),
+    Some(ReadableRow<'s, 'r>),
+}
+
+impl Shown<'_, '_> {
+    fn sink(&mut self) -> &mut dyn RowSink {
+        match self {
+            Self::All(sink) => *sink,
+            Self::Some(readable) => readable,
+        }
+    }
+}
+
+/// A sink that passes on rows that the caller may read, with the requested fields that the caller
+/// may read. The fields of rules are read in addition.
 struct ReadableRow<'s, 'f> {
-    ready: Ready<'f>,
+    /// Checks the row, if that was not done by a filter.
+    ready: Option<Ready<'f>>,
+    /// Checks the fields, if they depend on the row.
+    mask: Option<RowMask<'f>>,
     sink: &'s mut dyn RowSink,
     /// The fields that are read, and those that were requested.
     fields: FieldSet,
@@ -204,18 +288,34 @@ struct ReadableRow<'s, 'f> {
     hidden: bool,
 }
 
+impl<'s, 'f> ReadableRow<'s, 'f> {
+    fn new(
+        sink: &'s mut dyn RowSink,
+        fields: FieldSet,
+        asked: FieldSet,
+        ready: Option<Ready<'f>>,
+        mask: Option<RowMask<'f>>,
+    ) -> Self {
+        Self { ready, mask, sink, fields, asked, hidden: false }
+    }
+}
+
 impl RowSink for ReadableRow<'_, '_> {
     fn row(&mut self, row: &[ValueRef<'_>]) -> ControlFlow<()> {
-        if !self.ready.selects(row) {
+        if self.ready.as_ref().is_some_and(|ready| !ready.selects(row)) {
             self.hidden = true;
             return ControlFlow::Break(());
         }
-        if self.fields == self.asked {
+        let shown = match &self.mask {
+            None => self.asked,
+            Some(mask) => self.asked.intersection(mask.fields(row)),
+        };
+        if self.fields == shown {
             return self.sink.row(row);
         }
         let mut lent = row.to_vec();
         for (field, value) in lent.iter_mut().enumerate() {
-            if !self.asked.contains(field) {
+            if !shown.contains(field) {
                 *value = ValueRef::Absent;
             }
         }

@@ -64,10 +64,11 @@ impl LiveDefinition {
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
         query.check(table)?;
-        let shown = query.fields.unwrap_or(table.read_by_default());
+        let shown = shown_of(store, table, &query)?;
+        let query = RowQuery { fields: Some(shown), ..query };
         let used = query.filter.as_ref().map_or(FieldSet::EMPTY, |filter| filter.fields(table));
         check_blobs(table, shown.union(RowOrder::new(table, &query).fields()).union(used))?;
-        let filter = readable(store, table, query.filter)?;
+        let filter = readable(store, table, &query)?;
         let definition = Self::of_query(Arc::clone(table), RowQuery { filter, ..query }, counts);
         match definition.related.iter().find(|related| is_internal(related)) {
             None => Ok(definition),
@@ -99,8 +100,13 @@ impl LiveDefinition {
     /// Returns true if the caller of this store may read the same rows as the one who defined the
     /// query. `filter` is the filter of that caller's query, without rights.
     pub(crate) fn is_readable(&self, store: &Store, filter: Option<&FilterExpr>) -> bool {
-        let filter = readable(store, &self.table, filter.cloned());
-        filter.is_ok_and(|filter| filter == self.query.filter)
+        let query = self.query_of_caller(filter.cloned());
+        let is_shown = || {
+            let shown = shown_of(store, &self.table, &query);
+            shown.is_ok_and(|shown| shown == self.shown)
+        };
+        let filter = readable(store, &self.table, &query);
+        filter.is_ok_and(|filter| filter == self.query.filter) && is_shown()
     }
 
     /// Returns a number for the rows that the caller may read, if the caller's rights narrow the
@@ -184,17 +190,27 @@ impl Selector<'_> {
     }
 }
 
-/// Combines a filter with the rows that the caller may read.
-fn readable(
-    store: &Store,
-    table: &Table,
-    filter: Option<FilterExpr>,
-) -> Result<Option<FilterExpr>> {
+/// Returns the fields that a query shows. If the readable fields differ from row to row, those of all
+/// rows, unless the query names others.
+fn shown_of(store: &Store, table: &Table, query: &RowQuery) -> Result<FieldSet> {
+    let shown = query.fields.unwrap_or(table.read_by_default());
+    let Some(rights) = store.rights() else { return Ok(shown) };
+    Ok(match (&rights.admit(Right::Read, table)?.read_fields, query.fields) {
+        (None, _) => shown,
+        (Some(read), None) => shown.intersection(read.every),
+        (Some(read), Some(_)) => shown.intersection(read.any),
+    })
+}
+
+/// Combines the filter of a query with the rows of which the caller may read all fields of the
+/// query.
+fn readable(store: &Store, table: &Table, query: &RowQuery) -> Result<Option<FilterExpr>> {
     match store.rights() {
-        None => Ok(filter),
+        None => Ok(query.filter.clone()),
         Some(rights) => {
-            let filter = rights.narrow_related(table, filter.as_ref())?;
-            Ok(rights.admit(Right::Read, table)?.read.narrow(filter))
+            let used = RowOrder::new(table, query).fields();
+            let used = query.fields.map_or(used, |fields| used.union(fields));
+            rights.read_filter(table, query.filter.as_ref(), used)
         }
     }
 }

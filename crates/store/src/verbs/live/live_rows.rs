@@ -74,6 +74,7 @@ impl Store {
         from: Option<ResumePoint>,
     ) -> Result<LiveRows> {
         self.check_outside()?;
+        let table = &Table::original_of(table);
         if !self.registry().tables().iter().any(|known| Arc::ptr_eq(known, table)) {
             let message = format!("`{}` is not a table of this store", table.name());
             return Err(Error::new(ErrorKind::Invalid, message));

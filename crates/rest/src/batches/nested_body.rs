@@ -1,0 +1,119 @@
+//! The body of a row with related rows: its members, in order, and errors with their place.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use marmota_model::{Error, KeyKind, Table, Violation, json};
+use marmota_web::{ApiError, ApiResult};
+use serde::Deserialize;
+use serde::de::{MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+/// The members of an object, in order.
+pub(super) struct Members<'a>(pub(super) Vec<(Cow<'a, str>, &'a RawValue)>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
+    fn deserialize<D: serde::Deserializer<'de>>(of: D) -> Result<Self, D::Error> {
+        struct Object;
+        impl<'de> Visitor<'de> for Object {
+            type Value = Members<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
+                let mut members = Vec::new();
+                while let Some(name) = map.next_key::<Cow<'de, str>>()? {
+                    members.push((name, map.next_value()?));
+                }
+                Ok(Members(members))
+            }
+        }
+        of.deserialize_map(Object)
+    }
+}
+
+pub(super) fn members(json: &[u8]) -> ApiResult<Members<'_>> {
+    serde_json::from_slice(json)
+        .map_err(|error| ApiError::bad_request(format!("the body is not valid JSON: {error}")))
+}
+
+pub(super) fn is_object(json: &RawValue) -> bool {
+    json.get().starts_with('{')
+}
+
+/// Adds the place of a row in the body to an error.
+pub(super) fn at_place(error: ApiError, place: &str) -> ApiError {
+    if place.is_empty() {
+        return error;
+    }
+    let inner = error.error();
+    let message = match inner.violations() {
+        [one] => one.message.clone(),
+        _ => inner.message().to_owned(),
+    };
+    let made = Error::new(inner.kind(), format!("{place}: {message}"));
+    let made = inner.violations().iter().fold(made, |made, one| {
+        let field = match one.field.is_empty() {
+            true => place.to_owned(),
+            false => format!("{place}.{}", one.field),
+        };
+        made.with_violation(Violation { field, ..one.clone() })
+    });
+    ApiError::from(made).with_status(error.status())
+}
+
+pub(super) fn refused(place: &str, message: impl Into<String>) -> ApiError {
+    at_place(ApiError::bad_request(message.into()), place)
+}
+
+/// A row in the body.
+pub(super) struct Body<'b> {
+    pub(super) json: &'b [u8],
+    pub(super) verb: Verbs,
+    /// The field that refers to the row around it, and the key as JSON.
+    pub(super) reference: Option<(&'b str, String)>,
+}
+
+/// The write of a row.
+pub(super) enum Verbs {
+    Insert,
+    /// A patch of the row with this key as JSON, if it has this version.
+    Patch(String, Option<i64>),
+}
+
+impl Verbs {
+    /// Returns the write of a nested row: a patch if it has a key that the store makes.
+    pub(super) fn of(table: &Table, json: &[u8], place: &str) -> ApiResult<Self> {
+        match table.key_kind() {
+            // The key alone does not tell whether the row exists.
+            KeyKind::Text => Ok(Self::Insert),
+            _ => Ok(Self::keyed(table, json, place)?.unwrap_or(Self::Insert)),
+        }
+    }
+
+    pub(super) fn keyed(table: &Table, json: &[u8], place: &str) -> ApiResult<Option<Self>> {
+        Ok(key_of(table, json, place)?.map(|key| Self::Patch(key, None)))
+    }
+}
+
+/// Returns the key of a row as JSON, if it has one.
+pub(super) fn key_of(table: &Table, json: &[u8], place: &str) -> ApiResult<Option<String>> {
+    let Members(members) = members(json).map_err(|error| at_place(error, place))?;
+    let name = &*table.fields()[table.key()].name;
+    let key = members.iter().find(|(member, _)| *member == *name);
+    let key = key.map(|(_, json)| json.get()).filter(|json| !matches!(*json, "null" | "0"));
+    Ok(key.map(str::to_owned))
+}
+
+pub(super) fn list<'a>(value: &'a RawValue, place: &str) -> ApiResult<Vec<&'a RawValue>> {
+    serde_json::from_str(value.get())
+        .map_err(|_| refused(place, "must be an array of rows, or of keys for `delete`"))
+}
+
+pub(super) fn quoted(name: &str) -> String {
+    let mut text = Vec::new();
+    json::write_string(&mut text, name);
+    String::from_utf8_lossy(&text).into_owned()
+}
