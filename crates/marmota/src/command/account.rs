@@ -394,5 +394,11 @@ fn print_json(rows: &Vec<Value>) -> Outcome {
 fn grant_text(grant: &Grant) -> String {
     let rights: Vec<&str> = grant.rights.iter().map(|right| right.name()).collect();
     let rule = grant.rule.as_ref().map(|rule| format!(" if {rule}")).unwrap_or_default();
-    format!("{}: {}{rule}", grant.table, rights.join(", "))
+    let fields = match (&grant.fields, &*grant.except) {
+        (Some(fields), []) => format!(" of {}", fields.join(", ")),
+        (Some(fields), except) => format!(" of {} except {}", fields.join(", "), except.join(", ")),
+        (None, []) => String::new(),
+        (None, except) => format!(" except {}", except.join(", ")),
+    };
+    format!("{}: {}{fields}{rule}", grant.table, rights.join(", "))
 }
