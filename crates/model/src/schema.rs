@@ -40,5 +40,6 @@ pub use on_delete::OnDelete;
 pub use relation::Relation;
 pub use rule::{CharacterClass, Literal, Rule};
 pub use sanitizer::Sanitizer;
+pub(crate) use table_schema::is_name;
 pub use table_schema::{Index, Schema};
 pub use violation::violation;

@@ -9,6 +9,7 @@ pub(crate) mod before;
 mod checks;
 mod driver;
 mod entries;
+mod field_checks;
 mod machine;
 mod trimming;
 

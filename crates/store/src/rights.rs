@@ -31,13 +31,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use marmota_model::{Caller, Error, ErrorKind, LinkedTables, Result, Table, ValueRef, ViewFields};
 
-use self::fields::FieldAccess;
 use self::grant::SERVICE_PREFIX;
 use crate::rows::history::{HISTORY_TABLE, History};
 use crate::rows::prepare;
 use crate::rows::registry::Registry;
 pub(crate) use access::{Access, Referring, TableRights};
-pub(crate) use fields::{RowMask, of_caller};
+pub(crate) use fields::{FieldAccess, RowMask, of_caller, present};
 pub use grant::{Grant, OWN_PREFIX, Right, is_internal};
 pub use related::check_exposed;
 
@@ -323,7 +322,7 @@ impl Rights {
     }
 
     /// Returns the kind of a refusal: an anonymous caller could be allowed after a login.
-    fn refusal(&self) -> ErrorKind {
+    pub(crate) fn refusal(&self) -> ErrorKind {
         if self.caller.is_some() { ErrorKind::Denied } else { ErrorKind::Unauthenticated }
     }
 

@@ -143,3 +143,11 @@ impl Schema {
         self
     }
 }
+
+/// Checks that a name is safe in SQL, URLs and JSON: letters, digits and `_` only.
+pub(crate) fn is_name(name: &str) -> bool {
+    let mut bytes = name.bytes();
+    name.len() <= 63
+        && bytes.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
+        && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::compiled_rule::CompiledRule;
 use super::prepared::Table;
 use super::{JsonMember, TableShape};
+use crate::schema::is_name;
 use crate::schema::text::literal_value;
 use crate::{
     Error, ErrorKind, Field, FieldSet, KeyKind, Kind, OnDelete, Result, Role, Sanitizer, Schema,
@@ -189,14 +190,6 @@ fn refuse(schema: &Schema, field: Option<&Field>, why: &str) -> Error {
         None => format!("model `{}`", schema.name),
     };
     Error::new(ErrorKind::Invalid, format!("{place}: {why}"))
-}
-
-/// Checks that a name is safe in SQL, URLs and JSON: letters, digits and `_` only.
-pub(super) fn is_name(name: &str) -> bool {
-    let mut bytes = name.bytes();
-    name.len() <= 63
-        && bytes.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
-        && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
 fn check_names(schema: &Schema) -> Result<()> {

@@ -4,8 +4,8 @@
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock, Weak};
 
-use super::prepare::is_name;
 use super::prepared::Table;
+use crate::schema::is_name;
 use crate::value::excerpt::excerpt;
 use crate::{Error, ErrorKind, Kind, Relation, Result};
 

@@ -87,7 +87,7 @@ impl Verbs {
     /// Returns the write of a nested row: a patch if it has a key that the store makes.
     pub(super) fn of(table: &Table, json: &[u8], place: &str) -> ApiResult<Self> {
         match table.key_kind() {
-            // The key alone does not tell whether the row exists.
+            // The row may exist or not: the key alone does not decide.
             KeyKind::Text => Ok(Self::Insert),
             _ => Ok(Self::keyed(table, json, place)?.unwrap_or(Self::Insert)),
         }

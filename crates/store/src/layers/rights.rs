@@ -19,6 +19,7 @@
 mod history_access;
 mod history_fields;
 mod narrowing;
+mod redaction;
 
 use std::task::{Context, Poll, ready};
 

@@ -14,13 +14,9 @@
 
 use std::borrow::Cow;
 
-use marmota_model::{
-    Error, ErrorKind, FieldSet, FilterExpr, Result, Table, Value, ValueRef, Violation,
-};
+use marmota_model::{Error, FieldSet, FilterExpr, Result, Table, Value, ValueRef};
 
 use super::access::{Access, TableRights};
-use super::{Right, Rights};
-use crate::contract::operation::{OnConflict, Operation, Write};
 use crate::rows::predicate::Ready;
 
 /// Rows, and the fields of them that a right extends to.
@@ -238,7 +234,7 @@ impl TableRights {
 
     /// Returns the error of a field that does not exist for the caller.
     #[cold]
-    pub(super) fn unknown(&self, field: usize) -> Error {
+    pub(crate) fn unknown(&self, field: usize) -> Error {
         let name = &self.table.fields()[field].name;
         let table = self.view.as_ref().unwrap_or(&self.table);
         Error::invalid(vec![table.unknown_field(name, "null")])
@@ -251,139 +247,9 @@ pub(crate) fn of_caller(table: &Table, fields: FieldSet) -> FieldSet {
     owned.into_iter().flatten().fold(fields, FieldSet::without)
 }
 
-impl Rights {
-    /// Checks the fields of a write of one row, as far as they do not depend on the row.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Denied`] with each field that the caller may not write; that of an unknown
-    /// field for one that the caller may not read either.
-    pub(crate) fn check_fields(&self, rights: &TableRights, write: &Write) -> Result<()> {
-        if rights.insert_fields.is_none()
-            && rights.update_fields.is_none()
-            && rights.read_fields.is_none()
-        {
-            return Ok(());
-        }
-        match write {
-            Write::Insert { row, on_conflict, .. } => {
-                let insert = rights.insert_fields.as_ref();
-                let given = rights.given_of(row);
-                self.check_written(rights, Right::Insert, insert, given)?;
-                if let OnConflict::Update { fields } = on_conflict {
-                    let update = rights.update_fields.as_ref();
-                    self.check_written(rights, Right::Update, update, *fields)?;
-                }
-                Ok(())
-            }
-            Write::Update { row, .. } => {
-                let (update, given) = (rights.update_fields.as_ref(), present(row));
-                self.check_written(rights, Right::Update, update, given)
-            }
-            Write::Increment { field, .. } => {
-                let given = FieldSet::EMPTY.with(*field);
-                self.check_written(rights, Right::Update, rights.update_fields.as_ref(), given)?;
-                // The result has the sum.
-                rights.reading(given).map(drop)
-            }
-            Write::DeleteWhere { .. } | Write::Delete { .. } => Ok(()),
-            Write::Cascading { write, .. }
-            | Write::Audited { write, .. }
-            | Write::Compared { write }
-            | Write::Guarded { write, .. }
-            | Write::Hooked { write, .. } => self.check_fields(rights, write),
-        }
-    }
-
-    fn check_written(
-        &self,
-        rights: &TableRights,
-        right: Right,
-        access: Option<&FieldAccess>,
-        given: FieldSet,
-    ) -> Result<()> {
-        let Some(access) = access else { return Ok(()) };
-        let refused = |&field: &usize| !access.any.contains(field);
-        let refused: Vec<usize> = of_caller(&rights.table, given).iter().filter(refused).collect();
-        if refused.is_empty() {
-            return Ok(());
-        }
-        if let Some(&field) = refused.iter().find(|&&field| !rights.is_known(field)) {
-            return Err(rights.unknown(field));
-        }
-        Err(self.denied_fields(right, &rights.table, &refused))
-    }
-
-    /// The error for fields that the caller may read, but not write.
-    #[cold]
-    fn denied_fields(&self, right: Right, table: &Table, fields: &[usize]) -> Error {
-        let names = fields.iter().map(|&field| format!("`{}`", table.fields()[field].name));
-        let names: Vec<String> = names.collect();
-        let verb = if matches!(right, Right::Insert) { "insert a value of" } else { "write" };
-        let message = format!(
-            "{} may not {verb} {} of `{}`: leave it out",
-            self.caller_name(),
-            names.join(", "),
-            table.name()
-        );
-        let error = Error::new(self.refusal(), message);
-        fields.iter().fold(error, |error, &field| {
-            error.with_violation(Violation {
-                field: table.fields()[field].name.to_string(),
-                value: String::new(),
-                rule: "rights".to_owned(),
-                message: format!("the caller may not {verb} this field; leave it out"),
-            })
-        })
-    }
-
-    /// Redacts the errors of an operation, and those of the writes of a batch
-    /// ([`Rights::redacted`]).
-    pub(crate) fn redact(&self, operation: &mut Operation<'_>, done: Result<()>) -> Result<()> {
-        if let Operation::Batch { writes, results, .. } = operation {
-            for (write, result) in writes.iter().zip(results.iter_mut()) {
-                if let Err(error) = result {
-                    let unknown = Error::new(error.kind(), "");
-                    let error = std::mem::replace(error, unknown);
-                    *result = Err(self.redacted(write.table(), error));
-                }
-            }
-            let tables = writes.iter().map(Write::table);
-            return done
-                .map_err(|error| tables.fold(error, |error, table| self.redacted(table, error)));
-        }
-        done.map_err(|error| match operation.table() {
-            Some(table) => self.redacted(table, error),
-            None => error,
-        })
-    }
-
-    /// Returns the error without what it reveals of fields that the caller may neither read nor
-    /// write: the violation of an index of several fields names all of them.
-    pub(crate) fn redacted(&self, table: &Table, error: Error) -> Error {
-        let Ok(rights) = self.of(table) else { return error };
-        let hidden = |violation: &Violation| {
-            // The violation of an unknown field has a name that the caller has sent.
-            let field = rights.table.find(&violation.field).filter(|_| violation.rule != "unknown");
-            field.is_some_and(|field| !rights.is_known(field))
-        };
-        if rights.view.is_none() || !error.violations().iter().any(hidden) {
-            return error;
-        }
-        let message = match error.kind() {
-            ErrorKind::Conflict => "a unique value of the row exists already",
-            _ => {
-                "a field that the caller may not write is not valid: the caller may not write \
-                  this row"
-            }
-        };
-        let kept = error.violations().iter().filter(|violation| !hidden(violation)).cloned();
-        kept.fold(Error::new(error.kind(), message), Error::with_violation)
-    }
-}
-
 impl TableRights {
     /// Returns true if the caller may read or write the field in some rows.
-    fn is_known(&self, field: usize) -> bool {
+    pub(crate) fn is_known(&self, field: usize) -> bool {
         let rights = [
             (&self.read, &self.read_fields),
             (&self.insert, &self.insert_fields),
@@ -408,7 +274,7 @@ impl TableRights {
 }
 
 /// Returns the fields of a row with a value.
-fn present(row: &[Value]) -> FieldSet {
+pub(crate) fn present(row: &[Value]) -> FieldSet {
     let present = row.iter().enumerate().filter(|(_, value)| **value != Value::Absent);
     present.map(|(field, _)| field).fold(FieldSet::EMPTY, FieldSet::with)
 }

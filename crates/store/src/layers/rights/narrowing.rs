@@ -260,6 +260,10 @@ fn run_insert_many<'a, T>(
 }
 
 /// The sink of a read, or one that leaves out fields.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "one for each read, on the stack; a box would allocate"
+)]
 enum Shown<'s, 'r> {
     All(&'s mut dyn RowSink),
     Some(ReadableRow<'s, 'r>),
