@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// Subcommands with their own help.
-const SUBCOMMANDS: [&str; 11] = [
+const SUBCOMMANDS: [&str; 18] = [
     "serve",
     "migrate",
     "backup",
@@ -14,6 +14,13 @@ const SUBCOMMANDS: [&str; 11] = [
     "promote",
     "job list",
     "job statistics",
+    "user list",
+    "user add",
+    "group list",
+    "key add",
+    "config show",
+    "schema export",
+    "doctor",
     "bench",
     "stress",
     "prove",

@@ -103,6 +103,7 @@ impl LongRelated {
 
     /// Continues for one turn. Returns the read of the rows, and their table, once all conditions
     /// are lists.
+    #[allow(clippy::type_complexity, reason = "the two parts go to different owners")]
     pub(crate) fn turn(&mut self) -> Result<Option<(Box<LongScan>, Arc<RwLock<TableRows>>)>> {
         let mut budget = Budget::next();
         loop {
