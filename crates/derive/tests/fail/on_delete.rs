@@ -4,14 +4,19 @@ use marmota_derive::Model;
 use marmota_model::Ref;
 
 #[derive(Model)]
+struct Parent {
+    id: i64,
+}
+
+#[derive(Model)]
 struct Issue {
     id: i64,
     #[model(on_delete = "cascade")]
     title: String,
     #[model(on_delete = "delete")]
-    parent: Ref<Issue>,
+    parent: Ref<Parent>,
     #[model(on_delete = "set_null")]
-    project: Ref<Issue>,
+    project: Ref<Parent>,
 }
 
 fn main() {}
