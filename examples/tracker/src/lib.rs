@@ -49,6 +49,7 @@ pub struct Issue {
     pub title: String,
     #[model(default = "open")]
     pub state: State,
+    #[model(on_delete = "set_null")]
     pub assignee: Option<Ref<Member>>,
     #[model(bytes_max = "10 MB")]
     pub attachment: Option<File>,
@@ -68,6 +69,7 @@ pub struct Label {
 #[model(unique(issue, label))]
 pub struct IssueLabel {
     pub id: i64,
+    #[model(on_delete = "cascade")]
     pub issue: Ref<Issue>,
     pub label: Ref<Label>,
 }
@@ -75,6 +77,7 @@ pub struct IssueLabel {
 #[derive(Clone, Debug, Model)]
 pub struct Comment {
     pub id: i64,
+    #[model(on_delete = "cascade")]
     pub issue: Ref<Issue>,
     pub author: Ref<User>,
     #[model(trim, not_empty, max = 10_000)]
@@ -138,15 +141,14 @@ async fn close(
     Ok(Status::NO_CONTENT)
 }
 
-/// Opens the database, and the folder of the files.
-pub fn open(database: &str, files: &str) -> Result<(Auth, FileStorage)> {
+pub fn open(database: &str, files: &str, settings: Settings) -> Result<(Auth, FileStorage)> {
     let storage = FileStorage::open(files)?;
     let builder = marmota::open(database)?.changes(ChangeRetention::default());
     let builder = builder.model::<Team>().model::<Member>().model::<Project>().model::<Issue>();
     let builder = builder.model::<Label>().model::<IssueLabel>().model::<Comment>();
     let store = storage.attach(marmota::auth::models(builder)).open()?;
     storage.start(&store)?;
-    Ok((Auth::new(&store, Settings::default().everyone(grants()).password_cost(64, 1))?, storage))
+    Ok((Auth::new(&store, settings.everyone(grants()))?, storage))
 }
 
 pub fn routes(auth: &Auth, storage: &FileStorage) -> Router {

@@ -3,8 +3,9 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
+use std::path::Path;
 
-use marmota::auth::Auth;
+use marmota::auth::{Auth, Settings};
 use marmota::http::TestRequest;
 use marmota::prelude::*;
 use marmota_postgres::TemporaryPostgres;
@@ -17,6 +18,11 @@ fn send(router: &Router, token: &str, request: TestRequest) -> (u16, Document) {
     (answer.status().code(), serde_json::from_str(answer.text()).unwrap_or_default())
 }
 
+fn open(database: &str, files: &Path) -> (Auth, marmota::files::FileStorage) {
+    let settings = Settings::default().password_cost(64, 1);
+    tracker::open(database, files.to_str().unwrap(), settings).unwrap()
+}
+
 fn login(auth: &Auth, name: &str) -> (i64, String) {
     let (id, token) = auth.add_user(name, &[], false).unwrap();
     auth.set_password(name, &token, "correct horse", None).unwrap();
@@ -25,7 +31,7 @@ fn login(auth: &Auth, name: &str) -> (i64, String) {
 
 fn a_team_tracks_issues(database: &str) {
     let folder = tempfile::tempdir().unwrap();
-    let (auth, storage) = tracker::open(database, folder.path().to_str().unwrap()).unwrap();
+    let (auth, storage) = open(database, folder.path());
     let router = tracker::routes(&auth, &storage);
     let ((_, ann), (bob_id, bob)) = (login(&auth, "ann"), login(&auth, "bob"));
     let post =
@@ -57,6 +63,8 @@ fn a_team_tracks_issues(database: &str) {
         "comment": [{ "text": "fixed", "author": bob_id }] });
     let expected = json!([{ "title": "Crash", "state": "closed", "expand": related }]);
     assert_eq!(send(&router, &ann, TestRequest::get(list)).1["rows"], expected);
+    assert_eq!(send(&router, &ann, TestRequest::delete("/api/issue/1")).0, 204);
+    assert_eq!(auth.store().count::<tracker::Comment>().run().unwrap(), 0, "comments of the issue");
     storage.stop();
 }
 
@@ -71,7 +79,7 @@ fn teams_track_issues_on_each_engine() {
 #[test]
 fn the_page_gets_changes_of_issues() {
     let folder = tempfile::tempdir().unwrap();
-    let (auth, storage) = tracker::open("memory:", folder.path().to_str().unwrap()).unwrap();
+    let (auth, storage) = open("memory:", folder.path());
     let (router, ann) = (tracker::routes(&auth, &storage), login(&auth, "ann").1);
     let server = Server::bind("127.0.0.1:0").unwrap();
     let server = server.start(tracker::routes(&auth, &storage)).unwrap();
