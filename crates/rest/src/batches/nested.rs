@@ -142,7 +142,7 @@ impl Nested {
         let mut nested = Self::new(context, true)?;
         let json = context.request.body();
         let body = Body { json, verb: Verbs::Insert, reference: None };
-        nested.root = Some(nested.row(context, context.subject, body, String::new(), 0)?);
+        nested.root = Some(nested.row(context, context.subject, body, "", 0)?);
         Ok(nested)
     }
 
@@ -162,7 +162,7 @@ impl Nested {
         let key = String::from_utf8_lossy(&text).into_owned();
         let (json, verb) = (context.request.body(), Verbs::Patch(key, version));
         let body = Body { json, verb, reference: None };
-        nested.root = Some(nested.row(context, context.subject, body, String::new(), 0)?);
+        nested.root = Some(nested.row(context, context.subject, body, "", 0)?);
         Ok(nested)
     }
 
@@ -213,18 +213,18 @@ impl Nested {
         context: RequestContext<'_>,
         table: &Arc<Table>,
         Body { json, verb, reference }: Body<'_>,
-        place: String,
+        place: &str,
         depth: usize,
     ) -> ApiResult<Node> {
         if depth > DEPTH_MAX {
             let message = format!("rows in rows have at most {DEPTH_MAX} levels");
-            return Err(refused(&place, message));
+            return Err(refused(place, message));
         }
         let inner_place = |name: &str| match place.is_empty() {
             true => name.to_owned(),
             false => format!("{place}.{name}"),
         };
-        let Members(members) = members(json).map_err(|error| at_place(error, &place))?;
+        let Members(members) = members(json).map_err(|error| at_place(error, place))?;
         let (mut own, mut later, mut children) = (Vec::new(), Vec::new(), Vec::new());
         let mut seen: Vec<&str> = Vec::new();
         for (name, value) in &members {
@@ -243,7 +243,7 @@ impl Nested {
                     let json = value.get().as_bytes();
                     let verb = Verbs::of(target, json, &at)?;
                     let body = Body { json, verb, reference: None };
-                    let node = self.row(context, target, body, at, depth + 1)?;
+                    let node = self.row(context, target, body, &at, depth + 1)?;
                     own.push((&**name, node.key.json()));
                     children.push((name.to_string(), false, vec![node]));
                 }
@@ -262,13 +262,13 @@ impl Nested {
         let key = match verb {
             Verbs::Insert => {
                 let operation = format!("{{\"insert\":{name},\"row\":{{{row}}}}}");
-                Parent::Operation(self.add(context, &place, &operation)?)
+                Parent::Operation(self.add(context, place, &operation)?)
             }
             Verbs::Patch(key, version) => {
                 let version = version.map_or_else(String::new, |it| format!(",\"version\":{it}"));
                 let operation =
                     format!("{{\"patch\":{name},\"key\":{key},\"row\":{{{row}}}{version}}}");
-                self.add(context, &place, &operation)?;
+                self.add(context, place, &operation)?;
                 Parent::Key(key)
             }
         };
@@ -355,7 +355,7 @@ impl Nested {
     ) -> ApiResult<Node> {
         let reference = Some((&*table.fields()[field].name, parent.json()));
         let body = Body { json: json.get().as_bytes(), verb, reference };
-        self.row(context, table, body, place, depth)
+        self.row(context, table, body, &place, depth)
     }
 
     /// Adds the delete of rows that refer to the parent: those with the listed keys (`delete`), or

@@ -63,7 +63,7 @@ fn round(seed: u64) -> [usize; 6] {
         assert_ne!(one.0 / 100, 5, "{one:?}\n{}", describe(&plan, &request, seed));
         statuses[usize::from(one.0 / 100)] += 1;
     }
-    if seed % 4 == 0 {
+    if seed.is_multiple_of(4) {
         for world in &worlds {
             world.check_live(&plan, &mut maker, &mut random, seed);
         }
