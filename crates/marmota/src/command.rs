@@ -390,10 +390,10 @@ impl Command {
 
     /// Returns the greeting of an application with a file of tables; `None` for the program's models.
     #[allow(clippy::unnecessary_wraps, clippy::unused_self, reason = "without the feature `app`")]
-    fn app_greeting(&self) -> Result<Option<fn(&str) -> String>> {
+    fn app_greeting(&self) -> Result<Option<Greeting>> {
         #[cfg(feature = "app")]
         if self.files.app()?.is_some() {
-            return Ok(Some(|url| format!("Serves {url}/api (Ctrl-C ends it).")));
+            return Ok(Some(Box::new(|url| format!("Serves {url}/api (Ctrl-C ends it)."))));
         }
         Ok(None)
     }

@@ -90,7 +90,7 @@ impl Comparison<'_> {
         let field = &self.steps.table.fields()[position];
         let Kind::Reference { table: to, .. } = &field.kind else { return Ok(()) };
         let layout = Layout::of(run, self.steps.table, &self.steps.there)?;
-        if !layout.is_some_and(|layout| layout.reference(&field.name, to).is_some()) {
+        if layout.is_none_or(|layout| layout.reference(&field.name, to).is_none()) {
             self.add_reference(position);
         }
         Ok(())

@@ -300,7 +300,7 @@ impl Nested {
                     json,
                     verb,
                     parent,
-                    (place, depth),
+                    (&place, depth),
                 )?);
             }
             return Ok(nodes);
@@ -336,7 +336,7 @@ impl Nested {
                     json,
                     verb,
                     parent,
-                    (place, depth),
+                    (&place, depth),
                 )?);
             }
         }
@@ -351,11 +351,11 @@ impl Nested {
         json: &RawValue,
         verb: Verbs,
         parent: &Parent,
-        (place, depth): (String, usize),
+        (place, depth): (&str, usize),
     ) -> ApiResult<Node> {
         let reference = Some((&*table.fields()[field].name, parent.json()));
         let body = Body { json: json.get().as_bytes(), verb, reference };
-        self.row(context, table, body, &place, depth)
+        self.row(context, table, body, place, depth)
     }
 
     /// Adds the delete of rows that refer to the parent: those with the listed keys (`delete`), or
