@@ -18,6 +18,7 @@ mod output;
 #[cfg(feature = "replication")]
 mod replicate;
 mod restore;
+mod rows;
 mod serve;
 mod version;
 
@@ -91,6 +92,8 @@ enum Sub {
     Key(account::Key),
     Completions(completions::Completions),
     Doctor(doctor::Doctor),
+    Export(rows::Export),
+    Import(rows::Import),
     #[cfg(feature = "replication")]
     Promote(replicate::Promote),
     #[cfg(feature = "app")]
@@ -370,6 +373,8 @@ impl Command {
                 Sub::Key(key) => key.run(self),
                 Sub::Completions(completions) => completions.run(self),
                 Sub::Doctor(doctor) => doctor.run(self),
+                Sub::Export(export) => export.run(self),
+                Sub::Import(import) => import.run(self),
                 #[cfg(feature = "replication")]
                 Sub::Promote(promote) => promote.run(self),
                 #[cfg(feature = "app")]

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// Subcommands with their own help.
-const SUBCOMMANDS: [&str; 18] = [
+const SUBCOMMANDS: [&str; 20] = [
     "serve",
     "migrate",
     "backup",
@@ -21,6 +21,8 @@ const SUBCOMMANDS: [&str; 18] = [
     "config show",
     "schema export",
     "doctor",
+    "export",
+    "import",
     "bench",
     "stress",
     "prove",

@@ -17,6 +17,7 @@ mod output;
 mod postgres;
 mod program;
 mod prove;
+mod rows;
 mod serve;
 mod stress;
 #[cfg(feature = "otel")]

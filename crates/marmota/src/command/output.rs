@@ -14,6 +14,12 @@ pub const OUTPUT_CLOSED_CODE: u8 = 141;
 #[derive(Debug)]
 pub struct OutputError(io::Error);
 
+impl From<io::Error> for OutputError {
+    fn from(error: io::Error) -> Self {
+        Self(error)
+    }
+}
+
 impl Display for OutputError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "standard output cannot be written: {}", self.0)
