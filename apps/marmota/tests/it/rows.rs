@@ -103,7 +103,7 @@ fn invalid_rows_are_named_and_nothing_is_imported() {
     let said = import("a.txt", "", &[]).with(1);
     assert!(said.contains("the format of a.txt is unknown: add --format"), "{said}");
     let said = import("a.ndjson", "{\"name\":\"x\"}\n", &["--dry-run"]).with(0);
-    assert!(said.contains("1 rows are valid; nothing was imported"), "{said}");
+    assert!(said.contains("1 row valid; nothing was imported"), "{said}");
     assert_eq!(folder.run(&["export", "thing"]).with(0), "");
 }
 

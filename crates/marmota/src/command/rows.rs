@@ -4,7 +4,7 @@
 //! $ people export person --format csv > people.csv
 //! $ people import person people.csv --dry-run
 //! people.csv:4: last_name = "": must not be empty
-//! people: 1 row of 120 is invalid; nothing was imported
+//! people: people.csv: nothing was imported
 //! ```
 //!
 //! | format | a row | absent and NULL |
@@ -129,7 +129,7 @@ impl Export {
             ExportError::Output(error) => OutputError::from(error).into(),
         })?;
         if let Some(path) = &self.to {
-            notice(format_args!("{}: {rows} rows", path.display()));
+            notice(format_args!("{}: {}", path.display(), counted(rows)));
         }
         store.close()?;
         Ok(ExitCode::SUCCESS)
@@ -296,10 +296,11 @@ impl Import {
         for fault in &faults {
             super::complain(format_args!("{name}:{fault}"));
         }
+        let rows = counted(rows);
         match (faults.len(), is_done) {
-            (0, true) => notice(format_args!("{name}: {rows} rows imported into {}", self.table)),
+            (0, true) => notice(format_args!("{name}: {rows} imported into {}", self.table)),
             (0, false) => {
-                notice(format_args!("{name}: {rows} rows are valid; nothing was imported"));
+                notice(format_args!("{name}: {rows} valid; nothing was imported"));
             }
             _ => return Err(format!("{name}: nothing was imported").into()),
         }
@@ -466,6 +467,14 @@ fn described(violations: &[Violation]) -> String {
         false => format!("{} = {}: {}", one.field, one.value, one.message),
     });
     described.collect::<Vec<_>>().join("; ")
+}
+
+/// Returns a number of rows with its noun.
+fn counted(rows: u64) -> String {
+    match rows {
+        1 => "1 row".to_owned(),
+        _ => format!("{rows} rows"),
+    }
 }
 
 /// Returns a progress bar in bytes; it is drawn only on a terminal.
