@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use clap::builder::{OsStr, Resettable};
+use clap::builder::{BoolishValueParser, OsStr, Resettable};
 use clap::{Arg, ArgAction};
 use marmota_model::{Error, ErrorKind, Result};
 use toml_edit::{Document, Item, Value};
@@ -58,7 +58,12 @@ pub fn with_environment(parser: clap::Command) -> clap::Command {
     fn with_variable(argument: Arg) -> Arg {
         match setting_key(&argument) {
             Some(key) if argument.get_env().is_none() => {
-                argument.env(OsStr::from(format!("MARMOTA_{}", key.to_uppercase())))
+                let variable = OsStr::from(format!("MARMOTA_{}", key.to_uppercase()));
+                match is_flag(&argument) {
+                    // `1`, `yes` and `on` are true as well.
+                    true => argument.env(variable).value_parser(BoolishValueParser::new()),
+                    false => argument.env(variable),
+                }
             }
             _ => argument,
         }

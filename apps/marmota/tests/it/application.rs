@@ -185,7 +185,11 @@ fn each_setting_has_a_source() {
     )
     .unwrap();
     let mut program = folder.program(&["config", "show", "--changed", "--json"]);
-    program.env("MARMOTA_LOG", "error").env("MARMOTA_DB", "postgres://ada:secret@localhost/a");
+    program
+        .env("MARMOTA_AUTH", "1")
+        .env("MARMOTA_OPEN", "no")
+        .env("MARMOTA_LOG", "error")
+        .env("MARMOTA_DB", "postgres://ada:secret@localhost/a");
     let output = program.output().unwrap();
     let shown: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
     let find = |key: &str| shown.iter().find(|one| one["key"] == key).cloned().unwrap_or_default();
@@ -198,7 +202,9 @@ fn each_setting_has_a_source() {
     assert_eq!(find("log")["value"], "error", "the environment replaces the file");
     assert_eq!(find("log")["source"], "environment variable MARMOTA_LOG");
     assert_eq!(find("db")["value"], "postgres://ada:***@localhost/a");
-    assert_eq!(shown.len(), 4, "{shown:?}");
+    assert_eq!(find("auth")["value"], "1");
+    assert_eq!(find("auth")["source"], "environment variable MARMOTA_AUTH");
+    assert_eq!(shown.len(), 6, "{shown:?}");
     let said = folder.run(&["config", "show"]).with(0);
     assert!(said.contains("forwarded_header") && said.contains("x-forwarded"), "{said}");
     assert_eq!(folder.run(&["config", "check"]).with(0), "3 settings are valid.\n");
