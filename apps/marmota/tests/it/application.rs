@@ -208,6 +208,12 @@ fn each_setting_has_a_source() {
     let said = folder.run(&["config", "show"]).with(0);
     assert!(said.contains("forwarded_header") && said.contains("x-forwarded"), "{said}");
     assert_eq!(folder.run(&["config", "check"]).with(0), "3 settings are valid.\n");
+    fs::write(folder.0.path().join("other.toml"), "idempotency = true\n").unwrap();
+    let said = folder.run(&["config", "show", "--changed", "--config", "other.toml"]).with(0);
+    assert_eq!(said, "idempotency  true  other.toml\n");
+    fs::write(&config, "nonsense = 1\n").unwrap();
+    assert!(folder.run(&["--help"]).with(0).contains("Usage"), "help needs no valid file");
+    assert!(folder.run(&["config", "show"]).with(1).contains("marmota.toml:1:1"));
 }
 
 #[test]

@@ -41,6 +41,8 @@ const ANONYMOUS: &str = "anonymous";
 pub(super) struct ApplicationFiles {
     /// The default names of both files; `None` for a program without them.
     names: Option<[&'static str; 2]>,
+    /// The file of settings of this run.
+    settings: OnceCell<Option<PathBuf>>,
     /// The file of tables of this run.
     path: OnceCell<Option<PathBuf>>,
     /// Its content.
@@ -50,7 +52,12 @@ pub(super) struct ApplicationFiles {
 impl ApplicationFiles {
     /// Creates the description of a program with files of these names.
     pub(super) const fn new(app: &'static str, config: &'static str) -> Self {
-        Self { names: Some([app, config]), path: OnceCell::new(), app: OnceCell::new() }
+        Self {
+            names: Some([app, config]),
+            settings: OnceCell::new(),
+            path: OnceCell::new(),
+            app: OnceCell::new(),
+        }
     }
 
     /// Adds `--app` and `--config`, which all subcommands have.
@@ -87,13 +94,31 @@ impl ApplicationFiles {
     ) -> Result<clap::Command> {
         let Some([_, default]) = self.names else { return Ok(parser) };
         // `--config` has to be known before the other arguments have their defaults.
-        let first = parser.clone().ignore_errors(true).try_get_matches_from(arguments).ok();
-        let named = first.as_ref().and_then(|matches| named(matches, CONFIG));
+        let first = match parser.clone().ignore_errors(true).try_get_matches_from(arguments) {
+            Ok(matches) => Some(matches),
+            // Help and the version do not need a valid file.
+            Err(error) if !error.use_stderr() => return Ok(with_environment(parser)),
+            Err(_) => None,
+        };
+        let path = first.as_ref().and_then(|matches| named(matches, CONFIG));
+        let path = path.or_else(|| Path::new(default).exists().then(|| PathBuf::from(default)));
+        // A program parses its arguments once.
+        let _ = self.settings.set(path);
+        self.with_settings(parser)
+    }
+
+    /// Adds environment variables, and the settings of this run's file.
+    fn with_settings(&self, parser: clap::Command) -> Result<clap::Command> {
         let parser = with_environment(parser);
-        match named.or_else(|| Path::new(default).exists().then(|| PathBuf::from(default))) {
+        match self.settings_path() {
             None => Ok(parser),
-            Some(path) => SettingsFile::read(&path)?.apply_to(parser),
+            Some(path) => SettingsFile::read(path)?.apply_to(parser),
         }
+    }
+
+    /// Returns the path of the file of settings, if there is one.
+    fn settings_path(&self) -> Option<&Path> {
+        self.settings.get()?.as_deref()
     }
 
     /// Finds the file of tables: the one that is named, or the default if it exists.

@@ -111,10 +111,12 @@ impl Setting {
 /// Returns the settings that `serve` would have now, without arguments.
 fn current(command: &Command) -> std::result::Result<Vec<Setting>, Box<dyn std::error::Error>> {
     let plain = command.parser("marmota");
-    let arguments = [std::ffi::OsString::from("marmota")];
-    let parser = command.files.configure(plain.clone(), &arguments)?;
-    let file = command.files.config_name();
-    let matches = parser.clone().try_get_matches_from(arguments).map_err(|error| {
+    let parser = command.files.with_settings(plain.clone())?;
+    let file = match command.files.settings_path() {
+        Some(path) => path.display().to_string(),
+        None => command.files.config_name().to_owned(),
+    };
+    let matches = parser.clone().try_get_matches_from(["marmota"]).map_err(|error| {
         // Clap's text has a usage line, which is about arguments.
         let text = error.to_string();
         let text =
@@ -133,7 +135,7 @@ fn current(command: &Command) -> std::result::Result<Vec<Setting>, Box<dyn std::
                 let name = argument.get_env().unwrap_or_default().to_string_lossy();
                 format!("environment variable {name}")
             }
-            Some(ValueSource::DefaultValue) if of_file() => file.to_owned(),
+            Some(ValueSource::DefaultValue) if of_file() => file.clone(),
             _ => "default".to_owned(),
         };
         let values = matches.get_raw(id).into_iter().flatten();
