@@ -221,7 +221,8 @@ impl Connection {
             return Fate::Keep;
         }
         for _ in 0..READS_MAX {
-            if let Served::Hungry = self.serve(local) {
+            let served = self.serve(local);
+            if let Served::Hungry = served {
                 if !self.readable {
                     self.hungry = true;
                     return self.rest(local);
@@ -235,6 +236,11 @@ impl Connection {
                 Poll::Pending => return Fate::Keep,
                 Poll::Ready(Fate::Drop) => return Fate::Drop,
                 Poll::Ready(Fate::Keep) => {}
+            }
+            if let Served::HeldBack = served {
+                // The worker drives the connection again afterwards.
+                self.timing = Timing::None;
+                return Fate::Keep;
             }
             match self.phase {
                 Phase::Closing { linger_bytes: 0 } => return Fate::Drop,
@@ -288,6 +294,7 @@ impl Connection {
                 return Served::Stop;
             }
             let whole = match &mut self.phase {
+                Phase::Head if local.held_back => return Served::HeldBack,
                 Phase::Head => self.take_head(local),
                 Phase::Body(_) => self.take_body(local),
                 Phase::Streaming(_) => {
@@ -340,6 +347,10 @@ impl Connection {
         self.requests = self.requests.saturating_add(1);
         self.is_known = true;
         exchange.forget();
+        if let Some(routes) = self.routes.successor(local) {
+            exchange.context = Arc::clone(&routes.context);
+            self.routes = routes;
+        }
         let head = &exchange.head;
         self.found = exchange.context.paths.find(
             head.method,
@@ -556,7 +567,25 @@ impl Connection {
         }
     }
 
-    /// Handles a shutdown: answers the requests that have arrived, and ends if none is in flight.
+    /// Returns the number of requests that the connection is answering. A stream of events does not
+    /// count, because it may have no end.
+    pub(crate) fn requests_in_progress(&self) -> u32 {
+        match &self.phase {
+            Phase::Head | Phase::Closing { .. } | Phase::Lingering { .. } => 0,
+            Phase::Taken(takeover) => takeover.requests_in_progress(),
+            Phase::Streaming(body_stream) if body_stream.body.heartbeat().is_some() => 0,
+            Phase::Admitting { .. }
+            | Phase::Body(_)
+            | Phase::Waiting { .. }
+            | Phase::Streaming(_) => {
+                let request = self.request.as_ref();
+                u32::from(request.is_none_or(|request| self.routes.is_awaited(request)))
+            }
+        }
+    }
+
+    /// Handles a shutdown, or a change of the routes: answers the requests that have arrived. During
+    /// a shutdown, it ends if none is in flight.
     pub(crate) fn drain(&mut self, local: &mut ThreadLocals) -> Fate {
         self.readable = self.intake == Intake::Own;
         self.drive(local)

@@ -136,7 +136,12 @@ pub(crate) struct Http2 {
     widened: u32,
     /// The streams were notified of the shutdown.
     drained: bool,
+    /// The routes of new streams.
     routes: Arc<Routes>,
+    /// Requests whose answers are not complete.
+    in_progress: Rc<Cell<u32>>,
+    /// [`ThreadLocals::epoch`] of the latest turn.
+    epoch: u32,
     peer: Peer,
     secured: Option<Rc<TlsInfo>>,
     token: Token,
@@ -190,6 +195,8 @@ impl Http2 {
             widened: 0,
             drained: false,
             routes: Arc::clone(routes),
+            in_progress: Rc::default(),
+            epoch: local.epoch,
             peer,
             secured,
             token,
@@ -222,7 +229,7 @@ impl Http2 {
                 tunnel.borrow_mut().advance(&waker, turn.local);
             }
             let held = self.tunnels.saturating_add(self.uploads.get());
-            let is_full = self.is_full(&turn.local.limits);
+            let is_full = turn.local.held_back || self.is_full(&turn.local.limits);
             let connection = match &mut self.state {
                 State::Open(connection) => {
                     if std::mem::replace(&mut self.widened, held) != held {
@@ -292,11 +299,18 @@ impl Http2 {
             self.send_goaway();
         }
         let (head, body) = head.into_parts();
+        if let Some(routes) = self.routes.successor(local) {
+            self.routes = routes;
+        }
         let mut request = local.take_exchange(self.peer, &self.secured);
         let opening = message::opening(&head);
         let bodiless = opening.is_some() || body.is_end_stream();
         let read = message::read(&head, bodiless, &mut request, &local.head_limits);
-        let mut pending = PendingStream { respond, request, upload: None, tunnel: None };
+        let routes = Arc::clone(&self.routes);
+        let is_awaited = routes.is_awaited(&request);
+        let counted = is_awaited.then(|| CountGuard::new(&self.in_progress));
+        let mut pending =
+            PendingStream { respond, request, upload: None, tunnel: None, routes, counted };
         let found = match read {
             Ok(found) => found,
             Err(error) => {
@@ -326,7 +340,7 @@ impl Http2 {
         body: RecvStream,
         local: &mut ThreadLocals,
     ) {
-        match dispatch::decide(&self.routes, &pending.request) {
+        match dispatch::decide(&pending.routes, &pending.request) {
             Admission::Granted => self.gather(pending, found, body, local),
             Admission::Refused(answer) => self.write(pending, answer, local),
             Admission::Later(decision) => {
@@ -346,7 +360,7 @@ impl Http2 {
         local: &mut ThreadLocals,
     ) {
         let request = &pending.request;
-        let endpoint = request.0.endpoint.and_then(|index| self.routes.endpoint(index));
+        let endpoint = request.0.endpoint.and_then(|index| pending.routes.endpoint(index));
         if let Some(bytes_max) = endpoint.and_then(|endpoint| endpoint.streams(request)) {
             let patience = Patience::new(self.clock(), StreamTimeouts::of(&local.limits));
             let count = CountGuard::new(&self.uploads);
@@ -426,11 +440,10 @@ impl Http2 {
         };
         let mut text = local.take_output();
         let to = self.reply_to(&pending.request);
-        match dispatch::run(&self.routes, &pending.request, endpoint, &mut text, local, to) {
+        match dispatch::run(&pending.routes, &pending.request, endpoint, &mut text, local, to) {
             RunResult::Written(tail) => self.send(pending, &text, tail, local),
             RunResult::Later(answer, _) => {
-                let timeout_ms =
-                    timeout_ms(&self.routes, &pending).map(|timeout_ms| (self.clock(), timeout_ms));
+                let timeout_ms = timeout_ms(&pending).map(|timeout_ms| (self.clock(), timeout_ms));
                 self.streams.push(Box::pin(waiting::wait(pending, answer, timeout_ms)));
             }
             RunResult::Failed => self.write(pending, failure(), local),
@@ -477,7 +490,7 @@ impl Http2 {
             let text = "a WebSocket cannot be opened with this method: send a GET";
             return self.write(pending, Response::problem(Status::BAD_REQUEST, text), local);
         }
-        let PendingStream { mut respond, request, upload, tunnel } = pending;
+        let PendingStream { mut respond, request, upload, tunnel, counted, .. } = pending;
         if let Some(observer) = &mut local.observer {
             let rest = tail.as_ref().map_or(0, Tail::body_bytes);
             observer.note_written(Some(&request), request.peer(), text, rest);
@@ -507,7 +520,7 @@ impl Http2 {
                 local.give_exchange(request);
                 let sender =
                     StreamSender::new(stream, self.clock(), StreamTimeouts::of(&local.limits));
-                return self.open_tunnel(Tunnel::new(successor.0, body, sender));
+                return self.open_tunnel(Tunnel::new(successor.0, body, sender, local.epoch));
             }
             // The protocol that the handler switches to needs a separate connection.
             Some(_) => return respond.send_reset(Reason::HTTP_1_1_REQUIRED),
@@ -532,7 +545,7 @@ impl Http2 {
         local.blocked_bytes += held_bytes;
         let held = UnreadAnswer::new(&self.unread, held_bytes, local.now_ms);
         let sender = StreamSender::new(stream, self.clock(), StreamTimeouts::of(&local.limits));
-        let sending = Sending::new(sender, body, source, upload, held);
+        let sending = Sending::new(sender, body, source, upload, held, counted);
         self.streams.push(Box::pin(sending.run(self.peer)));
     }
 
@@ -593,6 +606,10 @@ impl Protocol for Http2 {
         LINGER_BYTES_MAX
     }
 
+    fn requests_in_progress(&self) -> u32 {
+        self.in_progress.get()
+    }
+
     /// Returns the bytes of answers that wait for the client, and when it last read some.
     fn unread(&self) -> Option<(usize, u64)> {
         let bytes = self.unread.bytes.get() + self.handed_bytes;
@@ -620,6 +637,10 @@ impl Protocol for Http2 {
             if !std::mem::replace(&mut self.drained, true) {
                 self.clocks.iter().for_each(|clock| clock.ring());
             }
+        }
+        if std::mem::replace(&mut self.epoch, turn.local.epoch) != turn.local.epoch {
+            // Tunnels of routes that are replaced end.
+            self.clocks.iter().for_each(|clock| clock.ring());
         }
         let before_ms = self.deadline_ms(&turn.local.limits);
         if self.streams.is_empty() && before_ms <= now_ms {
@@ -658,8 +679,8 @@ impl Protocol for Http2 {
 
 /// Returns the time limit of a handler. If it reads its body as it arrives, the client's limits
 /// apply instead.
-fn timeout_ms(routes: &Routes, pending: &PendingStream) -> Option<u64> {
-    let endpoint = routes.endpoint(pending.request.0.endpoint?)?;
+fn timeout_ms(pending: &PendingStream) -> Option<u64> {
+    let endpoint = pending.routes.endpoint(pending.request.0.endpoint?)?;
     endpoint.timeout_ms.filter(|_| pending.upload.is_none())
 }
 

@@ -134,6 +134,7 @@ pub use routing::state_router::StateRouter;
 pub use routing::typed_handler::TypedHandler;
 pub use server::Server;
 pub use server::error::ServerError;
+pub use server::route_changes::{RouteChanges, RoutePause};
 pub use server::running::{RunningServer, ShutdownHandle};
 pub use socket::address::{Address, Peer, ToAddresses};
 pub use socket::proxies::{ForwardedHeader, ProxyError};

@@ -10,6 +10,7 @@
 //! % listeners`.
 
 pub(crate) mod error;
+pub(crate) mod route_changes;
 pub(crate) mod running;
 pub(crate) mod settings;
 pub(crate) mod worker;
@@ -34,6 +35,7 @@ use crate::reactor::event::LISTENERS_MAX;
 use crate::reactor::task::Inbox;
 use crate::routing::router::Router;
 use crate::server::error::ServerError;
+use crate::server::route_changes::RouteChanges;
 use crate::server::running::{RunningServer, ShutdownHandle, ending_signals};
 use crate::server::worker::Common;
 use crate::server::worker_config::{Runtime, WorkerConfig};
@@ -90,6 +92,8 @@ pub struct Server {
     limits: Limits,
     /// The metrics and the access log.
     observing: Observing,
+    /// The handle that replaces the routes.
+    route_changes: Option<RouteChanges>,
     /// The signals that end [`Server::run`], if they are received already.
     signals: Option<Signals>,
 }
@@ -176,6 +180,7 @@ impl Server {
             name: "Marmota".to_owned(),
             limits: Limits::default(),
             observing: Observing::default(),
+            route_changes: None,
             signals: None,
         })
     }
@@ -320,8 +325,10 @@ impl Server {
         let is_batch = self.batch_scheduling.decide(router.local_database.as_deref());
         let mut proxies = self.trusted.clone()?;
         proxies.header = self.forwarded_header;
-        let routes = Arc::new(router.into_routes(proxies, self.sites.clone()?)?);
-        let runtime = Runtime::new(&routes).map_err(ServerError::Thread)?;
+        let sites = self.sites.clone()?;
+        let routes = Arc::new(router.into_routes(proxies.clone(), sites.clone())?);
+        let runtime =
+            Runtime::new(&routes, self.route_changes.is_some()).map_err(ServerError::Thread)?;
         let cores = cores();
         let threads = self.threads.unwrap_or(1);
         let servers = self.servers.unwrap_or_else(|| cores.len().div_ceil(threads).max(1));
@@ -350,6 +357,7 @@ impl Server {
                 core: self.pin.then(|| cores.get(index % cores.len().max(1)).copied()).flatten(),
                 is_batch,
                 settled,
+                index,
                 runtime: runtime.clone(),
                 limits: self.limits.clone(),
                 routes: Arc::clone(&routes),
@@ -366,6 +374,9 @@ impl Server {
             running.threads.push(thread);
         }
         drop(ready);
+        if let Some(changes) = &self.route_changes {
+            changes.connect(running.handle.clone(), proxies, sites);
+        }
         for _ in 0..running.threads.len() {
             let panicked = |_| ServerError::Thread(io::Error::other("it panicked"));
             readiness.recv().map_err(panicked)??;

@@ -87,6 +87,8 @@ pub(super) enum Served {
     Hungry,
     /// Answers wait to be sent, a handler runs, or the connection ends.
     Stop,
+    /// The next request waits until the routes are replaced.
+    HeldBack,
 }
 
 /// The reader and writer of a connection's bytes.
@@ -132,7 +134,7 @@ pub(super) enum Outgoing {
 /// A connection of HTTP/1.1, or of the protocol that has taken it over. It belongs to one thread.
 pub(crate) struct Connection {
     pub(super) socket: OwnedFd,
-    /// The routes of the server.
+    /// The routes in which the latest request was found.
     pub(super) routes: Arc<Routes>,
     /// The client's address: of the socket, or by a PROXY header.
     pub(super) peer: Peer,

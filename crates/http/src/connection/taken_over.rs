@@ -24,6 +24,7 @@ impl Connection {
             task,
             step: ProtocolStep::More,
             was_called: false,
+            epoch: local.epoch,
         }));
     }
 

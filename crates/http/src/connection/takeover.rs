@@ -22,6 +22,8 @@ pub(super) struct Takeover {
     pub(super) step: ProtocolStep,
     /// The protocol was already called with the latest bytes.
     pub(super) was_called: bool,
+    /// [`ThreadLocals::epoch`] at the takeover.
+    pub(super) epoch: u32,
 }
 
 impl Takeover {
@@ -43,6 +45,7 @@ impl Takeover {
             output,
             tail,
             context: Context::from_waker(self.task.waker()),
+            is_superseded: self.epoch != local.epoch,
             local,
         };
         let asked = catch_unwind(AssertUnwindSafe(|| self.protocol.advance(&mut turn)));
@@ -55,6 +58,11 @@ impl Takeover {
     /// Returns [`Protocol::unread`].
     pub(super) fn unread(&self) -> Option<(usize, u64)> {
         self.protocol.unread()
+    }
+
+    /// Returns [`Protocol::requests_in_progress`].
+    pub(super) fn requests_in_progress(&self) -> u32 {
+        self.protocol.requests_in_progress()
     }
 
     /// Returns true if the protocol waits and wants no bytes.

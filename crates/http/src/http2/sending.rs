@@ -13,7 +13,7 @@ use h2::Reason;
 use super::stream::Outcome;
 use super::stream_sender::{AHEAD_BYTES, StreamSender};
 use super::unread::UnreadAnswer;
-use super::upload::{self, Upload};
+use super::upload::{self, CountGuard, Upload};
 use crate::body::producer::{BodyStream, Progress, note_cut_off};
 use crate::socket::address::Peer;
 
@@ -31,6 +31,8 @@ pub(super) struct Sending {
     upload: Option<Upload>,
     /// The memory of this answer, in the connection's account.
     held: UnreadAnswer,
+    /// Counts the request as one in progress, unless its answer has no end.
+    _counted: Option<CountGuard>,
 }
 
 impl Sending {
@@ -41,9 +43,13 @@ impl Sending {
         source: Option<BodyStream>,
         upload: Option<Upload>,
         held: UnreadAnswer,
+        counted: Option<CountGuard>,
     ) -> Self {
         let left = source.as_ref().and_then(BodyStream::length);
-        Self { sender, piece, source, left, upload, held }
+        // A body with heartbeats consists of events, and may never end.
+        let is_endless = source.as_ref().is_some_and(|source| source.heartbeat().is_some());
+        let _counted = counted.filter(|_| !is_endless);
+        Self { sender, piece, source, left, upload, held, _counted }
     }
 
     /// Sends the body. `peer` is for the log.

@@ -1,15 +1,18 @@
 //! A stream of HTTP/2 whose answer has not begun, and the outcomes of its futures. The connection
 //! moves a [`PendingStream`] into a future, and gets it back in the [`Outcome`].
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use h2::RecvStream;
 use h2::server::SendResponse;
 
-use super::upload::Upload;
+use super::upload::{CountGuard, Upload};
 use crate::body::body_buffer::BodyError;
 use crate::message::request::Request;
 use crate::message::response::Response;
 use crate::proto::paths::Found;
+use crate::routing::router::Routes;
 
 /// A stream whose answer has not begun.
 pub(super) struct PendingStream {
@@ -21,6 +24,10 @@ pub(super) struct PendingStream {
     pub(super) upload: Option<Upload>,
     /// The client's data, if a WebSocket takes over the stream.
     pub(super) tunnel: Option<RecvStream>,
+    /// The routes that the request was found in.
+    pub(super) routes: Arc<Routes>,
+    /// Counts the request as one in progress.
+    pub(super) counted: Option<CountGuard>,
 }
 
 /// The result of a stream's future.

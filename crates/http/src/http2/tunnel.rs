@@ -34,6 +34,8 @@ pub(super) type Turns = Rc<RefCell<Vec<(Rc<RefCell<Tunnel>>, Waker)>>>;
 pub(super) struct Tunnel {
     /// `None` once it has ended.
     protocol: Option<Box<dyn Protocol>>,
+    /// [`ThreadLocals::epoch`] at the takeover.
+    epoch: u32,
     /// What the protocol has answered to the latest call.
     step: ProtocolStep,
     /// The receiving half of the stream in `h2`.
@@ -76,9 +78,15 @@ pub(super) async fn represent(tunnel: Rc<RefCell<Tunnel>>, turns: Turns) -> Outc
 
 impl Tunnel {
     /// Returns a tunnel before the first call of its protocol.
-    pub(super) fn new(protocol: Box<dyn Protocol>, body: RecvStream, sender: StreamSender) -> Self {
+    pub(super) fn new(
+        protocol: Box<dyn Protocol>,
+        body: RecvStream,
+        sender: StreamSender,
+        epoch: u32,
+    ) -> Self {
         Self {
             protocol: Some(protocol),
+            epoch,
             step: ProtocolStep::More,
             body,
             input: Vec::new(),
@@ -212,6 +220,7 @@ impl Tunnel {
             output: &mut self.output,
             tail: &mut self.tail,
             context: Context::from_waker(context.waker()),
+            is_superseded: self.epoch != local.epoch,
             local,
         };
         let asked = catch_unwind(AssertUnwindSafe(|| protocol.advance(&mut turn)));

@@ -63,6 +63,12 @@ pub trait Protocol: 'static {
         None
     }
 
+    /// Returns the number of HTTP requests that the protocol is answering. They are awaited before
+    /// routes are replaced ([`RouteChanges`](crate::RouteChanges)). Default: 0.
+    fn requests_in_progress(&self) -> u32 {
+        0
+    }
+
     /// Returns the maximum number of bytes that are read and dropped after a
     /// [`ProtocolStep::Close`] that lingers: at most the message that the client had begun.
     /// Default: 16 MiB.
@@ -103,6 +109,8 @@ pub struct Turn<'a> {
     pub(crate) tail: &'a mut Option<(Body, usize)>,
     /// The waker in it causes another call.
     pub context: Context<'a>,
+    /// The routes of the protocol are replaced.
+    pub(crate) is_superseded: bool,
     /// The state of the thread.
     pub(crate) local: &'a mut ThreadLocals,
 }
@@ -151,6 +159,7 @@ impl Turn<'_> {
             output,
             tail: self.tail,
             context: Context::from_waker(self.context.waker()),
+            is_superseded: self.is_superseded,
             local: self.local,
         }
     }
@@ -169,9 +178,10 @@ impl Turn<'_> {
         self.local.now_ms
     }
 
-    /// Returns true after a shutdown was requested: the protocol ends what is in progress, and the
-    /// connection. After [`Limits::drain_timeout_ms`](crate::Limits::drain_timeout_ms) the
-    /// connection is ended in any case.
+    /// Returns true after a shutdown was requested, and when the routes of the connection are
+    /// replaced ([`RouteChanges`](crate::RouteChanges)): the protocol ends what is in progress, and
+    /// the connection. A shutdown ends the connection in any case after
+    /// [`Limits::drain_timeout_ms`](crate::Limits::drain_timeout_ms).
     ///
     /// ```
     /// use marmota_http::{ProtocolStep, Turn};
@@ -187,7 +197,7 @@ impl Turn<'_> {
     /// }
     /// ```
     pub fn is_draining(&self) -> bool {
-        self.local.draining
+        self.local.draining || self.is_superseded
     }
 }
 

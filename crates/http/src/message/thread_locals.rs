@@ -56,6 +56,13 @@ pub(crate) struct ThreadLocals {
     pub(crate) head_limits: HeadLimits,
     /// The data that all requests share.
     context: Arc<Context>,
+    /// The routes that replaced those of the start, in the type of a higher folder.
+    replacement: Option<Arc<dyn Any + Send + Sync>>,
+    /// Requests wait at their start, because the routes are about to be replaced.
+    pub(crate) held_back: bool,
+    /// The number of times that the routes were about to be replaced. A protocol that took over its
+    /// connection at another number belongs to routes that are going away.
+    pub(crate) epoch: u32,
     /// The inbox for wake-ups from other threads.
     pub(crate) inbox: Arc<Inbox>,
     /// Milliseconds on a clock that never goes back, read once per turn.
@@ -123,6 +130,9 @@ impl ThreadLocals {
             limits,
             head_limits,
             context,
+            replacement: None,
+            held_back: false,
+            epoch: 0,
             inbox,
             now_ms: 0,
             draining: false,
@@ -145,6 +155,31 @@ impl ThreadLocals {
         };
         local.tick();
         local
+    }
+
+    /// Returns the data that requests share from now on.
+    #[inline]
+    pub(crate) fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
+    /// Returns the routes that replaced those of the start, if they were replaced.
+    pub(crate) fn replacement(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        self.replacement.clone()
+    }
+
+    /// Replaces the routes, which have `endpoints` endpoints. Reserves that belong to the previous
+    /// ones are dropped.
+    pub(crate) fn replace_routes(
+        &mut self,
+        context: Arc<Context>,
+        endpoints: usize,
+        routes: Arc<dyn Any + Send + Sync>,
+    ) {
+        self.context = context;
+        self.replacement = Some(routes);
+        self.exchanges = Vec::new();
+        self.runs = (0..endpoints).map(|_| None).collect();
     }
 
     /// Reads the clock, once per turn. It uses the standard library on purpose: rustix' own look-up

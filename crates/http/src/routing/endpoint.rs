@@ -49,6 +49,8 @@ pub struct Endpoint {
     pub(crate) is_layered: bool,
     /// The length in bytes from which its answers are compressed.
     pub(crate) compresses_from: Option<usize>,
+    /// Its requests may be answered after the routes were replaced.
+    pub(crate) outlives_routes: bool,
 }
 
 /// A decision on a request by its head.
@@ -107,6 +109,7 @@ impl Endpoint {
             check: None,
             is_layered: false,
             compresses_from: None,
+            outlives_routes: false,
         }
     }
 
@@ -285,6 +288,21 @@ impl Endpoint {
         wanted: impl Fn(&Request) -> bool + Send + Sync + 'static,
     ) -> Self {
         self.streamed = Some(Streamed { bytes_max, wanted: Arc::new(wanted) });
+        self
+    }
+
+    /// Lets requests of this endpoint be answered after the routes of their server were replaced, by
+    /// the handler in progress. It is for the handler that replaces them, which would otherwise wait
+    /// for its own end; see [`RouteChanges`](crate::RouteChanges). Default: routes are replaced once
+    /// the request is answered.
+    ///
+    /// ```
+    /// use marmota_http::{Endpoint, Request};
+    /// let endpoint = Endpoint::future(|_: Request| async { "replaced" }).outlives_routes();
+    /// ```
+    #[must_use]
+    pub const fn outlives_routes(mut self) -> Self {
+        self.outlives_routes = true;
         self
     }
 

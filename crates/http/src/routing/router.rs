@@ -12,6 +12,7 @@ use std::sync::Arc;
 use crate::message::request::{Context, Request};
 use crate::message::response::{IntoResponse, Response};
 use crate::message::sites::Sites;
+use crate::message::thread_locals::ThreadLocals;
 use crate::message::writer::ResponseWriter;
 use crate::proto::method::Method;
 use crate::proto::paths::PathTree;
@@ -359,7 +360,8 @@ impl Router {
     }
 }
 
-/// The routes of a server, which its threads share.
+/// The routes of a server, which its threads share. They may be replaced while it runs; a request
+/// keeps those that it was found in.
 pub(crate) struct Routes {
     /// The endpoints, by their number; the fallback is the last.
     endpoints: Vec<Endpoint>,
@@ -371,6 +373,21 @@ impl Routes {
     /// Returns all endpoints, by their number.
     pub(crate) fn endpoints(&self) -> impl Iterator<Item = &Endpoint> {
         self.endpoints.iter()
+    }
+
+    /// Returns the routes of this thread if they are not these: they were replaced.
+    #[inline]
+    pub(crate) fn successor(&self, local: &ThreadLocals) -> Option<Arc<Self>> {
+        match Arc::ptr_eq(&self.context, local.context()) {
+            true => None,
+            false => local.replacement()?.downcast().ok(),
+        }
+    }
+
+    /// Returns true if the routes are not replaced before this request is answered.
+    pub(crate) fn is_awaited(&self, request: &Request) -> bool {
+        let endpoint = request.0.endpoint.and_then(|index| self.endpoint(index));
+        endpoint.is_none_or(|endpoint| !endpoint.outlives_routes)
     }
 
     /// Returns the endpoint with this number.

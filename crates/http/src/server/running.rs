@@ -251,6 +251,11 @@ impl ShutdownHandle {
     /// closed.
     pub fn shutdown(&self) {
         self.common.stop.store(true, Ordering::Relaxed);
+        self.notify();
+    }
+
+    /// Wakes all threads.
+    pub(super) fn notify(&self) {
         for inbox in self.inboxes.iter() {
             inbox.notify();
         }

@@ -8,6 +8,7 @@ use crate::middleware::metrics::Metrics;
 use crate::reactor::backend::Backend;
 use crate::reactor::batch_scheduling::BatchScheduling;
 use crate::server::Server;
+use crate::server::route_changes::RouteChanges;
 use crate::socket::proxies::{ForwardedHeader, Proxies};
 #[cfg(feature = "tls")]
 use crate::socket::tls::Tls;
@@ -266,5 +267,24 @@ impl Server {
     #[must_use]
     pub fn allowed_hosts<N: AsRef<str>>(self, hosts: impl IntoIterator<Item = N>) -> Self {
         self.with_sites(|sites| sites.allow_hosts(hosts))
+    }
+
+    /// Connects a handle that can replace the routes while the server runs. Default: the routes do
+    /// not change.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use marmota_http::{RouteChanges, Router, Server};
+    /// let changes = RouteChanges::new();
+    /// let server = Server::bind("127.0.0.1:0")?.route_changes(&changes);
+    /// let running = server.start(Router::new())?;
+    /// assert!(changes.pause(Duration::from_secs(1)).is_some());
+    /// # running.shutdown()?;
+    /// # Ok::<(), marmota_http::ServerError>(())
+    /// ```
+    #[must_use]
+    pub fn route_changes(mut self, changes: &RouteChanges) -> Self {
+        self.route_changes = Some(changes.clone());
+        self
     }
 }

@@ -9,6 +9,7 @@
 //! Nothing here blocks except the reactor's wait. Threads share only [`Common`]: counters and
 //! budgets.
 
+use std::any::Any;
 use std::cmp::Reverse;
 use std::io;
 use std::sync::Arc;
@@ -33,6 +34,7 @@ use crate::reactor::memory_trimmer;
 use crate::reactor::readiness_watch::WatchedSources;
 use crate::reactor::task::{self, Token};
 use crate::routing::router::Routes;
+use crate::server::route_changes::RouteState;
 use crate::socket::listener::Listener;
 
 /// Connections accepted from a listener in one turn, before others are served.
@@ -42,6 +44,9 @@ const SHED_EVERY_MS: u64 = 10;
 /// How long no connection is accepted after the process ran out of file descriptors or memory, in
 /// ms.
 const PAUSE_MS: u64 = 100;
+/// How long the thread waits for events while requests are held back, in ms: it then counts those
+/// in progress again.
+const HELD_BACK_MS: u64 = 5;
 
 /// Returns the answer to a connection beyond [`Limits::connections_max`]: 503 with a problem
 /// document.
@@ -71,6 +76,8 @@ pub(crate) struct Common {
     pub(crate) bodies: Arc<Budget>,
     /// The budget for answers that clients have not read.
     pub(crate) unread: Arc<Budget>,
+    /// The routes, while they are replaced.
+    pub(crate) routes: RouteState,
 }
 
 impl Common {
@@ -83,6 +90,7 @@ impl Common {
             threads: threads.max(1),
             bodies: Budget::new(limits.held_body_bytes_max),
             unread: Budget::new(limits.unread_bytes_max),
+            routes: RouteState::new(threads.max(1)),
         }
     }
 
@@ -105,7 +113,12 @@ pub(crate) struct Worker {
     reactor: Reactor,
     /// Empty once the shutdown has begun.
     listeners: Vec<Arc<Listener>>,
+    /// The routes of new connections.
     routes: Arc<Routes>,
+    /// The number of this thread.
+    index: usize,
+    /// The latest [`RouteState::number`] that this thread has acted on.
+    route_number: u64,
     /// When listeners that are paused accept connections again.
     paused_until_ms: Option<u64>,
     /// The connections of this thread.
@@ -134,6 +147,7 @@ impl Worker {
     pub(crate) fn new(
         listeners: Vec<Arc<Listener>>,
         routes: Arc<Routes>,
+        index: usize,
         local: ThreadLocals,
         common: Arc<Common>,
         mut reactor: Reactor,
@@ -149,6 +163,8 @@ impl Worker {
             reactor,
             listeners,
             routes,
+            index,
+            route_number: 0,
             paused_until_ms: None,
             slab: Slab::default(),
             sources,
@@ -178,6 +194,9 @@ impl Worker {
             if let Some(observer) = &mut self.local.observer {
                 observer.flush();
             }
+            if self.common.routes.number() != self.route_number || self.local.held_back {
+                self.follow_routes();
+            }
             if self.local.now_ms >= self.next_sweep_ms || self.has_to_shed() {
                 self.sweep();
             }
@@ -206,6 +225,9 @@ impl Worker {
         task::woken(&mut self.woken);
         if !self.woken.is_empty() {
             return Some(0);
+        }
+        if self.local.held_back {
+            return Some(HELD_BACK_MS);
         }
         let quiet = self.slab.len() == 0
             && self.paused_until_ms.is_none()
@@ -481,6 +503,43 @@ impl Worker {
                 ring.shrink();
             }
             memory_trimmer::trim();
+        }
+    }
+
+    /// Follows a change of the routes: holds back requests and reports those in progress, or adopts
+    /// the new routes and continues with all connections.
+    #[cold]
+    fn follow_routes(&mut self) {
+        let common = Arc::clone(&self.common);
+        let number = common.routes.number();
+        if self.route_number != number {
+            self.route_number = number;
+            self.local.held_back = number % 2 == 1;
+            if self.local.held_back {
+                self.local.epoch = self.local.epoch.wrapping_add(1);
+            }
+            if let Some(routes) = common.routes.current()
+                && !Arc::ptr_eq(&routes, &self.routes)
+            {
+                let (context, endpoints) =
+                    (Arc::clone(&routes.context), routes.endpoints().count());
+                let any: Arc<dyn Any + Send + Sync> = Arc::<Routes>::clone(&routes);
+                self.local.replace_routes(context, endpoints, any);
+                self.routes = routes;
+            }
+            let tokens: Vec<Token> = self.slab.tokens().collect();
+            for token in tokens {
+                self.with(token, Connection::drain);
+            }
+        }
+        if self.local.held_back {
+            let tokens: Vec<Token> = self.slab.tokens().collect();
+            let connections = tokens.into_iter().map(|token| match self.slab.get_mut(token) {
+                Some(connection) => connection.requests_in_progress() as usize,
+                None => 0,
+            });
+            let requests = connections.sum();
+            common.routes.report(self.index, number, requests);
         }
     }
 

@@ -25,6 +25,8 @@ use crate::socket::listener::Listener;
 pub(crate) struct WorkerConfig {
     /// One listener for each address of the server; other threads may share them.
     pub(crate) listeners: Vec<Arc<Listener>>,
+    /// The number of the thread.
+    pub(crate) index: usize,
     /// The core that the thread is bound to.
     pub(crate) core: Option<usize>,
     /// The thread gets the scheduling policy SCHED_BATCH.
@@ -34,7 +36,7 @@ pub(crate) struct WorkerConfig {
     /// Entered by the thread for as long as it serves.
     pub(crate) runtime: Runtime,
     pub(crate) limits: Limits,
-    /// The routes of the server, which do not change after the start.
+    /// The routes at the start.
     pub(crate) routes: Arc<Routes>,
     /// Wake-ups from other threads.
     pub(crate) inbox: Arc<Inbox>,
@@ -88,7 +90,7 @@ impl WorkerConfig {
         );
         local.observer = self.observing.thread();
         let reactor = Reactor::new(self.settled)?;
-        Worker::new(self.listeners, self.routes, local, self.common, reactor)
+        Worker::new(self.listeners, self.routes, self.index, local, self.common, reactor)
             .map_err(ServerError::Thread)
     }
 }
@@ -104,10 +106,10 @@ pub(crate) struct Runtime {
 }
 
 impl Runtime {
-    /// Starts the runtime if a route has an asynchronous handler.
+    /// Starts the runtime if a route has an asynchronous handler, or may get one later.
     #[cfg(feature = "tokio")]
-    pub(crate) fn new(routes: &Routes) -> io::Result<Self> {
-        if !routes.endpoints().any(|endpoint| endpoint.asynchronous) {
+    pub(crate) fn new(routes: &Routes, may_change: bool) -> io::Result<Self> {
+        if !may_change && !routes.endpoints().any(|endpoint| endpoint.asynchronous) {
             return Ok(Self { tokio: None });
         }
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -120,7 +122,7 @@ impl Runtime {
 
     /// Returns no runtime: without the feature `tokio` handlers have none.
     #[cfg(not(feature = "tokio"))]
-    pub(crate) fn new(_: &Routes) -> io::Result<Self> {
+    pub(crate) fn new(_: &Routes, _: bool) -> io::Result<Self> {
         Ok(Self {})
     }
 

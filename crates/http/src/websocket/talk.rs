@@ -291,9 +291,12 @@ impl Protocol for WebSocketProtocol {
         if self.received_ms == 0 {
             self.received_ms = turn.local.now_ms;
         }
-        if turn.local.draining && !self.close_sent {
-            let close =
-                Close { code: Close::GOING_AWAY, reason: "the server is shutting down".into() };
+        if turn.is_draining() && !self.close_sent {
+            let reason = match turn.local.draining {
+                true => "the server is shutting down",
+                false => "the routes of the server are replaced: connect again",
+            };
+            let close = Close { code: Close::GOING_AWAY, reason: reason.into() };
             self.send_close(&close, turn);
             self.end(close, turn);
         }

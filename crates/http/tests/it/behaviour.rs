@@ -21,6 +21,7 @@ mod messages;
 #[cfg(feature = "tower")]
 mod mount;
 mod proxies;
+mod route_changes;
 mod same_origin;
 mod sharing;
 mod smuggling;

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use h2::client::SendRequest;
 use marmota_http::{
     Admission, BodyError, BodyStream, Endpoint, Event, Flow, Limits, Method, Request, Response,
-    Router, Version,
+    RouteChanges, Router, Version,
 };
 
 use super::client::{Client, Gate, PATIENCE, bind, over_tls, serve, serve_with};
@@ -588,4 +588,41 @@ fn bodies_of_all_connections_of_http2_have_one_budget() {
         body.send_data(vec![b'x'; 65_000].into(), true).unwrap();
         assert_eq!(read(answer).await.unwrap(), (200, "65000".to_owned()));
     });
+}
+
+#[test]
+fn routes_are_replaced_between_the_streams_of_a_connection() {
+    let numbered = |number: usize| {
+        let later = move |_: Request| async move {
+            tokio::time::sleep(Duration::from_millis(3)).await;
+            number.to_string()
+        };
+        Router::new().get("/", move |_| async move { number.to_string() }).get("/later", later)
+    };
+    let changes = RouteChanges::new();
+    let server = bind().listeners(1).route_changes(&changes).start(numbered(0)).unwrap();
+    let replacing = std::thread::spawn(move || {
+        for number in 1..=30 {
+            let pause = changes.pause(PATIENCE).unwrap();
+            assert_eq!(pause.requests_in_progress(), 0);
+            pause.resume_with(numbered(number)).unwrap();
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    });
+    run(async {
+        let client = connect(server.local_addr()).await;
+        let (mut latest, mut count) = (0, 0);
+        while latest < 30 {
+            let streams = ["/", "/later", "/", "/later"].map(|path| ask(&client, get(path)));
+            let [first, second, third, last] = streams;
+            let answers = tokio::join!(first, second, third, last);
+            for (status, text) in [answers.0, answers.1, answers.2, answers.3] {
+                assert_eq!(status, 200, "{text}");
+                latest = latest.max(text.parse::<usize>().unwrap());
+                count += 1;
+            }
+        }
+        assert!(count > 30, "{count}");
+    });
+    replacing.join().unwrap();
 }

@@ -12,6 +12,7 @@ mod malformed;
 mod messages;
 #[cfg(feature = "tower")]
 mod mount;
+mod route_changes;
 mod streams;
 mod unread;
 mod uploads;

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use marmota_http::websocket::Close;
 use marmota_http::{
-    Broadcast, Endpoint, Flow, Limits, Method, Protocol, ProtocolStep, Request, Response, Router,
-    RunningServer, Status, Turn, WebSocketOptions,
+    Broadcast, Endpoint, Flow, Limits, Method, Protocol, ProtocolStep, Request, Response,
+    RouteChanges, Router, RunningServer, Status, Turn, WebSocketOptions,
 };
 
-use super::client::{Client, PATIENCE, over_http2, serve, serve_with};
+use super::client::{Client, PATIENCE, bind, over_http2, serve, serve_with};
 
 const HELLO: &str = "GET /echo HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: keep-alive, Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
 
@@ -503,4 +503,20 @@ fn a_tunnel_ends_with_its_client_and_its_server() {
     let ended = std::thread::spawn(move || server.shutdown());
     expect_close(&mut client, Close::GOING_AWAY);
     ended.join().unwrap().unwrap();
+}
+
+#[test]
+fn a_websocket_of_replaced_routes_ends_and_a_new_one_opens() {
+    let changes = RouteChanges::new();
+    let server = bind().listeners(1).route_changes(&changes).start(router()).unwrap();
+    let mut client = open(&server, "/echo");
+    client.send(frame(0x81, b"before"));
+    assert_eq!(next(&mut client).1, b"before");
+    let pause = changes.pause(PATIENCE).unwrap();
+    assert_eq!(pause.requests_in_progress(), 0);
+    expect_close(&mut client, Close::GOING_AWAY);
+    pause.resume_with(router()).unwrap();
+    let mut client = open(&server, "/echo");
+    client.send(frame(0x81, b"after"));
+    assert_eq!(next(&mut client).1, b"after");
 }

@@ -1,0 +1,161 @@
+//! Routes that are replaced while clients send requests.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use marmota_http::{Endpoint, Event, Limits, Method, Request, Response, RouteChanges, Router};
+
+use super::client::{Client, Gate, PATIENCE, bind};
+
+/// Routes that answer with their number.
+fn numbered(number: usize) -> Router {
+    let answer = move |request: Request| async move {
+        tokio::task::yield_now().await;
+        format!("{number} {}", request.body().len())
+    };
+    Router::new()
+        .get("/", move |_| async move { number.to_string() })
+        .post("/", answer)
+        .get(&format!("/only/{number}"), |_| async { "here" })
+}
+
+const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+
+#[test]
+fn no_request_fails_and_no_connection_ends_while_routes_are_replaced() {
+    let changes = RouteChanges::new();
+    let server = bind().listeners(2).route_changes(&changes).start(numbered(0)).unwrap();
+    let address = server.local_addr();
+    let ends = Arc::new(AtomicBool::new(false));
+    let clients: Vec<_> = (0..4)
+        .map(|_| {
+            let ends = Arc::clone(&ends);
+            std::thread::spawn(move || {
+                let (mut client, mut latest, mut count) = (Client::new(address), 0, 0);
+                while !ends.load(Ordering::Relaxed) {
+                    // Pipelined, so that a part of a batch may be held back.
+                    let post = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello";
+                    client.send([GET, post, GET, GET].concat());
+                    for _ in 0..4 {
+                        let answer = client.answer().expect("the connection stays open");
+                        let number = answer.text().trim_end_matches(" 5").parse().unwrap();
+                        assert!(answer.status == 200 && number >= latest, "{answer:?}");
+                        (latest, count) = (number, count + 1);
+                    }
+                }
+                (latest, count)
+            })
+        })
+        .collect();
+    for number in 1..=50 {
+        let pause = changes.pause(PATIENCE).unwrap();
+        assert_eq!(pause.requests_in_progress(), 0);
+        assert!(changes.pause(PATIENCE).is_none(), "one pause at a time");
+        pause.resume_with(numbered(number)).unwrap();
+        let mut client = Client::new(address);
+        let request = format!("GET /only/{number} HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert_eq!(client.send(request).answer().unwrap().text(), "here");
+        let before = format!("GET /only/{} HTTP/1.1\r\nHost: a\r\n\r\n", number - 1);
+        assert_eq!(client.send(before).answer().unwrap().status, 404);
+    }
+    ends.store(true, Ordering::Relaxed);
+    for client in clients {
+        let (latest, count) = client.join().unwrap();
+        assert!(latest == 50 && count > 50, "{count} requests, the last by routes {latest}");
+    }
+}
+
+#[test]
+fn requests_in_progress_are_awaited_and_later_ones_wait() {
+    let (gate, changes) = (Gate::default(), RouteChanges::new());
+    let held = gate.clone();
+    let slow = move |_: Request| {
+        let held = held.clone();
+        async move {
+            held.pass().await;
+            "slow"
+        }
+    };
+    let router = numbered(0).get("/slow", slow);
+    let server = bind().listeners(2).route_changes(&changes).start(router).unwrap();
+    let mut slow = Client::new(server.local_addr());
+    slow.send("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n").send(GET);
+    gate.wait();
+    let pause = changes.pause(Duration::from_millis(50)).unwrap();
+    assert_eq!(pause.requests_in_progress(), 1);
+    drop(pause);
+    let (sender, receiver) = mpsc::channel();
+    let replacing = std::thread::spawn(move || {
+        let pause = changes.pause(PATIENCE).unwrap();
+        sender.send(()).unwrap();
+        assert_eq!(pause.requests_in_progress(), 0);
+        pause.resume_with(numbered(1)).unwrap();
+    });
+    let mut later = Client::new(server.local_addr());
+    std::thread::sleep(Duration::from_millis(100));
+    later.send(GET);
+    assert!(
+        receiver.recv_timeout(Duration::from_millis(100)).is_err(),
+        "a request is not answered"
+    );
+    gate.open();
+    assert_eq!(slow.answer().unwrap().text(), "slow");
+    assert_eq!(slow.answer().unwrap().text(), "1", "the next request on the same connection");
+    assert_eq!(later.answer().unwrap().text(), "1");
+    replacing.join().unwrap();
+}
+
+#[test]
+fn the_handler_that_replaces_the_routes_answers() {
+    let changes = RouteChanges::new();
+    let replace = {
+        let changes = changes.clone();
+        move |_: Request| {
+            let changes = changes.clone();
+            async move {
+                let replaced = tokio::task::spawn_blocking(move || {
+                    let pause = changes.pause(PATIENCE).unwrap();
+                    assert_eq!(pause.requests_in_progress(), 0);
+                    pause.resume_with(numbered(1))
+                });
+                replaced.await.unwrap().unwrap();
+                "replaced"
+            }
+        }
+    };
+    let endpoint = Endpoint::future(replace).outlives_routes();
+    let router = numbered(0).on(Method::Put, "/routes", endpoint);
+    let server = bind().listeners(1).route_changes(&changes).start(router).unwrap();
+    let mut client = Client::new(server.local_addr());
+    client.send("PUT /routes HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}").send(GET);
+    assert_eq!(client.answer().unwrap().text(), "replaced");
+    assert_eq!(client.answer().unwrap().text(), "1");
+}
+
+#[test]
+fn events_continue_and_faulty_routes_change_nothing() {
+    let changes = RouteChanges::new();
+    let events = |_: Request| async {
+        Response::events(|mut events| async move {
+            loop {
+                events.send(&Event::new("tick")).await?;
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        })
+    };
+    let router = numbered(0).get("/events", events);
+    let limits = Limits { drain_timeout_ms: 200, ..Limits::default() };
+    let server = bind().listeners(1).limits(limits).route_changes(&changes).start(router).unwrap();
+    let mut listener = Client::new(server.local_addr());
+    listener.send("GET /events HTTP/1.1\r\nHost: a\r\n\r\n").bytes(200);
+    let pause = changes.pause(PATIENCE).unwrap();
+    assert_eq!(pause.requests_in_progress(), 0);
+    let error = pause.resume_with(Router::new().get("no slash", |_| async { "" })).unwrap_err();
+    assert!(error.to_string().contains("start with a slash"), "{error}");
+    let mut client = Client::new(server.local_addr());
+    assert_eq!(client.send(GET).answer().unwrap().text(), "0");
+    changes.pause(PATIENCE).unwrap().resume_with(numbered(1)).unwrap();
+    assert_eq!(client.send(GET).answer().unwrap().text(), "1");
+    listener.bytes(5_000);
+}
