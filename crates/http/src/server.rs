@@ -381,6 +381,9 @@ impl Server {
             let panicked = |_| ServerError::Thread(io::Error::other("it panicked"));
             readiness.recv().map_err(panicked)??;
         }
+        if let Some(signals) = self.signals {
+            running.end_on(signals)?;
+        }
         Ok(running)
     }
 
@@ -403,17 +406,11 @@ impl Server {
     /// # Errors
     /// Those of [`Server::start`], and [`ServerError::Thread`] if a thread has failed.
     pub fn run(self, router: Router) -> Result<(), ServerError> {
-        let mut server = self.receive_signals()?;
-        let signals = server.signals.take();
-        let running = server.start(router)?;
-        if let Some(signals) = signals {
-            running.end_on(signals)?;
-        }
-        running.join()
+        self.receive_signals()?.start(router)?.join()
     }
 
-    /// Receives the signals of [`Server::run`] from here on. A signal that arrives before that call
-    /// ends the server as soon as it runs. Use it in a program that prints its address first: the
+    /// Receives the signals of [`Server::run`] from here on, also for a server that is started by
+    /// [`Server::start`]. A signal that arrives before the start ends the server as soon as it runs. Use it in a program that prints its address first: the
     /// reader of that line may end the program at once.
     ///
     /// ```

@@ -227,6 +227,32 @@ impl StoreBuilder {
         closed.map(|()| plan)
     }
 
+    /// Returns the changes that the database of an open store needs for the tables of this builder,
+    /// and changes nothing. The engine of the builder is not used, so this works for databases that
+    /// only one engine at a time can open.
+    ///
+    /// ```
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::{Field, Kind, Role, Schema};
+    /// # use marmota_store::Store;
+    /// let id = || Field::new("id", Kind::I64).role(Role::Key);
+    /// let store = Store::builder(Memory::new()).schema(Schema::new("city", vec![id()])).open()?;
+    /// let wanted = Schema::new("city", vec![id(), Field::new("name", Kind::TEXT)]);
+    /// let plan = Store::builder(Memory::new()).schema(wanted).plan_for(&store)?;
+    /// assert_eq!(plan.steps[0].to_string(), "add column city.name");
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`StoreBuilder::plan`].
+    pub fn plan_for(self, store: &Store) -> Result<Plan> {
+        let version = self.version;
+        let Assembled { engine, tables, .. } = self.assemble()?;
+        let plan = store.engine().plan(&tables, version);
+        engine.close()?;
+        plan
+    }
+
     /// Adds a migration after those added before: a change of rows, executed once in every
     /// database. [`StoreBuilder::open`] executes pending migrations, each in a transaction with its
     /// record. The records are in the table `marmota_migration` of the first database, and a

@@ -10,12 +10,14 @@
 //! files.
 
 mod config;
+pub(super) mod editing;
 mod new;
 mod schema;
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use clap::{Arg, ArgMatches};
 use marmota_app::settings::{SettingsFile, with_environment};
@@ -46,7 +48,7 @@ pub(super) struct ApplicationFiles {
     /// The file of tables of this run.
     path: OnceCell<Option<PathBuf>>,
     /// Its content.
-    app: OnceCell<AppFile>,
+    app: RefCell<Option<Rc<AppFile>>>,
 }
 
 impl ApplicationFiles {
@@ -56,7 +58,7 @@ impl ApplicationFiles {
             names: Some([app, config]),
             settings: OnceCell::new(),
             path: OnceCell::new(),
-            app: OnceCell::new(),
+            app: RefCell::new(None),
         }
     }
 
@@ -131,7 +133,7 @@ impl ApplicationFiles {
     }
 
     /// Returns the path of the file of tables, if there is one.
-    fn path(&self) -> Option<&Path> {
+    pub(super) fn path(&self) -> Option<&Path> {
         self.path.get()?.as_deref()
     }
 
@@ -146,12 +148,19 @@ impl ApplicationFiles {
     }
 
     /// Returns the file of tables, which is read once.
-    pub(super) fn app(&self) -> Result<Option<&AppFile>> {
+    pub(super) fn app(&self) -> Result<Option<Rc<AppFile>>> {
         let Some(path) = self.path() else { return Ok(None) };
-        if self.app.get().is_none() {
-            let _ = self.app.set(AppFile::read(path)?);
+        if let Some(app) = &*self.app.borrow() {
+            return Ok(Some(Rc::clone(app)));
         }
-        Ok(self.app.get())
+        let app = Rc::new(AppFile::read(path)?);
+        *self.app.borrow_mut() = Some(Rc::clone(&app));
+        Ok(Some(app))
+    }
+
+    /// Replaces the content of the file of tables for this run. Returns the previous content.
+    pub(super) fn replace_app(&self, app: Option<Rc<AppFile>>) -> Option<Rc<AppFile>> {
+        self.app.replace(app)
     }
 
     /// Opens the accounts of a store, with the groups of the file of tables.
@@ -180,6 +189,13 @@ impl ApplicationFiles {
         }
         Ok(auth)
     }
+}
+
+/// Checks all of a file that can be checked without its database: relations and rules too, by a store
+/// in memory.
+pub(super) fn check(app: &AppFile) -> Result<()> {
+    let store = marmota_auth::models(app.add_to(crate::open("memory:")?)).open()?;
+    app.check_groups(&store)
 }
 
 /// Returns the value of an option, which may be given before or after the subcommand.

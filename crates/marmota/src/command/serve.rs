@@ -12,6 +12,9 @@
 //! | replication | `replicate.rs` |
 //! | tables and groups of a file, settings of a file | `application.rs` |
 //!
+//! `serve/database.rs` opens the database and what belongs to it; `serve/live.rs` opens it again with
+//! other tables, while the server runs.
+//!
 //! What is served:
 //!
 //! | route | if |
@@ -25,19 +28,30 @@
 //! An address that other machines reach is refused without `--auth`, `--open` or certificates of
 //! clients, because every caller could read and write all rows.
 
+mod database;
+#[cfg(feature = "app")]
+mod live;
+
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use clap::Args;
 #[cfg(not(feature = "app"))]
 use marmota_auth::Auth;
-use marmota_http::{BatchScheduling, ForwardedHeader, Router, Server, ToAddresses};
-use marmota_rest::Api;
+use marmota_http::{BatchScheduling, ForwardedHeader, Router, Server, ServerError, ToAddresses};
 use marmota_store::change::ChangeRetention;
-use marmota_store::{Idempotency, Store};
+use marmota_store::plan::Destructive;
+use marmota_store::{Idempotency, StoreBuilder};
 
+use self::database::OpenDatabase;
 use super::operators::{Operators, Watch};
 use super::{Command, Database, Done, notice};
+
+/// The channel to the main thread of a server whose tables can be changed.
+#[cfg(feature = "app")]
+type Events = std::sync::mpsc::Sender<live::ServeEvent>;
+#[cfg(not(feature = "app"))]
+type Events = ();
 
 /// Serves the models over HTTP; the default if no subcommand is named
 #[derive(Args)]
@@ -127,51 +141,54 @@ impl Serve {
         self.check_open(command, &listen)?;
         let url = command.url(&self.database);
         let is_new = !crate::restore::is_there(url);
-        #[cfg(feature = "replication")]
-        let replication = self.replicate.prepare(url)?;
-        let builder = command.builder(url)?;
-        #[cfg(feature = "replication")]
-        let builder = replication.of_store(builder);
-        let builder = if self.auth { marmota_auth::models(builder) } else { builder };
-        let builder = match self.idempotency {
-            true => builder.idempotency(Idempotency::default()),
-            false => builder,
-        };
-        let builder = match self.changes {
-            true => builder.changes(ChangeRetention::default()),
-            false => builder,
-        };
         #[cfg(feature = "files")]
         if self.files.is_some() && command.routes.is_some() {
             let message = "this program has its own routes, which have no storage of files: leave \
                            `--files` out";
             return Err(message.into());
         }
-        #[cfg(feature = "files")]
-        let files = self.files.as_deref().map(marmota_files::FileStorage::open).transpose()?;
-        #[cfg(feature = "files")]
-        let builder = match &files {
-            Some(files) => files.attach(builder),
-            None => builder,
-        };
-        let store = self.operators.observing(builder).open()?;
+        let database = OpenDatabase::open(self, command, url, &Destructive::default())?;
         let watch = self.operators.begin()?;
         log::info!(target: "marmota", "starting: {}", super::version::line(command.version));
         #[cfg(feature = "replication")]
-        let watch = watch.replication(replication.clone());
-        #[cfg(feature = "replication")]
-        let is_replica = replication.is_replica();
-        #[cfg(not(feature = "replication"))]
-        let is_replica = false;
+        let watch = watch.replication(database.replication.clone());
         let app_greeting = command.app_greeting()?;
         // A replica has what was inserted into its primary.
-        if !is_replica && app_greeting.is_none() {
-            (command.seed)(&store)?;
+        if !database.is_replica() && app_greeting.is_none() {
+            (command.seed)(&database.store)?;
         }
-        #[cfg(feature = "files")]
-        if let Some(files) = files.as_ref().filter(|_| !is_replica) {
-            files.start(&store)?;
+        database.start_files()?;
+        let server = self.bind(command, &listen)?;
+        // A supervisor that reads the address may send a signal at once, so the handlers come
+        // first.
+        let mut server = server.receive_signals()?;
+        let address = server.url();
+        notice(match app_greeting {
+            Some(greeting) => greeting(&address),
+            None => (command.greeting)(&address),
+        });
+        if is_new {
+            let file = url.split('?').next().unwrap_or(url);
+            notice(format_args!("Created the database {file}."));
         }
+        log::info!(target: "marmota", "listening on {address}");
+        for address in self.listen.iter().skip(1) {
+            log::info!(target: "marmota", "listening on {address}");
+        }
+        if let Some(metrics) = &watch.metrics {
+            server = server.metrics(metrics);
+        }
+        let database = self.serve(command, server, database, &address, &watch)?;
+        log::info!(target: "marmota", "shutdown: no connection is open; closing the database");
+        watch.end();
+        database.close()?;
+        log::info!(target: "marmota", "shutdown: closed cleanly");
+        notice("Closed cleanly.");
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Binds to the addresses, with the settings of the server.
+    fn bind(&self, command: &Command, listen: &[&str]) -> Result<Server, ServerError> {
         let mut addresses = listen.iter();
         let first = addresses.next().copied().unwrap_or(command.listen);
         let mut server =
@@ -201,53 +218,58 @@ impl Serve {
         if let Some(threads) = self.threads {
             server = server.threads_per_listener(threads);
         }
-        server = server.batch_scheduling(self.batch_scheduling);
-        // A supervisor that reads the address may send a signal at once, so the handlers come
-        // first.
-        server = server.receive_signals()?;
-        notice(match app_greeting {
-            Some(greeting) => greeting(&server.url()),
-            None => (command.greeting)(&server.url()),
-        });
-        if is_new {
-            let file = url.split('?').next().unwrap_or(url);
-            notice(format_args!("Created the database {file}."));
-        }
-        log::info!(target: "marmota", "listening on {}", server.url());
-        for address in self.listen.iter().skip(1) {
-            log::info!(target: "marmota", "listening on {address}");
-        }
-        if let Some(metrics) = &watch.metrics {
-            server = server.metrics(metrics);
-        }
-        let api = |store: &Store| {
-            let api = Api::new(store);
-            #[cfg(feature = "files")]
-            let api = match &files {
-                Some(files) => api.files(files),
-                None => api,
+        Ok(server.batch_scheduling(self.batch_scheduling))
+    }
+
+    /// Serves until the end. Returns the database, which is open. The tables of a file can be
+    /// changed meanwhile, if there are administrators who may do so.
+    fn serve(
+        &self,
+        command: &Command,
+        server: Server,
+        database: OpenDatabase,
+        url: &str,
+        watch: &Watch,
+    ) -> Result<OpenDatabase, Box<dyn std::error::Error>> {
+        #[cfg(feature = "app")]
+        if self.auth && command.files.app()?.is_some() {
+            let (events, received) = std::sync::mpsc::channel();
+            let changes = marmota_http::RouteChanges::new();
+            let routes = self.routes(command, &database, url, watch, Some(&events))?;
+            self.greet(&routes, url);
+            let running = server.route_changes(&changes).start(routes)?;
+            let database_url = command.url(&self.database);
+            let live = live::LiveServer {
+                serve: self,
+                command,
+                watch,
+                database_url,
+                url,
+                changes,
+                events,
+                database,
+                latest: None,
             };
-            api
-        };
-        let routes = self.routes(command, &store, api, &server.url(), &watch)?;
-        #[cfg(feature = "admin")]
-        let routes = match self.no_admin {
-            true => routes,
-            false => with_pages(command, routes, &server.url()),
-        };
-        // Custom routes use the store as well.
-        let routes = routes.local_database(store.capability().local_server.as_deref());
-        server.run(routes)?;
-        log::info!(target: "marmota", "shutdown: no connection is open; closing the database");
-        watch.end();
-        #[cfg(feature = "files")]
-        if let Some(files) = &files {
-            files.stop();
+            return live.run(running, &received);
         }
-        store.close()?;
-        log::info!(target: "marmota", "shutdown: closed cleanly");
-        notice("Closed cleanly.");
-        Ok(ExitCode::SUCCESS)
+        let routes = self.routes(command, &database, url, watch, None)?;
+        self.greet(&routes, url);
+        server.run(routes)?;
+        Ok(database)
+    }
+
+    /// Adds to the builder of a store the tables and layers that the options request.
+    fn extend(&self, builder: StoreBuilder) -> StoreBuilder {
+        let builder = if self.auth { marmota_auth::models(builder) } else { builder };
+        let builder = match self.idempotency {
+            true => builder.idempotency(Idempotency::default()),
+            false => builder,
+        };
+        let builder = match self.changes {
+            true => builder.changes(ChangeRetention::default()),
+            false => builder,
+        };
+        self.operators.observing(builder)
     }
 
     /// Returns the address of the page that sets the first administrator's password, as a part of a
@@ -287,27 +309,70 @@ impl Serve {
         }
     }
 
+    /// Prints where the pages are, if there are any:
+    ///
+    /// ```text
+    /// In a browser:
+    ///   admin  http://127.0.0.1:8080/admin
+    ///   docs   http://127.0.0.1:8080/docs
+    ///   API    http://127.0.0.1:8080/api
+    /// ```
+    #[cfg(feature = "admin")]
+    fn greet(&self, routes: &Router, url: &str) {
+        let pages = marmota_admin::AdminPages::of_routes(routes);
+        if let Some(pages) = pages.filter(|_| !self.no_admin) {
+            notice(format_args!(
+                "In a browser:\n  admin  {url}/admin\n  docs   {url}/docs\n  API    {url}{}",
+                pages.prefix()
+            ));
+        }
+    }
+
+    #[cfg(not(feature = "admin"))]
+    #[allow(clippy::unused_self, reason = "it has pages with the feature")]
+    const fn greet(&self, _: &Router, _: &str) {}
+
     /// Returns all routes: those of the program or the REST API, with accounts if `--auth` is given,
-    /// and those for operators.
+    /// those for operators, and the pages. With `events`, administrators can change the tables.
     ///
     /// # Errors
     /// `--auth` on a program with custom routes; those authenticate their callers themselves.
     fn routes(
         &self,
         command: &Command,
-        store: &Store,
-        api: impl Fn(&Store) -> Api,
+        database: &OpenDatabase,
         url: &str,
         watch: &Watch,
+        events: Option<&Events>,
     ) -> Result<Router, Box<dyn std::error::Error>> {
-        if !self.auth {
-            return Ok(without_users(command, store, api, url, watch));
-        }
+        let routes = match self.auth {
+            true => self.routes_with_users(command, database, url, watch, events)?,
+            false => without_users(command, database, url, watch),
+        };
+        #[cfg(feature = "admin")]
+        let routes = match self.no_admin {
+            true => routes,
+            false => with_pages(command, routes),
+        };
+        // Custom routes use the store as well.
+        Ok(routes.local_database(database.store.capability().local_server.as_deref()))
+    }
+
+    /// Returns the routes with accounts.
+    fn routes_with_users(
+        &self,
+        command: &Command,
+        database: &OpenDatabase,
+        url: &str,
+        watch: &Watch,
+        events: Option<&Events>,
+    ) -> Result<Router, Box<dyn std::error::Error>> {
         if command.routes.is_some() {
             let message = "this program has its own routes and authenticates their callers itself: \
                            leave `--auth` out";
             return Err(message.into());
         }
+        let store = &database.store;
         #[cfg(feature = "app")]
         let auth = command.files.open_accounts(store)?;
         #[cfg(not(feature = "app"))]
@@ -320,7 +385,14 @@ impl Serve {
                 self.setup_page(url, token)
             ));
         }
-        let routes = api(store).auth(&auth).router();
+        let routes = database.api(store).auth(&auth).router();
+        #[cfg(feature = "app")]
+        let routes = match events {
+            Some(events) => routes.nest("", super::application::editing::routes(&auth, events)),
+            None => routes,
+        };
+        #[cfg(not(feature = "app"))]
+        let _ = events;
         #[cfg(feature = "remote")]
         let routes = {
             let auth = auth.clone();
@@ -332,41 +404,25 @@ impl Serve {
     }
 }
 
-/// Adds the pages to routes with a REST API, and prints their addresses:
-///
-/// ```text
-/// In a browser:
-///   admin  http://127.0.0.1:8080/admin
-///   docs   http://127.0.0.1:8080/docs
-///   API    http://127.0.0.1:8080/api
-/// ```
-///
-/// The API is found by its OpenAPI document, so it may be among the routes of a program. Routes
-/// without one are returned unchanged. The pages are named after the program's file.
+/// Adds the pages to routes with a REST API. It is found by its OpenAPI document, so it may be among
+/// the routes of a program. Routes without one are returned unchanged. The pages are named after the
+/// program's file.
 #[cfg(feature = "admin")]
-fn with_pages(command: &Command, routes: Router, url: &str) -> Router {
+fn with_pages(command: &Command, routes: Router) -> Router {
     let Some(pages) = marmota_admin::AdminPages::of_routes(&routes) else { return routes };
     let program = std::env::current_exe().ok();
     let name = program.as_deref().and_then(|path| path.file_stem()?.to_str());
-    notice(format_args!(
-        "In a browser:\n  admin  {url}/admin\n  docs   {url}/docs\n  API    {url}{}",
-        pages.prefix()
-    ));
     pages.title(name.unwrap_or("Marmota")).version(command.version).add_to(routes)
 }
 
 /// Returns the routes without accounts: only the diagnostics authenticate callers.
-fn without_users(
-    command: &Command,
-    store: &Store,
-    api: impl Fn(&Store) -> Api,
-    url: &str,
-    watch: &Watch,
-) -> Router {
+fn without_users(command: &Command, database: &OpenDatabase, url: &str, watch: &Watch) -> Router {
     if let Some(greeting) = watch.greeting(url) {
         notice(greeting);
     }
-    watch.beside(command.routes_of(store, api), store, |state| watch.admit(state))
+    let store = &database.store;
+    let routes = command.routes_of(store, |store| database.api(store));
+    watch.beside(routes, store, |state| watch.admit(state))
 }
 
 /// The options for TLS. Without one of them, the server speaks plain HTTP.

@@ -12,6 +12,7 @@
 //! `diff` and `apply` are `migrate` for a program with a file.
 
 use std::process::ExitCode;
+use std::rc::Rc;
 
 use clap::{Args, Subcommand};
 use marmota_app::{AppFile, AppFormat, AppGroup};
@@ -93,7 +94,7 @@ impl SchemaCommand {
 }
 
 /// Returns the file of tables.
-fn file(command: &Command) -> Result<&AppFile, Box<dyn std::error::Error>> {
+fn file(command: &Command) -> Result<Rc<AppFile>, Box<dyn std::error::Error>> {
     let program = own_name();
     command.files.app()?.ok_or_else(|| {
         let name = command.files.default_name();
@@ -105,14 +106,11 @@ fn file(command: &Command) -> Result<&AppFile, Box<dyn std::error::Error>> {
     })
 }
 
-/// Checks all that can be checked without the database: relations and rules too, by a store in memory.
+/// Checks the file without its database.
 fn check(command: &Command) -> Done {
     let app = file(command)?;
     let path = command.files.path().unwrap_or_else(|| "app.toml".as_ref()).display();
-    let builder = marmota_auth::models(app.add_to(crate::open("memory:")?));
-    let of_file = |error: marmota_model::Error| format!("{path}: {}", error.message());
-    let store = builder.open().map_err(of_file)?;
-    app.check_groups(&store).map_err(of_file)?;
+    super::check(&app).map_err(|error| format!("{path}: {}", error.message()))?;
     let count = |count: usize, noun: &str| match count {
         1 => format!("1 {noun}"),
         _ => format!("{count} {noun}s"),
@@ -126,7 +124,7 @@ fn check(command: &Command) -> Done {
 /// Returns the tables as a file.
 fn export(command: &Command, database: &Database) -> Result<AppFile, Box<dyn std::error::Error>> {
     if let Some(app) = command.files.app()? {
-        return Ok(app.clone());
+        return Ok((*app).clone());
     }
     // The models are those of any store of the program; one in memory leaves the database alone.
     let url = match command.url(database).split_once(':') {

@@ -1,0 +1,289 @@
+//! Changes of the tables while the program serves.
+//!
+//! The main thread executes them, one after the other: it has the database and the routes. Requests
+//! of clients wait meanwhile (`RouteChanges`), and no connection is closed:
+//!
+//! ```text
+//! check the file, plan the steps     requests are answered
+//! pause                              requests in progress end, new ones wait
+//! close the store, open it again     the engine executes the steps
+//! write the file                     a rename; it was written next to its place before
+//! resume with new routes             the requests that waited are answered
+//! ```
+//!
+//! If the database refuses a step, it is opened with the previous tables, and the file stays as it
+//! is. Live queries end when the store is closed; their clients connect again and continue.
+
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::mpsc::{Receiver, Sender};
+use std::time::Duration;
+
+use marmota_app::{AppFile, AppFormat};
+use marmota_http::{RouteChanges, RunningServer, ServerError};
+use marmota_model::{Error, ErrorKind, Result, Timestamp};
+use marmota_store::plan::Destructive;
+use marmota_store::private_file;
+
+use super::Serve;
+use super::database::OpenDatabase;
+use crate::command::application::editing::{
+    AppChange, AppChanged, AppRequest, AppText, steps_of, tag_of,
+};
+use crate::command::operators::Watch;
+use crate::command::{Command, application};
+
+/// The time for requests in progress to end. Those that take longer fail when the store is closed.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// An event for the main thread.
+pub(super) enum ServeEvent {
+    /// A request that concerns the application file.
+    App(AppRequest),
+    /// The server has ended.
+    Ended(std::result::Result<(), ServerError>),
+}
+
+impl From<AppRequest> for ServeEvent {
+    fn from(request: AppRequest) -> Self {
+        Self::App(request)
+    }
+}
+
+/// A server whose tables can be changed.
+pub(super) struct LiveServer<'a> {
+    pub(super) serve: &'a Serve,
+    pub(super) command: &'a Command,
+    pub(super) watch: &'a Watch,
+    /// The URL of the database.
+    pub(super) database_url: &'a str,
+    /// The URL of the server.
+    pub(super) url: &'a str,
+    pub(super) changes: RouteChanges,
+    pub(super) events: Sender<ServeEvent>,
+    pub(super) database: OpenDatabase,
+    /// The administrator who has changed the file last, since the start, and when.
+    pub(super) latest: Option<(String, Timestamp)>,
+}
+
+impl LiveServer<'_> {
+    /// Serves until the server ends. Returns the database, which is open.
+    ///
+    /// # Errors
+    /// The error that ended the server, or that of a database that cannot be opened again.
+    pub(super) fn run(
+        mut self,
+        running: RunningServer,
+        received: &Receiver<ServeEvent>,
+    ) -> std::result::Result<OpenDatabase, Box<dyn std::error::Error>> {
+        let (events, shutdown) = (self.events.clone(), running.shutdown_handle());
+        let waiting = std::thread::Builder::new().name("marmota-end".to_owned());
+        waiting.spawn(move || events.send(ServeEvent::Ended(running.join())))?;
+        while let Ok(event) = received.recv() {
+            match event {
+                ServeEvent::Ended(ended) => {
+                    ended?;
+                    break;
+                }
+                // A caller that has gone needs no answer.
+                ServeEvent::App(AppRequest::Read(reply)) => drop(reply.send(self.read())),
+                ServeEvent::App(AppRequest::Change(change, reply)) => {
+                    let answer = self.change(&change);
+                    let is_open = self.database.store.is_open();
+                    drop(reply.send(answer));
+                    if !is_open {
+                        shutdown.shutdown();
+                        return Err("the database cannot be opened again; see the log".into());
+                    }
+                }
+            }
+        }
+        Ok(self.database)
+    }
+
+    /// Returns the content of the file.
+    fn read(&self) -> Result<AppText> {
+        let path = self.path()?;
+        let text = read(path)?;
+        let app = AppFile::read(path)?;
+        Ok(AppText { json: app.to_json(), tag: tag_of(&text) })
+    }
+
+    /// Returns the path of the file.
+    fn path(&self) -> Result<&Path> {
+        let none = || Error::new(ErrorKind::Bug, "the application has no file");
+        self.command.files.path().ok_or_else(none)
+    }
+
+    /// Makes a change, or shows what it would do.
+    fn change(&mut self, change: &AppChange) -> Result<AppChanged> {
+        let path = self.path()?.to_owned();
+        let text = read(&path)?;
+        let tag = tag_of(&text);
+        if change.tag != tag {
+            return Err(self.conflict(&change.by, &path));
+        }
+        let app = AppFile::parse_json(&change.json)?;
+        application::check(&app)?;
+        let builder = self.serve.extend(app.add_to(crate::open(self.database_url)?));
+        let plan = builder.plan_for(&self.database.store)?;
+        let steps = steps_of(&plan, &change.destructive);
+        let refusal = plan.check(&change.destructive).err();
+        if change.is_dry_run {
+            let refusal = refusal.map(|error| error.message().to_owned());
+            return Ok(AppChanged { steps, refusal, is_applied: false, tag });
+        }
+        if let Some(refusal) = refusal {
+            return Err(Error::new(ErrorKind::Conflict, refusal.message()));
+        }
+        if self.database.is_replica() {
+            let message = "this server has a replica: change the tables at its primary";
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        self.check_reopens()?;
+        let new = match AppFormat::of_path(&path) {
+            AppFormat::Toml => app.update_toml(&text)?,
+            AppFormat::Json => app.to_json(),
+        };
+        // A folder that cannot be written to is found before the database is changed.
+        let staged = Staged::write(&path, &new)?;
+        self.replace(app, &change.destructive)?;
+        staged.rename(&path)?;
+        self.latest = Some((change.by.clone(), Timestamp::now()));
+        log::info!(target: "marmota", "{} has changed the application file", change.by);
+        Ok(AppChanged { steps, refusal: None, is_applied: true, tag: tag_of(&new) })
+    }
+
+    /// Opens the database with the tables of a file, and replaces the routes.
+    fn replace(&mut self, app: AppFile, destructive: &Destructive) -> Result<()> {
+        let busy = |what: &str| {
+            Error::new(ErrorKind::Busy, format!("{what}; nothing was changed, try again later"))
+        };
+        let changes = self.changes.clone();
+        let pause = changes.pause(PATIENCE).ok_or_else(|| busy("the server is starting or ending"))?;
+        if pause.requests_in_progress() > 0 {
+            let count = pause.requests_in_progress();
+            log::warn!(target: "marmota", "{count} requests are not answered yet, and will fail");
+        }
+        if let Err(error) = self.database.close() {
+            self.database.start_files()?;
+            return Err(match error.kind() {
+                ErrorKind::Busy => busy("a transaction is open"),
+                _ => error,
+            });
+        }
+        let previous = self.command.files.replace_app(Some(Rc::new(app)));
+        let opened = self.open(destructive);
+        let (database, routes) = match opened {
+            Ok(opened) => opened,
+            Err(error) => {
+                self.command.files.replace_app(previous);
+                let (database, routes) = self.open(&Destructive::default()).inspect_err(|error| {
+                    log::error!(target: "marmota", "the database cannot be opened again: {error}");
+                })?;
+                self.database = database;
+                pause.resume_with(routes).map_err(of_routes)?;
+                return Err(error);
+            }
+        };
+        self.database = database;
+        pause.resume_with(routes).map_err(of_routes)
+    }
+
+    /// Opens the database, and makes its routes.
+    fn open(&self, destructive: &Destructive) -> Result<(OpenDatabase, marmota_http::Router)> {
+        let database =
+            OpenDatabase::open(self.serve, self.command, self.database_url, destructive)?;
+        let routes = database.start_files().and_then(|()| {
+            self.serve
+                .routes(self.command, &database, self.url, self.watch, Some(&self.events))
+                .map_err(|error| Error::new(ErrorKind::Invalid, error.to_string()))
+        });
+        match routes {
+            Ok(routes) => Ok((database, routes)),
+            Err(error) => {
+                database.close()?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Checks that the rows are there after the database was closed and opened again.
+    fn check_reopens(&self) -> Result<()> {
+        let is_lost = matches!(
+            self.database_url.split('?').next(),
+            Some("memory:" | "sqlite::memory:" | "sqlite:" | "memory")
+        );
+        match is_lost {
+            true => Err(Error::new(
+                ErrorKind::Unsupported,
+                "the database is in memory only, and would lose its rows: serve one in a file, \
+                 with `--db sqlite:FILE` or `--db memory:FILE`",
+            )),
+            false => Ok(()),
+        }
+    }
+
+    /// Returns the error for a file that was changed after it was read.
+    fn conflict(&self, by: &str, path: &Path) -> Error {
+        let whose = match &self.latest {
+            Some((name, at)) => format!("`{name}` has changed the application at {at}"),
+            None => format!("{} was changed on the disk", path.display()),
+        };
+        let message = format!(
+            "{whose}, after `{by}` had read it; nothing was changed. Load it again, and repeat the \
+             change"
+        );
+        Error::new(ErrorKind::Stale, message)
+    }
+}
+
+/// A file that is complete, next to its place.
+struct Staged {
+    path: std::path::PathBuf,
+    is_renamed: bool,
+}
+
+impl Staged {
+    fn write(path: &Path, text: &str) -> Result<Self> {
+        let mut name = path.file_name().unwrap_or_default().to_owned();
+        name.push(".new");
+        let staged = Self { path: path.with_file_name(name), is_renamed: false };
+        let written = std::fs::write(&staged.path, text)
+            .and_then(|()| std::fs::File::open(&staged.path)?.sync_all());
+        written.map_err(|error| of_file(&staged.path, "write", &error))?;
+        Ok(staged)
+    }
+
+    fn rename(mut self, path: &Path) -> Result<()> {
+        std::fs::rename(&self.path, path).map_err(|error| {
+            let why = "the database has the new tables, but the file has not: ";
+            Error::new(ErrorKind::Engine, format!("{why}cannot write {}: {error}", path.display()))
+        })?;
+        self.is_renamed = true;
+        // The name is durable once its folder is.
+        let folder = std::fs::File::open(private_file::folder_of(path));
+        folder.and_then(|folder| folder.sync_all()).map_err(|error| of_file(path, "sync", &error))
+    }
+}
+
+impl Drop for Staged {
+    fn drop(&mut self) {
+        if !self.is_renamed {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Reads the file. It is read again for its entity tag, which a change on the disk changes too.
+fn read(path: &Path) -> Result<String> {
+    std::fs::read_to_string(path).map_err(|error| of_file(path, "read", &error))
+}
+
+fn of_file(path: &Path, verb: &str, error: &std::io::Error) -> Error {
+    Error::new(ErrorKind::Invalid, format!("cannot {verb} {}: {error}", path.display()))
+}
+
+fn of_routes(error: marmota_http::RouteError) -> Error {
+    Error::new(ErrorKind::Invalid, error.to_string())
+}
