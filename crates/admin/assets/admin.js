@@ -5,6 +5,7 @@ import { isAdmin, loadSession, loadTables, session, settings, tables } from './a
 import { button, clearErrors, describe, fail, fill, h } from './dom.js'
 import { tablePage, tablesPage } from './grid.js'
 import { newRowPage, rowPage } from './row.js'
+import { schemaPage, schemaTablePage } from './schema.js'
 import { setPasswordPage, signInPage, signOut } from './sign-in.js'
 import { statisticsPage } from './statistics.js'
 
@@ -18,6 +19,8 @@ const PAGES = [
   { path: 'table', show: tablePage },
   { path: 'row', show: rowPage },
   { path: 'new', show: newRowPage },
+  { path: 'schema', show: schemaPage, name: 'Tables and fields', isShown: () => session.hasApp },
+  { path: 'schema-table', show: schemaTablePage },
   { path: 'users', show: usersPage, name: 'Users', isShown: isAdmin },
   { path: 'groups', show: groupsPage, name: 'Groups', isShown: isAdmin },
   { path: 'group', show: groupPage },

@@ -68,8 +68,9 @@ export const labelField = table => {
   return named('title') ?? named('name') ?? named('last_name') ?? named('label') ?? texts.find(field => field.unique) ?? texts[0]
 }
 
-// Who is logged in. `accounts` is false if the server does not authenticate callers.
-export const session = { accounts: false, setup: false, user: null }
+// Who is logged in. `accounts` is false if the server does not authenticate callers; `hasApp` is true if
+// the caller may change the tables of an application file.
+export const session = { accounts: false, setup: false, user: null, hasApp: false }
 
 export const loadSession = async () => {
   const ifFound = status => error => { if (error.status !== status) throw error; return null }
@@ -77,6 +78,7 @@ export const loadSession = async () => {
   session.accounts = setup !== null
   session.setup = setup?.needed ?? false
   session.user = session.accounts ? await get('/auth/me').catch(ifFound(401)) : null
+  session.hasApp = isAdmin() && await get('/-/app').then(() => true, ifFound(404)) === true
 }
 
 export const isAdmin = () => session.user?.is_admin ?? false

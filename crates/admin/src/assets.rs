@@ -48,6 +48,7 @@ pub(crate) const ASSETS: &[Asset] = &[
     asset!(SCRIPT, "grid.js"),
     asset!(SCRIPT, "json.js"),
     asset!(SCRIPT, "row.js"),
+    asset!(SCRIPT, "schema.js"),
     asset!(SCRIPT, "sign-in.js"),
     asset!(SCRIPT, "snippets.js"),
     asset!(SCRIPT, "start.js"),

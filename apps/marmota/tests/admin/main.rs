@@ -9,4 +9,5 @@ mod grid;
 mod program;
 mod rows;
 mod samples;
+mod schema;
 mod users;

@@ -8,7 +8,7 @@ pub(crate) struct Program {
     /// What it has printed, up to the addresses of the pages.
     pub(crate) printed: String,
     pub(crate) url: String,
-    _folder: tempfile::TempDir,
+    pub(crate) folder: tempfile::TempDir,
 }
 
 impl Drop for Program {
@@ -20,7 +20,19 @@ impl Drop for Program {
 
 impl Program {
     pub(crate) fn start(options: &[&str]) -> Self {
+        Self::start_in(tempfile::tempdir().unwrap(), options)
+    }
+
+    /// Starts the program with the files of a new application.
+    pub(crate) fn start_application() -> Self {
         let folder = tempfile::tempdir().unwrap();
+        let mut program = Command::new(env!("CARGO_BIN_EXE_marmota"));
+        let made = program.args(["new", "."]).current_dir(folder.path()).output().unwrap();
+        assert!(made.status.success(), "{made:?}");
+        Self::start_in(folder, &[])
+    }
+
+    fn start_in(folder: tempfile::TempDir, options: &[&str]) -> Self {
         let mut program = Command::new(env!("CARGO_BIN_EXE_marmota"));
         program.args(["serve", "--listen", "127.0.0.1:0"]).args(options).current_dir(folder.path());
         let mut process = program.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
@@ -32,7 +44,7 @@ impl Program {
         }
         let line = printed.lines().last().unwrap();
         let url = line.split_whitespace().last().unwrap().trim_end_matches("/api").to_owned();
-        Self { process, printed, url, _folder: folder }
+        Self { process, printed, url, folder }
     }
 
     /// Returns the printed address that has this part.

@@ -1,20 +1,20 @@
 //! Applications without Rust code: `new`, `app.toml`, `marmota.toml`, `schema` and `config`.
 
-use std::cell::RefCell;
 use std::fs;
 use std::io::{BufRead, BufReader, Lines};
 use std::process::{Child, ChildStdout, Stdio};
+use std::sync::Mutex;
 
 use serde_json::{Value, json};
 
 use crate::program::Folder;
 
 /// A program that serves an application; killed on drop.
-struct Served {
+pub(crate) struct Served {
     child: Child,
-    url: String,
+    pub(crate) url: String,
     /// What it prints after its address.
-    lines: RefCell<Lines<BufReader<ChildStdout>>>,
+    lines: Mutex<Lines<BufReader<ChildStdout>>>,
 }
 
 impl Drop for Served {
@@ -26,7 +26,7 @@ impl Drop for Served {
 
 impl Served {
     /// Starts `serve` in a folder, and waits for its address.
-    fn start(folder: &Folder, words: &[&str]) -> Self {
+    pub(crate) fn start(folder: &Folder, words: &[&str]) -> Self {
         let words = [&["serve", "--listen", "127.0.0.1:0"], words].concat();
         let mut program = folder.program(&words);
         let mut child = program.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
@@ -36,10 +36,29 @@ impl Served {
         };
         let url = lines.by_ref().find_map(|line| url_in(&line.unwrap())).unwrap();
         let origin = url.find("/api").map_or(&*url, |end| &url[..end]);
-        Self { child, url: origin.to_owned(), lines: RefCell::new(lines) }
+        Self { child, url: origin.to_owned(), lines: Mutex::new(lines) }
     }
 
-    fn request(&self, method: &str, path: &str, token: &str, body: &Value) -> (u16, Value) {
+    pub(crate) fn request(
+        &self,
+        method: &str,
+        path: &str,
+        token: &str,
+        body: &Value,
+    ) -> (u16, Value) {
+        let (status, answer, _) = self.tagged(method, path, token, None, body);
+        (status, answer)
+    }
+
+    /// Sends a request with `If-Match`. Returns the `ETag` of the answer too.
+    pub(crate) fn tagged(
+        &self,
+        method: &str,
+        path: &str,
+        token: &str,
+        tag: Option<&str>,
+        body: &Value,
+    ) -> (u16, Value, Option<String>) {
         let agent: ureq::Agent =
             ureq::Agent::config_builder().http_status_as_error(false).build().into();
         let mut request = ureq::http::Request::builder()
@@ -49,15 +68,27 @@ impl Served {
         if !token.is_empty() {
             request = request.header("Authorization", format!("Bearer {token}"));
         }
+        if let Some(tag) = tag {
+            request = request.header("If-Match", tag);
+        }
         let body = if body.is_null() { String::new() } else { body.to_string() };
         let mut response = agent.run(request.body(body).unwrap()).unwrap();
+        let tag = response.headers().get("ETag").map(|tag| tag.to_str().unwrap().to_owned());
         let text = response.body_mut().read_to_string().unwrap();
-        (response.status().as_u16(), serde_json::from_str(&text).unwrap_or(Value::Null))
+        (response.status().as_u16(), serde_json::from_str(&text).unwrap_or(Value::Null), tag)
+    }
+
+    /// Returns the resident memory of the process.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+        let kilobytes: usize = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+        kilobytes << 10
     }
 
     /// Sets the password of the administrator by the token at the start, and logs in.
-    fn log_in(&self) -> String {
-        let token = self.lines.borrow_mut().by_ref().find_map(|line| {
+    pub(crate) fn log_in(&self) -> String {
+        let token = self.lines.lock().unwrap().by_ref().find_map(|line| {
             let line = line.unwrap();
             line.split_once("\"token\":\"")?.1.split('"').next().map(str::to_owned)
         });

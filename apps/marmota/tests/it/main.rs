@@ -11,6 +11,7 @@ mod command;
 mod differential;
 mod documents;
 mod ending;
+mod live_tables;
 mod migrations;
 mod moving;
 mod output;

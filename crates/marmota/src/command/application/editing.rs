@@ -110,7 +110,9 @@ pub(in crate::command) fn routes<E: From<AppRequest> + Send + 'static>(
         let (auth, events) = (auth.clone(), events.clone());
         move |request: Request| {
             let (auth, events) = (auth.clone(), events.clone());
-            async move { read(&auth, &events, request).await.unwrap_or_else(IntoResponse::into_response) }
+            async move {
+                read(&auth, &events, request).await.unwrap_or_else(IntoResponse::into_response)
+            }
         }
     };
     let changing = {
@@ -124,17 +126,15 @@ pub(in crate::command) fn routes<E: From<AppRequest> + Send + 'static>(
     };
     // Both are answered by the thread that replaces the routes.
     let change = Endpoint::future(changing).body_bytes_max(BODY_BYTES_MAX).outlives_routes();
-    Router::new()
-        .on(Method::Get, PATH, Endpoint::future(reading).outlives_routes())
-        .on(Method::Put, PATH, change)
+    Router::new().on(Method::Get, PATH, Endpoint::future(reading).outlives_routes()).on(
+        Method::Put,
+        PATH,
+        change,
+    )
 }
 
 /// `GET`: returns the file as JSON.
-async fn read<E: From<AppRequest>>(
-    auth: &Auth,
-    events: &Sender<E>,
-    request: Request,
-) -> ApiResult {
+async fn read<E: From<AppRequest>>(auth: &Auth, events: &Sender<E>, request: Request) -> ApiResult {
     administrator(auth, &request).await?;
     let file = pass(events, AppRequest::Read).await?;
     let response = Response::json_bytes(file.json.into_bytes());
@@ -171,9 +171,8 @@ async fn change<E: From<AppRequest>>(
                 return Err(ApiError::bad_request(message));
             }
             (name, _) => {
-                let message = format!(
-                    "there is no parameter `{name}`; there are: dry_run, allow_loss, drop"
-                );
+                let message =
+                    format!("there is no parameter `{name}`; there are: dry_run, allow_loss, drop");
                 return Err(ApiError::bad_request(message));
             }
         }

@@ -20,6 +20,7 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
 
 use marmota_app::{AppFile, AppFormat};
+use marmota_auth::{Auth, Settings};
 use marmota_http::{RouteChanges, RunningServer, ServerError};
 use marmota_model::{Error, ErrorKind, Result, Timestamp};
 use marmota_store::plan::Destructive;
@@ -62,8 +63,17 @@ pub(super) struct LiveServer<'a> {
     pub(super) changes: RouteChanges,
     pub(super) events: Sender<ServeEvent>,
     pub(super) database: OpenDatabase,
-    /// The administrator who has changed the file last, since the start, and when.
-    pub(super) latest: Option<(String, Timestamp)>,
+    /// The latest change by the API.
+    pub(super) latest: Option<LatestChange>,
+}
+
+/// A change that was made by the API.
+pub(super) struct LatestChange {
+    /// The name of the administrator.
+    by: String,
+    at: Timestamp,
+    /// The entity tag of the file after it.
+    tag: String,
 }
 
 impl LiveServer<'_> {
@@ -121,7 +131,7 @@ impl LiveServer<'_> {
         let text = read(&path)?;
         let tag = tag_of(&text);
         if change.tag != tag {
-            return Err(self.conflict(&change.by, &path));
+            return Err(self.conflict(&change.by, &path, &tag));
         }
         let app = AppFile::parse_json(&change.json)?;
         application::check(&app)?;
@@ -149,9 +159,11 @@ impl LiveServer<'_> {
         let staged = Staged::write(&path, &new)?;
         self.replace(app, &change.destructive)?;
         staged.rename(&path)?;
-        self.latest = Some((change.by.clone(), Timestamp::now()));
+        let tag = tag_of(&new);
+        self.latest =
+            Some(LatestChange { by: change.by.clone(), at: Timestamp::now(), tag: tag.clone() });
         log::info!(target: "marmota", "{} has changed the application file", change.by);
-        Ok(AppChanged { steps, refusal: None, is_applied: true, tag: tag_of(&new) })
+        Ok(AppChanged { steps, refusal: None, is_applied: true, tag })
     }
 
     /// Opens the database with the tables of a file, and replaces the routes.
@@ -160,7 +172,8 @@ impl LiveServer<'_> {
             Error::new(ErrorKind::Busy, format!("{what}; nothing was changed, try again later"))
         };
         let changes = self.changes.clone();
-        let pause = changes.pause(PATIENCE).ok_or_else(|| busy("the server is starting or ending"))?;
+        let pause =
+            changes.pause(PATIENCE).ok_or_else(|| busy("the server is starting or ending"))?;
         if pause.requests_in_progress() > 0 {
             let count = pause.requests_in_progress();
             log::warn!(target: "marmota", "{count} requests are not answered yet, and will fail");
@@ -172,13 +185,18 @@ impl LiveServer<'_> {
                 _ => error,
             });
         }
+        let groups = app.groups();
         let previous = self.command.files.replace_app(Some(Rc::new(app)));
-        let opened = self.open(destructive);
+        let removed =
+            previous.iter().flat_map(|previous| previous.groups()).map(|group| group.name);
+        let removed: Vec<String> =
+            removed.filter(|name| groups.iter().all(|group| group.name != *name)).collect();
+        let opened = self.open(destructive, &removed);
         let (database, routes) = match opened {
             Ok(opened) => opened,
             Err(error) => {
                 self.command.files.replace_app(previous);
-                let (database, routes) = self.open(&Destructive::default()).inspect_err(|error| {
+                let (database, routes) = self.open(&Destructive::default(), &[]).inspect_err(|error| {
                     log::error!(target: "marmota", "the database cannot be opened again: {error}");
                 })?;
                 self.database = database;
@@ -190,11 +208,21 @@ impl LiveServer<'_> {
         pause.resume_with(routes).map_err(of_routes)
     }
 
-    /// Opens the database, and makes its routes.
-    fn open(&self, destructive: &Destructive) -> Result<(OpenDatabase, marmota_http::Router)> {
+    /// Opens the database, removes groups that are not in the file any more, and makes the routes.
+    fn open(
+        &self,
+        destructive: &Destructive,
+        removed_groups: &[String],
+    ) -> Result<(OpenDatabase, marmota_http::Router)> {
         let database =
             OpenDatabase::open(self.serve, self.command, self.database_url, destructive)?;
-        let routes = database.start_files().and_then(|()| {
+        let prepared = database.start_files().and_then(|()| {
+            let accounts = Auth::new(&database.store, Settings::default())?;
+            let stored = accounts.groups()?;
+            let is_stored = |name: &&String| stored.iter().any(|group| group.name == **name);
+            removed_groups.iter().filter(is_stored).try_for_each(|name| accounts.remove_group(name))
+        });
+        let routes = prepared.and_then(|()| {
             self.serve
                 .routes(self.command, &database, self.url, self.watch, Some(&self.events))
                 .map_err(|error| Error::new(ErrorKind::Invalid, error.to_string()))
@@ -225,10 +253,12 @@ impl LiveServer<'_> {
     }
 
     /// Returns the error for a file that was changed after it was read.
-    fn conflict(&self, by: &str, path: &Path) -> Error {
+    fn conflict(&self, by: &str, path: &Path, tag: &str) -> Error {
         let whose = match &self.latest {
-            Some((name, at)) => format!("`{name}` has changed the application at {at}"),
-            None => format!("{} was changed on the disk", path.display()),
+            Some(latest) if latest.tag == tag => {
+                format!("`{}` has changed the application at {}", latest.by, latest.at)
+            }
+            _ => format!("{} was changed on the disk", path.display()),
         };
         let message = format!(
             "{whose}, after `{by}` had read it; nothing was changed. Load it again, and repeat the \
