@@ -200,12 +200,12 @@ impl LiveServer<'_> {
                     log::error!(target: "marmota", "the database cannot be opened again: {error}");
                 })?;
                 self.database = database;
-                pause.resume_with(routes).map_err(of_routes)?;
+                pause.resume_with(routes).map_err(|error| of_routes(&error))?;
                 return Err(error);
             }
         };
         self.database = database;
-        pause.resume_with(routes).map_err(of_routes)
+        pause.resume_with(routes).map_err(|error| of_routes(&error))
     }
 
     /// Opens the database, removes groups that are not in the file any more, and makes the routes.
@@ -314,6 +314,6 @@ fn of_file(path: &Path, verb: &str, error: &std::io::Error) -> Error {
     Error::new(ErrorKind::Invalid, format!("cannot {verb} {}: {error}", path.display()))
 }
 
-fn of_routes(error: marmota_http::RouteError) -> Error {
+fn of_routes(error: &marmota_http::RouteError) -> Error {
     Error::new(ErrorKind::Invalid, error.to_string())
 }
