@@ -14,6 +14,7 @@ fn main() -> ExitCode {
     Command::new(demo::models)
         .about("Serves the tables of app.toml as REST, or a demonstration without that file")
         .version(env!("CARGO_PKG_VERSION"))
+        .commit(option_env!("MARMOTA_COMMIT"))
         .seed(demo::seed)
         .application_files("app.toml", "marmota.toml")
         .greeting(greeting)

@@ -19,6 +19,8 @@ mod program;
 mod prove;
 mod rows;
 mod serve;
+#[cfg(unix)]
+mod settings;
 mod stress;
 #[cfg(feature = "otel")]
 mod telemetry;
