@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// Subcommands with their own help.
-const SUBCOMMANDS: [&str; 20] = [
+const SUBCOMMANDS: [&str; 24] = [
     "serve",
     "migrate",
     "backup",
@@ -21,6 +21,10 @@ const SUBCOMMANDS: [&str; 20] = [
     "config show",
     "schema export",
     "doctor",
+    "healthcheck",
+    "deploy-files",
+    "man",
+    "version",
     "export",
     "import",
     "bench",

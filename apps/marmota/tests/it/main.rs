@@ -8,6 +8,8 @@ mod batch_scheduling;
 mod bench;
 mod change_feed;
 mod command;
+#[cfg(unix)]
+mod deployment;
 mod differential;
 mod documents;
 mod ending;

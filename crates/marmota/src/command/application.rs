@@ -109,6 +109,11 @@ impl ApplicationFiles {
         self.with_settings(parser)
     }
 
+    /// Adds the environment variables of the settings, if the program has a file of them.
+    pub(super) fn with_variables(&self, parser: clap::Command) -> clap::Command {
+        if self.has_settings() { with_environment(parser) } else { parser }
+    }
+
     /// Returns true for a program with a file of settings.
     pub(super) const fn has_settings(&self) -> bool {
         self.names.is_some()

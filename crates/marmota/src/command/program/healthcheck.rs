@@ -1,4 +1,4 @@
-//! `healthcheck`: asks a server on this machine whether it answers, for images without curl.
+//! `healthcheck`: checks whether a server on this machine answers, for images without curl.
 //!
 //! | answer | exit code |
 //! |---|---|
@@ -19,7 +19,7 @@ use crate::command::{Command, Done, report};
 /// The bytes of an answer that are read: the status is in the first line.
 const ANSWER_BYTES_MAX: usize = 64;
 
-/// Asks a server on this machine for /healthz; exits with 1 if it does not answer
+/// Checks whether a server on this machine answers; exits with 1 if it does not
 ///
 /// An answer with a status below 500 is a success, with or without --diagnostics. On a port with TLS
 /// only the connection is checked.

@@ -25,6 +25,8 @@ impl Man {
     /// Prints or writes the pages.
     pub(in crate::command) fn run(&self, command: &Command) -> Done {
         let parser = command.parser(&own_name());
+        #[cfg(feature = "app")]
+        let parser = command.files.with_variables(parser);
         match &self.out {
             None => {
                 let mut page = Vec::new();
