@@ -37,7 +37,7 @@ const OTHER_FEATURES: [&str; 4] = ["--acme", "--acme-contact", "--acme-folder", 
 
 /// Options of cargo, curl, chrt, PostgreSQL's tools, systemctl, useradd, valgrind and of the
 /// example `techempower`.
-const OTHER_PROGRAMS: [&str; 19] = [
+const OTHER_PROGRAMS: [&str; 20] = [
     "--all-targets",
     "--batch",
     "--compressed",
@@ -55,6 +55,7 @@ const OTHER_PROGRAMS: [&str; 19] = [
     "--profile",
     "--release",
     "--system",
+    "--target",
     "--test",
     "--tool",
 ];

@@ -6,7 +6,7 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use clap::FromArgMatches;
 use marmota_app::settings::setting_key;
@@ -36,7 +36,8 @@ pub(super) struct Reload {
     source: SettingsSource,
     in_use: Mutex<Values>,
     layers: LayerSlot,
-    log: Option<Arc<Log>>,
+    /// The log of the program, which is written to its end when the program drops it.
+    log: Option<Weak<Log>>,
 }
 
 impl Reload {
@@ -44,7 +45,12 @@ impl Reload {
     pub(super) fn new(command: &Command, layers: &LayerSlot, watch: &Watch) -> Option<Self> {
         let source = command.files.settings_source(command)?;
         let in_use = Mutex::new(values(&source.read().ok()?));
-        Some(Self { source, in_use, layers: layers.clone(), log: watch.log.clone() })
+        Some(Self {
+            source,
+            in_use,
+            layers: layers.clone(),
+            log: watch.log.as_ref().map(Arc::downgrade),
+        })
     }
 
     /// Applies the settings, and prints which have changed.
@@ -69,7 +75,7 @@ impl Reload {
         let serve = Serve::from_arg_matches(settings.matches())
             .map_err(|error| Error::new(ErrorKind::Invalid, error.to_string()))?;
         let layers = serve.layers.layers()?;
-        if let Some(log) = self.log.as_ref().filter(|_| changed(LOG)) {
+        if let Some(log) = self.log.as_ref().and_then(Weak::upgrade).filter(|_| changed(LOG)) {
             log.set_filter(&serve.operators.log)?;
         }
         let keep_rate_limit = !RATE_LIMIT.into_iter().any(changed);
