@@ -10,6 +10,11 @@ use std::process::ExitCode;
 
 use marmota::command::Command;
 
+/// Allocates memory for the static program, because musl's allocator has one lock for all threads.
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     Command::new(demo::models)
         .about("Serves the tables of app.toml as REST, or a demonstration without that file")

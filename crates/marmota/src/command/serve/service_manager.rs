@@ -18,11 +18,10 @@ pub(super) fn started(running: &RunningServer) {
     let watch = move || {
         while !handle.is_shutting_down() {
             // If a thread is blocked, no message is sent, and systemd restarts the program.
-            match handle.is_responsive(period) {
-                true => send(&[NotifyState::Watchdog]),
-                false => {
-                    log::error!(target: "marmota", "watchdog: a thread has handled no event for {period:?}")
-                }
+            if handle.is_responsive(period) {
+                send(&[NotifyState::Watchdog]);
+            } else {
+                log::error!(target: "marmota", "watchdog: a thread handled no event for {period:?}");
             }
             std::thread::sleep(period.max(Duration::from_millis(1)));
         }
