@@ -36,7 +36,9 @@ use crate::reactor::task::Inbox;
 use crate::routing::router::Router;
 use crate::server::error::ServerError;
 use crate::server::route_changes::RouteChanges;
-use crate::server::running::{RunningServer, ShutdownHandle, ending_signals};
+use crate::server::running::{
+    ReloadHook, RunningServer, ShutdownHandle, StartHook, ending_signals,
+};
 use crate::server::worker::Common;
 use crate::server::worker_config::{Runtime, WorkerConfig};
 use crate::socket::address::{Address, ToAddresses};
@@ -96,6 +98,10 @@ pub struct Server {
     route_changes: Option<RouteChanges>,
     /// The signals that end [`Server::run`], if they are received already.
     signals: Option<Signals>,
+    /// Called when all threads serve.
+    start_hook: Option<StartHook>,
+    /// Called for SIGHUP.
+    reload_hook: Option<ReloadHook>,
 }
 
 impl Server {
@@ -182,6 +188,8 @@ impl Server {
             observing: Observing::default(),
             route_changes: None,
             signals: None,
+            start_hook: None,
+            reload_hook: None,
         })
     }
 
@@ -381,8 +389,11 @@ impl Server {
             let panicked = |_| ServerError::Thread(io::Error::other("it panicked"));
             readiness.recv().map_err(panicked)??;
         }
+        if let Some(StartHook(hook)) = self.start_hook {
+            hook(&running);
+        }
         if let Some(signals) = self.signals {
-            running.end_on(signals)?;
+            running.end_on(signals, self.reload_hook)?;
         }
         Ok(running)
     }
@@ -391,8 +402,8 @@ impl Server {
     /// answered first, for up to [`Limits::drain_timeout_ms`]. A second signal ends the process at
     /// once.
     ///
-    /// SIGHUP reads the certificates again ([`RunningServer::reload`]); SIGUSR1 and SIGUSR2 are
-    /// ignored.
+    /// SIGHUP reads the certificates again ([`RunningServer::reload`]), after it has called the
+    /// function of [`Server::on_reload`]; SIGUSR1 and SIGUSR2 are ignored.
     ///
     /// ```no_run
     /// use marmota_http::{Router, Server};
@@ -410,8 +421,9 @@ impl Server {
     }
 
     /// Receives the signals of [`Server::run`] from here on, also for a server that is started by
-    /// [`Server::start`]. A signal that arrives before the start ends the server as soon as it runs. Use it in a program that prints its address first: the
-    /// reader of that line may end the program at once.
+    /// [`Server::start`]. A signal that arrives before the start ends the server as soon as it runs.
+    /// Use it in a program that prints its address first: the reader of that line may end the program
+    /// at once.
     ///
     /// ```
     /// use marmota_http::Server;

@@ -183,3 +183,6 @@ pub mod application_files {}
 #[cfg(all(feature = "admin", feature = "sqlite"))]
 #[doc = include_str!("../guide/46-admin.md")]
 pub mod administration {}
+
+#[doc = include_str!("../guide/51-settings.md")]
+pub mod settings {}

@@ -91,7 +91,7 @@ pub use marmota_service as service;
 pub use marmota_sqlite as sqlite;
 
 #[cfg(feature = "log")]
-pub use levels::Log;
+pub use levels::{Log, LogFormat};
 pub use restore::{restore, restore_all};
 #[cfg(feature = "otel")]
 pub use telemetry::Telemetry;

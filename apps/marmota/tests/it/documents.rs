@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// Subcommands with their own help.
-const SUBCOMMANDS: [&str; 20] = [
+const SUBCOMMANDS: [&str; 24] = [
     "serve",
     "migrate",
     "backup",
@@ -21,6 +21,10 @@ const SUBCOMMANDS: [&str; 20] = [
     "config show",
     "schema export",
     "doctor",
+    "healthcheck",
+    "deploy-files",
+    "man",
+    "version",
     "export",
     "import",
     "bench",
@@ -33,7 +37,7 @@ const OTHER_FEATURES: [&str; 4] = ["--acme", "--acme-contact", "--acme-folder", 
 
 /// Options of cargo, curl, chrt, PostgreSQL's tools, systemctl, useradd, valgrind and of the
 /// example `techempower`.
-const OTHER_PROGRAMS: [&str; 19] = [
+const OTHER_PROGRAMS: [&str; 20] = [
     "--all-targets",
     "--batch",
     "--compressed",
@@ -51,6 +55,7 @@ const OTHER_PROGRAMS: [&str; 19] = [
     "--profile",
     "--release",
     "--system",
+    "--target",
     "--test",
     "--tool",
 ];

@@ -76,8 +76,8 @@ impl OpenDatabase {
     }
 
     /// Returns REST over the store.
-    pub(super) fn api(&self, store: &Store) -> Api {
-        let api = Api::new(store);
+    pub(super) fn api(&self, serve: &Serve, store: &Store) -> Api {
+        let api = serve.rest.apply_to(Api::new(store));
         #[cfg(feature = "files")]
         let api = match &self.files {
             Some(files) => api.files(files),

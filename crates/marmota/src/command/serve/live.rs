@@ -26,13 +26,12 @@ use marmota_model::{Error, ErrorKind, Result, Timestamp};
 use marmota_store::plan::Destructive;
 use marmota_store::private_file;
 
-use super::Serve;
 use super::database::OpenDatabase;
+use super::{RouteParts, Serve};
+use crate::command::application;
 use crate::command::application::editing::{
     AppChange, AppChanged, AppRequest, AppText, steps_of, tag_of,
 };
-use crate::command::operators::Watch;
-use crate::command::{Command, application};
 
 /// The time for requests in progress to end. Those that take longer fail when the store is closed.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -54,12 +53,9 @@ impl From<AppRequest> for ServeEvent {
 /// A server whose tables can be changed.
 pub(super) struct LiveServer<'a> {
     pub(super) serve: &'a Serve,
-    pub(super) command: &'a Command,
-    pub(super) watch: &'a Watch,
+    pub(super) parts: &'a RouteParts<'a>,
     /// The URL of the database.
     pub(super) database_url: &'a str,
-    /// The URL of the server.
-    pub(super) url: &'a str,
     pub(super) changes: RouteChanges,
     pub(super) events: Sender<ServeEvent>,
     pub(super) database: OpenDatabase,
@@ -122,7 +118,7 @@ impl LiveServer<'_> {
     /// Returns the path of the file.
     fn path(&self) -> Result<&Path> {
         let none = || Error::new(ErrorKind::Bug, "the application has no file");
-        self.command.files.path().ok_or_else(none)
+        self.parts.command.files.path().ok_or_else(none)
     }
 
     /// Makes a change, or shows what it would do.
@@ -186,7 +182,7 @@ impl LiveServer<'_> {
             });
         }
         let groups = app.groups();
-        let previous = self.command.files.replace_app(Some(Rc::new(app)));
+        let previous = self.parts.command.files.replace_app(Some(Rc::new(app)));
         let removed =
             previous.iter().flat_map(|previous| previous.groups()).map(|group| group.name);
         let removed: Vec<String> =
@@ -195,7 +191,7 @@ impl LiveServer<'_> {
         let (database, routes) = match opened {
             Ok(opened) => opened,
             Err(error) => {
-                self.command.files.replace_app(previous);
+                self.parts.command.files.replace_app(previous);
                 let (database, routes) = self.open(&Destructive::default(), &[]).inspect_err(|error| {
                     log::error!(target: "marmota", "the database cannot be opened again: {error}");
                 })?;
@@ -215,7 +211,7 @@ impl LiveServer<'_> {
         removed_groups: &[String],
     ) -> Result<(OpenDatabase, marmota_http::Router)> {
         let database =
-            OpenDatabase::open(self.serve, self.command, self.database_url, destructive)?;
+            OpenDatabase::open(self.serve, self.parts.command, self.database_url, destructive)?;
         let prepared = database.start_files().and_then(|()| {
             let accounts = Auth::new(&database.store, Settings::default())?;
             let stored = accounts.groups()?;
@@ -224,7 +220,7 @@ impl LiveServer<'_> {
         });
         let routes = prepared.and_then(|()| {
             self.serve
-                .routes(self.command, &database, self.url, self.watch, Some(&self.events))
+                .routes(self.parts, &database, Some(&self.events))
                 .map_err(|error| Error::new(ErrorKind::Invalid, error.to_string()))
         });
         match routes {
