@@ -223,8 +223,15 @@ export class Table {
     const page = await this.#client.json('GET', this.#name, { query: { ...queryOf({ where, count: true }), limit: 0 } })
     return page.count
   }
-  insert(row, { onConflict } = {}) {
-    return this.#client.json('POST', this.#name, { json: row, query: { on_conflict: onConflict }, once: !onConflict })
+  async insert(row, { onConflict } = {}) {
+    const stored = await this.#client.json('POST', this.#name, { json: row, query: { on_conflict: onConflict }, once: !onConflict })
+    // The kept answer of a table with hooks or files is the key alone.
+    const [key, ...others] = Object.keys(stored)
+    if (others.length || Object.keys(row).join() === key) return stored
+    return this.get(stored[key]).catch(error => {
+      if (error instanceof Problem && [401, 403, 404].includes(error.status)) return stored
+      throw error
+    })
   }
   insertMany(rows, { onConflict } = {}) {
     return this.#client.json('POST', this.#name, { json: rows, query: { on_conflict: onConflict }, once: !onConflict })

@@ -348,8 +348,12 @@ def _tag(version: int | None) -> dict[str, str]:
     return {} if version is None else {"If-Match": f'"v{version}"'}
 
 
+def _lowered(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
+    return {name.lower(): value for name, value in headers}
+
+
 class Response:
-    """A response with its body."""
+    """A response with its body; the names of headers are in lower case."""
 
     def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
         self.status = status
@@ -450,7 +454,7 @@ class Client:
             try:
                 connection.request(method, target, body, head)
                 received = connection.getresponse()
-                response = Response(received.status, received.headers, received.read())
+                response = Response(received.status, _lowered(received.getheaders()), received.read())
                 self._local.used = time.monotonic()
             except (OSError, http.client.HTTPException):
                 self.close()
@@ -466,7 +470,7 @@ class Client:
                 self._keys = False
                 del head["Idempotency-Key"]
                 continue
-            after = response.headers.get("Retry-After")
+            after = response.headers.get("retry-after")
             if after is not None and response.status in (429, 503) and attempt < self._attempts:
                 wait = float(after) if after.isdigit() else 0.0
                 time.sleep(min(max(wait, _delay(attempt)), 10.0))
@@ -839,7 +843,17 @@ class Table(
         """Inserts a row, and returns it as it is stored."""
         query = {"on_conflict": on_conflict}
         once = on_conflict is None
-        return self._row(self._client.json("POST", self._info.name, query=query, json=row, once=once))
+        stored = self._client.json("POST", self._info.name, query=query, json=row, once=once)
+        # The kept answer of a table with hooks or files is the key alone.
+        if len(stored) > 1 or list(stored) == list(cast("Mapping[str, object]", row)):
+            return self._row(stored)
+        try:
+            path = self._path(*stored.values())
+            return self._row(self._client.json("GET", path))
+        except Problem as problem:
+            if problem.status not in (401, 403, 404):
+                raise
+            return self._row(stored)
 
     def insert_many(
         self, rows: Sequence[Insert], *, on_conflict: OnConflict | None = None
