@@ -18,7 +18,7 @@ mod prose;
 use crate::step::{Failure, root};
 
 /// The project's crates that each crate may depend on.
-const ARROWS: [(&str, &[&str]); 25] = [
+const ARROWS: [(&str, &[&str]); 26] = [
     ("model", &[]),
     ("derive", &[]),
     ("store", &["marmota-model"]),
@@ -36,6 +36,7 @@ const ARROWS: [(&str, &[&str]); 25] = [
     ("files", &["marmota-model", "marmota-derive", "marmota-store", "marmota-objects"]),
     ("auth", &["marmota-model", "marmota-derive", "marmota-store"]),
     ("app", &["marmota-model", "marmota-store"]),
+    ("client", &["marmota-model"]),
     ("jobs", &["marmota-model", "marmota-derive", "marmota-store"]),
     ("web", &["marmota-model", "marmota-store", "marmota-http", "marmota-auth"]),
     (
@@ -93,6 +94,7 @@ const ARROWS: [(&str, &[&str]); 25] = [
             "marmota-admin",
             "marmota-app",
             "marmota-auth",
+            "marmota-client",
             "marmota-jobs",
             "marmota-remote",
             "marmota-service",

@@ -54,9 +54,8 @@ pub(crate) fn all(tables: &[Arc<Table>]) -> Vec<ClientTable> {
                 .collect();
             match &*references {
                 [_] => names.push(child.name().to_owned()),
-                several => names.extend(
-                    several.iter().map(|field| format!("{}:{}", child.name(), field.name)),
-                ),
+                several => names
+                    .extend(several.iter().map(|field| format!("{}:{}", child.name(), field.name))),
             }
         }
         let mut seen = HashSet::new();

@@ -116,7 +116,11 @@ fn rows(out: &mut String, table: &ClientTable) {
     for field in table.table.fields().iter().filter(|field| !is_blob(field)) {
         line(out, &member(&field.name), "", &type_of(field));
     }
-    let _ = write!(out, "}}\n/** A new row of `{}`. */\nexport interface {name}Insert {{\n", table.table.name());
+    let _ = write!(
+        out,
+        "}}\n/** A new row of `{}`. */\nexport interface {name}Insert {{\n",
+        table.table.name()
+    );
     for (field, presence) in table.insert() {
         let mark = match presence {
             Presence::Absent => continue,
@@ -125,7 +129,11 @@ fn rows(out: &mut String, table: &ClientTable) {
         };
         line(out, &member(&field.name), mark, &type_of(field));
     }
-    let _ = write!(out, "}}\n/** Fields of `{}` to change. */\nexport interface {name}Patch {{\n", table.table.name());
+    let _ = write!(
+        out,
+        "}}\n/** Fields of `{}` to change. */\nexport interface {name}Patch {{\n",
+        table.table.name()
+    );
     for field in table.patch() {
         line(out, &member(&field.name), "?", &type_of(field));
     }
@@ -207,12 +215,9 @@ fn type_of(field: &Field) -> String {
             literals(variants.iter().map(|variant| &*variant.name), " | ", "never")
         }
         Kind::Reference { key: kind, .. } => key(*kind).to_owned(),
-        Kind::Text { .. }
-        | Kind::Blob
-        | Kind::Date
-        | Kind::Time
-        | Kind::Timestamp
-        | Kind::Uuid => "string".to_owned(),
+        Kind::Text { .. } | Kind::Blob | Kind::Date | Kind::Time | Kind::Timestamp | Kind::Uuid => {
+            "string".to_owned()
+        }
         // Null is a JSON value.
         _ => return "m.JsonValue".to_owned(),
     };

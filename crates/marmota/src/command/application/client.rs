@@ -55,8 +55,9 @@ impl Client {
 fn current_folder() -> Result<String, String> {
     let folder = env::current_dir().ok();
     let name = folder.as_deref().and_then(Path::file_name).and_then(|name| name.to_str());
-    name.map(str::to_owned)
-        .ok_or_else(|| "the current folder has no name: name the application with --name".to_owned())
+    name.map(str::to_owned).ok_or_else(|| {
+        "the current folder has no name: name the application with --name".to_owned()
+    })
 }
 
 /// Writes a file whose content is different, so that tools that watch the folder do less.
