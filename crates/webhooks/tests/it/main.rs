@@ -1,0 +1,9 @@
+//! Tests of webhooks: real requests to receivers that the tests start.
+
+mod address;
+mod definition;
+mod delivery;
+mod down;
+mod harness;
+mod killed;
+mod replay;
