@@ -1,7 +1,6 @@
 //! What a job function gets: its attempt, cancellation, progress, and a way to end the job in a
 //! transaction.
 
-use std::any::TypeId;
 use std::fmt;
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -14,7 +13,6 @@ use marmota_store::action::block_on;
 use marmota_store::{Store, Transaction};
 use parking_lot::Mutex;
 
-use crate::jobs::Data;
 use crate::models::column::{PROGRESS, PROGRESS_TEXT};
 use crate::models::writes;
 use crate::models::{JobRow, JobState, KeyRow};
@@ -34,7 +32,6 @@ pub(crate) struct Host {
     /// True if succeeded jobs are kept.
     pub(crate) keeps_succeeded: bool,
     pub(crate) clock: Clock,
-    pub(crate) data: Data,
 }
 
 /// The clock of a worker.
@@ -186,13 +183,6 @@ impl JobContext {
     #[must_use]
     pub fn store(&self) -> &Store {
         &self.0.host.store
-    }
-
-    /// Returns the value of this type that the program has passed to its functions
-    /// ([`Jobs::data`](crate::Jobs::data)); `None` if it has passed none.
-    #[must_use]
-    pub fn data<T: Send + Sync + 'static>(&self) -> Option<&T> {
-        self.0.host.data.get(&TypeId::of::<T>())?.downcast_ref()
     }
 
     /// Returns true if the job is to be cancelled. The function then returns an error, which

@@ -1,7 +1,6 @@
 //! The functions and schedules of a program, and the options of its workers.
 
-use std::any::{Any, TypeId};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -28,9 +27,6 @@ pub(crate) struct Function {
     /// Reads the input, and returns the future that executes the job.
     pub(crate) start: fn(&str, JobContext) -> std::result::Result<Running, JobFailure>,
 }
-
-/// What a program passes to its functions, by type.
-pub(crate) type Data = HashMap<TypeId, Arc<dyn Any + Send + Sync>>;
 
 /// A schedule of the program.
 pub(crate) struct Schedule {
@@ -65,7 +61,6 @@ pub struct Jobs {
     pub(crate) store: Store,
     pub(crate) functions: BTreeMap<&'static str, Function>,
     pub(crate) schedules: Vec<Schedule>,
-    pub(crate) data: Data,
 }
 
 impl Jobs {
@@ -73,42 +68,7 @@ impl Jobs {
     /// ([`crate::models`]).
     #[must_use]
     pub fn new(store: &Store) -> Self {
-        Self {
-            store: store.clone(),
-            functions: BTreeMap::new(),
-            schedules: Vec::new(),
-            data: Data::new(),
-        }
-    }
-
-    /// Passes a value to the functions, which get it by its type: [`JobContext::data`]. A second
-    /// value of a type replaces the first. Default: no values.
-    ///
-    /// ```
-    /// use marmota_jobs::{EnqueueJobs as _, JobContext, Jobs, WorkerOptions, job};
-    /// use marmota_memory::Memory;
-    /// use marmota_model::Result;
-    /// use marmota_store::Store;
-    ///
-    /// struct MailServer(String);
-    ///
-    /// #[job]
-    /// async fn send_mail(to: String, context: JobContext) -> Result<()> {
-    ///     let server = context.data::<MailServer>().expect("passed to the jobs");
-    ///     println!("{to} by {}", server.0);
-    ///     Ok(())
-    /// }
-    ///
-    /// let store = marmota_jobs::models(Store::builder(Memory::new())).open()?;
-    /// let jobs = Jobs::new(&store).data(MailServer("mail.example.org".into()));
-    /// let worker = jobs.register::<SendMail>()?.start(WorkerOptions::new())?;
-    /// worker.stop()?;
-    /// # Ok::<(), marmota_model::Error>(())
-    /// ```
-    #[must_use]
-    pub fn data<T: Send + Sync + 'static>(mut self, value: T) -> Self {
-        self.data.insert(TypeId::of::<T>(), Arc::new(value));
-        self
+        Self { store: store.clone(), functions: BTreeMap::new(), schedules: Vec::new() }
     }
 
     /// Adds a kind of job. A worker only claims jobs of its kinds; others wait for another process.

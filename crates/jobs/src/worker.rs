@@ -83,7 +83,6 @@ impl Worker {
             reported: Mutex::default(),
             keeps_succeeded: !options.keep_succeeded.is_zero(),
             clock: Arc::clone(&options.clock),
-            data: std::mem::take(&mut jobs.data),
         };
         let mut schedules = Schedules::new(std::mem::take(&mut jobs.schedules));
         let shared = Arc::new(Shared::new(jobs, options, host, Uuid::nil()));

@@ -32,9 +32,8 @@ pub(crate) fn is_public(address: IpAddr) -> bool {
 
 fn is_public_4(address: Ipv4Addr) -> bool {
     let bits = address.to_bits();
-    let contains = |&(network, length): &(Ipv4Addr, u32)| {
-        (bits ^ network.to_bits()).leading_zeros() >= length
-    };
+    let contains =
+        |&(network, length): &(Ipv4Addr, u32)| (bits ^ network.to_bits()).leading_zeros() >= length;
     !PRIVATE_4.iter().any(contains)
 }
 
@@ -60,15 +59,36 @@ mod tests {
 
     #[test]
     fn only_public_addresses_are_public() {
-        for public in ["1.1.1.1", "172.32.0.1", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808"]
+        for public in
+            ["1.1.1.1", "172.32.0.1", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808"]
         {
             assert!(is_public(public.parse().unwrap()), "{public}");
         }
         for private in [
-            "0.0.0.0", "10.1.2.3", "100.127.255.255", "127.0.0.1", "169.254.169.254", "172.31.0.1",
-            "192.168.0.1", "198.19.0.1", "224.0.0.1", "255.255.255.255", "::", "::1", "fe80::1",
-            "fc00::1", "fd12::1", "fec0::1", "ff02::1", "::ffff:127.0.0.1", "::127.0.0.1",
-            "64:ff9b::7f00:1", "64:ff9b:1::1", "2002:7f00:1::", "2001::1", "2001:db8::1",
+            "0.0.0.0",
+            "10.1.2.3",
+            "100.127.255.255",
+            "127.0.0.1",
+            "169.254.169.254",
+            "172.31.0.1",
+            "192.168.0.1",
+            "198.19.0.1",
+            "224.0.0.1",
+            "255.255.255.255",
+            "::",
+            "::1",
+            "fe80::1",
+            "fc00::1",
+            "fd12::1",
+            "fec0::1",
+            "ff02::1",
+            "::ffff:127.0.0.1",
+            "::127.0.0.1",
+            "64:ff9b::7f00:1",
+            "64:ff9b:1::1",
+            "2002:7f00:1::",
+            "2001::1",
+            "2001:db8::1",
         ] {
             assert!(!is_public(private.parse().unwrap()), "{private}");
         }

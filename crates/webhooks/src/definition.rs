@@ -119,14 +119,8 @@ impl Webhook {
         if let Some(secret) = &self.secret {
             secret.parse::<WebhookSecret>()?;
         }
-        Selection::of(
-            store,
-            &self.table,
-            self.filter.as_deref(),
-            &self.kinds,
-            &self.fields,
-        )
-        .map(drop)
+        Selection::of(store, &self.table, self.filter.as_deref(), &self.kinds, &self.fields)
+            .map(drop)
     }
 }
 

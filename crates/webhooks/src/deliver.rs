@@ -52,7 +52,11 @@ pub(crate) struct DeliverLane {
 enum Attempt {
     Delivered,
     /// Other deliveries of the row wait.
-    Failed { error: String, attempts: i32, is_answered: bool },
+    Failed {
+        error: String,
+        attempts: i32,
+        is_answered: bool,
+    },
     /// The delivery was given up: the next one of the row is sent.
     GivenUp,
     Disabled,

@@ -10,9 +10,10 @@
 #![allow(unreachable_pub, reason = "the derive gives columns the visibility of their fields")]
 
 use std::fmt;
+use std::str::FromStr;
 
 use marmota_derive::{Model, ModelEnum};
-use marmota_model::{Json, Timestamp};
+use marmota_model::{Error, ErrorKind, Json, Result, Timestamp};
 use marmota_store::StoreBuilder;
 use serde_json::{Value, json};
 
@@ -71,6 +72,18 @@ impl DeliveryState {
             Self::Delivered => "delivered",
             Self::Failed => "failed",
         }
+    }
+}
+
+impl FromStr for DeliveryState {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        Self::ALL.into_iter().find(|state| state.name() == text).ok_or_else(|| {
+            let text = marmota_model::text::excerpt(text);
+            let message = format!("`state` is `{text}`; it must be pending, delivered or failed");
+            Error::new(ErrorKind::Invalid, message)
+        })
     }
 }
 

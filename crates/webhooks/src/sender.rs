@@ -70,7 +70,8 @@ impl Sender {
             .header("webhook-timestamp", message.seconds.to_string())
             .header("webhook-signature", signature)
             .send(message.body);
-        let mut answer = answer.map_err(|error| Failure { status: None, error: text_of(&error) })?;
+        let mut answer =
+            answer.map_err(|error| Failure { status: None, error: text_of(&error) })?;
         let status = answer.status();
         let body = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).lossy_utf8(true);
         // A connection whose answer was read is used again. An answer that is cut off is one.

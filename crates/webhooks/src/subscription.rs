@@ -130,7 +130,11 @@ impl Selection {
         });
         let data = data.and_then(RawValue::from_string);
         let payload = data.and_then(|data| {
-            serde_json::to_string(&Payload { r#type: &self.event(change), timestamp: at, data: &data })
+            serde_json::to_string(&Payload {
+                r#type: &self.event(change),
+                timestamp: at,
+                data: &data,
+            })
         });
         payload.map_err(|error| {
             Error::new(ErrorKind::Bug, format!("a change has no JSON form: {error}"))

@@ -103,6 +103,12 @@ impl DeliveryQuery {
         self
     }
 
+    /// Returns true if a list with this number of deliveries may have more.
+    #[cfg(feature = "routes")]
+    pub(crate) const fn is_full(&self, count: usize) -> bool {
+        count as u64 >= self.limit
+    }
+
     /// Sets the maximum number, at most 1,000. Default: 100.
     #[must_use]
     pub const fn limit(mut self, deliveries: u64) -> Self {
@@ -122,6 +128,12 @@ impl Webhooks {
     #[must_use]
     pub fn new(store: &Store) -> Self {
         Self { store: store.clone(), version: Version::default() }
+    }
+
+    /// Returns the store.
+    #[cfg(feature = "routes")]
+    pub(crate) const fn store(&self) -> &Store {
+        &self.store
     }
 
     /// Starts to store deliveries and to send them. Any number of processes can do so.
