@@ -20,12 +20,14 @@ use crate::options::{JobFailure, JobOptions};
 /// The future of a job function.
 pub(crate) type Running = Pin<Box<dyn Future<Output = std::result::Result<(), JobFailure>> + Send>>;
 
+/// Reads the input, and returns the future that executes the job.
+type Start = dyn Fn(&str, JobContext) -> std::result::Result<Running, JobFailure> + Send + Sync;
+
 /// A registered function.
 pub(crate) struct Function {
     pub(crate) name: &'static str,
     pub(crate) options: JobOptions,
-    /// Reads the input, and returns the future that executes the job.
-    pub(crate) start: fn(&str, JobContext) -> std::result::Result<Running, JobFailure>,
+    pub(crate) start: Box<Start>,
 }
 
 /// A schedule of the program.
@@ -75,18 +77,59 @@ impl Jobs {
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] for a name that is empty, longer than 100 bytes, or used twice.
-    pub fn register<J: Job>(mut self) -> Result<Self> {
+    pub fn register<J: Job>(self) -> Result<Self> {
+        self.register_with(J::run)
+    }
+
+    /// Adds a kind of job that is executed by this function instead of [`Job::run`]: a closure can
+    /// have what a job needs but its input does not contain, such as a connection.
+    ///
+    /// ```
+    /// use marmota_jobs::{EnqueueJobs as _, Jobs, WorkerOptions, job};
+    /// use marmota_memory::Memory;
+    /// use marmota_model::Result;
+    /// use marmota_store::Store;
+    ///
+    /// #[job]
+    /// async fn greet(name: String) -> Result<()> {
+    ///     println!("Hello {name}");
+    ///     Ok(())
+    /// }
+    ///
+    /// let store = marmota_jobs::models(Store::builder(Memory::new())).open()?;
+    /// let greeting = "Good morning".to_owned();
+    /// let jobs = Jobs::new(&store).register_with(move |job: Greet, _| {
+    ///     let greeting = greeting.clone();
+    ///     async move {
+    ///         println!("{greeting} {}", job.name);
+    ///         Ok(())
+    ///     }
+    /// })?;
+    /// let worker = jobs.start(WorkerOptions::new())?;
+    /// store.enqueue(&Greet { name: "Ada".into() }).run()?;
+    /// worker.stop()?;
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Jobs::register`].
+    pub fn register_with<J: Job, F>(
+        mut self,
+        run: impl Fn(J, JobContext) -> F + Send + Sync + 'static,
+    ) -> Result<Self>
+    where
+        F: Future<Output = std::result::Result<(), JobFailure>> + Send + 'static,
+    {
         let options = J::options();
         check_name("job", J::NAME)?;
         check_name("queue", options.queue)?;
-        let start =
-            |input: &str, context: JobContext| -> std::result::Result<Running, JobFailure> {
-                let job: J = serde_json::from_str(input).map_err(|error| {
-                    JobFailure::new(format_args!("the input does not fit `{}`: {error}", J::NAME))
-                })?;
-                Ok(Box::pin(job.run(context)))
-            };
-        let function = Function { name: J::NAME, options, start };
+        let start = move |input: &str, context: JobContext| {
+            let job: J = serde_json::from_str(input).map_err(|error| {
+                JobFailure::new(format_args!("the input does not fit `{}`: {error}", J::NAME))
+            })?;
+            Ok(Box::pin(run(job, context)) as Running)
+        };
+        let function = Function { name: J::NAME, options, start: Box::new(start) };
         if self.functions.insert(J::NAME, function).is_some() {
             let message = format!("two jobs are registered under the name `{}`", J::NAME);
             return Err(Error::new(ErrorKind::Invalid, message));
