@@ -18,7 +18,7 @@ mod prose;
 use crate::step::{Failure, root};
 
 /// The project's crates that each crate may depend on.
-const ARROWS: [(&str, &[&str]); 25] = [
+const ARROWS: [(&str, &[&str]); 26] = [
     ("model", &[]),
     ("derive", &[]),
     ("store", &["marmota-model"]),
@@ -37,6 +37,18 @@ const ARROWS: [(&str, &[&str]); 25] = [
     ("auth", &["marmota-model", "marmota-derive", "marmota-store"]),
     ("app", &["marmota-model", "marmota-store"]),
     ("jobs", &["marmota-model", "marmota-derive", "marmota-store"]),
+    (
+        "webhooks",
+        &[
+            "marmota-model",
+            "marmota-derive",
+            "marmota-store",
+            "marmota-jobs",
+            "marmota-http",
+            "marmota-auth",
+            "marmota-web",
+        ],
+    ),
     ("web", &["marmota-model", "marmota-store", "marmota-http", "marmota-auth"]),
     (
         "rest",
@@ -94,6 +106,7 @@ const ARROWS: [(&str, &[&str]); 25] = [
             "marmota-app",
             "marmota-auth",
             "marmota-jobs",
+            "marmota-webhooks",
             "marmota-remote",
             "marmota-service",
         ],

@@ -13,6 +13,7 @@ use crate::document::{
     OnDeleteName, RangeDocument, RoleName, SanitizerName, StoredName, TableDocument,
 };
 use crate::scalar::Scalar;
+use crate::webhook;
 
 /// What is wrong in a document, and where: the keys from the root.
 #[derive(Debug, PartialEq)]
@@ -33,7 +34,11 @@ impl Fault {
 /// Returns the schemas of the tables, each of which is valid for itself.
 pub(crate) fn schemas(document: &AppDocument) -> Result<Vec<Schema>, Fault> {
     let tables = &document.tables;
-    tables.iter().map(|(name, table)| schema(name, table, tables)).collect()
+    let schemas: Result<Vec<Schema>, Fault> =
+        tables.iter().map(|(name, table)| schema(name, table, tables)).collect();
+    let schemas = schemas?;
+    webhook::check(&document.webhooks, &schemas)?;
+    Ok(schemas)
 }
 
 fn schema(

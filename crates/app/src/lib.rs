@@ -30,5 +30,7 @@ mod scalar;
 #[cfg(feature = "settings")]
 pub mod settings;
 mod toml_text;
+mod webhook;
 
 pub use app_file::{AppFile, AppFormat, AppGroup};
+pub use webhook::AppWebhook;

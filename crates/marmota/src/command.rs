@@ -21,6 +21,7 @@ mod restore;
 mod rows;
 mod serve;
 mod version;
+mod webhook;
 
 use std::ffi::OsString;
 use std::fmt;
@@ -87,6 +88,7 @@ enum Sub {
     Move(moving::Move),
     Restore(restore::Restore),
     Job(job::Job),
+    Webhook(webhook::Webhook),
     User(account::User),
     Group(account::Group),
     Key(account::Key),
@@ -368,6 +370,7 @@ impl Command {
                 Sub::Move(moving) => moving.run(self),
                 Sub::Restore(restore) => restore.run(self),
                 Sub::Job(job) => job.run(self),
+                Sub::Webhook(webhook) => webhook.run(self),
                 Sub::User(user) => user.run(self),
                 Sub::Group(group) => group.run(self),
                 Sub::Key(key) => key.run(self),

@@ -183,3 +183,7 @@ pub mod application_files {}
 #[cfg(all(feature = "admin", feature = "sqlite"))]
 #[doc = include_str!("../guide/46-admin.md")]
 pub mod administration {}
+
+#[cfg(feature = "webhooks")]
+#[doc = include_str!("../guide/49-webhooks.md")]
+pub mod webhooks {}

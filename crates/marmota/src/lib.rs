@@ -34,6 +34,7 @@
 //! | make smaller versions of images | `thumbnails` |
 //! | copy a SQLite database continuously | `replication`, `replication-s3` |
 //! | run durable jobs | `jobs` |
+//! | send changes to other systems | `webhooks` |
 //! | administer tables and users in a browser | `admin` |
 //! | call traits in other processes | `services` |
 //!
@@ -89,6 +90,8 @@ pub use marmota_rest as rest;
 pub use marmota_service as service;
 #[cfg(feature = "sqlite")]
 pub use marmota_sqlite as sqlite;
+#[cfg(feature = "webhooks")]
+pub use marmota_webhooks as webhooks;
 
 #[cfg(feature = "log")]
 pub use levels::Log;

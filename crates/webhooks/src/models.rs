@@ -7,6 +7,7 @@
 //!
 //! Both are internal: they are not in the change feed, REST does not show them, and no grant opens
 //! them.
+#![allow(clippy::duplicated_attributes, reason = "several indexes have the same field")]
 #![allow(unreachable_pub, reason = "the derive gives columns the visibility of their fields")]
 
 use std::fmt;

@@ -8,7 +8,7 @@ use marmota_model::{Result, Timestamp};
 use marmota_store::Store;
 use serde::{Deserialize, Serialize};
 
-use crate::deliver::{DeliverLane, QUEUE, pending};
+use crate::deliver::{DeliverLane, QUEUE, not_here, pending};
 use crate::models::{DeliveryRow, DeliveryState, LANES, WebhookRow, WebhookState};
 use crate::webhooks::disable;
 use crate::worker::Clock;
@@ -31,11 +31,8 @@ impl Job for SweepWebhooks {
         JobOptions::new().queue(QUEUE).retries(0).priority(10).blocking()
     }
 
-    async fn run(self, context: JobContext) -> std::result::Result<(), JobFailure> {
-        let sweeper = context.data::<Sweeper>().ok_or_else(|| {
-            JobFailure::new("jobs of webhooks are executed by `Webhooks::start` alone")
-        })?;
-        sweeper.sweep(context.store()).map_err(JobFailure::from)
+    async fn run(self, _: JobContext) -> std::result::Result<(), JobFailure> {
+        Err(not_here())
     }
 }
 

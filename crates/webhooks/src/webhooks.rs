@@ -194,6 +194,28 @@ impl Webhooks {
         Ok(row)
     }
 
+    /// Adds a webhook, or replaces the one with this name if it has another definition: for
+    /// definitions in a program or a file, which are the same at each start. A webhook that was
+    /// disabled stays disabled.
+    ///
+    /// # Errors
+    /// Those of [`Webhooks::set`].
+    pub async fn ensure(&self, webhook: &Webhook) -> Result<()> {
+        webhook.check(&self.store)?;
+        let is_same = self.find(&webhook.name).await?.is_some_and(|row| {
+            row.url == webhook.url
+                && row.of_table == webhook.table
+                && row.filter == webhook.filter
+                && row.kinds.0 == Selection::kind_names(&webhook.kinds)
+                && row.fields.0 == webhook.fields
+                && webhook.secret.as_ref().is_none_or(|secret| *secret == row.secret)
+        });
+        match is_same {
+            true => Ok(()),
+            false => self.set(webhook).await.map(drop),
+        }
+    }
+
     /// Returns all webhooks, by name.
     ///
     /// # Errors

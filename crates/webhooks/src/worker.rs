@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use marmota_jobs::{Jobs, Worker, WorkerOptions};
+use marmota_jobs::{JobFailure, Jobs, Worker, WorkerOptions};
 use marmota_model::{Result, Timestamp};
 use marmota_store::Store;
 use marmota_store::hook::Hook;
@@ -153,16 +153,16 @@ pub struct WebhookWorker {
 
 impl WebhookWorker {
     pub(crate) fn start(store: &Store, version: Version, options: WebhookOptions) -> Result<Self> {
-        let deliverer = Deliverer {
+        let deliverer = Arc::new(Deliverer {
             sender: Sender::new(options.timeout, options.allows_private),
             disable_after: options.disable_after,
             clock: Arc::clone(&options.clock),
-        };
-        let sweeper = Sweeper {
+        });
+        let sweeper = Arc::new(Sweeper {
             keep: options.keep,
             pending_max: options.pending_max,
             clock: Arc::clone(&options.clock),
-        };
+        });
         sweeper.sweep(store)?;
         let clock = options.clock;
         let of_jobs = WorkerOptions::new()
@@ -174,10 +174,14 @@ impl WebhookWorker {
             .keep(Duration::ZERO, Duration::from_secs(24 * 60 * 60))
             .clock(move || clock());
         let jobs = Jobs::new(store)
-            .data(deliverer)
-            .data(sweeper)
-            .register::<DeliverLane>()?
-            .register::<SweepWebhooks>()?
+            .register_with(move |job: DeliverLane, context| {
+                let deliverer = Arc::clone(&deliverer);
+                async move { deliverer.deliver(job.lane, &context).map_err(JobFailure::from) }
+            })?
+            .register_with(move |_: SweepWebhooks, context| {
+                let sweeper = Arc::clone(&sweeper);
+                async move { sweeper.sweep(context.store()).map_err(JobFailure::from) }
+            })?
             .schedule("marmota-webhooks", SWEEP.parse()?, SweepWebhooks {})?
             .start(of_jobs)?;
         let hook = dispatch::start(store, version)?;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// Subcommands with their own help.
-const SUBCOMMANDS: [&str; 20] = [
+const SUBCOMMANDS: [&str; 22] = [
     "serve",
     "migrate",
     "backup",
@@ -14,6 +14,8 @@ const SUBCOMMANDS: [&str; 20] = [
     "promote",
     "job list",
     "job statistics",
+    "webhook deliveries",
+    "webhook replay",
     "user list",
     "user add",
     "group list",

@@ -22,3 +22,4 @@ mod serve;
 mod stress;
 #[cfg(feature = "otel")]
 mod telemetry;
+mod webhooks;

@@ -10,6 +10,7 @@
 //! | addresses, TLS, proxies, threads | this one |
 //! | statistics, metrics, health, the log | `operators.rs` |
 //! | replication | `replicate.rs` |
+//! | webhooks | `webhook.rs` |
 //! | tables and groups of a file, settings of a file | `application.rs` |
 //!
 //! What is served:
@@ -19,6 +20,7 @@
 //! | `/api`: REST over all models | the program has no custom routes |
 //! | `/api`, by upgrade: the store for other processes | the same, with the feature `remote` |
 //! | `/api/auth`: accounts | `--auth` |
+//! | `/api/-/webhooks`: webhooks | `--webhooks`, or the file of tables has webhooks |
 //! | `/metrics`, `/healthz`, `/readyz`, `/api/-` | `--diagnostics` |
 //! | the program's own routes | it has some; then `--auth` and `--files` are refused |
 //!
@@ -35,6 +37,7 @@ use marmota_http::{BatchScheduling, ForwardedHeader, Router, Server, ToAddresses
 use marmota_rest::Api;
 use marmota_store::change::ChangeRetention;
 use marmota_store::{Idempotency, Store};
+use marmota_webhooks::Webhooks;
 
 use super::operators::{Operators, Watch};
 use super::{Command, Database, Done, notice};
@@ -90,6 +93,8 @@ pub(super) struct Serve {
     /// the guide, 19-change-feed.md
     #[arg(long)]
     changes: bool,
+    #[command(flatten)]
+    webhooks: super::webhook::ServeWebhooks,
     /// Keeps the bytes of file fields in this folder, or in a bucket: FOLDER, file:///FOLDER or
     /// s3://BUCKET/PREFIX; see the guide, 43-files.md
     #[cfg(feature = "files")]
@@ -137,10 +142,12 @@ impl Serve {
             true => builder.idempotency(Idempotency::default()),
             false => builder,
         };
-        let builder = match self.changes {
+        let has_webhooks = self.webhooks.are_enabled(command)?;
+        let builder = match self.changes || has_webhooks {
             true => builder.changes(ChangeRetention::default()),
             false => builder,
         };
+        let builder = if has_webhooks { marmota_webhooks::models(builder) } else { builder };
         #[cfg(feature = "files")]
         if self.files.is_some() && command.routes.is_some() {
             let message = "this program has its own routes, which have no storage of files: leave \
@@ -172,6 +179,10 @@ impl Serve {
         if let Some(files) = files.as_ref().filter(|_| !is_replica) {
             files.start(&store)?;
         }
+        let webhooks = match has_webhooks && !is_replica {
+            true => Some(self.webhooks.start(command, &store)?),
+            false => None,
+        };
         let mut addresses = listen.iter();
         let first = addresses.next().copied().unwrap_or(command.listen);
         let mut server =
@@ -229,7 +240,8 @@ impl Serve {
             };
             api
         };
-        let routes = self.routes(command, &store, api, &server.url(), &watch)?;
+        let of_webhooks = webhooks.as_ref().map(|(webhooks, _)| webhooks);
+        let routes = self.routes(command, &store, api, &server.url(), &watch, of_webhooks)?;
         #[cfg(feature = "admin")]
         let routes = match self.no_admin {
             true => routes,
@@ -240,6 +252,9 @@ impl Serve {
         server.run(routes)?;
         log::info!(target: "marmota", "shutdown: no connection is open; closing the database");
         watch.end();
+        if let Some((_, worker)) = webhooks {
+            worker.stop()?;
+        }
         #[cfg(feature = "files")]
         if let Some(files) = &files {
             files.stop();
@@ -299,9 +314,11 @@ impl Serve {
         api: impl Fn(&Store) -> Api,
         url: &str,
         watch: &Watch,
+        webhooks: Option<&Webhooks>,
     ) -> Result<Router, Box<dyn std::error::Error>> {
         if !self.auth {
-            return Ok(without_users(command, store, api, url, watch));
+            let of_webhooks = webhooks.filter(|_| command.routes.is_none());
+            return Ok(without_users(command, store, api, url, watch, of_webhooks));
         }
         if command.routes.is_some() {
             let message = "this program has its own routes and authenticates their callers itself: \
@@ -321,6 +338,10 @@ impl Serve {
             ));
         }
         let routes = api(store).auth(&auth).router();
+        let routes = match webhooks {
+            Some(webhooks) => routes.nest("", webhooks.router(Some(&auth))),
+            None => routes,
+        };
         #[cfg(feature = "remote")]
         let routes = {
             let auth = auth.clone();
@@ -362,11 +383,17 @@ fn without_users(
     api: impl Fn(&Store) -> Api,
     url: &str,
     watch: &Watch,
+    webhooks: Option<&Webhooks>,
 ) -> Router {
     if let Some(greeting) = watch.greeting(url) {
         notice(greeting);
     }
-    watch.beside(command.routes_of(store, api), store, |state| watch.admit(state))
+    let routes = command.routes_of(store, api);
+    let routes = match webhooks {
+        Some(webhooks) => routes.nest("", webhooks.router(None)),
+        None => routes,
+    };
+    watch.beside(routes, store, |state| watch.admit(state))
 }
 
 /// The options for TLS. Without one of them, the server speaks plain HTTP.
