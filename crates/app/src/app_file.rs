@@ -9,7 +9,8 @@ use marmota_store::rights::Grant;
 use toml_edit::DocumentMut;
 
 use crate::document::{AppDocument, GroupDocument};
-use crate::into_schema::{Fault, schemas};
+use crate::fault::Fault;
+use crate::into_schema::schemas;
 use crate::webhook::{self, AppWebhook};
 use crate::{from_schema, toml_text};
 

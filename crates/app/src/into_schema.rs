@@ -12,24 +12,9 @@ use crate::document::{
     AppDocument, ClassName, CollationName, FieldDetails, FieldDocument, KindName, LengthDocument,
     OnDeleteName, RangeDocument, RoleName, SanitizerName, StoredName, TableDocument,
 };
+use crate::fault::Fault;
 use crate::scalar::Scalar;
 use crate::webhook;
-
-/// What is wrong in a document, and where: the keys from the root.
-#[derive(Debug, PartialEq)]
-pub(crate) struct Fault {
-    pub(crate) path: Vec<String>,
-    pub(crate) message: String,
-}
-
-impl Fault {
-    pub(crate) fn new<'a>(
-        path: impl IntoIterator<Item = &'a str>,
-        message: impl Into<String>,
-    ) -> Self {
-        Self { path: path.into_iter().map(str::to_owned).collect(), message: message.into() }
-    }
-}
 
 /// Returns the schemas of the tables, each of which is valid for itself.
 pub(crate) fn schemas(document: &AppDocument) -> Result<Vec<Schema>, Fault> {

@@ -24,6 +24,7 @@
 
 mod app_file;
 mod document;
+mod fault;
 mod from_schema;
 mod into_schema;
 mod scalar;

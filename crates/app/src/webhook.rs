@@ -5,7 +5,7 @@ use marmota_model::{Schema, Table, parse_filter};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::into_schema::Fault;
+use crate::fault::Fault;
 
 /// A webhook.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]

@@ -7,10 +7,10 @@
 mod account;
 #[cfg(feature = "app")]
 mod application;
+mod background;
 mod backup;
 mod completions;
 mod doctor;
-mod job;
 mod migrate;
 mod moving;
 mod operators;
@@ -21,7 +21,6 @@ mod restore;
 mod rows;
 mod serve;
 mod version;
-mod webhook;
 
 use std::ffi::OsString;
 use std::fmt;
@@ -87,8 +86,8 @@ enum Sub {
     Backup(backup::Backup),
     Move(moving::Move),
     Restore(restore::Restore),
-    Job(job::Job),
-    Webhook(webhook::Webhook),
+    Job(background::Job),
+    Webhook(background::Webhook),
     User(account::User),
     Group(account::Group),
     Key(account::Key),

@@ -1,13 +1,13 @@
 //! The definition of a webhook, and its checks.
 
-use marmota_model::{Error, ErrorKind, Result};
+use marmota_model::Result;
 use marmota_store::Store;
 use marmota_store::change::ChangeKind;
 use serde::{Deserialize, Serialize};
 use ureq::http::Uri;
 
 use crate::secret::WebhookSecret;
-use crate::subscription::Selection;
+use crate::subscription::{Selection, invalid};
 
 /// The maximum length of a URL in bytes.
 const URL_BYTES_MAX: usize = 2_000;
@@ -103,8 +103,8 @@ impl Webhook {
     /// Checks the definition against the tables of a store.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] with the member, its value, and what is permitted;
-    /// [`ErrorKind::NotFound`] for an unknown table.
+    /// [`marmota_model::ErrorKind::Invalid`] with the member, its value, and what is permitted;
+    /// [`marmota_model::ErrorKind::NotFound`] for an unknown table.
     pub fn check(&self, store: &Store) -> Result<()> {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         if self.name.is_empty() || self.name.len() > 100 || !self.name.chars().all(is_plain) {
@@ -143,10 +143,4 @@ fn check_url(url: &str) -> Result<()> {
         Some("https" | "http") => Ok(()),
         _ => wrong("must begin with https://"),
     }
-}
-
-#[cold]
-pub(crate) fn invalid(member: &str, value: &str, what: &str) -> Error {
-    let value = marmota_model::text::excerpt(value);
-    Error::new(ErrorKind::Invalid, format!("`{member}` of the webhook is `{value}`; it {what}"))
 }

@@ -14,8 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::models::{DeliveryRow, DeliveryState, LANES, WebhookRow, WebhookState};
 use crate::sender::{Failure, Message, Sender};
-use crate::webhooks::disable;
-use crate::worker::Clock;
+use crate::shared::{Clock, disable};
 
 /// The queue of the jobs.
 pub(crate) const QUEUE: &str = "marmota_webhook";

@@ -11,8 +11,8 @@ use marmota_store::hook::{Hook, HookOptions};
 
 use crate::deliver::DeliverLane;
 use crate::models::{DeliveryRow, WebhookRow, WebhookState};
+use crate::shared::{Version, disable};
 use crate::subscription::Subscription;
-use crate::webhooks::{Version, disable};
 
 /// The name of the hook, under which the database has its cursor.
 const HOOK: &str = "marmota-webhooks";

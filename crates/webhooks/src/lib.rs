@@ -50,6 +50,7 @@ mod models;
 mod routes;
 mod secret;
 mod sender;
+mod shared;
 mod subscription;
 mod sweep;
 mod webhooks;

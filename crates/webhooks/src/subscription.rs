@@ -13,7 +13,6 @@ use serde_json::json;
 use serde_json::value::RawValue;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::definition::invalid;
 use crate::models::{DeliveryRow, DeliveryState, LANES, WebhookRow};
 
 /// The maximum size of the rows of a payload. Larger ones are left out: the receiver reads the row.
@@ -242,4 +241,10 @@ fn key_text(key: &Value) -> String {
         Value::Uuid(key) => key.to_string(),
         key => format!("{key:?}"),
     }
+}
+
+#[cold]
+pub(crate) fn invalid(member: &str, value: &str, what: &str) -> Error {
+    let value = marmota_model::text::excerpt(value);
+    Error::new(ErrorKind::Invalid, format!("`{member}` of the webhook is `{value}`; it {what}"))
 }

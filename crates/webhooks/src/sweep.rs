@@ -10,8 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::deliver::{DeliverLane, QUEUE, not_here, pending};
 use crate::models::{DeliveryRow, DeliveryState, LANES, WebhookRow, WebhookState};
-use crate::webhooks::disable;
-use crate::worker::Clock;
+use crate::shared::{Clock, disable};
 
 /// What the job has of the worker's options.
 pub(crate) struct Sweeper {

@@ -1,8 +1,6 @@
 //! The webhooks of a store, for programs and operators: define, list, enable, replay.
 
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use marmota_jobs::{EnqueueJobs as _, JobAdmin};
 use marmota_model::{Error, ErrorKind, Json, Result, Timestamp};
@@ -12,6 +10,7 @@ use crate::definition::Webhook;
 use crate::deliver::DeliverLane;
 use crate::models::{DeliveryRow, DeliveryState, LANES, WebhookRow, WebhookState};
 use crate::secret::WebhookSecret;
+use crate::shared::Version;
 use crate::subscription::Selection;
 use crate::worker::{WebhookOptions, WebhookWorker};
 
@@ -19,20 +18,6 @@ use crate::worker::{WebhookOptions, WebhookWorker};
 const WEBHOOKS_MAX: u64 = 1_000;
 /// The maximum number of deliveries of a list.
 const DELIVERIES_MAX: u64 = 1_000;
-
-/// A number that is incremented when this process changes a webhook.
-#[derive(Clone, Default)]
-pub(crate) struct Version(Arc<AtomicU64>);
-
-impl Version {
-    pub(crate) fn get(&self) -> u64 {
-        self.0.load(Ordering::Acquire)
-    }
-
-    fn increment(&self) {
-        self.0.fetch_add(1, Ordering::AcqRel);
-    }
-}
 
 /// The webhooks of a store. A clone refers to the same ones.
 ///
@@ -374,21 +359,6 @@ impl Webhooks {
         }
         Ok(())
     }
-}
-
-/// Disables a webhook for a reason, which an operator finds in its row and in the log.
-pub(crate) fn disable(store: &Store, webhook: &WebhookRow, reason: &str) -> Result<()> {
-    log::error!(
-        "webhook `{}` is disabled: {reason}; `webhook enable {}` enables it again",
-        webhook.name,
-        webhook.name
-    );
-    store
-        .patch::<WebhookRow>(webhook.id)
-        .set(WebhookRow::STATE, WebhookState::Disabled)
-        .set(WebhookRow::REASON, Some(reason.to_owned()))
-        .run()
-        .map(drop)
 }
 
 impl fmt::Debug for Webhooks {

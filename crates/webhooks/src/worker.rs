@@ -12,11 +12,8 @@ use marmota_store::hook::Hook;
 use crate::deliver::{DeliverLane, Deliverer, QUEUE};
 use crate::dispatch;
 use crate::sender::Sender;
+use crate::shared::{Clock, Version};
 use crate::sweep::{SweepWebhooks, Sweeper};
-use crate::webhooks::Version;
-
-/// The clock of a worker.
-pub(crate) type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// The pattern of the sweep: each minute.
 const SWEEP: &str = "* * * * *";

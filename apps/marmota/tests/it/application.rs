@@ -45,7 +45,13 @@ impl Served {
         Self { child, url: origin.to_owned(), lines: RefCell::new(lines) }
     }
 
-    pub(crate) fn request(&self, method: &str, path: &str, token: &str, body: &Value) -> (u16, Value) {
+    pub(crate) fn request(
+        &self,
+        method: &str,
+        path: &str,
+        token: &str,
+        body: &Value,
+    ) -> (u16, Value) {
         let agent: ureq::Agent =
             ureq::Agent::config_builder().http_status_as_error(false).build().into();
         let mut request = ureq::http::Request::builder()

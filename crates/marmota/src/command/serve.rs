@@ -10,7 +10,7 @@
 //! | addresses, TLS, proxies, threads | this one |
 //! | statistics, metrics, health, the log | `operators.rs` |
 //! | replication | `replicate.rs` |
-//! | webhooks | `webhook.rs` |
+//! | webhooks | `background/webhook.rs` |
 //! | tables and groups of a file, settings of a file | `application.rs` |
 //!
 //! What is served:
@@ -94,7 +94,7 @@ pub(super) struct Serve {
     #[arg(long)]
     changes: bool,
     #[command(flatten)]
-    webhooks: super::webhook::ServeWebhooks,
+    webhooks: super::background::ServeWebhooks,
     /// Keeps the bytes of file fields in this folder, or in a bucket: FOLDER, file:///FOLDER or
     /// s3://BUCKET/PREFIX; see the guide, 43-files.md
     #[cfg(feature = "files")]

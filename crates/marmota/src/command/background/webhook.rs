@@ -32,11 +32,11 @@ use marmota_webhooks::{
 };
 use serde_json::Value;
 
-use super::{Command, Database, Done, report};
+use crate::command::{Command, Database, Done, report};
 
 /// Shows and changes the webhooks of the database
 #[derive(Args)]
-pub(super) struct Webhook {
+pub(in crate::command) struct Webhook {
     #[command(subcommand)]
     action: Action,
 }
@@ -95,7 +95,7 @@ enum Action {
 
 /// The options of `serve` for webhooks.
 #[derive(Args)]
-pub(super) struct ServeWebhooks {
+pub(in crate::command) struct ServeWebhooks {
     /// Sends changes to the URLs of webhooks, which the file of tables, administrators and the
     /// database have; implies --changes; see the guide, 49-webhooks.md
     #[arg(long)]
@@ -109,7 +109,7 @@ pub(super) struct ServeWebhooks {
 impl ServeWebhooks {
     /// Returns true if webhooks are enabled by the option, or by the file of tables.
     #[cfg_attr(not(feature = "app"), allow(clippy::unnecessary_wraps, unused_variables))]
-    pub(super) fn are_enabled(&self, command: &Command) -> Result<bool> {
+    pub(in crate::command) fn are_enabled(&self, command: &Command) -> Result<bool> {
         #[cfg(feature = "app")]
         if let Some(app) = command.files.app()? {
             return Ok(self.webhooks || !app.webhooks().is_empty());
@@ -118,7 +118,7 @@ impl ServeWebhooks {
     }
 
     /// Stores the webhooks of the file of tables, and starts to send changes.
-    pub(super) fn start(
+    pub(in crate::command) fn start(
         &self,
         #[cfg_attr(not(feature = "app"), allow(unused_variables))] command: &Command,
         store: &Store,
@@ -169,7 +169,7 @@ impl Webhook {
     ///
     /// # Errors
     /// A database without webhooks, a missing webhook or delivery.
-    pub(super) fn run(&self, command: &Command) -> Done {
+    pub(in crate::command) fn run(&self, command: &Command) -> Done {
         let database = match &self.action {
             Action::List { database, .. } => database,
             Action::Secret { webhook }
