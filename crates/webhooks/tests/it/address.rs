@@ -27,7 +27,7 @@ fn private_addresses_are_refused_by_default() {
         set(&webhooks, &Webhook::new(&format!("to-{number}"), url, "issue")).unwrap();
     }
     store.insert(&issue("secret", 1)).run().unwrap();
-    for number in 0..urls.len() {
+    for (number, url) in urls.iter().enumerate() {
         let name = format!("to-{number}");
         until(&name, || deliveries(&webhooks, &name).iter().any(|one| one.attempts > 0));
         let delivery = &deliveries(&webhooks, &name)[0];
@@ -35,7 +35,7 @@ fn private_addresses_are_refused_by_default() {
         let error = delivery.error.as_deref().unwrap();
         let is_expected =
             error.contains("is not on the public internet") || error.contains("https");
-        assert!(is_expected, "{}: {error}", urls[number]);
+        assert!(is_expected, "{url}: {error}");
     }
     assert!(listener.accept().is_err(), "a connection was made");
     worker.stop().unwrap();

@@ -1,4 +1,5 @@
 //! Tests of webhooks: real requests to receivers that the tests start.
+#![allow(clippy::unwrap_used, reason = "tests panic")]
 
 mod address;
 mod definition;
