@@ -18,7 +18,7 @@ mod prose;
 use crate::step::{Failure, root};
 
 /// The project's crates that each crate may depend on.
-const ARROWS: [(&str, &[&str]); 26] = [
+const ARROWS: [(&str, &[&str]); 27] = [
     ("model", &[]),
     ("derive", &[]),
     ("store", &["marmota-model"]),
@@ -49,6 +49,7 @@ const ARROWS: [(&str, &[&str]); 26] = [
             "marmota-web",
         ],
     ),
+    ("mcp", &["marmota-model", "marmota-http"]),
     ("web", &["marmota-model", "marmota-store", "marmota-http", "marmota-auth"]),
     (
         "rest",
@@ -107,6 +108,7 @@ const ARROWS: [(&str, &[&str]); 26] = [
             "marmota-auth",
             "marmota-jobs",
             "marmota-webhooks",
+            "marmota-mcp",
             "marmota-remote",
             "marmota-service",
         ],
@@ -128,7 +130,13 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 const FILE_LINES_MAX: usize = 700;
 
 /// Crates above a crate that its tests may use, with the reason.
-const TESTED_WITH: [(&str, &str); 7] = [
+const TESTED_WITH: [(&str, &str); 12] = [
+    // Its tests serve a database with users.
+    ("mcp", "marmota-auth"),
+    ("mcp", "marmota-derive"),
+    ("mcp", "marmota-memory"),
+    ("mcp", "marmota-rest"),
+    ("mcp", "marmota-store"),
     // Its tests open a store with the tables of a file.
     ("app", "marmota-memory"),
     // Its promises and examples need an engine and models.

@@ -88,6 +88,8 @@ enum Sub {
     Restore(restore::Restore),
     Job(background::Job),
     Webhook(background::Webhook),
+    #[cfg(feature = "mcp")]
+    Mcp(background::Mcp),
     User(account::User),
     Group(account::Group),
     Key(account::Key),
@@ -370,6 +372,8 @@ impl Command {
                 Sub::Restore(restore) => restore.run(self),
                 Sub::Job(job) => job.run(self),
                 Sub::Webhook(webhook) => webhook.run(self),
+                #[cfg(feature = "mcp")]
+                Sub::Mcp(mcp) => mcp.run(self),
                 Sub::User(user) => user.run(self),
                 Sub::Group(group) => group.run(self),
                 Sub::Key(key) => key.run(self),

@@ -187,3 +187,7 @@ pub mod administration {}
 #[cfg(feature = "webhooks")]
 #[doc = include_str!("../guide/49-webhooks.md")]
 pub mod webhooks {}
+
+#[cfg(feature = "mcp")]
+#[doc = include_str!("../guide/50-agents.md")]
+pub mod agents {}

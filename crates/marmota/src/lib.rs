@@ -62,6 +62,8 @@ pub use marmota_columns::{self as columns, csv};
 pub use marmota_derive::{Model, ModelEnum};
 #[cfg(feature = "services")]
 pub use marmota_derive::{method, service};
+#[cfg(feature = "mcp")]
+pub use marmota_mcp as mcp;
 pub use marmota_memory as memory;
 pub use marmota_model as model;
 pub use marmota_model::{Error, ErrorKind, Result};

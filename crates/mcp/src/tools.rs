@@ -137,7 +137,8 @@ fn definition(
         "type": ["integer", "string"],
         "description": format!("The key of the row of `{table}`"),
     });
-    let shown = json!({ "type": "string", "description": "The fields to show, with commas between" });
+    let shown =
+        json!({ "type": "string", "description": "The fields to show, with commas between" });
     let mut writable = properties;
     writable.retain(|_, schema| schema["readOnly"] != true);
     let (description, arguments, required): (String, Value, Value) = match verb {
@@ -187,11 +188,9 @@ fn definition(
             } }),
             json!(["key", "values"]),
         ),
-        Verb::Delete => (
-            format!("Deletes a row of the table `{table}`"),
-            json!({ "key": key }),
-            json!(["key"]),
-        ),
+        Verb::Delete => {
+            (format!("Deletes a row of the table `{table}`"), json!({ "key": key }), json!(["key"]))
+        }
     };
     let mut input = Map::new();
     input.insert("type".into(), json!("object"));
@@ -216,9 +215,9 @@ fn field(name: &str, schema: &Value) -> String {
         }
         (_, Value::String(format), _) if format != "int64" => format.clone(),
         (_, _, Value::String(kind)) => kind.clone(),
-        (_, _, Value::Array(kinds)) => kinds.first().map_or("", |kind| {
-            kind.as_str().unwrap_or_default()
-        }).to_owned(),
+        (_, _, Value::Array(kinds)) => {
+            kinds.first().map_or("", |kind| kind.as_str().unwrap_or_default()).to_owned()
+        }
         _ => "any".to_owned(),
     };
     match schema["description"].as_str() {
@@ -284,7 +283,9 @@ impl ApiTool {
             let mut count = 0;
             for limit in limits {
                 count += 1;
-                if limit.parse::<u64>().is_err() || limit.parse::<u64>().is_ok_and(|limit| limit > rows_max) {
+                if limit.parse::<u64>().is_err()
+                    || limit.parse::<u64>().is_ok_and(|limit| limit > rows_max)
+                {
                     return Err(too_many(&limit));
                 }
             }

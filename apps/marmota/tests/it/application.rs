@@ -12,7 +12,7 @@ use crate::program::Folder;
 /// A program that serves an application; killed on drop.
 pub(crate) struct Served {
     child: Child,
-    url: String,
+    pub(crate) url: String,
     /// What it prints after its address.
     lines: RefCell<Lines<BufReader<ChildStdout>>>,
 }

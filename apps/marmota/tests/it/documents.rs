@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// Subcommands with their own help.
-const SUBCOMMANDS: [&str; 22] = [
+const SUBCOMMANDS: [&str; 23] = [
     "serve",
     "migrate",
     "backup",
@@ -16,6 +16,7 @@ const SUBCOMMANDS: [&str; 22] = [
     "job statistics",
     "webhook deliveries",
     "webhook replay",
+    "mcp",
     "user list",
     "user add",
     "group list",

@@ -34,8 +34,11 @@ fn pages_continue_and_have_limits() {
             (json!({ "limit": "all" }), "it must be a number from 1 to 12"),
             (json!({ "after": "/api/note?limit=500" }), "`limit` is 500"),
             (json!({ "after": "/api/salary?limit=1" }), "`after` must be the member `next`"),
-            (json!({ "after": "/api/note?limit=1&limit=99" }), "`after` must be the member `next`"),
-            (json!({ "after": "/api/note? HTTP/1.1\r\nx: y" }), "`after` must be the member `next`"),
+            (json!({ "after": "/api/note?limit=1&limit=2" }), "`after` must be the member `next`"),
+            (
+                json!({ "after": "/api/note? HTTP/1.1\r\nx: y" }),
+                "`after` must be the member `next`",
+            ),
             (json!({ "where": "id = 1" }), "there is no argument `where`"),
             (json!({ "filter": "id = = 1" }), "400: "),
         ] {
@@ -64,7 +67,8 @@ fn a_large_answer_asks_for_less() {
 #[test]
 fn a_wrong_key_is_refused_at_the_start() {
     let world = World::new();
-    let api = ApiClient::of_routes(marmota_rest::Api::new(&world.store).allow_anonymous().router(), None);
+    let api =
+        ApiClient::of_routes(marmota_rest::Api::new(&world.store).allow_anonymous().router(), None);
     assert!(AgentServer::new(api, McpOptions::new()).is_ok());
     let api = ApiClient::of_routes(Router::new(), None);
     let error = AgentServer::new(api, McpOptions::new()).unwrap_err();

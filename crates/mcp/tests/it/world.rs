@@ -2,7 +2,6 @@
 
 use marmota_auth::{Auth, Settings};
 use marmota_derive::Model;
-use marmota_http::Router;
 use marmota_mcp::{AgentServer, ApiClient, McpOptions};
 use marmota_memory::Memory;
 use marmota_rest::Api;
@@ -28,10 +27,9 @@ pub(crate) struct Salary {
     pub(crate) amount: i64,
 }
 
-/// The database, its routes, and the keys of its users.
+/// The database, and its users.
 pub(crate) struct World {
     pub(crate) store: Store,
-    routes: Router,
     auth: Auth,
 }
 
@@ -42,7 +40,7 @@ impl World {
         let builder = Store::builder(Memory::new()).model::<Note>().model::<Salary>();
         let store = marmota_auth::models(builder).open().unwrap();
         let auth = Auth::new(&store, Settings::default().password_cost(64, 1)).unwrap();
-        let public = Grant::new("note", &[Right::Read]).rule("is_public = true").except(&["secret"]);
+        let public = Grant::new("note", &[Right::Read]).rule("is_public = true").except(["secret"]);
         auth.set_group("reader", &[public]).unwrap();
         let all = [Right::Read, Right::Insert, Right::Update, Right::Delete];
         auth.set_group("writer", &[Grant::new("note", &all)]).unwrap();
@@ -57,8 +55,7 @@ impl World {
         };
         store.insert_many(&(1..=30).map(note).collect::<Vec<_>>()).run().unwrap();
         store.insert(&Salary { id: 0, amount: 7 }).run().unwrap();
-        let routes = Api::new(&store).auth(&auth).router();
-        Self { store, routes, auth }
+        Self { store, auth }
     }
 
     /// Starts a server for a user, and connects a client.
@@ -66,7 +63,7 @@ impl World {
         let users = self.auth.users().unwrap();
         let user = users.iter().find(|one| one.name == user).unwrap().id;
         let (_, key) = self.auth.make_key_for(user, "agent", None).unwrap();
-        let api = ApiClient::of_routes(self.routes.clone(), Some(&key));
+        let api = ApiClient::of_routes(Api::new(&self.store).auth(&self.auth).router(), Some(&key));
         Agent::connect(AgentServer::new(api, options).unwrap()).await
     }
 }
