@@ -54,7 +54,7 @@ impl AgentServer {
         let document: Value = serde_json::from_str(&body).map_err(|error| {
             Error::new(ErrorKind::Invalid, format!("`{path}` is not an OpenAPI document: {error}"))
         })?;
-        let tools = tools(&document, &options);
+        let tools = tools(&document, api.prefix(), &options);
         Ok(Self(Arc::new(Shared { api, options, tools })))
     }
 

@@ -92,7 +92,10 @@ impl Verb {
 }
 
 /// Returns the tools of an OpenAPI document.
-pub(crate) fn tools(document: &Value, options: &McpOptions) -> Tools {
+///
+/// Only operations on tables are tools: not those of accounts, services and other routes, which the
+/// document can have as well.
+pub(crate) fn tools(document: &Value, prefix: &str, options: &McpOptions) -> Tools {
     let mut tools = Tools::new();
     let paths = document["paths"].as_object().into_iter().flatten();
     let operations = paths.flat_map(|(path, item)| {
@@ -102,6 +105,13 @@ pub(crate) fn tools(document: &Value, options: &McpOptions) -> Tools {
     for (path, operation) in operations {
         let id = operation["operationId"].as_str().unwrap_or_default();
         let Some((verb, table)) = Verb::of_operation(id) else { continue };
+        let of_table = match verb {
+            Verb::List | Verb::Insert => format!("{prefix}/{table}"),
+            Verb::Get | Verb::Update | Verb::Delete => format!("{prefix}/{table}/{{key}}"),
+        };
+        if *path != of_table {
+            continue;
+        }
         if verb.is_write() && !options.allows_writes {
             continue;
         }
