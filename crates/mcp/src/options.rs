@@ -40,7 +40,7 @@ impl McpOptions {
         self
     }
 
-    /// Sets the maximum size of an answer in bytes. A larger one is an error that asks for fewer
+    /// Sets the maximum size of an answer in bytes. A larger one is an error, whose text requests fewer
     /// rows or fields. Default: 256 KiB.
     #[must_use]
     pub const fn bytes_max(mut self, bytes: usize) -> Self {
