@@ -191,3 +191,6 @@ pub mod webhooks {}
 #[cfg(feature = "mcp")]
 #[doc = include_str!("../guide/50-agents.md")]
 pub mod agents {}
+
+#[doc = include_str!("../guide/51-settings.md")]
+pub mod settings {}

@@ -96,7 +96,7 @@ pub use marmota_sqlite as sqlite;
 pub use marmota_webhooks as webhooks;
 
 #[cfg(feature = "log")]
-pub use levels::Log;
+pub use levels::{Log, LogFormat};
 pub use restore::{restore, restore_all};
 #[cfg(feature = "otel")]
 pub use telemetry::Telemetry;

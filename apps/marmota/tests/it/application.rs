@@ -174,7 +174,7 @@ fn errors_of_files_have_places() {
             "marmota.toml:1:1: there is no setting `lisen`; did you mean `listen`?",
         ),
         ("auth = \"yes\"", "marmota.toml:1:1: `auth` = yes: must be true or false"),
-        ("\nthreads = 0", "marmota.toml:2:1: `threads` = 0: a server must have at least 1 thread"),
+        ("\nthreads = 0", "marmota.toml:2:1: `threads` = 0: must be at least 1"),
         ("threads = [1, 2]", "marmota.toml:1:1: `threads` = 1,2: must be a single value"),
         ("listen = true", "marmota.toml:1:1: `listen` = true: must not be a boolean"),
         ("[tls]", "marmota.toml:1:2: `tls` is a table; a setting is a boolean, a number"),

@@ -10,6 +10,8 @@ mod batch_scheduling;
 mod bench;
 mod change_feed;
 mod command;
+#[cfg(unix)]
+mod deployment;
 mod differential;
 mod documents;
 mod ending;
@@ -21,6 +23,8 @@ mod program;
 mod prove;
 mod rows;
 mod serve;
+#[cfg(unix)]
+mod settings;
 mod stress;
 #[cfg(feature = "otel")]
 mod telemetry;

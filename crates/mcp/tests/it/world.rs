@@ -97,14 +97,11 @@ impl Agent {
     }
 
     /// Calls a tool that succeeds, and returns its JSON.
-    #[track_caller]
-    pub(crate) fn json(&self, tool: &str, arguments: Value) -> impl Future<Output = Value> {
-        async move {
-            let result = self.call(tool, arguments).await;
-            let text = text(&result);
-            assert_ne!(result.is_error, Some(true), "{text}");
-            serde_json::from_str(&text).unwrap_or(Value::String(text))
-        }
+    pub(crate) async fn json(&self, tool: &str, arguments: Value) -> Value {
+        let result = self.call(tool, arguments).await;
+        let text = text(&result);
+        assert_ne!(result.is_error, Some(true), "{text}");
+        serde_json::from_str(&text).unwrap_or(Value::String(text))
     }
 
     /// Calls a tool that fails, and returns the error.
