@@ -10,3 +10,4 @@ mod program;
 mod rows;
 mod samples;
 mod users;
+mod webhooks;
