@@ -145,6 +145,7 @@ fn packages() -> Result<(), Failure> {
     ferretdb::make()?;
     versitygw::make()?;
     outsiders::install_axe()?;
+    outsiders::install_type_checkers()?;
     outsiders::install_pebble()
 }
 

@@ -18,7 +18,7 @@ mod prose;
 use crate::step::{Failure, root};
 
 /// The project's crates that each crate may depend on.
-const ARROWS: [(&str, &[&str]); 25] = [
+const ARROWS: [(&str, &[&str]); 28] = [
     ("model", &[]),
     ("derive", &[]),
     ("store", &["marmota-model"]),
@@ -36,7 +36,21 @@ const ARROWS: [(&str, &[&str]); 25] = [
     ("files", &["marmota-model", "marmota-derive", "marmota-store", "marmota-objects"]),
     ("auth", &["marmota-model", "marmota-derive", "marmota-store"]),
     ("app", &["marmota-model", "marmota-store"]),
+    ("client", &["marmota-model"]),
     ("jobs", &["marmota-model", "marmota-derive", "marmota-store"]),
+    (
+        "webhooks",
+        &[
+            "marmota-model",
+            "marmota-derive",
+            "marmota-store",
+            "marmota-jobs",
+            "marmota-http",
+            "marmota-auth",
+            "marmota-web",
+        ],
+    ),
+    ("mcp", &["marmota-model", "marmota-http"]),
     ("web", &["marmota-model", "marmota-store", "marmota-http", "marmota-auth"]),
     (
         "rest",
@@ -93,7 +107,10 @@ const ARROWS: [(&str, &[&str]); 25] = [
             "marmota-admin",
             "marmota-app",
             "marmota-auth",
+            "marmota-client",
             "marmota-jobs",
+            "marmota-webhooks",
+            "marmota-mcp",
             "marmota-remote",
             "marmota-service",
         ],
@@ -115,7 +132,13 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 const FILE_LINES_MAX: usize = 700;
 
 /// Crates above a crate that its tests may use, with the reason.
-const TESTED_WITH: [(&str, &str); 7] = [
+const TESTED_WITH: [(&str, &str); 12] = [
+    // Its tests serve a database with users.
+    ("mcp", "marmota-auth"),
+    ("mcp", "marmota-derive"),
+    ("mcp", "marmota-memory"),
+    ("mcp", "marmota-rest"),
+    ("mcp", "marmota-store"),
     // Its tests open a store with the tables of a file.
     ("app", "marmota-memory"),
     // Its promises and examples need an engine and models.

@@ -7,8 +7,8 @@
 mod account;
 #[cfg(feature = "app")]
 mod application;
+mod background;
 mod backup;
-mod job;
 mod migrate;
 mod moving;
 mod output;
@@ -84,7 +84,10 @@ enum Sub {
     Backup(backup::Backup),
     Move(moving::Move),
     Restore(restore::Restore),
-    Job(job::Job),
+    Job(background::Job),
+    Webhook(background::Webhook),
+    #[cfg(feature = "mcp")]
+    Mcp(background::Mcp),
     User(account::User),
     Group(account::Group),
     Key(account::Key),
@@ -105,6 +108,8 @@ enum Sub {
     Schema(application::SchemaCommand),
     #[cfg(feature = "app")]
     Config(application::ConfigCommand),
+    #[cfg(feature = "app")]
+    Client(application::Client),
 }
 
 /// Runs a program with its command-line arguments. `models` adds the program's models to the store
@@ -386,6 +391,9 @@ impl Command {
                 Sub::Move(moving) => moving.run(self),
                 Sub::Restore(restore) => restore.run(self),
                 Sub::Job(job) => job.run(self),
+                Sub::Webhook(webhook) => webhook.run(self),
+                #[cfg(feature = "mcp")]
+                Sub::Mcp(mcp) => mcp.run(self),
                 Sub::User(user) => user.run(self),
                 Sub::Group(group) => group.run(self),
                 Sub::Key(key) => key.run(self),
@@ -405,6 +413,8 @@ impl Command {
                 Sub::Schema(schema) => schema.run(self),
                 #[cfg(feature = "app")]
                 Sub::Config(config) => config.run(self),
+                #[cfg(feature = "app")]
+                Sub::Client(client) => client.run(self),
             },
         }
     }

@@ -180,9 +180,20 @@ pub mod files_in_rows {}
 #[doc = include_str!("../guide/45-application-files.md")]
 pub mod application_files {}
 
+#[doc = include_str!("../guide/48-clients.md")]
+pub mod clients {}
+
 #[cfg(all(feature = "admin", feature = "sqlite"))]
 #[doc = include_str!("../guide/46-admin.md")]
 pub mod administration {}
+
+#[cfg(feature = "webhooks")]
+#[doc = include_str!("../guide/49-webhooks.md")]
+pub mod webhooks {}
+
+#[cfg(feature = "mcp")]
+#[doc = include_str!("../guide/50-agents.md")]
+pub mod agents {}
 
 #[doc = include_str!("../guide/51-settings.md")]
 pub mod settings {}

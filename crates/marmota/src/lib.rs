@@ -34,6 +34,7 @@
 //! | make smaller versions of images | `thumbnails` |
 //! | copy a SQLite database continuously | `replication`, `replication-s3` |
 //! | run durable jobs | `jobs` |
+//! | send changes to other systems | `webhooks` |
 //! | administer tables and users in a browser | `admin` |
 //! | call traits in other processes | `services` |
 //!
@@ -61,6 +62,8 @@ pub use marmota_columns::{self as columns, csv};
 pub use marmota_derive::{Model, ModelEnum};
 #[cfg(feature = "services")]
 pub use marmota_derive::{method, service};
+#[cfg(feature = "mcp")]
+pub use marmota_mcp as mcp;
 pub use marmota_memory as memory;
 pub use marmota_model as model;
 pub use marmota_model::{Error, ErrorKind, Result};
@@ -89,6 +92,8 @@ pub use marmota_rest as rest;
 pub use marmota_service as service;
 #[cfg(feature = "sqlite")]
 pub use marmota_sqlite as sqlite;
+#[cfg(feature = "webhooks")]
+pub use marmota_webhooks as webhooks;
 
 #[cfg(feature = "log")]
 pub use levels::{Log, LogFormat};

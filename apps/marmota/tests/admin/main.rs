@@ -11,3 +11,4 @@ mod rows;
 mod samples;
 mod schema;
 mod users;
+mod webhooks;

@@ -27,8 +27,14 @@ impl Drop for Served {
 impl Served {
     /// Starts `serve` in a folder, and waits for its address.
     pub(crate) fn start(folder: &Folder, words: &[&str]) -> Self {
+        Self::start_with(folder, words, &[])
+    }
+
+    /// Starts it with additional environment variables.
+    pub(crate) fn start_with(folder: &Folder, words: &[&str], env: &[(&str, &str)]) -> Self {
         let words = [&["serve", "--listen", "127.0.0.1:0"], words].concat();
         let mut program = folder.program(&words);
+        program.envs(env.iter().copied());
         let mut child = program.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let url_in = |line: &String| {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// Subcommands with their own help.
-const SUBCOMMANDS: [&str; 24] = [
+const SUBCOMMANDS: [&str; 27] = [
     "serve",
     "migrate",
     "backup",
@@ -14,6 +14,9 @@ const SUBCOMMANDS: [&str; 24] = [
     "promote",
     "job list",
     "job statistics",
+    "webhook deliveries",
+    "webhook replay",
+    "mcp",
     "user list",
     "user add",
     "group list",

@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "tests panic")]
 
 mod accounts;
+#[cfg(feature = "mcp")]
+mod agents;
 mod application;
 mod backup;
 mod batch_scheduling;
@@ -27,3 +29,4 @@ mod settings;
 mod stress;
 #[cfg(feature = "otel")]
 mod telemetry;
+mod webhooks;

@@ -16,6 +16,7 @@
 //! | durability, cache, idempotency, changes, history | `serve/store_options.rs` |
 //! | pages, batches, compression of REST | `serve/rest_options.rs` |
 //! | replication | `replicate.rs` |
+//! | webhooks | `background/webhook.rs` |
 //! | tables and groups of a file, settings of a file | `application.rs` |
 //!
 //! `serve/database.rs` opens the database and what belongs to it; `serve/live.rs` opens it again with
@@ -28,6 +29,7 @@
 //! | `/api`: REST over all models | the program has no custom routes |
 //! | `/api`, by upgrade: the store for other processes | the same, with the feature `remote` |
 //! | `/api/auth`: accounts | `--auth` |
+//! | `/api/-/webhooks`: webhooks | `--webhooks`, or the file of tables has webhooks |
 //! | `/metrics`, `/healthz`, `/readyz`, `/api/-` | `--diagnostics` |
 //! | the program's own routes | it has some; then `--auth` and `--files` are refused |
 //!
@@ -57,6 +59,7 @@ use marmota_auth::Auth;
 use marmota_http::{
     Backend, BatchScheduling, ForwardedHeader, Router, Server, ServerError, ToAddresses,
 };
+use marmota_model::Result;
 use marmota_store::StoreBuilder;
 use marmota_store::plan::Destructive;
 
@@ -153,6 +156,8 @@ pub(super) struct Serve {
     access_log: AccessLogOptions,
     #[command(flatten)]
     limits: HttpLimits,
+    #[command(flatten)]
+    webhooks: super::background::ServeWebhooks,
     #[cfg(feature = "replication")]
     #[command(flatten)]
     replicate: super::replicate::Replicate,
@@ -182,7 +187,7 @@ impl Serve {
                            `--files` out";
             return Err(message.into());
         }
-        let database = OpenDatabase::open(self, command, url, &Destructive::default())?;
+        let mut database = OpenDatabase::open(self, command, url, &Destructive::default())?;
         let watch = self.operators.begin()?;
         log::info!(target: "marmota", "starting: {}", super::program::line(command.version));
         #[cfg(feature = "replication")]
@@ -192,7 +197,7 @@ impl Serve {
         if !database.is_replica() && app_greeting.is_none() {
             (command.seed)(&database.store)?;
         }
-        database.start_files()?;
+        database.start(self, command)?;
         let mut server = self.bind(command, &listen)?;
         if let Some(log) = &access_log {
             server = server.access_log(log);
@@ -219,7 +224,7 @@ impl Serve {
             server = server.metrics(metrics);
         }
         let parts = RouteParts { command, url: &address, watch: &watch, layers: &layers };
-        let database = self.serve(server, database, url, &parts)?;
+        let mut database = self.serve(server, database, url, &parts)?;
         service_manager::stopping();
         log::info!(target: "marmota", "shutdown: no connection is open; closing the database");
         watch.end();
@@ -304,9 +309,15 @@ impl Serve {
     }
 
     /// Adds to the builder of a store the tables and layers that the options request.
-    fn extend(&self, builder: StoreBuilder) -> StoreBuilder {
+    ///
+    /// # Errors
+    /// Those of the file of tables, which may have webhooks.
+    fn extend(&self, command: &Command, builder: StoreBuilder) -> Result<StoreBuilder> {
         let builder = if self.auth { marmota_auth::models(builder) } else { builder };
-        self.operators.observing(self.store.apply_to(builder))
+        let has_webhooks = self.webhooks.are_enabled(command)?;
+        let builder = self.store.apply_to(builder, has_webhooks);
+        let builder = if has_webhooks { marmota_webhooks::models(builder) } else { builder };
+        Ok(self.operators.observing(builder))
     }
 
     /// Checks settings that exclude each other, as the start does.
@@ -467,6 +478,10 @@ impl Serve {
             ));
         }
         let routes = database.api(self, store).auth(&auth).router();
+        let routes = match database.webhooks() {
+            Some(webhooks) => routes.nest("", webhooks.router(Some(&auth))),
+            None => routes,
+        };
         #[cfg(feature = "app")]
         let routes = match events {
             Some(events) => routes.nest("", super::application::editing::routes(&auth, events)),
@@ -492,6 +507,10 @@ impl Serve {
         }
         let store = &database.store;
         let routes = command.routes_of(store, |store| database.api(self, store));
+        let routes = match database.webhooks().filter(|_| command.routes.is_none()) {
+            Some(webhooks) => routes.nest("", webhooks.router(None)),
+            None => routes,
+        };
         watch.beside(routes, store, |state| watch.admit(state))
     }
 }

@@ -4,6 +4,7 @@ use marmota_model::Result;
 use marmota_rest::Api;
 use marmota_store::Store;
 use marmota_store::plan::Destructive;
+use marmota_webhooks::{WebhookWorker, Webhooks};
 
 use super::Serve;
 use crate::command::Command;
@@ -17,6 +18,8 @@ pub(super) struct OpenDatabase {
     files: Option<marmota_files::FileStorage>,
     #[cfg(feature = "replication")]
     pub(super) replication: Replication,
+    /// The webhooks, and the worker that sends their deliveries.
+    webhooks: Option<(Webhooks, WebhookWorker)>,
 }
 
 impl OpenDatabase {
@@ -36,7 +39,7 @@ impl OpenDatabase {
         let builder = command.builder(url)?.allow_destructive(destructive.clone());
         #[cfg(feature = "replication")]
         let builder = replication.of_store(builder);
-        let builder = serve.extend(builder);
+        let builder = serve.extend(command, builder)?;
         #[cfg(feature = "files")]
         let files = serve.files.as_deref().map(marmota_files::FileStorage::open).transpose()?;
         #[cfg(feature = "files")]
@@ -51,6 +54,7 @@ impl OpenDatabase {
             files,
             #[cfg(feature = "replication")]
             replication,
+            webhooks: None,
         })
     }
 
@@ -63,16 +67,28 @@ impl OpenDatabase {
         false
     }
 
-    /// Starts the removal of bytes that no row refers to.
+    /// Starts what works in the background: the removal of bytes that no row refers to, and the
+    /// deliveries of webhooks.
     ///
     /// # Errors
-    /// Those of the storage.
-    pub(super) fn start_files(&self) -> Result<()> {
+    /// Those of the storage of files, and of the store.
+    pub(super) fn start(&mut self, serve: &Serve, command: &Command) -> Result<()> {
+        if self.is_replica() {
+            return Ok(());
+        }
         #[cfg(feature = "files")]
-        if let Some(files) = self.files.as_ref().filter(|_| !self.is_replica()) {
+        if let Some(files) = &self.files {
             files.start(&self.store)?;
         }
+        if serve.webhooks.are_enabled(command)? {
+            self.webhooks = Some(serve.webhooks.start(command, &self.store)?);
+        }
         Ok(())
+    }
+
+    /// Returns the webhooks, if there are any.
+    pub(super) fn webhooks(&self) -> Option<&Webhooks> {
+        self.webhooks.as_ref().map(|(webhooks, _)| webhooks)
     }
 
     /// Returns REST over the store.
@@ -86,11 +102,14 @@ impl OpenDatabase {
         api
     }
 
-    /// Closes it all.
+    /// Stops what works in the background, and closes the store.
     ///
     /// # Errors
-    /// Those of [`Store::close`]; after `Busy` the database stays open.
-    pub(super) fn close(&self) -> Result<()> {
+    /// Those of [`Store::close`]; after `Busy` the store stays open.
+    pub(super) fn close(&mut self) -> Result<()> {
+        if let Some((_, worker)) = self.webhooks.take() {
+            worker.stop()?;
+        }
         #[cfg(feature = "files")]
         if let Some(files) = &self.files {
             files.stop();

@@ -131,7 +131,8 @@ impl LiveServer<'_> {
         }
         let app = AppFile::parse_json(&change.json)?;
         application::check(&app)?;
-        let builder = self.serve.extend(app.add_to(crate::open(self.database_url)?));
+        let builder = app.add_to(crate::open(self.database_url)?);
+        let builder = self.serve.extend(self.parts.command, builder)?;
         let plan = builder.plan_for(&self.database.store)?;
         let steps = steps_of(&plan, &change.destructive);
         let refusal = plan.check(&change.destructive).err();
@@ -175,7 +176,7 @@ impl LiveServer<'_> {
             log::warn!(target: "marmota", "{count} requests are not answered yet, and will fail");
         }
         if let Err(error) = self.database.close() {
-            self.database.start_files()?;
+            self.database.start(self.serve, self.parts.command)?;
             return Err(match error.kind() {
                 ErrorKind::Busy => busy("a transaction is open"),
                 _ => error,
@@ -210,9 +211,9 @@ impl LiveServer<'_> {
         destructive: &Destructive,
         removed_groups: &[String],
     ) -> Result<(OpenDatabase, marmota_http::Router)> {
-        let database =
+        let mut database =
             OpenDatabase::open(self.serve, self.parts.command, self.database_url, destructive)?;
-        let prepared = database.start_files().and_then(|()| {
+        let prepared = database.start(self.serve, self.parts.command).and_then(|()| {
             let accounts = Auth::new(&database.store, Settings::default())?;
             let stored = accounts.groups()?;
             let is_stored = |name: &&String| stored.iter().any(|group| group.name == **name);

@@ -61,8 +61,8 @@ impl StoreOptions {
         }
     }
 
-    /// Returns the builder with these options.
-    pub(super) fn apply_to(&self, builder: StoreBuilder) -> StoreBuilder {
+    /// Returns the builder with these options. `has_webhooks`: changes are recorded in any case.
+    pub(super) fn apply_to(&self, builder: StoreBuilder, has_webhooks: bool) -> StoreBuilder {
         let mut builder = builder;
         if let Some(bytes) = self.cache_bytes_max {
             builder = builder.cache(bytes);
@@ -71,7 +71,7 @@ impl StoreOptions {
             let kept_for = hours(self.idempotency_hours);
             builder = builder.idempotency(Idempotency { kept_for, ..Idempotency::default() });
         }
-        if self.changes {
+        if self.changes || has_webhooks {
             let age_max = hours(self.changes_hours);
             builder = builder.changes(ChangeRetention::default().age_max(age_max));
         }
