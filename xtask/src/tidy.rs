@@ -18,7 +18,7 @@ mod prose;
 use crate::step::{Failure, root};
 
 /// The project's crates that each crate may depend on.
-const ARROWS: [(&str, &[&str]); 25] = [
+const ARROWS: [(&str, &[&str]); 26] = [
     ("model", &[]),
     ("derive", &[]),
     ("store", &["marmota-model"]),
@@ -37,6 +37,7 @@ const ARROWS: [(&str, &[&str]); 25] = [
     ("auth", &["marmota-model", "marmota-derive", "marmota-store"]),
     ("app", &["marmota-model", "marmota-store"]),
     ("jobs", &["marmota-model", "marmota-derive", "marmota-store"]),
+    ("mail", &["marmota-model", "marmota-store", "marmota-auth", "marmota-jobs"]),
     ("web", &["marmota-model", "marmota-store", "marmota-http", "marmota-auth"]),
     (
         "rest",
@@ -94,6 +95,7 @@ const ARROWS: [(&str, &[&str]); 25] = [
             "marmota-app",
             "marmota-auth",
             "marmota-jobs",
+            "marmota-mail",
             "marmota-remote",
             "marmota-service",
         ],
