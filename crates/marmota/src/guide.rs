@@ -183,3 +183,7 @@ pub mod application_files {}
 #[cfg(all(feature = "admin", feature = "sqlite"))]
 #[doc = include_str!("../guide/46-admin.md")]
 pub mod administration {}
+
+#[cfg(feature = "mail")]
+#[doc = include_str!("../guide/47-accounts.md")]
+pub mod accounts_for_the_public {}
