@@ -13,7 +13,7 @@ use marmota_store::history::HISTORY_TABLE;
 use marmota_store::rights::{Grant, OWN_PREFIX, Right, Rights};
 use marmota_store::{Durability, Store, Transaction};
 
-use crate::attempts::Attempts;
+use crate::credentials::attempts::Attempts;
 use crate::credentials::jwt::Jwts;
 use crate::credentials::password::Passwords;
 use crate::credentials::token::{self, TokenHash};

@@ -49,7 +49,6 @@
 mod account_changes;
 mod account_mail;
 mod accounts;
-mod attempts;
 mod auth;
 mod authenticate;
 mod credentials;

@@ -74,7 +74,7 @@ impl Auth {
     /// [`Auth::login`] of a user who may have an authenticator app, with the client's description.
     ///
     /// `name` is the name of the user, or the mail address. `code` is a code of the app, or a recovery
-    /// code; users without an app need none. Call it without a code first: the error says whether one
+    /// code; users without an app need none. Call it without a code first: the error states whether one
     /// is needed.
     ///
     /// ```

@@ -136,7 +136,7 @@ impl Auth {
     }
 
     /// Deletes the account of a user at their request: sessions, keys, and links with it. Rows that refer
-    /// to the user are treated as their model says (`on_delete`).
+    /// to the user follow the action of their model (`on_delete`).
     ///
     /// `code` is needed if the user has an authenticator app, as in [`Auth::login_with`]. The id is never
     /// assigned again.

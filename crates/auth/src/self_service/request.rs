@@ -56,7 +56,7 @@ impl Auth {
 
     /// Requests a mail with a link that makes an account for this address ([`Auth::join`]).
     ///
-    /// If the address has an account, the mail says so. The result does not depend on it. `languages` are
+    /// If the address has an account, the mail has a link for a new password instead. The result does not depend on it. `languages` are
     /// those that the receiver prefers, as in the header `Accept-Language`; `from` is the client's
     /// address, for the limits.
     ///
