@@ -31,9 +31,13 @@
 #![forbid(unsafe_code)]
 
 mod account_mails;
+#[cfg(feature = "catcher")]
+mod catcher;
 mod smtp;
 mod templates;
 
 pub use account_mails::{AccountMails, SendAccountMail};
+#[cfg(feature = "catcher")]
+pub use catcher::{CaughtMail, MailCatcher};
 pub use smtp::{Mail, SmtpSender};
 pub use templates::{MailText, Templates};

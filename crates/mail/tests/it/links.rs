@@ -6,21 +6,19 @@ use std::time::Duration;
 
 use marmota_auth::{Auth, LoginClient, SecurityEvent, Settings, SignUpPolicy, User};
 use marmota_jobs::{JobAdmin, JobQuery, Jobs, Worker, WorkerOptions};
-use marmota_mail::{AccountMails, SmtpSender, Templates};
+use marmota_mail::{AccountMails, CaughtMail, MailCatcher, SmtpSender, Templates};
 use marmota_memory::Memory;
 use marmota_model::{Error, ErrorKind, Timestamp};
 use marmota_sqlite::Sqlite;
 use marmota_store::Store;
 use marmota_store::engine::Engine;
 
-use crate::catcher::Catcher;
-
 const PASSWORD: &str = "correct horse battery";
 
 struct Program {
     store: Store,
     auth: Auth,
-    catcher: Catcher,
+    catcher: MailCatcher,
     worker: Option<Worker>,
     /// Microseconds that the clock of accounts is ahead.
     ahead: Arc<AtomicI64>,
@@ -37,7 +35,7 @@ impl Drop for Program {
 
 impl Program {
     fn on(engine: impl Engine + 'static, settings: Settings) -> Self {
-        let catcher = Catcher::start();
+        let catcher = MailCatcher::start().unwrap();
         let builder = marmota_auth::models(Store::builder(engine));
         let store = marmota_jobs::models(builder).open().unwrap();
         let ahead = Arc::new(AtomicI64::new(0));
@@ -54,7 +52,7 @@ impl Program {
             })
             .listener(move |event: &SecurityEvent| keeps.lock().unwrap().push(event.clone()));
         let auth = Auth::new(&store, settings).unwrap();
-        let sender = SmtpSender::new(&catcher.url, "Shop <shop@example.org>").unwrap();
+        let sender = SmtpSender::new(catcher.url(), "Shop <shop@example.org>").unwrap();
         let jobs = Jobs::new(&store);
         let jobs = AccountMails::register(jobs, &auth, &sender, &Templates::new("Shop")).unwrap();
         let worker = Some(jobs.start(WorkerOptions::new()).unwrap());
@@ -63,6 +61,10 @@ impl Program {
 
     fn new(settings: Settings) -> Self {
         Self::on(Memory::new(), settings)
+    }
+
+    fn mail(&self, number: usize) -> CaughtMail {
+        self.catcher.mail(number).unwrap()
     }
 
     fn advance(&self, minutes: u64) {
@@ -88,7 +90,7 @@ impl Program {
     fn sign_up(&self, email: &str) -> i64 {
         let before = self.catcher.count();
         self.auth.request_sign_up(email, "en", None).unwrap();
-        let token = self.catcher.mail(before).token();
+        let token = self.mail(before).token();
         self.auth.join(&token, None, PASSWORD, None).unwrap()
     }
 
@@ -112,7 +114,7 @@ fn a_person_signs_up_by_mail() {
     for program in [Program::new(open()), Program::on(file, open())] {
         let auth = &program.auth;
         auth.request_sign_up("Ann@Example.org", "de-AT,de;q=0.9,en", None).unwrap();
-        let mail = program.catcher.mail(0);
+        let mail = program.mail(0);
         assert_eq!(mail.to, "ann@example.org");
         assert!(mail.text.contains("Ihr Konto bei Shop anlegen"), "{}", mail.text);
         assert!(mail.text.contains("https://shop.example.org/account#/join/mt_"), "{}", mail.text);
@@ -135,9 +137,9 @@ fn a_token_works_once_for_its_purpose_until_its_end() {
     let auth = &program.auth;
     let ann = program.sign_up("ann@example.org");
     auth.request_reset("ann@example.org", "", None).unwrap();
-    let reset = program.catcher.mail(1).token();
+    let reset = program.mail(1).token();
     auth.request_sign_up("bob@example.org", "", None).unwrap();
-    let join = program.catcher.mail(2).token();
+    let join = program.mail(2).token();
 
     // Not for another purpose.
     refused(auth.join(&reset, None, PASSWORD, None), ErrorKind::Unauthenticated);
@@ -169,7 +171,7 @@ fn a_token_works_once_for_its_purpose_until_its_end() {
 fn two_requests_with_one_token_make_one_account() {
     let program = Program::new(open());
     program.auth.request_sign_up("ann@example.org", "", None).unwrap();
-    let token = program.catcher.mail(0).token();
+    let token = program.mail(0).token();
     let joined: Vec<_> = std::thread::scope(|scope| {
         let join = |number| {
             let (auth, token) = (&program.auth, &token);
@@ -193,7 +195,7 @@ fn requests_do_not_reveal_accounts() {
     }
     program.settle();
     // Ann got a reset, a login and a hint; Eve only a link to sign up.
-    let mails: Vec<_> = (1..5).map(|number| program.catcher.mail(number)).collect();
+    let mails: Vec<_> = (1..5).map(|number| program.mail(number)).collect();
     assert_eq!(program.catcher.count(), 5);
     let of = |to: &str| mails.iter().filter(|mail| mail.to == to).collect::<Vec<_>>();
     assert_eq!((of("ann@example.org").len(), of("eve@example.org").len()), (3, 1));
@@ -204,7 +206,7 @@ fn requests_do_not_reveal_accounts() {
 fn tokens_are_stored_as_hashes_only() {
     let program = Program::new(open());
     program.auth.request_sign_up("ann@example.org", "", None).unwrap();
-    let token = program.catcher.mail(0).token();
+    let token = program.mail(0).token();
     let admin = JobAdmin::new(&program.store);
     let jobs = admin.list(&JobQuery::default()).run().unwrap();
     assert!(!jobs.is_empty() && jobs.iter().all(|job| !job.input.contains("mt_")));
@@ -235,7 +237,7 @@ fn an_invitation_is_for_its_address_until_it_is_revoked() {
     auth.set_group("staff", &[]).unwrap();
     refused(auth.invite("ann@example.org", &["missing".to_owned()], ""), ErrorKind::Invalid);
     auth.invite("ann@example.org", &["staff".to_owned()], "").unwrap();
-    let token = program.catcher.mail(0).token();
+    let token = program.mail(0).token();
     assert_eq!(auth.invitations().unwrap()[0].email, "ann@example.org");
     // The account gets the address of the invitation, whatever name is entered.
     refused(auth.join(&token, Some("eve@evil.net"), PASSWORD, None), ErrorKind::Invalid);
@@ -245,7 +247,7 @@ fn an_invitation_is_for_its_address_until_it_is_revoked() {
     assert!(auth.invitations().unwrap().is_empty());
 
     let id = auth.invite("bob@example.org", &[], "").unwrap();
-    let token = program.catcher.mail(1).token();
+    let token = program.mail(1).token();
     auth.revoke_invitation(id).unwrap();
     refused(auth.join(&token, None, PASSWORD, None), ErrorKind::Unauthenticated);
 }
@@ -266,16 +268,16 @@ fn an_address_changes_once_it_is_confirmed() {
     program.settle();
     assert_eq!(program.catcher.count(), 2);
     auth.request_reset("ann@example.org", "", None).unwrap();
-    let reset = program.catcher.mail(2).token();
+    let reset = program.mail(2).token();
     email("new@example.org").unwrap();
-    let mail = program.catcher.mail(3);
+    let mail = program.mail(3);
     assert_eq!(mail.to, "new@example.org");
     auth.login("ann@example.org", PASSWORD, None).unwrap();
     auth.confirm_address(&mail.token(), None).unwrap();
     auth.login("new@example.org", PASSWORD, None).unwrap();
     refused(auth.login("ann@example.org", PASSWORD, None), ErrorKind::Unauthenticated);
     // The old address is notified, and its links do not work any more.
-    assert_eq!(program.catcher.mail(4).to, "ann@example.org");
+    assert_eq!(program.mail(4).to, "ann@example.org");
     refused(auth.reset_password(&reset, PASSWORD, None), ErrorKind::Unauthenticated);
 }
 
@@ -285,13 +287,13 @@ fn a_link_logs_in_once() {
     let auth = &program.auth;
     let ann = program.sign_up("ann@example.org");
     auth.request_login_link("ann@example.org", "", None).unwrap();
-    let token = program.catcher.mail(1).token();
+    let token = program.mail(1).token();
     let client = LoginClient { device: Some("phone"), ..LoginClient::default() };
     let login = auth.login_with_link(&token, None, client).unwrap();
     assert_eq!(login.user, ann);
     refused(auth.login_with_link(&token, None, client), ErrorKind::Unauthenticated);
     auth.request_login_link("ann@example.org", "", None).unwrap();
-    let token = program.catcher.mail(2).token();
+    let token = program.mail(2).token();
     program.advance(16);
     refused(auth.login_with_link(&token, None, client), ErrorKind::Unauthenticated);
 }
@@ -320,7 +322,7 @@ fn a_mail_that_was_refused_is_sent_again() {
     let program = Program::new(open());
     program.catcher.refuse(1);
     program.auth.request_sign_up("ann@example.org", "", None).unwrap();
-    let token = program.catcher.mail(0).token();
+    let token = program.mail(0).token();
     program.auth.join(&token, None, PASSWORD, None).unwrap();
     let table = program.store.table("marmota_account_link").unwrap();
     assert!(program.store.list_records(&table).run().unwrap().is_empty());
@@ -332,7 +334,7 @@ fn a_removed_user_takes_their_links_along_and_the_id_is_not_used_again() {
     let auth = &program.auth;
     let ann = program.sign_up("ann@example.org");
     auth.request_reset("ann@example.org", "", None).unwrap();
-    let token = program.catcher.mail(1).token();
+    let token = program.mail(1).token();
     refused(auth.delete_account(ann, "wrong", None, None), ErrorKind::Unauthenticated);
     auth.delete_account(ann, PASSWORD, None, None).unwrap();
     refused(auth.reset_password(&token, PASSWORD, None), ErrorKind::Unauthenticated);

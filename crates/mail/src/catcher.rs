@@ -1,84 +1,98 @@
-//! An SMTP server for tests: it accepts mails on a free port, and keeps them.
+//! [`MailCatcher`]: a mail server for tests, which accepts mails on a free port and keeps them.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Result, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
 
 const WAIT_MAX: Duration = Duration::from_secs(20);
 
 /// A mail that was received.
 #[derive(Clone, Debug)]
-pub(crate) struct Received {
-    pub(crate) to: String,
+pub struct CaughtMail {
+    /// The receiver.
+    pub to: String,
     /// The mail as it was sent, with soft line breaks of quoted-printable removed.
-    pub(crate) text: String,
+    pub text: String,
 }
 
-impl Received {
-    /// Returns the token at the end of the link.
-    pub(crate) fn token(&self) -> String {
-        let text = self.text.replace("=3D", "=");
-        let at = text.find("mt_").unwrap_or_else(|| panic!("no token in {text}"));
-        let rest = text[at..].chars();
+impl CaughtMail {
+    /// Returns the one-time token in the text; an empty text if it has no token.
+    #[must_use]
+    pub fn token(&self) -> String {
+        let at = self.text.find("mt_").unwrap_or(self.text.len());
+        let rest = self.text[at..].chars();
         rest.take_while(|char| char.is_ascii_alphanumeric() || "-_".contains(*char)).collect()
     }
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Kept {
-    mails: Mutex<Vec<Received>>,
+    mails: Mutex<Vec<CaughtMail>>,
     arrived: Condvar,
     /// The number of mails to refuse for now.
     refused: Mutex<u32>,
 }
 
-/// The server. Its thread ends with the test program.
-pub(crate) struct Catcher {
-    pub(crate) url: String,
+/// A mail server on 127.0.0.1. Its threads end with the program.
+#[derive(Debug)]
+pub struct MailCatcher {
+    url: String,
     kept: Arc<Kept>,
 }
 
-impl Catcher {
-    pub(crate) fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("smtp://{}", listener.local_addr().unwrap());
+impl MailCatcher {
+    /// Starts the server.
+    ///
+    /// # Errors
+    /// No port is free.
+    pub fn start() -> Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let url = format!("smtp://{}", listener.local_addr()?);
         let kept = Arc::new(Kept::default());
         let keeps = Arc::clone(&kept);
         std::thread::spawn(move || {
             for connection in listener.incoming().flatten() {
                 let keeps = Arc::clone(&keeps);
-                std::thread::spawn(move || serve(connection, &keeps));
+                std::thread::spawn(move || serve(&connection, &keeps));
             }
         });
-        Self { url, kept }
+        Ok(Self { url, kept })
+    }
+
+    /// Returns the URL for [`crate::SmtpSender::new`].
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
     }
 
     /// Refuses the next mails with a temporary error.
-    pub(crate) fn refuse(&self, mails: u32) {
-        *self.kept.refused.lock().unwrap() = mails;
+    pub fn refuse(&self, mails: u32) {
+        *self.kept.refused.lock() = mails;
     }
 
-    /// Waits for the mail with this number, and returns it.
-    pub(crate) fn mail(&self, number: usize) -> Received {
-        let mails = self.kept.mails.lock().unwrap();
-        let (mails, _) = self
-            .kept
-            .arrived
-            .wait_timeout_while(mails, WAIT_MAX, |mails| mails.len() <= number)
-            .unwrap();
-        mails.get(number).unwrap_or_else(|| panic!("{} mails, not {number}", mails.len())).clone()
+    /// Waits for the mail with this number, at most 20 seconds; the first is 0.
+    #[must_use]
+    pub fn mail(&self, number: usize) -> Option<CaughtMail> {
+        let mut mails = self.kept.mails.lock();
+        let is_missing = |mails: &mut Vec<CaughtMail>| mails.len() <= number;
+        self.kept.arrived.wait_while_for(&mut mails, is_missing, WAIT_MAX);
+        mails.get(number).cloned()
     }
 
-    pub(crate) fn count(&self) -> usize {
-        self.kept.mails.lock().unwrap().len()
+    /// Returns the number of mails.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.kept.mails.lock().len()
     }
 }
 
 /// Answers the commands of one connection (RFC 5321).
-fn serve(connection: TcpStream, kept: &Kept) -> Option<()> {
+fn serve(mut connection: &TcpStream, kept: &Kept) -> Option<()> {
     let mut lines = BufReader::new(connection.try_clone().ok()?).lines();
-    let answer = |text: &str| (&connection).write_all(format!("{text}\r\n").as_bytes()).ok();
+    let mut answer = |text: &str| connection.write_all(format!("{text}\r\n").as_bytes()).ok();
     answer("220 catcher")?;
     let mut to = String::new();
     loop {
@@ -91,7 +105,7 @@ fn serve(connection: TcpStream, kept: &Kept) -> Option<()> {
                 answer("250 OK")?;
             }
             () if command == "DATA" => {
-                let mut refused = kept.refused.lock().unwrap();
+                let mut refused = kept.refused.lock();
                 if *refused > 0 {
                     *refused -= 1;
                     drop(refused);
@@ -109,7 +123,7 @@ fn serve(connection: TcpStream, kept: &Kept) -> Option<()> {
                         None => text = text + &line + "\n",
                     }
                 }
-                kept.mails.lock().unwrap().push(Received { to: to.clone(), text });
+                kept.mails.lock().push(CaughtMail { to: to.clone(), text });
                 kept.arrived.notify_all();
                 answer("250 OK")?;
             }
