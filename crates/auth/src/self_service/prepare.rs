@@ -31,11 +31,6 @@ impl Auth {
         let now = inner.now();
         let store = &inner.store;
         store.delete_where::<AccountLink>(AccountLink::ENDS_AT.le(now)).run()?;
-        let of_address = AccountLink::ADDRESS.eq(mail.address.as_str());
-        if store.count::<AccountLink>().filter(of_address).run()? >= LINKS_MAX {
-            self.report(&SecurityEvent::MailLimited { email: shown(&mail.address), address: None });
-            return Ok(None);
-        }
         let owner = inner.user_of_address(&mail.address)?;
         let is_active = |user: &User| !user.is_disabled;
         let (kind, user) = match (mail.kind, owner) {
@@ -98,7 +93,20 @@ impl Auth {
                     created_at: now,
                     ends_at,
                 };
-                store.insert(&link).run()?;
+                // Several mails may be prepared at the same time.
+                let is_stored = store.transaction(|tx| {
+                    let of_address = AccountLink::ADDRESS.eq(mail.address.as_str());
+                    let is_full = tx.count::<AccountLink>().filter(of_address).run()? >= LINKS_MAX;
+                    if !is_full {
+                        tx.insert(&link).run()?;
+                    }
+                    Ok(!is_full)
+                })?;
+                if !is_stored {
+                    let email = shown(&mail.address);
+                    self.report(&SecurityEvent::MailLimited { email, address: None });
+                    return Ok(None);
+                }
                 prepared.link = Some(link.id);
             }
         }
