@@ -8,6 +8,7 @@ mod outsiders;
 mod parallel;
 mod quick;
 mod readme;
+mod release;
 mod soak;
 mod step;
 mod summary;
@@ -39,6 +40,7 @@ cargo xtask COMMAND
   readme    the examples of README and Getting started, each in a new crate
   soak [NAME] [--allow-not-run NAME]
             the long runs, or those whose name starts with NAME; not part of `test`
+  package   the static program, an image's files and a Debian package, in target/packages
   fuzz [N]  each fuzz target for N seconds (in `test`: 10, with fixed seeds)";
 
 fn main() -> ExitCode {
@@ -66,6 +68,7 @@ fn main() -> ExitCode {
         ["openapi"] => outsiders::open_api(),
         ["readme"] => readme::check(),
         ["soak", arguments @ ..] => soak::start(arguments),
+        ["package"] => release::packages(),
         ["fuzz"] => fuzz::check(),
         ["fuzz", seconds] => fuzz::search(seconds),
         _ => {

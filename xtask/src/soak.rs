@@ -51,6 +51,7 @@ const RUNS: &[Soak] = &[
     Soak { name: "scan-postgres", program: "scan", arguments: &["postgres:"] },
     Soak { name: "scan-mongodb", program: "scan", arguments: &["mongodb:", "200000"] },
     Soak { name: "killed-jobs", program: "cargo", arguments: &["test", "--package", "marmota-jobs", "--test", "it", "--locked", "killed"] },
+    Soak { name: "webhook-kills", program: "cargo", arguments: &["test", "-p", "marmota-webhooks", "--test", "it", "--locked", "killed"] },
     Soak { name: "file-kills", program: "cargo", arguments: &["test", "-p", "marmota-files", "--test", "it", "--locked", "killed"] },
     Soak { name: "file-memory", program: "cargo", arguments: &["test", "-p", "marmota-rest", "--features", "files", "--test", "file_memory", "--locked"] },
     Soak { name: "feed-postgres", program: "cargo", arguments: &["run", "--release", "-p", "marmota-postgres", "--features", "temporary-server", "--example", "feed_race"] },
@@ -92,7 +93,7 @@ impl Soak {
         }
         if self.program == "cargo" {
             // More kills than in the daily tests.
-            let is_long = matches!(self.name, "killed-jobs" | "file-kills");
+            let is_long = matches!(self.name, "killed-jobs" | "file-kills" | "webhook-kills");
             let mut program = cargo();
             program.args(self.arguments).env("MARMOTA_KILLS", if is_long { "200" } else { "50" });
             return run(program.env("MARMOTA_FILE_BYTES", (1_u64 << 30).to_string()))

@@ -18,7 +18,7 @@ mod prose;
 use crate::step::{Failure, root};
 
 /// The project's crates that each crate may depend on.
-const ARROWS: [(&str, &[&str]); 26] = [
+const ARROWS: [(&str, &[&str]); 28] = [
     ("model", &[]),
     ("derive", &[]),
     ("store", &["marmota-model"]),
@@ -38,6 +38,19 @@ const ARROWS: [(&str, &[&str]); 26] = [
     ("app", &["marmota-model", "marmota-store"]),
     ("jobs", &["marmota-model", "marmota-derive", "marmota-store"]),
     ("mail", &["marmota-model", "marmota-store", "marmota-auth", "marmota-jobs"]),
+    (
+        "webhooks",
+        &[
+            "marmota-model",
+            "marmota-derive",
+            "marmota-store",
+            "marmota-jobs",
+            "marmota-http",
+            "marmota-auth",
+            "marmota-web",
+        ],
+    ),
+    ("mcp", &["marmota-model", "marmota-http"]),
     ("web", &["marmota-model", "marmota-store", "marmota-http", "marmota-auth"]),
     (
         "rest",
@@ -96,6 +109,8 @@ const ARROWS: [(&str, &[&str]); 26] = [
             "marmota-auth",
             "marmota-jobs",
             "marmota-mail",
+            "marmota-webhooks",
+            "marmota-mcp",
             "marmota-remote",
             "marmota-service",
         ],
@@ -117,7 +132,13 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 const FILE_LINES_MAX: usize = 700;
 
 /// Crates above a crate that its tests may use, with the reason.
-const TESTED_WITH: [(&str, &str); 7] = [
+const TESTED_WITH: [(&str, &str); 12] = [
+    // Its tests serve a database with users.
+    ("mcp", "marmota-auth"),
+    ("mcp", "marmota-derive"),
+    ("mcp", "marmota-memory"),
+    ("mcp", "marmota-rest"),
+    ("mcp", "marmota-store"),
     // Its tests open a store with the tables of a file.
     ("app", "marmota-memory"),
     // Its promises and examples need an engine and models.

@@ -10,10 +10,16 @@ use std::process::ExitCode;
 
 use marmota::command::Command;
 
+/// Allocates memory for the static program, because musl's allocator has one lock for all threads.
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     Command::new(demo::models)
         .about("Serves the tables of app.toml as REST, or a demonstration without that file")
         .version(env!("CARGO_PKG_VERSION"))
+        .commit(option_env!("MARMOTA_COMMIT"))
         .seed(demo::seed)
         .application_files("app.toml", "marmota.toml")
         .greeting(greeting)

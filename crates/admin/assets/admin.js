@@ -7,6 +7,7 @@ import { tablePage, tablesPage } from './grid.js'
 import { newRowPage, rowPage } from './row.js'
 import { setPasswordPage, signInPage, signOut } from './sign-in.js'
 import { statisticsPage } from './statistics.js'
+import { webhookPage, webhooksPage } from './webhooks.js'
 
 const always = () => true
 const hasAccounts = () => session.accounts
@@ -22,6 +23,8 @@ const PAGES = [
   { path: 'groups', show: groupsPage, name: 'Groups', isShown: isAdmin },
   { path: 'group', show: groupPage },
   { path: 'account', show: accountPage, name: 'Account', isShown: hasAccounts },
+  { path: 'webhooks', show: webhooksPage, name: 'Webhooks', isShown: () => !session.accounts || isAdmin() },
+  { path: 'webhook', show: webhookPage },
   { path: 'statistics', show: statisticsPage, name: 'Statistics', isShown: () => !session.accounts || isAdmin() },
 ]
 

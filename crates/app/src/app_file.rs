@@ -9,7 +9,9 @@ use marmota_store::rights::Grant;
 use toml_edit::DocumentMut;
 
 use crate::document::{AppDocument, GroupDocument};
-use crate::into_schema::{Fault, schemas};
+use crate::fault::Fault;
+use crate::into_schema::schemas;
+use crate::webhook::{self, AppWebhook};
 use crate::{from_schema, toml_text};
 
 /// The maximum size of a file in bytes. An application of 1,000 tables has some 500 KB.
@@ -195,7 +197,7 @@ impl AppFile {
             .into_iter()
             .map(|group| (group.name, GroupDocument { grants: group.grants }))
             .collect();
-        let document = AppDocument { tables, groups };
+        let document = AppDocument { tables, groups, webhooks: IndexMap::new() };
         let schemas = self::schemas(&document)
             .map_err(|fault| Error::new(ErrorKind::Invalid, fault.message))?;
         Ok(Self { document, schemas })
@@ -214,6 +216,44 @@ impl AppFile {
         groups
             .map(|(name, group)| AppGroup { name: name.clone(), grants: group.grants.clone() })
             .collect()
+    }
+
+    /// Returns the webhooks, in their order.
+    #[must_use]
+    pub fn webhooks(&self) -> Vec<AppWebhook> {
+        webhook::webhooks(&self.document.webhooks)
+    }
+
+    /// Replaces the webhooks of the file.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for a table, a field or a kind of change that does not exist, and for
+    /// a filter that does not fit its table.
+    ///
+    /// ```
+    /// use marmota_app::AppFile;
+    /// let text = "[tables.tag.fields]\nid = { kind = \"text\", role = \"key\" }\n\n\
+    ///             [webhooks.chat]\nurl = \"https://example.org/\"\ntable = \"tag\"\n";
+    /// let app = AppFile::parse_toml(text)?;
+    /// let again = AppFile::from_schemas(app.schemas(), [])?.with_webhooks(app.webhooks())?;
+    /// assert_eq!(again.to_toml(), text);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    pub fn with_webhooks(mut self, webhooks: impl IntoIterator<Item = AppWebhook>) -> Result<Self> {
+        let documents = webhooks.into_iter().map(|webhook| {
+            let name = webhook.name.clone();
+            let document = webhook::document(webhook).ok_or_else(|| {
+                let message = format!("webhooks.{name}.kinds: use insert, update and delete");
+                Error::new(ErrorKind::Invalid, message)
+            })?;
+            Ok((name, document))
+        });
+        self.document.webhooks = documents.collect::<Result<_>>()?;
+        webhook::check(&self.document.webhooks, &self.schemas).map_err(|fault| {
+            let message = format!("{}: {}", fault.path.join("."), fault.message);
+            Error::new(ErrorKind::Invalid, message)
+        })?;
+        Ok(self)
     }
 
     /// Adds the tables to the builder of a store. A Rust program adds its own models to the same

@@ -12,6 +12,7 @@ use serde::de::{Deserialize, Deserializer, Error, IntoDeserializer, MapAccess, V
 use serde::{Deserialize as DeriveDeserialize, Serialize};
 
 use crate::scalar::Scalar;
+use crate::webhook::WebhookDocument;
 
 /// An application: its tables, and the rights of groups of users.
 #[derive(Clone, Debug, Default, DeriveDeserialize, JsonSchema, PartialEq, Serialize)]
@@ -24,6 +25,9 @@ pub(crate) struct AppDocument {
     /// The groups of users, by name. `everyone` and `anonymous` are groups too.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub(crate) groups: IndexMap<String, GroupDocument>,
+    /// The webhooks, by name: URLs that get the changes of a table.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub(crate) webhooks: IndexMap<String, WebhookDocument>,
 }
 
 /// A table.

@@ -12,28 +12,18 @@ use crate::document::{
     AppDocument, ClassName, CollationName, FieldDetails, FieldDocument, KindName, LengthDocument,
     OnDeleteName, RangeDocument, RoleName, SanitizerName, StoredName, TableDocument,
 };
+use crate::fault::Fault;
 use crate::scalar::Scalar;
-
-/// What is wrong in a document, and where: the keys from the root.
-#[derive(Debug, PartialEq)]
-pub(crate) struct Fault {
-    pub(crate) path: Vec<String>,
-    pub(crate) message: String,
-}
-
-impl Fault {
-    pub(crate) fn new<'a>(
-        path: impl IntoIterator<Item = &'a str>,
-        message: impl Into<String>,
-    ) -> Self {
-        Self { path: path.into_iter().map(str::to_owned).collect(), message: message.into() }
-    }
-}
+use crate::webhook;
 
 /// Returns the schemas of the tables, each of which is valid for itself.
 pub(crate) fn schemas(document: &AppDocument) -> Result<Vec<Schema>, Fault> {
     let tables = &document.tables;
-    tables.iter().map(|(name, table)| schema(name, table, tables)).collect()
+    let schemas: Result<Vec<Schema>, Fault> =
+        tables.iter().map(|(name, table)| schema(name, table, tables)).collect();
+    let schemas = schemas?;
+    webhook::check(&document.webhooks, &schemas)?;
+    Ok(schemas)
 }
 
 fn schema(

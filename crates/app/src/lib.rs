@@ -24,11 +24,14 @@
 
 mod app_file;
 mod document;
+mod fault;
 mod from_schema;
 mod into_schema;
 mod scalar;
 #[cfg(feature = "settings")]
 pub mod settings;
 mod toml_text;
+mod webhook;
 
 pub use app_file::{AppFile, AppFormat, AppGroup};
+pub use webhook::AppWebhook;

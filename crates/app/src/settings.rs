@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use clap::builder::{BoolishValueParser, OsStr, Resettable};
+use clap::builder::{BoolishValueParser, OsStr, PossibleValue, Resettable};
 use clap::{Arg, ArgAction};
 use marmota_model::{Error, ErrorKind, Result};
 use toml_edit::{Document, Item, Value};
@@ -214,10 +214,14 @@ impl Entry {
             true => format!("--{flag}"),
             false => format!("--{flag}={value}"),
         });
+        let allowed = argument.get_possible_values();
         let parsed = alone.try_get_matches_from(arguments);
         match parsed.map_err(|error| (error.kind(), error)) {
             // The other options are not there.
             Ok(_) | Err((clap::error::ErrorKind::MissingRequiredArgument, _)) => Ok(()),
+            Err((clap::error::ErrorKind::InvalidValue, _)) if !allowed.is_empty() => {
+                refuse(&format!("must be {}", alternatives(&allowed)))
+            }
             Err((_, error)) => {
                 let cause = std::error::Error::source(&error).map(ToString::to_string);
                 let text = error.to_string();
@@ -233,6 +237,15 @@ impl Entry {
             (true, Some("false")) => argument,
             _ => argument.default_values(self.values.iter().cloned().map(OsStr::from)),
         }
+    }
+}
+
+/// Returns the permitted values of an option: `a, b or c`.
+fn alternatives(values: &[PossibleValue]) -> String {
+    let names: Vec<&str> = values.iter().map(PossibleValue::get_name).collect();
+    match names.split_last() {
+        Some((last, others)) if !others.is_empty() => format!("{} or {last}", others.join(", ")),
+        _ => names.join(""),
     }
 }
 

@@ -39,6 +39,7 @@ pub(crate) fn laid_out(document: &DocumentMut) -> DocumentMut {
         for (entry, value) in item.as_table_like().into_iter().flat_map(TableLike::iter) {
             let entry_table = match name {
                 "tables" => table_section(value),
+                "webhooks" => webhook_section(value),
                 _ => group_section(value),
             };
             section.insert(entry, Item::Table(entry_table));
@@ -83,6 +84,15 @@ fn group_section(item: &Item) -> Table {
     section.set_implicit(!sections.is_empty());
     if !sections.is_empty() {
         section.insert("grants", Item::ArrayOfTables(sections));
+    }
+    section
+}
+
+/// Returns the section of a webhook: its keys.
+fn webhook_section(item: &Item) -> Table {
+    let mut section = Table::new();
+    for (key, value) in item.as_table_like().into_iter().flat_map(TableLike::iter) {
+        section.insert(key, inline(value));
     }
     section
 }

@@ -34,7 +34,9 @@ use crate::reactor::event::LISTENERS_MAX;
 use crate::reactor::task::Inbox;
 use crate::routing::router::Router;
 use crate::server::error::ServerError;
-use crate::server::running::{RunningServer, ShutdownHandle, ending_signals};
+use crate::server::running::{
+    ReloadHook, RunningServer, ShutdownHandle, StartHook, ending_signals,
+};
 use crate::server::worker::Common;
 use crate::server::worker_config::{Runtime, WorkerConfig};
 use crate::socket::address::{Address, ToAddresses};
@@ -92,6 +94,10 @@ pub struct Server {
     observing: Observing,
     /// The signals that end [`Server::run`], if they are received already.
     signals: Option<Signals>,
+    /// Called when all threads serve.
+    start_hook: Option<StartHook>,
+    /// Called for SIGHUP.
+    reload_hook: Option<ReloadHook>,
 }
 
 impl Server {
@@ -177,6 +183,8 @@ impl Server {
             limits: Limits::default(),
             observing: Observing::default(),
             signals: None,
+            start_hook: None,
+            reload_hook: None,
         })
     }
 
@@ -377,8 +385,8 @@ impl Server {
     /// answered first, for up to [`Limits::drain_timeout_ms`]. A second signal ends the process at
     /// once.
     ///
-    /// SIGHUP reads the certificates again ([`RunningServer::reload`]); SIGUSR1 and SIGUSR2 are
-    /// ignored.
+    /// SIGHUP reads the certificates again ([`RunningServer::reload`]), after it has called the
+    /// function of [`Server::on_reload`]; SIGUSR1 and SIGUSR2 are ignored.
     ///
     /// ```no_run
     /// use marmota_http::{Router, Server};
@@ -394,9 +402,13 @@ impl Server {
     pub fn run(self, router: Router) -> Result<(), ServerError> {
         let mut server = self.receive_signals()?;
         let signals = server.signals.take();
+        let (start_hook, reload_hook) = (server.start_hook.take(), server.reload_hook.take());
         let running = server.start(router)?;
+        if let Some(StartHook(hook)) = start_hook {
+            hook(&running);
+        }
         if let Some(signals) = signals {
-            running.end_on(signals)?;
+            running.end_on(signals, reload_hook)?;
         }
         running.join()
     }

@@ -211,7 +211,7 @@ pub struct ScheduleRow {
     pub(crate) version: i64,
 }
 
-/// Adds the tables of jobs to a store's builder.
+/// Adds the tables of jobs to a store's builder, unless it has them.
 ///
 /// ```
 /// use marmota_memory::Memory;
@@ -222,6 +222,9 @@ pub struct ScheduleRow {
 /// ```
 #[must_use]
 pub fn models(builder: StoreBuilder) -> StoreBuilder {
+    if builder.has_model("marmota_job") {
+        return builder;
+    }
     builder.model::<JobRow>().model::<KeyRow>().model::<WorkerRow>().model::<ScheduleRow>()
 }
 

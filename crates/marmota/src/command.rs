@@ -7,20 +7,17 @@
 mod account;
 #[cfg(feature = "app")]
 mod application;
+mod background;
 mod backup;
-mod completions;
-mod doctor;
-mod job;
 mod migrate;
 mod moving;
-mod operators;
 mod output;
+mod program;
 #[cfg(feature = "replication")]
 mod replicate;
 mod restore;
 mod rows;
 mod serve;
-mod version;
 
 use std::ffi::OsString;
 use std::fmt;
@@ -52,6 +49,7 @@ pub struct Command {
     models: Models,
     about: &'static str,
     version: &'static str,
+    commit: Option<&'static str>,
     db: &'static str,
     listen: &'static str,
     seed: Seed,
@@ -86,12 +84,20 @@ enum Sub {
     Backup(backup::Backup),
     Move(moving::Move),
     Restore(restore::Restore),
-    Job(job::Job),
+    Job(background::Job),
+    Webhook(background::Webhook),
+    #[cfg(feature = "mcp")]
+    Mcp(background::Mcp),
     User(account::User),
     Group(account::Group),
     Key(account::Key),
-    Completions(completions::Completions),
-    Doctor(doctor::Doctor),
+    Completions(program::Completions),
+    Doctor(program::Doctor),
+    #[command(name = "healthcheck")]
+    HealthCheck(program::HealthCheck),
+    DeployFiles(program::DeployFiles),
+    Man(program::Man),
+    Version(program::Version),
     Export(rows::Export),
     Import(rows::Import),
     #[cfg(feature = "replication")]
@@ -137,6 +143,7 @@ impl Command {
             models: Box::new(models),
             about: "A data service",
             version: "",
+            commit: None,
             db: "sqlite:data/marmota.db",
             listen: "127.0.0.1:8080",
             seed: Box::new(|_| Ok(())),
@@ -170,6 +177,20 @@ impl Command {
     #[must_use]
     pub const fn version(mut self, version: &'static str) -> Self {
         self.version = version;
+        self
+    }
+
+    /// Sets the commit of the program's source, which `version --verbose` prints. Default: none.
+    ///
+    /// ```
+    /// // `PROGRAM_COMMIT=$(git rev-parse HEAD) cargo build`
+    /// let commit = option_env!("PROGRAM_COMMIT");
+    /// let program = marmota::command::Command::new(marmota::open).commit(commit);
+    /// # let _ = program;
+    /// ```
+    #[must_use]
+    pub const fn commit(mut self, commit: Option<&'static str>) -> Self {
+        self.commit = commit;
         self
     }
 
@@ -340,7 +361,7 @@ impl Command {
             .args_conflicts_with_subcommands(true);
         let parser = match self.version {
             "" => parser,
-            version => parser.version(version).long_version(version::long(version)),
+            version => parser.version(version).long_version(program::long(version)),
         };
         let parser = parser.subcommands(self.own.iter().map(|(command, _)| command.clone()));
         #[cfg(feature = "app")]
@@ -368,11 +389,18 @@ impl Command {
                 Sub::Move(moving) => moving.run(self),
                 Sub::Restore(restore) => restore.run(self),
                 Sub::Job(job) => job.run(self),
+                Sub::Webhook(webhook) => webhook.run(self),
+                #[cfg(feature = "mcp")]
+                Sub::Mcp(mcp) => mcp.run(self),
                 Sub::User(user) => user.run(self),
                 Sub::Group(group) => group.run(self),
                 Sub::Key(key) => key.run(self),
                 Sub::Completions(completions) => completions.run(self),
                 Sub::Doctor(doctor) => doctor.run(self),
+                Sub::HealthCheck(check) => check.run(self),
+                Sub::DeployFiles(files) => files.run(self),
+                Sub::Man(man) => man.run(self),
+                Sub::Version(version) => version.run(self),
                 Sub::Export(export) => export.run(self),
                 Sub::Import(import) => import.run(self),
                 #[cfg(feature = "replication")]
@@ -405,7 +433,8 @@ impl Command {
 
     /// Returns the builder of the store at a URL, with the program's models.
     fn builder(&self, url: &str) -> Result<StoreBuilder> {
-        if url == self.db {
+        // `serve` adds the durability to the URL.
+        if url.split('?').next() == self.db.split('?').next() {
             have_default_folder(url)?;
         }
         #[cfg(feature = "app")]

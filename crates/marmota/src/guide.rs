@@ -187,3 +187,14 @@ pub mod administration {}
 #[cfg(feature = "mail")]
 #[doc = include_str!("../guide/47-accounts.md")]
 pub mod accounts_for_the_public {}
+
+#[cfg(feature = "webhooks")]
+#[doc = include_str!("../guide/49-webhooks.md")]
+pub mod webhooks {}
+
+#[cfg(feature = "mcp")]
+#[doc = include_str!("../guide/50-agents.md")]
+pub mod agents {}
+
+#[doc = include_str!("../guide/51-settings.md")]
+pub mod settings {}

@@ -18,6 +18,16 @@ const END_TIMEOUT: Duration = Duration::from_secs(1);
 /// A boxed layer of the subscriber.
 pub(crate) type AnyLayer = Box<dyn Layer<Registry> + Send + Sync>;
 
+/// The form of the lines of a [`Log`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    /// Time, level, target and message.
+    #[default]
+    Text,
+    /// A JSON object with `timestamp`, `level`, `target`, `message` and the fields of the event.
+    Json,
+}
+
 /// A log on stderr, and its filter. A separate thread writes the lines, so that a pipe that is not
 /// read blocks no one: up to 4 MiB of lines are buffered, further lines are dropped. When the log
 /// is dropped, it waits up to a second for the buffered lines.
@@ -48,11 +58,29 @@ impl Log {
     /// # Ok::<(), marmota::model::Error>(())
     /// ```
     pub fn start(filter: &str) -> Result<Arc<Self>> {
-        Self::with_layer(filter, None)
+        Self::with_format(filter, LogFormat::Text)
+    }
+
+    /// As [`Log::start`], with lines in this form.
+    ///
+    /// # Errors
+    /// Those of [`Log::start`].
+    ///
+    /// ```no_run
+    /// use marmota::{Log, LogFormat};
+    /// let _log = Log::with_format("info", LogFormat::Json)?;
+    /// # Ok::<(), marmota::model::Error>(())
+    /// ```
+    pub fn with_format(filter: &str, format: LogFormat) -> Result<Arc<Self>> {
+        Self::with_layer(filter, format, None)
     }
 
     /// Starts the log with another layer of the subscriber, such as that of telemetry.
-    pub(crate) fn with_layer(filter: &str, other: Option<AnyLayer>) -> Result<Arc<Self>> {
+    pub(crate) fn with_layer(
+        filter: &str,
+        format: LogFormat,
+        other: Option<AnyLayer>,
+    ) -> Result<Arc<Self>> {
         let (layer, targets) = reload::Layer::new(parse(filter)?);
         let writer = BackgroundWriter::new("marmota-log", std::io::stderr()).map_err(|error| {
             Error::new(ErrorKind::Io, "the thread of the log cannot be started").with_source(error)
@@ -60,8 +88,12 @@ impl Log {
         let of_lines = writer.clone();
         let lines = fmt::layer().with_writer(move || of_lines.clone());
         // Otherwise the layer would report a closed stderr on stderr, and panic.
-        let lines = lines.log_internal_errors(false).with_filter(layer);
-        let layers: Vec<_> = other.into_iter().chain([lines.boxed()]).collect();
+        let lines = lines.log_internal_errors(false);
+        let lines = match format {
+            LogFormat::Text => lines.with_filter(layer).boxed(),
+            LogFormat::Json => lines.json().flatten_event(true).with_filter(layer).boxed(),
+        };
+        let layers: Vec<_> = other.into_iter().chain([lines]).collect();
         tracing_subscriber::registry().with(layers).try_init().map_err(|error| {
             Error::new(ErrorKind::Conflict, format!("the process has a log already: {error}"))
         })?;

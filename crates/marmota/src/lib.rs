@@ -35,6 +35,7 @@
 //! | copy a SQLite database continuously | `replication`, `replication-s3` |
 //! | run durable jobs | `jobs` |
 //! | send mails, and let people sign up | `mail` |
+//! | send changes to other systems | `webhooks` |
 //! | administer tables and users in a browser | `admin` |
 //! | call traits in other processes | `services` |
 //!
@@ -62,6 +63,8 @@ pub use marmota_columns::{self as columns, csv};
 pub use marmota_derive::{Model, ModelEnum};
 #[cfg(feature = "services")]
 pub use marmota_derive::{method, service};
+#[cfg(feature = "mcp")]
+pub use marmota_mcp as mcp;
 pub use marmota_memory as memory;
 pub use marmota_model as model;
 pub use marmota_model::{Error, ErrorKind, Result};
@@ -92,9 +95,11 @@ pub use marmota_rest as rest;
 pub use marmota_service as service;
 #[cfg(feature = "sqlite")]
 pub use marmota_sqlite as sqlite;
+#[cfg(feature = "webhooks")]
+pub use marmota_webhooks as webhooks;
 
 #[cfg(feature = "log")]
-pub use levels::Log;
+pub use levels::{Log, LogFormat};
 pub use restore::{restore, restore_all};
 #[cfg(feature = "otel")]
 pub use telemetry::Telemetry;

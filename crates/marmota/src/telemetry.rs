@@ -16,7 +16,7 @@ use tracing_opentelemetry::OpenTelemetrySpanExt;
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::LevelFilter;
 
-use crate::levels::{AnyLayer, Log};
+use crate::levels::{AnyLayer, Log, LogFormat};
 
 /// An exporter that sends spans to a collector by OTLP over HTTP, in batches, from its own thread.
 /// Spans that the collector does not accept are lost; requests are not delayed.
@@ -26,10 +26,10 @@ use crate::levels::{AnyLayer, Log};
 /// are sent, except those whose caller has marked its trace as not sampled.
 ///
 /// ```no_run
-/// use marmota::{Log, Telemetry};
+/// use marmota::{Log, LogFormat, Telemetry};
 /// use marmota::http::{Router, Server};
 /// let telemetry = Telemetry::otlp("http://127.0.0.1:4318", "people")?;
-/// let _log = Log::with_telemetry("warn", &telemetry)?;
+/// let _log = Log::with_telemetry("warn", LogFormat::Text, &telemetry)?;
 /// let router = Router::new().get("/", |_| async { "hello" }).traced(&telemetry.traces());
 /// Server::bind("127.0.0.1:8080")?.run(router)?;
 /// telemetry.end();
@@ -111,8 +111,12 @@ impl Log {
     ///
     /// # Errors
     /// As [`Log::start`].
-    pub fn with_telemetry(filter: &str, telemetry: &Telemetry) -> Result<Arc<Self>> {
-        Self::with_layer(filter, Some(telemetry.layer()))
+    pub fn with_telemetry(
+        filter: &str,
+        format: LogFormat,
+        telemetry: &Telemetry,
+    ) -> Result<Arc<Self>> {
+        Self::with_layer(filter, format, Some(telemetry.layer()))
     }
 }
 

@@ -12,3 +12,4 @@ mod program;
 mod rows;
 mod samples;
 mod users;
+mod webhooks;

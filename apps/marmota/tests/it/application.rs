@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use crate::program::Folder;
 
 /// A program that serves an application; killed on drop.
-struct Served {
+pub(crate) struct Served {
     child: Child,
-    url: String,
+    pub(crate) url: String,
     /// What it prints after its address.
     lines: RefCell<Lines<BufReader<ChildStdout>>>,
 }
@@ -27,8 +27,14 @@ impl Drop for Served {
 impl Served {
     /// Starts `serve` in a folder, and waits for its address.
     fn start(folder: &Folder, words: &[&str]) -> Self {
+        Self::start_with(folder, words, &[])
+    }
+
+    /// Starts it with additional environment variables.
+    pub(crate) fn start_with(folder: &Folder, words: &[&str], env: &[(&str, &str)]) -> Self {
         let words = [&["serve", "--listen", "127.0.0.1:0"], words].concat();
         let mut program = folder.program(&words);
+        program.envs(env.iter().copied());
         let mut child = program.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let url_in = |line: &String| {
@@ -39,7 +45,13 @@ impl Served {
         Self { child, url: origin.to_owned(), lines: RefCell::new(lines) }
     }
 
-    fn request(&self, method: &str, path: &str, token: &str, body: &Value) -> (u16, Value) {
+    pub(crate) fn request(
+        &self,
+        method: &str,
+        path: &str,
+        token: &str,
+        body: &Value,
+    ) -> (u16, Value) {
         let agent: ureq::Agent =
             ureq::Agent::config_builder().http_status_as_error(false).build().into();
         let mut request = ureq::http::Request::builder()
@@ -56,7 +68,7 @@ impl Served {
     }
 
     /// Sets the password of the administrator by the token at the start, and logs in.
-    fn log_in(&self) -> String {
+    pub(crate) fn log_in(&self) -> String {
         let token = self.lines.borrow_mut().by_ref().find_map(|line| {
             let line = line.unwrap();
             line.split_once("\"token\":\"")?.1.split('"').next().map(str::to_owned)
@@ -162,7 +174,7 @@ fn errors_of_files_have_places() {
             "marmota.toml:1:1: there is no setting `lisen`; did you mean `listen`?",
         ),
         ("auth = \"yes\"", "marmota.toml:1:1: `auth` = yes: must be true or false"),
-        ("\nthreads = 0", "marmota.toml:2:1: `threads` = 0: a server must have at least 1 thread"),
+        ("\nthreads = 0", "marmota.toml:2:1: `threads` = 0: must be at least 1"),
         ("threads = [1, 2]", "marmota.toml:1:1: `threads` = 1,2: must be a single value"),
         ("listen = true", "marmota.toml:1:1: `listen` = true: must not be a boolean"),
         ("[tls]", "marmota.toml:1:2: `tls` is a table; a setting is a boolean, a number"),

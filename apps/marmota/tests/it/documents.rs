@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// Subcommands with their own help.
-const SUBCOMMANDS: [&str; 20] = [
+const SUBCOMMANDS: [&str; 27] = [
     "serve",
     "migrate",
     "backup",
@@ -14,6 +14,9 @@ const SUBCOMMANDS: [&str; 20] = [
     "promote",
     "job list",
     "job statistics",
+    "webhook deliveries",
+    "webhook replay",
+    "mcp",
     "user list",
     "user add",
     "group list",
@@ -21,6 +24,10 @@ const SUBCOMMANDS: [&str; 20] = [
     "config show",
     "schema export",
     "doctor",
+    "healthcheck",
+    "deploy-files",
+    "man",
+    "version",
     "export",
     "import",
     "bench",
@@ -33,7 +40,7 @@ const OTHER_FEATURES: [&str; 4] = ["--acme", "--acme-contact", "--acme-folder", 
 
 /// Options of cargo, curl, chrt, PostgreSQL's tools, systemctl, useradd, valgrind and of the
 /// example `techempower`.
-const OTHER_PROGRAMS: [&str; 19] = [
+const OTHER_PROGRAMS: [&str; 20] = [
     "--all-targets",
     "--batch",
     "--compressed",
@@ -51,6 +58,7 @@ const OTHER_PROGRAMS: [&str; 19] = [
     "--profile",
     "--release",
     "--system",
+    "--target",
     "--test",
     "--tool",
 ];

@@ -2,12 +2,16 @@
 #![allow(clippy::unwrap_used, reason = "tests panic")]
 
 mod accounts;
+#[cfg(feature = "mcp")]
+mod agents;
 mod application;
 mod backup;
 mod batch_scheduling;
 mod bench;
 mod change_feed;
 mod command;
+#[cfg(unix)]
+mod deployment;
 mod differential;
 mod documents;
 mod ending;
@@ -19,6 +23,9 @@ mod program;
 mod prove;
 mod rows;
 mod serve;
+#[cfg(unix)]
+mod settings;
 mod stress;
 #[cfg(feature = "otel")]
 mod telemetry;
+mod webhooks;

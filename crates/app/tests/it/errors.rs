@@ -101,3 +101,27 @@ fn deep_nesting_is_refused() {
     let toml = format!("tables = {}1{}", "[".repeat(100_000), "]".repeat(100_000));
     assert!(AppFile::parse_toml(&toml).is_err());
 }
+
+#[test]
+fn a_webhook_names_what_does_not_exist() {
+    for (lines, expected) in [
+        ("table = \"notes\"", "7:1: webhooks.chat.table: there is no table `notes` in this file"),
+        (
+            "table = \"note\"\nfields = [\"a\"]",
+            "8:1: webhooks.chat.fields: `note` has no field `a`",
+        ),
+        ("table = \"note\"\nfilter = \"a = 1\"", "8:1: webhooks.chat.filter: `a = 1`: "),
+        ("table = \"note\"\nkinds = [\"upsert\"]", "unknown variant `upsert`, expected one of"),
+        (
+            "table = \"note\"\nsecret = \"a\"\nsecret_env = \"A\"",
+            "9:1: webhooks.chat.secret_env: leave it or `secret` out",
+        ),
+    ] {
+        let text = format!(
+            "[tables.note.fields]\nid = {{ kind = \"integer\", role = \"key\" }}\n\n\n\
+             [webhooks.chat]\nurl = \"https://example.org/\"\n{lines}\n"
+        );
+        let error = AppFile::parse_toml(&text).unwrap_err();
+        assert!(error.message().contains(expected), "{lines}: {}", error.message());
+    }
+}

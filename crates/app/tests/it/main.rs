@@ -56,4 +56,12 @@ except = ["secret"]
 [[groups.sales.grants]]
 table = "*"
 rights = ["read"]
+
+[webhooks.mailing]
+url = "https://mail.example.org/hook"
+table = "customer"
+filter = "level > 2"
+kinds = ["insert", "update"]
+fields = ["email"]
+secret_env = "MAILING_SECRET"
 "#;

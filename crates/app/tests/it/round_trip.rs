@@ -17,6 +17,8 @@ fn debug(app: &AppFile) -> String {
 fn everything_in_a_file_is_in_the_schemas_and_back() {
     let app = AppFile::parse_toml(WHOLE).unwrap();
     let again = AppFile::from_schemas(app.schemas(), app.groups()).unwrap();
+    let again = again.with_webhooks(app.webhooks()).unwrap();
+    assert_eq!(app.webhooks()[0].fields, ["email"]);
     assert_eq!(debug(&again), debug(&app));
     assert_eq!(again.groups(), app.groups());
     assert_eq!(format!("# The shop\n{}", again.to_toml()), WHOLE);

@@ -43,6 +43,8 @@ pub(crate) struct Inbox {
     tokens: Mutex<Vec<Token>>,
     /// The event counter (eventfd(2)) that the thread's reactor watches.
     pub(crate) counter: OwnedFd,
+    /// How often the thread has emptied it.
+    collections: AtomicU64,
 }
 
 impl Inbox {
@@ -53,6 +55,7 @@ impl Inbox {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             tokens: Mutex::new(Vec::new()),
             counter: eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?,
+            collections: AtomicU64::new(0),
         }))
     }
 
@@ -65,6 +68,12 @@ impl Inbox {
     pub(crate) fn notify(&self) {
         // A full counter (EAGAIN) is signalled already.
         let _ = rustix::io::write(&self.counter, &1u64.to_ne_bytes());
+    }
+
+    /// Returns how often the thread has emptied it. After [`Inbox::notify`] the number grows, unless
+    /// the thread is blocked.
+    pub(crate) fn collections(&self) -> u64 {
+        self.collections.load(Ordering::Relaxed)
     }
 
     /// Wakes a connection from any thread.
@@ -83,6 +92,7 @@ impl Inbox {
     /// Moves what other threads left into `tokens`; called when the counter is signalled.
     pub(crate) fn collect(&self, tokens: &mut Vec<Token>) {
         let _ = rustix::io::read(&self.counter, &mut [0u8; 8]);
+        self.collections.fetch_add(1, Ordering::Relaxed);
         tokens.append(&mut self.tokens.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }

@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
@@ -133,12 +134,16 @@ impl RunningServer {
     /// # Errors
     /// [`ServerError::Thread`] if the system refuses the signal handlers or the thread.
     pub fn shutdown_on_signals(&self) -> Result<(), ServerError> {
-        self.end_on(ending_signals()?)
+        self.end_on(ending_signals()?, None)
     }
 
     /// Starts the thread that waits for signals. It lasts as long as the process: signal handlers
     /// cannot be removed safely.
-    pub(super) fn end_on(&self, mut signals: Signals) -> Result<(), ServerError> {
+    pub(super) fn end_on(
+        &self,
+        mut signals: Signals,
+        reload_hook: Option<ReloadHook>,
+    ) -> Result<(), ServerError> {
         let handle = self.handle.clone();
         #[cfg(feature = "tls")]
         let tls = self.tls.clone();
@@ -154,10 +159,18 @@ impl RunningServer {
                 let mut is_ending = false;
                 for signal in signals.forever() {
                     match signal {
-                        SIGHUP if reload() => {
-                            log::info!("SIGHUP: reading the certificates again");
+                        SIGHUP => {
+                            if let Some(ReloadHook(hook)) = &reload_hook {
+                                hook();
+                            }
+                            match (reload(), &reload_hook) {
+                                (true, _) => log::info!("SIGHUP: reading the certificates again"),
+                                (false, Some(_)) => {}
+                                (false, None) => {
+                                    log::info!("SIGHUP: no certificates to read again; ignored");
+                                }
+                            }
                         }
-                        SIGHUP => log::info!("SIGHUP: no certificates to read again; ignored"),
                         SIGUSR1 | SIGUSR2 => log::info!("signal {signal} is ignored"),
                         // At once: what runs at an exit may wait for what hangs.
                         _ if is_ending => signal_hook::low_level::exit(128 + signal),
@@ -215,13 +228,31 @@ impl Drop for RunningServer {
     }
 }
 
+/// A function that is called when all threads serve; see [`Server::on_start`](crate::Server::on_start).
+pub(super) struct StartHook(pub(super) Box<dyn FnOnce(&RunningServer)>);
+
+impl std::fmt::Debug for StartHook {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("StartHook")
+    }
+}
+
+/// A function that is called for SIGHUP; see [`Server::on_reload`](crate::Server::on_reload).
+pub(super) struct ReloadHook(pub(super) Box<dyn Fn() + Send>);
+
+impl std::fmt::Debug for ReloadHook {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ReloadHook")
+    }
+}
+
 /// Registers the handlers of the signals that end a server, and of those whose default action would
 /// end the process.
 pub(super) fn ending_signals() -> Result<Signals, ServerError> {
     Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2]).map_err(ServerError::Thread)
 }
 
-/// A handle that ends a server from any thread; see [`RunningServer::shutdown_handle`]. It stays
+/// A handle that ends a server from any thread, or checks it; see [`RunningServer::shutdown_handle`]. It stays
 /// valid after the server has ended, and then does nothing.
 ///
 /// ```
@@ -245,6 +276,53 @@ pub struct ShutdownHandle {
 }
 
 impl ShutdownHandle {
+    /// Returns true if each thread of the server handles events within this time. A handler that
+    /// blocks its thread makes it false. It waits for the threads, so do not call it on one of them.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use marmota_http::{Router, Server};
+    ///
+    /// let running = Server::bind("127.0.0.1:0")?.start(Router::new())?;
+    /// let handle = running.shutdown_handle();
+    /// assert!(handle.is_responsive(Duration::from_secs(5)));
+    /// running.shutdown()?;
+    /// assert!(!handle.is_responsive(Duration::from_millis(10)), "it has ended");
+    /// # Ok::<(), marmota_http::ServerError>(())
+    /// ```
+    #[must_use]
+    pub fn is_responsive(&self, timeout: Duration) -> bool {
+        let deadline = Instant::now() + timeout;
+        let before: Vec<u64> = self.inboxes.iter().map(|inbox| inbox.collections()).collect();
+        self.inboxes.iter().for_each(|inbox| inbox.notify());
+        loop {
+            let mut inboxes = self.inboxes.iter().zip(&before);
+            if inboxes.all(|(inbox, before)| inbox.collections() != *before) {
+                return true;
+            }
+            if Instant::now() >= deadline {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Returns true if the shutdown has begun.
+    ///
+    /// ```
+    /// use marmota_http::{Router, Server};
+    /// let running = Server::bind("127.0.0.1:0")?.start(Router::new())?;
+    /// let handle = running.shutdown_handle();
+    /// assert!(!handle.is_shutting_down());
+    /// handle.shutdown();
+    /// assert!(handle.is_shutting_down());
+    /// # Ok::<(), marmota_http::ServerError>(())
+    /// ```
+    #[must_use]
+    pub fn is_shutting_down(&self) -> bool {
+        self.common.stop.load(Ordering::Relaxed)
+    }
+
     /// Begins the shutdown and returns at once. No further connection is accepted; requests in
     /// flight are answered with `Connection: close`; after
     /// [`Limits::drain_timeout_ms`](crate::Limits::drain_timeout_ms) at the latest everything is

@@ -8,6 +8,7 @@ use crate::middleware::metrics::Metrics;
 use crate::reactor::backend::Backend;
 use crate::reactor::batch_scheduling::BatchScheduling;
 use crate::server::Server;
+use crate::server::running::{ReloadHook, RunningServer, StartHook};
 use crate::socket::proxies::{ForwardedHeader, Proxies};
 #[cfg(feature = "tls")]
 use crate::socket::tls::Tls;
@@ -175,6 +176,37 @@ impl Server {
     #[must_use]
     pub fn backend(mut self, backend: Backend) -> Self {
         self.backend = backend;
+        self
+    }
+
+    /// Sets a function that [`Server::run`] calls when all threads serve, for example to report to a
+    /// service manager that the program is ready. Default: none.
+    ///
+    /// ```no_run
+    /// use marmota_http::{Router, Server};
+    /// let server = Server::bind("127.0.0.1:8080")?;
+    /// server.on_start(|running| println!("{}", running.local_addr())).run(Router::new())?;
+    /// # Ok::<(), marmota_http::ServerError>(())
+    /// ```
+    #[must_use]
+    pub fn on_start(mut self, hook: impl FnOnce(&RunningServer) + 'static) -> Self {
+        self.start_hook = Some(StartHook(Box::new(hook)));
+        self
+    }
+
+    /// Sets a function that SIGHUP calls, before the certificates are read again. It is for
+    /// [`Server::run`], on the thread that waits for signals: a function that does not return
+    /// delays the end of the server. Default: none.
+    ///
+    /// ```no_run
+    /// use marmota_http::{Router, Server};
+    /// let server = Server::bind("127.0.0.1:8080")?;
+    /// server.on_reload(|| println!("reading the settings again")).run(Router::new())?;
+    /// # Ok::<(), marmota_http::ServerError>(())
+    /// ```
+    #[must_use]
+    pub fn on_reload(mut self, hook: impl Fn() + Send + 'static) -> Self {
+        self.reload_hook = Some(ReloadHook(Box::new(hook)));
         self
     }
 

@@ -325,17 +325,17 @@ fn with_accounts(
 
 /// Opens the accounts, with the groups of the application file if there is one.
 #[cfg(feature = "app")]
-fn open_accounts(command: &Command, store: &Store) -> Result<Auth> {
+pub(super) fn open_accounts(command: &Command, store: &Store) -> Result<Auth> {
     command.files.open_accounts(store, marmota_auth::Settings::default())
 }
 
 #[cfg(not(feature = "app"))]
-fn open_accounts(_: &Command, store: &Store) -> Result<Auth> {
+pub(super) fn open_accounts(_: &Command, store: &Store) -> Result<Auth> {
     Auth::new(store, marmota_auth::Settings::default())
 }
 
 /// Returns the id of a user.
-fn user_id(auth: &Auth, name: &str) -> Result<i64> {
+pub(super) fn user_id(auth: &Auth, name: &str) -> Result<i64> {
     let users = auth.users()?;
     users.iter().find(|user| user.name == name).map(|user| user.id).ok_or_else(|| {
         let message = format!("there is no user `{name}`; `user list` shows the users");

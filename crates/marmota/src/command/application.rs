@@ -21,8 +21,10 @@ use clap::{Arg, ArgMatches};
 use marmota_app::settings::{SettingsFile, with_environment};
 use marmota_app::{AppFile, AppGroup};
 use marmota_auth::{Auth, Settings};
-use marmota_model::Result;
+use marmota_model::{Error, ErrorKind, Result};
 use marmota_store::Store;
+
+use super::Command;
 
 pub(super) use self::config::ConfigCommand;
 pub(super) use self::new::New;
@@ -43,6 +45,8 @@ pub(super) struct ApplicationFiles {
     names: Option<[&'static str; 2]>,
     /// The file of settings of this run.
     settings: OnceCell<Option<PathBuf>>,
+    /// The arguments of this run.
+    arguments: OnceCell<Vec<OsString>>,
     /// The file of tables of this run.
     path: OnceCell<Option<PathBuf>>,
     /// Its content.
@@ -55,6 +59,7 @@ impl ApplicationFiles {
         Self {
             names: Some([app, config]),
             settings: OnceCell::new(),
+            arguments: OnceCell::new(),
             path: OnceCell::new(),
             app: OnceCell::new(),
         }
@@ -93,18 +98,32 @@ impl ApplicationFiles {
         arguments: &[OsString],
     ) -> Result<clap::Command> {
         let Some([_, default]) = self.names else { return Ok(parser) };
-        // `--config` has to be known before the other arguments have their defaults.
-        let first = match parser.clone().ignore_errors(true).try_get_matches_from(arguments) {
-            Ok(matches) => Some(matches),
+        let path = match settings_file(&parser, arguments, default) {
+            Some(path) => path,
             // Help and the version do not need a valid file.
-            Err(error) if !error.use_stderr() => return Ok(with_environment(parser)),
-            Err(_) => None,
+            None => return Ok(with_environment(parser)),
         };
-        let path = first.as_ref().and_then(|matches| named(matches, CONFIG));
-        let path = path.or_else(|| Path::new(default).exists().then(|| PathBuf::from(default)));
         // A program parses its arguments once.
         let _ = self.settings.set(path);
+        let _ = self.arguments.set(arguments.to_vec());
         self.with_settings(parser)
+    }
+
+    /// Adds the environment variables of the settings, if the program has a file of them.
+    pub(super) fn with_variables(&self, parser: clap::Command) -> clap::Command {
+        if self.has_settings() { with_environment(parser) } else { parser }
+    }
+
+    /// Returns true for a program with a file of settings.
+    pub(super) const fn has_settings(&self) -> bool {
+        self.names.is_some()
+    }
+
+    /// Returns the source of this run's settings; `None` for a program without such a file.
+    pub(super) fn settings_source(&self, command: &Command) -> Option<SettingsSource> {
+        let [_, default] = self.names?;
+        let arguments = self.arguments.get()?.clone();
+        Some(SettingsSource { parser: command.parser("marmota"), arguments, default })
     }
 
     /// Adds environment variables, and the settings of this run's file.
@@ -179,6 +198,96 @@ impl ApplicationFiles {
             }
         }
         Ok(auth)
+    }
+}
+
+/// Returns the path of the file of settings, if there is one. `None` if the arguments ask for help or
+/// the version.
+fn settings_file(
+    parser: &clap::Command,
+    arguments: &[OsString],
+    default: &str,
+) -> Option<Option<PathBuf>> {
+    // `--config` has to be known before the other arguments have their defaults.
+    let first = match parser.clone().ignore_errors(true).try_get_matches_from(arguments) {
+        Ok(matches) => Some(matches),
+        Err(error) if !error.use_stderr() => return None,
+        Err(_) => None,
+    };
+    let path = first.as_ref().and_then(|matches| named(matches, CONFIG));
+    Some(path.or_else(|| Path::new(default).exists().then(|| PathBuf::from(default))))
+}
+
+/// The sources of the settings of `serve`, which can be read again while the server runs.
+pub(super) struct SettingsSource {
+    /// The parser, without the settings of the file.
+    parser: clap::Command,
+    arguments: Vec<OsString>,
+    /// The default name of the file.
+    default: &'static str,
+}
+
+/// The settings of `serve`, as they are read at one time.
+pub(super) struct CurrentSettings {
+    parser: clap::Command,
+    matches: ArgMatches,
+    name: String,
+}
+
+impl SettingsSource {
+    /// Reads the arguments, the environment and the file.
+    ///
+    /// # Errors
+    /// Those of the file, and settings that exclude each other.
+    pub(super) fn read(&self) -> Result<CurrentSettings> {
+        let path = settings_file(&self.parser, &self.arguments, self.default).flatten();
+        CurrentSettings::read(&self.parser, &self.arguments, path.as_deref(), self.default)
+    }
+}
+
+impl CurrentSettings {
+    /// Reads the arguments, the environment and the file at `path`.
+    ///
+    /// # Errors
+    /// Those of the file, and settings that exclude each other.
+    fn read(
+        parser: &clap::Command,
+        arguments: &[OsString],
+        path: Option<&Path>,
+        default: &str,
+    ) -> Result<Self> {
+        let name = path.unwrap_or_else(|| Path::new(default)).display().to_string();
+        let parser = with_environment(parser.clone());
+        let parser = match path {
+            None => parser,
+            Some(path) => SettingsFile::read(path)?.apply_to(parser)?,
+        };
+        let matches = parser.clone().try_get_matches_from(arguments).map_err(|error| {
+            // Clap's text has a usage line, which is about arguments.
+            let text = error.to_string();
+            let text = text.split("\n\n").next().unwrap_or(&text);
+            let text = text.trim_start_matches("error: ");
+            Error::new(ErrorKind::Invalid, format!("{name} or the environment: {text}"))
+        })?;
+        Ok(Self { parser, matches, name })
+    }
+
+    /// Returns the parser, with the settings as defaults.
+    pub(super) const fn parser(&self) -> &clap::Command {
+        &self.parser
+    }
+
+    /// Returns the values of `serve`.
+    pub(super) fn matches(&self) -> &ArgMatches {
+        match self.matches.subcommand() {
+            Some(("serve", matches)) => matches,
+            _ => &self.matches,
+        }
+    }
+
+    /// Returns the name of the file.
+    pub(super) fn file_name(&self) -> &str {
+        &self.name
     }
 }
 

@@ -7,10 +7,19 @@
 //!
 //! | options | file |
 //! |---|---|
-//! | addresses, TLS, proxies, threads | this one |
-//! | statistics, metrics, health, the log | `operators.rs` |
+//! | addresses, proxies, threads | this one |
+//! | TLS | `serve/tls.rs` |
+//! | limits of HTTP | `serve/http_limits.rs` |
+//! | CORS, the rate limit, security headers | `serve/layers.rs` |
+//! | the access log | `serve/access_log_file.rs` |
+//! | statistics, metrics, health, the log | `serve/operators.rs` |
+//! | durability, cache, idempotency, changes, history | `serve/store_options.rs` |
+//! | pages, batches, compression of REST | `serve/rest_options.rs` |
 //! | replication | `replicate.rs` |
+//! | webhooks | `background/webhook.rs` |
 //! | tables and groups of a file, settings of a file | `application.rs` |
+//!
+//! SIGHUP reads the settings again (`serve/reload.rs`).
 //!
 //! What is served:
 //!
@@ -19,26 +28,43 @@
 //! | `/api`: REST over all models | the program has no custom routes |
 //! | `/api`, by upgrade: the store for other processes | the same, with the feature `remote` |
 //! | `/api/auth`: accounts | `--auth` |
+//! | `/api/-/webhooks`: webhooks | `--webhooks`, or the file of tables has webhooks |
 //! | `/metrics`, `/healthz`, `/readyz`, `/api/-` | `--diagnostics` |
 //! | the program's own routes | it has some; then `--auth` and `--files` are refused |
 //!
 //! An address that other machines reach is refused without `--auth`, `--open` or certificates of
 //! clients, because every caller could read and write all rows.
 
+mod access_log_file;
 #[cfg(feature = "mail")]
 mod accounts;
+mod http_limits;
+mod layers;
+mod operators;
+#[cfg(feature = "app")]
+mod reload;
+mod rest_options;
+mod service_manager;
+mod store_options;
+mod tls;
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use clap::Args;
 use marmota_auth::{Auth, Settings};
-use marmota_http::{BatchScheduling, ForwardedHeader, Router, Server, ToAddresses};
+use marmota_http::{Backend, BatchScheduling, ForwardedHeader, Router, Server, ToAddresses};
 use marmota_rest::Api;
-use marmota_store::change::ChangeRetention;
-use marmota_store::{Idempotency, Store};
+use marmota_store::Store;
+use marmota_webhooks::Webhooks;
 
-use super::operators::{Operators, Watch};
+use self::access_log_file::{AccessLogOptions, Reopen};
+use self::http_limits::{HttpLimits, positive};
+use self::layers::{LayerOptions, LayerSlot};
+use self::operators::{Operators, Watch};
+use self::rest_options::RestOptions;
+use self::store_options::StoreOptions;
+use self::tls::TlsOptions;
 use super::{Command, Database, Done, notice};
 
 /// Serves the models over HTTP; the default if no subcommand is named
@@ -53,8 +79,6 @@ pub(super) struct Serve {
     /// Permissions of Unix sockets, for example 660; the umask decides if not given
     #[arg(long, value_name = "OCTAL", value_parser = octal)]
     socket_mode: Option<u32>,
-    #[command(flatten)]
-    tls: TlsArguments,
     /// Trusted proxies, whose forwarding headers are used: addresses, networks, unix
     #[arg(long, value_name = "NET", value_delimiter = ',')]
     trusted_proxies: Vec<String>,
@@ -87,14 +111,8 @@ pub(super) struct Serve {
     #[cfg(feature = "mail")]
     #[command(flatten)]
     accounts: accounts::AccountOptions,
-    /// Keeps the answers to requests with an `Idempotency-Key` for 24 hours, so that they can be
-    /// sent again; without this option such requests are refused with 501
-    #[arg(long)]
-    idempotency: bool,
-    /// Records changes: responses to writes have `Marmota-Position`, and lists can be followed; see
-    /// the guide, 19-change-feed.md
-    #[arg(long)]
-    changes: bool,
+    #[command(flatten)]
+    webhooks: super::background::ServeWebhooks,
     /// Keeps the bytes of file fields in this folder, or in a bucket: FOLDER, file:///FOLDER or
     /// s3://BUCKET/PREFIX; see the guide, 43-files.md
     #[cfg(feature = "files")]
@@ -105,18 +123,35 @@ pub(super) struct Serve {
     #[cfg(feature = "admin")]
     #[arg(long)]
     no_admin: bool,
-    #[cfg(feature = "replication")]
-    #[command(flatten)]
-    replicate: super::replicate::Replicate,
-    #[command(flatten)]
-    operators: Operators,
     /// Number of threads, at least 1; if not given, one for each core that the process may use
-    #[arg(long, value_parser = threads)]
+    #[arg(long, value_parser = positive::<usize>)]
     threads: Option<usize>,
     /// Uses the scheduling policy SCHED_BATCH for the threads: auto (if the database server is on
     /// this machine), on or off; see the guide, 22-postgresql.md
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     batch_scheduling: BatchScheduling,
+    /// How the threads wait for sockets: auto (io_uring if the kernel permits it, otherwise epoll),
+    /// ring or epoll
+    #[arg(long, value_name = "BACKEND", default_value = "auto",
+          value_parser = ["auto", "ring", "epoll"])]
+    http_backend: String,
+    #[command(flatten)]
+    tls: TlsOptions,
+    #[command(flatten)]
+    store: StoreOptions,
+    #[command(flatten)]
+    rest: RestOptions,
+    #[command(flatten)]
+    layers: LayerOptions,
+    #[command(flatten)]
+    operators: Operators,
+    #[command(flatten)]
+    access_log: AccessLogOptions,
+    #[command(flatten)]
+    limits: HttpLimits,
+    #[cfg(feature = "replication")]
+    #[command(flatten)]
+    replicate: super::replicate::Replicate,
 }
 
 impl Serve {
@@ -130,7 +165,8 @@ impl Serve {
             listen => listen.iter().map(String::as_str).collect(),
         };
         self.check_open(command, &listen)?;
-        let url = command.url(&self.database);
+        let url = self.store.with_durability(command.url(&self.database))?;
+        let url = &*url;
         let is_new = !crate::restore::is_there(url);
         #[cfg(feature = "replication")]
         let replication = self.replicate.prepare(url)?;
@@ -145,14 +181,13 @@ impl Serve {
             Some(_) => accounts::Mails::models(builder),
             None => builder,
         };
-        let builder = match self.idempotency {
-            true => builder.idempotency(Idempotency::default()),
-            false => builder,
-        };
-        let builder = match self.changes {
-            true => builder.changes(ChangeRetention::default()),
-            false => builder,
-        };
+        let has_webhooks = self.webhooks.are_enabled(command)?;
+        let builder = self.store.apply_to(builder, has_webhooks);
+        let builder = if has_webhooks { marmota_webhooks::models(builder) } else { builder };
+        let layers = LayerSlot::default();
+        layers.set(self.layers.layers()?, false);
+        let reopen = Reopen::default();
+        let access_log = self.access_log.open(&reopen)?;
         #[cfg(feature = "files")]
         if self.files.is_some() && command.routes.is_some() {
             let message = "this program has its own routes, which have no storage of files: leave \
@@ -168,7 +203,7 @@ impl Serve {
         };
         let store = self.operators.observing(builder).open()?;
         let watch = self.operators.begin()?;
-        log::info!(target: "marmota", "starting: {}", super::version::line(command.version));
+        log::info!(target: "marmota", "starting: {}", super::program::line(command.version));
         #[cfg(feature = "replication")]
         let watch = watch.replication(replication.clone());
         #[cfg(feature = "replication")]
@@ -184,6 +219,10 @@ impl Serve {
         if let Some(files) = files.as_ref().filter(|_| !is_replica) {
             files.start(&store)?;
         }
+        let webhooks = match has_webhooks && !is_replica {
+            true => Some(self.webhooks.start(command, &store)?),
+            false => None,
+        };
         let mut addresses = listen.iter();
         let first = addresses.next().copied().unwrap_or(command.listen);
         let mut server =
@@ -213,7 +252,17 @@ impl Serve {
         if let Some(threads) = self.threads {
             server = server.threads_per_listener(threads);
         }
-        server = server.batch_scheduling(self.batch_scheduling);
+        server = server.batch_scheduling(self.batch_scheduling).limits(self.limits.limits());
+        server = match &*self.http_backend {
+            "ring" => server.backend(Backend::Ring),
+            "epoll" => server.backend(Backend::Epoll),
+            _ => server,
+        };
+        if let Some(log) = &access_log {
+            server = server.access_log(log);
+        }
+        server = server.on_start(service_manager::started);
+        server = server.on_reload(self.reloading(command, &layers, &reopen, &watch));
         // A supervisor that reads the address may send a signal at once, so the handlers come
         // first.
         server = server.receive_signals()?;
@@ -233,7 +282,7 @@ impl Serve {
             server = server.metrics(metrics);
         }
         let api = |store: &Store| {
-            let api = Api::new(store);
+            let api = self.rest.apply_to(Api::new(store));
             #[cfg(feature = "files")]
             let api = match &files {
                 Some(files) => api.files(files),
@@ -254,7 +303,16 @@ impl Serve {
             (Some(mails), Some(auth)) if !is_replica => Some(mails.start(&store, auth)?),
             _ => None,
         };
-        let routes = self.routes(command, &store, api, &server.url(), auth.as_ref(), &watch)?;
+        let of_webhooks = webhooks.as_ref().map(|(webhooks, _)| webhooks);
+        let around = (&watch, of_webhooks);
+        let routes = self.routes(command, &store, api, &server.url(), auth.as_ref(), around)?;
+        // The pages have their own security headers.
+        #[cfg(feature = "app")]
+        let can_change = command.files.has_settings();
+        #[cfg(not(feature = "app"))]
+        let can_change = false;
+        let routes =
+            if can_change || layers.is_used() { routes.layer(layers.clone()) } else { routes };
         #[cfg(all(feature = "admin", feature = "mail"))]
         let routes = match &auth {
             Some(_) => with_account_pages(command, routes, self.accounts.style()?),
@@ -268,10 +326,14 @@ impl Serve {
         // Custom routes use the store as well.
         let routes = routes.local_database(store.capability().local_server.as_deref());
         server.run(routes)?;
+        service_manager::stopping();
         log::info!(target: "marmota", "shutdown: no connection is open; closing the database");
         watch.end();
         #[cfg(feature = "mail")]
         if let Some(worker) = mail_worker {
+            worker.stop()?;
+        }
+        if let Some((_, worker)) = webhooks {
             worker.stop()?;
         }
         #[cfg(feature = "files")]
@@ -282,6 +344,45 @@ impl Serve {
         log::info!(target: "marmota", "shutdown: closed cleanly");
         notice("Closed cleanly.");
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// Checks settings that exclude each other, as the start does.
+    ///
+    /// # Errors
+    /// The first settings that do.
+    #[cfg(feature = "app")]
+    pub(super) fn check_settings(
+        &self,
+        command: &Command,
+    ) -> Result<(), Box<dyn std::error::Error>> {
+        self.store.with_durability(command.url(&self.database))?;
+        self.layers.layers()?;
+        Ok(())
+    }
+
+    /// Returns the function for SIGHUP: it opens the access log again, and applies the settings that
+    /// have changed.
+    fn reloading(
+        &self,
+        command: &Command,
+        layers: &LayerSlot,
+        reopen: &Reopen,
+        watch: &Watch,
+    ) -> impl Fn() + Send + 'static {
+        let reopen = reopen.clone();
+        #[cfg(feature = "app")]
+        let reload = reload::Reload::new(command, layers, watch);
+        #[cfg(not(feature = "app"))]
+        let _ = (command, layers, watch);
+        move || {
+            service_manager::reloading();
+            reopen.request();
+            #[cfg(feature = "app")]
+            if let Some(reload) = &reload {
+                reload.run();
+            }
+            service_manager::reloaded();
+        }
     }
 
     /// Returns the address of the page that sets the first administrator's password, as a part of a
@@ -361,12 +462,17 @@ impl Serve {
         api: impl Fn(&Store) -> Api,
         url: &str,
         auth: Option<&Auth>,
-        watch: &Watch,
+        (watch, webhooks): (&Watch, Option<&Webhooks>),
     ) -> Result<Router, Box<dyn std::error::Error>> {
         let Some(auth) = auth else {
-            return Ok(without_users(command, store, api, url, watch));
+            let of_webhooks = webhooks.filter(|_| command.routes.is_none());
+            return Ok(without_users(command, store, api, url, watch, of_webhooks));
         };
         let routes = api(store).auth(auth).router();
+        let routes = match webhooks {
+            Some(webhooks) => routes.nest("", webhooks.router(Some(auth))),
+            None => routes,
+        };
         #[cfg(feature = "remote")]
         let routes = {
             let auth = auth.clone();
@@ -420,102 +526,17 @@ fn without_users(
     api: impl Fn(&Store) -> Api,
     url: &str,
     watch: &Watch,
+    webhooks: Option<&Webhooks>,
 ) -> Router {
     if let Some(greeting) = watch.greeting(url) {
         notice(greeting);
     }
-    watch.beside(command.routes_of(store, api), store, |state| watch.admit(state))
-}
-
-/// The options for TLS. Without one of them, the server speaks plain HTTP.
-#[derive(Args)]
-struct TlsArguments {
-    /// TLS with a certificate for localhost that is made at the start: for development
-    #[arg(long, value_name = "HOW", value_parser = ["self-signed"], conflicts_with = "tls_cert")]
-    tls: Option<String>,
-    /// TLS with this certificate (PEM), which is reloaded when it changes; repeat it with another
-    /// --tls-key for each further certificate
-    #[arg(long, value_name = "FILE", requires = "tls_key")]
-    tls_cert: Vec<std::path::PathBuf>,
-    /// The certificate's key (PEM)
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
-    tls_key: Vec<std::path::PathBuf>,
-    /// Accept only clients with a certificate signed by an authority in this file (PEM)
-    #[arg(long, value_name = "FILE")]
-    tls_client_ca: Option<std::path::PathBuf>,
-    /// TLS with a certificate for these names from Let's Encrypt (whose terms you accept), renewed
-    /// automatically; this server must be reachable at port 443 of the names
-    #[cfg(feature = "acme")]
-    #[arg(long, value_name = "NAME", value_delimiter = ',', conflicts_with = "tls")]
-    acme: Vec<String>,
-    /// A mail address for the certificate authority
-    #[cfg(feature = "acme")]
-    #[arg(long, value_name = "ADDRESS", requires = "acme")]
-    acme_contact: Vec<String>,
-    /// Folder of the account and the certificate
-    #[cfg(feature = "acme")]
-    #[arg(long, value_name = "FOLDER", requires = "acme", default_value = "acme")]
-    acme_folder: std::path::PathBuf,
-    /// Directory URL of another certificate authority
-    #[cfg(feature = "acme")]
-    #[arg(long, value_name = "URL", requires = "acme")]
-    acme_directory: Option<String>,
-    /// Another address that redirects HTTP to HTTPS
-    #[arg(long, value_name = "ADDRESS")]
-    redirect: Option<String>,
-}
-
-impl TlsArguments {
-    /// Returns the settings of TLS; `None` if no option requests it. Several certificates are chosen by
-    /// the name that a client connects to (SNI).
-    fn tls(&self) -> Option<marmota_http::Tls> {
-        let mut pairs = self.tls_cert.iter().zip(&self.tls_key);
-        let mut tls = match self.of_authority() {
-            Some(tls) => tls,
-            None => match pairs.next() {
-                Some((certificate, key)) => marmota_http::Tls::files(certificate, key),
-                None => self.tls.as_ref().map(|_| marmota_http::Tls::self_signed())?,
-            },
-        };
-        for (certificate, key) in pairs {
-            tls = tls.add_certificate(certificate, key);
-        }
-        match &self.tls_client_ca {
-            Some(ca_file) => Some(tls.client_ca_file(ca_file)),
-            None => Some(tls),
-        }
-    }
-
-    /// Returns TLS with a certificate of an authority, if `--acme` is given (RFC 8555).
-    #[cfg(feature = "acme")]
-    fn of_authority(&self) -> Option<marmota_http::Tls> {
-        if self.acme.is_empty() {
-            return None;
-        }
-        let mut acme = marmota_http::Acme::new(&self.acme).folder(&self.acme_folder);
-        for contact in &self.acme_contact {
-            acme = acme.contact(contact);
-        }
-        if let Some(directory) = &self.acme_directory {
-            acme = acme.directory(directory);
-        }
-        Some(marmota_http::Tls::acme(acme))
-    }
-
-    #[cfg(not(feature = "acme"))]
-    #[allow(clippy::unused_self, reason = "it has certificates with the feature")]
-    const fn of_authority(&self) -> Option<marmota_http::Tls> {
-        None
-    }
-}
-
-/// Parses the number of threads.
-fn threads(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(0) => Err("a server must have at least 1 thread".to_owned()),
-        Ok(threads) => Ok(threads),
-        Err(error) => Err(error.to_string()),
-    }
+    let routes = command.routes_of(store, api);
+    let routes = match webhooks {
+        Some(webhooks) => routes.nest("", webhooks.router(None)),
+        None => routes,
+    };
+    watch.beside(routes, store, |state| watch.admit(state))
 }
 
 /// Returns the host name in `NAME:PORT`; `None` for an address or a Unix socket. Requests may have

@@ -21,11 +21,11 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use marmota_model::{Error, ErrorKind, Model, Result, Value, ValueRef};
+use marmota_model::{Error, ErrorKind, Model, Result, Table, Value, ValueRef};
 
 pub use self::dead_letter::DeadLetter;
 use self::worker::{Signal, Worker};
-use crate::contract::change::{Change, ChangeKind, Position};
+use crate::contract::change::{Change, ChangeKind, Commit, Position};
 use crate::store::Store;
 
 /// A change of a row of one model, as a hook gets it.
@@ -153,14 +153,9 @@ impl Store {
         options: HookOptions,
         mut hook: impl FnMut(&ModelChange<M>) -> Result<()> + Send + 'static,
     ) -> Result<Hook> {
-        /// The maximum length of a name in bytes.
-        const NAME_BYTES_MAX: usize = 100;
-        if name.is_empty() || name.len() > NAME_BYTES_MAX {
-            let message = format!("the name of a hook must have 1 to {NAME_BYTES_MAX} bytes");
-            return Err(Error::new(ErrorKind::Invalid, message));
-        }
         let table = Arc::clone(self.registry().of::<M>()?);
-        let call = move |position, change: &Change| {
+        let call = move |commit: &Commit, change: Option<&Change>| {
+            let Some(change) = change else { return Ok(()) };
             let read = |row: &Option<Vec<Value>>| {
                 let row = row
                     .as_ref()
@@ -168,13 +163,72 @@ impl Store {
                 row.map(|row| M::read(&row)).transpose()
             };
             hook(&ModelChange {
-                position,
+                position: commit.position,
                 kind: change.kind,
                 before: read(&change.before)?,
                 after: read(&change.after)?,
                 actor: change.actor.clone(),
             })
         };
+        self.start_hook(name, Some(table), options, call)
+    }
+
+    /// Calls a function for each commit, with the changes of all tables: for programs that know
+    /// their tables at run time only. Everything else is as for [`Store::after_commit_with`].
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # use marmota_store::change::ChangeRetention;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, #[model(unique)] name: String, people: i64 }
+    /// # let store = Store::builder(Memory::new())
+    /// #     .model::<City>()
+    /// #     .changes(ChangeRetention::default())
+    /// #     .open()?;
+    /// use std::sync::mpsc::channel;
+    ///
+    /// use marmota_store::hook::HookOptions;
+    ///
+    /// let (sender, tables) = channel();
+    /// let hook = store.after_each_commit("announce", HookOptions::default(), move |commit| {
+    ///     for change in &commit.changes {
+    ///         let _ = sender.send(change.table.name().to_owned());
+    ///     }
+    ///     Ok(())
+    /// })?;
+    /// store.insert(&City { id: 0, name: "Bourges".to_owned(), people: 64_000 }).run()?;
+    /// assert_eq!(tables.recv().unwrap(), "city");
+    /// hook.stop();
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Store::after_commit`].
+    pub fn after_each_commit(
+        &self,
+        name: &str,
+        options: HookOptions,
+        mut hook: impl FnMut(&Commit) -> Result<()> + Send + 'static,
+    ) -> Result<Hook> {
+        self.start_hook(name, None, options, move |commit, _| hook(commit))
+    }
+
+    /// Starts the thread of a hook: for each change of a table, or for each commit.
+    fn start_hook(
+        &self,
+        name: &str,
+        table: Option<Arc<Table>>,
+        options: HookOptions,
+        call: impl FnMut(&Commit, Option<&Change>) -> Result<()> + Send + 'static,
+    ) -> Result<Hook> {
+        /// The maximum length of a name in bytes.
+        const NAME_BYTES_MAX: usize = 100;
+        if name.is_empty() || name.len() > NAME_BYTES_MAX {
+            let message = format!("the name of a hook must have 1 to {NAME_BYTES_MAX} bytes");
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
         let signal = Arc::new(Signal::default());
         let worker = Worker::new(self, name, table, options, Arc::clone(&signal))?;
         let thread = std::thread::Builder::new().name(format!("marmota-{name}"));

@@ -20,9 +20,11 @@
 use std::process::ExitCode;
 
 use clap::parser::ValueSource;
-use clap::{Arg, Args, Subcommand};
+use clap::{Arg, Args, FromArgMatches, Subcommand};
 use marmota_app::settings::{is_flag, setting_key};
 
+use super::CurrentSettings;
+use crate::command::serve::Serve;
 use crate::command::{Command, Done, report};
 
 /// Shows and checks the settings of `serve`
@@ -111,18 +113,12 @@ impl Setting {
 /// Returns the settings that `serve` would have now, without arguments.
 fn current(command: &Command) -> std::result::Result<Vec<Setting>, Box<dyn std::error::Error>> {
     let plain = command.parser("marmota");
-    let parser = command.files.with_settings(plain.clone())?;
-    let file = match command.files.settings_path() {
-        Some(path) => path.display().to_string(),
-        None => command.files.config_name().to_owned(),
-    };
-    let matches = parser.clone().try_get_matches_from(["marmota"]).map_err(|error| {
-        // Clap's text has a usage line, which is about arguments.
-        let text = error.to_string();
-        let text =
-            text.split("\n\n").next().unwrap_or(&text).trim_start_matches("error: ").to_owned();
-        format!("{file} or the environment: {text}")
-    })?;
+    let path = command.files.settings_path();
+    let current =
+        CurrentSettings::read(&plain, &["marmota".into()], path, command.files.config_name())?;
+    let (parser, matches) = (current.parser(), current.matches());
+    let file = current.file_name().to_owned();
+    Serve::from_arg_matches(matches)?.check_settings(command)?;
     let setting = |argument: &Arg| {
         let id = argument.get_id().as_str();
         let of_file = || {

@@ -14,7 +14,7 @@ use parking_lot::{Condvar, Mutex};
 use super::HookOptions;
 use super::cursor::{Cursor, LEASE};
 use super::dead_letter;
-use crate::contract::change::{Change, Position};
+use crate::contract::change::{Change, Commit, Position};
 use crate::runtime::backoff::Backoff;
 use crate::runtime::block_on::block_on;
 use crate::store::Store;
@@ -79,7 +79,8 @@ impl Signal {
 pub(super) struct Worker {
     store: Store,
     name: String,
-    table: Arc<Table>,
+    /// `None`: the hook is called for each commit, with the changes of all tables.
+    table: Option<Arc<Table>>,
     options: HookOptions,
     signal: Arc<Signal>,
     cursor: Cursor,
@@ -103,7 +104,7 @@ impl Worker {
     pub(super) fn new(
         store: &Store,
         name: &str,
-        table: Arc<Table>,
+        table: Option<Arc<Table>>,
         options: HookOptions,
         signal: Arc<Signal>,
     ) -> Result<Self> {
@@ -114,7 +115,7 @@ impl Worker {
     }
 
     /// Calls the hook until it is stopped or the store is closed.
-    pub(super) fn run(mut self, mut call: impl FnMut(Position, &Change) -> Result<()>) {
+    pub(super) fn run(mut self, mut call: impl FnMut(&Commit, Option<&Change>) -> Result<()>) {
         loop {
             match self.take_and_call(&mut call) {
                 Ok(()) if !self.signal.is_stopped() => {}
@@ -131,7 +132,7 @@ impl Worker {
     /// Calls the hook as long as this process has the lease.
     fn take_and_call(
         &mut self,
-        call: &mut impl FnMut(Position, &Change) -> Result<()>,
+        call: &mut impl FnMut(&Commit, Option<&Change>) -> Result<()>,
     ) -> Result<()> {
         if !self.cursor.take(&self.store)? {
             return Ok(());
@@ -142,13 +143,9 @@ impl Worker {
             let wait = if unsaved > 0 { SAVE_AFTER } else { RENEWAL };
             match self.next(&mut stream, saved_at + wait)? {
                 Awaited::Event(FeedEvent::Commit(commit)) => {
-                    for change in &commit.changes {
-                        if Arc::ptr_eq(&change.table, &self.table)
-                            && self.attempt(commit.position, change, call).is_err()
-                        {
-                            // The rest of the commit is repeated by the process that continues.
-                            return self.cursor.release(&self.store).map(drop);
-                        }
+                    if self.handle(&commit, call).is_err() {
+                        // The rest of the commit is repeated by the process that continues.
+                        return self.cursor.release(&self.store).map(drop);
                     }
                     self.cursor.position = commit.position;
                     unsaved += 1;
@@ -219,22 +216,36 @@ impl Worker {
         }))
     }
 
-    /// Calls the hook for one change, as often as it may fail.
+    /// Calls the hook for the changes of a commit.
+    ///
+    /// # Errors
+    /// The worker was stopped before the commit was handled.
+    fn handle(
+        &self,
+        commit: &Commit,
+        call: &mut impl FnMut(&Commit, Option<&Change>) -> Result<()>,
+    ) -> std::result::Result<(), Ended> {
+        let Some(table) = &self.table else { return self.attempt(commit, None, call) };
+        let mut changes = commit.changes.iter().filter(|change| Arc::ptr_eq(&change.table, table));
+        changes.try_for_each(|change| self.attempt(commit, Some(change), call))
+    }
+
+    /// Calls the hook for a commit or one change of it, as often as it may fail.
     ///
     /// # Errors
     /// The worker was stopped before the change was handled.
     fn attempt(
         &self,
-        position: Position,
-        change: &Change,
-        call: &mut impl FnMut(Position, &Change) -> Result<()>,
+        commit: &Commit,
+        change: Option<&Change>,
+        call: &mut impl FnMut(&Commit, Option<&Change>) -> Result<()>,
     ) -> std::result::Result<(), Ended> {
         let mut backoff = Backoff::new(self.options.pause, PAUSE_MAX);
         for attempt in 1..=self.options.attempts {
             if self.signal.is_stopped() {
                 return Err(Ended);
             }
-            let called = catch_unwind(AssertUnwindSafe(|| call(position, change)));
+            let called = catch_unwind(AssertUnwindSafe(|| call(commit, change)));
             let error = match called {
                 Ok(Ok(())) => return Ok(()),
                 Ok(Err(error)) => error,
@@ -244,7 +255,7 @@ impl Worker {
             if attempt == self.options.attempts {
                 let message = error.to_string();
                 let kept =
-                    dead_letter::keep(&self.store, &self.name, position, Some(change), &message);
+                    dead_letter::keep(&self.store, &self.name, commit.position, change, &message);
                 return kept.map_err(|error| {
                     log::error!("the hook `{}`: no dead letter can be kept: {error}", self.name);
                     Ended

@@ -30,14 +30,14 @@ use clap::Args;
 use marmota_store::plan::Destructive;
 use serde_json::json;
 
-use super::{Command, Database, Done, report};
+use crate::command::{Command, Database, Done, report};
 
 /// Checks the machine, the database and the settings
 ///
 /// Prints a line for each check: `ok`, `warning` for what makes the program slow or less safe, and
 /// `failed` for what makes `serve` fail. Exits with 1 if a check has failed. Nothing is changed.
 #[derive(Args)]
-pub(super) struct Doctor {
+pub(in crate::command) struct Doctor {
     #[command(flatten)]
     database: Database,
     /// The address that is checked
@@ -90,7 +90,7 @@ struct Finding {
 
 impl Doctor {
     /// Makes all checks, and prints a line for each.
-    pub(super) fn run(&self, command: &Command) -> Done {
+    pub(in crate::command) fn run(&self, command: &Command) -> Done {
         let url = command.url(&self.database);
         let findings = [
             ("database", database(command, url)),

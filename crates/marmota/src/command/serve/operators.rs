@@ -21,10 +21,11 @@ use marmota_rest::Diagnostics;
 use marmota_store::meter::Metering;
 use marmota_store::{Store, StoreBuilder};
 
-use crate::Log;
+use crate::{Log, LogFormat};
 
 /// The options for operators.
 #[derive(Args)]
+#[command(next_help_heading = "Diagnostics and log")]
 pub(super) struct Operators {
     /// Serves /api/-/statistics, /metrics, /healthz, /readyz and the log's filter at /api/-/levels:
     /// with --auth to administrators, otherwise to clients that send the token of
@@ -41,7 +42,10 @@ pub(super) struct Operators {
     slow_query_ms: Option<u64>,
     /// Filter of the log on stderr: a level, and levels for targets, `info,marmota::slow=off`
     #[arg(long, value_name = "FILTER", default_value = "warn")]
-    log: String,
+    pub(super) log: String,
+    /// The form of the log: text, or json, an object in each line
+    #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = ["text", "json"])]
+    log_format: String,
     /// Sends a span for each request and store operation, with the events logged inside, to the
     /// OpenTelemetry collector at this address, for example http://127.0.0.1:4318; see the guide,
     /// 35-metrics-and-logs.md
@@ -57,10 +61,10 @@ pub(super) struct Watch {
     /// Access to the diagnostics for programs without users.
     access: Option<Access>,
     /// The log; `None` if the program has started a log of another kind.
-    log: Option<Arc<Log>>,
+    pub(super) log: Option<Arc<Log>>,
     /// The replication of the database.
     #[cfg(feature = "replication")]
-    replication: super::replicate::Replication,
+    replication: crate::command::replicate::Replication,
     /// The exporter of spans, with `--otlp`.
     #[cfg(feature = "otel")]
     telemetry: Option<crate::Telemetry>,
@@ -85,12 +89,15 @@ impl Operators {
     #[cfg(feature = "otel")]
     pub(super) fn begin(&self) -> Result<Watch> {
         let Some(url) = &self.otlp else {
-            return Ok(Watch { telemetry: None, ..self.watch(Log::start(&self.log))? });
+            return Ok(Watch {
+                telemetry: None,
+                ..self.watch(Log::with_format(&self.log, self.format()))?
+            });
         };
         let program = || std::env::current_exe().ok()?.file_stem()?.to_str().map(str::to_owned);
         let name = std::env::var("OTEL_SERVICE_NAME").ok().or_else(program).unwrap_or_default();
         let telemetry = crate::Telemetry::otlp(url, &name)?;
-        let log = Log::with_telemetry(&self.log, &telemetry).map_err(|error| {
+        let log = Log::with_telemetry(&self.log, self.format(), &telemetry).map_err(|error| {
             // Without `--otlp`'s own log no spans would be sent: an error is better.
             let message = format!("`--otlp` needs the log of marmota: {error}");
             Error::new(error.kind(), message)
@@ -100,7 +107,12 @@ impl Operators {
 
     #[cfg(not(feature = "otel"))]
     pub(super) fn begin(&self) -> Result<Watch> {
-        self.watch(Log::start(&self.log))
+        self.watch(Log::with_format(&self.log, self.format()))
+    }
+
+    /// Returns the form of the log.
+    fn format(&self) -> LogFormat {
+        if self.log_format == "json" { LogFormat::Json } else { LogFormat::Text }
     }
 
     /// Combines a started log with what the options request. A program that has started another log
@@ -117,7 +129,7 @@ impl Operators {
             access: self.diagnostics.then(|| Access::of(self.diagnostics_local)).transpose()?,
             log,
             #[cfg(feature = "replication")]
-            replication: super::replicate::Replication::None,
+            replication: crate::command::replicate::Replication::None,
             #[cfg(feature = "otel")]
             telemetry: None,
         })
@@ -127,7 +139,10 @@ impl Operators {
 impl Watch {
     /// Shows the state of the replication.
     #[cfg(feature = "replication")]
-    pub(super) fn replication(mut self, replication: super::replicate::Replication) -> Self {
+    pub(super) fn replication(
+        mut self,
+        replication: crate::command::replicate::Replication,
+    ) -> Self {
         if let Some(metrics) = &self.metrics {
             replication.to_metrics(metrics);
         }

@@ -14,21 +14,21 @@ use std::process::ExitCode;
 use clap::Args;
 use clap_complete::Shell;
 
-use super::{Command, Done, own_name, report};
+use crate::command::{Command, Done, own_name, report};
 
 /// Prints a script that completes subcommands and options in a shell
 ///
 /// bash: `source <(PROGRAM completions bash)`. zsh and fish: save the script in a folder from which
 /// the shell loads completions.
 #[derive(Args)]
-pub(super) struct Completions {
+pub(in crate::command) struct Completions {
     /// The shell
     shell: Shell,
 }
 
 impl Completions {
     /// Prints the script, which is made from the parser: all options are in it.
-    pub(super) fn run(&self, command: &Command) -> Done {
+    pub(in crate::command) fn run(&self, command: &Command) -> Done {
         let name = own_name();
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut command.parser(&name), name.clone(), &mut script);

@@ -40,11 +40,11 @@ use marmota_model::{Error, ErrorKind, Result, text};
 use marmota_store::{Store, StoreBuilder};
 use serde_json::{Value, json};
 
-use super::{Command, Database, Done, report};
+use crate::command::{Command, Database, Done, report};
 
 /// Shows and changes the durable jobs of the database
 #[derive(Args)]
-pub(super) struct Job {
+pub(in crate::command) struct Job {
     #[command(subcommand)]
     action: Action,
 }
@@ -138,7 +138,7 @@ impl Job {
     ///
     /// # Errors
     /// A database without jobs, a missing job, or a job whose state does not fit the action.
-    pub(super) fn run(&self, command: &Command) -> Done {
+    pub(in crate::command) fn run(&self, command: &Command) -> Done {
         match &self.action {
             Action::List { database, queue, state, limit, json } => {
                 let store = open(command, command.url(database))?;
@@ -209,7 +209,7 @@ impl Selected {
         &self,
         row: &JobRow,
         text: impl FnOnce() -> String,
-    ) -> std::result::Result<(), super::OutputError> {
+    ) -> std::result::Result<(), crate::command::OutputError> {
         if self.json { report(row.to_json()) } else { report(text()) }
     }
 }

@@ -1,0 +1,155 @@
+//! The options of `serve` for middleware around all routes except the pages: security headers, CORS and
+//! a limit on the rate of requests. A reload replaces them while the server runs ([`LayerSlot`]).
+
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use clap::Args;
+use marmota_http::{AddedHeaders, Cors, Layer, RateLimit, Request, Response, SecurityHeaders};
+use marmota_model::{Error, ErrorKind, Result};
+
+use super::http_limits::positive;
+
+/// The options of middleware.
+#[derive(Args)]
+#[command(next_help_heading = "Middleware")]
+pub(super) struct LayerOptions {
+    /// Origins whose pages may use the service (CORS): https://app.example.org, or * for all
+    #[arg(long, value_name = "ORIGIN", value_delimiter = ',', value_parser = origin)]
+    cors_origin: Vec<String>,
+    /// Lets the pages of these origins send cookies; not with *
+    #[arg(long)]
+    cors_credentials: bool,
+    /// The time for which a browser keeps the answer to a preflight request
+    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    cors_max_age_s: u32,
+    /// The number of requests per second of one client address (429). Default: no limit
+    #[arg(long, value_name = "PER_SECOND", value_parser = rate)]
+    rate_limit: Option<f64>,
+    /// The number of requests that one client address may send at once
+    #[arg(long, value_name = "COUNT", default_value_t = 100, value_parser = positive::<u32>)]
+    rate_limit_burst: u32,
+    /// Adds `X-Content-Type-Options`, `X-Frame-Options` and `Referrer-Policy` to answers. The pages
+    /// always have them
+    #[arg(long)]
+    security_headers: bool,
+    /// Adds `Strict-Transport-Security` with this time; it implies --security-headers
+    #[arg(long, value_name = "SECONDS", value_parser = positive::<u64>)]
+    hsts_s: Option<u64>,
+}
+
+/// The layers of the options; `None` for those that are off.
+#[derive(Default)]
+pub(super) struct Layers {
+    security: Option<SecurityHeaders>,
+    cors: Option<Cors>,
+    rate_limit: Option<Arc<RateLimit>>,
+}
+
+impl LayerOptions {
+    /// Returns the layers of these options.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for `--cors-credentials` without a list of origins.
+    pub(super) fn layers(&self) -> Result<Layers> {
+        let is_any = self.cors_origin.iter().any(|origin| origin == "*");
+        if self.cors_credentials && (is_any || self.cors_origin.is_empty()) {
+            let message =
+                "`cors_credentials` needs a list of origins in `cors_origin`, without `*`";
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        let cors = match (&*self.cors_origin, is_any) {
+            ([], _) => None,
+            (_, true) => Some(Cors::any()),
+            (origins, false) => Some(Cors::of(origins)),
+        };
+        let cors = cors.map(|cors| cors.max_age_s(self.cors_max_age_s));
+        let cors = cors.map(|cors| if self.cors_credentials { cors.credentials() } else { cors });
+        let security = (self.security_headers || self.hsts_s.is_some()).then(SecurityHeaders::new);
+        let security = security.map(|headers| match self.hsts_s {
+            Some(seconds) => headers.strict_transport_security_s(seconds),
+            None => headers,
+        });
+        let rate_limit = self
+            .rate_limit
+            .map(|per_second| Arc::new(RateLimit::per_address(per_second, self.rate_limit_burst)));
+        Ok(Layers { security, cors, rate_limit })
+    }
+}
+
+/// A layer whose content is replaced by a reload. Without content it costs a load of a flag.
+#[derive(Clone, Default)]
+pub(super) struct LayerSlot(Arc<Slot>);
+
+#[derive(Default)]
+struct Slot {
+    is_used: AtomicBool,
+    layers: RwLock<Layers>,
+}
+
+impl LayerSlot {
+    /// Replaces the layers. With `keep_rate_limit`, the rate limit stays, with the requests that it
+    /// has counted.
+    pub(super) fn set(&self, layers: Layers, keep_rate_limit: bool) {
+        let mut layers = layers;
+        let mut slot = self.0.layers.write().unwrap_or_else(PoisonError::into_inner);
+        if keep_rate_limit {
+            layers.rate_limit = slot.rate_limit.take();
+        }
+        let Layers { security, cors, rate_limit } = &layers;
+        let is_used = security.is_some() || cors.is_some() || rate_limit.is_some();
+        *slot = layers;
+        self.0.is_used.store(is_used, Ordering::Relaxed);
+    }
+
+    /// Returns true if it has a layer.
+    pub(super) fn is_used(&self) -> bool {
+        self.0.is_used.load(Ordering::Relaxed)
+    }
+}
+
+impl Layer for LayerSlot {
+    fn enter(&self, request: &Request, headers: &mut AddedHeaders) -> ControlFlow<Response> {
+        if !self.is_used() {
+            return ControlFlow::Continue(());
+        }
+        let layers = self.0.layers.read().unwrap_or_else(PoisonError::into_inner);
+        // A page of another origin can read the answer 429 too.
+        if let Some(security) = &layers.security {
+            security.enter(request, headers)?;
+        }
+        if let Some(cors) = &layers.cors {
+            cors.enter(request, headers)?;
+        }
+        match &layers.rate_limit {
+            Some(rate_limit) => rate_limit.enter(request, headers),
+            None => ControlFlow::Continue(()),
+        }
+    }
+
+    fn answers_options(&self) -> bool {
+        true
+    }
+}
+
+/// Parses an origin of CORS.
+fn origin(text: &str) -> Result<String, String> {
+    let is_host = |host: &str| {
+        !host.is_empty()
+            && host.bytes().all(|byte| byte.is_ascii_graphic() && !b"/?#@*,".contains(&byte))
+    };
+    match text.split_once("://") {
+        Some((scheme, host)) if !scheme.is_empty() && is_host(host) => Ok(text.to_owned()),
+        _ if text == "*" => Ok(text.to_owned()),
+        _ => Err("must be an origin, such as https://app.example.org, or *".to_owned()),
+    }
+}
+
+/// Parses a rate: a number above 0.
+fn rate(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(rate) if rate.is_finite() && rate > 0.0 => Ok(rate),
+        _ => Err("must be a number above 0, such as 50 or 0.5".to_owned()),
+    }
+}

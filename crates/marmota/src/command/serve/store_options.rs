@@ -1,0 +1,88 @@
+//! The options of `serve` for the store: durability, the cache, idempotency keys, the change feed and
+//! the age of history.
+
+use std::time::Duration;
+
+use clap::Args;
+use marmota_model::{Error, ErrorKind, Result};
+use marmota_store::change::ChangeRetention;
+use marmota_store::{Idempotency, StoreBuilder};
+
+use super::http_limits::positive;
+
+/// The options of the store.
+#[derive(Args)]
+#[command(next_help_heading = "Store")]
+pub(super) struct StoreOptions {
+    /// When a write is answered: full (it is on the disk), relaxed (a power cut may lose the last
+    /// second) or none; see the guide, 36-durability.md. Default: that of the database's URL, or full
+    #[arg(long, value_name = "LEVEL", value_parser = ["full", "relaxed", "none"])]
+    durability: Option<String>,
+    /// Caches rows in memory, up to this size; see the guide, 38-cache.md. Default: no cache
+    #[arg(long, value_name = "BYTES", value_parser = positive::<u64>)]
+    cache_bytes_max: Option<u64>,
+    /// Keeps the answers to requests with an `Idempotency-Key`, so that they can be sent again;
+    /// without this option such requests are refused with 501
+    #[arg(long)]
+    idempotency: bool,
+    /// The time for which those answers are kept
+    #[arg(long, value_name = "HOURS", default_value_t = 24, value_parser = positive::<u64>)]
+    idempotency_hours: u64,
+    /// Records changes: responses to writes have `Marmota-Position`, and lists can be followed; see
+    /// the guide, 19-change-feed.md
+    #[arg(long)]
+    changes: bool,
+    /// The time for which changes are kept
+    #[arg(long, value_name = "HOURS", default_value_t = 24, value_parser = positive::<u64>)]
+    changes_hours: u64,
+    /// The age at which entries of the history are removed. Default: they are kept
+    #[arg(long, value_name = "DAYS", value_parser = positive::<u64>)]
+    history_days: Option<u64>,
+}
+
+impl StoreOptions {
+    /// Returns the URL of the database with the durability.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] if the URL names a durability too.
+    pub(super) fn with_durability(&self, url: &str) -> Result<String> {
+        let Some(level) = &self.durability else { return Ok(url.to_owned()) };
+        let options = url.split_once('?').map(|(_, options)| options);
+        let is_named = |options: &str| options.split('&').any(|one| one.starts_with("durability="));
+        match options {
+            Some(options) if is_named(options) => Err(Error::new(
+                ErrorKind::Invalid,
+                format!(
+                    "`--durability {level}` and the URL of the database name a durability: leave one out"
+                ),
+            )),
+            Some(_) => Ok(format!("{url}&durability={level}")),
+            None => Ok(format!("{url}?durability={level}")),
+        }
+    }
+
+    /// Returns the builder with these options. `has_webhooks`: changes are recorded in any case.
+    pub(super) fn apply_to(&self, builder: StoreBuilder, has_webhooks: bool) -> StoreBuilder {
+        let mut builder = builder;
+        if let Some(bytes) = self.cache_bytes_max {
+            builder = builder.cache(bytes);
+        }
+        if self.idempotency {
+            let kept_for = hours(self.idempotency_hours);
+            builder = builder.idempotency(Idempotency { kept_for, ..Idempotency::default() });
+        }
+        if self.changes || has_webhooks {
+            let age_max = hours(self.changes_hours);
+            builder = builder.changes(ChangeRetention::default().age_max(age_max));
+        }
+        if let Some(days) = self.history_days {
+            builder = builder.history_age_max(hours(days.saturating_mul(24)));
+        }
+        builder
+    }
+}
+
+/// Returns a time of whole hours.
+const fn hours(hours: u64) -> Duration {
+    Duration::from_secs(hours.saturating_mul(3_600))
+}

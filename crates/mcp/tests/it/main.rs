@@ -1,0 +1,6 @@
+//! Tests of the server for agents, with the client of the official SDK.
+#![allow(clippy::unwrap_used, reason = "tests panic")]
+
+mod rights;
+mod tools;
+mod world;
