@@ -18,7 +18,7 @@ mod prose;
 use crate::step::{Failure, root};
 
 /// The project's crates that each crate may depend on.
-const ARROWS: [(&str, &[&str]); 28] = [
+const ARROWS: [(&str, &[&str]); 29] = [
     ("model", &[]),
     ("derive", &[]),
     ("store", &["marmota-model"]),
@@ -36,6 +36,7 @@ const ARROWS: [(&str, &[&str]); 28] = [
     ("files", &["marmota-model", "marmota-derive", "marmota-store", "marmota-objects"]),
     ("auth", &["marmota-model", "marmota-derive", "marmota-store"]),
     ("app", &["marmota-model", "marmota-store"]),
+    ("client", &["marmota-model"]),
     ("jobs", &["marmota-model", "marmota-derive", "marmota-store"]),
     ("mail", &["marmota-model", "marmota-store", "marmota-auth", "marmota-jobs"]),
     (
@@ -107,6 +108,7 @@ const ARROWS: [(&str, &[&str]); 28] = [
             "marmota-admin",
             "marmota-app",
             "marmota-auth",
+            "marmota-client",
             "marmota-jobs",
             "marmota-mail",
             "marmota-webhooks",

@@ -180,6 +180,9 @@ pub mod files_in_rows {}
 #[doc = include_str!("../guide/45-application-files.md")]
 pub mod application_files {}
 
+#[doc = include_str!("../guide/48-clients.md")]
+pub mod clients {}
+
 #[cfg(all(feature = "admin", feature = "sqlite"))]
 #[doc = include_str!("../guide/46-admin.md")]
 pub mod administration {}

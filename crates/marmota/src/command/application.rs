@@ -6,9 +6,10 @@
 //! | tables | `--app`, `MARMOTA_APP`, or the default name if it exists | when a store is opened, once |
 //! | settings | `--config`, `MARMOTA_CONFIG`, or the default name if it exists | before arguments are parsed |
 //!
-//! The settings become defaults of options. `config.rs`, `new.rs` and `schema.rs` are the subcommands for the
+//! The settings become defaults of options. `client.rs`, `config.rs`, `new.rs` and `schema.rs` are the subcommands for the
 //! files.
 
+mod client;
 mod config;
 mod new;
 mod schema;
@@ -26,6 +27,7 @@ use marmota_store::Store;
 
 use super::Command;
 
+pub(super) use self::client::Client;
 pub(super) use self::config::ConfigCommand;
 pub(super) use self::new::New;
 pub(super) use self::schema::SchemaCommand;
