@@ -1,6 +1,7 @@
 //! Checks by external tools: h2spec (HTTP/2) and sslyze (TLS) against the `marmota` program, and
-//! openapi-spec-validator against an OpenAPI document. The tools, Pebble for the tests of ACME, and
-//! axe-core for those of the pages are installed under `target/tools` if they are missing.
+//! openapi-spec-validator against an OpenAPI document. The tools, Pebble for the tests of ACME,
+//! axe-core for those of the pages, and the type checkers for those of generated clients are installed
+//! under `target/tools` if they are missing.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -11,6 +12,8 @@ use crate::step::{Failure, WORKSPACE, cargo, free_port, go, root, run, wait_for}
 const H2SPEC: &str = "github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible";
 const PEBBLE: &str = "v2.6.0";
 const AXE: &str = "axe-core-4.14.1";
+const TYPESCRIPT: &str = "typescript-7.0.2";
+const MYPY: &str = "mypy==2.4.1";
 const SSLYZE: &str = "sslyze==6.3.1";
 const OPENAPI: &str = "openapi-spec-validator==0.9.0";
 
@@ -92,14 +95,26 @@ pub(crate) fn install_pebble() -> Result<(), Failure> {
 
 /// Installs axe-core, which checks the accessibility of the pages in the tests of `apps/marmota`.
 pub(crate) fn install_axe() -> Result<(), Failure> {
-    // The tests look for the same version.
-    let folder = tools().join(AXE);
-    if folder.join("node_modules/axe-core/axe.min.js").is_file() {
+    npm(AXE, "axe-core/axe.min.js")
+}
+
+/// Installs the type checkers for the tests of generated clients.
+pub(crate) fn install_type_checkers() -> Result<(), Failure> {
+    npm(TYPESCRIPT, "typescript/package.json")?;
+    python("mypy", MYPY).map(|_| ())
+}
+
+/// Installs a package of npm in the folder `NAME-VERSION`, where the tests look for the same version,
+/// unless it has the file.
+fn npm(package: &str, file: &str) -> Result<(), Failure> {
+    let folder = tools().join(package);
+    if folder.join("node_modules").join(file).is_file() {
         return Ok(());
     }
     let mut npm = Command::new("npm");
     npm.args(["install", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix"]).arg(&folder);
-    run(npm.arg(AXE.replace("core-", "core@")))
+    let (name, version) = package.rsplit_once('-').unwrap_or((package, "latest"));
+    run(npm.arg(format!("{name}@{version}")))
 }
 
 /// Scans versions, ciphers and known vulnerabilities with sslyze, by Mozilla's "intermediate" rules.

@@ -18,7 +18,7 @@ mod prose;
 use crate::step::{Failure, root};
 
 /// The project's crates that each crate may depend on.
-const ARROWS: [(&str, &[&str]); 27] = [
+const ARROWS: [(&str, &[&str]); 29] = [
     ("model", &[]),
     ("derive", &[]),
     ("store", &["marmota-model"]),
@@ -36,7 +36,9 @@ const ARROWS: [(&str, &[&str]); 27] = [
     ("files", &["marmota-model", "marmota-derive", "marmota-store", "marmota-objects"]),
     ("auth", &["marmota-model", "marmota-derive", "marmota-store"]),
     ("app", &["marmota-model", "marmota-store"]),
+    ("client", &["marmota-model"]),
     ("jobs", &["marmota-model", "marmota-derive", "marmota-store"]),
+    ("mail", &["marmota-model", "marmota-store", "marmota-auth", "marmota-jobs"]),
     (
         "webhooks",
         &[
@@ -106,7 +108,9 @@ const ARROWS: [(&str, &[&str]); 27] = [
             "marmota-admin",
             "marmota-app",
             "marmota-auth",
+            "marmota-client",
             "marmota-jobs",
+            "marmota-mail",
             "marmota-webhooks",
             "marmota-mcp",
             "marmota-remote",

@@ -108,6 +108,8 @@ enum Sub {
     Schema(application::SchemaCommand),
     #[cfg(feature = "app")]
     Config(application::ConfigCommand),
+    #[cfg(feature = "app")]
+    Client(application::Client),
 }
 
 /// Runs a program with its command-line arguments. `models` adds the program's models to the store
@@ -411,6 +413,8 @@ impl Command {
                 Sub::Schema(schema) => schema.run(self),
                 #[cfg(feature = "app")]
                 Sub::Config(config) => config.run(self),
+                #[cfg(feature = "app")]
+                Sub::Client(client) => client.run(self),
             },
         }
     }

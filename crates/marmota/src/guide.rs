@@ -180,9 +180,16 @@ pub mod files_in_rows {}
 #[doc = include_str!("../guide/45-application-files.md")]
 pub mod application_files {}
 
+#[doc = include_str!("../guide/48-clients.md")]
+pub mod clients {}
+
 #[cfg(all(feature = "admin", feature = "sqlite"))]
 #[doc = include_str!("../guide/46-admin.md")]
 pub mod administration {}
+
+#[cfg(feature = "mail")]
+#[doc = include_str!("../guide/47-accounts.md")]
+pub mod accounts_for_the_public {}
 
 #[cfg(feature = "webhooks")]
 #[doc = include_str!("../guide/49-webhooks.md")]

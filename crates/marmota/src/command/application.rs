@@ -6,9 +6,10 @@
 //! | tables | `--app`, `MARMOTA_APP`, or the default name if it exists | when a store is opened, once |
 //! | settings | `--config`, `MARMOTA_CONFIG`, or the default name if it exists | before arguments are parsed |
 //!
-//! The settings become defaults of options. `config.rs`, `new.rs` and `schema.rs` are the subcommands for the
+//! The settings become defaults of options. `client.rs`, `config.rs`, `new.rs` and `schema.rs` are the subcommands for the
 //! files.
 
+mod client;
 mod config;
 mod new;
 mod schema;
@@ -26,6 +27,7 @@ use marmota_store::Store;
 
 use super::Command;
 
+pub(super) use self::client::Client;
 pub(super) use self::config::ConfigCommand;
 pub(super) use self::new::New;
 pub(super) use self::schema::SchemaCommand;
@@ -180,15 +182,15 @@ impl ApplicationFiles {
     ///
     /// # Errors
     /// A grant that is invalid, and errors of the store.
-    pub(super) fn open_accounts(&self, store: &Store) -> Result<Auth> {
-        let Some(app) = self.app()? else { return Auth::new(store, Settings::default()) };
+    pub(super) fn open_accounts(&self, store: &Store, settings: Settings) -> Result<Auth> {
+        let Some(app) = self.app()? else { return Auth::new(store, settings) };
         app.check_groups(store)?;
         let groups = app.groups();
         let grants = |name: &str| {
             let group = groups.iter().find(|group| group.name == name);
             group.map(|group| group.grants.clone()).unwrap_or_default()
         };
-        let settings = Settings::default().everyone(grants(EVERYONE)).anonymous(grants(ANONYMOUS));
+        let settings = settings.everyone(grants(EVERYONE)).anonymous(grants(ANONYMOUS));
         let auth = Auth::new(store, settings)?;
         let stored = auth.groups()?;
         for AppGroup { name, grants } in &groups {

@@ -1,0 +1,137 @@
+//! The route of batches in an OpenAPI document: an alternative for each table and operation.
+//!
+//! ```text
+//! {"type":"object","required":["insert","row"],"additionalProperties":false,"properties":{
+//!   "insert":{"const":"person"},"row":{"$ref":"#/components/schemas/person.new"},…}}
+//! ```
+//!
+//! The schema leaves out `{"$result":n}`, which stands for the key of an earlier operation.
+
+use std::sync::Arc;
+
+use marmota_http::Method;
+use marmota_model::{Kind, Role, Table};
+use marmota_web::OpenApi;
+use serde_json::{Value, json};
+
+use super::{answer, body, fields, reference};
+
+/// Adds the route, with the operations on tables that the caller may write to.
+pub(super) fn add(document: OpenApi, tables: &[&Arc<Table>], base: &str) -> OpenApi {
+    let operations: Vec<Value> = tables.iter().flat_map(|table| of_table(table)).collect();
+    let sent = json!({
+        "type": "object",
+        "required": ["operations"],
+        "properties": {
+            "mode": { "type": "string", "enum": ["all", "each"], "default": "all" },
+            "operations": { "type": "array", "items": reference("batch.operation") },
+        },
+        "additionalProperties": false,
+    });
+    let mut sent = body(&sent);
+    sent["content"]["application/x-ndjson"] = json!({ "schema": reference("batch.operation") });
+    sent["description"] = json!(
+        "A key and a reference may also be `{\"$result\":n}`: the key of the row of operation n, \
+         an earlier insert"
+    );
+    let mut answered = answer(
+        "The outcome of each",
+        &json!({
+            "type": "object",
+            "required": ["results"],
+            "properties": { "results": { "type": "array", "items": reference("batch.result") } },
+        }),
+    );
+    answered["content"]["application/x-ndjson"] = json!({ "schema": reference("batch.result") });
+    document
+        .schema("batch.operation", json!({ "oneOf": operations }))
+        .schema("batch.result", result())
+        .operation(Method::Post, &format!("{base}/batch"), json!({
+            "operationId": "batch",
+            "summary": "Several writes over any tables, in one transaction unless `mode` is `each`",
+            "requestBody": sent,
+            "responses": { "200": answered },
+        }))
+}
+
+/// Returns the operations on a table.
+fn of_table(table: &Table) -> Vec<Value> {
+    let name = table.name();
+    let row = |request: &str| reference(&format!("{name}.{request}"));
+    let key = fields::key(table);
+    let version = json!({ "type": "integer", "format": "int64" });
+    let conflict = json!({ "enum": ["refuse", "ignore", "replace", "update"] });
+    let mut all = vec![
+        operation(name, "insert", &[("row", row("new"))], &[("on_conflict", conflict)]),
+        operation(
+            name,
+            "update",
+            &[("key", key.clone()), ("row", row("whole"))],
+            &[("version", version.clone())],
+        ),
+        operation(
+            name,
+            "patch",
+            &[("key", key.clone()), ("row", row("change"))],
+            &[("version", version.clone())],
+        ),
+        operation(name, "delete", &[("key", key.clone())], &[("version", version)]),
+    ];
+    for (kinds, by) in [(true, "integer"), (false, "number")] {
+        let numbers = table.fields().iter().enumerate().filter(|(at, field)| {
+            let is_kind = match field.kind {
+                Kind::Int { .. } => kinds,
+                Kind::Currency => !kinds,
+                _ => false,
+            };
+            is_kind && field.role == Role::Plain && table.is_readable(*at)
+        });
+        let names: Vec<&str> = numbers.map(|(_, field)| &*field.name).collect();
+        if !names.is_empty() {
+            let required = [
+                ("key", key.clone()),
+                ("field", json!({ "enum": names })),
+                ("by", json!({ "type": by })),
+            ];
+            all.push(operation(name, "increment", &required, &[]));
+        }
+    }
+    all
+}
+
+/// Returns the schema of an operation from its required and optional members.
+fn operation(
+    table: &str,
+    verb: &str,
+    required: &[(&str, Value)],
+    optional: &[(&str, Value)],
+) -> Value {
+    let mut properties = json!({ (verb): { "const": table } });
+    for (name, schema) in required.iter().chain(optional) {
+        properties[*name] = schema.clone();
+    }
+    let names: Vec<&str> =
+        std::iter::once(verb).chain(required.iter().map(|(name, _)| *name)).collect();
+    json!({
+        "type": "object",
+        "required": names,
+        "properties": properties,
+        "additionalProperties": false,
+    })
+}
+
+/// Returns the schema of the outcome of an operation.
+fn result() -> Value {
+    json!({
+        "type": "object",
+        "required": ["status"],
+        "properties": {
+            "status": { "type": "integer" },
+            "key": { "type": ["integer", "string"] },
+            "effect": { "enum": ["inserted", "replaced", "updated", "ignored"] },
+            "version": { "type": "integer", "format": "int64" },
+            "value": { "type": "number" },
+            "error": reference("problem"),
+        },
+    })
+}
