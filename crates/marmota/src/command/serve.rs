@@ -36,6 +36,8 @@
 //! clients, because every caller could read and write all rows.
 
 mod access_log_file;
+#[cfg(feature = "mail")]
+mod accounts;
 mod http_limits;
 mod layers;
 mod operators;
@@ -50,8 +52,7 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use clap::Args;
-#[cfg(not(feature = "app"))]
-use marmota_auth::Auth;
+use marmota_auth::{Auth, Settings};
 use marmota_http::{Backend, BatchScheduling, ForwardedHeader, Router, Server, ToAddresses};
 use marmota_rest::Api;
 use marmota_store::Store;
@@ -107,6 +108,9 @@ pub(super) struct Serve {
     /// 09-auth-and-rights.md
     #[arg(long)]
     auth: bool,
+    #[cfg(feature = "mail")]
+    #[command(flatten)]
+    accounts: accounts::AccountOptions,
     #[command(flatten)]
     webhooks: super::background::ServeWebhooks,
     /// Keeps the bytes of file fields in this folder, or in a bucket: FOLDER, file:///FOLDER or
@@ -170,6 +174,13 @@ impl Serve {
         #[cfg(feature = "replication")]
         let builder = replication.of_store(builder);
         let builder = if self.auth { marmota_auth::models(builder) } else { builder };
+        #[cfg(feature = "mail")]
+        let mails = self.accounts.mails(self.auth, &program_name())?;
+        #[cfg(feature = "mail")]
+        let builder = match &mails {
+            Some(_) => accounts::Mails::models(builder),
+            None => builder,
+        };
         let has_webhooks = self.webhooks.are_enabled(command)?;
         let builder = self.store.apply_to(builder, has_webhooks);
         let builder = if has_webhooks { marmota_webhooks::models(builder) } else { builder };
@@ -279,8 +290,22 @@ impl Serve {
             };
             api
         };
+        #[cfg(feature = "mail")]
+        let settings = self.accounts.settings(mails.as_ref(), &program_name(), &server.url());
+        #[cfg(not(feature = "mail"))]
+        let settings = Settings::default();
+        let auth = match self.auth {
+            true => Some(self.open_accounts(command, &store, settings, &server.url())?),
+            false => None,
+        };
+        #[cfg(feature = "mail")]
+        let mail_worker = match (&mails, &auth) {
+            (Some(mails), Some(auth)) if !is_replica => Some(mails.start(&store, auth)?),
+            _ => None,
+        };
         let of_webhooks = webhooks.as_ref().map(|(webhooks, _)| webhooks);
-        let routes = self.routes(command, &store, api, &server.url(), &watch, of_webhooks)?;
+        let around = (&watch, of_webhooks);
+        let routes = self.routes(command, &store, api, &server.url(), auth.as_ref(), around)?;
         // The pages have their own security headers.
         #[cfg(feature = "app")]
         let can_change = command.files.has_settings();
@@ -288,6 +313,11 @@ impl Serve {
         let can_change = false;
         let routes =
             if can_change || layers.is_used() { routes.layer(layers.clone()) } else { routes };
+        #[cfg(all(feature = "admin", feature = "mail"))]
+        let routes = match &auth {
+            Some(_) => with_account_pages(command, routes, self.accounts.style()?),
+            None => routes,
+        };
         #[cfg(feature = "admin")]
         let routes = match self.no_admin {
             true => routes,
@@ -299,6 +329,10 @@ impl Serve {
         service_manager::stopping();
         log::info!(target: "marmota", "shutdown: no connection is open; closing the database");
         watch.end();
+        #[cfg(feature = "mail")]
+        if let Some(worker) = mail_worker {
+            worker.stop()?;
+        }
         if let Some((_, worker)) = webhooks {
             worker.stop()?;
         }
@@ -388,33 +422,26 @@ impl Serve {
         }
     }
 
-    /// Returns all routes: those of the program or the REST API, with accounts if `--auth` is given,
-    /// and those for operators.
+    /// Opens the accounts, and prints the token of the first administrator.
     ///
     /// # Errors
     /// `--auth` on a program with custom routes; those authenticate their callers themselves.
-    fn routes(
+    fn open_accounts(
         &self,
         command: &Command,
         store: &Store,
-        api: impl Fn(&Store) -> Api,
+        settings: Settings,
         url: &str,
-        watch: &Watch,
-        webhooks: Option<&Webhooks>,
-    ) -> Result<Router, Box<dyn std::error::Error>> {
-        if !self.auth {
-            let of_webhooks = webhooks.filter(|_| command.routes.is_none());
-            return Ok(without_users(command, store, api, url, watch, of_webhooks));
-        }
+    ) -> Result<Auth, Box<dyn std::error::Error>> {
         if command.routes.is_some() {
             let message = "this program has its own routes and authenticates their callers itself: \
                            leave `--auth` out";
             return Err(message.into());
         }
         #[cfg(feature = "app")]
-        let auth = command.files.open_accounts(store)?;
+        let auth = command.files.open_accounts(store, settings)?;
         #[cfg(not(feature = "app"))]
-        let auth = Auth::new(store, marmota_auth::Settings::default())?;
+        let auth = Auth::new(store, settings)?;
         if let Some(token) = auth.setup_token() {
             notice(format_args!(
                 "No user is an administrator yet. Within 24 hours set the password of `admin`{}:\n  \
@@ -423,9 +450,27 @@ impl Serve {
                 self.setup_page(url, token)
             ));
         }
-        let routes = api(store).auth(&auth).router();
+        Ok(auth)
+    }
+
+    /// Returns all routes: those of the program or the REST API, with accounts if there are some, and
+    /// those for operators.
+    fn routes(
+        &self,
+        command: &Command,
+        store: &Store,
+        api: impl Fn(&Store) -> Api,
+        url: &str,
+        auth: Option<&Auth>,
+        (watch, webhooks): (&Watch, Option<&Webhooks>),
+    ) -> Result<Router, Box<dyn std::error::Error>> {
+        let Some(auth) = auth else {
+            let of_webhooks = webhooks.filter(|_| command.routes.is_none());
+            return Ok(without_users(command, store, api, url, watch, of_webhooks));
+        };
+        let routes = api(store).auth(auth).router();
         let routes = match webhooks {
-            Some(webhooks) => routes.nest("", webhooks.router(Some(&auth))),
+            Some(webhooks) => routes.nest("", webhooks.router(Some(auth))),
             None => routes,
         };
         #[cfg(feature = "remote")]
@@ -435,7 +480,7 @@ impl Serve {
             let service = service.authenticate(move |_, credential| auth.store_of(credential));
             routes.nest("", service.router())
         };
-        Ok(watch.beside(routes, store, |state| state.auth(&auth)))
+        Ok(watch.beside(routes, store, |state| state.auth(auth)))
     }
 }
 
@@ -453,13 +498,25 @@ impl Serve {
 #[cfg(feature = "admin")]
 fn with_pages(command: &Command, routes: Router, url: &str) -> Router {
     let Some(pages) = marmota_admin::AdminPages::of_routes(&routes) else { return routes };
-    let program = std::env::current_exe().ok();
-    let name = program.as_deref().and_then(|path| path.file_stem()?.to_str());
     notice(format_args!(
         "In a browser:\n  admin  {url}/admin\n  docs   {url}/docs\n  API    {url}{}",
         pages.prefix()
     ));
-    pages.title(name.unwrap_or("Marmota")).version(command.version).add_to(routes)
+    pages.title(program_name()).version(command.version).add_to(routes)
+}
+
+/// Adds the pages of accounts to routes with a REST API, with the style of the application.
+#[cfg(all(feature = "admin", feature = "mail"))]
+fn with_account_pages(command: &Command, routes: Router, style: String) -> Router {
+    let Some(pages) = marmota_admin::AdminPages::of_routes(&routes) else { return routes };
+    pages.title(program_name()).version(command.version).account_style(style).add_account_to(routes)
+}
+
+/// Returns the name of the program's file, without its extension.
+fn program_name() -> String {
+    let program = std::env::current_exe().ok();
+    let name = program.as_deref().and_then(|path| path.file_stem()?.to_str());
+    name.unwrap_or("Marmota").to_owned()
 }
 
 /// Returns the routes without accounts: only the diagnostics authenticate callers.
