@@ -41,6 +41,7 @@ cargo xtask COMMAND
   soak [NAME] [--allow-not-run NAME]
             the long runs, or those whose name starts with NAME; not part of `test`
   package   the static program, an image's files and a Debian package, in target/packages
+  site      the documentation as pages with search, in target/site/html, with its links checked
   fuzz [N]  each fuzz target for N seconds (in `test`: 10, with fixed seeds)";
 
 fn main() -> ExitCode {
@@ -69,6 +70,7 @@ fn main() -> ExitCode {
         ["readme"] => readme::check(),
         ["soak", arguments @ ..] => soak::start(arguments),
         ["package"] => release::packages(),
+        ["site"] => release::site(),
         ["fuzz"] => fuzz::check(),
         ["fuzz", seconds] => fuzz::search(seconds),
         _ => {

@@ -3,5 +3,7 @@
 mod debian;
 mod image;
 mod packages;
+mod site;
 
 pub(crate) use self::packages::make as packages;
+pub(crate) use self::site::make as site;

@@ -18,7 +18,7 @@ mod prose;
 use crate::step::{Failure, root};
 
 /// The project's crates that each crate may depend on.
-const ARROWS: [(&str, &[&str]); 28] = [
+const ARROWS: [(&str, &[&str]); 29] = [
     ("model", &[]),
     ("derive", &[]),
     ("store", &["marmota-model"]),
@@ -38,6 +38,7 @@ const ARROWS: [(&str, &[&str]); 28] = [
     ("app", &["marmota-model", "marmota-store"]),
     ("client", &["marmota-model"]),
     ("jobs", &["marmota-model", "marmota-derive", "marmota-store"]),
+    ("mail", &["marmota-model", "marmota-store", "marmota-auth", "marmota-jobs"]),
     (
         "webhooks",
         &[
@@ -109,6 +110,7 @@ const ARROWS: [(&str, &[&str]); 28] = [
             "marmota-auth",
             "marmota-client",
             "marmota-jobs",
+            "marmota-mail",
             "marmota-webhooks",
             "marmota-mcp",
             "marmota-remote",

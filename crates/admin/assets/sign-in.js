@@ -8,8 +8,19 @@ const text = (label, attributes, options) => labelled(label, h('input', attribut
 export const signInPage = async (main, parts, query, go) => {
   const name = text('Name', { autocomplete: 'username', required: true, value: session.setup ? 'admin' : '' })
   const password = text('Password', { type: 'password', autocomplete: 'current-password', required: true })
+  const code = text('Code', { autocomplete: 'one-time-code', spellcheck: 'false' },
+    { hint: 'From your authenticator app, or a recovery code' })
+  code.hidden = true
   const logIn = async () => {
-    await send('POST', '/auth/login', { name: name.target.value, password: password.target.value, cookie: true })
+    const given = code.hidden ? undefined : code.target.value.trim()
+    try {
+      await send('POST', '/auth/login', { name: name.target.value, password: password.target.value, code: given, cookie: true })
+    } catch (error) {
+      if (!code.hidden || !error.errors?.some(one => one.field === 'code')) throw error
+      code.hidden = false
+      code.target.focus()
+      return
+    }
     await loadSession()
     if (!session.user) throw new Error('The browser did not keep the session. Open this page over https, or at localhost.')
     await go('#/')
@@ -17,7 +28,7 @@ export const signInPage = async (main, parts, query, go) => {
   fill(main, h('div', { class: 'small' }, h('h1', {}, `Sign in to ${settings.title}`),
     session.setup && h('p', { class: 'notice' }, 'No user has a password yet. ',
       h('a', { href: '#/set-password/admin' }, 'Set the password of the first administrator'), '.'),
-    form([name, password], { submit: 'Sign in', send: logIn }),
+    form([name, password, code], { submit: 'Sign in', send: logIn, fields: { code } }),
     !session.setup && h('p', {}, h('a', { href: '#/set-password' }, 'Set a password with a token'))))
   ;(name.target.value ? password : name).target.focus()
 }

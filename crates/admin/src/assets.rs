@@ -37,8 +37,10 @@ pub(crate) const ASSETS: &[Asset] = &[
     page!("/", "start.html"),
     page!("/admin", "admin.html"),
     page!("/docs", "docs.html"),
+    page!("/account", "account.html"),
     asset!("text/css; charset=utf-8", "style.css"),
     asset!("image/svg+xml", "icon.svg"),
+    asset!(SCRIPT, "account.js"),
     asset!(SCRIPT, "accounts.js"),
     asset!(SCRIPT, "admin.js"),
     asset!(SCRIPT, "api.js"),
@@ -56,3 +58,24 @@ pub(crate) const ASSETS: &[Asset] = &[
     asset!(SCRIPT, "webhooks.js"),
     asset!(SCRIPT, "docs.js"),
 ];
+
+/// The paths of the files of `/account`. The other pages do not need the first ones.
+const ACCOUNT: [&str; 7] = [
+    "/account",
+    "/admin/assets/account.js",
+    "/admin/assets/style.css",
+    "/admin/assets/icon.svg",
+    "/admin/assets/api.js",
+    "/admin/assets/dom.js",
+    "/admin/assets/json.js",
+];
+
+/// The files of `/account`.
+pub(crate) fn account_assets() -> impl Iterator<Item = &'static Asset> {
+    ASSETS.iter().filter(|asset| ACCOUNT.contains(&asset.path))
+}
+
+/// The files of `/`, `/admin` and `/docs`.
+pub(crate) fn admin_assets() -> impl Iterator<Item = &'static Asset> {
+    ASSETS.iter().filter(|asset| !ACCOUNT[..2].contains(&asset.path))
+}

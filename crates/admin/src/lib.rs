@@ -6,6 +6,7 @@
 //! | `/` | name, version, and links |
 //! | `/admin` | tables and rows, users, groups, keys, statistics |
 //! | `/docs` | the operations of the OpenAPI document |
+//! | `/account` | signing in and up, passwords, and the account of a user |
 //! | `/admin/assets/…` | scripts, styles, and `settings.json` |
 //!
 //! The pages are static files that are compiled into the program. They use the public REST API with

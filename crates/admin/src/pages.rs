@@ -7,7 +7,7 @@ use marmota_http::{
 };
 use serde_json::json;
 
-use crate::assets::{ASSETS, Asset};
+use crate::assets::{Asset, account_assets, admin_assets};
 
 /// The Content Security Policy of the pages: scripts, styles, images and requests only of the
 /// server itself, nothing inline, no frames, and no text as HTML (Trusted Types).
@@ -22,6 +22,8 @@ pub const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self
 
 /// The path of the document with the settings of the pages.
 const SETTINGS: &str = "/admin/assets/settings.json";
+/// The path of the application's style for `/account`.
+const STYLE: &str = "/account/style.css";
 
 /// The pages of a program with a REST API: `/`, `/admin` and `/docs`.
 ///
@@ -50,6 +52,7 @@ pub struct AdminPages {
     prefix: String,
     title: String,
     version: String,
+    account_style: String,
 }
 
 impl AdminPages {
@@ -61,7 +64,12 @@ impl AdminPages {
     /// ```
     pub fn new(prefix: &str) -> Self {
         let prefix = prefix.trim_end_matches('/').to_owned();
-        Self { prefix, title: "Marmota".to_owned(), version: String::new() }
+        Self {
+            prefix,
+            title: "Marmota".to_owned(),
+            version: String::new(),
+            account_style: String::new(),
+        }
     }
 
     /// Creates the pages for the REST API among these routes: the first one with an OpenAPI
@@ -118,18 +126,62 @@ impl AdminPages {
         &self.prefix
     }
 
-    /// Adds the pages to a program's routes. A path that has a route already keeps it.
+    /// Sets a style sheet (CSS) for the pages at `/account`, which is applied after their own. Default:
+    /// empty.
+    ///
+    /// ```
+    /// let css = "body.account { --accent: #b91c1c }";
+    /// let pages = marmota_admin::AdminPages::new("/api").account_style(css);
+    /// # let _ = pages;
+    /// ```
+    pub fn account_style(mut self, css: impl Into<String>) -> Self {
+        self.account_style = css.into();
+        self
+    }
+
+    /// Adds the pages `/`, `/admin` and `/docs` to a program's routes. A path that has a route already
+    /// keeps it.
     pub fn add_to(&self, router: Router) -> Router {
+        self.add(router, admin_assets(), None)
+    }
+
+    /// Adds the page `/account` to a program's routes, where people sign in and up, and change their
+    /// accounts. A path that has a route already keeps it.
+    ///
+    /// ```
+    /// use marmota_admin::AdminPages;
+    /// use marmota_http::{Router, TestRequest};
+    ///
+    /// let router = AdminPages::new("/api").title("Shop").add_account_to(Router::new());
+    /// assert!(router.call(TestRequest::get("/account"))?.text().contains("<!doctype html>"));
+    /// # Ok::<(), marmota_http::CallError>(())
+    /// ```
+    pub fn add_account_to(&self, router: Router) -> Router {
+        self.add(router, account_assets(), Some(&self.account_style))
+    }
+
+    fn add(
+        &self,
+        router: Router,
+        assets: impl Iterator<Item = &'static Asset>,
+        style: Option<&str>,
+    ) -> Router {
         let mut pages = Router::new();
-        for asset in ASSETS.iter().filter(|asset| !has(&router, asset.path)) {
+        for asset in assets.filter(|asset| !has(&router, asset.path)) {
             pages = pages.on(Method::Get, asset.path, endpoint(asset));
         }
-        let settings = self.settings();
-        pages = pages.direct(Method::Get, SETTINGS, move |request, out| {
-            let body = settings.clone().into_bytes();
-            out.respond(answer(request, "application/json", &etag(&body), body));
-            Flow::Done
-        });
+        let made = [
+            (SETTINGS, "application/json", Some(self.settings())),
+            (STYLE, "text/css; charset=utf-8", style.map(str::to_owned)),
+        ];
+        for (path, media_type, text) in made {
+            let Some(text) = text.filter(|_| !has(&router, path)) else { continue };
+            pages = pages.direct(Method::Get, path, move |request, out| {
+                let body = text.clone().into_bytes();
+                out.respond(answer(request, media_type, &etag(&body), body));
+                Flow::Done
+            });
+        }
         let headers = SecurityHeaders::new().content_security_policy(POLICY);
         router.nest("", pages.layer(headers).layer(Compression::new()))
     }
@@ -185,9 +237,11 @@ mod tests {
     use marmota_http::TestRequest;
 
     use super::*;
+    use crate::assets::ASSETS;
 
     fn router() -> Router {
-        AdminPages::new("/api").title("A \"title\"").add_to(Router::new())
+        let pages = AdminPages::new("/api").title("A \"title\"").account_style("h1 {}");
+        pages.add_account_to(pages.add_to(Router::new()))
     }
 
     #[test]
@@ -213,6 +267,25 @@ mod tests {
         let total: usize = ASSETS.iter().map(|asset| asset.bytes.len()).sum();
         println!("{total:6} bytes, before compression");
         assert!(total < 200 * 1024, "{total}");
+    }
+
+    #[test]
+    fn the_pages_of_accounts_stand_alone() {
+        let router = AdminPages::new("/api").account_style("h1 {}").add_account_to(Router::new());
+        for asset in account_assets() {
+            let answer = router.call(TestRequest::get(asset.path)).unwrap();
+            assert_eq!(answer.status(), Status::OK, "{}", asset.path);
+        }
+        assert_eq!(router.call(TestRequest::get(STYLE)).unwrap().text(), "h1 {}");
+        assert_eq!(router.call(TestRequest::get("/admin")).unwrap().status(), Status::NOT_FOUND);
+        // All that the page imports is there.
+        for asset in account_assets().filter(|asset| asset.path.ends_with(".js")) {
+            let text = std::str::from_utf8(asset.bytes).unwrap();
+            for name in text.split("from './").skip(1).filter_map(|rest| rest.split('\'').next()) {
+                let path = format!("/admin/assets/{name}");
+                assert!(account_assets().any(|asset| asset.path == path), "{path}");
+            }
+        }
     }
 
     #[test]

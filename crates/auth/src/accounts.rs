@@ -12,11 +12,11 @@ use marmota_store::rights::Grant;
 use marmota_store::{Store, Transaction};
 
 use crate::auth::{Auth, KEY_PREFIX, after, check_grant, new_user};
+use crate::credentials::token::{self, TokenHash};
 use crate::ids;
 use crate::known::{Identity, Proof};
-use crate::models::{ApiKey, Group, LoginSession, User, managers};
+use crate::models::{AccountLink, ApiKey, Group, LoginSession, SecondFactor, User, managers};
 use crate::security_event::SecurityEvent;
-use crate::token::{self, TokenHash};
 
 /// A key as shown to its user.
 ///
@@ -209,6 +209,8 @@ impl Auth {
         self.0.store.transaction(|tx| {
             tx.delete_where::<LoginSession>(LoginSession::USER.eq(Ref::new(user))).run()?;
             tx.delete_where::<ApiKey>(ApiKey::USER.eq(Ref::new(user))).run()?;
+            tx.delete_where::<AccountLink>(AccountLink::USER.eq(user)).run()?;
+            tx.delete_where::<SecondFactor>(SecondFactor::ID.eq(user)).run()?;
             ids::count_those_there(tx)?;
             let gone = tx.get::<User>(user).run()?;
             tx.delete::<User>(user).run()?;
@@ -424,7 +426,7 @@ fn check_managers(tx: &Transaction, name: &str) -> Result<()> {
 }
 
 /// Returns an error if a group does not exist.
-fn check_groups(store: &Store, names: &[String]) -> Result<()> {
+pub(crate) fn check_groups(store: &Store, names: &[String]) -> Result<()> {
     if names.is_empty() {
         return Ok(());
     }

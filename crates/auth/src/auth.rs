@@ -3,7 +3,6 @@
 //! Functions for administrators are in `accounts.rs`, the check of a credential in
 //! `authenticate.rs`.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -13,28 +12,25 @@ use marmota_store::background::BackgroundBatch;
 use marmota_store::history::HISTORY_TABLE;
 use marmota_store::rights::{Grant, OWN_PREFIX, Right, Rights};
 use marmota_store::{Durability, Store, Transaction};
-use subtle::ConstantTimeEq;
 
-use crate::attempts::Attempts;
+use crate::credentials::attempts::Attempts;
+use crate::credentials::jwt::Jwts;
+use crate::credentials::password::Passwords;
+use crate::credentials::token::{self, TokenHash};
 use crate::ids;
-use crate::jwt::Jwts;
 use crate::known::{Found, Identity, Knowledge, KnownCount, Proof};
 use crate::models::{ApiKey, Group, LoginSession, User, managers};
-use crate::password::Passwords;
 use crate::security_event::SecurityEvent;
 use crate::settings::Settings;
-use crate::token::{self, TokenHash};
 
 /// The prefix of a session's token.
 pub(crate) const SESSION_PREFIX: &str = "ms_";
 /// The prefix of a key. It selects the table that is read.
 pub(crate) const KEY_PREFIX: &str = "mk_";
 /// The prefix of a one-time token.
-const TOKEN_PREFIX: &str = "mt_";
+pub(crate) const TOKEN_PREFIX: &str = "mt_";
 /// The name of the initial user.
 const FIRST: &str = "admin";
-/// Expired sessions are removed at every such number of logins.
-const LOGINS_BETWEEN_SWEEPS: u32 = 64;
 /// The end of a session is stored again when this fraction of its duration has passed.
 const RENEWALS: i64 = 10;
 
@@ -52,6 +48,10 @@ pub(crate) struct Inner {
     pub(crate) settings: Settings,
     pub(crate) passwords: Passwords,
     pub(crate) attempts: Attempts,
+    /// Codes of authenticator apps, by user.
+    pub(crate) codes: Attempts,
+    /// Mails that anonymous callers have requested, by mail address.
+    pub(crate) mails: Attempts,
     pub(crate) knowledge: Knowledge,
     pub(crate) jwts: Jwts,
     /// Changed ends of sessions, and ended sessions, written in the background.
@@ -65,24 +65,13 @@ pub(crate) struct Inner {
     /// The token of the first administrator, until a password was set.
     setup_token: Option<String>,
     /// The number of logins, which triggers the removal of expired sessions.
-    logins: AtomicU32,
+    pub(crate) logins: AtomicU32,
 }
 
 impl std::fmt::Debug for Auth {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Auth")
     }
-}
-
-/// The result of a login.
-#[derive(Clone, Debug)]
-pub struct LoggedIn {
-    /// The session's token; it is not stored.
-    pub token: String,
-    /// The time at which the session expires if it is not used.
-    pub ends_at: Timestamp,
-    /// The user.
-    pub user: i64,
 }
 
 /// A session as shown to its user.
@@ -92,6 +81,8 @@ pub struct SessionInfo {
     pub id: i64,
     /// The address of the login.
     pub address: Option<String>,
+    /// The device, as the client has described it.
+    pub device: Option<String>,
     /// The time of the login.
     pub created_at: Timestamp,
     /// The time at which the session expires if it is not used.
@@ -145,6 +136,8 @@ impl Auth {
             anonymous: nobody,
             setup_token: None,
             logins: AtomicU32::new(0),
+            codes: Attempts::new(settings.attempts_max, settings.attempts_window),
+            mails: Attempts::new(settings.mails_max, settings.attempts_window),
             store: store.clone(),
             settings,
         };
@@ -173,51 +166,6 @@ impl Auth {
     #[must_use]
     pub fn anonymous(&self) -> Option<&Store> {
         self.0.anonymous.as_ref()
-    }
-
-    /// Starts a session. Hashing the password blocks this thread for the time that the settings
-    /// imply.
-    ///
-    /// `from` is the client's address, for the limits of failures ([`Settings::attempts`]); `None`
-    /// for a local caller. Do not call it on a thread of an event loop.
-    ///
-    /// ```
-    /// # use marmota_auth::{Auth, Settings};
-    /// # use marmota_memory::Memory;
-    /// # use marmota_model::ErrorKind;
-    /// # use marmota_store::Store;
-    /// # let store = marmota_auth::models(Store::builder(Memory::new())).open()?;
-    /// # let auth = Auth::new(&store, Settings::default().password_cost(64, 1))?;
-    /// # auth.set_password("admin", auth.setup_token().unwrap(), "correct horse battery", None)?;
-    /// let address = "203.0.113.9".parse().ok();
-    /// let login = auth.login("admin", "correct horse battery", address)?;
-    /// assert!(login.token.starts_with("ms_"));
-    /// let wrong = auth.login("admin", "guess", address).unwrap_err();
-    /// assert_eq!(wrong.kind(), ErrorKind::Unauthenticated);
-    /// # Ok::<(), marmota_model::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`ErrorKind::Unauthenticated`] for a wrong name or password, without distinction;
-    /// [`ErrorKind::Busy`] after too many failures.
-    pub fn login(&self, name: &str, password: &str, from: Option<IpAddr>) -> Result<LoggedIn> {
-        let inner = &self.0;
-        inner.begin_attempt(name, from)?;
-        let user = inner.user_named(name)?.filter(|user| !user.is_disabled);
-        let hash = user.as_ref().and_then(|user| user.password.as_deref());
-        let is_right = inner.passwords.suits(password, hash);
-        let Some(user) = user.filter(|_| is_right) else {
-            self.report(&SecurityEvent::LoginFailed { name: shown(name), address: from });
-            return Err(unauthenticated("wrong name or password"));
-        };
-        inner.attempts.succeeded(name, from, inner.now());
-        let login = inner.begin_session(&user, from)?;
-        self.report(&SecurityEvent::LoggedIn { user: user.id, name: user.name, address: from });
-        if inner.logins.fetch_add(1, Ordering::Relaxed).is_multiple_of(LOGINS_BETWEEN_SWEEPS) {
-            let ended = LoginSession::ENDS_AT.lt(inner.now());
-            inner.store.delete_where::<LoginSession>(ended).run()?;
-        }
-        Ok(login)
     }
 
     /// Returns a JWT for the session of a caller, and its expiry.
@@ -297,113 +245,10 @@ impl Auth {
             .filter(LoginSession::USER.eq(Ref::new(user)))
             .run()?;
         let now = self.0.now();
-        let info = |LoginSession { id, address, created_at, ends_at, .. }: LoginSession| {
-            SessionInfo { id, address, created_at, ends_at }
+        let info = |LoginSession { id, address, device, created_at, ends_at, .. }: LoginSession| {
+            SessionInfo { id, address, device, created_at, ends_at }
         };
         Ok(rows.into_iter().filter(|row| row.ends_at > now).map(info).collect())
-    }
-
-    /// Sets a password with a one-time token, which becomes invalid, and ends the user's sessions.
-    ///
-    /// A password has at least 8 characters and at most 1024 bytes; there are no other rules (NIST
-    /// SP 800-63B). Failures count as failed logins.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Unauthenticated`] if the token is invalid, used or expired;
-    /// [`ErrorKind::Invalid`] if the password is invalid; [`ErrorKind::Busy`] after too many wrong
-    /// tokens.
-    pub fn set_password(
-        &self,
-        name: &str,
-        token: &str,
-        password: &str,
-        from: Option<IpAddr>,
-    ) -> Result<()> {
-        let inner = &*self.0;
-        inner.begin_attempt(name, from)?;
-        let hash = TokenHash::of(token).text();
-        let suits = |user: &User| {
-            let is_it = user.token.as_ref().is_some_and(|kept| is_same(kept, &hash));
-            is_it && user.token_ends_at.is_some_and(|end| end > inner.now())
-        };
-        let unknown = || unauthenticated("the token is unknown, was used, or has expired");
-        let user = inner.user_named(name)?.filter(|user| !user.is_disabled);
-        let Some(user) = user.filter(suits) else {
-            self.report(&SecurityEvent::LoginFailed { name: shown(name), address: from });
-            return Err(unknown());
-        };
-        inner.attempts.succeeded(name, from, inner.now());
-        let new = inner.passwords.hash(password)?;
-        self.store_password(user.id, &new, |now| if suits(now) { Ok(()) } else { Err(unknown()) })
-    }
-
-    /// Changes a password, and ends all of the user's sessions.
-    ///
-    /// The session of the caller ends as well: the user logs in again with the new password.
-    ///
-    /// ```
-    /// # use marmota_auth::{Auth, Settings};
-    /// # use marmota_memory::Memory;
-    /// # use marmota_store::Store;
-    /// # let store = marmota_auth::models(Store::builder(Memory::new())).open()?;
-    /// # let auth = Auth::new(&store, Settings::default().password_cost(64, 1))?;
-    /// # auth.set_password("admin", auth.setup_token().unwrap(), "correct horse battery", None)?;
-    /// let session = auth.login("admin", "correct horse battery", None)?;
-    /// auth.change_password(session.user, "correct horse battery", "staple staple", None)?;
-    /// assert!(auth.authenticate(&session.token).run().is_err());
-    /// auth.login("admin", "staple staple", None)?;
-    /// # Ok::<(), marmota_model::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`ErrorKind::Unauthenticated`] if the old password is wrong; [`ErrorKind::Invalid`] if the
-    /// new one is invalid; [`ErrorKind::Busy`] after too many failures.
-    pub fn change_password(
-        &self,
-        user: i64,
-        old: &str,
-        new: &str,
-        from: Option<IpAddr>,
-    ) -> Result<()> {
-        let inner = &*self.0;
-        let user = inner.store.get::<User>(user).run()?;
-        inner.begin_attempt(&user.name, from)?;
-        if !inner.passwords.suits(old, user.password.as_deref()) {
-            self.report(&SecurityEvent::LoginFailed { name: user.name, address: from });
-            return Err(unauthenticated("the old password is wrong"));
-        }
-        inner.attempts.succeeded(&user.name, from, inner.now());
-        let new = inner.passwords.hash(new)?;
-        let changed = || {
-            Error::new(
-                ErrorKind::Conflict,
-                "the password was changed in the \
-                                                          meantime; log in again",
-            )
-        };
-        self.store_password(user.id, &new, |now| {
-            if now.password == user.password { Ok(()) } else { Err(changed()) }
-        })
-    }
-
-    /// Stores a hash, unless `check` refuses the user as stored: another request may have used the
-    /// token or changed the password since it was read.
-    fn store_password(
-        &self,
-        user: i64,
-        hash: &str,
-        check: impl Fn(&User) -> Result<()>,
-    ) -> Result<()> {
-        self.0.store.transaction(|tx| {
-            check(&tx.get::<User>(user).run()?)?;
-            tx.patch::<User>(user)
-                .set(User::PASSWORD, hash.to_owned())
-                .set(User::TOKEN, None)
-                .set(User::TOKEN_ENDS_AT, None)
-                .run()?;
-            tx.delete_where::<LoginSession>(LoginSession::USER.eq(Ref::new(user))).run()?;
-            self.0.changed(tx, SecurityEvent::PasswordSet { user })
-        })
     }
 
     /// Deletes the session or key of a caller.
@@ -432,9 +277,12 @@ impl Inner {
 
     pub(crate) fn report(&self, event: &SecurityEvent) {
         match event {
-            SecurityEvent::LoginFailed { .. } | SecurityEvent::LoginLimited { .. } => {
-                log::warn!("{event:?}");
-            }
+            SecurityEvent::LoginFailed { .. }
+            | SecurityEvent::LoginLimited { .. }
+            | SecurityEvent::MailLimited { .. }
+            | SecurityEvent::LinkRefused { .. }
+            | SecurityEvent::CodeFailed { .. }
+            | SecurityEvent::CodeLimited { .. } => log::warn!("{event:?}"),
             _ => log::info!("{event:?}"),
         }
         if let Some(listener) = &self.settings.listener {
@@ -444,7 +292,7 @@ impl Inner {
 
     /// Invalidates the token caches of all processes, once a transaction that changes accounts is
     /// committed.
-    fn doubt_after(self: &Arc<Self>, tx: &Transaction) -> Result<()> {
+    pub(crate) fn doubt_after(self: &Arc<Self>, tx: &Transaction) -> Result<()> {
         ids::count_change(tx)?;
         let inner = Arc::clone(self);
         tx.after_commit(move || inner.knowledge.doubt());
@@ -459,17 +307,20 @@ impl Inner {
         Ok(())
     }
 
-    /// Counts an attempt; an error if there were too many failures.
-    fn begin_attempt(&self, name: &str, from: Option<IpAddr>) -> Result<()> {
-        let Err(wait) = self.attempts.begin(name, from, self.now()) else { return Ok(()) };
-        self.report(&SecurityEvent::LoginLimited { name: shown(name), address: from });
-        let message =
-            format!("too many logins have failed; try again in {} s", wait.as_secs().max(1));
-        Err(Error::new(ErrorKind::Busy, message))
+    /// Returns the user with a mail address or a name.
+    pub(crate) fn user_named(&self, name: &str) -> Result<Option<User>> {
+        if name.contains('@')
+            && let Some(user) = self.user_of_address(&lower_address(name))?
+        {
+            return Ok(Some(user));
+        }
+        let mut users = self.store.list::<User>().filter(User::NAME.eq(name)).limit(1).run()?;
+        Ok(users.pop())
     }
 
-    pub(crate) fn user_named(&self, name: &str) -> Result<Option<User>> {
-        let mut users = self.store.list::<User>().filter(User::NAME.eq(name)).limit(1).run()?;
+    /// Returns the user with a mail address, which is in lower case.
+    pub(crate) fn user_of_address(&self, address: &str) -> Result<Option<User>> {
+        let mut users = self.store.list::<User>().filter(User::EMAIL.eq(address)).limit(1).run()?;
         Ok(users.pop())
     }
 
@@ -517,53 +368,6 @@ impl Inner {
         let token = token::new(TOKEN_PREFIX)?;
         let hash = TokenHash::of(&token).text();
         Ok((token, hash, after(self.now(), self.settings.token_age)))
-    }
-
-    /// Inserts a session, unless the user has changed meanwhile.
-    fn begin_session(self: &Arc<Self>, user: &User, from: Option<IpAddr>) -> Result<LoggedIn> {
-        let token = token::new(SESSION_PREFIX)?;
-        let now = self.now();
-        let ends_at = after(now, self.settings.session_idle.min(self.settings.session_age_max));
-        let session = LoginSession {
-            id: ids::of_session()?,
-            user: Ref::new(user.id),
-            token: TokenHash::of(&token).text(),
-            address: from.map(|address| address.to_string()),
-            created_at: now,
-            ends_at,
-        };
-        self.store.transaction(|tx| {
-            let current = tx.get::<User>(user.id).optional().run()?;
-            let same = current
-                .is_some_and(|current| current.password == user.password && !current.is_disabled);
-            if !same {
-                return Err(unauthenticated("wrong name or password"));
-            }
-            self.make_room(tx, user.id)?;
-            tx.insert(&session).run().map(drop)
-        })?;
-        Ok(LoggedIn { token, ends_at, user: user.id })
-    }
-
-    /// Ends sessions that a new one replaces.
-    fn make_room(self: &Arc<Self>, tx: &Transaction, user: i64) -> Result<()> {
-        let of_user = LoginSession::USER.eq(Ref::new(user));
-        if self.settings.one_session {
-            if tx.delete_where::<LoginSession>(of_user).run()? > 0 {
-                self.doubt_after(tx)?;
-            }
-            return Ok(());
-        }
-        let there =
-            tx.list::<LoginSession>().filter(of_user).order(LoginSession::CREATED_AT.ascending());
-        let there = there.column(LoginSession::ID).run()?;
-        let too_many = (there.len() + 1).saturating_sub(self.settings.sessions_max);
-        if too_many > 0 {
-            let oldest = there.into_iter().take(too_many);
-            tx.delete_where::<LoginSession>(LoginSession::ID.is_in(oldest)).run()?;
-            self.doubt_after(tx)?;
-        }
-        Ok(())
     }
 
     pub(crate) async fn find_session(&self, token: TokenHash) -> Result<Option<Found>> {
@@ -674,7 +478,14 @@ pub(crate) fn new_user(name: &str) -> User {
         is_admin: false,
         is_disabled: false,
         created_at: Timestamp::default(),
+        email: None,
     }
+}
+
+/// Returns a mail address as it is stored and compared: all in lower case. No known mail server
+/// distinguishes the case of its users.
+pub(crate) fn lower_address(address: &str) -> String {
+    address.trim().to_lowercase()
 }
 
 /// Refuses grants that would disclose stored hashes of passwords and sessions.
@@ -690,11 +501,6 @@ pub(crate) fn check_grant(store: &Store, grant: &Grant) -> Result<()> {
 }
 
 /// Returns a name in a form that is safe for logs.
-fn shown(name: &str) -> String {
+pub(crate) fn shown(name: &str) -> String {
     marmota_model::text::excerpt(name)
-}
-
-/// Compares two hashes in constant time.
-fn is_same(one: &str, two: &str) -> bool {
-    one.as_bytes().ct_eq(two.as_bytes()).into()
 }

@@ -16,10 +16,10 @@ use marmota_model::{Error, Result};
 use marmota_store::Store;
 
 use crate::auth::{Auth, Inner, KEY_PREFIX, unauthenticated};
+use crate::credentials::token::{TOKEN_BYTES_MAX, TokenHash};
 use crate::ids;
 use crate::known::{Identity, Proof};
 use crate::security_event::SecurityEvent;
-use crate::token::{TOKEN_BYTES_MAX, TokenHash};
 
 /// A read of the store, which is boxed because it is rare.
 type Reading = Pin<Box<dyn Future<Output = Result<Arc<Identity>>> + Send>>;

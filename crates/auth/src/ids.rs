@@ -12,8 +12,8 @@
 use marmota_model::{Error, ErrorKind, Result};
 use marmota_store::{Store, Transaction};
 
+use crate::credentials::token;
 use crate::models::{ApiKey, Counter, User};
-use crate::token;
 
 /// The counter of users.
 const USERS: &str = "user";

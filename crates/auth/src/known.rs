@@ -24,7 +24,7 @@ use marmota_store::rights::Rights;
 use parking_lot::{Mutex, MutexGuard};
 use quick_cache::sync::Cache;
 
-use crate::token::TokenHash;
+use crate::credentials::token::TokenHash;
 
 /// The maximum number of cached tokens.
 const KNOWN_MAX: usize = 20_000;

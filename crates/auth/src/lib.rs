@@ -47,24 +47,29 @@
 #![forbid(unsafe_code)]
 
 mod account_changes;
+mod account_mail;
 mod accounts;
-mod attempts;
 mod auth;
 mod authenticate;
+mod credentials;
 mod ids;
-mod jwt;
 mod known;
+mod login;
 mod models;
-mod password;
+mod second_factor;
 mod security_event;
+mod self_service;
 mod settings;
-mod token;
 
 pub use account_changes::AccountChanges;
+pub use account_mail::{AccountMail, AccountMailer, MailKind, PreparedMail, SignUpPolicy};
 pub use accounts::KeyInfo;
-pub use auth::{Auth, LoggedIn, SessionInfo};
+pub use auth::{Auth, SessionInfo};
 pub use authenticate::{Authenticating, StoreOf};
 pub use known::{Identity, Proof};
+pub use login::{LoggedIn, LoginClient};
 pub use models::{ApiKey, Group, LoginSession, User, models};
+pub use second_factor::TotpSetup;
 pub use security_event::{Listener, SecurityEvent};
+pub use self_service::{InvitationInfo, PersonalData};
 pub use settings::Settings;

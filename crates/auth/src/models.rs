@@ -6,9 +6,11 @@
 //! | `marmota_group` | groups | grants |
 //! | `marmota_session` | logins | hashes of tokens, addresses, ends |
 //! | `marmota_key` | keys | hashes of keys, names, ends |
+//! | `marmota_account_link` | links in mails | hashes of tokens, mail addresses, ends |
+//! | `marmota_second_factor` | authenticator apps | secrets, hashes of recovery codes |
 //! | `marmota_counter` | counters | ids that are never reused, the number of changes |
 //!
-//! Grants with `*` do not include these tables, and no grant makes hashes readable.
+//! Grants with `*` do not include these tables, and no grant makes hashes or secrets readable.
 #![allow(unreachable_pub, reason = "the derive gives columns the visibility of their fields")]
 
 use std::fmt;
@@ -17,6 +19,8 @@ use marmota_derive::Model;
 use marmota_model::{Filter, Json, Ref, Timestamp};
 use marmota_store::StoreBuilder;
 use marmota_store::rights::Grant;
+
+use crate::account_mail::MailKind;
 
 /// A user who can log in. The hashes of passwords and tokens are private, and not shown by `Debug`.
 ///
@@ -44,6 +48,9 @@ pub struct User {
     /// The time of creation.
     #[model(created_at)]
     pub created_at: Timestamp,
+    /// The mail address, in lower case. The user has opened a link that was sent to it.
+    #[model(unique, email, max = 254)]
+    pub email: Option<String>,
 }
 
 /// Selects the administrators who can log in.
@@ -84,6 +91,51 @@ pub struct LoginSession {
     /// The time at which it expires if it is not used.
     #[model(index)]
     pub ends_at: Timestamp,
+    /// The device, as the client has described it.
+    pub device: Option<String>,
+}
+
+/// A link in a mail: the purpose and the hash of its one-time token.
+#[derive(Clone, Model)]
+#[model(table = "marmota_account_link")]
+pub(crate) struct AccountLink {
+    pub(crate) id: i64,
+    /// The hash of the token; `None` for an invitation that was not sent yet.
+    #[model(unique)]
+    pub(crate) token: Option<String>,
+    pub(crate) kind: MailKind,
+    /// The address that the mail was sent to.
+    #[model(index)]
+    pub(crate) address: String,
+    /// The user whom the link acts for.
+    #[model(index)]
+    pub(crate) user: Option<i64>,
+    /// The groups of a user who is invited.
+    pub(crate) groups: Json<Vec<String>>,
+    #[model(created_at)]
+    pub(crate) created_at: Timestamp,
+    #[model(index)]
+    pub(crate) ends_at: Timestamp,
+}
+
+/// The authenticator app of a user.
+#[derive(Clone, Model)]
+#[model(table = "marmota_second_factor")]
+pub(crate) struct SecondFactor {
+    /// The user.
+    pub(crate) id: i64,
+    /// The secret, as base32. The server computes codes from it, so it is not a hash.
+    pub(crate) secret: String,
+    /// True once the user has shown a code of the app.
+    pub(crate) is_confirmed: bool,
+    /// The time step of the last code: no code is accepted twice.
+    pub(crate) last_step: i64,
+    /// The hashes of the recovery codes that were not used.
+    pub(crate) recovery: Json<Vec<String>>,
+    #[model(created_at)]
+    pub(crate) created_at: Timestamp,
+    #[model(version)]
+    pub(crate) version: i64,
 }
 
 /// A key of a user, for programs.
@@ -134,6 +186,8 @@ pub fn models(builder: StoreBuilder) -> StoreBuilder {
         .model::<LoginSession>()
         .model::<ApiKey>()
         .model::<Counter>()
+        .model::<AccountLink>()
+        .model::<SecondFactor>()
 }
 
 impl User {

@@ -2,6 +2,8 @@
 
 use std::net::IpAddr;
 
+use crate::account_mail::MailKind;
+
 /// An event of a user or session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -17,6 +19,34 @@ pub enum SecurityEvent {
     LoggedOut { user: i64 },
     /// All sessions of a user were ended.
     LoggedOutEverywhere { user: i64 },
+    /// A user ended one session.
+    SessionRevoked { user: i64 },
+    /// A mail was requested. Whether the address has an account is not known then.
+    MailRequested { kind: MailKind, email: String, address: Option<IpAddr> },
+    /// A request of a mail was refused, or its mail was not sent, because there were too many.
+    MailLimited { email: String, address: Option<IpAddr> },
+    /// The token of a link was unknown, used or expired.
+    LinkRefused { address: Option<IpAddr> },
+    /// A person was invited.
+    Invited { email: String },
+    /// An invitation was revoked.
+    InvitationRevoked { invitation: i64 },
+    /// A person made an account by a link.
+    SignedUp { user: i64, address: Option<IpAddr> },
+    /// A user's mail address was changed by a link.
+    AddressSet { user: i64 },
+    /// An authenticator app was set up.
+    SecondFactorSet { user: i64 },
+    /// An authenticator app was removed.
+    SecondFactorRemoved { user: i64 },
+    /// The recovery codes of a user were replaced.
+    RecoveryCodesSet { user: i64 },
+    /// A recovery code was used instead of a code of the app.
+    RecoveryCodeUsed { user: i64, left: usize },
+    /// A code of an authenticator app was wrong, or was used already.
+    CodeFailed { user: i64, address: Option<IpAddr> },
+    /// A code was refused because too many were wrong.
+    CodeLimited { user: i64, address: Option<IpAddr> },
     /// A session expired.
     SessionEnded { user: i64 },
     /// A user's password was changed, and all sessions were ended.

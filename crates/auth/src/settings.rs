@@ -7,6 +7,7 @@ use marmota_model::Timestamp;
 use marmota_store::rights::Grant;
 use zeroize::Zeroizing;
 
+use crate::account_mail::{AccountMailer, SignUpPolicy};
 use crate::security_event::Listener;
 
 /// Settings of [`crate::Auth`]; each has a default.
@@ -40,6 +41,14 @@ pub struct Settings {
     pub(crate) password_passes: u32,
     pub(crate) attempts_max: u32,
     pub(crate) attempts_window: Duration,
+    pub(crate) sign_up: SignUpPolicy,
+    pub(crate) mailer: Option<Arc<dyn AccountMailer>>,
+    pub(crate) title: String,
+    pub(crate) account_url: String,
+    pub(crate) login_links: bool,
+    pub(crate) link_age: Duration,
+    pub(crate) invitation_age: Duration,
+    pub(crate) mails_max: u32,
     pub(crate) listener: Option<Arc<dyn Listener>>,
     pub(crate) clock: Option<Clock>,
 }
@@ -63,6 +72,14 @@ impl Default for Settings {
             password_passes: 2,
             attempts_max: 10,
             attempts_window: Duration::from_secs(15 * 60),
+            sign_up: SignUpPolicy::Closed,
+            mailer: None,
+            title: "Marmota".to_owned(),
+            account_url: "http://127.0.0.1:8080/account".to_owned(),
+            login_links: false,
+            link_age: Duration::from_secs(3600),
+            invitation_age: Duration::from_secs(7 * 24 * 3600),
+            mails_max: 5,
             listener: None,
             clock: None,
         }
@@ -155,6 +172,60 @@ impl Settings {
     /// have 2 attempts each: the account itself is never locked.
     pub const fn attempts(mut self, failures_max: u32, window: Duration) -> Self {
         (self.attempts_max, self.attempts_window) = (failures_max, window);
+        self
+    }
+
+    /// Sets who may make an account. Default: closed, only administrators add users.
+    pub fn sign_up(mut self, policy: SignUpPolicy) -> Self {
+        self.sign_up = policy;
+        self
+    }
+
+    /// Sets what sends mails about accounts. Default: none; requests that need one are refused.
+    pub fn mailer(mut self, mailer: impl AccountMailer + 'static) -> Self {
+        self.mailer = Some(Arc::new(mailer));
+        self
+    }
+
+    /// Sets the name of the program, which authenticator apps show. Default: `Marmota`.
+    pub fn title(mut self, title: impl Into<String>) -> Self {
+        self.title = title.into();
+        self
+    }
+
+    /// Sets the URL of the page that links in mails open, without a part after `#`: the token follows
+    /// there, so that it is not sent to servers. Default: `http://127.0.0.1:8080/account`.
+    ///
+    /// It is a setting, and not taken from requests: the header `Host` of a request could name a server
+    /// that collects tokens.
+    pub fn account_url(mut self, url: impl Into<String>) -> Self {
+        self.account_url = url.into();
+        self
+    }
+
+    /// Sets whether users can log in by a link in a mail, without a password. Default: false.
+    pub const fn login_links(mut self, enabled: bool) -> Self {
+        self.login_links = enabled;
+        self
+    }
+
+    /// Sets how long a link in a mail is valid. Default: 1 hour. A link that starts a session is valid for
+    /// at most 15 minutes.
+    pub const fn link_age(mut self, time: Duration) -> Self {
+        self.link_age = time;
+        self
+    }
+
+    /// Sets how long an invitation is valid. Default: 7 days.
+    pub const fn invitation_age(mut self, time: Duration) -> Self {
+        self.invitation_age = time;
+        self
+    }
+
+    /// Sets the number of mails that a client may request for one mail address, in the time of
+    /// [`Settings::attempts`]. Default: 5. Ten times as many are allowed for all addresses together.
+    pub const fn mails_max(mut self, mails: u32) -> Self {
+        self.mails_max = mails;
         self
     }
 

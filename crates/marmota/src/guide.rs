@@ -187,6 +187,10 @@ pub mod clients {}
 #[doc = include_str!("../guide/46-admin.md")]
 pub mod administration {}
 
+#[cfg(feature = "mail")]
+#[doc = include_str!("../guide/47-accounts.md")]
+pub mod accounts_for_the_public {}
+
 #[cfg(feature = "webhooks")]
 #[doc = include_str!("../guide/49-webhooks.md")]
 pub mod webhooks {}

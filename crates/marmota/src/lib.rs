@@ -34,6 +34,7 @@
 //! | make smaller versions of images | `thumbnails` |
 //! | copy a SQLite database continuously | `replication`, `replication-s3` |
 //! | run durable jobs | `jobs` |
+//! | send mails, and let people sign up | `mail` |
 //! | send changes to other systems | `webhooks` |
 //! | administer tables and users in a browser | `admin` |
 //! | call traits in other processes | `services` |
@@ -80,6 +81,8 @@ pub use marmota_files as files;
 pub use marmota_http as http;
 #[cfg(feature = "jobs")]
 pub use marmota_jobs as jobs;
+#[cfg(feature = "mail")]
+pub use marmota_mail as mail;
 #[cfg(feature = "mongodb")]
 pub use marmota_mongo as mongo;
 #[cfg(feature = "postgres")]

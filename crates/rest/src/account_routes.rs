@@ -15,125 +15,39 @@
 //!
 //! | caller | routes |
 //! |---|---|
-//! | anonymous | `login`, `setup`, `set-password` |
-//! | a user | `logout`, `logout-everywhere`, `me`, `password`, `jwt`, `keys` |
-//! | an administrator | `users`, `groups` |
+//! | anonymous | `login`, `setup`, `set-password`, and by mail: `sign-up`, `join`, `reset`, … |
+//! | a user | `logout`, `logout-everywhere`, `me`, `password`, `jwt`, `keys`, `email`, `totp`, `data`, … |
+//! | an administrator | `users`, `groups`, `invitations` |
+//!
+//! `self_service.rs` has the routes by mail and those for a user's own data, `second_factor.rs` those for
+//! authenticator apps.
 //!
 //! Passwords are hashed with a function that is slow by design, so requests are executed on
 //! separate threads ([`Authenticator::run`]): [`answer`] copies what a [`Route`] needs into
 //! [`AccountRequest`], the route returns a [`Reply`], and [`answer`] converts that to a response.
 
-use std::net::IpAddr;
+mod account_request;
+mod second_factor;
+mod self_service;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use marmota_auth::{Auth, Identity};
+use marmota_auth::{Proof, User};
 use marmota_http::{Endpoint, Flow, IntoResponse, Method, Request, Response, Router, Status};
 use marmota_model::{Error, ErrorKind, Result as ModelResult};
 use marmota_store::rights::Grant;
 use marmota_web::{ApiError, authenticate, session_cookie};
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use self::account_request::{AccountRequest, Reply, Route};
 use crate::protocol::body;
 use crate::request::answer::JSON;
 use crate::request::authenticator::Authenticator;
 
 /// The maximum size of a body in bytes.
 const BODY_BYTES_MAX: usize = 64 * 1024;
-
-/// A request as the functions of the routes get it. It owns its data, because a route runs on a
-/// thread of the [`Authenticator`], after the handler returned.
-struct AccountRequest {
-    /// The accounts.
-    auth: Auth,
-    /// The caller; `None` for an anonymous one.
-    known: Option<Arc<Identity>>,
-    /// The request body: empty, or at most [`BODY_BYTES_MAX`] bytes of JSON.
-    body: Vec<u8>,
-    /// The last path segment, on routes where it is a parameter.
-    named: String,
-    /// The address of the client, by which logins are limited. If a trusted proxy forwards the
-    /// request, it is the address that the proxy reports.
-    address: Option<IpAddr>,
-}
-
-/// The result of a request, from which [`answer`] creates the response.
-struct Reply {
-    /// 200, 201 or 204; errors are returned as `Err`.
-    status: Status,
-    /// The body; `None` for a response without one.
-    json: Option<Value>,
-    /// A token for a cookie; an inner `None` deletes the cookie.
-    cookie: Option<Option<String>>,
-}
-
-/// The function of a route. It may block: it runs on a thread of the [`Authenticator`]. A route
-/// that reads a body defines its members as a type of its own, which refuses unknown members.
-type Route = fn(&AccountRequest) -> ModelResult<Reply>;
-
-impl Reply {
-    /// Creates a 204 response without a body.
-    const fn done() -> Self {
-        Self { status: Status::NO_CONTENT, json: None, cookie: None }
-    }
-
-    /// Creates a 200 response with this document.
-    const fn with(json: Value) -> Self {
-        Self { status: Status::OK, json: Some(json), cookie: None }
-    }
-
-    /// Creates a 201 response with this document.
-    fn created(json: Value) -> Self {
-        Self { status: Status::CREATED, ..Self::with(json) }
-    }
-}
-
-impl AccountRequest {
-    /// Parses the body. The types to parse refuse unknown members, so that a misspelled optional
-    /// member is not ignored.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Invalid`] (422) if the body does not match the type.
-    fn read<T: DeserializeOwned>(&self) -> ModelResult<T> {
-        serde_json::from_slice(&self.body).map_err(|error| {
-            Error::new(ErrorKind::Invalid, format!("the body is not valid: {error}"))
-        })
-    }
-
-    /// Returns the caller.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Unauthenticated`] (401) for an anonymous caller.
-    fn known(&self) -> ModelResult<&Identity> {
-        self.known
-            .as_deref()
-            .ok_or_else(|| Error::new(ErrorKind::Unauthenticated, "log in first, or send a token"))
-    }
-
-    /// Returns the caller if it is an administrator.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Unauthenticated`] (401) for an anonymous caller, [`ErrorKind::Denied`] (403)
-    /// for another user.
-    fn administrator(&self) -> ModelResult<&Identity> {
-        let known = self.known()?;
-        match known.is_admin() {
-            true => Ok(known),
-            false => Err(Error::new(ErrorKind::Denied, "only administrators may do this")),
-        }
-    }
-
-    /// Returns the id in the path, as in `/api/auth/users/7`.
-    ///
-    /// # Errors
-    /// [`ErrorKind::NotFound`] (404) if it is not an integer.
-    fn id(&self) -> ModelResult<i64> {
-        let none = || Error::new(ErrorKind::NotFound, "the path does not name an existing row");
-        self.named.parse().map_err(|_| none())
-    }
-}
 
 /// Adds the routes at `{prefix}/auth`, each with its own endpoint.
 pub(crate) fn add(router: Router, prefix: &str, authenticator: &Arc<Authenticator>) -> Router {
@@ -159,7 +73,8 @@ pub(crate) fn add(router: Router, prefix: &str, authenticator: &Arc<Authenticato
         (Method::Put, "/groups/{named}", set_group),
         (Method::Delete, "/groups/{named}", remove_group),
     ];
-    routes.into_iter().fold(router, |router, (method, path, route)| {
+    let others = self_service::ROUTES.into_iter().chain(second_factor::ROUTES);
+    routes.into_iter().chain(others).fold(router, |router, (method, path, route)| {
         router.on(method, &format!("{prefix}/auth{path}"), endpoint(authenticator, route))
     })
 }
@@ -211,6 +126,8 @@ async fn answer(
         body: request.body().to_vec(),
         named: request.param("named").unwrap_or_default().into_owned(),
         address: request.client_ip(),
+        languages: request.header_text("accept-language").unwrap_or_default().to_owned(),
+        device: request.header_text("user-agent").map(str::to_owned),
     };
     let reply = authenticator.run(move || route(&asked)).await?;
     let Reply { status, json, cookie } = reply.map_err(limited)?;
@@ -253,25 +170,21 @@ fn limited(error: Error) -> ApiError {
 ///
 /// # Errors
 /// [`ErrorKind::Unauthenticated`] (401) for an unknown name and for a wrong password alike, 429
-/// after too many failures.
+/// after too many failures. For a user with an authenticator app who sends no `code`, the 401 has the
+/// violation `code`, with the rule `required`: the client sends the request again, with a code.
 fn login(asked: &AccountRequest) -> ModelResult<Reply> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Login {
         name: String,
         password: String,
+        code: Option<String>,
         #[serde(default)]
         cookie: bool,
     }
-    let Login { name, password, cookie } = asked.read()?;
-    let login = asked.auth.login(&name, &password, asked.address)?;
-    let mut reply = Reply::with(json!({ "user": login.user, "ends_at": login.ends_at }));
-    match (cookie, &mut reply.json) {
-        (true, _) => reply.cookie = Some(Some(login.token)),
-        (false, Some(json)) => json["token"] = json!(login.token),
-        (false, None) => {}
-    }
-    Ok(reply)
+    let Login { name, password, code, cookie } = asked.read()?;
+    let login = asked.auth.login_with(&name, &password, code.as_deref(), asked.client())?;
+    Ok(Reply::logged_in(login, cookie))
 }
 
 /// `GET /setup`: returns `{"needed":true}` while no user has a password, so that a page can ask for
@@ -308,14 +221,22 @@ fn logout_everywhere(asked: &AccountRequest) -> ModelResult<Reply> {
     Ok(Reply { cookie: Some(None), ..Reply::done() })
 }
 
-/// `GET /me`: returns the caller's name, groups and sessions, for the account page of an
-/// application. Pages also use it to detect whether the cookie is still valid: 401 if not.
+/// `GET /me`: returns the caller's name, mail address, groups and sessions, for the account page of an
+/// application. `recovery_codes` is the number of those left, `null` without an authenticator app;
+/// `session` is the one of the request. Pages also use it to detect whether the cookie is still valid: 401 if not.
 fn me(asked: &AccountRequest) -> ModelResult<Reply> {
     let known = asked.known()?;
     let caller = known.caller();
+    let user = asked.auth.store().get::<User>(known.user()).run()?;
     Ok(Reply::with(json!({
         "id": known.user(),
         "name": caller.name,
+        "email": user.email,
+        "recovery_codes": asked.auth.recovery_codes_left(known.user())?,
+        "session": match known.proof() {
+            Proof::Session(session) => Some(session),
+            Proof::Key(_) => None,
+        },
         "groups": caller.groups,
         "is_admin": known.is_admin(),
         "ends_at": known.ends_at(),
@@ -385,6 +306,7 @@ fn users(asked: &AccountRequest) -> ModelResult<Reply> {
         json!({
             "id": user.id,
             "name": user.name,
+            "email": user.email,
             "groups": user.groups.0,
             "is_admin": user.is_admin,
             "is_disabled": user.is_disabled,

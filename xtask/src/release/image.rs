@@ -1,7 +1,8 @@
 //! The root file system of a container image: the program, the certificates of authorities, a folder for
 //! data. It is started without the files of this machine, by unshare(1), as a container would.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -40,6 +41,8 @@ pub(super) fn make(folder: &Path, program: &Path) -> Result<Package, Failure> {
     for path in ["usr/bin", "etc/ssl/certs", "data", "tmp"] {
         fs::create_dir_all(files.join(path))?;
     }
+    // SQLite's temporary files are there.
+    fs::set_permissions(files.join("tmp"), Permissions::from_mode(0o1777))?;
     fs::copy(program, files.join("usr/bin/marmota"))?;
     let certificates = Path::new("/").join(CERTIFICATES);
     if !certificates.exists() {

@@ -3,6 +3,8 @@
 #![cfg(feature = "admin")]
 #![allow(clippy::unwrap_used, reason = "tests panic")]
 
+#[cfg(feature = "mail")]
+mod accounts;
 mod browser;
 mod docs;
 mod grid;

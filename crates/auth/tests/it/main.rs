@@ -3,6 +3,7 @@
 
 mod limits;
 mod processes;
+mod second_factor;
 mod sessions;
 mod storm;
 mod users;

@@ -326,7 +326,7 @@ fn with_accounts(
 /// Opens the accounts, with the groups of the application file if there is one.
 #[cfg(feature = "app")]
 pub(super) fn open_accounts(command: &Command, store: &Store) -> Result<Auth> {
-    command.files.open_accounts(store)
+    command.files.open_accounts(store, marmota_auth::Settings::default())
 }
 
 #[cfg(not(feature = "app"))]

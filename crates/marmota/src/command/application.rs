@@ -191,15 +191,15 @@ impl ApplicationFiles {
     ///
     /// # Errors
     /// A grant that is invalid, and errors of the store.
-    pub(super) fn open_accounts(&self, store: &Store) -> Result<Auth> {
-        let Some(app) = self.app()? else { return Auth::new(store, Settings::default()) };
+    pub(super) fn open_accounts(&self, store: &Store, settings: Settings) -> Result<Auth> {
+        let Some(app) = self.app()? else { return Auth::new(store, settings) };
         app.check_groups(store)?;
         let groups = app.groups();
         let grants = |name: &str| {
             let group = groups.iter().find(|group| group.name == name);
             group.map(|group| group.grants.clone()).unwrap_or_default()
         };
-        let settings = Settings::default().everyone(grants(EVERYONE)).anonymous(grants(ANONYMOUS));
+        let settings = settings.everyone(grants(EVERYONE)).anonymous(grants(ANONYMOUS));
         let auth = Auth::new(store, settings)?;
         let stored = auth.groups()?;
         for AppGroup { name, grants } in &groups {

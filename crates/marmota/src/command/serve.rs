@@ -37,6 +37,8 @@
 //! clients, because every caller could read and write all rows.
 
 mod access_log_file;
+#[cfg(feature = "mail")]
+mod accounts;
 mod database;
 mod http_limits;
 mod layers;
@@ -46,6 +48,7 @@ mod operators;
 #[cfg(feature = "app")]
 mod reload;
 mod rest_options;
+mod routes;
 mod service_manager;
 mod store_options;
 mod tls;
@@ -54,11 +57,7 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use clap::Args;
-#[cfg(not(feature = "app"))]
-use marmota_auth::Auth;
-use marmota_http::{
-    Backend, BatchScheduling, ForwardedHeader, Router, Server, ServerError, ToAddresses,
-};
+use marmota_http::{Backend, BatchScheduling, ForwardedHeader, Server, ServerError, ToAddresses};
 use marmota_model::Result;
 use marmota_store::StoreBuilder;
 use marmota_store::plan::Destructive;
@@ -69,15 +68,10 @@ use self::http_limits::{HttpLimits, positive};
 use self::layers::{LayerOptions, LayerSlot};
 use self::operators::{Operators, Watch};
 use self::rest_options::RestOptions;
+use self::routes::RouteParts;
 use self::store_options::StoreOptions;
 use self::tls::TlsOptions;
 use super::{Command, Database, Done, notice};
-
-/// The channel to the main thread of a server whose tables can be changed.
-#[cfg(feature = "app")]
-type Events = std::sync::mpsc::Sender<live::ServeEvent>;
-#[cfg(not(feature = "app"))]
-type Events = ();
 
 /// Serves the models over HTTP; the default if no subcommand is named
 #[derive(Args)]
@@ -120,6 +114,9 @@ pub(super) struct Serve {
     /// 09-auth-and-rights.md
     #[arg(long)]
     auth: bool,
+    #[cfg(feature = "mail")]
+    #[command(flatten)]
+    accounts: accounts::AccountOptions,
     /// Keeps the bytes of file fields in this folder, or in a bucket: FOLDER, file:///FOLDER or
     /// s3://BUCKET/PREFIX; see the guide, 43-files.md
     #[cfg(feature = "files")]
@@ -187,7 +184,7 @@ impl Serve {
                            `--files` out";
             return Err(message.into());
         }
-        let mut database = OpenDatabase::open(self, command, url, &Destructive::default())?;
+        let database = OpenDatabase::open(self, command, url, &Destructive::default())?;
         let watch = self.operators.begin()?;
         log::info!(target: "marmota", "starting: {}", super::program::line(command.version));
         #[cfg(feature = "replication")]
@@ -197,7 +194,6 @@ impl Serve {
         if !database.is_replica() && app_greeting.is_none() {
             (command.seed)(&database.store)?;
         }
-        database.start(self, command)?;
         let mut server = self.bind(command, &listen)?;
         if let Some(log) = &access_log {
             server = server.access_log(log);
@@ -278,10 +274,11 @@ impl Serve {
     fn serve(
         &self,
         server: Server,
-        database: OpenDatabase,
+        mut database: OpenDatabase,
         database_url: &str,
         parts: &RouteParts<'_>,
     ) -> Result<OpenDatabase, Box<dyn std::error::Error>> {
+        database.start(self, parts)?;
         #[cfg(feature = "app")]
         if self.auth && parts.command.files.app()?.is_some() {
             let (events, received) = std::sync::mpsc::channel();
@@ -314,6 +311,11 @@ impl Serve {
     /// Those of the file of tables, which may have webhooks.
     fn extend(&self, command: &Command, builder: StoreBuilder) -> Result<StoreBuilder> {
         let builder = if self.auth { marmota_auth::models(builder) } else { builder };
+        #[cfg(feature = "mail")]
+        let builder = match self.accounts.sends_mails() {
+            true => accounts::Mails::models(builder),
+            false => builder,
+        };
         let has_webhooks = self.webhooks.are_enabled(command)?;
         let builder = self.store.apply_to(builder, has_webhooks);
         let builder = if has_webhooks { marmota_webhooks::models(builder) } else { builder };
@@ -359,22 +361,6 @@ impl Serve {
         }
     }
 
-    /// Returns the address of the page that sets the first administrator's password, as a part of a
-    /// sentence. Browsers do not send the part after `#`, so the token is in no log.
-    #[cfg(feature = "admin")]
-    fn setup_page(&self, url: &str, token: &str) -> String {
-        match self.no_admin {
-            true => String::new(),
-            false => format!(" at\n  {url}/admin#/set-password/admin/{token}\nor with"),
-        }
-    }
-
-    #[cfg(not(feature = "admin"))]
-    #[allow(clippy::unused_self, reason = "it has a page with the feature")]
-    const fn setup_page(&self, _: &str, _: &str) -> &'static str {
-        ""
-    }
-
     /// Refuses to serve all rows at a public address without authentication, unless `--open` is
     /// given.
     fn check_open(&self, command: &Command, listen: &[&str]) -> Result<(), String> {
@@ -395,145 +381,6 @@ impl Serve {
             )),
         }
     }
-
-    /// Prints where the pages are, if there are any:
-    ///
-    /// ```text
-    /// In a browser:
-    ///   admin  http://127.0.0.1:8080/admin
-    ///   docs   http://127.0.0.1:8080/docs
-    ///   API    http://127.0.0.1:8080/api
-    /// ```
-    #[cfg(feature = "admin")]
-    fn greet(&self, routes: &Router, url: &str) {
-        let pages = marmota_admin::AdminPages::of_routes(routes);
-        if let Some(pages) = pages.filter(|_| !self.no_admin) {
-            notice(format_args!(
-                "In a browser:\n  admin  {url}/admin\n  docs   {url}/docs\n  API    {url}{}",
-                pages.prefix()
-            ));
-        }
-    }
-
-    #[cfg(not(feature = "admin"))]
-    #[allow(clippy::unused_self, reason = "it has pages with the feature")]
-    const fn greet(&self, _: &Router, _: &str) {}
-
-    /// Returns all routes: those of the program or the REST API, with accounts if `--auth` is given,
-    /// those for operators, and the pages. With `events`, administrators can change the tables.
-    ///
-    /// # Errors
-    /// `--auth` on a program with custom routes; those authenticate their callers themselves.
-    fn routes(
-        &self,
-        parts: &RouteParts<'_>,
-        database: &OpenDatabase,
-        events: Option<&Events>,
-    ) -> Result<Router, Box<dyn std::error::Error>> {
-        let routes = match self.auth {
-            true => self.routes_with_users(parts, database, events)?,
-            false => self.routes_without_users(parts, database),
-        };
-        let RouteParts { command, layers, .. } = *parts;
-        // The pages have their own security headers.
-        #[cfg(feature = "app")]
-        let can_change = command.files.has_settings();
-        #[cfg(not(feature = "app"))]
-        let can_change = false;
-        let routes =
-            if can_change || layers.is_used() { routes.layer(layers.clone()) } else { routes };
-        #[cfg(feature = "admin")]
-        let routes = match self.no_admin {
-            true => routes,
-            false => with_pages(command, routes),
-        };
-        // Custom routes use the store as well.
-        Ok(routes.local_database(database.store.capability().local_server.as_deref()))
-    }
-
-    /// Returns the routes with accounts.
-    fn routes_with_users(
-        &self,
-        parts: &RouteParts<'_>,
-        database: &OpenDatabase,
-        events: Option<&Events>,
-    ) -> Result<Router, Box<dyn std::error::Error>> {
-        let RouteParts { command, url, watch, .. } = *parts;
-        if command.routes.is_some() {
-            let message = "this program has its own routes and authenticates their callers itself: \
-                           leave `--auth` out";
-            return Err(message.into());
-        }
-        let store = &database.store;
-        #[cfg(feature = "app")]
-        let auth = command.files.open_accounts(store)?;
-        #[cfg(not(feature = "app"))]
-        let auth = Auth::new(store, marmota_auth::Settings::default())?;
-        if let Some(token) = auth.setup_token() {
-            notice(format_args!(
-                "No user is an administrator yet. Within 24 hours set the password of `admin`{}:\n  \
-                 curl {url}/api/auth/set-password -H 'Content-Type: application/json' \
-                 -d '{{\"name\":\"admin\",\"token\":\"{token}\",\"password\":\"…\"}}'",
-                self.setup_page(url, token)
-            ));
-        }
-        let routes = database.api(self, store).auth(&auth).router();
-        let routes = match database.webhooks() {
-            Some(webhooks) => routes.nest("", webhooks.router(Some(&auth))),
-            None => routes,
-        };
-        #[cfg(feature = "app")]
-        let routes = match events {
-            Some(events) => routes.nest("", super::application::editing::routes(&auth, events)),
-            None => routes,
-        };
-        #[cfg(not(feature = "app"))]
-        let _ = events;
-        #[cfg(feature = "remote")]
-        let routes = {
-            let auth = auth.clone();
-            let service = marmota_remote::Service::new(store);
-            let service = service.authenticate(move |_, credential| auth.store_of(credential));
-            routes.nest("", service.router())
-        };
-        Ok(watch.beside(routes, store, |state| state.auth(&auth)))
-    }
-
-    /// Returns the routes without accounts: only the diagnostics authenticate callers.
-    fn routes_without_users(&self, parts: &RouteParts<'_>, database: &OpenDatabase) -> Router {
-        let RouteParts { command, url, watch, .. } = *parts;
-        if let Some(greeting) = watch.greeting(url) {
-            notice(greeting);
-        }
-        let store = &database.store;
-        let routes = command.routes_of(store, |store| database.api(self, store));
-        let routes = match database.webhooks().filter(|_| command.routes.is_none()) {
-            Some(webhooks) => routes.nest("", webhooks.router(None)),
-            None => routes,
-        };
-        watch.beside(routes, store, |state| watch.admit(state))
-    }
-}
-
-/// What the routes of a server are made of, except for its database.
-#[derive(Clone, Copy)]
-struct RouteParts<'a> {
-    command: &'a Command,
-    /// The URL of the server.
-    url: &'a str,
-    watch: &'a Watch,
-    layers: &'a LayerSlot,
-}
-
-/// Adds the pages to routes with a REST API. It is found by its OpenAPI document, so it may be among
-/// the routes of a program. Routes without one are returned unchanged. The pages are named after the
-/// program's file.
-#[cfg(feature = "admin")]
-fn with_pages(command: &Command, routes: Router) -> Router {
-    let Some(pages) = marmota_admin::AdminPages::of_routes(&routes) else { return routes };
-    let program = std::env::current_exe().ok();
-    let name = program.as_deref().and_then(|path| path.file_stem()?.to_str());
-    pages.title(name.unwrap_or("Marmota")).version(command.version).add_to(routes)
 }
 
 /// Returns the host name in `NAME:PORT`; `None` for an address or a Unix socket. Requests may have

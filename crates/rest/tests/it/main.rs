@@ -30,6 +30,8 @@ mod history;
 #[cfg(feature = "auth")]
 mod internal_tables;
 mod lines;
+#[cfg(feature = "auth")]
+mod links;
 mod list;
 mod live;
 mod live_socket;

@@ -1,5 +1,8 @@
 //! The database of a running server with what is opened and closed together with it.
 
+use marmota_auth::Auth;
+#[cfg(not(feature = "mail"))]
+use marmota_auth::Settings;
 use marmota_model::Result;
 use marmota_rest::Api;
 use marmota_store::Store;
@@ -7,9 +10,12 @@ use marmota_store::plan::Destructive;
 use marmota_webhooks::{WebhookWorker, Webhooks};
 
 use super::Serve;
-use crate::command::Command;
+use super::routes::RouteParts;
+#[cfg(feature = "mail")]
+use super::routes::program_name;
 #[cfg(feature = "replication")]
 use crate::command::replicate::Replication;
+use crate::command::{Command, notice};
 
 /// An open store, the files of its rows, and its replication.
 pub(super) struct OpenDatabase {
@@ -20,6 +26,11 @@ pub(super) struct OpenDatabase {
     pub(super) replication: Replication,
     /// The webhooks, and the worker that sends their deliveries.
     webhooks: Option<(Webhooks, WebhookWorker)>,
+    /// The accounts, with `--auth`.
+    auth: Option<Auth>,
+    /// Sends the mails of accounts.
+    #[cfg(feature = "mail")]
+    mail_worker: Option<marmota_jobs::Worker>,
 }
 
 impl OpenDatabase {
@@ -55,6 +66,9 @@ impl OpenDatabase {
             #[cfg(feature = "replication")]
             replication,
             webhooks: None,
+            auth: None,
+            #[cfg(feature = "mail")]
+            mail_worker: None,
         })
     }
 
@@ -67,12 +81,19 @@ impl OpenDatabase {
         false
     }
 
-    /// Starts what works in the background: the removal of bytes that no row refers to, and the
-    /// deliveries of webhooks.
+    /// Opens the accounts, and starts what works in the background: the removal of bytes that no row
+    /// refers to, the deliveries of webhooks, and mails. Prints the token of the first administrator.
     ///
     /// # Errors
-    /// Those of the storage of files, and of the store.
-    pub(super) fn start(&mut self, serve: &Serve, command: &Command) -> Result<()> {
+    /// Those of the store, the storage of files, and the options.
+    pub(super) fn start(
+        &mut self,
+        serve: &Serve,
+        parts: &RouteParts<'_>,
+    ) -> std::result::Result<(), Box<dyn std::error::Error>> {
+        if serve.auth {
+            self.open_accounts(serve, parts)?;
+        }
         if self.is_replica() {
             return Ok(());
         }
@@ -80,10 +101,53 @@ impl OpenDatabase {
         if let Some(files) = &self.files {
             files.start(&self.store)?;
         }
-        if serve.webhooks.are_enabled(command)? {
-            self.webhooks = Some(serve.webhooks.start(command, &self.store)?);
+        if serve.webhooks.are_enabled(parts.command)? {
+            self.webhooks = Some(serve.webhooks.start(parts.command, &self.store)?);
         }
         Ok(())
+    }
+
+    /// Opens the accounts, and starts the worker that sends their mails.
+    fn open_accounts(
+        &mut self,
+        serve: &Serve,
+        parts: &RouteParts<'_>,
+    ) -> std::result::Result<(), Box<dyn std::error::Error>> {
+        let RouteParts { command, url, .. } = *parts;
+        if command.routes.is_some() {
+            let message = "this program has its own routes and authenticates their callers itself: \
+                           leave `--auth` out";
+            return Err(message.into());
+        }
+        #[cfg(feature = "mail")]
+        let mails = serve.accounts.mails(serve.auth, &program_name())?;
+        #[cfg(feature = "mail")]
+        let settings = serve.accounts.settings(mails.as_ref(), &program_name(), url);
+        #[cfg(not(feature = "mail"))]
+        let settings = Settings::default();
+        #[cfg(feature = "app")]
+        let auth = command.files.open_accounts(&self.store, settings)?;
+        #[cfg(not(feature = "app"))]
+        let auth = Auth::new(&self.store, settings)?;
+        if let Some(token) = auth.setup_token() {
+            notice(format_args!(
+                "No user is an administrator yet. Within 24 hours set the password of `admin`{}:\n  \
+                 curl {url}/api/auth/set-password -H 'Content-Type: application/json' \
+                 -d '{{\"name\":\"admin\",\"token\":\"{token}\",\"password\":\"…\"}}'",
+                serve.setup_page(url, token)
+            ));
+        }
+        #[cfg(feature = "mail")]
+        if let Some(mails) = mails.filter(|_| !self.is_replica()) {
+            self.mail_worker = Some(mails.start(&self.store, &auth)?);
+        }
+        self.auth = Some(auth);
+        Ok(())
+    }
+
+    /// Returns the accounts, after [`OpenDatabase::start`] with `--auth`.
+    pub(super) const fn auth(&self) -> Option<&Auth> {
+        self.auth.as_ref()
     }
 
     /// Returns the webhooks, if there are any.
@@ -107,6 +171,10 @@ impl OpenDatabase {
     /// # Errors
     /// Those of [`Store::close`]; after `Busy` the store stays open.
     pub(super) fn close(&mut self) -> Result<()> {
+        #[cfg(feature = "mail")]
+        if let Some(worker) = self.mail_worker.take() {
+            worker.stop()?;
+        }
         if let Some((_, worker)) = self.webhooks.take() {
             worker.stop()?;
         }

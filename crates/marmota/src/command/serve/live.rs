@@ -20,14 +20,14 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
 
 use marmota_app::{AppFile, AppFormat};
-use marmota_auth::{Auth, Settings};
 use marmota_http::{RouteChanges, RunningServer, ServerError};
 use marmota_model::{Error, ErrorKind, Result, Timestamp};
 use marmota_store::plan::Destructive;
 use marmota_store::private_file;
 
+use super::Serve;
 use super::database::OpenDatabase;
-use super::{RouteParts, Serve};
+use super::routes::RouteParts;
 use crate::command::application;
 use crate::command::application::editing::{
     AppChange, AppChanged, AppRequest, AppText, steps_of, tag_of,
@@ -176,7 +176,7 @@ impl LiveServer<'_> {
             log::warn!(target: "marmota", "{count} requests are not answered yet, and will fail");
         }
         if let Err(error) = self.database.close() {
-            self.database.start(self.serve, self.parts.command)?;
+            self.database.start(self.serve, self.parts).map_err(|error| of_start(&*error))?;
             return Err(match error.kind() {
                 ErrorKind::Busy => busy("a transaction is open"),
                 _ => error,
@@ -213,16 +213,17 @@ impl LiveServer<'_> {
     ) -> Result<(OpenDatabase, marmota_http::Router)> {
         let mut database =
             OpenDatabase::open(self.serve, self.parts.command, self.database_url, destructive)?;
-        let prepared = database.start(self.serve, self.parts.command).and_then(|()| {
-            let accounts = Auth::new(&database.store, Settings::default())?;
-            let stored = accounts.groups()?;
+        let started = database.start(self.serve, self.parts).map_err(|error| of_start(&*error));
+        let prepared = started.and_then(|()| {
+            let Some(auth) = database.auth() else { return Ok(()) };
+            let stored = auth.groups()?;
             let is_stored = |name: &&String| stored.iter().any(|group| group.name == **name);
-            removed_groups.iter().filter(is_stored).try_for_each(|name| accounts.remove_group(name))
+            removed_groups.iter().filter(is_stored).try_for_each(|name| auth.remove_group(name))
         });
         let routes = prepared.and_then(|()| {
             self.serve
                 .routes(self.parts, &database, Some(&self.events))
-                .map_err(|error| Error::new(ErrorKind::Invalid, error.to_string()))
+                .map_err(|error| of_start(&*error))
         });
         match routes {
             Ok(routes) => Ok((database, routes)),
@@ -312,5 +313,9 @@ fn of_file(path: &Path, verb: &str, error: &std::io::Error) -> Error {
 }
 
 fn of_routes(error: &marmota_http::RouteError) -> Error {
+    Error::new(ErrorKind::Invalid, error.to_string())
+}
+
+fn of_start(error: &dyn std::error::Error) -> Error {
     Error::new(ErrorKind::Invalid, error.to_string())
 }

@@ -25,6 +25,21 @@ use serde_json::{Value, json};
 
 use super::{answer, body, in_path};
 
+/// The routes for callers who are not logged in.
+const ANONYMOUS: [&str; 11] = [
+    "/login",
+    "/setup",
+    "/set-password",
+    "/options",
+    "/sign-up",
+    "/join",
+    "/reset",
+    "/reset-password",
+    "/login-link",
+    "/login-with-link",
+    "/confirm-email",
+];
+
 /// Returns the schema of an object with these members; names that start with `?` are optional, and
 /// all others are required.
 ///
@@ -50,7 +65,7 @@ fn object(members: &[(&str, Value)]) -> Value {
 /// - the `operationId`, from the words of the path and the method: `auth.keys.get`, and
 ///   `auth.keys.one.delete` for a path that ends with a parameter;
 /// - the parameter of the path: a name for groups, an integer for users and keys;
-/// - no security for `/login`, `/setup` and `/set-password`, whose callers are not authenticated yet.
+/// - no security for the routes of [`ANONYMOUS`], whose callers are not authenticated yet.
 ///
 /// ```text
 /// "requestBody": {"required":true, "content": {"application/json": {"schema": {
@@ -73,6 +88,7 @@ pub(super) fn add(document: OpenApi, base: &str) -> OpenApi {
     let user = object(&[
         ("id", id()),
         ("name", text()),
+        ("email", json!({ "type": ["string", "null"] })),
         ("groups", texts()),
         ("is_admin", flag()),
         ("is_disabled", flag()),
@@ -82,12 +98,41 @@ pub(super) fn add(document: OpenApi, base: &str) -> OpenApi {
     let me = object(&[
         ("id", id()),
         ("name", text()),
+        ("email", json!({ "type": ["string", "null"] })),
+        ("recovery_codes", json!({ "type": ["integer", "null"] })),
+        ("session", json!({ "type": ["integer", "null"], "format": "int64" })),
         ("groups", texts()),
         ("is_admin", flag()),
         ("ends_at", time()),
         ("sessions", any()),
     ]);
-    let login = object(&[("name", text()), ("password", text()), ("?cookie", flag())]);
+    let optional = || json!({ "type": ["string", "null"] });
+    let login = object(&[
+        ("name", text()),
+        ("password", text()),
+        ("?code", optional()),
+        ("?cookie", flag()),
+    ]);
+    let link_login = object(&[("token", text()), ("?code", optional()), ("?cookie", flag())]);
+    let address = || object(&[("email", json!({ "type": "string", "format": "email" }))]);
+    let join = object(&[("token", text()), ("?name", optional()), ("password", text())]);
+    let new_address = object(&[("email", text()), ("password", text())]);
+    let options = object(&[
+        ("sign_up", json!({ "enum": ["closed", "invited", "domains", "open"] })),
+        ("domains", texts()),
+        ("mails", flag()),
+        ("login_links", flag()),
+    ]);
+    let invitation = object(&[("email", text()), ("?groups", texts()), ("?language", optional())]);
+    let invited = object(&[
+        ("id", id()),
+        ("email", text()),
+        ("groups", texts()),
+        ("created_at", time()),
+        ("ends_at", time()),
+    ]);
+    let code = || object(&[("code", text())]);
+    let recovery = || object(&[("recovery_codes", texts())]);
     let logged_in = object(&[("user", id()), ("ends_at", time()), ("?token", text())]);
     let new_password = object(&[("name", text()), ("token", text()), ("password", text())]);
     let passwords = object(&[("old", text()), ("new", text())]);
@@ -97,10 +142,11 @@ pub(super) fn add(document: OpenApi, base: &str) -> OpenApi {
     let list = |name: &str, of: Value| object(&[(name, json!({ "type": "array", "items": of }))]);
     let given = |schema| (201, Some(schema));
     let shown = |schema| (200, Some(schema));
+    let mailed = || (202, None);
     let done = || (204, None);
     /// A route: method, path, summary, request body, and status with the response body.
     type Row<'r> = (Method, &'r str, &'r str, Option<Value>, (u16, Option<Value>));
-    let routes: [Row<'_>; 20] = [
+    let routes: [Row<'_>; 40] = [
         (Method::Post, "/login", "Logs in", Some(login), shown(logged_in)),
         (Method::Get, "/setup", "Whether the first password has to be set", None, {
             shown(object(&[("needed", flag())]))
@@ -139,6 +185,72 @@ pub(super) fn add(document: OpenApi, base: &str) -> OpenApi {
         }),
         (Method::Put, "/groups/{named}", "Sets what a group may do", Some(grants()), done()),
         (Method::Delete, "/groups/{named}", "Removes a group", None, done()),
+        (Method::Get, "/options", "What a page for logins can offer", None, shown(options)),
+        (Method::Post, "/sign-up", "Sends a link that makes an account", Some(address()), mailed()),
+        (Method::Post, "/join", "Makes the account of a link", Some(join), {
+            given(object(&[("user", id())]))
+        }),
+        (Method::Post, "/reset", "Sends a link for a new password", Some(address()), mailed()),
+        (
+            Method::Post,
+            "/reset-password",
+            "Sets a password with a link",
+            Some(object(&[("token", text()), ("password", text())])),
+            done(),
+        ),
+        (Method::Post, "/login-link", "Sends a link that logs in", Some(address()), mailed()),
+        (Method::Post, "/login-with-link", "Logs in with a link", Some(link_login), {
+            shown(object(&[("user", id()), ("ends_at", time()), ("?token", text())]))
+        }),
+        (Method::Post, "/email", "Sends a link to a new address", Some(new_address), mailed()),
+        (
+            Method::Post,
+            "/confirm-email",
+            "Makes the address of a link the user's",
+            Some(object(&[("token", text())])),
+            done(),
+        ),
+        (Method::Delete, "/sessions/{named}", "Ends a session", None, done()),
+        (Method::Get, "/data", "The account, and the rows that refer to it", None, {
+            shown(json!({ "type": "object" }))
+        }),
+        (
+            Method::Post,
+            "/delete-account",
+            "Deletes the account",
+            Some(object(&[("password", text()), ("?code", optional())])),
+            done(),
+        ),
+        (Method::Get, "/invitations", "The invitations, for administrators", None, {
+            shown(list("invitations", invited))
+        }),
+        (Method::Post, "/invitations", "Invites a person", Some(invitation), {
+            given(object(&[("id", id())]))
+        }),
+        (Method::Delete, "/invitations/{named}", "Revokes an invitation", None, done()),
+        (
+            Method::Post,
+            "/totp",
+            "Begins to set up an authenticator app",
+            Some(object(&[("password", text())])),
+            shown(object(&[("secret", text()), ("url", text())])),
+        ),
+        (Method::Post, "/totp/confirm", "Confirms the app", Some(code()), shown(recovery())),
+        (
+            Method::Post,
+            "/totp/recovery-codes",
+            "Replaces the recovery codes",
+            Some(code()),
+            shown(recovery()),
+        ),
+        (
+            Method::Post,
+            "/totp/remove",
+            "Removes the app",
+            Some(object(&[("password", text()), ("code", text())])),
+            done(),
+        ),
+        (Method::Delete, "/users/{named}/totp", "Removes the app of a user", None, done()),
     ];
     routes.into_iter().fold(document.secured(), |document, (method, path, what, sent, to)| {
         let verb = method.name().to_ascii_lowercase();
@@ -166,7 +278,7 @@ pub(super) fn add(document: OpenApi, base: &str) -> OpenApi {
             };
             operation["parameters"] = json!([in_path("named", &schema)]);
         }
-        if matches!(path, "/login" | "/setup" | "/set-password") {
+        if ANONYMOUS.contains(&path) {
             // The caller is not authenticated yet.
             operation["security"] = json!([]);
         }

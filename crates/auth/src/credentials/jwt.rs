@@ -23,7 +23,7 @@ use marmota_model::{Error, ErrorKind, Result, Timestamp};
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 
-use crate::token::TokenHash;
+use crate::credentials::token::TokenHash;
 
 /// The claim `iss`, which has to match.
 const ISSUER: &str = "marmota";

@@ -9,7 +9,7 @@ use argon2::password_hash::{PasswordHasher, PasswordVerifier};
 use argon2::{Algorithm, Argon2, Params, Version};
 use marmota_model::{Error, ErrorKind, Result, Violation};
 
-use crate::token::random;
+use crate::credentials::token::random;
 
 /// The minimum length of a password in characters.
 const CHARS_MIN: usize = 8;

@@ -1,0 +1,165 @@
+//! The pages of accounts: a person signs up by mail, sets up an authenticator app, and leaves.
+
+use marmota_mail::MailCatcher;
+use serde_json::json;
+use totp_rs::{Builder, Secret};
+
+use crate::browser::{Browser, Driver, Look, run};
+use crate::program::Program;
+
+const PASSWORD: &str = "correct horse battery";
+const ANN: &str = "ann@example.org";
+
+/// Types into the first control of a part of the account's page.
+async fn type_into(page: &Browser, part: &str, text: &str) {
+    let script = format!(
+        "[...document.querySelectorAll('section')]
+            .find(one => one.querySelector('h2').textContent === {})
+            .querySelector('input').focus()",
+        json!(part)
+    );
+    page.run(&script).await;
+    page.keys(text).await;
+}
+
+async fn sign_in(page: &Browser, code: &str) {
+    page.fill("Email address or name", ANN).await;
+    page.fill("Password", PASSWORD).await;
+    page.press("Sign in").await;
+    page.shows("From your authenticator app").await;
+    page.fill("Code", code).await;
+    page.press("Sign in").await;
+}
+
+#[test]
+fn a_person_signs_up_and_protects_the_account() {
+    let catcher = MailCatcher::start().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let style = folder.path().join("shop.css");
+    std::fs::write(&style, "body.account { --accent: #7a1f1f }").unwrap();
+    let program = Program::start(&[
+        "--auth",
+        "--sign-up=open",
+        "--login-links",
+        &format!("--mail-url={}", catcher.url()),
+        "--mail-from=Shop <shop@example.org>",
+        &format!("--account-style={}", style.display()),
+    ]);
+    let account = format!("{}/account", program.url);
+    let driver = Driver::start();
+    run(async {
+        let page = driver.browser(Look::Light).await;
+        page.open(&account).await;
+        page.shows("Sign in to marmota").await;
+        page.is_accessible("account-sign-in").await;
+        let accent = "getComputedStyle(document.body).getPropertyValue('--accent') === '#7a1f1f'";
+        page.wait(accent).await;
+        page.press("Create an account").await;
+        page.fill("Email address", "no address").await;
+        page.press("Continue").await;
+        page.shows("must be a mail address").await;
+        page.fill("Email address", ANN).await;
+        page.is_accessible("account-sign-up").await;
+        page.press("Continue").await;
+        page.shows("Look into your mail").await;
+        page.is_accessible("account-mail").await;
+
+        // The link of the mail makes the account, once.
+        let mail = catcher.mail(0).unwrap();
+        assert!(mail.text.contains(&account), "{}", mail.text);
+        let join = format!("{account}#/join/{}", mail.token());
+        page.open("about:blank").await;
+        page.open(&join).await;
+        page.fill("New password", "short").await;
+        page.press("Create account").await;
+        page.wait("document.querySelector('form').innerText.includes('8 characters')").await;
+        page.fill("New password", PASSWORD).await;
+        page.is_accessible("account-join").await;
+        page.press("Create account").await;
+        page.shows("Your account is ready").await;
+        page.wait("location.hash === ''").await;
+        page.press("Sign in").await;
+        page.fill("Email address or name", ANN).await;
+        page.fill("Password", PASSWORD).await;
+        page.press("Sign in").await;
+        page.shows("Your account").await;
+        page.shows("This device").await;
+        page.is_accessible("account").await;
+
+        // An authenticator app.
+        type_into(&page, "Authenticator app", PASSWORD).await;
+        page.press("Set up an app").await;
+        page.shows("Enter this secret").await;
+        page.is_accessible("account-app").await;
+        let secret = page.run("return document.querySelector('input[readonly]').value").await;
+        let secret = Secret::try_from_base32(secret.as_str().unwrap()).unwrap();
+        let app = Builder::new().with_secret(secret).with_account_name("ann").build().unwrap();
+        page.fill("Code", &app.generate_current().to_string()).await;
+        page.press("Confirm").await;
+        page.shows("Recovery codes").await;
+        page.is_accessible("account-codes").await;
+        let codes = "return [...document.querySelectorAll('main li')].map(one => one.textContent)";
+        let codes: Vec<String> = serde_json::from_value(page.run(codes).await).unwrap();
+        assert_eq!(codes.len(), 10);
+        page.press("Continue").await;
+        page.shows("10 recovery codes are left").await;
+        page.press("Sign out").await;
+        sign_in(&page, &codes[0]).await;
+        page.shows("9 recovery codes are left").await;
+
+        // The page after the login is one of this server.
+        for (next, path, code) in [
+            ("https://evil.example/", "/account", 1),
+            ("//evil.example/", "/account", 2),
+            ("/docs", "/docs", 3),
+        ] {
+            page.open(&account).await;
+            page.press("Sign out").await;
+            page.shows("Sign in to marmota").await;
+            page.open(&format!("{account}?next={next}")).await;
+            sign_in(&page, &codes[code]).await;
+            page.wait(&format!("location.href.startsWith({})", json!(program.url))).await;
+            page.wait(&format!("location.pathname === '{path}'")).await;
+            page.wait("!document.body.innerText.includes('Sign in to')").await;
+        }
+
+        // A link signs in, with a code.
+        page.open(&account).await;
+        page.press("Sign out").await;
+        page.press("Sign in by email").await;
+        page.fill("Email address", ANN).await;
+        page.press("Send link").await;
+        page.shows("Look into your mail").await;
+        let token = catcher.mail(1).unwrap().token();
+        page.open("about:blank").await;
+        page.open(&format!("{account}#/login-link/{token}")).await;
+        page.press("Sign in").await;
+        page.fill("Code", &codes[4]).await;
+        page.press("Sign in").await;
+        page.shows("5 recovery codes are left").await;
+
+        // The person leaves.
+        type_into(&page, "Your data", PASSWORD).await;
+        page.press("Delete the account").await;
+        page.press("Delete").await;
+        page.shows("From your authenticator app").await;
+        let code = "[...document.querySelectorAll('section')].at(-1).querySelectorAll('input')[1]";
+        page.run(&format!("{code}.focus()")).await;
+        page.keys(&codes[5]).await;
+        page.press("Delete the account").await;
+        page.shows("Your account was deleted").await;
+        page.loads_nothing_foreign().await;
+        page.close().await;
+
+        for (look, name) in [(Look::Dark, "dark"), (Look::Phone, "phone")] {
+            let page = driver.browser(look).await;
+            for part in ["", "#/sign-up", "#/reset-password", "#/join/mt_x"] {
+                page.open("about:blank").await;
+                page.open(&format!("{account}{part}")).await;
+                page.is_accessible(&format!("account-{name}{}", part.replace(['#', '/'], "-")))
+                    .await;
+            }
+            page.close().await;
+        }
+    });
+}

@@ -1,0 +1,257 @@
+// The pages of an account: signing in and up, passwords, and the account of the user who is signed in.
+//
+// The part of the address after `#` names the page, and has the token of a link: it is not sent to servers.
+
+import { get, loadSession, send, session, settings } from './api.js'
+import { button, clearErrors, confirmed, describe, fail, fill, form, h, labelled, list, notify, secret, time } from './dom.js'
+
+const main = document.getElementById('main')
+const options = await get('/auth/options')
+
+const control = (label, attributes, more) => labelled(label, h('input', { required: true, ...attributes }), more)
+const emailField = () => control('Email address', { type: 'email', autocomplete: 'email' })
+const passwordField = () => control('Password', { type: 'password', autocomplete: 'current-password' })
+const newPasswordField = () => control('New password', { type: 'password', autocomplete: 'new-password' }, { hint: 'At least 8 characters' })
+const codeField = () => control('Code', { autocomplete: 'one-time-code', spellcheck: 'false' },
+  { hint: 'From your authenticator app, or a recovery code' })
+const value = field => field.target.value
+
+const show = (title, ...children) => {
+  document.title = `${title} · ${settings.title}`
+  fill(main, h('div', { class: 'small' }, h('h1', {}, title), children))
+  main.querySelector('input')?.focus()
+}
+
+const link = (page, text) => h('a', { href: `#/${page}` }, text)
+const links = (...all) => h('nav', { 'aria-label': 'Other ways' }, h('ul', { class: 'plain' }, all.filter(Boolean).map(one => h('li', {}, one))))
+
+// The page to return to after signing in: only of this server.
+const next = () => {
+  const wanted = new URLSearchParams(location.search).get('next')
+  if (!wanted) return null
+  const url = new URL(wanted, location.origin)
+  return url.origin === location.origin && url.pathname !== location.pathname ? url.href : null
+}
+
+const entered = async () => {
+  await loadSession()
+  if (!session.user) throw new Error('The browser did not keep the session. Open this page over https, or at localhost.')
+  const target = next()
+  if (target) location.assign(target)
+  else await go('')
+}
+
+// A form that asks for a code if the account has an authenticator app.
+const formWithCode = (fields, submit, sendIt) => {
+  const code = codeField()
+  code.hidden = true
+  const withCode = async () => {
+    try {
+      await sendIt(code.hidden ? undefined : value(code).trim())
+    } catch (error) {
+      const needed = (error.errors ?? []).some(one => one.field === 'code' && one.rule === 'required')
+      if (!needed || !code.hidden) throw error
+      code.hidden = false
+      code.target.focus()
+    }
+  }
+  return form([...fields, code], { submit, send: withCode, fields: { code } })
+}
+
+const pages = {
+  'sign-in': () => {
+    const [name, password] = [control('Email address or name', { autocomplete: 'username' }), passwordField()]
+    const signIn = async code => {
+      await send('POST', '/auth/login', { name: value(name), password: value(password), code, cookie: true })
+      await entered()
+    }
+    show(`Sign in to ${settings.title}`, formWithCode([name, password], 'Sign in', signIn), links(
+      ['open', 'domains'].includes(options.sign_up) && link('sign-up', 'Create an account'),
+      options.login_links && link('login-link', 'Sign in by email'),
+      options.mails && link('reset-password', 'Forgotten password')))
+  },
+
+  'sign-up': () => {
+    if (!['open', 'domains'].includes(options.sign_up)) {
+      return show('Create an account', h('p', {}, 'Accounts are by invitation. Ask an administrator.'), links(link('sign-in', 'Sign in')))
+    }
+    const hint = options.domains.length ? `An address of ${options.domains.join(', ')}` : null
+    request('Create an account', '/auth/sign-up', 'Continue', 'We send you a link that creates the account.', hint)
+  },
+
+  'reset-password': token => {
+    if (!token) return request('Forgotten password', '/auth/reset', 'Send link', 'We send you a link that sets a new password.')
+    const password = newPasswordField()
+    const reset = async () => {
+      await send('POST', '/auth/reset-password', { token, password: value(password) })
+      done('The password is set', 'All sessions were ended. Sign in with the new password.')
+    }
+    show('Set a new password', form([password], { submit: 'Set password', send: reset, fields: { password } }))
+  },
+
+  'login-link': token => {
+    if (!token) return request('Sign in by email', '/auth/login-link', 'Send link', 'We send you a link that signs you in.')
+    const signIn = async code => {
+      await send('POST', '/auth/login-with-link', { token, code, cookie: true })
+      history.replaceState(null, '', location.pathname + location.search)
+      await entered()
+    }
+    show(`Sign in to ${settings.title}`, formWithCode([], 'Sign in', signIn))
+  },
+
+  join: token => {
+    const name = control('Name', { required: false, autocomplete: 'username', maxlength: 100 }, { hint: 'To sign in with, instead of the email address. Optional' })
+    const password = newPasswordField()
+    const join = async () => {
+      await send('POST', '/auth/join', { token, name: value(name) || undefined, password: value(password) })
+      done('Your account is ready', 'Sign in with your email address and the password.')
+    }
+    show('Create your account', form([password, name], { submit: 'Create account', send: join, fields: { name, password } }))
+  },
+
+  'confirm-address': token => {
+    const confirm = async () => {
+      await send('POST', '/auth/confirm-email', { token })
+      done('The address is confirmed', 'It is the email address of your account now.')
+    }
+    show('Confirm your email address', form([], { submit: 'Confirm', send: confirm }))
+  },
+}
+
+// A page that sends a mail. What it shows does not depend on whether the address has an account.
+const request = (title, path, submit, text, hint) => {
+  const email = labelled('Email address', h('input', { type: 'email', autocomplete: 'email', required: true }), { hint })
+  const ask = async () => {
+    await send('POST', path, { email: value(email) })
+    done('Look into your mail', `If ${value(email)} can be used here, it gets a mail within a few minutes. The link in it works once.`)
+  }
+  show(title, h('p', {}, text), form([email], { submit, send: ask, fields: { email } }), links(link('sign-in', 'Sign in')))
+}
+
+const done = (title, text) => {
+  history.replaceState(null, '', location.pathname + location.search)
+  show(title, h('p', { role: 'status' }, text), links(h('a', { href: '#/sign-in' }, session.user ? 'Your account' : 'Sign in')))
+  main.focus()
+}
+
+// The account of the user who is signed in.
+const account = async () => {
+  const user = session.user
+  document.title = `Account · ${settings.title}`
+  fill(main, h('div', { class: 'small' }, h('h1', {}, 'Your account'),
+    h('p', {}, 'Signed in as ', h('strong', {}, user.name), '.'),
+    addressPart(user), passwordPart(), appPart(user), sessionsPart(user), dataPart(user)))
+}
+
+const part = (title, ...children) => h('section', {}, h('h2', {}, title), children)
+
+const reload = async text => {
+  await loadSession()
+  await go('')
+  if (text) notify(text)
+}
+
+const addressPart = user => {
+  const [email, password] = [emailField(), passwordField()]
+  const change = async () => {
+    await send('POST', '/auth/email', { email: value(email), password: value(password) })
+    notify(`A link was sent to ${value(email)}. The address changes when you open it.`)
+  }
+  return part('Email address', h('p', {}, user.email ?? 'None yet.'),
+    options.mails && form([email, password], { submit: 'Change address', send: change, fields: { email, password } }))
+}
+
+const passwordPart = () => {
+  const [old, password] = [control('Current password', { type: 'password', autocomplete: 'current-password' }), newPasswordField()]
+  const change = async () => {
+    await send('POST', '/auth/password', { old: value(old), new: value(password) })
+    await reload('The password was changed. Sign in with the new one.')
+  }
+  return part('Password', form([old, password], { submit: 'Change password', send: change, fields: { old, password } }))
+}
+
+const showCodes = codes => fill(main, h('div', { class: 'small' }, h('h1', {}, 'Recovery codes'),
+  h('p', {}, 'Each of these codes replaces a code of your app once. Keep them where only you find them; they are not shown again.'),
+  h('ul', { class: 'mono' }, codes.map(code => h('li', {}, code))),
+  button('Continue', () => reload().catch(fail), { kind: 'primary' })))
+
+const appPart = user => {
+  if (user.recovery_codes === null) {
+    const password = passwordField()
+    const begin = async () => {
+      const setup = await send('POST', '/auth/totp', { password: value(password) })
+      const code = control('Code', { autocomplete: 'one-time-code', inputmode: 'numeric' })
+      const confirm = async () => showCodes((await send('POST', '/auth/totp/confirm', { code: value(code) })).recovery_codes)
+      fill(main, h('div', { class: 'small' }, h('h1', {}, 'Set up an authenticator app'),
+        h('p', {}, 'Enter this secret into the app, or ', h('a', { href: setup.url }, 'open it in an app on this device'), '. Then enter the code that the app shows.'),
+        secret('Secret', setup.secret),
+        form([code], { submit: 'Confirm', send: confirm, fields: { code }, extra: [button('Cancel', () => reload().catch(fail))] })))
+    }
+    return part('Authenticator app', h('p', {}, 'A second step when you sign in: a code of an app on your phone.'),
+      form([password], { submit: 'Set up an app', send: begin, fields: { password } }))
+  }
+  const [password, code] = [passwordField(), codeField()]
+  const remove = async () => {
+    await send('POST', '/auth/totp/remove', { password: value(password), code: value(code) })
+    await reload('The app was removed.')
+  }
+  return part('Authenticator app', h('p', {}, `On. ${user.recovery_codes} recovery codes are left.`),
+    form([password, code], { submit: 'Remove the app', send: remove, fields: { password, code } }))
+}
+
+const sessionsPart = user => {
+  const end = async id => {
+    await send('DELETE', `/auth/sessions/${id}`)
+    await reload('The session was ended.')
+  }
+  const rows = user.sessions.map(one => [one.device ?? 'Unknown device', one.address ?? '', time(one.created_at),
+    one.id === user.session ? 'This device' : button('End', () => end(one.id).catch(fail), { 'aria-label': `End the session of ${one.device ?? 'an unknown device'}` })])
+  const everywhere = async () => {
+    await send('POST', '/auth/logout-everywhere')
+    await reload('All sessions were ended.')
+  }
+  return part('Sessions', list('Sessions', ['Device', 'Address', 'Since', ''], rows),
+    h('div', { class: 'buttons' }, button('Sign out everywhere', () => everywhere().catch(fail))))
+}
+
+const dataPart = user => {
+  const download = async () => {
+    const text = JSON.stringify(await get('/auth/data'), null, 2)
+    const url = URL.createObjectURL(new Blob([text], { type: 'application/json' }))
+    h('a', { href: url, download: 'account.json' }).click()
+    URL.revokeObjectURL(url)
+  }
+  const password = passwordField()
+  const remove = async code => {
+    if (code === undefined && !await confirmed('Delete your account? This cannot be undone.', 'Delete')) return
+    await send('POST', '/auth/delete-account', { password: value(password), code })
+    await reload('Your account was deleted.')
+  }
+  return part('Your data', h('div', { class: 'buttons' }, button('Download your data', () => download().catch(fail))),
+    formWithCode([password], 'Delete the account', remove))
+}
+
+const showUser = () => fill(document.getElementById('user'), session.user && button('Sign out', async () => {
+  await send('POST', '/auth/logout').catch(error => { if (error.status !== 401) throw error })
+  await reload()
+}))
+
+const route = async () => {
+  clearErrors()
+  const [page = '', token = ''] = location.hash.slice(2).split('/').map(decodeURIComponent)
+  showUser()
+  const known = Object.hasOwn(pages, page) ? page : 'sign-in'
+  if (session.user && (known === 'sign-in' || known === 'sign-up')) return account()
+  return pages[known](token)
+}
+
+const go = async page => {
+  history.replaceState(null, '', location.pathname + location.search + (page ? `#/${page}` : ''))
+  await route()
+}
+
+const showError = error => fill(main, h('h1', {}, 'The page cannot be shown'), h('p', { class: 'error', role: 'alert' }, describe(error)))
+
+document.getElementById('name').textContent = settings.title
+window.addEventListener('hashchange', () => route().catch(showError))
+await loadSession().then(route).catch(showError)

@@ -1,0 +1,8 @@
+//! The credentials of callers: passwords, random tokens, JWTs, codes of authenticator apps, and the
+//! counts of wrong ones. They know no store.
+
+pub(crate) mod attempts;
+pub(crate) mod jwt;
+pub(crate) mod password;
+pub(crate) mod token;
+pub(crate) mod totp;

@@ -1,0 +1,16 @@
+//! What people do for their accounts without an administrator: sign up, set a forgotten password, change
+//! the mail address, and export or delete their data.
+//!
+//! | step | file | where it runs |
+//! |---|---|---|
+//! | a request stores a mail that is to be sent | `request.rs` | the request |
+//! | the link of the mail is made | `prepare.rs` | the job that sends it |
+//! | the token of the link is used | `redeem.rs` | the request of the page that the link opens |
+
+mod personal_data;
+mod prepare;
+mod redeem;
+mod request;
+
+pub use personal_data::PersonalData;
+pub use request::InvitationInfo;

@@ -1,0 +1,5 @@
+//! Mails of accounts over a real SMTP connection, and attempts to misuse their links.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod links;
+mod templates;

@@ -1,0 +1,122 @@
+//! The options of `serve` for accounts of the public: who may sign up, and the mails for it.
+//!
+//! ```text
+//! marmota serve --auth --sign-up open --mail-url smtps://user:password@mail.example.org \
+//!     --mail-from 'Shop <shop@example.org>' --public-url https://shop.example.org
+//! ```
+//!
+//! Mails are sent by a worker of durable jobs, which runs as long as the server.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use marmota_auth::{Auth, Settings, SignUpPolicy};
+use marmota_jobs::{Jobs, Worker, WorkerOptions};
+use marmota_mail::{AccountMails, SmtpSender, Templates};
+use marmota_store::{Store, StoreBuilder};
+
+/// Options that need `--auth`.
+#[derive(Args)]
+pub(super) struct AccountOptions {
+    /// Who may make an account: closed, invited, open, or domains:NAME,NAME; see the guide,
+    /// 47-accounts.md
+    #[arg(long, value_name = "POLICY", default_value = "closed")]
+    sign_up: SignUpPolicy,
+    /// The mail server for links to sign up, to set a password and to change an address:
+    /// smtps://USER:PASSWORD@HOST, or smtp://USER:PASSWORD@HOST:587?tls=required
+    #[arg(long, value_name = "URL", hide_env_values = true)]
+    mail_url: Option<String>,
+    /// The sender of mails: Shop <shop@example.org>
+    #[arg(long, value_name = "ADDRESS")]
+    mail_from: Option<String>,
+    /// A folder with templates of mails, by language: en/reset.txt
+    #[arg(long, value_name = "FOLDER")]
+    mail_templates: Option<PathBuf>,
+    /// The URL at which people reach this server, for links in mails. Default: the first address in
+    /// --listen
+    #[arg(long, value_name = "URL")]
+    public_url: Option<String>,
+    /// Users can log in by a link in a mail, without a password
+    #[arg(long)]
+    login_links: bool,
+    /// A CSS file for the pages at /account, after their own
+    #[cfg(feature = "admin")]
+    #[arg(long, value_name = "FILE")]
+    account_style: Option<PathBuf>,
+}
+
+/// The connection to the mail server, and the texts of mails.
+pub(super) struct Mails {
+    sender: SmtpSender,
+    templates: Templates,
+}
+
+impl AccountOptions {
+    /// Returns true if mails are sent.
+    pub(super) const fn sends_mails(&self) -> bool {
+        self.mail_url.is_some()
+    }
+
+    /// Checks the options, and reads the templates.
+    pub(super) fn mails(&self, has_accounts: bool, title: &str) -> Result<Option<Mails>, String> {
+        let needs_mails = self.sign_up != SignUpPolicy::Closed || self.login_links;
+        if !has_accounts && (needs_mails || self.mail_url.is_some()) {
+            return Err("--sign-up, --login-links and --mail-url are for users: add --auth".into());
+        }
+        let Some(url) = &self.mail_url else {
+            return match needs_mails {
+                true => {
+                    Err("--sign-up and --login-links send mails: add --mail-url and --mail-from, \
+                             or in marmota.toml mail_url and mail_from"
+                        .into())
+                }
+                false => Ok(None),
+            };
+        };
+        let Some(from) = &self.mail_from else {
+            return Err("--mail-url needs the sender of mails: add --mail-from".into());
+        };
+        let failed = |error: marmota_model::Error| error.to_string();
+        let sender = SmtpSender::new(url, from).map_err(failed)?;
+        let templates = match &self.mail_templates {
+            Some(folder) => Templates::with_folder(title, folder).map_err(failed)?,
+            None => Templates::new(title),
+        };
+        Ok(Some(Mails { sender, templates }))
+    }
+
+    /// Returns the settings of accounts.
+    pub(super) fn settings(&self, mails: Option<&Mails>, title: &str, url: &str) -> Settings {
+        let public = self.public_url.as_deref().unwrap_or(url).trim_end_matches('/');
+        let settings = Settings::default()
+            .sign_up(self.sign_up.clone())
+            .title(title)
+            .account_url(format!("{public}/account"))
+            .login_links(self.login_links);
+        match mails {
+            Some(_) => settings.mailer(AccountMails),
+            None => settings,
+        }
+    }
+
+    /// Returns the style of the application for the pages at `/account`.
+    #[cfg(feature = "admin")]
+    pub(super) fn style(&self) -> Result<String, String> {
+        let Some(path) = &self.account_style else { return Ok(String::new()) };
+        std::fs::read_to_string(path)
+            .map_err(|error| format!("cannot read the style in {}: {error}", path.display()))
+    }
+}
+
+impl Mails {
+    /// Adds the tables of jobs.
+    pub(super) fn models(builder: StoreBuilder) -> StoreBuilder {
+        marmota_jobs::models(builder)
+    }
+
+    /// Starts the worker that sends mails.
+    pub(super) fn start(&self, store: &Store, auth: &Auth) -> marmota_model::Result<Worker> {
+        let jobs = AccountMails::register(Jobs::new(store), auth, &self.sender, &self.templates)?;
+        jobs.start(WorkerOptions::new().threads(1, 4))
+    }
+}

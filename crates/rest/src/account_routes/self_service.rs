@@ -1,0 +1,210 @@
+//! The routes for people without an administrator: sign-up, forgotten passwords and mail addresses by links
+//! in mails, sessions on other devices, and a person's data. Invitations are those of administrators.
+//!
+//! A route that sends a mail answers 202, whether the address has an account or not. The token of the link
+//! is the body of another route.
+
+use marmota_auth::SignUpPolicy;
+use marmota_http::Method;
+use marmota_model::{Error, ErrorKind, Result as ModelResult};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::account_request::{AccountRequest, Reply, Route};
+
+pub(super) const ROUTES: [(Method, &str, Route); 15] = [
+    (Method::Get, "/options", options),
+    (Method::Post, "/sign-up", sign_up),
+    (Method::Post, "/join", join),
+    (Method::Post, "/reset", reset),
+    (Method::Post, "/reset-password", reset_password),
+    (Method::Post, "/login-link", login_link),
+    (Method::Post, "/login-with-link", login_with_link),
+    (Method::Post, "/email", email),
+    (Method::Post, "/confirm-email", confirm_email),
+    (Method::Delete, "/sessions/{named}", revoke_session),
+    (Method::Get, "/data", data),
+    (Method::Post, "/delete-account", delete_account),
+    (Method::Get, "/invitations", invitations),
+    (Method::Post, "/invitations", invite),
+    (Method::Delete, "/invitations/{named}", revoke_invitation),
+];
+
+/// The body of a route that sends a mail.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Address {
+    email: String,
+}
+
+/// `GET /options`: returns what a page for logins can offer.
+fn options(asked: &AccountRequest) -> ModelResult<Reply> {
+    let policy = asked.auth.sign_up_policy();
+    let domains = match policy {
+        SignUpPolicy::Domains(domains) => domains.as_slice(),
+        _ => &[],
+    };
+    Ok(Reply::with(json!({
+        "sign_up": policy.name(),
+        "domains": domains,
+        "mails": asked.auth.sends_mails(),
+        "login_links": asked.auth.has_login_links(),
+    })))
+}
+
+/// `POST /sign-up`: sends a mail with a link that makes an account.
+///
+/// # Errors
+/// 403 if the policy does not permit it, 422 for an invalid address, 429 after too many requests, 501 if
+/// the program sends no mails.
+fn sign_up(asked: &AccountRequest) -> ModelResult<Reply> {
+    let Address { email } = asked.read()?;
+    asked.auth.request_sign_up(&email, &asked.languages, asked.address)?;
+    Ok(Reply::accepted())
+}
+
+/// `POST /join`: makes the account of a link, for the address that the link was sent to. Answers 201 with
+/// the id of the user, who then logs in.
+fn join(asked: &AccountRequest) -> ModelResult<Reply> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Join {
+        token: String,
+        /// The login name; the address if missing.
+        name: Option<String>,
+        password: String,
+    }
+    let Join { token, name, password } = asked.read()?;
+    let user = asked.auth.join(&token, name.as_deref(), &password, asked.address)?;
+    Ok(Reply::created(json!({ "user": user })))
+}
+
+/// `POST /reset`: sends a mail with a link that sets a new password.
+fn reset(asked: &AccountRequest) -> ModelResult<Reply> {
+    let Address { email } = asked.read()?;
+    asked.auth.request_reset(&email, &asked.languages, asked.address)?;
+    Ok(Reply::accepted())
+}
+
+/// `POST /reset-password`: sets a new password with the token of a link, and ends the user's sessions.
+fn reset_password(asked: &AccountRequest) -> ModelResult<Reply> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Reset {
+        token: String,
+        password: String,
+    }
+    let Reset { token, password } = asked.read()?;
+    asked.auth.reset_password(&token, &password, asked.address)?;
+    Ok(Reply::done())
+}
+
+/// `POST /login-link`: sends a mail with a link that starts a session.
+fn login_link(asked: &AccountRequest) -> ModelResult<Reply> {
+    let Address { email } = asked.read()?;
+    asked.auth.request_login_link(&email, &asked.languages, asked.address)?;
+    Ok(Reply::accepted())
+}
+
+/// `POST /login-with-link`: starts a session with the token of a link; answers as a login.
+fn login_with_link(asked: &AccountRequest) -> ModelResult<Reply> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Login {
+        token: String,
+        code: Option<String>,
+        #[serde(default)]
+        cookie: bool,
+    }
+    let Login { token, code, cookie } = asked.read()?;
+    let login = asked.auth.login_with_link(&token, code.as_deref(), asked.client())?;
+    Ok(Reply::logged_in(login, cookie))
+}
+
+/// `POST /email`: sends a mail to the caller's new address, with a link that confirms it.
+fn email(asked: &AccountRequest) -> ModelResult<Reply> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Change {
+        email: String,
+        password: String,
+    }
+    let user = asked.known()?.user();
+    let Change { email, password } = asked.read()?;
+    asked.auth.request_address(user, &password, &email, &asked.languages, asked.address)?;
+    Ok(Reply::accepted())
+}
+
+/// `POST /confirm-email`: makes the address of a link the user's.
+fn confirm_email(asked: &AccountRequest) -> ModelResult<Reply> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Confirm {
+        token: String,
+    }
+    let Confirm { token } = asked.read()?;
+    asked.auth.confirm_address(&token, asked.address)?;
+    Ok(Reply::done())
+}
+
+/// `DELETE /sessions/{id}`: ends one of the caller's sessions. Answers 204, or 404 for an id that is not one
+/// of these.
+fn revoke_session(asked: &AccountRequest) -> ModelResult<Reply> {
+    asked.auth.revoke_session(asked.known()?.user(), asked.id()?)?;
+    Ok(Reply::done())
+}
+
+/// `GET /data`: returns the account of the caller, and the rows that refer to it.
+fn data(asked: &AccountRequest) -> ModelResult<Reply> {
+    let data = asked.auth.personal_data(asked.known()?.user())?;
+    let json = serde_json::to_value(data).map_err(|error| {
+        Error::new(ErrorKind::Bug, "the data has no JSON form").with_source(error)
+    })?;
+    Ok(Reply::with(json))
+}
+
+/// `POST /delete-account`: deletes the caller's account and the cookie. Answers 204, or 409 if rows refer to
+/// the user without an action of deletes.
+fn delete_account(asked: &AccountRequest) -> ModelResult<Reply> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Delete {
+        password: String,
+        code: Option<String>,
+    }
+    let user = asked.known()?.user();
+    let Delete { password, code } = asked.read()?;
+    asked.auth.delete_account(user, &password, code.as_deref(), asked.address)?;
+    Ok(Reply { cookie: Some(None), ..Reply::done() })
+}
+
+/// `GET /invitations`: returns the invitations that were not used, for administrators.
+fn invitations(asked: &AccountRequest) -> ModelResult<Reply> {
+    asked.administrator()?;
+    Ok(Reply::with(json!({ "invitations": asked.auth.invitations()? })))
+}
+
+/// `POST /invitations`: invites a person, for administrators. Answers 201 with the id of the invitation.
+fn invite(asked: &AccountRequest) -> ModelResult<Reply> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Invite {
+        email: String,
+        #[serde(default)]
+        groups: Vec<String>,
+        /// The language of the mail. Default: those of the request.
+        language: Option<String>,
+    }
+    asked.administrator()?;
+    let Invite { email, groups, language } = asked.read()?;
+    let languages = language.as_deref().unwrap_or(&asked.languages);
+    let id = asked.auth.invite(&email, &groups, languages)?;
+    Ok(Reply::created(json!({ "id": id })))
+}
+
+/// `DELETE /invitations/{id}`: revokes an invitation, for administrators.
+fn revoke_invitation(asked: &AccountRequest) -> ModelResult<Reply> {
+    asked.administrator()?;
+    asked.auth.revoke_invitation(asked.id()?)?;
+    Ok(Reply::done())
+}
