@@ -15,6 +15,7 @@ const AXE: &str = "axe-core-4.14.1";
 const TYPESCRIPT: &str = "typescript-7.0.2";
 const MYPY: &str = "mypy==2.4.1";
 const SSLYZE: &str = "sslyze==6.3.1";
+const SCHEMATHESIS: &str = "schemathesis==4.32.5";
 const OPENAPI: &str = "openapi-spec-validator==0.9.0";
 
 /// A server that is killed at the end of the check.
@@ -138,6 +139,26 @@ pub(crate) fn open_api() -> Result<(), Failure> {
     let document = tools().join("openapi.json");
     std::fs::write(&document, printed.stdout)?;
     run(Command::new(folder.join("bin/openapi-spec-validator")).arg(document))
+}
+
+/// Sends requests that Schemathesis makes from the OpenAPI document, and checks their answers. The
+/// routes of resumable uploads are left out: their protocol has statuses of its own.
+pub(crate) fn schemathesis() -> Result<(), Failure> {
+    let folder = python("schemathesis", SCHEMATHESIS)?;
+    let files = std::env::temp_dir().join(format!("marmota-schemathesis-{}", std::process::id()));
+    let app = root().join("apps/marmota/tests/clients/app.toml");
+    let (app, files_url) = (app.display().to_string(), files.display().to_string());
+    let port = free_port()?;
+    let options = ["--app", &app, "--changes", "--idempotency", "--files", &files_url];
+    let _serving = serve(port, &options)?;
+    let mut program = Command::new(folder.join("bin/schemathesis"));
+    program.arg("run").arg(format!("http://127.0.0.1:{port}/api/openapi.json"));
+    program.args(["--continue-on-failure", "--exclude-path-regex", "/uploads$"]);
+    program.args(["--phases", "coverage,fuzzing", "--max-examples", "60", "--max-time", "900"]);
+    program.env("SCHEMATHESIS_HOOKS", root().join("xtask/src/outsiders/schemathesis_hooks.py"));
+    let outcome = run(&mut program);
+    std::fs::remove_dir_all(files)?;
+    outcome
 }
 
 /// Installs a program and its dependencies from PyPI in a virtual environment; returns its folder.

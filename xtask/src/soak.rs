@@ -12,6 +12,7 @@ use std::process::{Command, Stdio};
 
 use crate::ferretdb;
 use crate::fuzz;
+use crate::outsiders;
 use crate::step::{Failure, cargo, root, run};
 use crate::summary::{self, Outcome, Summary};
 
@@ -58,6 +59,7 @@ const RUNS: &[Soak] = &[
     Soak { name: "replication-kills", program: "cargo", arguments: &["test", "-p", "marmota-replication", "--test", "it", "kill"] },
     Soak { name: "leaks", program: "cargo", arguments: &["test", "-p", "marmota-testkit", "--test", "it", "--locked", "no_answer_of_many", "--", "--ignored"] },
     Soak { name: "fuzz", program: "fuzz", arguments: &["600"] },
+    Soak { name: "schemathesis", program: "schemathesis", arguments: &[] },
     Soak { name: "packages", program: "cargo", arguments: &["package", "--workspace", "--allow-dirty"] },
 ];
 
@@ -90,6 +92,9 @@ impl Soak {
         }
         if self.program == "scan" {
             return scan::waits(self.arguments);
+        }
+        if self.program == "schemathesis" {
+            return outsiders::schemathesis().map(|()| Outcome::Passed);
         }
         if self.program == "cargo" {
             // More kills than in the daily tests.

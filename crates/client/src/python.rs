@@ -166,13 +166,13 @@ fn dictionary(out: &mut String, name: &str, what: &str, total: &str, members: &[
         let _ = write!(out, "\n\nclass {name}(_TypedDict{total}):\n    \"\"\"{what}\"\"\"\n");
         for (member, value) in members {
             let gap = if *member == members[0].0 { "\n" } else { "" };
-            let _ = write!(out, "{gap}    {member}: {value}\n");
+            let _ = writeln!(out, "{gap}    {member}: {value}");
         }
         return;
     }
     let _ = write!(out, "\n\n# {what}\n{name} = _TypedDict(\n    \"{name}\",\n    {{\n");
     for (member, value) in members {
-        let _ = write!(out, "        {}: {},\n", literal(member), literal(value));
+        let _ = writeln!(out, "        {}: {},", literal(member), literal(value));
     }
     let _ = write!(out, "    }}{},\n)\n", total.replace(", ", ",\n    "));
 }
@@ -231,10 +231,10 @@ fn aliases(out: &mut String, table: &ClientTable) {
     let order: Vec<&str> =
         ordered.into_iter().chain(descending.iter().map(String::as_str)).collect();
     let _ = write!(out, "\n\n{name}Field = {}\n", names(table.names(|_| true)));
-    let _ = write!(out, "{name}Order = {}\n", names(order));
-    let _ = write!(out, "{name}Number = {}\n", names(table.names(is_number)));
-    let _ = write!(out, "{name}File = {}\n", names(table.names(is_file)));
-    let _ = write!(out, "{name}Blob = {}\n", names(table.names(is_blob)));
+    let _ = writeln!(out, "{name}Order = {}", names(order));
+    let _ = writeln!(out, "{name}Number = {}", names(table.names(is_number)));
+    let _ = writeln!(out, "{name}File = {}", names(table.names(is_file)));
+    let _ = writeln!(out, "{name}Blob = {}", names(table.names(is_blob)));
     let options: Vec<_> = table
         .relations
         .iter()

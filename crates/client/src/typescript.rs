@@ -165,7 +165,7 @@ fn table_types(out: &mut String, table: &ClientTable) {
         .map(|(field, to)| format!("{}: {}", member(&field.name), literal(to)))
         .collect();
     let union = |names: Vec<&str>| literals(names, " | ", "never");
-    let _ = write!(out, "export interface {name}Types {{\n");
+    let _ = writeln!(out, "export interface {name}Types {{");
     for (member, value) in [
         ("name", literal(table.table.name())),
         ("key", key(table.table.key_kind()).to_owned()),

@@ -71,7 +71,7 @@ impl AgentServer {
         let of_io = |error: &dyn fmt::Display| {
             Error::new(ErrorKind::Io, format!("the connection to the agent has failed: {error}"))
         };
-        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
         runtime.map_err(|error| of_io(&error))?.block_on(async {
             let service = self.serve(stdio()).await.map_err(|error| of_io(&error))?;
             service.waiting().await.map_err(|error| of_io(&error))?;

@@ -208,7 +208,8 @@ fn definition(
     input.insert("required".into(), required);
     input.insert("additionalProperties".into(), json!(false));
     // A schema without required fields has no such list.
-    if let Some(values) = input["properties"]["values"].as_object_mut()
+    if let Some(values) = input.get_mut("properties").and_then(|all| all.get_mut("values"))
+        && let Some(values) = values.as_object_mut()
         && values.get("required").is_some_and(Value::is_null)
     {
         values.remove("required");

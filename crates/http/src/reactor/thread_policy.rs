@@ -1,22 +1,34 @@
 //! The scheduling policy of a server's thread (sched(7)).
 //!
 //! The code is `unsafe` because no well-maintained safe crate has these calls. It takes and returns
-//! numbers and touches no memory but one local value.
+//! numbers and touches no memory but local values.
 
 use std::io;
+use std::mem::MaybeUninit;
 
 /// Gives the calling thread the policy SCHED_BATCH: when it wakes, it does not preempt the thread
 /// that runs on its core. A policy that was chosen for the process, by `chrt` for example, is kept.
 pub(crate) fn set_batch() -> io::Result<()> {
-    // SAFETY: takes and returns a number; 0 is the calling thread.
-    let policy = unsafe { libc::sched_getscheduler(0) };
-    if policy != libc::SCHED_OTHER {
-        return if policy < 0 { Err(io::Error::last_os_error()) } else { Ok(()) };
+    let mut policy = 0;
+    let mut usual = MaybeUninit::<libc::sched_param>::zeroed();
+    // musl has no sched_getscheduler(2).
+    // SAFETY: `policy` and `usual` live through the call, which writes them.
+    let code = unsafe {
+        libc::pthread_getschedparam(libc::pthread_self(), &raw mut policy, usual.as_mut_ptr())
+    };
+    if code != 0 {
+        return Err(io::Error::from_raw_os_error(code));
     }
-    let usual = libc::sched_param { sched_priority: 0 };
-    // SAFETY: `usual` lives through the call, which only reads it; 0 is the calling thread.
-    match unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const usual) } {
+    if policy != libc::SCHED_OTHER {
+        return Ok(());
+    }
+    // SAFETY: `usual` lives through the call, which only reads it; zeroes are valid, with or without
+    // what the call before has written.
+    let code = unsafe {
+        libc::pthread_setschedparam(libc::pthread_self(), libc::SCHED_BATCH, usual.as_ptr())
+    };
+    match code {
         0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
+        code => Err(io::Error::from_raw_os_error(code)),
     }
 }

@@ -63,6 +63,8 @@ fn an_administrator_has_all_tables_and_no_writes_by_default() {
         assert_eq!(agent.names().await, ["get_note", "get_salary", "list_note", "list_salary"]);
         for tool in agent.tools().await {
             assert_eq!(tool.annotations.unwrap().read_only_hint, Some(true));
+            let arguments = tool.input_schema["properties"].as_object().unwrap();
+            assert!(arguments.values().all(serde_json::Value::is_object), "{arguments:?}");
         }
         let salaries = agent.json("list_salary", json!({})).await;
         assert_eq!(salaries["rows"][0]["amount"], 7);

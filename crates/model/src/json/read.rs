@@ -166,6 +166,16 @@ fn string<'a>(json: &'a str, scratch: &'a Scratch) -> Option<&'a str> {
     }
 }
 
+/// Returns an integer. `10.0` and `1e1` are the integer 10, as in JSON Schema. Larger numbers than a
+/// float has exactly are integers without these forms.
+fn integer(json: &str) -> Option<i64> {
+    const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+    json.parse().ok().or_else(|| {
+        let number: f64 = json.parse().ok().filter(|_| !json.starts_with('"'))?;
+        (number.fract() == 0.0 && number.abs() <= EXACT_MAX).then_some(number as i64)
+    })
+}
+
 fn member<'a>(field: &Field, json: &'a str, scratch: &'a Scratch) -> Option<ValueRef<'a>> {
     // In a field that cannot be NULL, JSON's null is an ordinary JSON value.
     if json == "null" && (field.nullable || field.kind != Kind::Json) {
@@ -178,7 +188,7 @@ fn member<'a>(field: &Field, json: &'a str, scratch: &'a Scratch) -> Option<Valu
             _ => None,
         },
         Kind::Int { .. } | Kind::Reference { key: KeyKind::Auto, .. } => {
-            json.parse().ok().map(ValueRef::Int)
+            integer(json).map(ValueRef::Int)
         }
         Kind::Float if !json.starts_with('"') => {
             json.parse().ok().filter(|number: &f64| number.is_finite()).map(ValueRef::Float)

@@ -10,6 +10,7 @@
 
 #[cfg(feature = "auth")]
 mod accounts;
+mod batches;
 mod fields;
 mod tables;
 

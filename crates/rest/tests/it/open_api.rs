@@ -34,7 +34,14 @@ fn builder() -> StoreBuilder {
         Field::new("version", Kind::I64).role(Role::Version),
     ];
     let of = Kind::Reference { table: "person".into(), key: KeyKind::Auto };
-    let place = vec![Field::new("name", Kind::TEXT).role(Role::Key), Field::new("owner", of)];
+    let place = vec![
+        Field::new("name", Kind::TEXT).role(Role::Key),
+        Field::new("owner", of),
+        Field::new("code", Kind::TEXT)
+            .nullable(true)
+            .rules(vec![Rule::Pattern("[A-Z]{2}[0-9-]+".into())]),
+        Field::new("word", Kind::TEXT).nullable(true).rules(vec![Rule::Pattern(r"\w+".into())]),
+    ];
     Store::builder(Memory::new())
         .schema(Schema::new("person", person))
         .schema(Schema::new("place", place))
@@ -97,13 +104,35 @@ fn tables_stand_in_the_document_with_their_fields_and_rules() {
     let schemas = &document["components"]["schemas"];
     let field = |name: &str| &schemas["person"]["properties"][name];
     assert_eq!(field("id"), &json!({ "type": "integer", "format": "int64" }));
-    assert_eq!(field("name"), &json!({ "type": "string", "maxLength": 40, "minLength": 1 }));
+    let name = json!({ "type": "string", "maxLength": 40, "minLength": 1, "pattern": "\\S" });
+    assert_eq!(field("name"), &name);
     assert_eq!(field("email"), &json!({ "type": ["string", "null"], "format": "email" }));
     let visits = json!({ "type": "integer", "minimum": 0, "maximum": 9, "default": 0 });
     assert_eq!(field("visits"), &visits);
     assert_eq!(field("colour")["enum"], json!(["red", "blue", null]));
     assert_eq!((&field("made")["readOnly"], field("more").get("type")), (&json!(true), None));
+    let read = ["id", "name", "email", "visits", "colour", "more", "filter", "made", "version"];
+    assert_eq!(schemas["person"]["required"], json!(read), "all but the blob");
     assert_eq!(schemas["person.new"]["required"], json!(["name"]));
+    assert_eq!(schemas["person.change"]["required"], json!([]));
+    assert_eq!(schemas["person.change"]["additionalProperties"], false);
+    assert_eq!(schemas["place.whole"]["required"], json!(["owner"]), "the key is in the path");
+    let code = &schemas["place"]["properties"];
+    assert_eq!(code["code"]["pattern"], "^(?:[A-Z]{2}[0-9-]+)$");
+    assert_eq!((code["word"].get("pattern"), &code["word"]["x-pattern"]), (None, &json!(r"\w+")));
+    let operations = schemas["batch.operation"]["oneOf"].as_array().unwrap();
+    let increment = operations
+        .iter()
+        .find(|one| one["properties"]["increment"] == json!({ "const": "person" }));
+    assert_eq!(increment.unwrap()["properties"]["field"], json!({ "enum": ["visits"] }));
+    // Integers may be written as JSON Schema permits, and the expected version may be null.
+    let row = br#"{"name":"Ada","visits":7.0,"version":null}"#;
+    let stored = client.send("POST /api/person", &[], row).is(201).value();
+    assert_eq!(stored["visits"], 7);
+    let again = client.send("POST /api/person", &[], br#"{"name":"Ada","visits":0.7e1}"#);
+    assert_eq!(again.is(201).value()["visits"], 7);
+    client.send("POST /api/person", &[], br#"{"name":"Ada","visits":7.5}"#).is(422);
+    client.send("POST /api/person", &[], br#"{"name":"Ada","visits":"7"}"#).is(422);
     assert_eq!(schemas["place.new"]["required"], json!(["name", "owner"]));
     assert_eq!(schemas["place"]["properties"]["owner"]["description"], "The key of a `person`");
     let stored = at("POST", "/api/person")["responses"]["201"].clone();

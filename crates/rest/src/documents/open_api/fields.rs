@@ -25,21 +25,67 @@ use serde_json::{Map, Value, json};
 
 use crate::documents::schema_document::shown_fields;
 
-/// Returns the schema of a row, with a property for each field.
-///
-/// No field is required, since `fields` or a PATCH can select some. Requests that insert use this
-/// schema together with [`required`].
+/// The request that has a row as its body.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Body {
+    /// POST: the fields without a default are required.
+    New,
+    /// PUT: the same, but for the key, which is in the path.
+    Whole,
+    /// PATCH: no field is required.
+    Change,
+}
+
+/// Returns the schema of a row as it is read, with a property for each field. All fields are required
+/// but for blobs, which are read only by their names.
 pub(super) fn row(table: &Table) -> Value {
     let properties: Map<String, Value> = shown_fields(table)
         .map(|(at, field)| (field.name.to_string(), of_field(table, at, field)))
         .collect();
-    json!({ "type": "object", "properties": properties })
+    let required: Vec<&str> = shown_fields(table)
+        .filter(|(at, field)| field.kind != Kind::Blob && table.is_readable(*at))
+        .map(|(_, field)| &*field.name)
+        .collect();
+    json!({ "type": "object", "properties": properties, "required": required })
+}
+
+/// Returns the schema of a row that is written. Other members than the fields are refused, except
+/// for related rows, which the schema leaves out.
+pub(super) fn written(table: &Table, body: Body) -> Value {
+    let properties: Map<String, Value> = shown_fields(table)
+        .map(|(at, field)| {
+            let schema = match field.role {
+                Role::CreatedAt | Role::UpdatedAt => {
+                    json!({ "readOnly": true, "description": "Ignored: the store sets it" })
+                }
+                Role::Version => json!({
+                    "type": ["integer", "null"],
+                    "format": "int64",
+                    "description": "The version that the row is expected to have",
+                }),
+                Role::Plain | Role::Key => of_field(table, at, field),
+            };
+            (field.name.to_string(), schema)
+        })
+        .collect();
+    let mut required = required(table);
+    match body {
+        Body::New => {}
+        Body::Whole => required.retain(|name| table.find(name) != Some(table.key())),
+        Body::Change => required.clear(),
+    }
+    json!({
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": false,
+    })
 }
 
 /// Returns the fields that a new row requires: those without a default that are not nullable. A key
 /// is required only if it is a text, because other keys are assigned by the store. Times and
 /// versions are never required.
-pub(super) fn required(table: &Table) -> Vec<&str> {
+fn required(table: &Table) -> Vec<&str> {
     shown_fields(table)
         .filter(|(at, field)| match field.role {
             Role::Plain => !field.nullable && table.default(*at).is_none(),
@@ -179,10 +225,11 @@ fn of_kind(kind: &Kind) -> Value {
 ///
 /// | rule | keywords |
 /// |---|---|
-/// | not empty | `minLength` 1 |
+/// | not empty | `minLength` 1, and a `pattern` for a character other than white space |
 /// | length | `minLength`, `maxLength`, in characters |
 /// | range of a number | `minimum`, `maximum` |
-/// | email, url | `format` |
+/// | email, url, ip | `format` |
+/// | pattern | `pattern`, if it means the same in JavaScript; otherwise `x-pattern` |
 fn add_rule(schema: &mut Value, rule: &Rule) {
     let number = |end: &Option<Literal>| {
         let mut json = Vec::new();
@@ -191,7 +238,12 @@ fn add_rule(schema: &mut Value, rule: &Rule) {
     };
     let is_number = matches!(schema["type"].as_str(), Some("integer" | "number"));
     match rule {
-        Rule::NotEmpty => schema["minLength"] = json!(1),
+        Rule::NotEmpty => {
+            schema["minLength"] = json!(1);
+            if schema["contentEncoding"].is_null() {
+                add_pattern(schema, r"\S");
+            }
+        }
         Rule::Length { min, max } => {
             schema["minLength"] = json!(min);
             schema["maxLength"] = json!(max);
@@ -205,8 +257,53 @@ fn add_rule(schema: &mut Value, rule: &Rule) {
         }
         Rule::Email => schema["format"] = json!("email"),
         Rule::Url => schema["format"] = json!("uri"),
-        // Patterns have another dialect, and custom checks cannot be expressed: violations are
-        // reported by the error.
+        Rule::Ip => schema["anyOf"] = json!([{ "format": "ipv4" }, { "format": "ipv6" }]),
+        Rule::Pattern(pattern) if is_portable(pattern) => {
+            add_pattern(schema, &format!("^(?:{pattern})$"));
+        }
+        Rule::Pattern(pattern) => schema["x-pattern"] = json!(pattern),
+        // Custom checks cannot be expressed: violations are reported by the error.
         _ => {}
     }
+}
+
+/// Adds a pattern to those that the schema has.
+fn add_pattern(schema: &mut Value, pattern: &str) {
+    if schema.get("pattern").is_none() {
+        schema["pattern"] = json!(pattern);
+    } else if let Some(all) = schema.get_mut("allOf").and_then(Value::as_array_mut) {
+        all.push(json!({ "pattern": pattern }));
+    } else {
+        schema["allOf"] = json!([{ "pattern": pattern }]);
+    }
+}
+
+/// Returns true if a pattern means the same in the dialect of JSON Schema, which is JavaScript's:
+/// ASCII, without classes such as `\d`, which include all of Unicode here, without flags, and without
+/// sets of classes.
+fn is_portable(pattern: &str) -> bool {
+    const ESCAPED: &str = r".+*?()|[]{}^$\/-";
+    let mut letters = pattern.chars().peekable();
+    let mut in_class = false;
+    while let Some(letter) = letters.next() {
+        let next = letters.peek().copied();
+        let is_plain = match letter {
+            '\\' => letters.next().is_some_and(|escaped| ESCAPED.contains(escaped)),
+            '(' if !in_class => next != Some('?'),
+            '[' if in_class => false,
+            '&' | '~' | '-' if in_class => next != Some(letter),
+            // It is any character but `\n` here, and excludes more in JavaScript.
+            '.' => in_class,
+            letter => letter.is_ascii() && !letter.is_ascii_control(),
+        };
+        match letter {
+            '[' => in_class = true,
+            ']' => in_class = false,
+            _ => {}
+        }
+        if !is_plain {
+            return false;
+        }
+    }
+    true
 }

@@ -24,7 +24,7 @@
 //!     },
 //!     "/api/person/{key}/history": {"get": {"operationId":"person.history",…}}
 //!   },
-//!   "components": {"schemas": {"person":…, "person.new":…}}
+//!   "components": {"schemas": {"person":…, "person.new":…, "person.whole":…, "person.change":…}}
 //! }
 //! ```
 //!
@@ -32,8 +32,8 @@
 //! `operationId`, from which they derive the names of functions. Both are part of the API: another
 //! `operationId` renames a function of generated clients.
 //!
-//! A table has two schemas. `person` is the row as it is returned, with all fields optional.
-//! `person.new` adds the fields that an insert requires.
+//! A table has four schemas. `person` is the row as it is read; the others are bodies of writes:
+//! `person.new` of POST, `person.whole` of PUT, and `person.change` of PATCH.
 //!
 //! An operation is added if the caller has its right. A caller without any right on a table does
 //! not see its name or its fields.
@@ -45,7 +45,8 @@ use marmota_store::rights::Right;
 use marmota_web::OpenApi;
 use serde_json::{Value, json};
 
-use super::{answer, body, fields, in_path, in_query, reference};
+use super::fields::Body;
+use super::{answer, batches, body, fields, in_path, in_query, reference};
 
 /// Adds the routes that the caller may use: the description of the tables, the routes of each
 /// table, and batches if the caller may write to any table. `base` is the prefix of the API,
@@ -68,7 +69,7 @@ pub(super) fn add(mut document: OpenApi, store: &Store, base: &str) -> OpenApi {
             "responses": responses,
         }),
     );
-    let mut writes = false;
+    let mut written = Vec::new();
     for table in store.exposed_tables() {
         let may = |right| store.rights().is_none_or(|rights| rights.allow(table, right));
         let ways = Ways { base, table, document, has_events };
@@ -79,26 +80,11 @@ pub(super) fn add(mut document: OpenApi, store: &Store, base: &str) -> OpenApi {
             continue;
         }
         document = ways.add(&may);
-        writes |= shown[1..].iter().any(|(_, may)| *may);
+        if shown[1..].iter().any(|(_, may)| *may) {
+            written.push(table);
+        }
     }
-    if writes {
-        let operations = json!({ "type": "array", "items": { "type": "object" } });
-        let sent = json!({
-            "type": "object",
-            "required": ["operations"],
-            "properties": {
-                "mode": { "type": "string", "enum": ["all", "each"], "default": "all" },
-                "operations": operations,
-            },
-        });
-        document = document.operation(Method::Post, &format!("{base}/batch"), json!({
-            "operationId": "batch",
-            "summary": "Several writes over any tables, in one transaction unless `mode` is `each`",
-            "requestBody": body(&sent),
-            "responses": { "200": answer("The outcome of each", &json!({ "type": "object" })) },
-        }));
-    }
-    document
+    if written.is_empty() { document } else { batches::add(document, &written, base) }
 }
 
 /// Returns the path of the description of the tables: the prefix, or `/` for an API at the root.
@@ -109,9 +95,10 @@ const fn base_or_root(base: &str) -> &str {
 /// Adds the description of related rows to a request body.
 fn described(mut body: Value) -> Value {
     body["description"] = json!(
-        "A row may contain related rows: an object in a reference field inserts the row, or updates \
-         it if it has a key; a table that refers to this one is a member with an array of rows, or \
-         an object with `create`, `update`, `delete` and `set`. The answer has the keys of all rows."
+        "A row may contain related rows, which the schema leaves out: an object in a reference field \
+         inserts the row, or updates it if it has a key; a table that refers to this one is a member \
+         with an array of rows, or an object with `create`, `update`, `delete` and `set`. The answer \
+         then has the keys of all rows."
     );
     body
 }
@@ -144,10 +131,12 @@ impl Ways<'_> {
     /// | history | `history`, for audited models |
     fn add(mut self, may: &impl Fn(Right) -> bool) -> OpenApi {
         let name = self.table.name().to_owned();
-        self.document = self.document.schema(&name, fields::row(self.table)).schema(
-            &format!("{name}.new"),
-            json!({ "allOf": [reference(&name)], "required": fields::required(self.table) }),
-        );
+        self.document = self
+            .document
+            .schema(&name, fields::row(self.table))
+            .schema(&format!("{name}.new"), fields::written(self.table, Body::New))
+            .schema(&format!("{name}.whole"), fields::written(self.table, Body::Whole))
+            .schema(&format!("{name}.change"), fields::written(self.table, Body::Change));
         if may(Right::Read) {
             self.list();
             self.on(
@@ -173,7 +162,7 @@ impl Ways<'_> {
                 "replace",
                 "Writes the whole row",
                 &json!({
-                    "requestBody": body(&self.new_row()), "responses": stored,
+                    "requestBody": body(&self.body("whole")), "responses": stored,
                 }),
             );
             self.on(
@@ -182,7 +171,7 @@ impl Ways<'_> {
                 "change",
                 "Writes the fields that are named, and related rows",
                 &json!({
-                    "requestBody": described(body(&self.row())),
+                    "requestBody": described(body(&self.body("change"))),
                     "responses": { "200": stored["200"] },
                 }),
             );
@@ -214,9 +203,9 @@ impl Ways<'_> {
         reference(self.table.name())
     }
 
-    /// Returns a reference to the schema of a row to be inserted.
-    fn new_row(&self) -> Value {
-        reference(&format!("{}.new", self.table.name()))
+    /// Returns a reference to the schema of a row in a request: `new`, `whole` or `change`.
+    fn body(&self, request: &str) -> Value {
+        reference(&format!("{}.{request}", self.table.name()))
     }
 
     /// Adds an operation of the table or, if the path has a key, of a row.
@@ -360,9 +349,10 @@ impl Ways<'_> {
     /// }}
     /// ```
     fn insert(&mut self) {
-        let several = json!({ "type": "array", "items": self.new_row() });
-        let mut sent = body(&json!({ "oneOf": [self.new_row(), several] }));
-        sent["content"]["application/x-ndjson"] = json!({ "schema": self.new_row() });
+        let new_row = self.body("new");
+        let several = json!({ "type": "array", "items": new_row });
+        let mut sent = body(&json!({ "oneOf": [new_row, several] }));
+        sent["content"]["application/x-ndjson"] = json!({ "schema": new_row });
         let sent = described(sent);
         let keys = json!({
             "type": "object",
@@ -402,8 +392,16 @@ impl Ways<'_> {
             if !adds || field.role != Role::Plain || !self.table.is_readable(at) {
                 continue;
             }
+            let is_currency = field.kind == Kind::Currency;
+            let sum = fields::of_field(self.table, at, field);
             let by = json!({
-                "type": "object", "required": ["by"], "properties": { "by": { "type": "number" } },
+                "type": "object",
+                "required": ["by"],
+                "properties": { "by": { "type": if is_currency { "number" } else { "integer" } } },
+                "additionalProperties": false,
+            });
+            let sum = json!({
+                "type": "object", "required": [field.name], "properties": { (&*field.name): sum },
             });
             let path = format!("/{{key}}/{}/increment", field.name);
             let verb = format!("{}.increment", field.name);
@@ -414,7 +412,7 @@ impl Ways<'_> {
                 "Adds to a number where it is stored",
                 &json!({
                     "requestBody": body(&by),
-                    "responses": { "200": answer("The sum", &self.row()) },
+                    "responses": { "200": answer("The sum", &sum) },
                 }),
             );
         }
@@ -509,8 +507,12 @@ impl Ways<'_> {
             let text = json!({ "type": "string" });
             if may(Right::Read) {
                 let parameters = [
-                    in_query("download", "1: to be saved instead of shown", &text),
-                    in_query("thumbnail", "A smaller version of an image: 200x200", &text),
+                    in_query("download", "To be saved instead of shown", &json!({ "enum": ["1"] })),
+                    in_query(
+                        "thumbnail",
+                        "A smaller version of an image: 200x200",
+                        &json!({ "type": "string", "pattern": "^[1-9][0-9]{1,3}x[1-9][0-9]{1,3}$" }),
+                    ),
                     in_query("expires", "Of a signed URL", &json!({ "type": "integer" })),
                     in_query("signature", "Of a signed URL", &text),
                 ];
@@ -559,14 +561,21 @@ impl Ways<'_> {
                 );
                 let verb = format!("{name}.upload");
                 let about = "Begins a resumable upload (tus 1.0)";
-                self.on(Method::Post, &format!("{path}/uploads"), &verb, about, &json!({
-                    "parameters": [
-                        { "name": "Tus-Resumable", "in": "header", "required": true, "schema": text },
-                        { "name": "Upload-Length", "in": "header", "required": true,
-                          "schema": { "type": "integer" } },
-                    ],
-                    "responses": { "201": { "description": "Its URL is in `Location`" } },
-                }));
+                self.on(
+                    Method::Post,
+                    &format!("{path}/uploads"),
+                    &verb,
+                    about,
+                    &json!({
+                        "parameters": [
+                            { "name": "Tus-Resumable", "in": "header", "required": true,
+                              "schema": { "enum": ["1.0.0"] } },
+                            { "name": "Upload-Length", "in": "header", "required": true,
+                              "schema": { "type": "integer" } },
+                        ],
+                        "responses": { "201": { "description": "Its URL is in `Location`" } },
+                    }),
+                );
             }
         }
     }
@@ -574,7 +583,9 @@ impl Ways<'_> {
 
 /// Returns the parameter `fields`, of lists and of single rows.
 fn of_fields() -> Value {
-    in_query("fields", "The fields to show, with commas between", &json!({ "type": "string" }))
+    let what = "The fields to show, with commas between; a row has no others then, although its \
+                schema requires them";
+    in_query("fields", what, &json!({ "type": "string" }))
 }
 
 /// Returns the parameter `expand`, of lists and of single rows.
