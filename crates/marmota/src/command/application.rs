@@ -11,7 +11,6 @@
 
 mod client;
 mod config;
-pub(super) mod editing;
 mod new;
 mod schema;
 
@@ -179,6 +178,17 @@ impl ApplicationFiles {
         Ok(Some(app))
     }
 
+    /// Checks all of a file that can be checked without its database: relations and rules too, by a
+    /// store in memory.
+    ///
+    /// # Errors
+    /// The first fault.
+    #[allow(clippy::unused_self, reason = "callers need no path to this module")]
+    pub(super) fn check(&self, app: &AppFile) -> Result<()> {
+        let store = marmota_auth::models(app.add_to(crate::open("memory:")?)).open()?;
+        app.check_groups(&store)
+    }
+
     /// Replaces the content of the file of tables for this run. Returns the previous content.
     pub(super) fn replace_app(&self, app: Option<Rc<AppFile>>) -> Option<Rc<AppFile>> {
         self.app.replace(app)
@@ -210,13 +220,6 @@ impl ApplicationFiles {
         }
         Ok(auth)
     }
-}
-
-/// Checks all of a file that can be checked without its database: relations and rules too, by a store
-/// in memory.
-pub(super) fn check(app: &AppFile) -> Result<()> {
-    let store = marmota_auth::models(app.add_to(crate::open("memory:")?)).open()?;
-    app.check_groups(&store)
 }
 
 /// Returns the path of the file of settings, if there is one. `None` if the arguments ask for help or

@@ -7,7 +7,7 @@
 //!
 //! | options | file |
 //! |---|---|
-//! | addresses, proxies, threads | this one |
+//! | addresses, proxies, threads | `serve/options.rs` |
 //! | TLS | `serve/tls.rs` |
 //! | limits of HTTP | `serve/http_limits.rs` |
 //! | CORS, the rate limit, security headers | `serve/layers.rs` |
@@ -40,11 +40,14 @@ mod access_log_file;
 #[cfg(feature = "mail")]
 mod accounts;
 mod database;
+#[cfg(feature = "app")]
+mod editing;
 mod http_limits;
 mod layers;
 #[cfg(feature = "app")]
 mod live;
 mod operators;
+mod options;
 #[cfg(feature = "app")]
 mod reload;
 mod rest_options;
@@ -56,109 +59,18 @@ mod tls;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
-use clap::Args;
-use marmota_http::{Backend, BatchScheduling, ForwardedHeader, Server, ServerError, ToAddresses};
+use marmota_http::{Backend, ForwardedHeader, Server, ServerError, ToAddresses};
 use marmota_model::Result;
 use marmota_store::StoreBuilder;
 use marmota_store::plan::Destructive;
 
-use self::access_log_file::{AccessLogOptions, Reopen};
+use self::access_log_file::Reopen;
 use self::database::OpenDatabase;
-use self::http_limits::{HttpLimits, positive};
-use self::layers::{LayerOptions, LayerSlot};
-use self::operators::{Operators, Watch};
-use self::rest_options::RestOptions;
+use self::layers::LayerSlot;
+use self::operators::Watch;
+pub(super) use self::options::Serve;
 use self::routes::RouteParts;
-use self::store_options::StoreOptions;
-use self::tls::TlsOptions;
-use super::{Command, Database, Done, notice};
-
-/// Serves the models over HTTP; the default if no subcommand is named
-#[derive(Args)]
-pub(super) struct Serve {
-    /// Where to listen: ADDRESS:PORT, unix:FILE or unix:@NAME; may be given several times
-    #[arg(long, value_name = "ADDRESS")]
-    listen: Vec<String>,
-    /// Lets other processes with this option listen on the same ports; see the guide, 10-server.md
-    #[arg(long)]
-    reuse_port: bool,
-    /// Permissions of Unix sockets, for example 660; the umask decides if not given
-    #[arg(long, value_name = "OCTAL", value_parser = octal)]
-    socket_mode: Option<u32>,
-    /// Trusted proxies, whose forwarding headers are used: addresses, networks, unix
-    #[arg(long, value_name = "NET", value_delimiter = ',')]
-    trusted_proxies: Vec<String>,
-    /// The header with the client's address: x-forwarded (X-Forwarded-For, -Proto and -Host) or
-    /// forwarded (RFC 7239). The other one is ignored
-    #[arg(long, value_name = "NAME", default_value = "x-forwarded",
-          value_parser = ["x-forwarded", "forwarded"])]
-    forwarded_header: String,
-    /// Proxies whose connections begin with a header of the PROXY protocol, in the same form
-    #[arg(long, value_name = "NET", value_delimiter = ',')]
-    proxy_protocol: Vec<String>,
-    /// Origins whose pages may also write, call services and open WebSockets:
-    /// https://app.example.org
-    #[arg(long, value_name = "ORIGIN", value_delimiter = ',')]
-    allow_origin: Vec<String>,
-    /// Additional host names that Host may have in requests over the loopback interface; localhost
-    /// and the names in --listen are always allowed
-    #[arg(long, value_name = "HOST", value_delimiter = ',')]
-    allow_host: Vec<String>,
-    /// Serves addresses other than those of this machine without authenticating callers: every
-    /// client that reaches them can read and write all rows
-    #[arg(long)]
-    open: bool,
-    #[command(flatten)]
-    database: Database,
-    /// Authenticates callers: users and groups in the database, rights by group; see the guide,
-    /// 09-auth-and-rights.md
-    #[arg(long)]
-    auth: bool,
-    #[cfg(feature = "mail")]
-    #[command(flatten)]
-    accounts: accounts::AccountOptions,
-    /// Keeps the bytes of file fields in this folder, or in a bucket: FOLDER, file:///FOLDER or
-    /// s3://BUCKET/PREFIX; see the guide, 43-files.md
-    #[cfg(feature = "files")]
-    #[arg(long, value_name = "URL", env = "MARMOTA_FILES")]
-    files: Option<String>,
-    /// Leaves out the pages: the start page at /, the administration at /admin, and the API
-    /// documentation at /docs; see the guide, 46-admin.md
-    #[cfg(feature = "admin")]
-    #[arg(long)]
-    no_admin: bool,
-    /// Number of threads, at least 1; if not given, one for each core that the process may use
-    #[arg(long, value_parser = positive::<usize>)]
-    threads: Option<usize>,
-    /// Uses the scheduling policy SCHED_BATCH for the threads: auto (if the database server is on
-    /// this machine), on or off; see the guide, 22-postgresql.md
-    #[arg(long, value_name = "WHEN", default_value = "auto")]
-    batch_scheduling: BatchScheduling,
-    /// How the threads wait for sockets: auto (io_uring if the kernel permits it, otherwise epoll),
-    /// ring or epoll
-    #[arg(long, value_name = "BACKEND", default_value = "auto",
-          value_parser = ["auto", "ring", "epoll"])]
-    http_backend: String,
-    #[command(flatten)]
-    tls: TlsOptions,
-    #[command(flatten)]
-    store: StoreOptions,
-    #[command(flatten)]
-    rest: RestOptions,
-    #[command(flatten)]
-    layers: LayerOptions,
-    #[command(flatten)]
-    operators: Operators,
-    #[command(flatten)]
-    access_log: AccessLogOptions,
-    #[command(flatten)]
-    limits: HttpLimits,
-    #[command(flatten)]
-    webhooks: super::background::ServeWebhooks,
-    #[cfg(feature = "replication")]
-    #[command(flatten)]
-    replicate: super::replicate::Replicate,
-}
+use super::{Command, Done, notice};
 
 impl Serve {
     /// Serves until a signal. Errors of the start are returned before an address is printed.
@@ -389,12 +301,4 @@ fn host_name(listen: &str) -> Option<&str> {
     let (name, _) = listen.rsplit_once(':').filter(|_| !listen.starts_with("unix:"))?;
     let is_address = name.starts_with('[') || name.parse::<std::net::IpAddr>().is_ok();
     (!is_address && !name.is_empty()).then_some(name)
-}
-
-/// Parses permissions of a Unix socket: three octal digits.
-fn octal(text: &str) -> Result<u32, String> {
-    match u32::from_str_radix(text, 8) {
-        Ok(mode) if mode <= 0o777 => Ok(mode),
-        _ => Err("permissions must be three octal digits, such as 660".to_owned()),
-    }
 }

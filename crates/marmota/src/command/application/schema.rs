@@ -110,7 +110,7 @@ fn file(command: &Command) -> Result<Rc<AppFile>, Box<dyn std::error::Error>> {
 fn check(command: &Command) -> Done {
     let app = file(command)?;
     let path = command.files.path().unwrap_or_else(|| "app.toml".as_ref()).display();
-    super::check(&app).map_err(|error| format!("{path}: {}", error.message()))?;
+    command.files.check(&app).map_err(|error| format!("{path}: {}", error.message()))?;
     let count = |count: usize, noun: &str| match count {
         1 => format!("1 {noun}"),
         _ => format!("{count} {noun}s"),

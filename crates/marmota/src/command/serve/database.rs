@@ -9,7 +9,7 @@ use marmota_store::Store;
 use marmota_store::plan::Destructive;
 use marmota_webhooks::{WebhookWorker, Webhooks};
 
-use super::Serve;
+use super::options::Serve;
 use super::routes::RouteParts;
 #[cfg(feature = "mail")]
 use super::routes::program_name;

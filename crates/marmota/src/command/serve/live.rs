@@ -20,35 +20,18 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
 
 use marmota_app::{AppFile, AppFormat};
-use marmota_http::{RouteChanges, RunningServer, ServerError};
+use marmota_http::{RouteChanges, RunningServer};
 use marmota_model::{Error, ErrorKind, Result, Timestamp};
 use marmota_store::plan::Destructive;
 use marmota_store::private_file;
 
-use super::Serve;
 use super::database::OpenDatabase;
+use super::editing::{AppChange, AppChanged, AppRequest, AppText, ServeEvent, steps_of, tag_of};
+use super::options::Serve;
 use super::routes::RouteParts;
-use crate::command::application;
-use crate::command::application::editing::{
-    AppChange, AppChanged, AppRequest, AppText, steps_of, tag_of,
-};
 
 /// The time for requests in progress to end. Those that take longer fail when the store is closed.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// An event for the main thread.
-pub(super) enum ServeEvent {
-    /// A request that concerns the application file.
-    App(AppRequest),
-    /// The server has ended.
-    Ended(std::result::Result<(), ServerError>),
-}
-
-impl From<AppRequest> for ServeEvent {
-    fn from(request: AppRequest) -> Self {
-        Self::App(request)
-    }
-}
 
 /// A server whose tables can be changed.
 pub(super) struct LiveServer<'a> {
@@ -130,7 +113,7 @@ impl LiveServer<'_> {
             return Err(self.conflict(&change.by, &path, &tag));
         }
         let app = AppFile::parse_json(&change.json)?;
-        application::check(&app)?;
+        self.parts.command.files.check(&app)?;
         let builder = app.add_to(crate::open(self.database_url)?);
         let builder = self.serve.extend(self.parts.command, builder)?;
         let plan = builder.plan_for(&self.database.store)?;

@@ -4,15 +4,15 @@
 use marmota_auth::Auth;
 use marmota_http::Router;
 
-use super::Serve;
 use super::database::OpenDatabase;
 use super::layers::LayerSlot;
 use super::operators::Watch;
+use super::options::Serve;
 use crate::command::{Command, notice};
 
 /// The channel to the main thread of a server whose tables can be changed.
 #[cfg(feature = "app")]
-type Events = std::sync::mpsc::Sender<super::live::ServeEvent>;
+type Events = std::sync::mpsc::Sender<super::editing::ServeEvent>;
 #[cfg(not(feature = "app"))]
 type Events = ();
 
@@ -120,9 +120,7 @@ impl Serve {
         };
         #[cfg(feature = "app")]
         let routes = match events {
-            Some(events) => {
-                routes.nest("", crate::command::application::editing::routes(auth, events))
-            }
+            Some(events) => routes.nest("", super::editing::routes(auth, events)),
             None => routes,
         };
         #[cfg(feature = "remote")]

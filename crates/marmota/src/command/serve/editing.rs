@@ -11,13 +11,15 @@
 //! ```
 //!
 //! Only administrators may do this. The handlers pass each request to the main thread, which has all
-//! that a change replaces (`serve/live.rs`), and wait for its answer.
+//! that a change replaces (`live.rs`), and wait for its answer.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::mpsc::Sender;
 
 use marmota_auth::{Auth, Identity};
-use marmota_http::{Endpoint, IntoResponse, Method, Request, Response, Router, Status};
+use marmota_http::{
+    Endpoint, IntoResponse, Method, Request, Response, Router, ServerError, Status,
+};
 use marmota_model::{Error, ErrorKind, Result};
 use marmota_rest::{ApiError, ApiResult, authenticate};
 use marmota_store::plan::{Destructive, Plan, PlanStep, StepEffect};
@@ -30,55 +32,69 @@ const PATH: &str = "/api/-/app";
 const BODY_BYTES_MAX: usize = 4 << 20;
 
 /// A request to the main thread.
-pub(in crate::command) enum AppRequest {
+pub(super) enum AppRequest {
     /// Reads the file.
     Read(oneshot::Sender<Result<AppText>>),
     /// Changes the file, or shows what that would do.
     Change(AppChange, oneshot::Sender<Result<AppChanged>>),
 }
 
+/// An event for the main thread.
+pub(super) enum ServeEvent {
+    /// A request that concerns the application file.
+    App(AppRequest),
+    /// The server has ended.
+    Ended(std::result::Result<(), ServerError>),
+}
+
+impl From<AppRequest> for ServeEvent {
+    fn from(request: AppRequest) -> Self {
+        Self::App(request)
+    }
+}
+
 /// The content of the file.
-pub(in crate::command) struct AppText {
+pub(super) struct AppText {
     /// The tables and groups, as JSON.
-    pub(in crate::command) json: String,
-    pub(in crate::command) tag: String,
+    pub(super) json: String,
+    pub(super) tag: String,
 }
 
 /// A change of the file.
-pub(in crate::command) struct AppChange {
+pub(super) struct AppChange {
     /// The new content, as JSON.
-    pub(in crate::command) json: String,
+    pub(super) json: String,
     /// The entity tag of the content that was edited.
-    pub(in crate::command) tag: String,
+    pub(super) tag: String,
     /// The name of the administrator.
-    pub(in crate::command) by: String,
+    pub(super) by: String,
     /// The steps that may lose values.
-    pub(in crate::command) destructive: Destructive,
+    pub(super) destructive: Destructive,
     /// Show the steps, and do nothing.
-    pub(in crate::command) is_dry_run: bool,
+    pub(super) is_dry_run: bool,
 }
 
 /// The result of a change.
-pub(in crate::command) struct AppChanged {
+pub(super) struct AppChanged {
     /// The steps of the database, as JSON.
-    pub(in crate::command) steps: Value,
+    pub(super) steps: Value,
     /// Why the change would be refused; only of a dry run.
-    pub(in crate::command) refusal: Option<String>,
+    pub(super) refusal: Option<String>,
     /// The change was made.
-    pub(in crate::command) is_applied: bool,
+    pub(super) is_applied: bool,
     /// The entity tag of the file now.
-    pub(in crate::command) tag: String,
+    pub(super) tag: String,
 }
 
 /// Returns the entity tag of a file with this text.
-pub(in crate::command) fn tag_of(text: &str) -> String {
+pub(super) fn tag_of(text: &str) -> String {
     let mut hasher = DefaultHasher::new();
     text.hash(&mut hasher);
     format!("\"{:016x}\"", hasher.finish())
 }
 
 /// Returns the steps of a plan as JSON.
-pub(in crate::command) fn steps_of(plan: &Plan, destructive: &Destructive) -> Value {
+pub(super) fn steps_of(plan: &Plan, destructive: &Destructive) -> Value {
     let step = |step: &PlanStep| {
         let (effect, note) = match &step.effect {
             StepEffect::Safe => ("safe", None),
@@ -102,10 +118,7 @@ pub(in crate::command) fn steps_of(plan: &Plan, destructive: &Destructive) -> Va
 }
 
 /// Returns the routes.
-pub(in crate::command) fn routes<E: From<AppRequest> + Send + 'static>(
-    auth: &Auth,
-    events: &Sender<E>,
-) -> Router {
+pub(super) fn routes(auth: &Auth, events: &Sender<ServeEvent>) -> Router {
     let reading = {
         let (auth, events) = (auth.clone(), events.clone());
         move |request: Request| {
@@ -134,7 +147,7 @@ pub(in crate::command) fn routes<E: From<AppRequest> + Send + 'static>(
 }
 
 /// `GET`: returns the file as JSON.
-async fn read<E: From<AppRequest>>(auth: &Auth, events: &Sender<E>, request: Request) -> ApiResult {
+async fn read(auth: &Auth, events: &Sender<ServeEvent>, request: Request) -> ApiResult {
     administrator(auth, &request).await?;
     let file = pass(events, AppRequest::Read).await?;
     let response = Response::json_bytes(file.json.into_bytes());
@@ -142,11 +155,7 @@ async fn read<E: From<AppRequest>>(auth: &Auth, events: &Sender<E>, request: Req
 }
 
 /// `PUT`: changes the file and the database.
-async fn change<E: From<AppRequest>>(
-    auth: &Auth,
-    events: &Sender<E>,
-    request: Request,
-) -> ApiResult {
+async fn change(auth: &Auth, events: &Sender<ServeEvent>, request: Request) -> ApiResult {
     let caller = administrator(auth, &request).await?;
     let json = std::str::from_utf8(request.body())
         .map_err(|_| ApiError::bad_request("the body is not UTF-8"))?
@@ -201,8 +210,8 @@ async fn administrator(auth: &Auth, request: &Request) -> ApiResult<std::sync::A
 }
 
 /// Passes a request to the main thread, and waits for its answer.
-async fn pass<E: From<AppRequest>, T>(
-    events: &Sender<E>,
+async fn pass<T>(
+    events: &Sender<ServeEvent>,
     request: impl FnOnce(oneshot::Sender<Result<T>>) -> AppRequest,
 ) -> ApiResult<T> {
     let closing = || Error::new(ErrorKind::Closed, "the server is shutting down");

@@ -1,0 +1,113 @@
+//! The options of `serve`.
+
+use clap::Args;
+use marmota_http::BatchScheduling;
+
+use super::access_log_file::AccessLogOptions;
+#[cfg(feature = "mail")]
+use super::accounts::AccountOptions;
+use super::http_limits::{HttpLimits, positive};
+use super::layers::LayerOptions;
+use super::operators::Operators;
+use super::rest_options::RestOptions;
+use super::store_options::StoreOptions;
+use super::tls::TlsOptions;
+use crate::command::Database;
+use crate::command::background::ServeWebhooks;
+#[cfg(feature = "replication")]
+use crate::command::replicate::Replicate;
+
+/// Serves the models over HTTP; the default if no subcommand is named
+#[derive(Args)]
+pub(in crate::command) struct Serve {
+    /// Where to listen: ADDRESS:PORT, unix:FILE or unix:@NAME; may be given several times
+    #[arg(long, value_name = "ADDRESS")]
+    pub(super) listen: Vec<String>,
+    /// Lets other processes with this option listen on the same ports; see the guide, 10-server.md
+    #[arg(long)]
+    pub(super) reuse_port: bool,
+    /// Permissions of Unix sockets, for example 660; the umask decides if not given
+    #[arg(long, value_name = "OCTAL", value_parser = octal)]
+    pub(super) socket_mode: Option<u32>,
+    /// Trusted proxies, whose forwarding headers are used: addresses, networks, unix
+    #[arg(long, value_name = "NET", value_delimiter = ',')]
+    pub(super) trusted_proxies: Vec<String>,
+    /// The header with the client's address: x-forwarded (X-Forwarded-For, -Proto and -Host) or
+    /// forwarded (RFC 7239). The other one is ignored
+    #[arg(long, value_name = "NAME", default_value = "x-forwarded",
+          value_parser = ["x-forwarded", "forwarded"])]
+    pub(super) forwarded_header: String,
+    /// Proxies whose connections begin with a header of the PROXY protocol, in the same form
+    #[arg(long, value_name = "NET", value_delimiter = ',')]
+    pub(super) proxy_protocol: Vec<String>,
+    /// Origins whose pages may also write, call services and open WebSockets:
+    /// https://app.example.org
+    #[arg(long, value_name = "ORIGIN", value_delimiter = ',')]
+    pub(super) allow_origin: Vec<String>,
+    /// Additional host names that Host may have in requests over the loopback interface; localhost
+    /// and the names in --listen are always allowed
+    #[arg(long, value_name = "HOST", value_delimiter = ',')]
+    pub(super) allow_host: Vec<String>,
+    /// Serves addresses other than those of this machine without authenticating callers: every
+    /// client that reaches them can read and write all rows
+    #[arg(long)]
+    pub(super) open: bool,
+    #[command(flatten)]
+    pub(super) database: Database,
+    /// Authenticates callers: users and groups in the database, rights by group; see the guide,
+    /// 09-auth-and-rights.md
+    #[arg(long)]
+    pub(super) auth: bool,
+    #[cfg(feature = "mail")]
+    #[command(flatten)]
+    pub(super) accounts: AccountOptions,
+    /// Keeps the bytes of file fields in this folder, or in a bucket: FOLDER, file:///FOLDER or
+    /// s3://BUCKET/PREFIX; see the guide, 43-files.md
+    #[cfg(feature = "files")]
+    #[arg(long, value_name = "URL", env = "MARMOTA_FILES")]
+    pub(super) files: Option<String>,
+    /// Leaves out the pages: the start page at /, the administration at /admin, and the API
+    /// documentation at /docs; see the guide, 46-admin.md
+    #[cfg(feature = "admin")]
+    #[arg(long)]
+    pub(super) no_admin: bool,
+    /// Number of threads, at least 1; if not given, one for each core that the process may use
+    #[arg(long, value_parser = positive::<usize>)]
+    pub(super) threads: Option<usize>,
+    /// Uses the scheduling policy SCHED_BATCH for the threads: auto (if the database server is on
+    /// this machine), on or off; see the guide, 22-postgresql.md
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    pub(super) batch_scheduling: BatchScheduling,
+    /// How the threads wait for sockets: auto (io_uring if the kernel permits it, otherwise epoll),
+    /// ring or epoll
+    #[arg(long, value_name = "BACKEND", default_value = "auto",
+          value_parser = ["auto", "ring", "epoll"])]
+    pub(super) http_backend: String,
+    #[command(flatten)]
+    pub(super) tls: TlsOptions,
+    #[command(flatten)]
+    pub(super) store: StoreOptions,
+    #[command(flatten)]
+    pub(super) rest: RestOptions,
+    #[command(flatten)]
+    pub(super) layers: LayerOptions,
+    #[command(flatten)]
+    pub(super) operators: Operators,
+    #[command(flatten)]
+    pub(super) access_log: AccessLogOptions,
+    #[command(flatten)]
+    pub(super) limits: HttpLimits,
+    #[command(flatten)]
+    pub(super) webhooks: ServeWebhooks,
+    #[cfg(feature = "replication")]
+    #[command(flatten)]
+    pub(super) replicate: Replicate,
+}
+
+/// Parses permissions of a Unix socket: three octal digits.
+fn octal(text: &str) -> Result<u32, String> {
+    match u32::from_str_radix(text, 8) {
+        Ok(mode) if mode <= 0o777 => Ok(mode),
+        _ => Err("permissions must be three octal digits, such as 660".to_owned()),
+    }
+}
