@@ -45,7 +45,7 @@ impl Auth {
     /// Starts a session. Hashing the password blocks this thread for the time that the settings
     /// imply.
     ///
-    /// `from` is the client's address, for the limits of failures ([`Settings::attempts`]); `None`
+    /// `from` is the client's address, for the limits of failures ([`Settings::attempts`](crate::Settings::attempts)); `None`
     /// for a local caller. Do not call it on a thread of an event loop.
     ///
     /// ```
