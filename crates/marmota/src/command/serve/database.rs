@@ -94,8 +94,26 @@ impl OpenDatabase {
         if serve.auth {
             self.open_accounts(serve, parts)?;
         }
+        self.start_background(serve, parts)
+    }
+
+    /// Starts what works in the background, unless the database is a replica.
+    ///
+    /// # Errors
+    /// Those of the store, the storage of files, and the options.
+    pub(super) fn start_background(
+        &mut self,
+        serve: &Serve,
+        parts: &RouteParts<'_>,
+    ) -> std::result::Result<(), Box<dyn std::error::Error>> {
         if self.is_replica() {
             return Ok(());
+        }
+        #[cfg(feature = "mail")]
+        if let Some(auth) = &self.auth
+            && let Some(mails) = serve.accounts.mails(serve.auth, &program_name())?
+        {
+            self.mail_worker = Some(mails.start(&self.store, auth)?);
         }
         #[cfg(feature = "files")]
         if let Some(files) = &self.files {
@@ -107,7 +125,7 @@ impl OpenDatabase {
         Ok(())
     }
 
-    /// Opens the accounts, and starts the worker that sends their mails.
+    /// Opens the accounts.
     fn open_accounts(
         &mut self,
         serve: &Serve,
@@ -137,10 +155,6 @@ impl OpenDatabase {
                 serve.setup_page(url, token)
             ));
         }
-        #[cfg(feature = "mail")]
-        if let Some(mails) = mails.filter(|_| !self.is_replica()) {
-            self.mail_worker = Some(mails.start(&self.store, &auth)?);
-        }
         self.auth = Some(auth);
         Ok(())
     }
@@ -166,11 +180,11 @@ impl OpenDatabase {
         api
     }
 
-    /// Stops what works in the background, and closes the store.
+    /// Stops what works in the background: waits for requests to receivers and mail servers.
     ///
     /// # Errors
-    /// Those of [`Store::close`]; after `Busy` the store stays open.
-    pub(super) fn close(&mut self) -> Result<()> {
+    /// Those of the workers.
+    pub(super) fn stop_background(&mut self) -> Result<()> {
         #[cfg(feature = "mail")]
         if let Some(worker) = self.mail_worker.take() {
             worker.stop()?;
@@ -182,6 +196,15 @@ impl OpenDatabase {
         if let Some(files) = &self.files {
             files.stop();
         }
+        Ok(())
+    }
+
+    /// Stops what works in the background, and closes the store.
+    ///
+    /// # Errors
+    /// Those of [`Store::close`]; after `Busy` the store stays open.
+    pub(super) fn close(&mut self) -> Result<()> {
+        self.stop_background()?;
         self.store.close()
     }
 }

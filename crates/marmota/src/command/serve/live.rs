@@ -5,6 +5,7 @@
 //!
 //! ```text
 //! check the file, plan the steps     requests are answered
+//! stop what works in the background  requests are answered
 //! pause                              requests in progress end, new ones wait
 //! close the store, open it again     the engine executes the steps
 //! write the file                     a rename; it was written next to its place before
@@ -151,15 +152,19 @@ impl LiveServer<'_> {
         let busy = |what: &str| {
             Error::new(ErrorKind::Busy, format!("{what}; nothing was changed, try again later"))
         };
+        // What works in the background may wait for other servers; clients do not wait for these.
+        self.database.stop_background()?;
         let changes = self.changes.clone();
-        let pause =
-            changes.pause(PATIENCE).ok_or_else(|| busy("the server is starting or ending"))?;
+        let Some(pause) = changes.pause(PATIENCE) else {
+            self.start_background()?;
+            return Err(busy("the server is starting or ending"));
+        };
         if pause.requests_in_progress() > 0 {
             let count = pause.requests_in_progress();
             log::warn!(target: "marmota", "{count} requests are not answered yet, and will fail");
         }
         if let Err(error) = self.database.close() {
-            self.database.start(self.serve, self.parts).map_err(|error| of_start(&*error))?;
+            self.start_background()?;
             return Err(match error.kind() {
                 ErrorKind::Busy => busy("a transaction is open"),
                 _ => error,
@@ -186,6 +191,12 @@ impl LiveServer<'_> {
         };
         self.database = database;
         pause.resume_with(routes).map_err(|error| of_routes(&error))
+    }
+
+    /// Starts again what works in the background, after a change that was not made.
+    fn start_background(&mut self) -> Result<()> {
+        let started = self.database.start_background(self.serve, self.parts);
+        started.map_err(|error| of_start(&*error))
     }
 
     /// Opens the database, removes groups that are not in the file any more, and makes the routes.
