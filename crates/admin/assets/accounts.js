@@ -23,7 +23,9 @@ const showToken = (name, token) => {
 }
 
 export const usersPage = async main => {
-  const [{ users }, { groups }] = await Promise.all([get('/auth/users'), get('/auth/groups')])
+  const [{ users }, { groups }, options] = await Promise.all([get('/auth/users'), get('/auth/groups'), get('/auth/options')])
+  const invites = options.mails && options.sign_up !== 'closed'
+  const { invitations } = invites ? await get('/auth/invitations') : { invitations: [] }
   const again = () => usersPage(main)
   const act = async (work, done) => {
     try { await work(); if (done) notify(done); await again() } catch (error) { fail(error) }
@@ -46,6 +48,19 @@ export const usersPage = async main => {
     const dialog = openDialog(user ? `User ${user.name}` : 'New user',
       form([name, member, admin, disabled], { submit: user ? 'Save' : 'Create', send: save, fields: name ? { name } : {}, extra: [button('Cancel', () => dialog.close())] }))
   }
+  const invite = () => {
+    const email = labelled('Email address', h('input', { type: 'email', autocomplete: 'off', required: true }))
+    const member = groupChoices(groups, [])
+    const save = async () => {
+      await send('POST', '/auth/invitations', { email: email.target.value, groups: chosenOf(member) })
+      dialog.close()
+      notify('The mail is on its way')
+      await again()
+    }
+    const dialog = openDialog('Invite a person',
+      form([email, member], { submit: 'Invite', send: save, fields: { email }, extra: [button('Cancel', () => dialog.close())] }))
+  }
+  const revoke = ({ id, email }) => button('Revoke', () => act(() => send('DELETE', `/auth/invitations/${id}`), 'Revoked'), { kind: 'danger', 'aria-label': `Revoke the invitation of ${email}` })
   const actions = user => h('div', { class: 'buttons' },
     button('Edit', () => edit(user), { 'aria-label': `Edit ${user.name}` }),
     button('New token', async () => {
@@ -58,9 +73,11 @@ export const usersPage = async main => {
   const state = user => [user.is_admin && h('span', { class: 'tag' }, 'administrator'), ' ',
     user.is_disabled && h('span', { class: 'tag' }, 'disabled'), ' ', !user.has_password && h('span', { class: 'tag' }, 'no password')]
   fill(main,
-    h('div', { class: 'title' }, h('h1', {}, 'Users'), h('span', { class: 'grow' }), button('New user', () => edit(null), { kind: 'primary' })),
+    h('div', { class: 'title' }, h('h1', {}, 'Users'), h('span', { class: 'grow' }), invites && button('Invite', invite), button('New user', () => edit(null), { kind: 'primary' })),
     list('Users', ['Name', 'State', 'Groups', 'Created', h('span', { class: 'hidden' }, 'Actions')],
-      users.map(user => [user.name, state(user), user.groups.join(', '), time(user.created_at), actions(user)])))
+      users.map(user => [user.name, state(user), user.groups.join(', '), time(user.created_at), actions(user)])),
+    invitations.length > 0 && [h('h2', {}, 'Invitations'), list('Invitations', ['Email address', 'Groups', 'Ends', h('span', { class: 'hidden' }, 'Actions')],
+      invitations.map(one => [one.email, one.groups.join(', '), time(one.ends_at), revoke(one)]))])
 }
 
 export const groupsPage = async main => {

@@ -32,6 +32,45 @@ async fn sign_in(page: &Browser, code: &str) {
 }
 
 #[test]
+fn an_administrator_invites_a_person() {
+    let catcher = MailCatcher::start().unwrap();
+    let program = Program::start(&[
+        "--auth",
+        "--sign-up=invited",
+        &format!("--mail-url={}", catcher.url()),
+        "--mail-from=Shop <shop@example.org>",
+    ]);
+    let driver = Driver::start();
+    run(async {
+        let page = driver.browser(Look::Light).await;
+        page.open(&program.address_with("#/set-password")).await;
+        page.fill("New password", PASSWORD).await;
+        page.press("Set password").await;
+        page.shows("All tables").await;
+        page.press("Users").await;
+        page.press("Invite").await;
+        page.fill("Email address", ANN).await;
+        page.is_accessible("invite").await;
+        page.press("Invite").await;
+        page.shows("Invitations").await;
+        page.shows(ANN).await;
+        page.is_accessible("invitations").await;
+        let token = catcher.mail(0).unwrap().token();
+        let ann = driver.browser(Look::Light).await;
+        ann.open(&format!("{}/account#/join/{token}", program.url)).await;
+        ann.fill("New password", PASSWORD).await;
+        ann.press("Create account").await;
+        ann.shows("Your account is ready").await;
+        ann.close().await;
+        page.press("Groups").await;
+        page.press("Users").await;
+        page.hides("Invitations").await;
+        page.shows(ANN).await;
+        page.close().await;
+    });
+}
+
+#[test]
 fn a_person_signs_up_and_protects_the_account() {
     let catcher = MailCatcher::start().unwrap();
     let folder = tempfile::tempdir().unwrap();
