@@ -210,7 +210,7 @@ const sessionsPart = user => {
     await send('POST', '/auth/logout-everywhere')
     await reload('All sessions were ended.')
   }
-  return part('Sessions', list('Sessions', ['Device', 'Address', 'Since', ''], rows),
+  return part('Sessions', list('Sessions', ['Device', 'Address', 'Since', h('span', { class: 'hidden' }, 'Actions')], rows),
     h('div', { class: 'buttons' }, button('Sign out everywhere', () => everywhere().catch(fail))))
 }
 

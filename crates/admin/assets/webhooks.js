@@ -103,6 +103,6 @@ export const webhookPage = async (main, [name], query, go) => {
     list('Deliveries', ['Change', 'Row', 'State', 'Attempts', 'Time', h('span', { class: 'hidden' }, 'Actions')], deliveries.map(delivery => [
       delivery.event, delivery.row, [h('span', { class: 'tag' }, delivery.state), delivery.status && ` ${delivery.status}`], String(delivery.attempts), time(delivery.created_at),
       h('div', { class: 'buttons' }, button('Show', () => show(delivery), { 'aria-label': `Show ${delivery.id}` }),
-        button('Send again', () => replay({ delivery: delivery.id }), { 'aria-label': `Send ${delivery.id} again` }))])),
+        button('Send again', () => replay({ delivery: delivery.id }), { 'aria-label': `Send again: delivery ${delivery.id}` }))])),
     older && h('p', {}, h('a', { href: older }, 'Older deliveries')))
 }
