@@ -38,9 +38,10 @@ const SUBCOMMANDS: [&str; 27] = [
 /// Options of builds with other features (`acme`, `otel`).
 const OTHER_FEATURES: [&str; 4] = ["--acme", "--acme-contact", "--acme-folder", "--otlp"];
 
-/// Options of cargo, curl, chrt, PostgreSQL's tools, systemctl, useradd, valgrind and of the
+/// A property of CSS, and options of cargo, curl, chrt, PostgreSQL's tools, systemctl, useradd, valgrind and of the
 /// example `techempower`.
-const OTHER_PROGRAMS: [&str; 20] = [
+const OTHER_PROGRAMS: [&str; 21] = [
+    "--accent",
     "--all-targets",
     "--batch",
     "--compressed",

@@ -168,6 +168,26 @@ fn asked(method: Method, pattern: &str, number: usize) -> (String, Option<String
             Some(r#"{"name":"ann","token":"none","password":"correct horse"}"#.to_owned())
         }
         (_, "/api/auth/password") => Some(format!(r#"{{"old":"not it","new":"{PASSWORD}"}}"#)),
+        (_, "/api/auth/sign-up" | "/api/auth/reset" | "/api/auth/login-link") => {
+            Some(r#"{"email":"ann@example.org"}"#.to_owned())
+        }
+        (_, "/api/auth/email") => {
+            Some(format!(r#"{{"email":"ann@example.org","password":"{PASSWORD}"}}"#))
+        }
+        (_, "/api/auth/join" | "/api/auth/reset-password") => {
+            Some(format!(r#"{{"token":"mt_none","password":"{PASSWORD}"}}"#))
+        }
+        (_, "/api/auth/login-with-link" | "/api/auth/confirm-email") => {
+            Some(r#"{"token":"mt_none"}"#.to_owned())
+        }
+        (_, "/api/auth/delete-account" | "/api/auth/totp") => {
+            Some(r#"{"password":"not it"}"#.to_owned())
+        }
+        (_, "/api/auth/totp/confirm" | "/api/auth/totp/recovery-codes") => {
+            Some(r#"{"code":"000000"}"#.to_owned())
+        }
+        (_, "/api/auth/totp/remove") => Some(r#"{"password":"not it","code":"000000"}"#.to_owned()),
+        (_, "/api/auth/invitations") => Some(r#"{"email":"bea@example.org"}"#.to_owned()),
         (_, "/api/auth/keys") => Some(r#"{"name":"key"}"#.to_owned()),
         (_, "/api/auth/users") => Some(format!(r#"{{"name":"user{number}"}}"#)),
         (_, "/api/auth/groups/{named}") => Some(r#"{"grants":[]}"#.to_owned()),
