@@ -13,7 +13,7 @@ const pathOf = name => `#/webhook/${encodeURIComponent(name)}`
 const edit = (webhook, again) => {
   const text = (label, value, hint) => labelled(label, h('input', { value: value ?? '', autocomplete: 'off', spellcheck: 'false' }), { hint })
   const name = webhook ? null : text('Name', '', 'Letters, digits, -, _ and .')
-  const url = text('URL', webhook?.url ?? 'https://')
+  const url = text('URL', webhook?.url ?? '')
   const table = labelled('Table', h('select', {}, [...tables.keys()].map(option => h('option', { value: option, selected: option === webhook?.table }, option))))
   const filter = text('Only rows where', webhook?.filter, 'A filter, such as state = \'open\'; empty for all rows')
   const fields = text('Only these fields', webhook?.fields.join(', '), 'Names with commas between; empty for all fields')
