@@ -325,6 +325,26 @@ const WITH_ACCOUNTS: &str = "\
     GET /api/auth/groups 401 403 403 200 200 200 200 421
     PUT /api/auth/groups/{named} 401 403 403 204 204 403 403 421
     DELETE /api/auth/groups/{named} 401 403 403 204 404 403 403 421
+    GET /api/auth/options 200 200 200 200 200 200 200 421
+    POST /api/auth/sign-up 403 403 403 403 403 403 403 421
+    POST /api/auth/join 401 401 401 401 401 403 403 421
+    POST /api/auth/reset 501 501 501 501 501 403 403 421
+    POST /api/auth/reset-password 401 401 401 401 401 403 403 421
+    POST /api/auth/login-link 403 403 403 403 403 403 403 421
+    POST /api/auth/login-with-link 401 401 401 401 401 403 403 421
+    POST /api/auth/email 401 501 501 501 501 403 403 421
+    POST /api/auth/confirm-email 401 401 401 401 401 403 403 421
+    DELETE /api/auth/sessions/{named} 401 404 404 404 404 403 403 421
+    GET /api/auth/data 401 200 200 200 200 200 200 421
+    POST /api/auth/delete-account 401 401 401 401 401 403 403 421
+    GET /api/auth/invitations 401 403 403 200 200 200 200 421
+    POST /api/auth/invitations 401 403 403 403 403 403 403 421
+    DELETE /api/auth/invitations/{named} 401 403 403 404 404 403 403 421
+    POST /api/auth/totp 401 401 401 401 401 403 403 421
+    POST /api/auth/totp/confirm 401 404 404 404 404 403 403 421
+    POST /api/auth/totp/recovery-codes 401 404 404 404 404 403 403 421
+    POST /api/auth/totp/remove 401 404 404 404 404 403 403 421
+    DELETE /api/auth/users/{named}/totp 401 403 403 404 404 403 403 421
     GET /api 401 200 200 200 200 200 200 421
     OPTIONS /api 204 204 204 204 204 204 204 204
     GET /api/openapi.json 401 200 200 200 200 200 200 421
