@@ -5,7 +5,8 @@ use std::path::Path;
 use std::process::Command;
 
 /// Subcommands with their own help.
-const SUBCOMMANDS: [&str; 27] = [
+const SUBCOMMANDS: [&str; 28] = [
+    "client ts",
     "serve",
     "migrate",
     "backup",
@@ -38,9 +39,9 @@ const SUBCOMMANDS: [&str; 27] = [
 /// Options of builds with other features (`acme`, `otel`).
 const OTHER_FEATURES: [&str; 4] = ["--acme", "--acme-contact", "--acme-folder", "--otlp"];
 
-/// A property of CSS, and options of cargo, curl, chrt, PostgreSQL's tools, systemctl, useradd, valgrind and of the
-/// example `techempower`.
-const OTHER_PROGRAMS: [&str; 21] = [
+/// A property of CSS, and options of cargo, curl, chrt, mypy, PostgreSQL's tools, systemctl, useradd,
+/// valgrind and of the example `techempower`.
+const OTHER_PROGRAMS: [&str; 22] = [
     "--accent",
     "--all-targets",
     "--batch",
@@ -58,6 +59,7 @@ const OTHER_PROGRAMS: [&str; 21] = [
     "--path",
     "--profile",
     "--release",
+    "--strict",
     "--system",
     "--target",
     "--test",
