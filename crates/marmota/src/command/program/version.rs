@@ -119,7 +119,7 @@ const fn marmota_version() -> &'static str {
 
 /// Returns the version of the SQLite that is compiled in; `None` without the engine.
 #[cfg(feature = "sqlite")]
-#[allow(clippy::unnecessary_wraps, reason = "without the feature there is none")]
+#[allow(clippy::unnecessary_wraps, reason = "a build without the engine has no version")]
 fn sqlite() -> Option<&'static str> {
     Some(marmota_sqlite::Sqlite::sqlite_version())
 }

@@ -81,6 +81,16 @@ impl OpenDatabase {
         false
     }
 
+    /// Returns true if the commits are copied to a target.
+    #[cfg(feature = "app")]
+    #[cfg_attr(not(feature = "replication"), allow(clippy::unused_self, reason = "with it"))]
+    pub(super) const fn is_replicated(&self) -> bool {
+        #[cfg(feature = "replication")]
+        return matches!(self.replication, Replication::Primary(_));
+        #[cfg(not(feature = "replication"))]
+        false
+    }
+
     /// Opens the accounts, and starts what works in the background: the removal of bytes that no row
     /// refers to, the deliveries of webhooks, and mails. Prints the token of the first administrator.
     ///

@@ -131,6 +131,11 @@ impl LiveServer<'_> {
             let message = "this server has a replica: change the tables at its primary";
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
+        if self.database.is_replicated() {
+            let message = "the tables of a replicated database cannot change while it is served: \
+                           change the file, and start the server again";
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
         self.check_reopens()?;
         let new = match AppFormat::of_path(&path) {
             AppFormat::Toml => app.update_toml(&text)?,
@@ -272,6 +277,7 @@ impl Staged {
         name.push(".new");
         let staged = Self { path: path.with_file_name(name), is_renamed: false };
         let written = std::fs::write(&staged.path, text)
+            .and_then(|()| private_file::take_mode(&staged.path, path))
             .and_then(|()| std::fs::File::open(&staged.path)?.sync_all());
         written.map_err(|error| of_file(&staged.path, "write", &error))?;
         Ok(staged)
