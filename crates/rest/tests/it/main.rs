@@ -34,6 +34,9 @@ mod lines;
 mod links;
 mod list;
 mod live;
+mod live_events;
+#[cfg(feature = "auth")]
+mod live_rights;
 mod live_socket;
 mod long_reads;
 mod nested;

@@ -23,22 +23,20 @@
 //!
 //! An event is rendered once for all clients with the same URL and rights. Events of a client that
 //! does not read them are dropped when they exceed 256 KiB; it gets a snapshot instead. So does a
-//! caller who may read other rows than before. If the login ends, the response ends.
+//! caller who may read other rows or fields than before. If the login ends, the response ends.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use marmota_http::{BodyStream, BoxError, Event, Flow, IntoResponse, Producer, Response};
-use marmota_model::ErrorKind;
 use marmota_store::live::ResumePoint;
 use marmota_web::ApiResult;
 
 use super::caller_check::CallerCheck;
-use super::document::LiveDocument;
+use super::page_url::PageUrl;
 use super::subscription::LiveSubscription;
 use crate::protocol::refusal::of_url;
-use crate::request::params;
 use crate::request::request_context::RequestContext;
 
 /// Subscribes to the page, and answers with its events.
@@ -47,21 +45,19 @@ use crate::request::request_context::RequestContext;
 /// 400 for an invalid parameter, and for a `Last-Event-ID` that is not an id of an event.
 pub(crate) fn begin(context: RequestContext<'_>) -> ApiResult<Flow> {
     let RequestContext { api, request, .. } = context;
-    let params = params::list(request.query(), context.table(), api)?;
-    params::refuse_of_pages(&params)?;
     let from = request.last_event_id().map(str::parse::<ResumePoint>);
     let from = from.transpose().map_err(of_url)?;
-    let document = LiveDocument::new(context.subject, &params, request.target());
+    let (api_of_page, table) = (Arc::clone(api), context.table().name().into());
+    let url = PageUrl { api: api_of_page, table, target: request.target().into() };
     #[cfg(feature = "auth")]
     let caller = api.again(request).map(CallerCheck::new);
     #[cfg(not(feature = "auth"))]
     let caller: Option<CallerCheck> = None;
     let store = context.store.clone();
     Ok(Flow::Later(Box::pin(async move {
-        let subscription = LiveSubscription::new(&store, document, params, from, caller).await;
-        let events = match subscription {
+        let events = match LiveSubscription::new(&store, url, from, caller).await {
             Ok(subscription) => LiveEvents(subscription),
-            Err(error) => return of_url(error).into_response(),
+            Err(error) => return error.into_response(),
         };
         let response = Response::event_stream(BodyStream::new(events));
         // The same URL can also return pages and lines.
@@ -84,12 +80,10 @@ impl Producer for LiveEvents {
             Ok(Some(update)) => update,
             Ok(None) => return Poll::Ready(Ok(ControlFlow::Break(()))),
             // The client reconnects, and the answer to that request has the reason.
-            Err(error)
-                if matches!(error.kind(), ErrorKind::Unauthenticated | ErrorKind::Denied) =>
-            {
+            Err(error) if error.document().status().code() < 500 => {
                 return Poll::Ready(Ok(ControlFlow::Break(())));
             }
-            Err(error) => return Poll::Ready(Err(error.into())),
+            Err(error) => return Poll::Ready(Err(format!("{error:?}").into())),
         };
         let (id, document) = (subscription.resume_point(&update), &subscription.document);
         let event: Arc<[u8]> = update.rendered(document.target(), |update| {

@@ -20,12 +20,11 @@ use marmota_http::{
 use marmota_store::live::{LiveUpdate, ResumePoint};
 use marmota_web::{ApiError, ApiResult};
 
-use super::document::LiveDocument;
 use super::message::{self, ClientMessage};
+use super::page_url::PageUrl;
 use super::socket_caller::SocketCaller;
 use super::subscription::LiveSubscription;
 use crate::protocol::refusal::of_url;
-use crate::request::params;
 use crate::request::state::ApiState;
 
 /// The maximum number of subscriptions of one WebSocket.
@@ -170,16 +169,11 @@ impl LiveSocket {
             async move {
                 let subscription = async {
                     let store = caller.store(&api).await?;
-                    let (name, query) = path.split_once('?').unwrap_or((&path, ""));
+                    let name = path.split('?').next().unwrap_or_default();
                     let decoded = QueryParams::new(name).next().map(|(name, _)| name);
-                    let table = store.exposed_table(&decoded.unwrap_or_default())?;
-                    let params = params::list(query, table, &api)?;
-                    params::refuse_of_pages(&params)?;
-                    let target = format!("{root}/{path}");
-                    let document = LiveDocument::new(table, &params, &target);
-                    LiveSubscription::new(&store, document, params, from, check)
-                        .await
-                        .map_err(of_url)
+                    let table = decoded.unwrap_or_default().into();
+                    let target = format!("{root}/{path}").into();
+                    LiveSubscription::new(&store, PageUrl { api, table, target }, from, check).await
                 };
                 match subscription.await {
                     Ok(subscription) => next_step(id, Box::new(subscription)).await,
@@ -254,7 +248,7 @@ async fn next_step(id: Rc<str>, mut subscription: Box<LiveSubscription>) -> Step
     let end = match update {
         Ok(Some(update)) => Ok((subscription, update)),
         Ok(None) => Err(message::closed()),
-        Err(error) => Err(error.into()),
+        Err(error) => Err(error),
     };
     Step { id, end }
 }

@@ -6,19 +6,21 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use marmota_model::{Result, RowQuery};
 use marmota_store::Store;
 use marmota_store::live::{LiveRows, LiveUpdate, ResumePoint};
+use marmota_web::ApiResult;
 
 use super::caller_check::CallerCheck;
 use super::document::LiveDocument;
-use crate::request::params::ListParams;
+use super::page_url::PageUrl;
+use crate::protocol::refusal::of_url;
 
 /// A live query of one client.
 ///
-/// If the rights of the caller change, the query is subscribed to again with the new ones, and the
-/// client gets a snapshot.
+/// If the rights of the caller change, the URL is read and subscribed to again with the new ones, and
+/// the client gets a snapshot.
 pub(crate) struct LiveSubscription {
+    url: Arc<PageUrl>,
     pub(crate) document: LiveDocument,
     rows: LiveRows,
     rights_tag: Option<u32>,
@@ -26,8 +28,8 @@ pub(crate) struct LiveSubscription {
     caller: Option<CallerCheck>,
     /// An update that waits for the authentication of the caller.
     waiting: Option<Arc<LiveUpdate>>,
-    /// The subscription with other rights, if it is being made.
-    again: Option<Pin<Box<dyn Future<Output = Result<LiveRows>>>>>,
+    /// The page with other rights, if it is being subscribed to.
+    again: Option<Pin<Box<dyn Future<Output = ApiResult<(LiveDocument, LiveRows)>>>>>,
 }
 
 impl LiveSubscription {
@@ -35,43 +37,38 @@ impl LiveSubscription {
     /// if the page at that place is known.
     ///
     /// # Errors
-    /// Those of [`Store::live_rows`].
+    /// Those of [`PageUrl::document`] and [`Store::live_rows`].
     pub(crate) async fn new(
         store: &Store,
-        document: LiveDocument,
-        params: ListParams,
+        url: PageUrl,
         from: Option<ResumePoint>,
         caller: Option<CallerCheck>,
-    ) -> Result<Self> {
-        // Without chosen fields, they are those that may be read in all rows.
-        let is_chosen = params.shown != document.table().read_by_default();
-        let (limit, fields) = (Some(params.rows_max), is_chosen.then_some(params.shown));
-        let query = RowQuery { limit, fields, ..params.query };
-        let rows = store.live_rows(document.table(), query, params.count, from).await?;
-        let rights_tag = rows.rights_tag();
-        Ok(Self { document, rows, rights_tag, caller, waiting: None, again: None })
+    ) -> ApiResult<Self> {
+        let (document, rows) = subscribe(store, &url, from).await?;
+        let (url, rights_tag) = (Arc::new(url), rows.rights_tag());
+        Ok(Self { url, document, rows, rights_tag, caller, waiting: None, again: None })
     }
 
     /// Returns the next update; `None` after the store was closed.
     ///
     /// # Errors
-    /// 401 if the login has ended, 403 if the caller may not read the table any more; those of
-    /// [`LiveRows::poll_next`].
+    /// 401 if the login has ended, 403 if the caller may not read the table any more, 400 if the
+    /// URL names fields that the caller may not read any more; those of [`LiveRows::poll_next`].
     pub(crate) fn poll_next(
         &mut self,
         context: &mut Context<'_>,
-    ) -> Poll<Result<Option<Arc<LiveUpdate>>>> {
+    ) -> Poll<ApiResult<Option<Arc<LiveUpdate>>>> {
         loop {
             if let Some(again) = &mut self.again {
-                self.rows = ready!(again.as_mut().poll(context))?;
+                (self.document, self.rows) = ready!(again.as_mut().poll(context))?;
                 self.rights_tag = self.rows.rights_tag();
                 (self.again, self.waiting) = (None, None);
             }
             let is_due = self.caller.as_mut().is_some_and(|caller| caller.is_due(context));
             if self.waiting.is_none() {
-                match self.rows.poll_next(context) {
-                    Poll::Ready(Ok(Some(update))) => self.waiting = Some(update),
-                    Poll::Ready(end) => return Poll::Ready(end),
+                match self.rows.poll_next(context)? {
+                    Poll::Ready(Some(update)) => self.waiting = Some(update),
+                    Poll::Ready(None) => return Poll::Ready(Ok(None)),
                     Poll::Pending if is_due => {}
                     Poll::Pending => return Poll::Pending,
                 }
@@ -79,7 +76,8 @@ impl LiveSubscription {
             if let Some(caller) = &mut self.caller {
                 let store = ready!(caller.poll_store(context))?;
                 if !self.rows.is_readable_by(&store) {
-                    self.again = Some(Box::pin(self.rows.subscribe_as(&store)));
+                    let url = Arc::clone(&self.url);
+                    self.again = Some(Box::pin(async move { subscribe(&store, &url, None).await }));
                     continue;
                 }
             }
@@ -99,4 +97,14 @@ impl fmt::Debug for LiveSubscription {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LiveSubscription").field("rows", &self.rows).finish_non_exhaustive()
     }
+}
+
+async fn subscribe(
+    store: &Store,
+    url: &PageUrl,
+    from: Option<ResumePoint>,
+) -> ApiResult<(LiveDocument, LiveRows)> {
+    let (document, query, counts) = url.document(store)?;
+    let rows = store.live_rows(document.table(), query, counts, from).await.map_err(of_url)?;
+    Ok((document, rows))
 }

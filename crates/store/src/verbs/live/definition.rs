@@ -36,6 +36,19 @@ pub(crate) struct LiveDefinition {
     related: Vec<Arc<Table>>,
 }
 
+/// The parts of a query that rights narrow, as its caller wrote them.
+#[derive(Clone, Debug)]
+pub(crate) struct Written {
+    filter: Option<FilterExpr>,
+    fields: Option<FieldSet>,
+}
+
+impl Written {
+    pub(crate) fn of(query: &RowQuery) -> Self {
+        Self { filter: query.filter.clone(), fields: query.fields }
+    }
+}
+
 /// Definitions are equal if their pages are.
 impl PartialEq for LiveDefinition {
     fn eq(&self, other: &Self) -> bool {
@@ -97,32 +110,30 @@ impl LiveDefinition {
         Self { table, query, counts, shown, read, order, condition, related }
     }
 
-    /// Returns true if the caller of this store may read the same rows as the one who defined the
-    /// query. `filter` is the filter of that caller's query, without rights.
-    pub(crate) fn is_readable(&self, store: &Store, filter: Option<&FilterExpr>) -> bool {
-        let query = self.query_of_caller(filter.cloned());
-        let is_shown = || {
-            let shown = shown_of(store, &self.table, &query);
-            shown.is_ok_and(|shown| shown == self.shown)
+    /// Returns true if this query, without rights, has the same definition for the caller of this
+    /// store.
+    pub(crate) fn is_readable(&self, store: &Store, written: &Written) -> bool {
+        let query = RowQuery {
+            filter: written.filter.clone(),
+            fields: written.fields,
+            ..self.query.clone()
         };
-        let filter = readable(store, &self.table, &query);
-        filter.is_ok_and(|filter| filter == self.query.filter) && is_shown()
+        let shown = shown_of(store, &self.table, &query);
+        let query = RowQuery { fields: Some(self.shown), ..query };
+        shown.is_ok_and(|shown| shown == self.shown)
+            && readable(store, &self.table, &query).is_ok_and(|filter| filter == self.query.filter)
     }
 
-    /// Returns a number for the rows that the caller may read, if the caller's rights narrow the
-    /// query. `filter` is the filter of the query without rights.
-    pub(crate) fn rights_tag(&self, filter: Option<&FilterExpr>) -> Option<u32> {
-        let narrowed = self.query.filter.as_ref();
-        (narrowed != filter).then(|| {
+    /// Returns a number for the rows and fields that the caller may read, if the caller's rights
+    /// narrow the query as it was written.
+    pub(crate) fn rights_tag(&self, written: &Written) -> Option<u32> {
+        let filter = self.query.filter.as_ref();
+        let fields = written.fields.unwrap_or(self.table.read_by_default());
+        (filter != written.filter.as_ref() || fields != self.shown).then(|| {
             let mut hasher = DefaultHasher::new();
-            format!("{narrowed:?}").hash(&mut hasher);
+            format!("{filter:?} {:?}", self.shown).hash(&mut hasher);
             hasher.finish() as u32
         })
-    }
-
-    /// Returns the query as the caller wrote it, with its `filter` without rights.
-    pub(crate) fn query_of_caller(&self, filter: Option<FilterExpr>) -> RowQuery {
-        RowQuery { filter, fields: Some(self.shown), ..self.query.clone() }
     }
 
     /// Returns the number of rows of a page.

@@ -4,9 +4,9 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use marmota_model::{Error, ErrorKind, FilterExpr, Result, RowQuery, Table};
+use marmota_model::{Error, ErrorKind, Result, RowQuery, Table};
 
-use super::definition::LiveDefinition;
+use super::definition::{LiveDefinition, Written};
 use super::exact_read::ExactRead;
 use super::hub::LiveHub;
 use super::resume::{Resumed, resume};
@@ -27,8 +27,8 @@ pub struct LiveRows {
     subscriber: u64,
     /// The first event, before those of the query.
     first: Option<Arc<LiveUpdate>>,
-    /// The filter without the rights of the caller.
-    filter: Option<FilterExpr>,
+    /// The query without the rights of the caller.
+    written: Written,
 }
 
 impl Store {
@@ -79,10 +79,10 @@ impl Store {
             let message = format!("`{}` is not a table of this store", table.name());
             return Err(Error::new(ErrorKind::Invalid, message));
         }
-        let filter = query.filter.clone();
+        let written = Written::of(&query);
         let definition = LiveDefinition::new(self, table, query, counts)?;
         let (hub, store) = (LiveHub::of(self)?, self.outside());
-        let tag = definition.rights_tag(filter.as_ref());
+        let tag = definition.rights_tag(&written);
         let from = from.filter(|from| from.rights_tag == tag).map(|from| from.position);
         let resumes = from.is_some();
         let (query, subscriber) = match hub.attach(&definition, resumes) {
@@ -95,7 +95,7 @@ impl Store {
         let (snapshot, window) = (subscriber.snapshot, subscriber.window);
         let (subscriber, first) = (subscriber.number, Some(Arc::clone(&snapshot)));
         // From here on, the subscriber is removed if the future is dropped.
-        let mut rows = LiveRows { store, hub, query, subscriber, first, filter };
+        let mut rows = LiveRows { store, hub, query, subscriber, first, written };
         if let (Some(from), Some(window)) = (from, window) {
             let LiveRows { store, query, .. } = &rows;
             let resumed =
@@ -160,29 +160,17 @@ impl LiveRows {
     /// It is part of a [`ResumePoint`].
     #[must_use]
     pub fn rights_tag(&self) -> Option<u32> {
-        self.query.definition.rights_tag(self.filter.as_ref())
+        self.query.definition.rights_tag(&self.written)
     }
 
-    /// Subscribes to the same query with the rights of another handle to the store. The first event
-    /// is a snapshot.
-    ///
-    /// # Errors
-    /// As [`Store::live_rows`].
-    pub fn subscribe_as(&self, store: &Store) -> impl Future<Output = Result<Self>> + use<> {
-        let definition = &self.query.definition;
-        let (table, counts) = (Arc::clone(&definition.table), definition.counts);
-        let (store, query) = (store.clone(), definition.query_of_caller(self.filter.clone()));
-        async move { store.live_rows(&table, query, counts, None).await }
-    }
-
-    /// Returns true if the caller of another handle to the store may read the same rows of the
-    /// table as the one who subscribed.
+    /// Returns true if the caller of another handle to the store may read the same rows and fields
+    /// of the table as the one who subscribed.
     ///
     /// A subscription keeps the rights that its handle had. A server calls this with a new handle
-    /// for the same caller, and if it is false, [subscribes again](Self::subscribe_as).
+    /// for the same caller, and if it is false, subscribes again.
     #[must_use]
     pub fn is_readable_by(&self, store: &Store) -> bool {
-        self.query.definition.is_readable(store, self.filter.as_ref())
+        self.query.definition.is_readable(store, &self.written)
     }
 
     /// Returns the values of a row, borrowed.
