@@ -59,7 +59,7 @@ fn of_table(table: &Table) -> Vec<Value> {
     let name = table.name();
     let row = |request: &str| reference(&format!("{name}.{request}"));
     let key = fields::key(table);
-    let version = json!({ "type": "integer", "format": "int64" });
+    let version = fields::int64();
     let conflict = json!({ "enum": ["refuse", "ignore", "replace", "update"] });
     let mut all = vec![
         operation(name, "insert", &[("row", row("new"))], &[("on_conflict", conflict)]),
@@ -77,7 +77,7 @@ fn of_table(table: &Table) -> Vec<Value> {
         ),
         operation(name, "delete", &[("key", key.clone())], &[("version", version)]),
     ];
-    for (kinds, by) in [(true, "integer"), (false, "number")] {
+    for (kinds, by) in [(true, fields::int64()), (false, json!({ "type": "number" }))] {
         let numbers = table.fields().iter().enumerate().filter(|(at, field)| {
             let is_kind = match field.kind {
                 Kind::Int { .. } => kinds,
@@ -88,11 +88,7 @@ fn of_table(table: &Table) -> Vec<Value> {
         });
         let names: Vec<&str> = numbers.map(|(_, field)| &*field.name).collect();
         if !names.is_empty() {
-            let required = [
-                ("key", key.clone()),
-                ("field", json!({ "enum": names })),
-                ("by", json!({ "type": by })),
-            ];
+            let required = [("key", key.clone()), ("field", json!({ "enum": names })), ("by", by)];
             all.push(operation(name, "increment", &required, &[]));
         }
     }

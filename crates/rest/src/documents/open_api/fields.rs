@@ -7,8 +7,8 @@
 //! "person": {
 //!   "type": "object",
 //!   "properties": {
-//!     "id": {"type":"integer","format":"int64"},
-//!     "name": {"type":"string","minLength":1,"maxLength":40},
+//!     "id": {"type":"integer","format":"int64",…},
+//!     "name": {"type":"string","minLength":1,"maxLength":40,…},
 //!     "email": {"type":["string","null"],"format":"email"},
 //!     "born": {"type":["string","null"],"format":"date"},
 //!     "colour": {"type":["string","null"],"enum":["red","blue",null]},
@@ -24,6 +24,11 @@ use marmota_model::{Field, KeyKind, Kind, Literal, OnDelete, Role, Rule, Table, 
 use serde_json::{Map, Value, json};
 
 use crate::documents::schema_document::shown_fields;
+
+/// The pattern of a text. No engine stores the character U+0000.
+const WITHOUT_NUL: &str = r"^[^\x00]*$";
+/// The pattern of a text with a character other than white space.
+const NOT_EMPTY: &str = r"^[^\x00]*[^\s\x00][^\x00]*$";
 
 /// The request that has a row as its body.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -58,11 +63,12 @@ pub(super) fn written(table: &Table, body: Body) -> Value {
                 Role::CreatedAt | Role::UpdatedAt => {
                     json!({ "readOnly": true, "description": "Ignored: the store sets it" })
                 }
-                Role::Version => json!({
-                    "type": ["integer", "null"],
-                    "format": "int64",
-                    "description": "The version that the row is expected to have",
-                }),
+                Role::Version => {
+                    let mut version = int64();
+                    version["type"] = json!(["integer", "null"]);
+                    version["description"] = json!("The version that the row is expected to have");
+                    version
+                }
                 Role::Plain | Role::Key => of_field(table, at, field),
             };
             (field.name.to_string(), schema)
@@ -109,6 +115,13 @@ pub(super) fn of_field(table: &Table, position: usize, field: &Field) -> Value {
     for rule in &*field.rules {
         add_rule(&mut schema, rule);
     }
+    let is_limited = ["pattern", "format", "anyOf"].iter().any(|word| schema.get(word).is_some());
+    if matches!(field.kind, Kind::Text { .. }) && !is_limited {
+        schema["pattern"] = json!(WITHOUT_NUL);
+    }
+    if field.role == Role::Key && schema["type"] == "string" && schema["minLength"].is_null() {
+        schema["minLength"] = json!(1);
+    }
     if let Some(default) = table.default(position) {
         let mut json = Vec::new();
         text::write_value_as(&mut json, &field.kind, default);
@@ -142,25 +155,25 @@ pub(super) fn key(table: &Table) -> Value {
     of_key(table.key_kind())
 }
 
+/// Returns the schema of a 64-bit integer.
+pub(super) fn int64() -> Value {
+    json!({ "type": "integer", "format": "int64", "minimum": i64::MIN, "maximum": i64::MAX })
+}
+
 /// Returns the schema of a key of this kind, also for references to such a key.
-///
-/// It has no limits, which are those of the database.
 fn of_key(kind: KeyKind) -> Value {
     match kind {
-        KeyKind::Auto => json!({ "type": "integer", "format": "int64" }),
+        KeyKind::Auto => int64(),
         KeyKind::Uuid => json!({ "type": "string", "format": "uuid" }),
-        KeyKind::Text => json!({ "type": "string" }),
+        KeyKind::Text => json!({ "type": "string", "minLength": 1, "pattern": WITHOUT_NUL }),
     }
 }
 
-/// Returns the schema of a kind, as its JSON form in rows. The limits of a 64-bit integer are stated
-/// by its `format`; narrower ones are written.
+/// Returns the schema of a kind, as its JSON form in rows.
 fn of_kind(kind: &Kind) -> Value {
     match kind {
         Kind::Bool => json!({ "type": "boolean" }),
-        Kind::Int { min, max } if (*min, *max) == (i64::MIN, i64::MAX) => {
-            json!({ "type": "integer", "format": "int64" })
-        }
+        Kind::Int { min: i64::MIN, max: i64::MAX } => int64(),
         Kind::Int { min, max } => json!({ "type": "integer", "minimum": min, "maximum": max }),
         Kind::Float => json!({ "type": "number", "format": "double" }),
         Kind::Currency => {
@@ -241,7 +254,7 @@ fn add_rule(schema: &mut Value, rule: &Rule) {
         Rule::NotEmpty => {
             schema["minLength"] = json!(1);
             if schema["contentEncoding"].is_null() {
-                add_pattern(schema, r"\S");
+                add_pattern(schema, NOT_EMPTY);
             }
         }
         Rule::Length { min, max } => {

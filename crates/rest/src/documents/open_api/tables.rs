@@ -315,7 +315,7 @@ impl Ways<'_> {
                 "name": "Marmota-After",
                 "in": "header",
                 "description": "A `Marmota-Position`: the rows are read once it is reached here",
-                "schema": text,
+                "schema": { "type": "string", "pattern": "^[0-9a-f]{32}$" },
             }));
         }
         let mut answered = answer("A page, or all rows as lines", &page(&self.row()));
@@ -394,10 +394,11 @@ impl Ways<'_> {
             }
             let is_currency = field.kind == Kind::Currency;
             let sum = fields::of_field(self.table, at, field);
+            let by = if is_currency { json!({ "type": "number" }) } else { fields::int64() };
             let by = json!({
                 "type": "object",
                 "required": ["by"],
-                "properties": { "by": { "type": if is_currency { "number" } else { "integer" } } },
+                "properties": { "by": by },
                 "additionalProperties": false,
             });
             let sum = json!({
