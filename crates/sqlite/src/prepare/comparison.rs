@@ -99,7 +99,7 @@ impl Comparison<'_> {
                 let there = self.steps.there.clone();
                 self.steps.change_null(position, null, |condition| {
                     count(connection, &there, condition)
-                })?;
+                }, TableSteps::standard_null)?;
             }
         }
         for column in &layout.columns {
