@@ -6,6 +6,7 @@ use std::sync::Arc;
 use marmota_model::{Error, ErrorKind, Result, Table};
 use marmota_store::backup::Copied;
 use marmota_store::engine::{Capability, Engine, Session};
+use marmota_store::InvalidationFeed;
 use marmota_store::plan::{Destructive, Plan};
 
 use crate::fault;
@@ -103,6 +104,15 @@ impl Engine for Mariadb {
     fn session(&self) -> Result<Box<dyn Session>> {
         self.0.check_open()?;
         Ok(Box::new(MariadbSession::new(Arc::clone(&self.0))))
+    }
+
+    fn subscribe_changes(&self, tables: &[Arc<Table>], _: &Arc<InvalidationFeed>) -> Result<()> {
+        if tables.is_empty() {
+            return Ok(());
+        }
+        let message = "the engine `mariadb` has no notifications of the writes of other programs, \
+                       which a cache needs: open the store without a cache";
+        Err(Error::new(ErrorKind::Unsupported, message))
     }
 
     fn copy_to(&self, _: &Path, _: &mut dyn FnMut(u64, u64)) -> Result<Copied> {

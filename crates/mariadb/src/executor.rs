@@ -25,10 +25,6 @@ use crate::connection::{Cell, Connection, Written};
 use crate::fault::{self, Failure, code};
 use crate::statement::sql::Sql;
 
-/// The savepoint around an operation of several statements in a transaction.
-const STEPS: &str = "marmota_steps";
-/// The savepoint around a batch in a transaction.
-const BATCH: &str = "marmota_batch";
 /// How long a write that conflicts with others is repeated.
 const RETRY: Duration = Duration::from_secs(20);
 
@@ -38,6 +34,8 @@ pub(crate) struct Executor<'c> {
     pub(crate) tables: KnownTables,
     /// True in a transaction, of the caller or of an operation.
     pub(crate) in_transaction: bool,
+    /// The number of savepoints around the current statement: each has its own name.
+    depth: u32,
 }
 
 impl<'c> Executor<'c> {
@@ -46,7 +44,7 @@ impl<'c> Executor<'c> {
         tables: KnownTables,
         in_transaction: bool,
     ) -> Self {
-        Self { connection, tables, in_transaction }
+        Self { connection, tables, in_transaction, depth: 0 }
     }
 
     /// Executes an operation. Outside of a transaction it is repeated if it conflicts with others.
@@ -131,10 +129,16 @@ impl<'c> Executor<'c> {
             let run = |executor: &mut Self, results: &mut Vec<Result<Outcome>>| {
                 results.clear();
                 let parts = BatchParts { writes, links, once: None, mode, results };
-                BatchMachine::run(parts, |step, sink| executor.run(step, sink))
+                let mut lost = false;
+                let done = BatchMachine::run(parts, |step, sink| {
+                    let done = executor.run(step, sink);
+                    done.inspect_err(|error| lost |= error.is_retryable())
+                });
+                // The server has rolled back the writes before that one, too.
+                if lost { Err(fault::lost_race()) } else { done }
             };
             if executor.in_transaction {
-                return executor.within(BATCH, |executor| run(executor, results));
+                return executor.within(|executor| run(executor, results));
             }
             // Reads before a write hold what they have read.
             if has_steps {
@@ -165,7 +169,7 @@ impl<'c> Executor<'c> {
     /// Runs statements that take effect together or not at all.
     fn atomically<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         match self.in_transaction {
-            true => self.within(STEPS, work),
+            true => self.within(work),
             false => self.alone(work),
         }
     }
@@ -187,13 +191,12 @@ impl<'c> Executor<'c> {
     }
 
     /// Runs `work` in the open transaction, and undoes only its statements if it fails.
-    fn within<T>(
-        &mut self,
-        savepoint: &str,
-        work: impl FnOnce(&mut Self) -> Result<T>,
-    ) -> Result<T> {
+    fn within<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let savepoint = format!("marmota_{}", self.depth);
         self.control(&format!("SAVEPOINT {savepoint}"))?;
+        self.depth += 1;
         let done = work(self);
+        self.depth -= 1;
         match &done {
             Ok(_) => self.control(&format!("RELEASE SAVEPOINT {savepoint}"))?,
             // The server has rolled back the whole transaction.

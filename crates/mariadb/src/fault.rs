@@ -43,6 +43,9 @@ impl Failure {
                 (ErrorKind::Refused, false)
             }
             Of::DriverError(DriverError::PacketTooLarge) => (ErrorKind::Invalid, false),
+            Of::CodecError(error) if error.to_string().contains("max_allowed_packet") => {
+                (ErrorKind::Invalid, true)
+            }
             Of::DriverError(DriverError::TlsNotSupported) | Of::TlsError(_) => {
                 (ErrorKind::Denied, false)
             }

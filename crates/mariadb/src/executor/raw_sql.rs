@@ -53,7 +53,7 @@ impl Executor<'_> {
         }
         let parameters = call.values.iter().map(|value| cell(value.as_ref())).collect();
         match (call.writes, self.in_transaction) {
-            (true, true) => self.within("marmota_sql", |executor| executor.raw(call, parameters, sink)),
+            (true, true) => self.within(|executor| executor.raw(call, parameters, sink)),
             (false, true) | (true, false) => self.raw(call, parameters, sink),
             (false, false) => {
                 self.control("START TRANSACTION READ ONLY")?;

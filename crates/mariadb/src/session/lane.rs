@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use marmota_model::Result;
+use marmota_model::{Error, Result};
 use marmota_store::operation::Outcome;
 use parking_lot::Mutex;
 
@@ -31,12 +31,14 @@ struct LaneState {
 pub(super) struct Lane {
     shared: Arc<Shared>,
     state: Mutex<LaneState>,
+    /// True after a conflict with another transaction.
+    is_lost: AtomicBool,
 }
 
 impl Lane {
     pub(super) fn new(shared: &Arc<Shared>) -> Arc<Self> {
         shared.open_transactions.fetch_add(1, Ordering::SeqCst);
-        Arc::new(Self { shared: Arc::clone(shared), state: Mutex::default() })
+        Arc::new(Self { shared: Arc::clone(shared), state: Mutex::default(), is_lost: AtomicBool::new(false) })
     }
 
     /// Begins the transaction.
@@ -69,7 +71,7 @@ impl Lane {
                 return;
             }
             let Some(mut connection) = place.take() else {
-                return end.finish(Err(rolled_back()));
+                return end.finish(Err(lane.gone()));
             };
             let mut executor = Executor::new(&mut connection, lane.shared.known(), true);
             let done = task::execute(&mut executor, task, &end);
@@ -81,6 +83,8 @@ impl Lane {
                 };
             if !is_over {
                 *place = Some(connection);
+            } else if !connection.is_broken() {
+                lane.is_lost.store(true, Ordering::Relaxed);
             }
             end.finish(done);
         }))
@@ -92,7 +96,7 @@ impl Lane {
         self.push(Box::new(move |lane, place| {
             end.start();
             let Some(mut connection) = place.take() else {
-                let done = if commits { Err(rolled_back()) } else { Ok(Done::One(Outcome::default())) };
+                let done = if commits { Err(lane.gone()) } else { Ok(Done::One(Outcome::default())) };
                 return end.finish(done);
             };
             let sql = if commits { "COMMIT" } else { "ROLLBACK" };
@@ -101,6 +105,14 @@ impl Lane {
             lane.shared.pool.put(connection);
             end.finish(done.map(|()| Done::One(Outcome::default())));
         }))
+    }
+
+    /// Returns the error of a transaction that the server has rolled back.
+    fn gone(&self) -> Error {
+        match self.is_lost.load(Ordering::Relaxed) {
+            true => fault::lost_race(),
+            false => rolled_back(),
+        }
     }
 
     fn push(self: &Arc<Self>, job: LaneJob) -> Result<()> {
