@@ -16,6 +16,8 @@ use crate::options::invalid;
 
 /// The longest time to wait for a connection to be accepted.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// More bytes than the head of a packet has.
+const PACKET_HEAD: usize = 64;
 /// The number of statements that a connection keeps prepared.
 const STATEMENTS_MAX: usize = 128;
 /// The settings of a connection: names in double quotes, errors instead of converted values, and
@@ -91,23 +93,28 @@ pub(crate) struct Connection {
     pub(crate) is_mariadb: bool,
     /// The difference between consecutive automatic keys of one statement.
     pub(crate) key_step: i64,
+    /// The most bytes of a statement with its parameters.
+    packet_max: usize,
 }
 
 impl Connection {
     pub(crate) fn open(options: &DriverOptions, lock_timeout: Duration) -> Result<Self, Failure> {
         let conn = Conn::new(options.0.clone()).map_err(Failure::of)?;
-        let mut connection = Self { conn, is_broken: false, is_mariadb: true, key_step: 1 };
+        let mut connection =
+            Self { conn, is_broken: false, is_mariadb: true, key_step: 1, packet_max: 0 };
         connection.execute(SETTINGS)?;
         let seconds = lock_timeout.as_secs().max(1);
         connection.execute(&format!("SET SESSION innodb_lock_wait_timeout={seconds}"))?;
-        let sql = "SELECT version() LIKE '%MariaDB%', @@auto_increment_increment";
+        let sql = "SELECT version() LIKE '%MariaDB%',@@auto_increment_increment,\
+                   @@max_allowed_packet";
         let mut found = None;
         connection.query(sql, &mut |row| {
-            found = Some((number(&row[0]), number(&row[1])));
+            found = Some((number(&row[0]), number(&row[1]), number(&row[2])));
             true
         })?;
-        if let Some((is_mariadb, step)) = found {
+        if let Some((is_mariadb, step, packet)) = found {
             (connection.is_mariadb, connection.key_step) = (is_mariadb != 0, step.max(1));
+            connection.packet_max = usize::try_from(packet).unwrap_or(0);
         }
         let isolation = match connection.is_mariadb {
             true => "SET SESSION tx_isolation='READ-COMMITTED'",
@@ -154,6 +161,11 @@ impl Connection {
         columns: &mut dyn FnMut(Vec<ColumnName>),
         take: &mut dyn FnMut(Vec<Cell>) -> bool,
     ) -> Result<Written, Failure> {
+        // The server would close the connection instead of an answer.
+        let bytes = sql.len() + parameters.iter().map(bytes_of).sum::<usize>() + PACKET_HEAD;
+        if bytes > self.packet_max {
+            return Err(Failure::too_large(bytes, self.packet_max));
+        }
         let parameters = match parameters.is_empty() {
             true => Params::Empty,
             false => Params::Positional(parameters),
@@ -203,6 +215,14 @@ fn each<T: mysql::prelude::Protocol>(
         }
     }
     Ok(())
+}
+
+/// Returns the number of bytes of a parameter, at most.
+pub(crate) fn bytes_of(cell: &Cell) -> usize {
+    match cell {
+        Cell::Bytes(bytes) => bytes.len() + 11,
+        _ => 15,
+    }
 }
 
 /// Returns an integer of a result, in the form of text or binary.

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use marmota_model::{Error, ErrorKind, Result, Table};
+use marmota_store::InvalidationFeed;
 use marmota_store::backup::Copied;
 use marmota_store::engine::{Capability, Engine, Session};
-use marmota_store::InvalidationFeed;
 use marmota_store::plan::{Destructive, Plan};
 
 use crate::fault;
@@ -106,13 +106,13 @@ impl Engine for Mariadb {
         Ok(Box::new(MariadbSession::new(Arc::clone(&self.0))))
     }
 
-    fn subscribe_changes(&self, tables: &[Arc<Table>], _: &Arc<InvalidationFeed>) -> Result<()> {
-        if tables.is_empty() {
-            return Ok(());
+    // The server does not report the writes of other programs, so nothing is cached.
+    fn subscribe_changes(&self, tables: &[Arc<Table>], feed: &Arc<InvalidationFeed>) -> Result<()> {
+        if !tables.is_empty() {
+            log::warn!("a cache has no effect on the engine `mariadb`");
+            self.0.keep_pause(feed.pause(tables));
         }
-        let message = "the engine `mariadb` has no notifications of the writes of other programs, \
-                       which a cache needs: open the store without a cache";
-        Err(Error::new(ErrorKind::Unsupported, message))
+        Ok(())
     }
 
     fn copy_to(&self, _: &Path, _: &mut dyn FnMut(u64, u64)) -> Result<Copied> {

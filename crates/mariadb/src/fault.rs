@@ -18,6 +18,8 @@ pub(crate) mod code {
     pub(crate) const NO_KEY_LEFT: u16 = 1467;
     pub(crate) const OUT_OF_RANGE: u16 = 1264;
     pub(crate) const NO_SAVEPOINT: u16 = 1305;
+    pub(crate) const TOO_LONG: u16 = 1406;
+    pub(crate) const PACKET: u16 = 1301;
 }
 
 /// A refusal of the server, or a failure of the connection.
@@ -58,6 +60,14 @@ impl Failure {
             _ => (ErrorKind::Lost, true),
         };
         Self { code, message, kind, has_begun }
+    }
+
+    /// Returns the failure of a statement that the server would not accept.
+    pub(crate) fn too_large(bytes: usize, most: usize) -> Self {
+        let message = format!(
+            "the statement has {bytes} bytes, and the server's `max_allowed_packet` is {most}"
+        );
+        Self { code: code::PACKET, message, kind: ErrorKind::Invalid, has_begun: false }
     }
 
     /// Returns the failure of a number of the server.
@@ -131,7 +141,7 @@ pub(crate) fn of(failure: &Failure) -> Error {
             ErrorKind::Invalid,
             format!("{words}: create it (CREATE DATABASE), or correct the URL"),
         ),
-        1153 | 1301 => (
+        1153 | code::PACKET => (
             ErrorKind::Invalid,
             format!("{words}: raise the server's `max_allowed_packet`, or write less at once"),
         ),

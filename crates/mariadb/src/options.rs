@@ -41,7 +41,8 @@ impl MariadbOptions {
     /// [`ErrorKind::Invalid`] for a URL of another form, or without a database.
     pub fn parse(url: &str) -> Result<Self> {
         let rest = url.strip_prefix("mariadb://").or_else(|| url.strip_prefix("mysql://"));
-        let rest = rest.ok_or_else(|| invalid("the URL has to begin with `mariadb://` or `mysql://`"))?;
+        let rest =
+            rest.ok_or_else(|| invalid("the URL has to begin with `mariadb://` or `mysql://`"))?;
         let (base, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (mut connections_max, mut lock_timeout) = (CONNECTIONS_MAX, LOCK_TIMEOUT);
         let mut of_driver = Vec::new();

@@ -50,7 +50,8 @@ pub(crate) fn migrate(
     // The lock is of the server, the name of one of its databases.
     let name = format!("concat('{LOCK}:',left(database(),40))");
     if run.number(&format!("SELECT get_lock({name},{LOCK_WAIT})"))? != 1 {
-        let message = format!("another program has migrated {place} for {LOCK_WAIT} s; try again later");
+        let message =
+            format!("another program has migrated {place} for {LOCK_WAIT} s; try again later");
         return Err(Error::new(ErrorKind::Busy, message));
     }
     let done = run.migrate(tables, version, destructive, place);

@@ -189,7 +189,8 @@ fn lend(
 ) -> Poll<Result<()>> {
     for _ in 0..CHUNKS_MAX {
         let arrival = exchange.next(context.waker());
-        if let (Some(columns), Operation::Sql { statement, .. }) = (exchange.columns(), &*operation) {
+        if let (Some(columns), Operation::Sql { statement, .. }) = (exchange.columns(), &*operation)
+        {
             // The same columns arrive once.
             let _ = statement.columns.set(columns);
         }
@@ -213,11 +214,7 @@ fn lend(
     Poll::Pending
 }
 
-fn finish(
-    done: Result<Done>,
-    operation: &mut Operation<'_>,
-    outcome: &mut Outcome,
-) -> Result<()> {
+fn finish(done: Result<Done>, operation: &mut Operation<'_>, outcome: &mut Outcome) -> Result<()> {
     match done? {
         Done::One(one) => *outcome = one,
         Done::Batch(done, ended) => {

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use marmota_model::{Error, ErrorKind, Result};
+use marmota_store::FeedPause;
 use marmota_store::engine::Capability;
 use marmota_store::tables::{KnownTables, Tables};
 use marmota_store::thread_pool::ThreadPool;
@@ -39,6 +40,8 @@ pub(crate) struct Shared {
     abandoned: Mutex<usize>,
     settled: Condvar,
     is_closed: AtomicBool,
+    /// Keeps a store from caching rows.
+    cache_pause: Mutex<Option<FeedPause>>,
     pub(crate) capability: Capability,
 }
 
@@ -58,12 +61,11 @@ impl Shared {
             .driver
             .is_local()
             .then(|| format!("MariaDB on this machine ({})", options.place()));
-        let capability = Capability::new("mariadb", true)
-            .with_sql()
-            .with_key_gaps()
-            .with_local_server(server);
+        let capability =
+            Capability::new("mariadb", true).with_sql().with_key_gaps().with_local_server(server);
         let threads = options.connections_max;
-        let pool = |name, threads| Arc::new(ThreadPool::new(name, threads).waiting_max(WAITING_MAX));
+        let pool =
+            |name, threads| Arc::new(ThreadPool::new(name, threads).waiting_max(WAITING_MAX));
         let shared = Self {
             pool: Pool::new(options),
             tables: Arc::default(),
@@ -76,6 +78,7 @@ impl Shared {
             abandoned: Mutex::new(0),
             settled: Condvar::new(),
             is_closed: AtomicBool::new(false),
+            cache_pause: Mutex::default(),
             capability,
         };
         let connection = shared.pool.take().map_err(|failure| shared.cannot_connect(&failure))?;
@@ -87,6 +90,11 @@ impl Shared {
         let error = fault::of(failure);
         let message = format!("{}: {}", self.pool.options().place(), error.message());
         Error::new(error.kind(), message).with_source(error)
+    }
+
+    /// Keeps a pause of a cache until the engine is dropped.
+    pub(crate) fn keep_pause(&self, pause: FeedPause) {
+        *self.cache_pause.lock() = Some(pause);
     }
 
     /// Returns a view of the tables.

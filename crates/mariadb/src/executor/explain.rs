@@ -7,13 +7,14 @@ use std::sync::Arc;
 use marmota_model::rule::violation;
 use marmota_model::{
     Comparison, Error, ErrorKind, FieldSet, FilterExpr, Kind, Result, RowQuery, Table, Value,
-    ValueRef,
+    ValueRef, Violation,
 };
 use marmota_store::prepare::no_target;
 use marmota_store::refusal;
 
 use super::Executor;
 use crate::fault::{self, Failure, code};
+use crate::statement::column::KEY_CHARS;
 
 impl Executor<'_> {
     /// Returns the error of a refused row; `updated` is the key of an existing one.
@@ -25,6 +26,13 @@ impl Executor<'_> {
         row: &[ValueRef<'_>],
         updated: Option<ValueRef<'_>>,
     ) -> Error {
+        if failure.code == code::TOO_LONG {
+            let violations = too_long(table, row);
+            return match violations.is_empty() {
+                true => fault::of(failure),
+                false => Error::invalid(violations),
+            };
+        }
         if !failure.is_taken() && failure.code != code::NO_TARGET {
             return fault::of(failure);
         }
@@ -48,7 +56,8 @@ impl Executor<'_> {
         for fields in ways(table, &whole) {
             if self.conflicting(table, &whole, &fields, updated)?.is_some() {
                 let message = "must be unique, but another row has this value";
-                let blamed = |&at: &usize| violation(&table.fields()[at], whole[at], "unique", message);
+                let blamed =
+                    |&at: &usize| violation(&table.fields()[at], whole[at], "unique", message);
                 let violations = fields.iter().map(blamed).collect();
                 return Ok(refusal::with_violations(ErrorKind::Conflict, violations));
             }
@@ -169,8 +178,7 @@ impl Executor<'_> {
         for (other, field) in all {
             let refers = key.is_none_or(|key| {
                 let value = key.to_value();
-                let filter =
-                    FilterExpr::Compare { field, comparison: Comparison::Equal, value };
+                let filter = FilterExpr::Compare { field, comparison: Comparison::Equal, value };
                 self.count(&other, Some(&filter)).is_ok_and(|rows| rows > 0)
             });
             if refers {
@@ -179,6 +187,19 @@ impl Executor<'_> {
         }
         refusal::still_referred_to(table, key, &found)
     }
+}
+
+/// Returns the violations of keys, and references to keys, that are longer than their column.
+fn too_long(table: &Table, row: &[ValueRef<'_>]) -> Vec<Violation> {
+    let is_key =
+        |at: usize| at == table.key() || matches!(table.fields()[at].kind, Kind::Reference { .. });
+    let is_long = |value: &ValueRef<'_>| match value {
+        ValueRef::Text(text) => text.chars().count() > KEY_CHARS as usize,
+        _ => false,
+    };
+    let long = (0..row.len()).filter(|&at| is_key(at) && is_long(&row[at]));
+    let message = format!("must have at most {KEY_CHARS} characters, the limit of keys in MariaDB");
+    long.map(|at| violation(&table.fields()[at], row[at], "max", message.clone())).collect()
 }
 
 /// Returns the sets of fields by which another row may conflict with this one: the key, then each

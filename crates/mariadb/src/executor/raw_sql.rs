@@ -15,19 +15,34 @@ use crate::statement::column::{cell, read};
 
 /// Statements that end a transaction by themselves, or change the session.
 const REFUSED: [&str; 22] = [
-    "BEGIN", "START", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "SET", "USE", "LOCK", "UNLOCK",
-    "XA", "KILL", "CREATE", "ALTER", "DROP", "TRUNCATE", "RENAME", "GRANT", "REVOKE", "LOAD",
-    "PREPARE", "CALL",
+    "BEGIN",
+    "START",
+    "COMMIT",
+    "ROLLBACK",
+    "SAVEPOINT",
+    "RELEASE",
+    "SET",
+    "USE",
+    "LOCK",
+    "UNLOCK",
+    "XA",
+    "KILL",
+    "CREATE",
+    "ALTER",
+    "DROP",
+    "TRUNCATE",
+    "RENAME",
+    "GRANT",
+    "REVOKE",
+    "LOAD",
+    "PREPARE",
+    "CALL",
 ];
 const READS: [&str; 8] =
     ["SELECT", "WITH", "VALUES", "TABLE", "SHOW", "EXPLAIN", "DESCRIBE", "ANALYZE"];
 
 impl Executor<'_> {
-    pub(super) fn sql(
-        &mut self,
-        call: &SqlCall<'_>,
-        sink: &mut dyn RowSink,
-    ) -> Result<Outcome> {
+    pub(super) fn sql(&mut self, call: &SqlCall<'_>, sink: &mut dyn RowSink) -> Result<Outcome> {
         let text = call.text;
         if begins_with(text, &REFUSED) {
             let message = "statements that define tables, control transactions or change the \
@@ -81,7 +96,9 @@ impl Executor<'_> {
             *forms.borrow_mut() = kinds
                 .iter()
                 .zip(&names)
-                .map(|(kind, name)| (kind.as_ref().map(Kind::form), (name.is_binary, name.is_decimal)))
+                .map(|(kind, name)| {
+                    (kind.as_ref().map(Kind::form), (name.is_binary, name.is_decimal))
+                })
                 .collect();
             let columns = names
                 .into_iter()
@@ -94,11 +111,9 @@ impl Executor<'_> {
         let (mut lent, mut wrong) = (0, None);
         let mut take = |cells: Vec<Cell>| {
             let forms = forms.borrow();
-            let row = cells.into_iter().zip(forms.iter()).map(|(cell, &(form, how))| {
-                match form {
-                    Some(form) => read(form, cell),
-                    None => computed(cell, how),
-                }
+            let row = cells.into_iter().zip(forms.iter()).map(|(cell, &(form, how))| match form {
+                Some(form) => read(form, cell),
+                None => computed(cell, how),
             });
             let Some(row) = row.collect::<Option<Vec<Value>>>() else {
                 wrong = Some(Error::new(ErrorKind::Engine, "a value that no field can have"));

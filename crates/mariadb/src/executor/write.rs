@@ -8,7 +8,7 @@ use marmota_sql::{quoted, where_sql};
 use marmota_store::operation::{Keys, Outcome};
 use marmota_store::refusal;
 
-use super::Executor;
+use super::{Executor, borrowed};
 use crate::connection::Cell;
 use crate::fault::{self, code};
 use crate::statement::column::{cell, name, placeholder};
@@ -115,7 +115,11 @@ impl Executor<'_> {
                     return Err(executor.not_incremented(table, key, position, number));
                 }
                 Ok(done) => done,
-                Err(failure) => return Err(executor.refused(&failure, table, &[], Some(key))),
+                Err(failure) => {
+                    let mut row = vec![Value::Absent; table.fields().len()];
+                    row[position] = executor.sum(table, key, position, number)?;
+                    return Err(executor.refused(&failure, table, &borrowed(&row), Some(key)));
+                }
             };
             let value = executor.value(table, key, position)?.unwrap_or_default();
             if !field.rules.is_empty() {
@@ -125,6 +129,17 @@ impl Executor<'_> {
             }
             let version = table.version().map(|_| done.id as i64);
             Ok(Outcome { version, value, ..Outcome::rows(1) })
+        })
+    }
+
+    /// Returns the sum that an increment would have written.
+    fn sum(&mut self, table: &Table, key: ValueRef<'_>, position: usize, by: i64) -> Result<Value> {
+        Ok(match self.value(table, key, position)? {
+            Some(Value::Int(old)) => Value::Int(old.saturating_add(by)),
+            Some(Value::Currency(old)) => {
+                Value::Currency(Currency::from_scaled(old.scaled().saturating_add(by)))
+            }
+            _ => Value::Absent,
         })
     }
 

@@ -6,7 +6,7 @@ use marmota_store::refusal::{self, mixed_keys};
 
 use super::write::{insert_head, values_of};
 use super::{Executor, borrowed};
-use crate::connection::Cell;
+use crate::connection::bytes_of;
 use crate::fault::{Failure, code};
 use crate::statement::column::{cell, name};
 use crate::statement::sql::Sql;
@@ -44,7 +44,9 @@ impl Executor<'_> {
                 let count = statement_rows(&rows[at..]);
                 match executor.insert_some(table, &rows[at..at + count]) {
                     Ok(made) => keys.extend(made),
-                    Err(failure) => return Err(executor.row_at_fault(&failure, table, rows, at, count)),
+                    Err(failure) => {
+                        return Err(executor.row_at_fault(&failure, table, rows, at, count));
+                    }
                 }
                 at += count;
             }
@@ -94,8 +96,8 @@ impl Executor<'_> {
         first: usize,
         count: usize,
     ) -> marmota_model::Error {
-        let is_of_a_row =
-            failure.is_taken() || matches!(failure.code, code::NO_TARGET | code::OUT_OF_RANGE | 1406);
+        let is_of_a_row = failure.is_taken()
+            || matches!(failure.code, code::NO_TARGET | code::OUT_OF_RANGE | code::TOO_LONG);
         if !is_of_a_row {
             return crate::fault::of(failure);
         }
@@ -163,11 +165,4 @@ fn statement_rows(rows: &[Vec<Value>]) -> usize {
     }
     let fits = |&&most: &&usize| most <= count && most * first.len().max(1) <= PARAMETERS_MAX;
     STATEMENT_ROWS.iter().find(fits).copied().unwrap_or(1)
-}
-
-fn bytes_of(cell: &Cell) -> usize {
-    match cell {
-        Cell::Bytes(bytes) => bytes.len() + 9,
-        _ => 13,
-    }
 }

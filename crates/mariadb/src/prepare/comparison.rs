@@ -11,11 +11,11 @@ use marmota_store::plan::{PlanStep, StepEffect, TableChange};
 
 use super::Preparing;
 use super::definition::{self, create_index, index_name, reference_name};
-use super::layout::{Layout, LayoutColumn, LayoutIndex, LayoutReference, chars, integer_bytes, is_a};
-use crate::connection::text;
-use crate::statement::column::{
-    folded_name, folded_sql, is_folded, literal, name, sql_type,
+use super::layout::{
+    Layout, LayoutColumn, LayoutIndex, LayoutReference, chars, integer_bytes, is_a,
 };
+use crate::connection::text;
+use crate::statement::column::{folded_name, folded_sql, is_folded, literal, name, sql_type};
 
 /// Makes the steps for one of the tables.
 pub(super) fn compare(
@@ -167,9 +167,10 @@ impl Comparison<'_> {
             let there = columns[position].and_then(|column| layout.reference(&column.name, to));
             match there {
                 None => self.add_reference(position),
-                Some(there) if there.on_delete != field.on_delete
-                    && (there.name == reference_name(self.steps.table, field)
-                        || field.on_delete != OnDelete::Restrict) =>
+                Some(there)
+                    if there.on_delete != field.on_delete
+                        && (there.name == reference_name(self.steps.table, field)
+                            || field.on_delete != OnDelete::Restrict) =>
                 {
                     self.change_action(position, there);
                 }
@@ -251,8 +252,8 @@ impl Comparison<'_> {
         let is_text = chars(&wanted).is_some();
         let is_narrow = integer_bytes(&column.declared) < integer_bytes(&wanted)
             || chars(&column.declared) < chars(&wanted);
-        let has_other_order = is_text
-            && !matches!(&*column.collation, "utf8mb4_nopad_bin" | "utf8mb4_0900_bin");
+        let has_other_order =
+            is_text && !matches!(&*column.collation, "utf8mb4_nopad_bin" | "utf8mb4_0900_bin");
         if position != table.key() && (is_narrow || has_other_order) {
             let to = match has_other_order {
                 true => format!("{wanted} COLLATE {}", self.collation),
@@ -316,13 +317,15 @@ impl Comparison<'_> {
         let fold = folded_name(&column.name);
         let mut first = Vec::new();
         for reference in layout.references.iter().filter(|one| one.column == column.name) {
-            first.extend(self.steps.alter(&format!("DROP FOREIGN KEY {}", quoted(&reference.name))));
+            first
+                .extend(self.steps.alter(&format!("DROP FOREIGN KEY {}", quoted(&reference.name))));
         }
         let has_it = |index: &&LayoutIndex| {
             index.columns.iter().any(|name| *name == column.name || *name == fold)
         };
         for index in layout.indexes.iter().filter(has_it) {
-            first.extend(self.steps.alter(&format!("DROP INDEX IF EXISTS {}", quoted(&index.name))));
+            first
+                .extend(self.steps.alter(&format!("DROP INDEX IF EXISTS {}", quoted(&index.name))));
         }
         if layout.named(&fold).is_some() {
             first.extend(self.steps.alter(&format!("DROP COLUMN {}", quoted(&fold))));

@@ -55,7 +55,8 @@ impl Layout {
     pub(super) fn of(run: &mut Preparing<'_>, name: &str) -> Result<Option<Self>> {
         let of = format!("table_schema=database() AND table_name={}", text_literal(name));
         let mut layout: Option<Self> = None;
-        let sql = format!("SELECT table_type='BASE TABLE' FROM information_schema.tables WHERE {of}");
+        let sql =
+            format!("SELECT table_type='BASE TABLE' FROM information_schema.tables WHERE {of}");
         run.query(&sql, |row| {
             layout = Some(Self { is_table: number(&row[0]) != 0, ..Self::default() });
         })?;

@@ -187,10 +187,7 @@ pub(super) struct ChunkSink<'e> {
 }
 
 impl<'e> ChunkSink<'e> {
-    pub(super) const fn new(
-        end: &'e ExchangeEnd,
-        columns: &'e OnceCell<Arc<SqlColumns>>,
-    ) -> Self {
+    pub(super) const fn new(end: &'e ExchangeEnd, columns: &'e OnceCell<Arc<SqlColumns>>) -> Self {
         Self { end, rows: Vec::new(), bytes: 0, columns }
     }
 

@@ -38,7 +38,11 @@ pub(super) struct Lane {
 impl Lane {
     pub(super) fn new(shared: &Arc<Shared>) -> Arc<Self> {
         shared.open_transactions.fetch_add(1, Ordering::SeqCst);
-        Arc::new(Self { shared: Arc::clone(shared), state: Mutex::default(), is_lost: AtomicBool::new(false) })
+        Arc::new(Self {
+            shared: Arc::clone(shared),
+            state: Mutex::default(),
+            is_lost: AtomicBool::new(false),
+        })
     }
 
     /// Begins the transaction.
@@ -96,7 +100,8 @@ impl Lane {
         self.push(Box::new(move |lane, place| {
             end.start();
             let Some(mut connection) = place.take() else {
-                let done = if commits { Err(lane.gone()) } else { Ok(Done::One(Outcome::default())) };
+                let done =
+                    if commits { Err(lane.gone()) } else { Ok(Done::One(Outcome::default())) };
                 return end.finish(done);
             };
             let sql = if commits { "COMMIT" } else { "ROLLBACK" };

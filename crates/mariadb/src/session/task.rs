@@ -46,9 +46,7 @@ impl Task {
             Operation::List { table, query } => {
                 Self::List(tables.kept(table)?, Box::new((*query).clone()))
             }
-            Operation::Count { table, filter } => {
-                Self::Count(tables.kept(table)?, filter.cloned())
-            }
+            Operation::Count { table, filter } => Self::Count(tables.kept(table)?, filter.cloned()),
             Operation::InsertMany { table, rows, on_conflict } => {
                 let kept = tables.kept(table)?;
                 Self::InsertMany(kept, owned_rows(*rows, table.fields().len())?, *on_conflict)
@@ -115,11 +113,7 @@ pub(super) fn alone(shared: &Arc<Shared>, task: Task, end: ExchangeEnd) {
 }
 
 /// Executes a task on a connection.
-pub(super) fn execute(
-    executor: &mut Executor<'_>,
-    task: Task,
-    end: &ExchangeEnd,
-) -> Result<Done> {
+pub(super) fn execute(executor: &mut Executor<'_>, task: Task, end: &ExchangeEnd) -> Result<Done> {
     executor.tables.learn();
     let columns = OnceCell::new();
     let mut sink = ChunkSink::new(end, &columns);

@@ -24,7 +24,7 @@ use crate::connection::Cell;
 /// Texts with at most this number of characters are VARCHAR: 64 such columns fit a row.
 const CHARS_MAX: u32 = 250;
 /// The characters of a key, or of a reference to one: an index has at most 3,072 bytes.
-const KEY_CHARS: u32 = 700;
+pub(crate) const KEY_CHARS: u32 = 700;
 const MICROS_PER_DAY: i64 = 86_400_000_000;
 
 /// Returns the declared type of a field's column, in the form in which the server reports it.

@@ -4,7 +4,9 @@ use marmota_model::{FilterExpr, Place, Quantifier, SortKey, Table, Value};
 use marmota_sql::{SqlWriter, filter_sql, quoted, sign};
 
 use crate::connection::Cell;
-use crate::statement::column::{compared, compared_cell, folded, folded_sql, is_folded, placeholder};
+use crate::statement::column::{
+    compared, compared_cell, folded, folded_sql, is_folded, placeholder,
+};
 use crate::statement::sql::Sql;
 
 impl SqlWriter for Sql {
@@ -68,8 +70,7 @@ impl Sql {
     /// value, so that there are few different statements.
     fn list(&mut self, field: &marmota_model::Field, values: &[Value]) {
         let Some(last) = values.last() else {
-            // NULL, as in a comparison, if the field is NULL.
-            self.add(&compared(field)).add("<>").add(&compared(field));
+            self.add("FALSE");
             return;
         };
         let count = match values.len() {

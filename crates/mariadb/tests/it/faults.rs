@@ -113,8 +113,10 @@ fn a_killed_server_loses_no_acknowledged_insert() {
             match done {
                 Ok(()) => acknowledged.push((name, number % 2 == 1)),
                 Err(error) => {
-                    let expected =
-                        matches!(error.kind(), ErrorKind::Lost | ErrorKind::Refused | ErrorKind::Busy);
+                    let expected = matches!(
+                        error.kind(),
+                        ErrorKind::Lost | ErrorKind::Refused | ErrorKind::Busy
+                    );
                     assert!(expected, "{error:?}");
                     thread::sleep(Duration::from_millis(5));
                 }
@@ -155,9 +157,8 @@ fn a_cancelled_write_is_ended_and_later_ones_continue() {
     let begun = Instant::now();
     {
         // It waits for the row; dropping it cancels it.
-        let mut waiting = Box::pin(std::future::IntoFuture::into_future(
-            store.increment(Note::COUNT, id, 10),
-        ));
+        let mut waiting =
+            Box::pin(std::future::IntoFuture::into_future(store.increment(Note::COUNT, id, 10)));
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         while begun.elapsed() < Duration::from_millis(200) {
             assert!(waiting.as_mut().poll(&mut context).is_pending());

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use marmota_model::{FilterExpr, RelatedFilter, Result, Table, Value};
-use marmota_store::related_values::condition;
 use marmota_store::predicate::Predicate;
+use marmota_store::related_values::condition;
 use parking_lot::{Mutex, RwLock};
 
 use crate::catalog::locked_tables::{LockedTables, Needs};
