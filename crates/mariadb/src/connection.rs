@@ -11,8 +11,7 @@ use mysql::{Conn, Opts, OptsBuilder, Params};
 
 pub(crate) use mysql::Value as Cell;
 
-use crate::fault::Failure;
-use crate::options::invalid;
+use crate::fault::{Failure, invalid};
 
 /// The longest time to wait for a connection to be accepted.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -43,7 +42,7 @@ impl DriverOptions {
             .additional_capabilities(flags)
             .tcp_connect_timeout(Some(CONNECT_TIMEOUT))
             .stmt_cache_size(STATEMENTS_MAX)
-            // A server on this machine is asked for its socket otherwise, by another round trip.
+            // Otherwise the driver reads the path of the socket from the server and connects again.
             .prefer_socket(false);
         Ok(Self(options.into()))
     }
@@ -99,7 +98,7 @@ pub(crate) struct Connection {
 
 impl Connection {
     pub(crate) fn open(options: &DriverOptions, lock_timeout: Duration) -> Result<Self, Failure> {
-        let conn = Conn::new(options.0.clone()).map_err(Failure::of)?;
+        let conn = Conn::new(options.0.clone()).map_err(|error| Failure::of(&error))?;
         let mut connection =
             Self { conn, is_broken: false, is_mariadb: true, key_step: 1, packet_max: 0 };
         connection.execute(SETTINGS)?;
@@ -136,7 +135,7 @@ impl Connection {
 
     /// Executes a statement without parameters, and drops its rows.
     pub(crate) fn execute(&mut self, sql: &str) -> Result<(), Failure> {
-        let done = self.conn.query_drop(sql).map_err(Failure::of);
+        let done = self.conn.query_drop(sql).map_err(|error| Failure::of(&error));
         self.note(done)
     }
 
@@ -147,7 +146,7 @@ impl Connection {
         take: &mut dyn FnMut(Vec<Cell>) -> bool,
     ) -> Result<(), Failure> {
         let done = match self.conn.query_iter(sql) {
-            Err(error) => Err(Failure::of(error)),
+            Err(error) => Err(Failure::of(&error)),
             Ok(rows) => each(rows, take).map(drop),
         };
         self.note(done)
@@ -171,7 +170,7 @@ impl Connection {
             false => Params::Positional(parameters),
         };
         let done = match self.conn.exec_iter(sql, parameters) {
-            Err(error) => Err(Failure::of(error)),
+            Err(error) => Err(Failure::of(&error)),
             Ok(rows) => {
                 let names = rows.columns();
                 let names: Vec<ColumnName> = names.as_ref().iter().map(column_name).collect();
@@ -210,7 +209,7 @@ fn each<T: mysql::prelude::Protocol>(
     take: &mut dyn FnMut(Vec<Cell>) -> bool,
 ) -> Result<(), Failure> {
     for row in rows {
-        if !take(row.map_err(Failure::of)?.unwrap()) {
+        if !take(row.map_err(|error| Failure::of(&error))?.unwrap()) {
             break;
         }
     }

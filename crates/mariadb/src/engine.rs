@@ -61,7 +61,7 @@ impl Mariadb {
 
 impl std::fmt::Debug for Mariadb {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Mariadb").field(self.0.pool.options()).finish()
+        f.debug_tuple("Mariadb").field(&self.0.options).finish()
     }
 }
 
@@ -71,7 +71,7 @@ impl Engine for Mariadb {
     }
 
     fn plan(&self, tables: &[Arc<Table>], version: u32) -> Result<Plan> {
-        let place = self.0.pool.options().place();
+        let place = self.0.options.place();
         self.0.with_connection(|connection| prepare::plan(connection, tables, version, place))
     }
 
@@ -81,7 +81,7 @@ impl Engine for Mariadb {
         version: u32,
         destructive: &Destructive,
     ) -> Result<Plan> {
-        let place = self.0.pool.options().place();
+        let place = self.0.options.place();
         let plan = self.0.with_connection(|connection| {
             prepare::migrate(connection, tables, version, destructive, place)
         })?;

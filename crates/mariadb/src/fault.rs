@@ -34,13 +34,13 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    pub(crate) fn of(error: mysql::Error) -> Self {
+    pub(crate) fn of(error: &mysql::Error) -> Self {
         use mysql::{DriverError, Error as Of};
-        let (code, message) = match &error {
+        let (code, message) = match error {
             Of::MySqlError(error) => (error.code, error.message.clone()),
             error => (0, error.to_string()),
         };
-        let (kind, has_begun) = match &error {
+        let (kind, has_begun) = match error {
             Of::DriverError(DriverError::CouldNotConnect(_) | DriverError::ConnectTimeout) => {
                 (ErrorKind::Refused, false)
             }
@@ -185,6 +185,12 @@ pub(crate) fn closed() -> Error {
 #[cold]
 pub(crate) fn unsupported() -> Error {
     Error::new(ErrorKind::Unsupported, "the engine `mariadb` does not support this operation")
+}
+
+/// The error for a URL that cannot be used. It does not contain the URL, which may have a password.
+pub(crate) fn invalid(why: &str) -> Error {
+    let message = format!("the URL of MariaDB is invalid: {why}");
+    Error::new(ErrorKind::Invalid, message)
 }
 
 fn source(failure: &Failure) -> String {

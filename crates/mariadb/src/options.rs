@@ -3,9 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
-use marmota_model::{Error, ErrorKind, Result};
+use marmota_model::Result;
 
 use crate::connection::DriverOptions;
+use crate::fault::invalid;
 
 /// The default of [`MariadbOptions::connections_max`].
 const CONNECTIONS_MAX: usize = 64;
@@ -78,14 +79,10 @@ impl fmt::Debug for MariadbOptions {
     }
 }
 
-/// The error for a URL that cannot be used. It does not contain the URL, which may have a password.
-pub(crate) fn invalid(why: &str) -> Error {
-    let message = format!("the URL of MariaDB is invalid: {why}");
-    Error::new(ErrorKind::Invalid, message)
-}
-
 #[cfg(test)]
 mod tests {
+    use marmota_model::ErrorKind;
+
     use super::*;
 
     #[test]

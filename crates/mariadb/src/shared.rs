@@ -25,6 +25,7 @@ const READS_MAX: usize = 16;
 
 /// The state that an engine shares with its sessions.
 pub(crate) struct Shared {
+    pub(crate) options: MariadbOptions,
     pub(crate) pool: Pool,
     pub(crate) tables: Arc<Tables>,
     /// Writes may wait for a lock that a transaction holds, and transactions continue meanwhile: so
@@ -67,7 +68,8 @@ impl Shared {
         let pool =
             |name, threads| Arc::new(ThreadPool::new(name, threads).waiting_max(WAITING_MAX));
         let shared = Self {
-            pool: Pool::new(options),
+            pool: Pool::new(options.driver.clone(), options.lock_timeout),
+            options,
             tables: Arc::default(),
             reads: pool("mariadb-read", threads.min(READS_MAX)),
             writes: pool("mariadb-write", threads),
@@ -88,7 +90,7 @@ impl Shared {
 
     fn cannot_connect(&self, failure: &fault::Failure) -> Error {
         let error = fault::of(failure);
-        let message = format!("{}: {}", self.pool.options().place(), error.message());
+        let message = format!("{}: {}", self.options.place(), error.message());
         Error::new(error.kind(), message).with_source(error)
     }
 
@@ -147,7 +149,7 @@ impl Shared {
 
     /// Waits until no abandoned write is in progress.
     pub(crate) fn wait_for_abandoned(&self) {
-        let until = Instant::now() + self.pool.options().lock_timeout;
+        let until = Instant::now() + self.options.lock_timeout;
         let mut abandoned = self.abandoned.lock();
         while *abandoned > 0 && !self.settled.wait_until(&mut abandoned, until).timed_out() {}
     }

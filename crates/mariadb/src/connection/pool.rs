@@ -4,9 +4,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::Connection;
+use super::{Connection, DriverOptions};
 use crate::fault::Failure;
-use crate::options::MariadbOptions;
 
 /// An idle connection is closed after this time: servers and firewalls forget it later.
 const IDLE: Duration = Duration::from_secs(300);
@@ -17,17 +16,14 @@ const IDLE_MAX: usize = 64;
 
 /// The idle connections of an engine. The threads that use them bound the number of connections.
 pub(crate) struct Pool {
-    options: MariadbOptions,
+    options: DriverOptions,
+    lock_timeout: Duration,
     idle: Mutex<Vec<(Connection, Instant)>>,
 }
 
 impl Pool {
-    pub(crate) const fn new(options: MariadbOptions) -> Self {
-        Self { options, idle: Mutex::new(Vec::new()) }
-    }
-
-    pub(crate) const fn options(&self) -> &MariadbOptions {
-        &self.options
+    pub(crate) const fn new(options: DriverOptions, lock_timeout: Duration) -> Self {
+        Self { options, lock_timeout, idle: Mutex::new(Vec::new()) }
     }
 
     /// Returns an idle connection, or a new one.
@@ -39,8 +35,7 @@ impl Pool {
                 idle.pop()
             };
             let Some((mut connection, since)) = idle else {
-                let options = &self.options;
-                return Connection::open(&options.driver, options.lock_timeout);
+                return Connection::open(&self.options, self.lock_timeout);
             };
             // The server may have closed it: a write would not know whether it was executed.
             if since.elapsed() < TRUSTED || connection.execute("DO 1").is_ok() {

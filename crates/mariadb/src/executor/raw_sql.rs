@@ -170,8 +170,8 @@ fn computed(cell: Cell, (is_binary, is_decimal): (bool, bool)) -> Option<Value> 
             let text = std::str::from_utf8(&bytes).ok()?;
             text.parse().map(Value::Int).or_else(|_| text.parse().map(Value::Float)).ok()?
         }
-        Cell::Bytes(bytes) if is_binary => Value::Blob(bytes.into()),
-        Cell::Bytes(bytes) => Value::Text(String::from_utf8(bytes).ok()?.into()),
+        Cell::Bytes(bytes) if is_binary => Value::Blob(bytes),
+        Cell::Bytes(bytes) => Value::Text(String::from_utf8(bytes).ok()?),
         Cell::NULL => Value::Null,
     })
 }

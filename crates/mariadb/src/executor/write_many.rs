@@ -101,8 +101,8 @@ impl Executor<'_> {
         if !is_of_a_row {
             return crate::fault::of(failure);
         }
-        for at in first..first + count {
-            if let Err(error) = self.insert(table, &borrowed(&rows[at])) {
+        for (at, row) in rows.iter().enumerate().skip(first).take(count) {
+            if let Err(error) = self.insert(table, &borrowed(row)) {
                 return match error.is_retryable() {
                     true => error,
                     false => error.at(format_args!("row {at}")),

@@ -124,7 +124,7 @@ impl ExchangeEnd {
         self.0.state.lock().connection = Some(id);
     }
 
-    /// Returns true if a request to end its statement may be on the way. After false there is none.
+    /// Returns true if a request to end its statement may be on the way; after false none follows.
     pub(super) fn release_connection(&self) -> bool {
         let mut state = self.0.state.lock();
         state.connection = None;

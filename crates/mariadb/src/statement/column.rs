@@ -231,10 +231,10 @@ pub(crate) fn read(form: ValueForm, cell: Cell) -> Option<Value> {
             Some(whole) => Currency::from_scaled(whole.checked_mul(Currency::SCALE)?),
             None => utf8(cell)?.parse().ok()?,
         }),
-        ValueForm::Text => Value::Text(utf8(cell)?.into()),
-        ValueForm::Json => Value::Json(utf8(cell)?.into()),
+        ValueForm::Text => Value::Text(utf8(cell)?),
+        ValueForm::Json => Value::Json(utf8(cell)?),
         ValueForm::Blob => match cell {
-            Cell::Bytes(bytes) => Value::Blob(bytes.into()),
+            Cell::Bytes(bytes) => Value::Blob(bytes),
             _ => return None,
         },
         ValueForm::Uuid => match cell {

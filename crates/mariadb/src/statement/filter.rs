@@ -67,7 +67,7 @@ impl SqlWriter for Sql {
 
 impl Sql {
     /// Adds the condition that a field has one of these values. The list is filled up with its last
-    /// value, so that there are few different statements.
+    /// value, so that few statements differ.
     fn list(&mut self, field: &marmota_model::Field, values: &[Value]) {
         let Some(last) = values.last() else {
             self.add("FALSE");
