@@ -13,7 +13,6 @@ use tokio::time::Instant;
 use super::lookup::refers;
 use super::{Writer, borrowed};
 use crate::database::transaction::Transaction;
-use crate::fault;
 use crate::shape::Shape;
 use crate::shared::Shared;
 
