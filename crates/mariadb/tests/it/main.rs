@@ -1,7 +1,6 @@
 //! The MariaDB engine on a real server.
 #![allow(clippy::unwrap_used, reason = "tests panic")]
 
-mod conf;
 mod faults;
 
 use std::sync::OnceLock;
