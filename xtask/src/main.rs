@@ -140,6 +140,7 @@ fn packages() -> Result<(), Failure> {
         // Debian's wrapper comes with the server.
         ("pg_ctlcluster", "postgresql"),
         ("pgbouncer", "pgbouncer"),
+        ("mariadbd", "mariadb-server"),
         ("chromium", "chromium"),
         ("chromedriver", "chromium-driver"),
         ("npm", "npm"),

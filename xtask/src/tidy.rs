@@ -18,7 +18,7 @@ mod prose;
 use crate::step::{Failure, root};
 
 /// The project's crates that each crate may depend on.
-const ARROWS: [(&str, &[&str]); 29] = [
+const ARROWS: [(&str, &[&str]); 30] = [
     ("model", &[]),
     ("derive", &[]),
     ("store", &["marmota-model"]),
@@ -30,6 +30,7 @@ const ARROWS: [(&str, &[&str]); 29] = [
     ("sql", &["marmota-model", "marmota-store"]),
     ("sqlite", &["marmota-model", "marmota-store", "marmota-sql"]),
     ("postgres", &["marmota-model", "marmota-store", "marmota-sql"]),
+    ("mariadb", &["marmota-model", "marmota-store", "marmota-sql"]),
     ("mongo", &["marmota-model", "marmota-store"]),
     ("objects", &["marmota-model"]),
     ("replication", &["marmota-model", "marmota-store", "marmota-objects"]),
@@ -103,6 +104,7 @@ const ARROWS: [(&str, &[&str]); 29] = [
             "marmota-postgres",
             "marmota-replication",
             "marmota-files",
+            "marmota-mariadb",
             "marmota-mongo",
             "marmota-rest",
             "marmota-admin",

@@ -72,7 +72,7 @@ type Own = Box<dyn Fn(&ArgMatches) -> Done>;
 #[derive(Args, Clone)]
 struct Database {
     /// The database: sqlite:FILE, sqlite::memory:, memory:, memory:FILE or
-    /// postgres://USER:PASSWORD@HOST/DATABASE
+    /// postgres://USER:PASSWORD@HOST/DATABASE, mariadb://USER:PASSWORD@HOST/DATABASE
     #[arg(long, value_name = "URL", env = "MARMOTA_DB")]
     db: Option<String>,
 }

@@ -102,6 +102,10 @@ pub mod memory {}
 #[doc = include_str!("../guide/22-postgresql.md")]
 pub mod postgresql {}
 
+#[cfg(feature = "mariadb")]
+#[doc = include_str!("../guide/52-mariadb.md")]
+pub mod mariadb {}
+
 #[cfg(all(feature = "remote", feature = "auth"))]
 #[doc = include_str!("../guide/24-remote-stores.md")]
 pub mod remote_stores {}

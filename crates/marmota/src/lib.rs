@@ -83,6 +83,8 @@ pub use marmota_http as http;
 pub use marmota_jobs as jobs;
 #[cfg(feature = "mail")]
 pub use marmota_mail as mail;
+#[cfg(feature = "mariadb")]
+pub use marmota_mariadb as mariadb;
 #[cfg(feature = "mongodb")]
 pub use marmota_mongo as mongo;
 #[cfg(feature = "postgres")]
@@ -135,6 +137,7 @@ pub mod prelude {
 /// | `memory:data/app.mem` | the memory engine, loaded at the start and saved at the end |
 /// | `memory:data/app.mem?durability=full` | the memory engine with a log: as durable as SQLite |
 /// | `postgres://user:password@host/app` | a PostgreSQL database (feature `postgres`) |
+/// | `mariadb://user:password@host/app`, or `mysql:` | a MariaDB or MySQL database (feature `mariadb`) |
 /// | `unix:/run/app.sock` | a store of another process, at a Unix socket (feature `remote`) |
 /// | `http://host:8080/api` | a store that another process serves over HTTP |
 /// | `ws://host:8080/api` | the same, over a WebSocket |
@@ -169,6 +172,10 @@ pub fn open(url: &str) -> Result<StoreBuilder> {
     match url.split_once(':').map(|(scheme, _)| scheme) {
         #[cfg(feature = "sqlite")]
         Some("sqlite") => Ok(marmota_store::Store::builder(marmota_sqlite::Sqlite::from_url(url)?)),
+        #[cfg(feature = "mariadb")]
+        Some("mariadb" | "mysql") => {
+            Ok(marmota_store::Store::builder(marmota_mariadb::Mariadb::from_url(url)?))
+        }
         #[cfg(feature = "mongodb")]
         Some("mongodb" | "mongodb+srv") => {
             Ok(marmota_store::Store::builder(marmota_mongo::Mongo::from_url(url)?))
@@ -193,6 +200,7 @@ fn unknown_engine(url: &str) -> Error {
     let feature = match scheme {
         "sqlite" => "sqlite",
         "postgres" | "postgresql" => "postgres",
+        "mariadb" | "mysql" => "mariadb",
         "mongodb" | "mongodb+srv" => "mongodb",
         "unix" | "http" | "https" | "ws" | "wss" => "remote",
         _ => {
@@ -200,8 +208,8 @@ fn unknown_engine(url: &str) -> Error {
             let shown = model::text::excerpt(url.split('?').next().unwrap_or_default());
             let message = format!(
                 "unknown database URL {shown:?}; use sqlite:FILE, sqlite::memory:, memory:, \
-                 postgres://USER@HOST/DATABASE, mongodb://HOST/DATABASE, unix:PATH, \
-                 http://HOST:PORT/api (or https:, ws:, wss:)"
+                 postgres://USER@HOST/DATABASE, mariadb://USER@HOST/DATABASE, \
+                 mongodb://HOST/DATABASE, unix:PATH, http://HOST:PORT/api (or https:, ws:, wss:)"
             );
             return Error::new(ErrorKind::Invalid, message);
         }
@@ -222,6 +230,7 @@ mod tests {
         for (url, feature) in [
             ("postgres://a@b/c", "`postgres`"),
             ("mongodb+srv://a/b", "`mongodb`"),
+            ("mysql://a@b/c", "`mariadb`"),
             ("http://a:1/api", "`remote`"),
         ] {
             let error = unknown_engine(url);

@@ -17,7 +17,7 @@ use marmota_model::{Error, ErrorKind, Result, RowSink};
 use marmota_store::Durability;
 use marmota_store::engine::{Session, Submitted, Ticket};
 use marmota_store::in_flight::InFlight;
-use marmota_store::operation::{Operation, Outcome};
+use marmota_store::operation::{Operation, Outcome, Write, owned_rows};
 use marmota_store::refusal::{self, copy_of};
 use tokio::task::JoinHandle;
 
@@ -32,7 +32,7 @@ use crate::fault;
 use crate::shared::waiting::joined;
 use crate::shared::{Shared, UnderWay};
 use crate::writer::Writer;
-use crate::writer::work::{Work, owned_of, rows_of};
+use crate::writer::work::Work;
 
 /// The session in which operations wait for the engine's thread.
 pub(crate) struct MongoSession {
@@ -176,12 +176,12 @@ impl Session for MongoSession {
             }
             Operation::InsertMany { table, rows, on_conflict } => {
                 let (shape, on_conflict) = (self.shared.shape(table)?, *on_conflict);
-                let rows = rows_of(*rows, shape.columns.len())?;
+                let rows = owned_rows(*rows, shape.columns.len())?;
                 self.write(durability, Work::InsertMany(shape, rows, on_conflict))
             }
             Operation::UpdateMany { table, rows } => {
                 let shape = self.shared.shape(table)?;
-                let rows = rows_of(*rows, shape.columns.len())?;
+                let rows = owned_rows(*rows, shape.columns.len())?;
                 self.write(durability, Work::UpdateMany(shape, rows))
             }
             Operation::Batch { once: Some(_), .. } => self.batch_once(durability),
@@ -204,7 +204,8 @@ impl Session for MongoSession {
             )),
             operation => {
                 let shape = self.shared.shape(operation.table().ok_or_else(fault::unexpected)?)?;
-                let write = owned_of(operation, Arc::clone(&shape.table))?;
+                let write = Write::of_operation(operation, Arc::clone(&shape.table))
+                    .ok_or_else(fault::unexpected)?;
                 self.write(durability, Work::One(write))
             }
         }

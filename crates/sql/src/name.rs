@@ -8,6 +8,27 @@ pub fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
+/// The shortest limit of a name, that of PostgreSQL: it truncates longer names.
+const NAME_BYTES_MAX: usize = 63;
+
+/// Returns a name within the limit of database servers: the end of a longer one is replaced by a
+/// hash.
+#[must_use]
+pub fn bounded(name: &str) -> String {
+    if name.len() <= NAME_BYTES_MAX {
+        return name.to_owned();
+    }
+    // FNV-1a: the same in every build.
+    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    let mut end = NAME_BYTES_MAX - 17;
+    while !name.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{}~{hash:016x}", &name[..end])
+}
+
 /// Returns the names of an index's columns.
 #[must_use]
 pub fn index_columns(table: &Table, index: &Index) -> Vec<String> {
@@ -56,6 +77,13 @@ mod tests {
     fn a_name_may_hold_anything() {
         assert_eq!(quoted("plain"), "\"plain\"");
         assert_eq!(quoted("a\"; DROP"), "\"a\"\"; DROP\"");
+    }
+
+    #[test]
+    fn long_names_stay_apart() {
+        let name = |end: &str| bounded(&format!("{}{end}", "é".repeat(40)));
+        assert!(name("a") != name("b") && name("a").len() <= NAME_BYTES_MAX);
+        assert_eq!(bounded("unique:t:a"), "unique:t:a");
     }
 
     #[test]

@@ -109,8 +109,16 @@ impl TableSteps<'_> {
         self.step(change, StepEffect::Safe, self.alter(&sql));
     }
 
+    /// Returns the statement that makes a column NOT NULL, or nullable, in standard SQL.
+    #[must_use]
+    pub fn standard_null(&self, field: &Field, not_null: bool) -> Vec<String> {
+        let action = if not_null { "SET" } else { "DROP" };
+        self.alter(&format!("ALTER COLUMN {} {action} NOT NULL", quoted(&field.name)))
+    }
+
     /// Makes a column nullable or NOT NULL, if it differs from the model; `count` returns the
-    /// number of rows that match a condition.
+    /// number of rows that match a condition, and `sql` the statements, such as
+    /// [`Self::standard_null`].
     ///
     /// # Errors
     /// Those of `count`.
@@ -119,6 +127,7 @@ impl TableSteps<'_> {
         position: usize,
         (column, not_null): (&str, bool),
         count: impl FnOnce(&str) -> Result<i64, E>,
+        sql: impl FnOnce(&Self, &Field, bool) -> Vec<String>,
     ) -> Result<(), E> {
         let field = &self.table.fields()[position];
         if position == self.table.key() || not_null != field.nullable {
@@ -126,7 +135,7 @@ impl TableSteps<'_> {
         }
         let (name, shown) = (field.name.to_string(), quoted(&field.name));
         if field.nullable {
-            let sql = self.alter(&format!("ALTER COLUMN {shown} DROP NOT NULL"));
+            let sql = sql(self, field, false);
             self.step(TableChange::AllowNull(name), StepEffect::Safe, sql);
             return Ok(());
         }
@@ -141,7 +150,7 @@ impl TableSteps<'_> {
             self.refuse(TableChange::RequireValue(name), why);
             return Ok(());
         }
-        let sql = self.alter(&format!("ALTER COLUMN {shown} SET NOT NULL"));
+        let sql = sql(self, field, true);
         self.step(TableChange::RequireValue(name), StepEffect::Safe, sql);
         Ok(())
     }

@@ -44,7 +44,7 @@ pub mod operation {
     pub use crate::contract::operation::{
         ANSWERS, Answered, BatchMode, Cascade, Fingerprint, Idempotency, KEY_BYTES_MAX, Keys, Link,
         LinkAt, OnConflict, Once, OnceKey, Operation, Outcome, UpsertEffect, UpsertResult, Write,
-        key_made, resolve_links,
+        key_made, owned_rows, resolve_links,
     };
 }
 
@@ -101,7 +101,9 @@ pub use files::{key, private_file};
 pub use layers::cache::row_cache::CacheStats;
 pub use layers::metrics::meter;
 pub use rows::history::{History, HistoryAction};
-pub use rows::{history, predicate, prepare, refusal, registry, row_buffer, tables};
+pub use rows::{
+    history, predicate, prepare, refusal, registry, related_values, row_buffer, tables,
+};
 pub use runtime::{backoff, in_flight, thread_pool, wait};
 pub use store::{Pending, Progress, Statistics, Store};
 pub use verbs::transaction::{Savepoint, Transaction};

@@ -22,6 +22,7 @@ pub mod predicate;
 pub mod prepare;
 pub mod refusal;
 pub mod registry;
+pub mod related_values;
 pub mod row_buffer;
 pub(crate) mod row_groups;
 pub(crate) mod row_order;

@@ -10,11 +10,11 @@ use std::sync::Arc;
 
 use marmota_model::{FilterExpr, RelatedFilter, Result, Table, Value};
 use marmota_store::predicate::Predicate;
+use marmota_store::related_values::condition;
 use parking_lot::{Mutex, RwLock};
 
 use crate::catalog::locked_tables::{LockedTables, Needs};
 use crate::read::long_scan::{Budget, LongScan, ReadRequest, Rest, View};
-use crate::read::related::condition;
 use crate::table::scan_copies::Copies;
 use crate::table::table_rows::TableRows;
 

@@ -5,9 +5,8 @@
 
 use std::borrow::Cow;
 
-use marmota_model::{
-    Comparison, FilterExpr, Quantifier, RelatedFilter, Result, Table, Value, ValueRef,
-};
+use marmota_model::{Comparison, FilterExpr, RelatedFilter, Result, Table, Value, ValueRef};
+use marmota_store::related_values::condition;
 
 use crate::catalog::locked_tables::LockedTables;
 use crate::read::scan::RowsFound;
@@ -123,31 +122,4 @@ fn list_of(
     let counted = values.chunk_by(PartialEq::eq);
     let counted = counted.filter_map(|same| Some((same.first()?.clone(), same.len() as u64)));
     Ok(condition(table, related, counted))
-}
-
-/// Returns the condition as a list of the values of the joining field of `table`. `values` are those
-/// of the related rows, in order, each with the number of its rows.
-pub(crate) fn condition(
-    table: &Table,
-    related: &RelatedFilter,
-    values: impl Iterator<Item = (Value, u64)>,
-) -> FilterExpr {
-    let without_rows = related.quantifier.holds(0);
-    let values = match related.quantifier {
-        Quantifier::Any => values.map(|(value, _)| value).collect(),
-        quantifier @ Quantifier::Count { .. } => {
-            let wanted = values.filter(|(_, rows)| quantifier.holds(*rows) != without_rows);
-            wanted.map(|(value, _)| value).collect()
-        }
-    };
-    let field = related.step.local;
-    let is_listed = FilterExpr::In { field, values };
-    let is_null = FilterExpr::IsNull { field };
-    // The condition is never unknown, also if the joining field is NULL.
-    match (without_rows, table.fields()[field].nullable) {
-        (false, false) => is_listed,
-        (false, true) => FilterExpr::And(vec![FilterExpr::Not(Box::new(is_null)), is_listed]),
-        (true, false) => FilterExpr::Not(Box::new(is_listed)),
-        (true, true) => FilterExpr::Or(vec![is_null, FilterExpr::Not(Box::new(is_listed))]),
-    }
 }

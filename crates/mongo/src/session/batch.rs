@@ -17,7 +17,7 @@ use crate::refusal::no_transactions;
 use crate::shared::Shared;
 use crate::shared::waiting::wait_on;
 use crate::writer::Writer;
-use crate::writer::work::{Tries, Work, owned_of};
+use crate::writer::work::{Tries, Work};
 
 /// The savepoint around a batch in a transaction; no other savepoint has this number.
 const SAVEPOINT: u32 = u32::MAX - 1;
@@ -183,7 +183,8 @@ fn one_by_one(
             }
             step => {
                 let table = step.table().ok_or_else(fault::unexpected)?;
-                owned_of(step, Arc::clone(&shared.shape(table)?.table))?
+                let table = Arc::clone(&shared.shape(table)?.table);
+                Write::of_operation(step, table).ok_or_else(fault::unexpected)?
             }
         };
         let work = Work::One(write);

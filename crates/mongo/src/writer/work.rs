@@ -4,16 +4,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use marmota_model::{Error, Result, RowSource, Table, Value, ValueRef};
+use marmota_model::{Error, Result, Value};
 use marmota_store::Durability;
 use marmota_store::backoff::Backoff;
-use marmota_store::operation::{OnConflict, Operation, Outcome, Write};
+use marmota_store::operation::{OnConflict, Outcome, Write};
 use tokio::time::Instant;
 
 use super::lookup::refers;
 use super::{Writer, borrowed};
 use crate::database::transaction::Transaction;
-use crate::fault;
 use crate::shape::Shape;
 use crate::shared::Shared;
 
@@ -112,44 +111,4 @@ impl Tries {
         let pause = self.backoff.pause();
         (Instant::now() + pause < self.end).then_some(pause)
     }
-}
-
-fn values(row: &[ValueRef<'_>]) -> Vec<Value> {
-    row.iter().map(ValueRef::to_value).collect()
-}
-
-/// Returns a write of one table with owned values.
-pub(crate) fn owned_of(operation: &Operation<'_>, table: Arc<Table>) -> Result<Write> {
-    Ok(match operation {
-        Operation::Insert { row, on_conflict, .. } => {
-            Write::Insert { table, row: values(row), on_conflict: *on_conflict }
-        }
-        Operation::Update { key, row, version, .. } => {
-            Write::Update { table, key: key.to_value(), row: values(row), version: *version }
-        }
-        Operation::Increment { key, field, by, stamp, .. } => Write::Increment {
-            table,
-            key: key.to_value(),
-            field: *field,
-            by: by.to_value(),
-            stamp: stamp.to_value(),
-        },
-        Operation::Delete { key, version, .. } => {
-            Write::Delete { table, key: key.to_value(), version: *version }
-        }
-        Operation::DeleteWhere { filter, .. } => {
-            Write::DeleteWhere { table, filter: filter.cloned() }
-        }
-        _ => return Err(fault::unexpected()),
-    })
-}
-
-/// Collects the rows of a write.
-pub(crate) fn rows_of<'a>(source: &mut dyn RowSource<'a>, width: usize) -> Result<Vec<Vec<Value>>> {
-    let mut rows = Vec::with_capacity(source.remaining());
-    let mut row = vec![ValueRef::Absent; width];
-    while source.next(&mut row)? {
-        rows.push(values(&row));
-    }
-    Ok(rows)
 }

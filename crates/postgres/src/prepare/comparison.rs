@@ -154,8 +154,12 @@ impl Comparison<'_> {
             if let Some(column) = columns[position] {
                 let null = (&*column.name, column.not_null);
                 let there = self.steps.there.clone();
-                self.steps
-                    .change_null(position, null, |condition| count(run, &there, condition))?;
+                self.steps.change_null(
+                    position,
+                    null,
+                    |condition| count(run, &there, condition),
+                    TableSteps::standard_null,
+                )?;
             }
         }
         for column in &layout.columns {

@@ -1,28 +1,9 @@
 //! Names, types and values as words of PostgreSQL's SQL.
 
 use marmota_model::ValueRef;
-pub(crate) use marmota_sql::quoted;
+pub(crate) use marmota_sql::{bounded, quoted};
 
 use crate::wire::value::PgType;
-
-/// PostgreSQL truncates longer names.
-const NAME_BYTES_MAX: usize = 63;
-
-/// Returns a name within PostgreSQL's limit: the end of a longer one is replaced by a hash.
-pub(crate) fn bounded(name: &str) -> String {
-    if name.len() <= NAME_BYTES_MAX {
-        return name.to_owned();
-    }
-    // FNV-1a: the same in every build.
-    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    let mut end = NAME_BYTES_MAX - 17;
-    while !name.is_char_boundary(end) {
-        end -= 1;
-    }
-    format!("{}~{hash:016x}", &name[..end])
-}
 
 /// Returns the declared type of a column.
 pub(crate) const fn sql_type(pg_type: PgType) -> &'static str {
@@ -68,16 +49,4 @@ pub(crate) fn sql_literal(value: ValueRef<'_>) -> String {
 /// Returns a text as an SQL literal.
 pub(crate) fn literal(text: &str) -> String {
     sql_literal(ValueRef::Text(text))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn long_names_stay_apart() {
-        let name = |end: &str| bounded(&format!("{}{end}", "é".repeat(40)));
-        assert!(name("a") != name("b") && name("a").len() <= NAME_BYTES_MAX);
-        assert_eq!(bounded("unique:t:a"), "unique:t:a");
-    }
 }

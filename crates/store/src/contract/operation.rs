@@ -5,6 +5,7 @@ pub(crate) mod conflict;
 pub(crate) mod link;
 pub(crate) mod once;
 pub(crate) mod outcome;
+pub(crate) mod owned;
 pub(crate) mod write;
 
 use marmota_model::{
@@ -18,6 +19,7 @@ pub use conflict::{OnConflict, UpsertEffect, UpsertResult};
 pub use link::{Link, LinkAt, key_made, resolve_links};
 pub use once::{ANSWERS, Answered, Fingerprint, Idempotency, KEY_BYTES_MAX, Once, OnceKey};
 pub use outcome::{Keys, Outcome};
+pub use owned::owned_rows;
 pub use write::Write;
 
 /// An operation for an engine. Rows have one value for each field of the table, in its order;

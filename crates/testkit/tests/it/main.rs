@@ -16,6 +16,7 @@ mod stress;
 
 use std::sync::OnceLock;
 
+use marmota_mariadb::{Mariadb, TemporaryMariadb};
 use marmota_memory::Memory;
 use marmota_mongo::Mongo;
 use marmota_postgres::{Postgres, TemporaryPostgres};
@@ -66,6 +67,14 @@ fn postgres(name: &'static str) -> Subject {
     Subject::new(name, move || Store::builder(Postgres::from_url(&url).unwrap()))
 }
 
+/// The same of a MariaDB server.
+fn mariadb(name: &'static str) -> Subject {
+    static SERVER: OnceLock<TemporaryMariadb> = OnceLock::new();
+    let server = SERVER.get_or_init(|| TemporaryMariadb::start().unwrap());
+    let url = server.make_database().unwrap();
+    Subject::new(name, move || Store::builder(Mariadb::from_url(&url).unwrap()))
+}
+
 /// The same of a server that speaks MongoDB's protocol.
 fn mongo_url() -> String {
     static SERVER: OnceLock<marmota_mongo::TemporaryMongo> = OnceLock::new();
@@ -100,6 +109,7 @@ conformance!(sqlite_alone_with_its_file, || {
     sqlite_file("SQLite alone with its file", options)
 });
 conformance!(postgres_over_tcp, || postgres("PostgreSQL"));
+conformance!(mariadb, || mariadb("MariaDB"));
 conformance!(mongo, || mongo("MongoDB's protocol"));
 // All promises hold with a feed as well.
 conformance!(sqlite_with_a_feed, || {

@@ -22,6 +22,7 @@ const FEATURES: [(&str, bool); 20] = [
     ("sqlite", cfg!(feature = "sqlite")),
     ("encryption", cfg!(feature = "encryption")),
     ("postgres", cfg!(feature = "postgres")),
+    ("mariadb", cfg!(feature = "mariadb")),
     ("mongodb", cfg!(feature = "mongodb")),
     ("remote", cfg!(feature = "remote")),
     ("replication", cfg!(feature = "replication")),

@@ -149,9 +149,15 @@ pub fn text_keys_are_exact(subject: &Subject) {
         assert_eq!(stand.get::<Country>(code).run().unwrap().name, code);
     }
     blamed(stand.insert(&Country::new("", "x")).run(), ErrorKind::Invalid, "code", "not_empty");
-    let long = "x".repeat(10_000);
+    let long = "x".repeat(700);
     stand.insert(&Country::new(&long, "long")).run().unwrap();
     assert_eq!(stand.get::<Country>(long).run().unwrap().name, "long");
+    // A database may limit the length of its keys.
+    let longer = "x".repeat(10_000);
+    match stand.insert(&Country::new(&longer, "longer")).run() {
+        Ok(_) => assert_eq!(stand.get::<Country>(longer).run().unwrap().name, "longer"),
+        refused => drop(blamed(refused, ErrorKind::Invalid, "code", "max")),
+    }
 }
 
 /// A missing row is [`ErrorKind::NotFound`], or `None` for an optional read.

@@ -1,0 +1,30 @@
+//! The MariaDB and MySQL engine.
+//!
+//! Models are tables with columns of their own types; names are quoted as in standard SQL. Each
+//! operation is executed on a thread of a pool, with a connection of the driver `mysql`, which waits
+//! for the server (`docs/design/064`). A caller's thread only passes the operation and receives rows.
+//!
+//! ```no_run
+//! use marmota_mariadb::Mariadb;
+//! use marmota_store::Store;
+//! let store = Store::builder(Mariadb::from_url("mariadb://ada@localhost/app")?).open()?;
+//! # Ok::<(), marmota_model::Error>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod connection;
+mod engine;
+mod executor;
+mod fault;
+mod options;
+mod prepare;
+mod session;
+mod shared;
+mod statement;
+#[cfg(feature = "temporary-server")]
+mod temporary;
+
+pub use engine::Mariadb;
+pub use options::MariadbOptions;
+#[cfg(feature = "temporary-server")]
+pub use temporary::TemporaryMariadb;

@@ -1,0 +1,102 @@
+//! The options of an engine: the driver's, and those of the pool.
+
+use std::fmt;
+use std::time::Duration;
+
+use marmota_model::Result;
+
+use crate::connection::DriverOptions;
+use crate::fault::invalid;
+
+/// The default of [`MariadbOptions::connections_max`].
+const CONNECTIONS_MAX: usize = 64;
+/// The default of [`MariadbOptions::lock_timeout`].
+const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The options of a connection to MariaDB or MySQL.
+///
+/// ```
+/// use marmota_mariadb::MariadbOptions;
+/// let options = MariadbOptions::parse("mariadb://ada:secret@localhost/app?connections_max=16")?;
+/// assert_eq!(options.connections_max, 16);
+/// assert_eq!(options.place(), "`app` at localhost:3306");
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct MariadbOptions {
+    pub(crate) driver: DriverOptions,
+    place: String,
+    /// The maximum number of connections of each purpose: reads, writes, and transactions. Default:
+    /// 64.
+    pub connections_max: usize,
+    /// The longest time that a write waits for a row lock. Default: 30 s.
+    pub lock_timeout: Duration,
+}
+
+impl MariadbOptions {
+    /// Parses a URL: `mariadb://user:password@host:port/database?parameter=value`, or the same with
+    /// `mysql:`. The parameters of the engine are `connections_max` and `lock_timeout_s`; others are
+    /// those of the driver (`socket`, `require_ssl`, `verify_ca`, …).
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for a URL of another form, or without a database.
+    pub fn parse(url: &str) -> Result<Self> {
+        let rest = url.strip_prefix("mariadb://").or_else(|| url.strip_prefix("mysql://"));
+        let rest =
+            rest.ok_or_else(|| invalid("the URL has to begin with `mariadb://` or `mysql://`"))?;
+        let (base, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (mut connections_max, mut lock_timeout) = (CONNECTIONS_MAX, LOCK_TIMEOUT);
+        let mut of_driver = Vec::new();
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let number = |least: u32, most: u32| {
+                let number = value.parse().ok().filter(|number| (least..=most).contains(number));
+                number.ok_or_else(|| {
+                    invalid(&format!("`{name}={value}`: must be a number from {least} to {most}"))
+                })
+            };
+            match name {
+                "connections_max" => connections_max = number(1, 10_000)? as usize,
+                "lock_timeout_s" => lock_timeout = Duration::from_secs(number(1, 3_600)?.into()),
+                _ => of_driver.push(pair),
+            }
+        }
+        let driver = DriverOptions::parse(&format!("mysql://{base}?{}", of_driver.join("&")))?;
+        let place = driver.place();
+        Ok(Self { driver, place, connections_max, lock_timeout })
+    }
+
+    /// Returns the database and the server, without the password.
+    #[must_use]
+    pub fn place(&self) -> &str {
+        &self.place
+    }
+}
+
+impl fmt::Debug for MariadbOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "MariadbOptions({})", self.place)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use marmota_model::ErrorKind;
+
+    use super::*;
+
+    #[test]
+    fn errors_name_the_parameter_and_no_password() {
+        for (url, part) in [
+            ("mariadb://a:secret@h/d?connections_max=0", "connections_max=0"),
+            ("mysql://a:secret@h/d?color=red", "color"),
+            ("mysql://a:secret@h", "database"),
+            ("http://a:secret@h/d", "mariadb://"),
+        ] {
+            let error = MariadbOptions::parse(url).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{url}");
+            assert!(error.message().contains(part), "{error}");
+            assert!(!error.message().contains("secret"), "{error}");
+        }
+    }
+}
