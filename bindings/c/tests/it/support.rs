@@ -22,6 +22,14 @@ pub(crate) fn library() -> &'static Path {
         let folder = program.ancestors().nth(2).expect("the folder of the profile").to_owned();
         let mut build = Command::new(env!("CARGO"));
         build.args(["build", "--package", "marmota-c"]).current_dir(root());
+        // Variables of this test would be a reason for build scripts to run again.
+        let of_test =
+            ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_CRATE_", "CARGO_BIN_", "CARGO_PRIMARY"];
+        for (name, _) in std::env::vars_os() {
+            if of_test.iter().any(|start| name.to_string_lossy().starts_with(start)) {
+                build.env_remove(name);
+            }
+        }
         if folder.ends_with("release") {
             build.arg("--release");
         }
