@@ -10,7 +10,7 @@ unit Marmota;
 interface
 
 uses
-  SysUtils, Classes, Math, MarmotaApi, MarmotaModels, MarmotaStores, MarmotaHttp;
+  {$ifdef UNIX}cwstring, {$endif}SysUtils, Classes, Math, MarmotaApi, MarmotaModels, MarmotaStores, MarmotaHttp;
 
 const
   AS_UNIQUE = MarmotaModels.AS_UNIQUE;
