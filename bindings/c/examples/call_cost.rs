@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use libloading::{Library, Symbol};
 use marmota::app::AppFile;
-use marmota::model::{ValueRef, parse_filter};
+use marmota::model::{NoRows, ValueRef};
 use marmota::store::operation::Operation;
 
 const TABLES: &CStr = c"{\"tables\":{\"person\":{\"fields\":{\
@@ -85,14 +85,13 @@ fn main() -> Result<(), Box<dyn Error>> {
                 ValueRef::Int(1800),
                 ValueRef::Int(1860),
             ];
-            rust.run(&mut Operation::insert(&table, &row), &mut marmota::model::NoRows)?;
+            rust.run(&mut Operation::insert(&table, &row), &mut NoRows)?;
             let int = |integer| CValue { kind: 3, integer, ..empty };
             let row = [int(id), text(first), text(last), int(1800), int(1860)];
             let mut key = empty;
             // SAFETY: five values, and a place for the key.
             assert_eq!(unsafe { insert(c, 0, row.as_ptr(), 5, &raw mut key) }, 0);
         }
-        parse_filter(&table, "id=1")?;
         let by_rust = median(|| {
             for call in 0..CALLS {
                 let record = rust.get_record(&table, call % ROWS + 1).run();

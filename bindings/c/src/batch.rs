@@ -251,14 +251,16 @@ fn send(
     let mut batch = store.batch();
     for BatchWrite { table, change } in writes {
         match change {
-            BatchChange::Insert { row } => drop(batch.insert_values(&table, &row)),
+            BatchChange::Insert { row } => {
+                batch.insert_values(&table, &row);
+            }
             BatchChange::Upsert { row, action } => {
                 let added = batch.insert_values(&table, &row);
-                drop(match action {
+                match action {
                     crate::rows::MARMOTA_IGNORE => added.or_ignore(),
                     crate::rows::MARMOTA_REPLACE => added.or_replace(),
                     _ => added.or_update(),
-                });
+                };
             }
             BatchChange::Update { key, row, version } => {
                 batch.update_values(&table, key, &row, version);

@@ -146,9 +146,9 @@ fn kind_of(kind: &Kind) -> u32 {
     match kind {
         Kind::Bool => value::MARMOTA_BOOL,
         Kind::Int { .. } => value::MARMOTA_INT,
-        Kind::Float { .. } => value::MARMOTA_FLOAT,
+        Kind::Float => value::MARMOTA_FLOAT,
         Kind::Currency => value::MARMOTA_CURRENCY,
-        Kind::Blob { .. } => value::MARMOTA_BLOB,
+        Kind::Blob => value::MARMOTA_BLOB,
         Kind::Date => value::MARMOTA_DATE,
         Kind::Time => value::MARMOTA_TIME,
         Kind::Timestamp => value::MARMOTA_TIMESTAMP,

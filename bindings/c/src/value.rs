@@ -200,12 +200,15 @@ thread_local! {
 /// The number of bytes that a thread keeps for the next rows that it lends.
 const KEPT_BYTES_MAX: usize = 1 << 20;
 
+/// A row that is lent to C, and its number of values.
+pub(crate) type LentRow = (*const MarmotaValue, usize);
+
 /// Lets `fill` add rows, and lends the first of them to the caller, until the thread's next call but
 /// one that lends. Returns what `fill` returned, and the row.
 pub(crate) fn lend<T, E>(
     width: usize,
     fill: impl FnOnce(&mut LentRows) -> Result<T, E>,
-) -> Result<(T, Option<(*const MarmotaValue, usize)>), E> {
+) -> Result<(T, Option<LentRow>), E> {
     // It is not borrowed while `fill` runs, which may call the C program.
     let mut rows = LENT.with_borrow_mut(|[older, newer]| {
         std::mem::swap(older, newer);
