@@ -39,7 +39,7 @@ int main(int argc, char **argv) {
     int is_check = argc > 1 && strcmp(argv[1], "--check") == 0;
     marmota_handle server;
     uint16_t port;
-    TRY(marmota_store_open("sqlite:people.db", TABLES, 0, &store));
+    TRY(marmota_store_open("sqlite:people_c.db", TABLES, 0, &store));
     TRY(marmota_table_find(store, "people", &people));
     marmota_value row[3] = {
         {.kind = MARMOTA_ABSENT},

@@ -141,8 +141,8 @@ pub extern "C" fn marmota_cursor_free(cursor: MarmotaHandle) -> i32 {
     entry(|| handles::remove::<CursorObject>(cursor).map(drop))
 }
 
-/// Receives a row. Returns true for the next one, false to stop. The row is lent until it returns, and
-/// it must not call functions of the store that is lending.
+/// Receives a row. Returns true for the next one, false to stop. The row is lent until it returns. Calls
+/// that use the store that is lending fail with MARMOTA_UNSUPPORTED or MARMOTA_BUSY.
 pub type MarmotaRowCallback = Option<
     unsafe extern "C" fn(row: *const MarmotaValue, count: usize, context: MarmotaContext) -> bool,
 >;
