@@ -204,8 +204,8 @@ typedef const uint8_t *marmota_bytes;
 // subscriptions and logs run on other threads: the target must permit that.
 typedef void *marmota_context;
 
-// Receives a row. Returns true for the next one, false to stop. The row is lent until it returns, and
-// it must not call functions of the store that is lending.
+// Receives a row. Returns true for the next one, false to stop. The row is lent until it returns. Calls
+// that use the store that is lending fail with MARMOTA_UNSUPPORTED or MARMOTA_BUSY.
 typedef bool (*marmota_row_callback)(const struct marmota_value *row,
                                      size_t count,
                                      marmota_context context);
