@@ -134,6 +134,7 @@ fn packages() -> Result<(), Failure> {
         ("cc", "build-essential"),
         ("g++", "g++"),
         ("curl", "curl"),
+        ("fpc", "fpc"),
         ("openssl", "openssl"),
         ("nginx", "nginx-light"),
         ("python3", "python3-venv"),

@@ -205,3 +205,6 @@ pub mod agents {}
 
 #[doc = include_str!("../guide/51-settings.md")]
 pub mod settings {}
+
+#[doc = include_str!("../guide/53-c-and-pascal.md")]
+pub mod c_and_pascal {}

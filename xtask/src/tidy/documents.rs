@@ -148,7 +148,8 @@ fn broken(file: &str, link: &str, pages: &BTreeMap<&str, Markdown>) -> Option<&'
 /// Returns all words of the sources.
 fn names(files: &[String]) -> Result<BTreeSet<String>, Failure> {
     let mut names: BTreeSet<String> = FOREIGN.iter().map(|&name| name.to_owned()).collect();
-    for file in files.iter().filter(|file| file.ends_with(".rs") && !file.starts_with("xtask/")) {
+    let is_code = |file: &&String| file.ends_with(".rs") || file.ends_with(".pas");
+    for file in files.iter().filter(|file| is_code(file) && !file.starts_with("xtask/")) {
         let text = fs::read_to_string(root().join(file)).unwrap_or_default();
         let words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
         for word in words {

@@ -29,7 +29,7 @@ pub(super) fn check(files: &[String], faults: &mut Vec<String>) {
 fn is_source(folder: &str) -> bool {
     let mut parts = folder.split('/');
     match parts.next() {
-        Some("crates" | "apps") => parts.nth(1) == Some("src"),
+        Some("crates" | "apps" | "bindings") => parts.nth(1) == Some("src"),
         Some("xtask") => parts.next() == Some("src"),
         _ => false,
     }
