@@ -15,7 +15,9 @@ use crate::auth::{Auth, KEY_PREFIX, after, check_grant, new_user};
 use crate::credentials::token::{self, TokenHash};
 use crate::ids;
 use crate::known::{Identity, Proof};
-use crate::models::{AccountLink, ApiKey, Group, LoginSession, SecondFactor, User, managers};
+use crate::models::{
+    AccountLink, ApiKey, Group, LinkedIdentity, LoginSession, SecondFactor, User, managers,
+};
 use crate::security_event::SecurityEvent;
 
 /// A key as shown to its user.
@@ -211,6 +213,7 @@ impl Auth {
             tx.delete_where::<ApiKey>(ApiKey::USER.eq(Ref::new(user))).run()?;
             tx.delete_where::<AccountLink>(AccountLink::USER.eq(user)).run()?;
             tx.delete_where::<SecondFactor>(SecondFactor::ID.eq(user)).run()?;
+            tx.delete_where::<LinkedIdentity>(LinkedIdentity::USER.eq(Ref::new(user))).run()?;
             ids::count_those_there(tx)?;
             let gone = tx.get::<User>(user).run()?;
             tx.delete::<User>(user).run()?;

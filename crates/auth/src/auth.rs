@@ -11,6 +11,7 @@ use marmota_model::{Caller, Error, ErrorKind, Ref, Result, Timestamp};
 use marmota_store::background::BackgroundBatch;
 use marmota_store::history::HISTORY_TABLE;
 use marmota_store::rights::{Grant, OWN_PREFIX, Right, Rights};
+use marmota_store::thread_pool::ThreadPool;
 use marmota_store::{Durability, Store, Transaction};
 
 use crate::credentials::attempts::Attempts;
@@ -20,7 +21,7 @@ use crate::credentials::token::{self, TokenHash};
 use crate::ids;
 use crate::known::{Found, Identity, Knowledge, KnownCount, Proof};
 use crate::models::{ApiKey, Group, LoginSession, User, managers};
-use crate::security_event::SecurityEvent;
+use crate::security_event::{Recorder, SecurityEvent};
 use crate::settings::Settings;
 
 /// The prefix of a session's token.
@@ -33,6 +34,10 @@ pub(crate) const TOKEN_PREFIX: &str = "mt_";
 const FIRST: &str = "admin";
 /// The end of a session is stored again when this fraction of its duration has passed.
 const RENEWALS: i64 = 10;
+/// The number of sign-ins with providers that a client may begin in the window of attempts.
+const SIGN_INS_MAX: u32 = 50;
+/// The number of tokens that may wait for the keys of their issuers.
+const FETCHES_MAX: usize = 64;
 
 /// Users, sessions and keys of a store. Cheap to clone.
 ///
@@ -52,10 +57,16 @@ pub(crate) struct Inner {
     pub(crate) codes: Attempts,
     /// Mails that anonymous callers have requested, by mail address.
     pub(crate) mails: Attempts,
+    /// The sign-ins with providers that were begun, by address.
+    pub(crate) sign_ins: Attempts,
+    /// Fetches the keys of other issuers, and deletes old events.
+    pub(crate) fetches: Arc<ThreadPool>,
+    /// Keeps security events.
+    pub(crate) recorder: Recorder,
     pub(crate) knowledge: Knowledge,
     pub(crate) jwts: Jwts,
     /// Changed ends of sessions, and ended sessions, written in the background.
-    background: BackgroundBatch,
+    pub(crate) background: BackgroundBatch,
     /// True if other processes may change accounts, and a read without a round trip detects it.
     pub(crate) is_shared_file: bool,
     /// The changes of accounts by all processes.
@@ -66,6 +77,12 @@ pub(crate) struct Inner {
     setup_token: Option<String>,
     /// The number of logins, which triggers the removal of expired sessions.
     pub(crate) logins: AtomicU32,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.fetches.dismiss();
+    }
 }
 
 impl std::fmt::Debug for Auth {
@@ -138,6 +155,9 @@ impl Auth {
             logins: AtomicU32::new(0),
             codes: Attempts::new(settings.attempts_max, settings.attempts_window),
             mails: Attempts::new(settings.mails_max, settings.attempts_window),
+            sign_ins: Attempts::new(SIGN_INS_MAX, settings.attempts_window),
+            fetches: Arc::new(ThreadPool::new("marmota-issuers", 2).waiting_max(FETCHES_MAX)),
+            recorder: Recorder::new(store, settings.events_max),
             store: store.clone(),
             settings,
         };
@@ -259,6 +279,8 @@ impl Auth {
                 store.delete_where::<LoginSession>(LoginSession::ID.eq(id)).run()?
             }
             Proof::Key(id) => store.delete_where::<ApiKey>(ApiKey::ID.eq(id)).run()?,
+            // It ends by itself.
+            Proof::Token => 0,
         };
         self.0.knowledge.forget(known.token);
         Ok(())
@@ -276,15 +298,11 @@ impl Inner {
     }
 
     pub(crate) fn report(&self, event: &SecurityEvent) {
-        match event {
-            SecurityEvent::LoginFailed { .. }
-            | SecurityEvent::LoginLimited { .. }
-            | SecurityEvent::MailLimited { .. }
-            | SecurityEvent::LinkRefused { .. }
-            | SecurityEvent::CodeFailed { .. }
-            | SecurityEvent::CodeLimited { .. } => log::warn!("{event:?}"),
-            _ => log::info!("{event:?}"),
+        match event.is_warning() {
+            true => log::warn!("{event:?}"),
+            false => log::info!("{event:?}"),
         }
+        self.recorder.record(event, self.now(), &self.background, &self.fetches);
         if let Some(listener) = &self.settings.listener {
             listener.happened(event);
         }
@@ -392,7 +410,7 @@ impl Inner {
 
     /// Reads the user of a session or key, and the user's rights; `None` if the user is disabled or
     /// missing.
-    async fn found(
+    pub(crate) async fn found(
         &self,
         user: i64,
         proof: Proof,
@@ -461,6 +479,7 @@ impl Inner {
             match known.proof {
                 Proof::Session(id) => batch.delete::<LoginSession>(id),
                 Proof::Key(id) => batch.delete::<ApiKey>(id),
+                Proof::Token => return,
             };
         });
         self.knowledge.forget(known.token);

@@ -4,5 +4,7 @@
 pub(crate) mod attempts;
 pub(crate) mod jwt;
 pub(crate) mod password;
+#[cfg(feature = "signatures")]
+pub(crate) mod signatures;
 pub(crate) mod token;
 pub(crate) mod totp;

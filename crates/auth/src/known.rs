@@ -43,6 +43,8 @@ pub enum Proof {
     Session(i64),
     /// A key of the user, by its primary key.
     Key(i64),
+    /// A token of another issuer, which ends by itself.
+    Token,
 }
 
 /// An authenticated caller.
@@ -169,6 +171,7 @@ impl Identity {
         let session = match found.proof {
             Proof::Session(session) => format!("session {session}"),
             Proof::Key(key) => format!("key {key}"),
+            Proof::Token => "token of another issuer".to_owned(),
         };
         Self {
             user: found.user,
