@@ -18,7 +18,7 @@ mod prose;
 use crate::step::{Failure, root};
 
 /// The project's crates that each crate may depend on.
-const ARROWS: [(&str, &[&str]); 29] = [
+const ARROWS: [(&str, &[&str]); 30] = [
     ("model", &[]),
     ("derive", &[]),
     ("store", &["marmota-model"]),
@@ -39,6 +39,7 @@ const ARROWS: [(&str, &[&str]); 29] = [
     ("client", &["marmota-model"]),
     ("jobs", &["marmota-model", "marmota-derive", "marmota-store"]),
     ("mail", &["marmota-model", "marmota-store", "marmota-auth", "marmota-jobs"]),
+    ("providers", &["marmota-model", "marmota-store", "marmota-auth"]),
     (
         "webhooks",
         &[
@@ -111,6 +112,7 @@ const ARROWS: [(&str, &[&str]); 29] = [
             "marmota-client",
             "marmota-jobs",
             "marmota-mail",
+            "marmota-providers",
             "marmota-webhooks",
             "marmota-mcp",
             "marmota-remote",

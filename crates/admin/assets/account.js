@@ -41,16 +41,48 @@ const entered = async () => {
   else await go('')
 }
 
+const needsCode = error => (error.errors ?? []).some(one => one.field === 'code' && one.rule === 'required')
+
+// The buttons of the providers. The browser comes back to this page, with a state and a code.
+const providers = (words, add) => options.providers.length > 0 && h('div', { class: 'buttons' }, options.providers.map(one =>
+  button(`${words} ${one.title}`, () => leave(one.name, add).catch(fail))))
+
+const leave = async (name, add) => {
+  const target = next() && new URL(next())
+  const path = target ? target.pathname + target.search + target.hash : undefined
+  const { url } = await send('POST', `/auth/sign-in/${name}`, { next: path, add })
+  location.assign(url)
+}
+
+// Ends a sign-in with a provider. The code of the provider does not stay in the history.
+const returned = async query => {
+  history.replaceState(null, '', location.pathname)
+  const failed = text => show('The sign-in was not completed', h('p', { class: 'error', role: 'alert' }, text),
+    links(h('a', { href: '#/sign-in' }, session.user ? 'Your account' : 'Sign in')))
+  if (!query.get('code')) return failed('The provider has refused it, or you have canceled it.')
+  const finish = async code => {
+    const answer = { state: query.get('state'), provider_code: query.get('code'), issuer: query.get('iss') ?? undefined }
+    const done = await send('POST', '/auth/sign-in', { ...answer, code, cookie: true })
+    if (done.next) location.assign(done.next)
+    else await entered()
+  }
+  try {
+    await finish()
+  } catch (error) {
+    if (needsCode(error)) show(`Sign in to ${settings.title}`, formWithCode([], 'Sign in', finish, true))
+    else failed(describe(error))
+  }
+}
+
 // A form that asks for a code if the account has an authenticator app.
-const formWithCode = (fields, submit, sendIt) => {
+const formWithCode = (fields, submit, sendIt, isNeeded = false) => {
   const code = codeField()
-  code.hidden = true
+  code.hidden = !isNeeded
   const withCode = async () => {
     try {
       await sendIt(code.hidden ? undefined : value(code).trim())
     } catch (error) {
-      const needed = (error.errors ?? []).some(one => one.field === 'code' && one.rule === 'required')
-      if (!needed || !code.hidden) throw error
+      if (!needsCode(error) || !code.hidden) throw error
       code.hidden = false
       code.target.focus()
     }
@@ -65,8 +97,8 @@ const pages = {
       await send('POST', '/auth/login', { name: value(name), password: value(password), code, cookie: true })
       await entered()
     }
-    show(`Sign in to ${settings.title}`, formWithCode([name, password], 'Sign in', signIn), links(
-      ['open', 'domains'].includes(options.sign_up) && link('sign-up', 'Create an account'),
+    show(`Sign in to ${settings.title}`, formWithCode([name, password], 'Sign in', signIn), providers('Sign in with'), links(
+      options.mails && ['open', 'domains'].includes(options.sign_up) && link('sign-up', 'Create an account'),
       options.login_links && link('login-link', 'Sign in by email'),
       options.mails && link('reset-password', 'Forgotten password')))
   },
@@ -137,10 +169,11 @@ const done = (title, text) => {
 // The account of the user who is signed in.
 const account = async () => {
   const user = session.user
+  const identities = options.providers.length ? (await get('/auth/identities')).identities : []
   document.title = `Account · ${settings.title}`
   fill(main, h('div', { class: 'small' }, h('h1', {}, 'Your account'),
     h('p', {}, 'Signed in as ', h('strong', {}, user.name), '.'),
-    addressPart(user), passwordPart(), appPart(user), sessionsPart(user), dataPart(user)))
+    addressPart(user), passwordPart(), providersPart(identities), appPart(user), sessionsPart(user), dataPart(user)))
 }
 
 const part = (title, ...children) => h('section', {}, h('h2', {}, title), children)
@@ -168,6 +201,19 @@ const passwordPart = () => {
     await reload('The password was changed. Sign in with the new one.')
   }
   return part('Password', form([old, password], { submit: 'Change password', send: change, fields: { old, password } }))
+}
+
+const providersPart = identities => {
+  if (!options.providers.length) return null
+  const remove = async id => {
+    await send('DELETE', `/auth/identities/${id}`)
+    await reload('The provider was removed.')
+  }
+  const rows = identities.map(one => [new URL(one.issuer).host, one.email ?? '', time(one.created_at),
+    button('Remove', () => remove(one.id).catch(fail), { 'aria-label': `Remove ${new URL(one.issuer).host}` })])
+  return part('Providers', h('p', {}, 'Sign in with an account that you have elsewhere.'),
+    rows.length > 0 && list('Providers', ['Provider', 'Address', 'Since', h('span', { class: 'hidden' }, 'Actions')], rows),
+    providers('Add', true))
 }
 
 const showCodes = codes => fill(main, h('div', { class: 'small' }, h('h1', {}, 'Recovery codes'),
@@ -254,4 +300,6 @@ const showError = error => fill(main, h('h1', {}, 'The page cannot be shown'), h
 
 document.getElementById('name').textContent = settings.title
 window.addEventListener('hashchange', () => route().catch(showError))
-await loadSession().then(route).catch(showError)
+const query = new URLSearchParams(location.search)
+const isReturn = query.has('state') && (query.has('code') || query.has('error'))
+await loadSession().then(() => isReturn ? returned(query) : route()).catch(showError)

@@ -322,7 +322,7 @@ impl Auth {
         name: &str,
         age: Option<Duration>,
     ) -> Result<(i64, String)> {
-        if let Proof::Key(_) = known.proof() {
+        if let Proof::Key(_) | Proof::Token = known.proof() {
             let message = "a key cannot create other keys: log in to create one";
             return Err(Error::new(ErrorKind::Denied, message));
         }

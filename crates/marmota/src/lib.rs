@@ -35,6 +35,7 @@
 //! | copy a SQLite database continuously | `replication`, `replication-s3` |
 //! | run durable jobs | `jobs` |
 //! | send mails, and let people sign up | `mail` |
+//! | sign in with providers, and accept tokens of other issuers | `providers` |
 //! | send changes to other systems | `webhooks` |
 //! | administer tables and users in a browser | `admin` |
 //! | call traits in other processes | `services` |
@@ -83,6 +84,8 @@ pub use marmota_http as http;
 pub use marmota_jobs as jobs;
 #[cfg(feature = "mail")]
 pub use marmota_mail as mail;
+#[cfg(feature = "providers")]
+pub use marmota_providers as providers;
 #[cfg(feature = "mongodb")]
 pub use marmota_mongo as mongo;
 #[cfg(feature = "postgres")]

@@ -20,7 +20,9 @@ use crate::credentials::token::{self, TokenHash};
 use crate::ids;
 use crate::login::{LoggedIn, LoginClient, is_same};
 use crate::models::{AccountLink, Group, LinkedIdentity, PendingSignIn, User};
-use crate::providers::{ExternalIdentity, IdentityProviders, ProviderCode, ProviderRequest};
+use crate::providers::{
+    ExternalIdentity, IdentityProviders, ProviderCode, ProviderInfo, ProviderRequest,
+};
 use crate::security_event::SecurityEvent;
 
 use std::sync::Arc;
@@ -287,6 +289,12 @@ impl Auth {
         inner.store.insert(&row).run()?;
         self.report(&SecurityEvent::IdentityLinked { user, issuer: identity.issuer.clone() });
         Ok(())
+    }
+
+    /// Returns the providers that pages offer.
+    #[must_use]
+    pub fn offered_providers(&self) -> Vec<ProviderInfo> {
+        self.0.settings.providers.as_ref().map_or_else(Vec::new, |providers| providers.offered())
     }
 
     fn providers(&self) -> Result<&Arc<dyn IdentityProviders>> {

@@ -49,6 +49,7 @@ fn options(asked: &AccountRequest) -> ModelResult<Reply> {
         "domains": domains,
         "mails": asked.auth.sends_mails(),
         "login_links": asked.auth.has_login_links(),
+        "providers": asked.auth.offered_providers(),
     })))
 }
 
