@@ -39,7 +39,7 @@ const ARROWS: [(&str, &[&str]); 30] = [
     ("client", &["marmota-model"]),
     ("jobs", &["marmota-model", "marmota-derive", "marmota-store"]),
     ("mail", &["marmota-model", "marmota-store", "marmota-auth", "marmota-jobs"]),
-    ("providers", &["marmota-model", "marmota-store", "marmota-auth"]),
+    ("providers", &["marmota-model", "marmota-auth"]),
     (
         "webhooks",
         &[
