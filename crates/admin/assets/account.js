@@ -221,6 +221,14 @@ const showCodes = codes => fill(main, h('div', { class: 'small' }, h('h1', {}, '
   h('ul', { class: 'mono' }, codes.map(code => h('li', {}, code))),
   button('Continue', () => reload().catch(fail), { kind: 'primary' })))
 
+// An image in SVG, which the server has made.
+const image = (svg, text) => {
+  const element = new DOMParser().parseFromString(svg, 'image/svg+xml').documentElement
+  element.setAttribute('role', 'img')
+  element.setAttribute('aria-label', text)
+  return h('p', {}, element)
+}
+
 const appPart = user => {
   if (user.recovery_codes === null) {
     const password = passwordField()
@@ -229,7 +237,8 @@ const appPart = user => {
       const code = control('Code', { autocomplete: 'one-time-code', inputmode: 'numeric' })
       const confirm = async () => showCodes((await send('POST', '/auth/totp/confirm', { code: value(code) })).recovery_codes)
       fill(main, h('div', { class: 'small' }, h('h1', {}, 'Set up an authenticator app'),
-        h('p', {}, 'Enter this secret into the app, or ', h('a', { href: setup.url }, 'open it in an app on this device'), '. Then enter the code that the app shows.'),
+        h('p', {}, 'Scan this code with the app, enter the secret into it, or ', h('a', { href: setup.url }, 'open it in an app on this device'), '. Then enter the code that the app shows.'),
+        image(setup.qr_code, 'QR code of the secret'),
         secret('Secret', setup.secret),
         form([code], { submit: 'Confirm', send: confirm, fields: { code }, extra: [button('Cancel', () => reload().catch(fail))] })))
     }

@@ -79,6 +79,21 @@ pub(crate) struct Inner {
     pub(crate) logins: AtomicU32,
 }
 
+/// The times of a credential, in microseconds.
+pub(crate) struct Times {
+    /// The last authentication of the user; `None` for a credential of a program.
+    pub(crate) authenticated_at: Option<Timestamp>,
+    pub(crate) ends_at: i64,
+    pub(crate) ends_at_last: i64,
+}
+
+impl Times {
+    /// Returns the times of a credential of a program.
+    pub(crate) const fn until(ends_at: i64) -> Self {
+        Self { authenticated_at: None, ends_at, ends_at_last: ends_at }
+    }
+}
+
 impl Drop for Inner {
     fn drop(&mut self) {
         self.fetches.dismiss();
@@ -133,6 +148,9 @@ impl Auth {
         registry.of::<User>()?;
         for grant in settings.everyone.iter().chain(&settings.anonymous) {
             check_grant(store, grant)?;
+        }
+        for (table, _) in &settings.step_up {
+            store.table(table)?;
         }
         let nobody = match settings.anonymous.is_empty() {
             true => None,
@@ -395,8 +413,12 @@ impl Inner {
             return Ok(None);
         };
         let ends_at_last = after(row.created_at, self.settings.session_age_max).micros();
-        self.found(*row.user.key(), Proof::Session(row.id), row.ends_at.micros(), ends_at_last)
-            .await
+        let times = Times {
+            authenticated_at: Some(row.authenticated_at.unwrap_or(row.created_at)),
+            ends_at: row.ends_at.micros(),
+            ends_at_last,
+        };
+        self.found(*row.user.key(), Proof::Session(row.id), times).await
     }
 
     pub(crate) async fn find_key(&self, token: TokenHash) -> Result<Option<Found>> {
@@ -405,7 +427,7 @@ impl Inner {
             return Ok(None);
         };
         let ends_at = row.ends_at.map_or(i64::MAX, Timestamp::micros);
-        self.found(*row.user.key(), Proof::Key(row.id), ends_at, ends_at).await
+        self.found(*row.user.key(), Proof::Key(row.id), Times::until(ends_at)).await
     }
 
     /// Reads the user of a session or key, and the user's rights; `None` if the user is disabled or
@@ -414,21 +436,28 @@ impl Inner {
         &self,
         user: i64,
         proof: Proof,
-        ends_at: i64,
-        ends_at_last: i64,
+        times: Times,
     ) -> Result<Option<Found>> {
         let Some(user) = self.store.get::<User>(user).optional().await? else { return Ok(None) };
         if user.is_disabled {
             return Ok(None);
         }
-        let rights = self.rights_of(&user).await?;
+        let (now, mut fresh_until, mut stale) = (self.now(), i64::MAX, Vec::new());
+        for (table, time) in &self.settings.step_up {
+            match times.authenticated_at.map(|at| after(at, *time)).filter(|until| *until > now) {
+                Some(until) => fresh_until = fresh_until.min(until.micros()),
+                None => stale.push(table.as_str()),
+            }
+        }
+        let rights = self.rights_of(&user, &stale).await?;
         let (user, is_admin) = (user.id, user.is_admin);
-        Ok(Some(Found { user, is_admin, proof, rights, ends_at, ends_at_last }))
+        let Times { ends_at, ends_at_last, .. } = times;
+        Ok(Some(Found { user, is_admin, proof, rights, ends_at, ends_at_last, fresh_until }))
     }
 
     /// Returns the rights of a user: those of all users, those of the groups, and references to the
     /// user.
-    async fn rights_of(&self, user: &User) -> Result<Arc<Rights>> {
+    async fn rights_of(&self, user: &User, stale: &[&str]) -> Result<Arc<Rights>> {
         let mut grants = self.settings.everyone.clone();
         let refer = Grant::new("marmota_user", &[Right::Refer]);
         if user.is_admin {
@@ -447,7 +476,7 @@ impl Inner {
             name: user.name.clone(),
             groups: user.groups.0.clone(),
         };
-        Rights::new(self.store.registry(), Some(caller), &grants)
+        Rights::with_step_up(self.store.registry(), Some(caller), &grants, stale)
     }
 
     /// Extends a session, and stores its end occasionally.

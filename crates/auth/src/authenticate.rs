@@ -15,7 +15,7 @@ use std::task::{Context, Poll, Waker};
 use marmota_model::{Error, Result};
 use marmota_store::Store;
 
-use crate::auth::{Auth, Inner, KEY_PREFIX, unauthenticated};
+use crate::auth::{Auth, Inner, KEY_PREFIX, Times, unauthenticated};
 use crate::credentials::token::{TOKEN_BYTES_MAX, TokenHash};
 use crate::ids;
 use crate::known::{Identity, Proof};
@@ -302,7 +302,7 @@ impl Inner {
         let now = self.now().micros();
         let known = self.knowledge.good(hash, now)?;
         // Another process may have extended it: read the store.
-        if known.has_ended(now) {
+        if known.has_ended(now) || now >= known.fresh_until {
             return None;
         }
         self.renew(&known, now);
@@ -338,7 +338,7 @@ impl Inner {
             Credential::Key => self.find_key(hash).await?,
             Credential::External(token) => self.find_external(token).await?,
             Credential::Known { user, ends_at } => {
-                self.found(*user, Proof::Token, *ends_at, *ends_at).await?
+                self.found(*user, Proof::Token, Times::until(*ends_at)).await?
             }
         };
         let now = self.now().micros();

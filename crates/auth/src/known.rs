@@ -70,6 +70,8 @@ pub struct Identity {
     pub(crate) ends_at_last: i64,
     /// The expiry that is stored.
     pub(crate) ends_at_kept: AtomicI64,
+    /// The time at which writes to some tables need a new authentication, in microseconds.
+    pub(crate) fresh_until: i64,
     /// The epoch before it was read.
     epoch: u64,
     /// The number of changes of accounts before it was read, if they are counted.
@@ -157,6 +159,7 @@ pub(crate) struct Found {
     pub(crate) rights: Arc<Rights>,
     pub(crate) ends_at: i64,
     pub(crate) ends_at_last: i64,
+    pub(crate) fresh_until: i64,
 }
 
 impl Identity {
@@ -183,6 +186,7 @@ impl Identity {
             ends_at: AtomicI64::new(found.ends_at),
             ends_at_last: found.ends_at_last,
             ends_at_kept: AtomicI64::new(found.ends_at),
+            fresh_until: found.fresh_until,
             epoch: before.epoch,
             changes: before.changes,
             read_at,

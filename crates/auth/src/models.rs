@@ -96,6 +96,8 @@ pub struct LoginSession {
     pub ends_at: Timestamp,
     /// The device, as the client has described it.
     pub device: Option<String>,
+    /// The time of the last authentication, if there was one after the login.
+    pub authenticated_at: Option<Timestamp>,
 }
 
 /// A link in a mail: the purpose and the hash of its one-time token.

@@ -62,6 +62,8 @@ pub enum SecurityEvent {
     SignInLimited { address: Option<IpAddr> },
     /// A token of another issuer was refused.
     TokenRefused { reason: String },
+    /// A user authenticated again in a session.
+    SteppedUp { user: i64, address: Option<IpAddr> },
     /// A session expired.
     SessionEnded { user: i64 },
     /// A user's password was changed, and all sessions were ended.

@@ -12,6 +12,7 @@ mod prepare;
 mod redeem;
 mod request;
 mod second_factor;
+mod step_up;
 
 pub use personal_data::PersonalData;
 pub use request::InvitationInfo;

@@ -47,6 +47,7 @@ pub struct Settings {
     pub(crate) providers: Option<Arc<dyn IdentityProviders>>,
     pub(crate) token_issuers: Option<Arc<dyn TokenIssuers>>,
     pub(crate) events_max: u64,
+    pub(crate) step_up: Vec<(String, Duration)>,
     pub(crate) title: String,
     pub(crate) account_url: String,
     pub(crate) login_links: bool,
@@ -81,6 +82,7 @@ impl Default for Settings {
             providers: None,
             token_issuers: None,
             events_max: 100_000,
+            step_up: Vec::new(),
             title: "Marmota".to_owned(),
             account_url: "http://127.0.0.1:8080/account".to_owned(),
             login_links: false,
@@ -210,6 +212,14 @@ impl Settings {
     /// deleted. With 0, none are kept.
     pub const fn events_max(mut self, events: u64) -> Self {
         self.events_max = events;
+        self
+    }
+
+    /// Requires a recent authentication for writes to a table: at most this time ago, by a login or
+    /// [`crate::Auth::step_up`]. Default: no table. API keys and tokens of other issuers cannot write to
+    /// such a table.
+    pub fn step_up(mut self, table: impl Into<String>, time: Duration) -> Self {
+        self.step_up.push((table.into(), time));
         self
     }
 

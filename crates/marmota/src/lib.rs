@@ -84,12 +84,12 @@ pub use marmota_http as http;
 pub use marmota_jobs as jobs;
 #[cfg(feature = "mail")]
 pub use marmota_mail as mail;
-#[cfg(feature = "providers")]
-pub use marmota_providers as providers;
 #[cfg(feature = "mongodb")]
 pub use marmota_mongo as mongo;
 #[cfg(feature = "postgres")]
 pub use marmota_postgres as postgres;
+#[cfg(feature = "providers")]
+pub use marmota_providers as providers;
 #[cfg(feature = "remote")]
 pub use marmota_remote as remote;
 #[cfg(feature = "server")]

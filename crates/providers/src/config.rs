@@ -84,7 +84,8 @@ impl ProviderFile {
         let all = document.provider.into_iter();
         let all = all.map(|(name, entry)| entry.provider(name, &secret)).collect::<Result<_>>()?;
         let tokens = document.tokens.into_iter();
-        let tokens = tokens.map(|(name, entry)| entry.issuer(&name, &client)).collect::<Result<_>>()?;
+        let tokens =
+            tokens.map(|(name, entry)| entry.issuer(&name, &client)).collect::<Result<_>>()?;
         let providers = SignInProviders { all: Arc::new(all), client };
         Ok(Self { providers, tokens: SignedTokens(Arc::new(tokens)) })
     }
@@ -168,7 +169,9 @@ impl ProviderEntry {
                     authorize_url: needed("authorize_url", Some(authorize_url))?,
                     token_url: needed("token_url", token_url)?,
                     user_url: needed("user_url", user_url)?,
-                    emails_url: emails_url.map(|url| needed("emails_url", Some(url))).transpose()?,
+                    emails_url: emails_url
+                        .map(|url| needed("emails_url", Some(url)))
+                        .transpose()?,
                     subject: self.subject.unwrap_or_else(|| "id".to_owned()),
                     client_id,
                     client_secret,
@@ -200,7 +203,16 @@ impl TokenEntry {
         }
         let algorithms = algorithms(&at, self.algorithms)?;
         let (keys, discovery, client) = (KeySet::new(), Mutex::new(None), client.clone());
-        Ok(TokenIssuer { issuer, audience, algorithms, keys_url, user_claim, keys, discovery, client })
+        Ok(TokenIssuer {
+            issuer,
+            audience,
+            algorithms,
+            keys_url,
+            user_claim,
+            keys,
+            discovery,
+            client,
+        })
     }
 }
 
@@ -244,7 +256,8 @@ mod tests {
             let error = ProviderFile::parse(text, |_| None).unwrap_err();
             assert!(error.message().contains(part), "{text}: {error}");
         }
-        let github = ProviderFile::parse("[provider.github]\nkind='github'\nclient_id='1'", |_| None);
+        let github =
+            ProviderFile::parse("[provider.github]\nkind='github'\nclient_id='1'", |_| None);
         assert!(github.unwrap().has_providers());
     }
 }

@@ -81,7 +81,8 @@ impl TokenIssuers for SignedTokens {
 impl TokenIssuer {
     /// Returns the user of a verified token, and its end.
     fn user_of(&self, claims: &Map<String, Value>) -> Result<(TokenUser, Timestamp)> {
-        let text = |name: &str| claims.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
+        let text =
+            |name: &str| claims.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
         #[allow(clippy::cast_possible_truncation, reason = "`as` saturates")]
         let end = claims.get("exp").and_then(Value::as_f64).map_or(0, |end| end as i64);
         let end = Timestamp::from_micros(end.saturating_mul(1_000_000)).unwrap_or_default();

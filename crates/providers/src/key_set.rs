@@ -117,3 +117,64 @@ pub(crate) const fn name(algorithm: Algorithm) -> &'static str {
         _ => "",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// A server that answers each request with the next set of keys.
+    fn server(sets: Vec<String>) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/keys", listener.local_addr().unwrap());
+        std::thread::spawn(move || {
+            for (stream, body) in listener.incoming().zip(sets) {
+                let mut stream = stream.unwrap();
+                let _ = stream.read(&mut [0; 4096]);
+                let length = body.len();
+                let head = "HTTP/1.1 200 OK\r\nconnection: close";
+                write!(stream, "{head}\r\ncontent-length: {length}\r\n\r\n{body}").unwrap();
+            }
+        });
+        url
+    }
+
+    fn set(id: &str) -> String {
+        let x = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo";
+        format!(r#"{{"keys":[{{"kty":"OKP","crv":"Ed25519","kid":"{id}","x":"{x}"}}]}}"#)
+    }
+
+    fn head(id: &str) -> Header {
+        Header { kid: Some(id.to_owned()), ..Header::new(Algorithm::EdDSA) }
+    }
+
+    #[test]
+    fn keys_are_rotated_and_a_failure_keeps_them() {
+        let url = server(vec![set("old"), set("new"), "not JSON".to_owned()]);
+        let (keys, client) = (KeySet::with_pause(Duration::ZERO), HttpClient::new());
+        assert!(matches!(keys.key(&head("old")), KeyFor::Fetch));
+        keys.fetch(&client, &url).unwrap();
+        assert!(matches!(keys.key(&head("old")), KeyFor::Known(_)));
+        // The issuer has a new key, and the old one is not accepted any more.
+        assert!(matches!(keys.key(&head("new")), KeyFor::Fetch));
+        keys.fetch(&client, &url).unwrap();
+        assert!(matches!(keys.key(&head("new")), KeyFor::Known(_)));
+        assert!(!matches!(keys.key(&head("old")), KeyFor::Known(_)));
+        assert!(keys.fetch(&client, &url).is_err());
+        assert!(matches!(keys.key(&head("new")), KeyFor::Known(_)));
+    }
+
+    #[test]
+    fn unknown_keys_are_not_fetched_without_a_pause() {
+        let url = server(vec![set("one")]);
+        let (keys, client) = (KeySet::new(), HttpClient::new());
+        keys.fetch(&client, &url).unwrap();
+        assert!(matches!(keys.key(&head("made-up")), KeyFor::Unknown));
+        // A key for another algorithm is not this token's.
+        let confused = Header { kid: Some("one".to_owned()), ..Header::new(Algorithm::ES256) };
+        assert!(!matches!(keys.key(&confused), KeyFor::Known(_)));
+        keys.fetch(&client, &url).unwrap();
+    }
+}

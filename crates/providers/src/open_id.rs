@@ -101,7 +101,8 @@ impl OpenId {
             code,
         )?;
         let token = answer.get("id_token").and_then(Value::as_str);
-        let token = token.ok_or_else(|| failed(&found.token_url, "its answer has no `id_token`"))?;
+        let token =
+            token.ok_or_else(|| failed(&found.token_url, "its answer has no `id_token`"))?;
         let claims = self.claims(client, &found, token, code)?;
         let text = |name: &str| claims.get(name).and_then(Value::as_str).map(str::to_owned);
         if text("nonce").as_deref() != Some(code.request.nonce) {
@@ -109,7 +110,8 @@ impl OpenId {
         }
         // A token for several clients names the one that it was made for.
         let party = text("azp");
-        let is_shared = claims.get("aud").and_then(Value::as_array).is_some_and(|all| all.len() > 1);
+        let is_shared =
+            claims.get("aud").and_then(Value::as_array).is_some_and(|all| all.len() > 1);
         let is_other = party.as_ref().is_some_and(|party| *party != self.client_id);
         if is_other || (is_shared && party.is_none()) {
             return Err(refused("is for another audience"));

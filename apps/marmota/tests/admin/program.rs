@@ -37,11 +37,7 @@ impl Program {
         Self::start_in(folder, &[], &[])
     }
 
-    fn start_in(
-        folder: tempfile::TempDir,
-        options: &[&str],
-        variables: &[(&str, &str)],
-    ) -> Self {
+    fn start_in(folder: tempfile::TempDir, options: &[&str], variables: &[(&str, &str)]) -> Self {
         let mut program = Command::new(env!("CARGO_BIN_EXE_marmota"));
         program.args(["serve", "--listen", "127.0.0.1:0"]).args(options).current_dir(folder.path());
         program.envs(variables.iter().copied());

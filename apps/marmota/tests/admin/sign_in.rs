@@ -119,6 +119,9 @@ fn a_person_signs_in_with_a_provider() {
         for kind in ["signed-up", "identity-linked", "sign-in-refused", "logged-in"] {
             assert!(events.as_array().unwrap().contains(&json!(kind)), "{kind} in {events}");
         }
+        page.open(&format!("{}/admin#/events", program.url)).await;
+        page.shows("sign-in-refused").await;
+        page.is_accessible("events").await;
         page.close().await;
     });
 }

@@ -17,10 +17,11 @@ pub(crate) fn verifier(
     algorithm: Algorithm,
     key: &DecodingKey,
 ) -> Result<Box<dyn JwtVerifier>, JwtError> {
-    let of_bytes = |by: &'static dyn VerificationAlgorithm| -> Result<Box<dyn JwtVerifier>, JwtError> {
-        let key = UnparsedPublicKey::new(by, key.try_get_as_bytes()?.to_vec());
-        Ok(Box::new(OfBytes { algorithm, key }))
-    };
+    let of_bytes =
+        |by: &'static dyn VerificationAlgorithm| -> Result<Box<dyn JwtVerifier>, JwtError> {
+            let key = UnparsedPublicKey::new(by, key.try_get_as_bytes()?.to_vec());
+            Ok(Box::new(OfBytes { algorithm, key }))
+        };
     match (algorithm, key.kind()) {
         (Algorithm::RS256, DecodingKeyKind::RsaModulusExponent { n, e }) => {
             Ok(Box::new(OfRsa(RsaPublicKeyComponents { n: n.clone(), e: e.clone() })))

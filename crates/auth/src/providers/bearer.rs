@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use marmota_model::{Error, ErrorKind, Result, Timestamp};
 
-use crate::auth::{Inner, unauthenticated};
+use crate::auth::{Inner, Times, unauthenticated};
 use crate::known::{Found, Proof};
 use crate::models::{LinkedIdentity, User};
 use crate::providers::{TokenIssuers, TokenUser};
@@ -29,7 +29,8 @@ impl Inner {
             TokenUser::Identity { issuer, subject } => {
                 let is_it = LinkedIdentity::ISSUER.eq(issuer.as_str());
                 let is_it = is_it.and(LinkedIdentity::SUBJECT.eq(subject.as_str()));
-                let linked = self.store.list::<LinkedIdentity>().filter(is_it).limit(1).await?.pop();
+                let linked =
+                    self.store.list::<LinkedIdentity>().filter(is_it).limit(1).await?.pop();
                 linked.map(|linked| *linked.user.key())
             }
             TokenUser::Name(name) => {
@@ -45,7 +46,7 @@ impl Inner {
             self.report(&SecurityEvent::TokenRefused { reason });
             return Ok(None);
         };
-        self.found(user, Proof::Token, end.micros(), end.micros()).await
+        self.found(user, Proof::Token, Times::until(end.micros())).await
     }
 
     async fn fetch_and_verify(
@@ -56,7 +57,10 @@ impl Inner {
         let (fetching, text) = (Arc::clone(issuers), token.to_owned());
         let fetched = self.fetches.result_of(move || fetching.fetch_keys(&text));
         let Some(fetched) = fetched else {
-            return Err(Error::new(ErrorKind::Busy, "too many tokens wait for the keys of issuers"));
+            return Err(Error::new(
+                ErrorKind::Busy,
+                "too many tokens wait for the keys of issuers",
+            ));
         };
         fetched.await??;
         let unknown = || Err(unauthenticated("the key of the token is not one of its issuer"));

@@ -46,7 +46,10 @@ impl Auth {
                 LinkedIdentity::ID.eq(account).and(of_user.clone()),
             );
             if deleted.run()? == 0 {
-                return Err(Error::new(ErrorKind::NotFound, "there is no such account of a provider"));
+                return Err(Error::new(
+                    ErrorKind::NotFound,
+                    "there is no such account of a provider",
+                ));
             }
             let owner = tx.get::<User>(user).run()?;
             let others = tx.count::<LinkedIdentity>().filter(of_user).run()?;

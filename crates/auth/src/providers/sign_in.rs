@@ -101,8 +101,7 @@ impl Auth {
         let (state, browser) = (token::new("")?, token::new(BROWSER_PREFIX)?);
         let secrets = Secrets::of(&browser);
         let redirect_url = inner.settings.account_url.as_str();
-        let url =
-            providers.authorization_url(&secrets.request(provider, redirect_url, &state))?;
+        let url = providers.authorization_url(&secrets.request(provider, redirect_url, &state))?;
         let row = PendingSignIn {
             id: ids::of_session()?,
             state: TokenHash::of(&state).text(),
@@ -116,7 +115,10 @@ impl Auth {
         let ended = PendingSignIn::ENDS_AT.lt(inner.now());
         inner.store.delete_where::<PendingSignIn>(ended).run()?;
         if inner.store.count::<PendingSignIn>().run()? >= PENDING_MAX {
-            return Err(Error::new(ErrorKind::Busy, "too many sign-ins are under way; try again later"));
+            return Err(Error::new(
+                ErrorKind::Busy,
+                "too many sign-ins are under way; try again later",
+            ));
         }
         inner.store.insert(&row).run()?;
         Ok(SignInStart { url, browser })
@@ -360,7 +362,9 @@ mod tests {
     #[test]
     fn only_paths_of_this_server_are_returned_to() {
         assert!(["/", "/shop?a=b#c", "/a//b"].into_iter().all(is_own_path));
-        for other in ["", "shop", "//evil.example", "/\\evil.example", "https://evil.example", "/\n"] {
+        for other in
+            ["", "shop", "//evil.example", "/\\evil.example", "https://evil.example", "/\n"]
+        {
             assert!(!is_own_path(other), "{other}");
         }
         assert!(!is_own_path(&format!("/{}", "a".repeat(NEXT_BYTES_MAX))));

@@ -168,6 +168,7 @@ fn asked(method: Method, pattern: &str, number: usize) -> (String, Option<String
             Some(r#"{"name":"ann","token":"none","password":"correct horse"}"#.to_owned())
         }
         (_, "/api/auth/password") => Some(format!(r#"{{"old":"not it","new":"{PASSWORD}"}}"#)),
+        (_, "/api/auth/step-up") => Some(r#"{"password":"not it"}"#.to_owned()),
         (_, "/api/auth/sign-in") => Some(r#"{"state":"x","provider_code":"x"}"#.to_owned()),
         (_, "/api/auth/sign-in/{named}") => Some("{}".to_owned()),
         (_, "/api/auth/sign-up" | "/api/auth/reset" | "/api/auth/login-link") => {
@@ -328,6 +329,7 @@ const WITH_ACCOUNTS: &str = "\
     PUT /api/auth/groups/{named} 401 403 403 204 204 403 403 421
     DELETE /api/auth/groups/{named} 401 403 403 204 404 403 403 421
     GET /api/auth/options 200 200 200 200 200 200 200 421
+    POST /api/auth/step-up 401 401 401 401 401 403 403 421
     POST /api/auth/sign-in 401 401 401 401 401 403 403 421
     POST /api/auth/sign-in/{named} 404 404 404 404 404 403 403 421
     GET /api/auth/identities 401 200 200 200 200 200 200 421

@@ -1,4 +1,4 @@
-//! An issuer of OpenID Connect that signs what a test tells it to, and a provider of OAuth2.
+//! An issuer of OpenID Connect that signs what a test gives it, and a provider of OAuth2.
 
 use std::collections::VecDeque;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};

@@ -23,10 +23,12 @@ fn a_person_is_read_from_the_api() {
         };
         shop.auth.finish_sign_in(&answer, client())
     };
-    let one = |verified| json!([
-        { "email": "second@example.org", "primary": false, "verified": true },
-        { "email": "ann@example.org", "primary": true, "verified": verified },
-    ]);
+    let one = |verified| {
+        json!([
+            { "email": "second@example.org", "primary": false, "verified": true },
+            { "email": "ann@example.org", "primary": true, "verified": verified },
+        ])
+    };
     assert_eq!(sign_in(one(false)).unwrap_err().kind(), ErrorKind::Denied);
     assert_eq!(sign_in(json!({ "message": "no" })).unwrap_err().kind(), ErrorKind::Denied);
     let user = sign_in(one(true)).unwrap().login.unwrap().user;

@@ -94,7 +94,12 @@ impl Shop {
 
     /// Checks that an attack was refused, and is kept as an event with its reason.
     #[track_caller]
-    fn refused<T: std::fmt::Debug>(&self, result: Result<T>, kind: ErrorKind, reason: &str) -> Error {
+    fn refused<T: std::fmt::Debug>(
+        &self,
+        result: Result<T>,
+        kind: ErrorKind,
+        reason: &str,
+    ) -> Error {
         let error = result.unwrap_err();
         assert_eq!(error.kind(), kind, "{error}");
         assert!(error.message().contains(reason), "{error}");
@@ -121,7 +126,10 @@ fn a_person_gets_an_account_and_has_it_again() {
     assert_eq!(first.next.as_deref(), Some("/shop"));
     assert!(shop.issuer.form().contains("code_verifier="), "{}", shop.issuer.form());
     let login = first.login.unwrap();
-    assert_eq!(shop.auth.authenticate(&login.token).run().unwrap().caller().name, "ann@example.org");
+    assert_eq!(
+        shop.auth.authenticate(&login.token).run().unwrap().caller().name,
+        "ann@example.org"
+    );
     // The address may change: the account is that of the subject.
     let again = shop.sign_in_with(|claims| claims["email"] = json!("other@example.org")).unwrap();
     let again = again.login.unwrap();
@@ -251,9 +259,41 @@ fn a_user_adds_an_account_and_removes_it() {
 }
 
 #[test]
+fn a_code_of_an_app_is_needed_after_the_provider() {
+    let shop = Shop::new(SignUpPolicy::Open);
+    let ann = shop.sign_in_with(|_| ()).unwrap().login.unwrap().user;
+    let once = shop.auth.new_token(ann).unwrap();
+    shop.auth.set_password("ann@example.org", &once, "correct horse battery", None).unwrap();
+    let setup = shop.auth.begin_totp(ann, "correct horse battery", None).unwrap();
+    let secret = totp_rs::Secret::try_from_base32(&setup.secret).unwrap();
+    let app = totp_rs::Builder::new().with_secret(secret).with_account_name("ann").build().unwrap();
+    let codes = shop.auth.confirm_totp(ann, &app.generate_current().to_string(), None).unwrap();
+
+    let begun = shop.begin("them", None);
+    shop.issuer.answers(json!({ "id_token": shop.key.sign(&shop.claims(&begun, "ann")) }));
+    let needed = shop.finish(&begun, None).unwrap_err();
+    assert_eq!(needed.violations()[0].rule, "required");
+    let with = |code: &str, browser: &str| {
+        let answer = ProviderAnswer {
+            state: &begun.sent["state"],
+            browser: Some(browser),
+            code: Some(code),
+            ..ProviderAnswer::default()
+        };
+        shop.auth.finish_sign_in(&answer, client())
+    };
+    let browser = begun.start.browser.as_str();
+    shop.refused(with(&codes[0], "mb_other"), ErrorKind::Unauthenticated, "another browser");
+    shop.refused(with("000000", browser), ErrorKind::Unauthenticated, "code is wrong");
+    assert_eq!(with(&codes[0], browser).unwrap().login.unwrap().user, ann);
+    shop.refused(with(&codes[1], browser), ErrorKind::Unauthenticated, "unknown, was used");
+}
+
+#[test]
 fn pages_of_other_servers_and_too_many_sign_ins_are_refused() {
     let shop = Shop::new(SignUpPolicy::Open);
-    for next in ["//evil.example", "https://evil.example", "/\\evil.example", "javascript:alert(1)"] {
+    for next in ["//evil.example", "https://evil.example", "/\\evil.example", "javascript:alert(1)"]
+    {
         let refused = shop.auth.begin_sign_in("them", Some(next), None, client());
         assert_eq!(refused.err().unwrap().kind(), ErrorKind::Invalid, "{next}");
     }

@@ -51,7 +51,8 @@ fn forged_tokens_are_refused_and_kept_as_events() {
         claims[name] = value;
         shop.key.sign(&claims)
     };
-    let with_head = |head: Value, signature: &str| format!("{}.{signature}", unsigned(&head, &good));
+    let with_head =
+        |head: Value, signature: &str| format!("{}.{signature}", unsigned(&head, &good));
     // HS256 with the public key as its secret.
     let confused = jsonwebtoken::encode(
         &jsonwebtoken::Header::new(jsonwebtoken::Algorithm::HS256),

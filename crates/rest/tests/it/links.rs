@@ -94,6 +94,7 @@ fn a_second_factor_is_set_up_and_needed() {
     let body = json!({ "password": PASSWORD }).to_string();
     let setup = by(&mut client, &token, "POST /api/auth/totp", &body).is(200).value();
     assert!(setup["url"].as_str().unwrap().starts_with("otpauth://totp/"));
+    assert!(setup["qr_code"].as_str().unwrap().contains("<svg"));
     let wrong = by(&mut client, &token, "POST /api/auth/totp/confirm", r#"{"code":"x"}"#).is(401);
     assert_eq!(wrong.value()["errors"][0]["field"], "code");
     // Without a confirmation, logins are as before.

@@ -142,18 +142,10 @@ pub(super) fn add(document: OpenApi, base: &str) -> OpenApi {
         ("?code", optional()),
         ("?cookie", flag()),
     ]);
-    let signed_in = object(&[
-        ("?user", id()),
-        ("?ends_at", time()),
-        ("?token", text()),
-        ("next", optional()),
-    ]);
-    let identity = object(&[
-        ("id", id()),
-        ("issuer", text()),
-        ("email", optional()),
-        ("created_at", time()),
-    ]);
+    let signed_in =
+        object(&[("?user", id()), ("?ends_at", time()), ("?token", text()), ("next", optional())]);
+    let identity =
+        object(&[("id", id()), ("issuer", text()), ("email", optional()), ("created_at", time())]);
     let event = object(&[
         ("id", id()),
         ("at", time()),
@@ -177,7 +169,7 @@ pub(super) fn add(document: OpenApi, base: &str) -> OpenApi {
     let done = || (204, None);
     /// A route: method, path, summary, request body, and status with the response body.
     type Row<'r> = (Method, &'r str, &'r str, Option<Value>, (u16, Option<Value>));
-    let routes: [Row<'_>; 45] = [
+    let routes: [Row<'_>; 46] = [
         (Method::Post, "/login", "Logs in", Some(login), shown(logged_in)),
         (Method::Get, "/setup", "Whether the first password has to be set", None, {
             shown(object(&[("needed", flag())]))
@@ -264,7 +256,7 @@ pub(super) fn add(document: OpenApi, base: &str) -> OpenApi {
             "/totp",
             "Begins to set up an authenticator app",
             Some(object(&[("password", text())])),
-            shown(object(&[("secret", text()), ("url", text())])),
+            shown(object(&[("secret", text()), ("url", text()), ("qr_code", text())])),
         ),
         (Method::Post, "/totp/confirm", "Confirms the app", Some(code()), shown(recovery())),
         (
@@ -292,6 +284,13 @@ pub(super) fn add(document: OpenApi, base: &str) -> OpenApi {
             shown(list("identities", identity))
         }),
         (Method::Delete, "/identities/{named}", "Removes an account of a provider", None, done()),
+        (
+            Method::Post,
+            "/step-up",
+            "Authenticates the caller again",
+            Some(object(&[("password", text()), ("?code", optional())])),
+            done(),
+        ),
         (Method::Get, "/events", "The security events, for administrators", None, {
             shown(list("events", event))
         }),
