@@ -221,12 +221,19 @@ const showCodes = codes => fill(main, h('div', { class: 'small' }, h('h1', {}, '
   h('ul', { class: 'mono' }, codes.map(code => h('li', {}, code))),
   button('Continue', () => reload().catch(fail), { kind: 'primary' })))
 
-// An image in SVG, which the server has made.
+// The QR code of the server's image. The page may not parse texts (Trusted Types), so its path is copied.
 const image = (svg, text) => {
-  const element = new DOMParser().parseFromString(svg, 'image/svg+xml').documentElement
-  element.setAttribute('role', 'img')
-  element.setAttribute('aria-label', text)
-  return h('p', {}, element)
+  const element = (tag, attributes, ...children) => {
+    const made = document.createElementNS('http://www.w3.org/2000/svg', tag)
+    for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value)
+    made.append(...children)
+    return made
+  }
+  const [size] = /viewBox="0 0 (\d+)/.exec(svg)?.slice(1) ?? []
+  const [d] = / d="([^"]+)"/.exec(svg)?.slice(1) ?? []
+  if (!size || !d) return null
+  return h('p', {}, element('svg', { role: 'img', 'aria-label': text, width: size, height: size, viewBox: `0 0 ${size} ${size}` },
+    element('rect', { width: size, height: size, fill: '#fff' }), element('path', { d, fill: '#000' })))
 }
 
 const appPart = user => {

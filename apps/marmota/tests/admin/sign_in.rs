@@ -2,7 +2,7 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 use serde_json::json;
 
@@ -18,6 +18,8 @@ const PASSWORD: &str = "correct horse battery";
 struct Provider {
     process: Child,
     url: String,
+    /// It ends if it cannot write.
+    _output: BufReader<ChildStdout>,
 }
 
 impl Drop for Provider {
@@ -34,10 +36,11 @@ impl Provider {
         let mut node = Command::new("node");
         node.arg("tests/admin/open_id_provider.mjs").arg(path).arg(port.to_string());
         let mut process = node.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let (mut line, mut output) =
+            (String::new(), BufReader::new(process.stdout.take().unwrap()));
+        output.read_line(&mut line).unwrap();
         assert_eq!(line, "ready\n");
-        Self { process, url: format!("http://127.0.0.1:{port}") }
+        Self { process, url: format!("http://127.0.0.1:{port}"), _output: output }
     }
 }
 
