@@ -67,14 +67,15 @@ pub use account_mail::{AccountMail, AccountMailer, MailKind, PreparedMail, SignU
 pub use accounts::KeyInfo;
 pub use auth::{Auth, SessionInfo};
 pub use authenticate::{Authenticating, StoreOf};
+pub use credentials::external::{
+    ExternalIdentity, IdentityProviders, ProviderCode, ProviderInfo, ProviderRequest, TokenIssuers,
+    TokenUser,
+};
 pub use credentials::jwt::install_algorithms;
 pub use known::{Identity, Proof};
 pub use login::{LoggedIn, LoginClient};
 pub use models::{ApiKey, Group, LoginSession, RecordedEvent, User, models};
-pub use providers::{
-    ExternalIdentity, IdentityProviders, LinkedAccount, ProviderAnswer, ProviderCode, ProviderInfo,
-    ProviderRequest, ProviderSignIn, SignInStart, TokenIssuers, TokenUser,
-};
+pub use providers::{LinkedAccount, ProviderAnswer, ProviderSignIn, SignInStart};
 pub use security_event::{Listener, SecurityEvent};
 pub use self_service::{InvitationInfo, PersonalData, TotpSetup};
 pub use settings::Settings;

@@ -96,7 +96,7 @@ pub struct LoginSession {
     pub ends_at: Timestamp,
     /// The device, as the client has described it.
     pub device: Option<String>,
-    /// The time of the last authentication, if there was one after the login.
+    /// The time of the last authentication; `None` for a session of an earlier version.
     pub authenticated_at: Option<Timestamp>,
 }
 

@@ -8,7 +8,7 @@ use marmota_store::rights::Grant;
 use zeroize::Zeroizing;
 
 use crate::account_mail::{AccountMailer, SignUpPolicy};
-use crate::providers::{IdentityProviders, TokenIssuers};
+use crate::credentials::external::{IdentityProviders, TokenIssuers};
 use crate::security_event::Listener;
 
 /// Settings of [`crate::Auth`]; each has a default.

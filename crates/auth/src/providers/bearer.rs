@@ -8,9 +8,9 @@ use std::sync::Arc;
 use marmota_model::{Error, ErrorKind, Result, Timestamp};
 
 use crate::auth::{Inner, Times, unauthenticated};
+use crate::credentials::external::{TokenIssuers, TokenUser};
 use crate::known::{Found, Proof};
 use crate::models::{LinkedIdentity, User};
-use crate::providers::{TokenIssuers, TokenUser};
 use crate::security_event::SecurityEvent;
 
 impl Inner {

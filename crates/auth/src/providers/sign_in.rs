@@ -16,13 +16,13 @@ use sha2::Sha256;
 
 use crate::account_mail::{MailKind, SignUpPolicy};
 use crate::auth::{Auth, after, lower_address, new_user, unauthenticated};
+use crate::credentials::external::{
+    ExternalIdentity, IdentityProviders, ProviderCode, ProviderInfo, ProviderRequest,
+};
 use crate::credentials::token::{self, TokenHash};
 use crate::ids;
 use crate::login::{LoggedIn, LoginClient, is_same};
 use crate::models::{AccountLink, Group, LinkedIdentity, PendingSignIn, User};
-use crate::providers::{
-    ExternalIdentity, IdentityProviders, ProviderCode, ProviderInfo, ProviderRequest,
-};
 use crate::security_event::SecurityEvent;
 
 use std::sync::Arc;

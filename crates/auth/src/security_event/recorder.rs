@@ -14,7 +14,6 @@ use marmota_store::background::BackgroundBatch;
 use marmota_store::thread_pool::ThreadPool;
 use serde_json::Value;
 
-use crate::auth::Auth;
 use crate::credentials::attempts::Attempts;
 use crate::models::RecordedEvent;
 use crate::security_event::SecurityEvent;
@@ -25,8 +24,6 @@ const OF_CLIENT_MAX: u32 = 60;
 const BETWEEN_SWEEPS: u64 = 256;
 /// The time after which an event is deleted.
 const AGE_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
-/// The maximum number of events in an answer.
-const PAGE_MAX: u64 = 200;
 
 /// Writes events to the table.
 pub(crate) struct Recorder {
@@ -93,38 +90,4 @@ fn row_of(event: &SecurityEvent, at: Timestamp) -> Option<RecordedEvent> {
     let (kind, address) = (text("kind")?, text("address"));
     let user = members.remove("user").and_then(|user| user.as_i64());
     Some(RecordedEvent { id: 0, at, kind, user, address, detail: Json(Value::Object(members)) })
-}
-
-impl Auth {
-    /// Returns security events, the newest first, at most 200: those before the event with the id
-    /// `before`, and of one kind if there is one, such as `login-failed`.
-    ///
-    /// ```
-    /// # use marmota_auth::{Auth, Settings};
-    /// # use marmota_memory::Memory;
-    /// # use marmota_store::Store;
-    /// # let store = marmota_auth::models(Store::builder(Memory::new())).open()?;
-    /// # let auth = Auth::new(&store, Settings::default().password_cost(64, 1))?;
-    /// assert!(auth.login("ann", "a wrong password", None).is_err());
-    /// assert_eq!(auth.security_events(None, None)?[0].kind, "login-failed");
-    /// # Ok::<(), marmota_model::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Errors of the store.
-    pub fn security_events(
-        &self,
-        before: Option<i64>,
-        kind: Option<&str>,
-    ) -> Result<Vec<RecordedEvent>> {
-        self.0.background.flush();
-        let mut list = self.0.store.list::<RecordedEvent>();
-        if let Some(before) = before {
-            list = list.filter(RecordedEvent::ID.lt(before));
-        }
-        if let Some(kind) = kind {
-            list = list.filter(RecordedEvent::KIND.eq(kind));
-        }
-        list.order(RecordedEvent::ID.descending()).limit(PAGE_MAX).run()
-    }
 }
