@@ -300,7 +300,8 @@ impl Auth {
     }
 
     fn providers(&self) -> Result<&Arc<dyn IdentityProviders>> {
-        let none = || Error::new(ErrorKind::NotFound, "this program has no providers for sign-in");
+        let none =
+            || Error::new(ErrorKind::Unsupported, "this program has no providers for sign-in");
         self.0.settings.providers.as_ref().ok_or_else(none)
     }
 

@@ -331,7 +331,7 @@ const WITH_ACCOUNTS: &str = "\
     GET /api/auth/options 200 200 200 200 200 200 200 421
     POST /api/auth/step-up 401 401 401 401 401 403 403 421
     POST /api/auth/sign-in 401 401 401 401 401 403 403 421
-    POST /api/auth/sign-in/{named} 404 404 404 404 404 403 403 421
+    POST /api/auth/sign-in/{named} 501 501 501 501 501 403 403 421
     GET /api/auth/identities 401 200 200 200 200 200 200 421
     DELETE /api/auth/identities/{named} 401 404 404 404 404 403 403 421
     GET /api/auth/events 401 403 403 200 200 200 200 421

@@ -108,7 +108,7 @@ fn a_session_from_before_is_not_continued() {
     let (state, cookie) = begin(&mut client);
     // The session of another user that an attacker has put into the browser.
     let both = format!("Cookie: {cookie}; marmota_session={eve}");
-    let answer = finish(&mut client, &state, &[&both]).is(200);
+    let answer = finish(&mut client, &state, &[&both, "X-Marmota-CSRF: 1"]).is(200);
     let user = answer.value()["user"].clone();
     let text = answer.text();
     assert!(!text.contains(&eve), "{text}");
@@ -126,9 +126,9 @@ fn a_session_from_before_is_not_continued() {
 fn a_refused_write_states_how_to_step_up() {
     let now = Arc::new(AtomicI64::new(Timestamp::now().micros()));
     let clock = Arc::clone(&now);
-    let settings = own().step_up("note", Duration::from_secs(300)).clock(move || {
-        Timestamp::from_micros(clock.load(Ordering::SeqCst)).unwrap()
-    });
+    let settings = own()
+        .step_up("note", Duration::from_secs(300))
+        .clock(move || Timestamp::from_micros(clock.load(Ordering::SeqCst)).unwrap());
     let service = Guarded::new(Memory::new(), settings);
     let (ann, token) = service.user("ann");
     let mut client = service.client();
@@ -138,7 +138,8 @@ fn a_refused_write_states_how_to_step_up() {
     by(&mut client, &token, "POST /api/note", &note).names(403, "password", "step-up");
     by(&mut client, &token, "PATCH /api/note/1", r#"{"text":"other"}"#).is(403);
     by(&mut client, &token, "DELETE /api/note/1", "").is(403);
-    let batch = json!({ "operations": [{ "insert": "note", "row": { "owner": ann, "text": "x" } }] });
+    let batch =
+        json!({ "operations": [{ "insert": "note", "row": { "owner": ann, "text": "x" } }] });
     by(&mut client, &token, "POST /api/batch", &batch.to_string()).is(403);
     by(&mut client, &token, "GET /api/note/1", "").is(200);
     by(&mut client, &token, "POST /api/auth/step-up", r#"{"password":"not it"}"#).is(401);
