@@ -149,6 +149,7 @@ fn packages() -> Result<(), Failure> {
     ferretdb::make()?;
     versitygw::make()?;
     outsiders::install_axe()?;
+    outsiders::install_open_id_provider()?;
     outsiders::install_type_checkers()?;
     outsiders::install_pebble()
 }

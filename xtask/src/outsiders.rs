@@ -12,6 +12,8 @@ use crate::step::{Failure, WORKSPACE, cargo, free_port, go, root, run, wait_for}
 const H2SPEC: &str = "github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible";
 const PEBBLE: &str = "v2.6.0";
 const AXE: &str = "axe-core-4.14.1";
+/// A provider of OpenID Connect for the tests of sign-in.
+const OPEN_ID: &str = "oidc-provider-9.13.3";
 const TYPESCRIPT: &str = "typescript-7.0.2";
 const MYPY: &str = "mypy==2.4.1";
 const SSLYZE: &str = "sslyze==6.3.1";
@@ -97,6 +99,11 @@ pub(crate) fn install_pebble() -> Result<(), Failure> {
 /// Installs axe-core, which checks the accessibility of the pages in the tests of `apps/marmota`.
 pub(crate) fn install_axe() -> Result<(), Failure> {
     npm(AXE, "axe-core/axe.min.js")
+}
+
+/// Installs the provider of OpenID Connect with which the tests of `apps/marmota` sign in.
+pub(crate) fn install_open_id_provider() -> Result<(), Failure> {
+    npm(OPEN_ID, "oidc-provider/package.json")
 }
 
 /// Installs the type checkers for the tests of generated clients.

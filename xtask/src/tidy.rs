@@ -40,6 +40,7 @@ const ARROWS: [(&str, &[&str]); 30] = [
     ("client", &["marmota-model"]),
     ("jobs", &["marmota-model", "marmota-derive", "marmota-store"]),
     ("mail", &["marmota-model", "marmota-store", "marmota-auth", "marmota-jobs"]),
+    ("providers", &["marmota-model", "marmota-auth"]),
     (
         "webhooks",
         &[
@@ -113,6 +114,7 @@ const ARROWS: [(&str, &[&str]); 30] = [
             "marmota-client",
             "marmota-jobs",
             "marmota-mail",
+            "marmota-providers",
             "marmota-webhooks",
             "marmota-mcp",
             "marmota-remote",

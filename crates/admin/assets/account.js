@@ -41,16 +41,48 @@ const entered = async () => {
   else await go('')
 }
 
+const needsCode = error => (error.errors ?? []).some(one => one.field === 'code' && one.rule === 'required')
+
+// The buttons of the providers. The browser comes back to this page, with a state and a code.
+const providers = (words, add) => options.providers.length > 0 && h('div', { class: 'buttons' }, options.providers.map(one =>
+  button(`${words} ${one.title}`, () => leave(one.name, add).catch(fail))))
+
+const leave = async (name, add) => {
+  const target = next() && new URL(next())
+  const path = target ? target.pathname + target.search + target.hash : undefined
+  const { url } = await send('POST', `/auth/sign-in/${name}`, { next: path, add })
+  location.assign(url)
+}
+
+// Ends a sign-in with a provider. The code of the provider does not stay in the history.
+const returned = async query => {
+  history.replaceState(null, '', location.pathname)
+  const failed = text => show('The sign-in was not completed', h('p', { class: 'error', role: 'alert' }, text),
+    links(h('a', { href: '#/sign-in' }, session.user ? 'Your account' : 'Sign in')))
+  if (!query.get('code')) return failed('The provider has refused it, or you have canceled it.')
+  const finish = async code => {
+    const answer = { state: query.get('state'), provider_code: query.get('code'), issuer: query.get('iss') ?? undefined }
+    const done = await send('POST', '/auth/sign-in', { ...answer, code, cookie: true })
+    if (done.next) location.assign(done.next)
+    else await entered()
+  }
+  try {
+    await finish()
+  } catch (error) {
+    if (needsCode(error)) show(`Sign in to ${settings.title}`, formWithCode([], 'Sign in', finish, true))
+    else failed(describe(error))
+  }
+}
+
 // A form that asks for a code if the account has an authenticator app.
-const formWithCode = (fields, submit, sendIt) => {
+const formWithCode = (fields, submit, sendIt, isNeeded = false) => {
   const code = codeField()
-  code.hidden = true
+  code.hidden = !isNeeded
   const withCode = async () => {
     try {
       await sendIt(code.hidden ? undefined : value(code).trim())
     } catch (error) {
-      const needed = (error.errors ?? []).some(one => one.field === 'code' && one.rule === 'required')
-      if (!needed || !code.hidden) throw error
+      if (!needsCode(error) || !code.hidden) throw error
       code.hidden = false
       code.target.focus()
     }
@@ -65,8 +97,8 @@ const pages = {
       await send('POST', '/auth/login', { name: value(name), password: value(password), code, cookie: true })
       await entered()
     }
-    show(`Sign in to ${settings.title}`, formWithCode([name, password], 'Sign in', signIn), links(
-      ['open', 'domains'].includes(options.sign_up) && link('sign-up', 'Create an account'),
+    show(`Sign in to ${settings.title}`, formWithCode([name, password], 'Sign in', signIn), providers('Sign in with'), links(
+      options.mails && ['open', 'domains'].includes(options.sign_up) && link('sign-up', 'Create an account'),
       options.login_links && link('login-link', 'Sign in by email'),
       options.mails && link('reset-password', 'Forgotten password')))
   },
@@ -137,10 +169,11 @@ const done = (title, text) => {
 // The account of the user who is signed in.
 const account = async () => {
   const user = session.user
+  const identities = options.providers.length ? (await get('/auth/identities')).identities : []
   document.title = `Account · ${settings.title}`
   fill(main, h('div', { class: 'small' }, h('h1', {}, 'Your account'),
     h('p', {}, 'Signed in as ', h('strong', {}, user.name), '.'),
-    addressPart(user), passwordPart(), appPart(user), sessionsPart(user), dataPart(user)))
+    addressPart(user), passwordPart(), providersPart(identities), appPart(user), sessionsPart(user), dataPart(user)))
 }
 
 const part = (title, ...children) => h('section', {}, h('h2', {}, title), children)
@@ -170,10 +203,38 @@ const passwordPart = () => {
   return part('Password', form([old, password], { submit: 'Change password', send: change, fields: { old, password } }))
 }
 
+const providersPart = identities => {
+  if (!options.providers.length) return null
+  const remove = async id => {
+    await send('DELETE', `/auth/identities/${id}`)
+    await reload('The provider was removed.')
+  }
+  const rows = identities.map(one => [new URL(one.issuer).host, one.email ?? '', time(one.created_at),
+    button('Remove', () => remove(one.id).catch(fail), { 'aria-label': `Remove ${new URL(one.issuer).host}` })])
+  return part('Providers', h('p', {}, 'Sign in with an account that you have elsewhere.'),
+    rows.length > 0 && list('Providers', ['Provider', 'Address', 'Since', h('span', { class: 'hidden' }, 'Actions')], rows),
+    providers('Add', true))
+}
+
 const showCodes = codes => fill(main, h('div', { class: 'small' }, h('h1', {}, 'Recovery codes'),
   h('p', {}, 'Each of these codes replaces a code of your app once. Keep them where only you find them; they are not shown again.'),
   h('ul', { class: 'mono' }, codes.map(code => h('li', {}, code))),
   button('Continue', () => reload().catch(fail), { kind: 'primary' })))
+
+// The QR code of the server's image. The page may not parse texts (Trusted Types), so its path is copied.
+const image = (svg, text) => {
+  const element = (tag, attributes, ...children) => {
+    const made = document.createElementNS('http://www.w3.org/2000/svg', tag)
+    for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value)
+    made.append(...children)
+    return made
+  }
+  const [size] = /viewBox="0 0 (\d+)/.exec(svg)?.slice(1) ?? []
+  const [d] = / d="([^"]+)"/.exec(svg)?.slice(1) ?? []
+  if (!size || !d) return null
+  return h('p', {}, element('svg', { role: 'img', 'aria-label': text, width: size, height: size, viewBox: `0 0 ${size} ${size}` },
+    element('rect', { width: size, height: size, fill: '#fff' }), element('path', { d, fill: '#000' })))
+}
 
 const appPart = user => {
   if (user.recovery_codes === null) {
@@ -183,7 +244,8 @@ const appPart = user => {
       const code = control('Code', { autocomplete: 'one-time-code', inputmode: 'numeric' })
       const confirm = async () => showCodes((await send('POST', '/auth/totp/confirm', { code: value(code) })).recovery_codes)
       fill(main, h('div', { class: 'small' }, h('h1', {}, 'Set up an authenticator app'),
-        h('p', {}, 'Enter this secret into the app, or ', h('a', { href: setup.url }, 'open it in an app on this device'), '. Then enter the code that the app shows.'),
+        h('p', {}, 'Scan this code with the app, enter the secret into it, or ', h('a', { href: setup.url }, 'open it in an app on this device'), '. Then enter the code that the app shows.'),
+        image(setup.qr_code, 'QR code of the secret'),
         secret('Secret', setup.secret),
         form([code], { submit: 'Confirm', send: confirm, fields: { code }, extra: [button('Cancel', () => reload().catch(fail))] })))
     }
@@ -254,4 +316,6 @@ const showError = error => fill(main, h('h1', {}, 'The page cannot be shown'), h
 
 document.getElementById('name').textContent = settings.title
 window.addEventListener('hashchange', () => route().catch(showError))
-await loadSession().then(route).catch(showError)
+const query = new URLSearchParams(location.search)
+const isReturn = query.has('state') && (query.has('code') || query.has('error'))
+await loadSession().then(() => isReturn ? returned(query) : route()).catch(showError)

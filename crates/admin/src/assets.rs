@@ -54,6 +54,7 @@ pub(crate) const ASSETS: &[Asset] = &[
     asset!(SCRIPT, "sign-in.js"),
     asset!(SCRIPT, "snippets.js"),
     asset!(SCRIPT, "start.js"),
+    asset!(SCRIPT, "events.js"),
     asset!(SCRIPT, "statistics.js"),
     asset!(SCRIPT, "webhooks.js"),
     asset!(SCRIPT, "docs.js"),

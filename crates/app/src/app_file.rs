@@ -1,6 +1,7 @@
 //! The application file: reading, checking, adding its tables to a store, and writing it.
 
 use std::path::Path;
+use std::time::Duration;
 
 use indexmap::IndexMap;
 use marmota_model::{Error, ErrorKind, Result, Schema};
@@ -8,9 +9,9 @@ use marmota_store::StoreBuilder;
 use marmota_store::rights::Grant;
 use toml_edit::DocumentMut;
 
-use crate::document::{AppDocument, GroupDocument};
+use crate::document::{AppDocument, GroupDocument, TableDocument};
 use crate::fault::Fault;
-use crate::into_schema::schemas;
+use crate::into_schema::{schemas, step_up_time};
 use crate::webhook::{self, AppWebhook};
 use crate::{from_schema, toml_text};
 
@@ -216,6 +217,25 @@ impl AppFile {
         groups
             .map(|(name, group)| AppGroup { name: name.clone(), grants: group.grants.clone() })
             .collect()
+    }
+
+    /// Returns the tables whose writes need a recent authentication, with its maximum age.
+    ///
+    /// ```
+    /// use marmota_app::AppFile;
+    /// use std::time::Duration;
+    ///
+    /// let text = "[tables.payment]\nstep_up = \"5m\"\n\
+    ///             [tables.payment.fields]\nid = { kind = \"integer\", role = \"key\" }\n";
+    /// let app = AppFile::parse_toml(text)?;
+    /// assert_eq!(app.step_up(), [("payment".to_owned(), Duration::from_secs(300))]);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    #[must_use]
+    pub fn step_up(&self) -> Vec<(String, Duration)> {
+        let tables = self.document.tables.iter();
+        let time = |document: &TableDocument| step_up_time(document.step_up.as_deref()?);
+        tables.filter_map(|(name, document)| Some((name.clone(), time(document)?))).collect()
     }
 
     /// Returns the webhooks, in their order.

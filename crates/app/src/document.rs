@@ -40,6 +40,10 @@ pub(crate) struct TableDocument {
     /// True if every write adds an entry to the history. Default: false.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(crate) audit: bool,
+    /// The time after an authentication in which users may write, such as `5m`: `s`, `m` or `h`. After
+    /// it they authenticate again. Default: always.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) step_up: Option<String>,
     /// Indexes over one or more fields, in addition to those of `unique` and `index` fields.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) indexes: Vec<IndexDocument>,

@@ -56,6 +56,7 @@ pub(crate) fn document(schema: &Schema) -> Result<TableDocument> {
     Ok(TableDocument {
         was: schema.was.as_deref().map(str::to_owned),
         audit: schema.audit,
+        step_up: None,
         indexes,
         relations,
         fields,

@@ -1,8 +1,10 @@
 //! From an application file to schemas.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use indexmap::IndexMap;
+use marmota_model::text::excerpt;
 use marmota_model::{
     CharacterClass, Collation, EnumStored, Field, File, Index, KeyKind, Kind, OnDelete, Relation,
     Role, Rule, Sanitizer, Schema, Table, Variant,
@@ -43,6 +45,12 @@ fn schema(
             indexes.push(Index { fields: vec![position].into(), unique: false });
         }
     }
+    if let Some(time) = &document.step_up
+        && step_up_time(time).is_none()
+    {
+        let message = format!("the time {} must be such as 30s, 5m or 1h", excerpt(time));
+        return Err(Fault::new(["tables", name, "step_up"], message));
+    }
     for index in &document.indexes {
         let positions = index.fields.iter().map(|field| {
             document.fields.get_index_of(field).ok_or_else(|| {
@@ -72,6 +80,21 @@ fn schema(
             Err(Fault::new(path, error.message()))
         }
     }
+}
+
+/// Returns the time of a text such as `5m`, at most a year; `None` for another text.
+pub(crate) fn step_up_time(text: &str) -> Option<Duration> {
+    let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    let seconds = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        _ => return None,
+    };
+    let number: u64 =
+        number.bytes().all(|byte| byte.is_ascii_digit()).then(|| number.parse().ok())??;
+    let seconds = number.checked_mul(seconds)?;
+    (1..=365 * 24 * 3600).contains(&seconds).then(|| Duration::from_secs(seconds))
 }
 
 /// Returns the name of the field that makes a schema invalid, if it is invalid next to the key alone.

@@ -15,8 +15,14 @@ use crate::auth::{Auth, KEY_PREFIX, after, check_grant, new_user};
 use crate::credentials::token::{self, TokenHash};
 use crate::ids;
 use crate::known::{Identity, Proof};
-use crate::models::{AccountLink, ApiKey, Group, LoginSession, SecondFactor, User, managers};
+use crate::models::{
+    AccountLink, ApiKey, Group, LinkedIdentity, LoginSession, RecordedEvent, SecondFactor, User,
+    managers,
+};
 use crate::security_event::SecurityEvent;
+
+/// The maximum number of security events in an answer.
+const EVENTS_MAX: u64 = 200;
 
 /// A key as shown to its user.
 ///
@@ -211,6 +217,7 @@ impl Auth {
             tx.delete_where::<ApiKey>(ApiKey::USER.eq(Ref::new(user))).run()?;
             tx.delete_where::<AccountLink>(AccountLink::USER.eq(user)).run()?;
             tx.delete_where::<SecondFactor>(SecondFactor::ID.eq(user)).run()?;
+            tx.delete_where::<LinkedIdentity>(LinkedIdentity::USER.eq(Ref::new(user))).run()?;
             ids::count_those_there(tx)?;
             let gone = tx.get::<User>(user).run()?;
             tx.delete::<User>(user).run()?;
@@ -219,6 +226,38 @@ impl Auth {
             }
             self.0.changed(tx, SecurityEvent::UserRemoved { user })
         })
+    }
+
+    /// Returns security events, the newest first, at most 200: those before the event with the id
+    /// `before`, and of one kind if there is one, such as `login-failed`.
+    ///
+    /// ```
+    /// # use marmota_auth::{Auth, Settings};
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # let store = marmota_auth::models(Store::builder(Memory::new())).open()?;
+    /// # let auth = Auth::new(&store, Settings::default().password_cost(64, 1))?;
+    /// assert!(auth.login("ann", "a wrong password", None).is_err());
+    /// assert_eq!(auth.security_events(None, None)?[0].kind, "login-failed");
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub fn security_events(
+        &self,
+        before: Option<i64>,
+        kind: Option<&str>,
+    ) -> Result<Vec<RecordedEvent>> {
+        self.0.background.flush();
+        let mut list = self.0.store.list::<RecordedEvent>();
+        if let Some(before) = before {
+            list = list.filter(RecordedEvent::ID.lt(before));
+        }
+        if let Some(kind) = kind {
+            list = list.filter(RecordedEvent::KIND.eq(kind));
+        }
+        list.order(RecordedEvent::ID.descending()).limit(EVENTS_MAX).run()
     }
 
     /// Returns all groups.
@@ -319,7 +358,7 @@ impl Auth {
         name: &str,
         age: Option<Duration>,
     ) -> Result<(i64, String)> {
-        if let Proof::Key(_) = known.proof() {
+        if let Proof::Key(_) | Proof::Token = known.proof() {
             let message = "a key cannot create other keys: log in to create one";
             return Err(Error::new(ErrorKind::Denied, message));
         }

@@ -11,6 +11,7 @@ use marmota_model::{Caller, Error, ErrorKind, Ref, Result, Timestamp};
 use marmota_store::background::BackgroundBatch;
 use marmota_store::history::HISTORY_TABLE;
 use marmota_store::rights::{Grant, OWN_PREFIX, Right, Rights};
+use marmota_store::thread_pool::ThreadPool;
 use marmota_store::{Durability, Store, Transaction};
 
 use crate::credentials::attempts::Attempts;
@@ -20,7 +21,7 @@ use crate::credentials::token::{self, TokenHash};
 use crate::ids;
 use crate::known::{Found, Identity, Knowledge, KnownCount, Proof};
 use crate::models::{ApiKey, Group, LoginSession, User, managers};
-use crate::security_event::SecurityEvent;
+use crate::security_event::{Recorder, SecurityEvent};
 use crate::settings::Settings;
 
 /// The prefix of a session's token.
@@ -33,6 +34,10 @@ pub(crate) const TOKEN_PREFIX: &str = "mt_";
 const FIRST: &str = "admin";
 /// The end of a session is stored again when this fraction of its duration has passed.
 const RENEWALS: i64 = 10;
+/// The number of sign-ins with providers that a client may begin in the window of attempts.
+const SIGN_INS_MAX: u32 = 50;
+/// The number of tokens that may wait for the keys of their issuers.
+const FETCHES_MAX: usize = 64;
 
 /// Users, sessions and keys of a store. Cheap to clone.
 ///
@@ -52,10 +57,16 @@ pub(crate) struct Inner {
     pub(crate) codes: Attempts,
     /// Mails that anonymous callers have requested, by mail address.
     pub(crate) mails: Attempts,
+    /// The sign-ins with providers that were begun, by address.
+    pub(crate) sign_ins: Attempts,
+    /// Fetches the keys of other issuers, and deletes old events.
+    pub(crate) fetches: Arc<ThreadPool>,
+    /// Keeps security events.
+    pub(crate) recorder: Recorder,
     pub(crate) knowledge: Knowledge,
     pub(crate) jwts: Jwts,
     /// Changed ends of sessions, and ended sessions, written in the background.
-    background: BackgroundBatch,
+    pub(crate) background: BackgroundBatch,
     /// True if other processes may change accounts, and a read without a round trip detects it.
     pub(crate) is_shared_file: bool,
     /// The changes of accounts by all processes.
@@ -66,6 +77,27 @@ pub(crate) struct Inner {
     setup_token: Option<String>,
     /// The number of logins, which triggers the removal of expired sessions.
     pub(crate) logins: AtomicU32,
+}
+
+/// The times of a credential, in microseconds.
+pub(crate) struct Times {
+    /// The last authentication of the user; `None` for a credential of a program.
+    pub(crate) authenticated_at: Option<Timestamp>,
+    pub(crate) ends_at: i64,
+    pub(crate) ends_at_last: i64,
+}
+
+impl Times {
+    /// Returns the times of a credential of a program.
+    pub(crate) const fn until(ends_at: i64) -> Self {
+        Self { authenticated_at: None, ends_at, ends_at_last: ends_at }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.fetches.dismiss();
+    }
 }
 
 impl std::fmt::Debug for Auth {
@@ -117,6 +149,9 @@ impl Auth {
         for grant in settings.everyone.iter().chain(&settings.anonymous) {
             check_grant(store, grant)?;
         }
+        for (table, _) in &settings.step_up {
+            store.table(table)?;
+        }
         let nobody = match settings.anonymous.is_empty() {
             true => None,
             false => Some(store.with_rights(Rights::new(registry, None, &settings.anonymous)?)),
@@ -138,6 +173,9 @@ impl Auth {
             logins: AtomicU32::new(0),
             codes: Attempts::new(settings.attempts_max, settings.attempts_window),
             mails: Attempts::new(settings.mails_max, settings.attempts_window),
+            sign_ins: Attempts::new(SIGN_INS_MAX, settings.attempts_window),
+            fetches: Arc::new(ThreadPool::new("marmota-issuers", 2).waiting_max(FETCHES_MAX)),
+            recorder: Recorder::new(store, settings.events_max),
             store: store.clone(),
             settings,
         };
@@ -259,6 +297,8 @@ impl Auth {
                 store.delete_where::<LoginSession>(LoginSession::ID.eq(id)).run()?
             }
             Proof::Key(id) => store.delete_where::<ApiKey>(ApiKey::ID.eq(id)).run()?,
+            // It ends by itself.
+            Proof::Token => 0,
         };
         self.0.knowledge.forget(known.token);
         Ok(())
@@ -276,15 +316,11 @@ impl Inner {
     }
 
     pub(crate) fn report(&self, event: &SecurityEvent) {
-        match event {
-            SecurityEvent::LoginFailed { .. }
-            | SecurityEvent::LoginLimited { .. }
-            | SecurityEvent::MailLimited { .. }
-            | SecurityEvent::LinkRefused { .. }
-            | SecurityEvent::CodeFailed { .. }
-            | SecurityEvent::CodeLimited { .. } => log::warn!("{event:?}"),
-            _ => log::info!("{event:?}"),
+        match event.is_warning() {
+            true => log::warn!("{event:?}"),
+            false => log::info!("{event:?}"),
         }
+        self.recorder.record(event, self.now(), &self.background, &self.fetches);
         if let Some(listener) = &self.settings.listener {
             listener.happened(event);
         }
@@ -377,8 +413,12 @@ impl Inner {
             return Ok(None);
         };
         let ends_at_last = after(row.created_at, self.settings.session_age_max).micros();
-        self.found(*row.user.key(), Proof::Session(row.id), row.ends_at.micros(), ends_at_last)
-            .await
+        let times = Times {
+            authenticated_at: Some(row.authenticated_at.unwrap_or(row.created_at)),
+            ends_at: row.ends_at.micros(),
+            ends_at_last,
+        };
+        self.found(*row.user.key(), Proof::Session(row.id), times).await
     }
 
     pub(crate) async fn find_key(&self, token: TokenHash) -> Result<Option<Found>> {
@@ -387,30 +427,37 @@ impl Inner {
             return Ok(None);
         };
         let ends_at = row.ends_at.map_or(i64::MAX, Timestamp::micros);
-        self.found(*row.user.key(), Proof::Key(row.id), ends_at, ends_at).await
+        self.found(*row.user.key(), Proof::Key(row.id), Times::until(ends_at)).await
     }
 
     /// Reads the user of a session or key, and the user's rights; `None` if the user is disabled or
     /// missing.
-    async fn found(
+    pub(crate) async fn found(
         &self,
         user: i64,
         proof: Proof,
-        ends_at: i64,
-        ends_at_last: i64,
+        times: Times,
     ) -> Result<Option<Found>> {
         let Some(user) = self.store.get::<User>(user).optional().await? else { return Ok(None) };
         if user.is_disabled {
             return Ok(None);
         }
-        let rights = self.rights_of(&user).await?;
+        let (now, mut fresh_until, mut stale) = (self.now(), i64::MAX, Vec::new());
+        for (table, time) in &self.settings.step_up {
+            match times.authenticated_at.map(|at| after(at, *time)).filter(|until| *until > now) {
+                Some(until) => fresh_until = fresh_until.min(until.micros()),
+                None => stale.push(table.as_str()),
+            }
+        }
+        let rights = self.rights_of(&user, &stale).await?;
         let (user, is_admin) = (user.id, user.is_admin);
-        Ok(Some(Found { user, is_admin, proof, rights, ends_at, ends_at_last }))
+        let Times { ends_at, ends_at_last, .. } = times;
+        Ok(Some(Found { user, is_admin, proof, rights, ends_at, ends_at_last, fresh_until }))
     }
 
     /// Returns the rights of a user: those of all users, those of the groups, and references to the
     /// user.
-    async fn rights_of(&self, user: &User) -> Result<Arc<Rights>> {
+    async fn rights_of(&self, user: &User, stale: &[&str]) -> Result<Arc<Rights>> {
         let mut grants = self.settings.everyone.clone();
         let refer = Grant::new("marmota_user", &[Right::Refer]);
         if user.is_admin {
@@ -429,7 +476,7 @@ impl Inner {
             name: user.name.clone(),
             groups: user.groups.0.clone(),
         };
-        Rights::new(self.store.registry(), Some(caller), &grants)
+        Rights::with_step_up(self.store.registry(), Some(caller), &grants, stale)
     }
 
     /// Extends a session, and stores its end occasionally.
@@ -461,6 +508,7 @@ impl Inner {
             match known.proof {
                 Proof::Session(id) => batch.delete::<LoginSession>(id),
                 Proof::Key(id) => batch.delete::<ApiKey>(id),
+                Proof::Token => return,
             };
         });
         self.knowledge.forget(known.token);

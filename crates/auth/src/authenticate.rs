@@ -15,11 +15,38 @@ use std::task::{Context, Poll, Waker};
 use marmota_model::{Error, Result};
 use marmota_store::Store;
 
-use crate::auth::{Auth, Inner, KEY_PREFIX, unauthenticated};
+use crate::auth::{Auth, Inner, KEY_PREFIX, Times, unauthenticated};
 use crate::credentials::token::{TOKEN_BYTES_MAX, TokenHash};
 use crate::ids;
 use crate::known::{Identity, Proof};
 use crate::security_event::SecurityEvent;
+
+/// The maximum length of a token of another issuer in bytes.
+const EXTERNAL_BYTES_MAX: usize = 8 * 1024;
+
+/// What a token is, before its caller is read; `T` is the text of a token of another issuer.
+enum Credential<T> {
+    Session,
+    Key,
+    /// A token of another issuer, to be verified.
+    External(T),
+    /// A token of another issuer that was verified before.
+    Known {
+        user: i64,
+        ends_at: i64,
+    },
+}
+
+impl Credential<&str> {
+    fn to_owned(&self) -> Credential<String> {
+        match *self {
+            Self::Session => Credential::Session,
+            Self::Key => Credential::Key,
+            Self::External(token) => Credential::External(token.to_owned()),
+            Self::Known { user, ends_at } => Credential::Known { user, ends_at },
+        }
+    }
+}
 
 /// A read of the store, which is boxed because it is rare.
 type Reading = Pin<Box<dyn Future<Output = Result<Arc<Identity>>> + Send>>;
@@ -105,24 +132,33 @@ impl Auth {
     /// Authenticates a token: of a session, a key, or a JWT. Uses the cache if it was read a short
     /// time ago, and otherwise reads the store.
     ///
-    /// A token of more than 1024 bytes is invalid. The call extends the session
+    /// A token of more than 1024 bytes is invalid; of other issuers, one of more than 8 KiB. The call extends the session
     /// ([`Settings::session_idle`](crate::Settings::session_idle)).
     ///
     /// # Errors
     /// [`marmota_model::ErrorKind::Unauthenticated`] if the token is invalid, or its session has
     /// ended.
     pub fn authenticate(&self, token: &str) -> Authenticating {
-        if token.len() > TOKEN_BYTES_MAX {
+        let bytes_max = match self.0.settings.token_issuers {
+            Some(_) => EXTERNAL_BYTES_MAX,
+            None => TOKEN_BYTES_MAX,
+        };
+        if token.len() > bytes_max {
             return Authenticating::unknown("invalid token");
         }
-        let (hash, of_user) = match token.contains('.') {
-            false => (TokenHash::of(token), None),
-            true => match self.0.jwts.read(token, self.0.now()) {
-                Some((user, session)) => (session, Some(user)),
-                None => return Authenticating::unknown("the JWT is invalid or has expired"),
-            },
-        };
-        self.find(hash, token.starts_with(KEY_PREFIX), of_user)
+        if !token.contains('.') {
+            return match token.starts_with(KEY_PREFIX) {
+                true => self.find(TokenHash::of(token), &Credential::Key, None),
+                false => self.find(TokenHash::of(token), &Credential::Session, None),
+            };
+        }
+        match self.0.jwts.read(token, self.0.now()) {
+            Some((user, session)) => self.find(session, &Credential::Session, Some(user)),
+            None if self.0.settings.token_issuers.is_some() => {
+                self.find(TokenHash::of(token), &Credential::External(token), None)
+            }
+            None => Authenticating::unknown("the JWT is invalid or has expired"),
+        }
     }
 
     /// Authenticates an earlier caller again, with the current rights: for persistent connections.
@@ -132,24 +168,40 @@ impl Auth {
     /// # Errors
     /// [`marmota_model::ErrorKind::Unauthenticated`] if the session or key has ended.
     pub fn revalidate(&self, known: &Identity) -> Authenticating {
-        self.find(known.token, matches!(known.proof, Proof::Key(_)), Some(known.user))
+        let credential = match known.proof {
+            Proof::Session(_) => Credential::Session,
+            Proof::Key(_) => Credential::Key,
+            Proof::Token => Credential::Known { user: known.user, ends_at: known.ends_at_last },
+        };
+        self.find(known.token, &credential, Some(known.user))
     }
 
     /// Returns the caller from the cache, otherwise a read. `of_user` is the user that a JWT or an
     /// earlier authentication names, which must be the same.
-    fn find(&self, hash: TokenHash, is_key: bool, of_user: Option<i64>) -> Authenticating {
+    fn find(
+        &self,
+        hash: TokenHash,
+        credential: &Credential<&str>,
+        of_user: Option<i64>,
+    ) -> Authenticating {
         match self.0.remembered(hash) {
             Some(known) if self.0.is_current(&known) => Authenticating::of(of(known, of_user)),
-            _ => self.read(hash, is_key, of_user),
+            _ => self.read(hash, credential, of_user),
         }
     }
 
     /// Returns a read of the store.
     #[cold]
-    fn read(&self, hash: TokenHash, is_key: bool, of_user: Option<i64>) -> Authenticating {
+    fn read(
+        &self,
+        hash: TokenHash,
+        credential: &Credential<&str>,
+        of_user: Option<i64>,
+    ) -> Authenticating {
         let inner = Arc::clone(&self.0);
+        let credential = credential.to_owned();
         Authenticating(State::Reading(Box::pin(async move {
-            of(inner.read(hash, is_key).await?, of_user)
+            of(inner.read(hash, &credential).await?, of_user)
         })))
     }
 
@@ -250,7 +302,7 @@ impl Inner {
         let now = self.now().micros();
         let known = self.knowledge.good(hash, now)?;
         // Another process may have extended it: read the store.
-        if known.has_ended(now) {
+        if known.has_ended(now) || now >= known.fresh_until {
             return None;
         }
         self.renew(&known, now);
@@ -271,15 +323,23 @@ impl Inner {
 
     /// Reads a token from the store and caches it. The mark is taken before the read, so that a
     /// change during the read is noticed.
-    async fn read(&self, hash: TokenHash, is_key: bool) -> Result<Arc<Identity>> {
+    async fn read(
+        &self,
+        hash: TokenHash,
+        credential: &Credential<String>,
+    ) -> Result<Arc<Identity>> {
         let changes = match self.is_shared_file {
             true => ids::changes(&self.store).await?,
             false => 0,
         };
         let before = self.knowledge.mark(hash, changes);
-        let found = match is_key {
-            true => self.find_key(hash).await?,
-            false => self.find_session(hash).await?,
+        let found = match credential {
+            Credential::Session => self.find_session(hash).await?,
+            Credential::Key => self.find_key(hash).await?,
+            Credential::External(token) => self.find_external(token).await?,
+            Credential::Known { user, ends_at } => {
+                self.found(*user, Proof::Token, Times::until(*ends_at)).await?
+            }
         };
         let now = self.now().micros();
         let found = found.ok_or_else(unknown)?;

@@ -43,6 +43,8 @@ pub enum Proof {
     Session(i64),
     /// A key of the user, by its primary key.
     Key(i64),
+    /// A token of another issuer, which ends by itself.
+    Token,
 }
 
 /// An authenticated caller.
@@ -68,6 +70,8 @@ pub struct Identity {
     pub(crate) ends_at_last: i64,
     /// The expiry that is stored.
     pub(crate) ends_at_kept: AtomicI64,
+    /// The time at which writes to some tables need a new authentication, in microseconds.
+    pub(crate) fresh_until: i64,
     /// The epoch before it was read.
     epoch: u64,
     /// The number of changes of accounts before it was read, if they are counted.
@@ -155,6 +159,7 @@ pub(crate) struct Found {
     pub(crate) rights: Arc<Rights>,
     pub(crate) ends_at: i64,
     pub(crate) ends_at_last: i64,
+    pub(crate) fresh_until: i64,
 }
 
 impl Identity {
@@ -169,6 +174,7 @@ impl Identity {
         let session = match found.proof {
             Proof::Session(session) => format!("session {session}"),
             Proof::Key(key) => format!("key {key}"),
+            Proof::Token => "token of another issuer".to_owned(),
         };
         Self {
             user: found.user,
@@ -180,6 +186,7 @@ impl Identity {
             ends_at: AtomicI64::new(found.ends_at),
             ends_at_last: found.ends_at_last,
             ends_at_kept: AtomicI64::new(found.ends_at),
+            fresh_until: found.fresh_until,
             epoch: before.epoch,
             changes: before.changes,
             read_at,

@@ -32,6 +32,7 @@
 //! | a session's token | `ms_` | [`Auth::login`] | 8 hours without use, 30 days at most | [`Auth::logout`] |
 //! | a JWT | – | [`Auth::jwt`] | 15 minutes, at most as long as its session | its session |
 //! | a key | `mk_` | [`Auth::make_key`] | as given, or without end | [`Auth::revoke_key`] |
+//! | a JWT of another issuer | – | [`TokenIssuers`] | as its issuer has set | its end |
 //! | a one-time token | `mt_` | [`Auth::add_user`], [`Auth::new_token`] | 24 hours, once | [`Auth::set_password`] |
 //!
 //! Tokens and keys have 256 random bits; the store keeps their SHA-256 hashes. Passwords are kept
@@ -56,7 +57,7 @@ mod ids;
 mod known;
 mod login;
 mod models;
-mod second_factor;
+mod providers;
 mod security_event;
 mod self_service;
 mod settings;
@@ -66,10 +67,15 @@ pub use account_mail::{AccountMail, AccountMailer, MailKind, PreparedMail, SignU
 pub use accounts::KeyInfo;
 pub use auth::{Auth, SessionInfo};
 pub use authenticate::{Authenticating, StoreOf};
+pub use credentials::external::{
+    ExternalIdentity, IdentityProviders, ProviderCode, ProviderInfo, ProviderRequest, TokenIssuers,
+    TokenUser,
+};
+pub use credentials::jwt::install_algorithms;
 pub use known::{Identity, Proof};
 pub use login::{LoggedIn, LoginClient};
-pub use models::{ApiKey, Group, LoginSession, User, models};
-pub use second_factor::TotpSetup;
+pub use models::{ApiKey, Group, LoginSession, RecordedEvent, User, models};
+pub use providers::{LinkedAccount, ProviderAnswer, ProviderSignIn, SignInStart};
 pub use security_event::{Listener, SecurityEvent};
-pub use self_service::{InvitationInfo, PersonalData};
+pub use self_service::{InvitationInfo, PersonalData, TotpSetup};
 pub use settings::Settings;

@@ -268,6 +268,7 @@ impl Inner {
             created_at: now,
             ends_at,
             device: client.device.map(|device| device.chars().take(DEVICE_CHARS_MAX).collect()),
+            authenticated_at: Some(now),
         };
         self.store.transaction(|tx| {
             let current = tx.get::<User>(user.id).optional().run()?;

@@ -8,6 +8,9 @@
 //! | `marmota_key` | keys | hashes of keys, names, ends |
 //! | `marmota_account_link` | links in mails | hashes of tokens, mail addresses, ends |
 //! | `marmota_second_factor` | authenticator apps | secrets, hashes of recovery codes |
+//! | `marmota_identity` | accounts of providers | issuers, ids at the provider |
+//! | `marmota_sign_in` | sign-ins with providers under way | hashes of states and of browsers' secrets |
+//! | `marmota_security_event` | security events | kinds, users, addresses, times |
 //! | `marmota_counter` | counters | ids that are never reused, the number of changes |
 //!
 //! Grants with `*` do not include these tables, and no grant makes hashes or secrets readable.
@@ -93,6 +96,8 @@ pub struct LoginSession {
     pub ends_at: Timestamp,
     /// The device, as the client has described it.
     pub device: Option<String>,
+    /// The time of the last authentication; `None` for a session of an earlier version.
+    pub authenticated_at: Option<Timestamp>,
 }
 
 /// A link in a mail: the purpose and the hash of its one-time token.
@@ -160,6 +165,66 @@ pub struct ApiKey {
     pub ends_at: Option<Timestamp>,
 }
 
+/// An account of a provider with which a user signs in.
+#[derive(Clone, Model)]
+#[model(table = "marmota_identity")]
+pub(crate) struct LinkedIdentity {
+    pub(crate) id: i64,
+    /// The issuer and the subject: an account belongs to one user.
+    #[model(unique)]
+    pub(crate) key: String,
+    pub(crate) issuer: String,
+    #[model(index)]
+    pub(crate) subject: String,
+    #[model(index)]
+    pub(crate) user: Ref<User>,
+    /// The verified address at the first sign-in.
+    pub(crate) email: Option<String>,
+    #[model(created_at)]
+    pub(crate) created_at: Timestamp,
+}
+
+/// A sign-in with a provider that was begun.
+#[derive(Clone, Model)]
+#[model(table = "marmota_sign_in")]
+pub(crate) struct PendingSignIn {
+    pub(crate) id: i64,
+    /// The hash of the state.
+    #[model(unique)]
+    pub(crate) state: String,
+    /// The hash of the secret of the browser.
+    pub(crate) browser: String,
+    pub(crate) provider: String,
+    /// The page to return to.
+    pub(crate) next: Option<String>,
+    /// The user who adds an account.
+    pub(crate) user: Option<i64>,
+    /// The user whom the provider has identified, and who has still to enter a code.
+    pub(crate) verified: Option<i64>,
+    #[model(index)]
+    pub(crate) ends_at: Timestamp,
+}
+
+/// A security event, as it is kept.
+#[derive(Clone, Debug, Model)]
+#[model(table = "marmota_security_event")]
+pub struct RecordedEvent {
+    /// The primary key, in the order of time.
+    pub id: i64,
+    /// The time.
+    #[model(index)]
+    pub at: Timestamp,
+    /// The name of the event, such as `login-failed`.
+    pub kind: String,
+    /// The user whom it concerns.
+    #[model(index)]
+    pub user: Option<i64>,
+    /// The address of the client.
+    pub address: Option<String>,
+    /// The other members of the event, without secrets.
+    pub detail: Json<serde_json::Value>,
+}
+
 /// The highest id assigned in a table, so that ids are never reused.
 #[derive(Clone, Debug, Model)]
 #[model(table = "marmota_counter")]
@@ -188,6 +253,9 @@ pub fn models(builder: StoreBuilder) -> StoreBuilder {
         .model::<Counter>()
         .model::<AccountLink>()
         .model::<SecondFactor>()
+        .model::<LinkedIdentity>()
+        .model::<PendingSignIn>()
+        .model::<RecordedEvent>()
 }
 
 impl User {

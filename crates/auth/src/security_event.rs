@@ -1,11 +1,16 @@
 //! Events of users and sessions, for the log and for listeners. Events contain no secrets.
 
+mod recorder;
+
 use std::net::IpAddr;
 
 use crate::account_mail::MailKind;
 
+pub(crate) use recorder::Recorder;
+
 /// An event of a user or session.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "the members say what they are")]
 pub enum SecurityEvent {
@@ -22,7 +27,7 @@ pub enum SecurityEvent {
     /// A user ended one session.
     SessionRevoked { user: i64 },
     /// A mail was requested. Whether the address has an account is not known then.
-    MailRequested { kind: MailKind, email: String, address: Option<IpAddr> },
+    MailRequested { mail: MailKind, email: String, address: Option<IpAddr> },
     /// A request of a mail was refused, or its mail was not sent, because there were too many.
     MailLimited { email: String, address: Option<IpAddr> },
     /// The token of a link was unknown, used or expired.
@@ -47,6 +52,18 @@ pub enum SecurityEvent {
     CodeFailed { user: i64, address: Option<IpAddr> },
     /// A code was refused because too many were wrong.
     CodeLimited { user: i64, address: Option<IpAddr> },
+    /// A user signed in with an account of a provider for the first time, or added one.
+    IdentityLinked { user: i64, issuer: String },
+    /// An account of a provider was removed from a user.
+    IdentityUnlinked { user: i64 },
+    /// The answer of a provider was refused.
+    SignInRefused { reason: String, address: Option<IpAddr> },
+    /// A sign-in with a provider was refused because the client has begun too many.
+    SignInLimited { address: Option<IpAddr> },
+    /// A token of another issuer was refused.
+    TokenRefused { reason: String },
+    /// A user authenticated again in a session.
+    SteppedUp { user: i64, address: Option<IpAddr> },
     /// A session expired.
     SessionEnded { user: i64 },
     /// A user's password was changed, and all sessions were ended.
@@ -69,6 +86,24 @@ pub enum SecurityEvent {
     GroupSet { name: String },
     /// A group was removed.
     GroupRemoved { name: String },
+}
+
+impl SecurityEvent {
+    /// Returns true for an event that an administrator should notice.
+    pub(crate) const fn is_warning(&self) -> bool {
+        matches!(
+            self,
+            Self::LoginFailed { .. }
+                | Self::LoginLimited { .. }
+                | Self::MailLimited { .. }
+                | Self::LinkRefused { .. }
+                | Self::CodeFailed { .. }
+                | Self::CodeLimited { .. }
+                | Self::SignInRefused { .. }
+                | Self::SignInLimited { .. }
+                | Self::TokenRefused { .. }
+        )
+    }
 }
 
 /// Receives events, on the thread on which they occur; it should return quickly.

@@ -1,5 +1,5 @@
 //! What people do for their accounts without an administrator: sign up, set a forgotten password, change
-//! the mail address, and export or delete their data.
+//! the mail address, protect the account with an app, and export or delete their data.
 //!
 //! | step | file | where it runs |
 //! |---|---|---|
@@ -11,6 +11,9 @@ mod personal_data;
 mod prepare;
 mod redeem;
 mod request;
+mod second_factor;
+mod step_up;
 
 pub use personal_data::PersonalData;
 pub use request::InvitationInfo;
+pub use second_factor::TotpSetup;

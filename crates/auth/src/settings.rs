@@ -8,6 +8,7 @@ use marmota_store::rights::Grant;
 use zeroize::Zeroizing;
 
 use crate::account_mail::{AccountMailer, SignUpPolicy};
+use crate::credentials::external::{IdentityProviders, TokenIssuers};
 use crate::security_event::Listener;
 
 /// Settings of [`crate::Auth`]; each has a default.
@@ -43,6 +44,10 @@ pub struct Settings {
     pub(crate) attempts_window: Duration,
     pub(crate) sign_up: SignUpPolicy,
     pub(crate) mailer: Option<Arc<dyn AccountMailer>>,
+    pub(crate) providers: Option<Arc<dyn IdentityProviders>>,
+    pub(crate) token_issuers: Option<Arc<dyn TokenIssuers>>,
+    pub(crate) events_max: u64,
+    pub(crate) step_up: Vec<(String, Duration)>,
     pub(crate) title: String,
     pub(crate) account_url: String,
     pub(crate) login_links: bool,
@@ -74,6 +79,10 @@ impl Default for Settings {
             attempts_window: Duration::from_secs(15 * 60),
             sign_up: SignUpPolicy::Closed,
             mailer: None,
+            providers: None,
+            token_issuers: None,
+            events_max: 100_000,
+            step_up: Vec::new(),
             title: "Marmota".to_owned(),
             account_url: "http://127.0.0.1:8080/account".to_owned(),
             login_links: false,
@@ -184,6 +193,33 @@ impl Settings {
     /// Sets what sends mails about accounts. Default: none; requests that need one are refused.
     pub fn mailer(mut self, mailer: impl AccountMailer + 'static) -> Self {
         self.mailer = Some(Arc::new(mailer));
+        self
+    }
+
+    /// Sets the providers with which people sign in. Default: none.
+    pub fn providers(mut self, providers: impl IdentityProviders + 'static) -> Self {
+        self.providers = Some(Arc::new(providers));
+        self
+    }
+
+    /// Sets the issuers whose tokens are accepted as credentials. Default: none.
+    pub fn token_issuers(mut self, issuers: impl TokenIssuers + 'static) -> Self {
+        self.token_issuers = Some(Arc::new(issuers));
+        self
+    }
+
+    /// Sets the maximum number of security events that are kept. Default: 100,000. Older ones are
+    /// deleted. With 0, none are kept.
+    pub const fn events_max(mut self, events: u64) -> Self {
+        self.events_max = events;
+        self
+    }
+
+    /// Requires a recent authentication for writes to a table: at most this time ago, by a login or
+    /// [`crate::Auth::step_up`]. Default: no table. API keys and tokens of other issuers cannot write to
+    /// such a table.
+    pub fn step_up(mut self, table: impl Into<String>, time: Duration) -> Self {
+        self.step_up.push((table.into(), time));
         self
     }
 

@@ -195,6 +195,10 @@ pub mod administration {}
 #[doc = include_str!("../guide/47-accounts.md")]
 pub mod accounts_for_the_public {}
 
+#[cfg(feature = "providers")]
+#[doc = include_str!("../guide/54-sign-in.md")]
+pub mod sign_in_with_providers {}
+
 #[cfg(feature = "webhooks")]
 #[doc = include_str!("../guide/49-webhooks.md")]
 pub mod webhooks {}

@@ -35,6 +35,7 @@
 //! | copy a SQLite database continuously | `replication`, `replication-s3` |
 //! | run durable jobs | `jobs` |
 //! | send mails, and let people sign up | `mail` |
+//! | sign in with providers, and accept tokens of other issuers | `providers` |
 //! | send changes to other systems | `webhooks` |
 //! | administer tables and users in a browser | `admin` |
 //! | call traits in other processes | `services` |
@@ -89,6 +90,8 @@ pub use marmota_mariadb as mariadb;
 pub use marmota_mongo as mongo;
 #[cfg(feature = "postgres")]
 pub use marmota_postgres as postgres;
+#[cfg(feature = "providers")]
+pub use marmota_providers as providers;
 #[cfg(feature = "remote")]
 pub use marmota_remote as remote;
 #[cfg(feature = "server")]

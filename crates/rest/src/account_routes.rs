@@ -15,18 +15,19 @@
 //!
 //! | caller | routes |
 //! |---|---|
-//! | anonymous | `login`, `setup`, `set-password`, and by mail: `sign-up`, `join`, `reset`, … |
+//! | anonymous | `login`, `sign-in`, `setup`, `set-password`, and by mail: `sign-up`, `join`, `reset`, … |
 //! | a user | `logout`, `logout-everywhere`, `me`, `password`, `jwt`, `keys`, `email`, `totp`, `data`, … |
-//! | an administrator | `users`, `groups`, `invitations` |
+//! | an administrator | `users`, `groups`, `invitations`, `events` |
 //!
 //! `self_service.rs` has the routes by mail and those for a user's own data, `second_factor.rs` those for
-//! authenticator apps.
+//! authenticator apps, `providers.rs` those for providers and security events.
 //!
 //! Passwords are hashed with a function that is slow by design, so requests are executed on
 //! separate threads ([`Authenticator::run`]): [`answer`] copies what a [`Route`] needs into
 //! [`AccountRequest`], the route returns a [`Reply`], and [`answer`] converts that to a response.
 
 mod account_request;
+mod providers;
 mod second_factor;
 mod self_service;
 
@@ -37,7 +38,7 @@ use marmota_auth::{Proof, User};
 use marmota_http::{Endpoint, Flow, IntoResponse, Method, Request, Response, Router, Status};
 use marmota_model::{Error, ErrorKind, Result as ModelResult};
 use marmota_store::rights::Grant;
-use marmota_web::{ApiError, authenticate, session_cookie};
+use marmota_web::{ApiError, authenticate, session_cookie, sign_in_cookie, sign_in_secret};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -74,19 +75,23 @@ pub(crate) fn add(router: Router, prefix: &str, authenticator: &Arc<Authenticato
         (Method::Delete, "/groups/{named}", remove_group),
     ];
     let others = self_service::ROUTES.into_iter().chain(second_factor::ROUTES);
-    routes.into_iter().chain(others).fold(router, |router, (method, path, route)| {
-        router.on(method, &format!("{prefix}/auth{path}"), endpoint(authenticator, route))
+    let others = others.chain(providers::ROUTES);
+    let router = routes.into_iter().chain(others).fold(router, |router, (method, path, route)| {
+        router.on(method, &format!("{prefix}/auth{path}"), endpoint(authenticator, route, false))
+    });
+    providers::CONNECTING.into_iter().fold(router, |router, (method, path, route)| {
+        router.on(method, &format!("{prefix}/auth{path}"), endpoint(authenticator, route, true))
     })
 }
 
 /// Creates the endpoint of a route. The response has `Cache-Control: no-store`, because it depends
 /// on the caller and can contain a secret. Bodies above [`BODY_BYTES_MAX`] are refused with 413.
-fn endpoint(authenticator: &Arc<Authenticator>, route: Route) -> Endpoint {
+fn endpoint(authenticator: &Arc<Authenticator>, route: Route, connects: bool) -> Endpoint {
     let authenticator = Arc::clone(authenticator);
     let endpoint = Endpoint::direct(move |request: &Request, _: &mut _| {
         let (authenticator, request) = (Arc::clone(&authenticator), request.clone());
         Flow::Later(Box::pin(async move {
-            let answered = answer(&authenticator, &request, route).await;
+            let answered = answer(&authenticator, &request, route, connects).await;
             let response = answered.unwrap_or_else(IntoResponse::into_response);
             // Responses are private to their caller.
             response.with_header("Cache-Control", "no-store").unwrap_or_else(|error| {
@@ -112,6 +117,7 @@ async fn answer(
     authenticator: &Authenticator,
     request: &Request,
     route: Route,
+    connects: bool,
 ) -> Result<Response, ApiError> {
     request.check_site()?;
     if !request.body().is_empty() || request.header("origin").is_some() {
@@ -128,9 +134,15 @@ async fn answer(
         address: request.client_ip(),
         languages: request.header_text("accept-language").unwrap_or_default().to_owned(),
         device: request.header_text("user-agent").map(str::to_owned),
+        browser: sign_in_secret(request).map(str::to_owned),
+        before: request.query_param("before").and_then(|id| id.parse().ok()),
+        kind: request.query_param("kind").map(Into::into),
     };
-    let reply = authenticator.run(move || route(&asked)).await?;
-    let Reply { status, json, cookie } = reply.map_err(limited)?;
+    let reply = match connects {
+        true => authenticator.connect(move || route(&asked)).await?,
+        false => authenticator.run(move || route(&asked)).await?,
+    };
+    let Reply { status, json, cookie, browser } = reply.map_err(limited)?;
     let mut response = match json {
         Some(json) => Response::with_body(JSON, json.to_string().into_bytes()).with_status(status),
         None => Response::from_status(status),
@@ -138,6 +150,10 @@ async fn answer(
     if let Some(token) = cookie {
         let cookie = session_cookie(request, token.as_deref());
         // The cookie is ASCII, so this cannot fail.
+        let _ = response.add_header("Set-Cookie".into(), cookie.into_bytes().into());
+    }
+    if let Some(secret) = browser {
+        let cookie = sign_in_cookie(request, secret.as_deref());
         let _ = response.add_header("Set-Cookie".into(), cookie.into_bytes().into());
     }
     Ok(response)
@@ -235,7 +251,7 @@ fn me(asked: &AccountRequest) -> ModelResult<Reply> {
         "recovery_codes": asked.auth.recovery_codes_left(known.user())?,
         "session": match known.proof() {
             Proof::Session(session) => Some(session),
-            Proof::Key(_) => None,
+            Proof::Key(_) | Proof::Token => None,
         },
         "groups": caller.groups,
         "is_admin": known.is_admin(),

@@ -24,6 +24,7 @@ mod access;
 mod fields;
 mod grant;
 mod related;
+mod step_up;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -304,6 +305,9 @@ impl Rights {
     /// The error for a right that the caller has on no row of the table.
     #[cold]
     pub(crate) fn denied(&self, right: Right, table: &Table) -> Error {
+        if let Some(error) = self.step_up(right, table) {
+            return error;
+        }
         let (who, what) = (self.caller_name(), right.name());
         let message = match right {
             Right::Read => format!("{who} may not read `{}`", table.name()),
@@ -315,6 +319,9 @@ impl Rights {
     /// The error for a row that the caller may read, but without this right.
     #[cold]
     pub(crate) fn denied_row(&self, right: Right, table: &Table, key: ValueRef<'_>) -> Error {
+        if let Some(error) = self.step_up(right, table) {
+            return error;
+        }
         let (who, what) = (self.caller_name(), right.name());
         let key = marmota_model::text::excerpt_of(key);
         let message = format!("{who} may not {what} the row {key} of `{}`", table.name());

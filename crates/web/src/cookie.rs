@@ -1,4 +1,4 @@
-//! The cookie of a session, for pages in browsers.
+//! The cookies of a session, and of a sign-in with a provider, for pages in browsers.
 //!
 //! A login with `"cookie":true` is answered with
 //!
@@ -14,12 +14,27 @@ use std::net::IpAddr;
 
 use marmota_http::Request;
 
-/// The cookie with a session's token, if the client does not use https.
-const COOKIE: &str = "marmota_session";
-/// The cookie for https: browsers accept it only over https, only from this host, for all paths.
-const SECURE_COOKIE: &str = "__Host-marmota_session";
+/// A cookie, by its names with and without https. Browsers accept one with the prefix `__Host-` only over
+/// https, only from this host, for all paths.
+struct Cookie {
+    plain: &'static str,
+    secure: &'static str,
+    /// Attributes of its own.
+    attributes: &'static str,
+}
 
-/// Two cookies of the session's name in one request, of which none can be trusted.
+/// The cookie with a session's token.
+const SESSION: Cookie =
+    Cookie { plain: "marmota_session", secure: "__Host-marmota_session", attributes: "" };
+/// The cookie that binds a sign-in with a provider to a browser.
+const SIGN_IN: Cookie = Cookie {
+    plain: "marmota_sign_in",
+    secure: "__Host-marmota_sign_in",
+    attributes: "; Max-Age=600",
+};
+
+/// Two cookies of a name in one request, of which none can be trusted.
+#[derive(Debug)]
 pub(crate) struct TwoCookies {
     /// The name of both.
     pub(crate) name: &'static str,
@@ -30,7 +45,11 @@ pub(crate) struct TwoCookies {
 /// # Errors
 /// [`TwoCookies`]: another host of the domain may have set one of them.
 pub(crate) fn token_of(request: &Request) -> Result<Option<&str>, TwoCookies> {
-    let name = cookie_name(request);
+    value_of(request, &SESSION)
+}
+
+fn value_of<'r>(request: &'r Request, cookie: &Cookie) -> Result<Option<&'r str>, TwoCookies> {
+    let name = cookie.name(request);
     let mut token = None;
     for (header, value) in request.headers() {
         if !header.eq_ignore_ascii_case("cookie") {
@@ -69,20 +88,72 @@ pub(crate) fn token_of(request: &Request) -> Result<Option<&str>, TwoCookies> {
 /// ```
 #[must_use]
 pub fn session_cookie(request: &Request, token: Option<&str>) -> String {
-    let name = cookie_name(request);
-    let secure = match name == SECURE_COOKIE || !is_loopback(request.host()) {
-        true => "; Secure",
-        false => "",
-    };
-    match token {
-        Some(token) => format!("{name}={token}; Path=/; HttpOnly; SameSite=Strict{secure}"),
-        None => format!("{name}=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0{secure}"),
-    }
+    SESSION.set(request, token)
 }
 
-/// Returns the name of the session's cookie: with `__Host-` if the client uses https.
-fn cookie_name(request: &Request) -> &'static str {
-    if request.scheme() == "https" { SECURE_COOKIE } else { COOKIE }
+/// Returns the value of the header `Set-Cookie` that binds a sign-in with a provider to a browser, or
+/// deletes the cookie (`None`). It is protected as [`session_cookie`] is, and ends after 10 minutes.
+///
+/// ```
+/// use marmota_http::{Request, Router, TestRequest};
+/// use marmota_web::sign_in_cookie;
+///
+/// async fn begin(request: Request) -> String {
+///     sign_in_cookie(&request, Some("mb_x"))
+/// }
+///
+/// let answer = Router::new().post("/begin", begin).call(TestRequest::post("/begin"))?;
+/// assert!(answer.text().starts_with("marmota_sign_in=mb_x; Path=/; HttpOnly; SameSite=Strict"));
+/// # Ok::<(), marmota_http::CallError>(())
+/// ```
+#[must_use]
+pub fn sign_in_cookie(request: &Request, secret: Option<&str>) -> String {
+    SIGN_IN.set(request, secret)
+}
+
+/// Returns the value of the cookie of [`sign_in_cookie`]; `None` without one, and for two: another host of
+/// the domain may have set one of them.
+///
+/// ```
+/// use marmota_http::{Request, Router, TestRequest};
+/// use marmota_web::sign_in_secret;
+///
+/// async fn end(request: Request) -> String {
+///     sign_in_secret(&request).unwrap_or("none").to_owned()
+/// }
+///
+/// let router = Router::new().post("/end", end);
+/// let one = TestRequest::post("/end").header("Cookie", "marmota_sign_in=mb_x");
+/// assert_eq!(router.call(one)?.text(), "mb_x");
+/// let two = TestRequest::post("/end").header("Cookie", "marmota_sign_in=mb_x; marmota_sign_in=mb_y");
+/// assert_eq!(router.call(two)?.text(), "none");
+/// # Ok::<(), marmota_http::CallError>(())
+/// ```
+#[must_use]
+pub fn sign_in_secret(request: &Request) -> Option<&str> {
+    value_of(request, &SIGN_IN).ok().flatten()
+}
+
+impl Cookie {
+    /// Returns the name: with `__Host-` if the client uses https.
+    fn name(&self, request: &Request) -> &'static str {
+        if request.scheme() == "https" { self.secure } else { self.plain }
+    }
+
+    /// Returns the header that sets the cookie, or deletes it.
+    fn set(&self, request: &Request, value: Option<&str>) -> String {
+        let (name, attributes) = (self.name(request), self.attributes);
+        let secure = match name == self.secure || !is_loopback(request.host()) {
+            true => "; Secure",
+            false => "",
+        };
+        match value {
+            Some(value) => {
+                format!("{name}={value}; Path=/; HttpOnly; SameSite=Strict{attributes}{secure}")
+            }
+            None => format!("{name}=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0{secure}"),
+        }
+    }
 }
 
 /// Returns true if a host, with or without a port, is this machine.

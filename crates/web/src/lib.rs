@@ -49,6 +49,6 @@ pub use authentication::{
 };
 pub use bearer::{bearer_token, is_same_token};
 #[cfg(feature = "auth")]
-pub use cookie::session_cookie;
+pub use cookie::{session_cookie, sign_in_cookie, sign_in_secret};
 pub use error_document::{ErrorDocument, public_message};
 pub use open_api::OpenApi;

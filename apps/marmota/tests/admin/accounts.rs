@@ -129,7 +129,8 @@ fn a_person_signs_up_and_protects_the_account() {
         // An authenticator app.
         type_into(&page, "Authenticator app", PASSWORD).await;
         page.press("Set up an app").await;
-        page.shows("Enter this secret").await;
+        page.shows("Scan this code").await;
+        page.wait("document.querySelector('svg[role=img] path')").await;
         page.is_accessible("account-app").await;
         let secret = page.run("return document.querySelector('input[readonly]').value").await;
         let secret = Secret::try_from_base32(secret.as_str().unwrap()).unwrap();

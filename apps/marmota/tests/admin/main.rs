@@ -12,5 +12,7 @@ mod program;
 mod rows;
 mod samples;
 mod schema;
+#[cfg(feature = "providers")]
+mod sign_in;
 mod users;
 mod webhooks;

@@ -20,7 +20,12 @@ impl Drop for Program {
 
 impl Program {
     pub(crate) fn start(options: &[&str]) -> Self {
-        Self::start_in(tempfile::tempdir().unwrap(), options)
+        Self::start_with(options, &[])
+    }
+
+    /// Starts the program with variables of the environment.
+    pub(crate) fn start_with(options: &[&str], variables: &[(&str, &str)]) -> Self {
+        Self::start_in(tempfile::tempdir().unwrap(), options, variables)
     }
 
     /// Starts the program with the files of a new application.
@@ -29,12 +34,13 @@ impl Program {
         let mut program = Command::new(env!("CARGO_BIN_EXE_marmota"));
         let made = program.args(["new", "."]).current_dir(folder.path()).output().unwrap();
         assert!(made.status.success(), "{made:?}");
-        Self::start_in(folder, &[])
+        Self::start_in(folder, &[], &[])
     }
 
-    fn start_in(folder: tempfile::TempDir, options: &[&str]) -> Self {
+    fn start_in(folder: tempfile::TempDir, options: &[&str], variables: &[(&str, &str)]) -> Self {
         let mut program = Command::new(env!("CARGO_BIN_EXE_marmota"));
         program.args(["serve", "--listen", "127.0.0.1:0"]).args(options).current_dir(folder.path());
+        program.envs(variables.iter().copied());
         let mut process = program.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut said = BufReader::new(process.stdout.take().unwrap());
         let mut printed = String::new();

@@ -1,6 +1,6 @@
 //! JWTs: signed references to sessions, valid for a short time and as long as the session.
 //!
-//! Only HS256 is supported: a token with another algorithm is refused before a key is selected. The
+//! Only HS256 is accepted: a token with another algorithm is refused before a key is selected. The
 //! library uses the cryptography of a process-wide provider; ours has this one algorithm, and is
 //! installed only if the program has not installed another.
 //!
@@ -65,8 +65,7 @@ impl Jwts {
                 format!("the secret for JWTs must have at least {SECRET_BYTES_MIN} bytes");
             return Err(Error::new(ErrorKind::Invalid, message));
         }
-        // Fails if another provider is installed; that one supports this algorithm, too.
-        let _ = PROVIDER.install_default();
+        install_algorithms();
         let mut validation = Validation::new(Algorithm::HS256);
         validation.set_required_spec_claims(&["exp", "iss", "sub"]);
         validation.set_issuer(&[ISSUER]);
@@ -113,6 +112,13 @@ impl Jwts {
     }
 }
 
+/// Installs the algorithms of this crate for the library `jsonwebtoken`, unless the program has installed
+/// others: HS256, and with the feature `signatures` the verification of RS256, ES256 and EdDSA.
+pub fn install_algorithms() {
+    // Fails if another provider is installed; that one supports these algorithms, too.
+    let _ = PROVIDER.install_default();
+}
+
 /// The provider of HS256 for the library `jsonwebtoken`.
 static PROVIDER: CryptoProvider = CryptoProvider {
     signer_factory: |algorithm, key| match algorithm {
@@ -121,6 +127,9 @@ static PROVIDER: CryptoProvider = CryptoProvider {
     },
     verifier_factory: |algorithm, key| match algorithm {
         Algorithm::HS256 => Ok(Box::new(Hs256::new(key.try_get_as_bytes()?)?)),
+        #[cfg(feature = "signatures")]
+        _ => crate::credentials::signatures::verifier(*algorithm, key),
+        #[cfg(not(feature = "signatures"))]
         _ => Err(JwtError::from(JwtKind::InvalidAlgorithm)),
     },
     key_utils: KeyUtils::new_unimplemented(),

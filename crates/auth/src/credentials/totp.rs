@@ -39,6 +39,17 @@ pub(crate) fn url(secret: &str, issuer: &str, name: &str) -> Result<String> {
     })
 }
 
+/// Returns a URL as a QR code: an image in SVG.
+///
+/// # Errors
+/// [`ErrorKind::Bug`] for a URL that is too long for a code.
+pub(crate) fn qr_code(url: &str) -> Result<String> {
+    let code = qrcode::QrCode::new(url).map_err(|error| {
+        Error::new(ErrorKind::Bug, "a QR code could not be made").with_source(error.to_string())
+    })?;
+    Ok(code.render::<qrcode::render::svg::Color<'_>>().min_dimensions(200, 200).build())
+}
+
 /// Returns the time step of a code; `None` if it is wrong.
 pub(crate) fn step_of(secret: &str, code: &str, seconds: u64) -> Result<Option<i64>> {
     let code: String = code.chars().filter(|char| !char.is_whitespace()).take(7).collect();

@@ -9,6 +9,7 @@ use marmota_store::rights::is_internal;
 use crate::accounts::KeyInfo;
 use crate::auth::{Auth, SessionInfo};
 use crate::models::{LoginSession, User};
+use crate::providers::LinkedAccount;
 use crate::security_event::SecurityEvent;
 
 /// The table of users.
@@ -38,6 +39,8 @@ pub struct PersonalData {
     pub sessions: Vec<SessionInfo>,
     /// The keys, without their secrets.
     pub keys: Vec<KeyInfo>,
+    /// The accounts of providers.
+    pub linked_accounts: Vec<LinkedAccount>,
     /// The rows that refer to the user, by table, at most 10,000 of each table.
     pub rows: BTreeMap<String, Vec<serde_json::Value>>,
 }
@@ -72,6 +75,7 @@ impl Auth {
             created_at,
             sessions: self.sessions(user)?,
             keys: self.keys(user)?,
+            linked_accounts: self.linked_accounts(user)?,
             rows: self.rows_of(user)?,
         })
     }

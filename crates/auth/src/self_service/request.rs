@@ -238,8 +238,8 @@ impl Auth {
     fn enqueue_mail(&self, mail: &AccountMail, from: Option<IpAddr>) -> Result<()> {
         let mailer = self.mailer()?;
         self.0.store.transaction(|tx| mailer.enqueue(tx, mail))?;
-        let (kind, email) = (mail.kind, shown(&mail.address));
-        self.report(&SecurityEvent::MailRequested { kind, email, address: from });
+        let (mail, email) = (mail.kind, shown(&mail.address));
+        self.report(&SecurityEvent::MailRequested { mail, email, address: from });
         Ok(())
     }
 

@@ -1,10 +1,12 @@
 //! Users, sessions and keys, over engines as they are.
 #![allow(clippy::unwrap_used, reason = "tests panic")]
 
+mod events;
 mod limits;
 mod processes;
 mod second_factor;
 mod sessions;
+mod step_up;
 mod storm;
 mod users;
 

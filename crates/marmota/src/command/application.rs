@@ -209,7 +209,9 @@ impl ApplicationFiles {
             let group = groups.iter().find(|group| group.name == name);
             group.map(|group| group.grants.clone()).unwrap_or_default()
         };
-        let settings = settings.everyone(grants(EVERYONE)).anonymous(grants(ANONYMOUS));
+        let base = settings.everyone(grants(EVERYONE)).anonymous(grants(ANONYMOUS));
+        let settings = app.step_up().into_iter();
+        let settings = settings.fold(base, |settings, (table, time)| settings.step_up(table, time));
         let auth = Auth::new(store, settings)?;
         let stored = auth.groups()?;
         for AppGroup { name, grants } in &groups {

@@ -168,6 +168,9 @@ fn asked(method: Method, pattern: &str, number: usize) -> (String, Option<String
             Some(r#"{"name":"ann","token":"none","password":"correct horse"}"#.to_owned())
         }
         (_, "/api/auth/password") => Some(format!(r#"{{"old":"not it","new":"{PASSWORD}"}}"#)),
+        (_, "/api/auth/step-up") => Some(r#"{"password":"not it"}"#.to_owned()),
+        (_, "/api/auth/sign-in") => Some(r#"{"state":"x","provider_code":"x"}"#.to_owned()),
+        (_, "/api/auth/sign-in/{named}") => Some("{}".to_owned()),
         (_, "/api/auth/sign-up" | "/api/auth/reset" | "/api/auth/login-link") => {
             Some(r#"{"email":"ann@example.org"}"#.to_owned())
         }
@@ -326,6 +329,12 @@ const WITH_ACCOUNTS: &str = "\
     PUT /api/auth/groups/{named} 401 403 403 204 204 403 403 421
     DELETE /api/auth/groups/{named} 401 403 403 204 404 403 403 421
     GET /api/auth/options 200 200 200 200 200 200 200 421
+    POST /api/auth/step-up 401 401 401 401 401 403 403 421
+    POST /api/auth/sign-in 401 401 401 401 401 403 403 421
+    POST /api/auth/sign-in/{named} 501 501 501 501 501 403 403 421
+    GET /api/auth/identities 401 200 200 200 200 200 200 421
+    DELETE /api/auth/identities/{named} 401 404 404 404 404 403 403 421
+    GET /api/auth/events 401 403 403 200 200 200 200 421
     POST /api/auth/sign-up 403 403 403 403 403 403 403 421
     POST /api/auth/join 401 401 401 401 401 403 403 421
     POST /api/auth/reset 501 501 501 501 501 403 403 421

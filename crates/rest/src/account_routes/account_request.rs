@@ -27,6 +27,11 @@ pub(super) struct AccountRequest {
     pub(super) languages: String,
     /// The header `User-Agent`.
     pub(super) device: Option<String>,
+    /// The cookie that binds a sign-in with a provider to the browser.
+    pub(super) browser: Option<String>,
+    /// The parameters `before` and `kind` of the query.
+    pub(super) before: Option<i64>,
+    pub(super) kind: Option<String>,
 }
 
 /// The result of a request, from which `answer` creates the response.
@@ -37,6 +42,8 @@ pub(super) struct Reply {
     pub(super) json: Option<Value>,
     /// A token for a cookie; an inner `None` deletes the cookie.
     pub(super) cookie: Option<Option<String>>,
+    /// The secret of a sign-in with a provider for a cookie; an inner `None` deletes the cookie.
+    pub(super) browser: Option<Option<String>>,
 }
 
 /// The function of a route. It may block: it runs on a thread of the authenticator. A route
@@ -46,17 +53,17 @@ pub(super) type Route = fn(&AccountRequest) -> ModelResult<Reply>;
 impl Reply {
     /// Creates a 204 response without a body.
     pub(super) const fn done() -> Self {
-        Self { status: Status::NO_CONTENT, json: None, cookie: None }
+        Self { status: Status::NO_CONTENT, json: None, cookie: None, browser: None }
     }
 
     /// Creates a 200 response with this document.
     pub(super) const fn with(json: Value) -> Self {
-        Self { status: Status::OK, json: Some(json), cookie: None }
+        Self { status: Status::OK, json: Some(json), cookie: None, browser: None }
     }
 
     /// Creates a 202 response: the request is accepted, and its result is a mail.
     pub(super) const fn accepted() -> Self {
-        Self { status: Status::ACCEPTED, json: None, cookie: None }
+        Self { status: Status::ACCEPTED, json: None, cookie: None, browser: None }
     }
 
     /// Creates the response to a login: the token, or a cookie with it.

@@ -1,5 +1,6 @@
 //! The routes for authenticator apps (TOTP).
 
+use marmota_auth::TotpSetup;
 use marmota_http::Method;
 use marmota_model::Result as ModelResult;
 use serde::Deserialize;
@@ -21,7 +22,7 @@ struct Code {
     code: String,
 }
 
-/// `POST /totp`: begins to set up an app. Returns the secret, and the same as a URL for a QR code.
+/// `POST /totp`: begins to set up an app. Returns the secret, and the same as a URL and as a QR code (SVG).
 fn begin(asked: &AccountRequest) -> ModelResult<Reply> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -31,7 +32,8 @@ fn begin(asked: &AccountRequest) -> ModelResult<Reply> {
     let user = asked.known()?.user();
     let Begin { password } = asked.read()?;
     let setup = asked.auth.begin_totp(user, &password, asked.address)?;
-    Ok(Reply::with(json!({ "secret": setup.secret, "url": setup.url })))
+    let TotpSetup { secret, url, qr_code, .. } = setup;
+    Ok(Reply::with(json!({ "secret": secret, "url": url, "qr_code": qr_code })))
 }
 
 /// `POST /totp/confirm`: makes the app the second factor, with its first code. Returns the recovery codes,

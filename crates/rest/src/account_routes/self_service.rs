@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::account_request::{AccountRequest, Reply, Route};
 
-pub(super) const ROUTES: [(Method, &str, Route); 15] = [
+pub(super) const ROUTES: [(Method, &str, Route); 16] = [
     (Method::Get, "/options", options),
     (Method::Post, "/sign-up", sign_up),
     (Method::Post, "/join", join),
@@ -28,6 +28,7 @@ pub(super) const ROUTES: [(Method, &str, Route); 15] = [
     (Method::Get, "/invitations", invitations),
     (Method::Post, "/invitations", invite),
     (Method::Delete, "/invitations/{named}", revoke_invitation),
+    (Method::Post, "/step-up", step_up),
 ];
 
 /// The body of a route that sends a mail.
@@ -49,6 +50,7 @@ fn options(asked: &AccountRequest) -> ModelResult<Reply> {
         "domains": domains,
         "mails": asked.auth.sends_mails(),
         "login_links": asked.auth.has_login_links(),
+        "providers": asked.auth.offered_providers(),
     })))
 }
 
@@ -206,5 +208,23 @@ fn invite(asked: &AccountRequest) -> ModelResult<Reply> {
 fn revoke_invitation(asked: &AccountRequest) -> ModelResult<Reply> {
     asked.administrator()?;
     asked.auth.revoke_invitation(asked.id()?)?;
+    Ok(Reply::done())
+}
+
+/// `POST /step-up`: authenticates the caller again, for tables whose writes need a recent authentication.
+/// Answers 204.
+///
+/// # Errors
+/// 401 for a wrong password or code, 403 for a caller without a session, 429 after too many wrong ones.
+fn step_up(asked: &AccountRequest) -> ModelResult<Reply> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct StepUp {
+        password: String,
+        code: Option<String>,
+    }
+    let known = asked.known()?;
+    let StepUp { password, code } = asked.read()?;
+    asked.auth.step_up(known, &password, code.as_deref(), asked.address)?;
     Ok(Reply::done())
 }

@@ -40,11 +40,14 @@ pub(crate) struct Authenticator {
     pub(crate) auth: Auth,
     /// The threads that hash passwords, which takes some 20 ms of a processor each.
     threads: Arc<ThreadPool>,
+    /// The threads that wait for providers, so that a slow one does not delay passwords.
+    connecting: Arc<ThreadPool>,
 }
 
 impl Drop for Authenticator {
     fn drop(&mut self) {
         self.threads.dismiss();
+        self.connecting.dismiss();
     }
 }
 
@@ -52,6 +55,8 @@ impl Authenticator {
     /// The number of threads for slow requests of accounts. Two logins at a time leave the other
     /// processors to requests.
     const THREADS_MAX: usize = 2;
+    /// The number of requests to providers at a time.
+    const CONNECTING_MAX: usize = 8;
     /// The number of requests that may wait for these threads; further ones are answered 503.
     const WAITING_MAX: usize = 64;
 
@@ -59,7 +64,12 @@ impl Authenticator {
     /// is dropped.
     pub(crate) fn new(auth: &Auth) -> Self {
         let threads = ThreadPool::new("marmota-auth", Self::THREADS_MAX);
-        Self { auth: auth.clone(), threads: Arc::new(threads.waiting_max(Self::WAITING_MAX)) }
+        let connecting = ThreadPool::new("marmota-sign-in", Self::CONNECTING_MAX);
+        Self {
+            auth: auth.clone(),
+            threads: Arc::new(threads.waiting_max(Self::WAITING_MAX)),
+            connecting: Arc::new(connecting.waiting_max(Self::WAITING_MAX)),
+        }
     }
 
     /// Executes slow work on the authenticator's threads.
@@ -70,7 +80,25 @@ impl Authenticator {
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> marmota_model::Result<T> {
-        match self.threads.result_of(work) {
+        Self::result_of(&self.threads, work).await
+    }
+
+    /// Executes work that waits for a provider, on threads of its own.
+    ///
+    /// # Errors
+    /// As [`Authenticator::run`].
+    pub(crate) async fn connect<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> marmota_model::Result<T> {
+        Self::result_of(&self.connecting, work).await
+    }
+
+    async fn result_of<T: Send + 'static>(
+        threads: &Arc<ThreadPool>,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> marmota_model::Result<T> {
+        match threads.result_of(work) {
             Some(result) => result.await,
             None => {
                 Err(Error::new(ErrorKind::Busy, "too many logins are waiting; try again later"))

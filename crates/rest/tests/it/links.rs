@@ -50,7 +50,7 @@ fn a_person_signs_up_resets_and_leaves() {
     let service = Guarded::new(Memory::new(), settings(&kept));
     let mut client = service.client();
     let options = client.send("GET /api/auth/options", &[], b"").is(200).value();
-    let offered = json!({ "sign_up": "open", "domains": [], "mails": true, "login_links": true });
+    let offered = json!({ "sign_up": "open", "domains": [], "mails": true, "login_links": true, "providers": [] });
     assert_eq!(options, offered);
     let ann = sign_up(&service, &kept, "ann@example.org");
     client.json("POST /api/auth/reset", r#"{"email":"ann@example.org"}"#).is(202);
@@ -94,6 +94,7 @@ fn a_second_factor_is_set_up_and_needed() {
     let body = json!({ "password": PASSWORD }).to_string();
     let setup = by(&mut client, &token, "POST /api/auth/totp", &body).is(200).value();
     assert!(setup["url"].as_str().unwrap().starts_with("otpauth://totp/"));
+    assert!(setup["qr_code"].as_str().unwrap().contains("<svg"));
     let wrong = by(&mut client, &token, "POST /api/auth/totp/confirm", r#"{"code":"x"}"#).is(401);
     assert_eq!(wrong.value()["errors"][0]["field"], "code");
     // Without a confirmation, logins are as before.

@@ -50,6 +50,8 @@ mod relations;
 mod resource;
 mod row;
 mod service;
+#[cfg(feature = "auth")]
+mod sign_in;
 mod slow;
 #[cfg(feature = "auth")]
 mod state;

@@ -57,6 +57,7 @@ impl Settings {
             let session = match known.proof() {
                 Proof::Session(session) => format!("session {session}"),
                 Proof::Key(key) => format!("key {key}"),
+                Proof::Token => format!("user {}", known.user()),
             };
             let (store, session) = (Some(known.store().clone()), Some(session.into()));
             return Ok(CallOrigin {

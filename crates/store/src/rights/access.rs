@@ -162,6 +162,8 @@ pub(crate) struct TableRights {
     pub(crate) history_fields: FieldSet,
     /// The table as interfaces with names show it to the caller, if it is limited.
     pub(crate) view: Option<Arc<Table>>,
+    /// The rights that the caller has again after a new authentication.
+    pub(super) after_step_up: Vec<Right>,
 }
 
 impl TableRights {
@@ -210,6 +212,7 @@ impl TableRights {
             update_fields: fields_of(Right::Update),
             history_fields,
             view: None,
+            after_step_up: Vec::new(),
         }
     }
 

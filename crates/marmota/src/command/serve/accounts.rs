@@ -13,6 +13,8 @@ use clap::Args;
 use marmota_auth::{Auth, Settings, SignUpPolicy};
 use marmota_jobs::{Jobs, Worker, WorkerOptions};
 use marmota_mail::{AccountMails, SmtpSender, Templates};
+#[cfg(feature = "providers")]
+use marmota_providers::ProviderFile;
 use marmota_store::{Store, StoreBuilder};
 
 /// Options that need `--auth`.
@@ -39,6 +41,11 @@ pub(super) struct AccountOptions {
     /// Users can log in by a link in a mail, without a password
     #[arg(long)]
     login_links: bool,
+    /// A file of providers with which people sign in, and of issuers of tokens, in TOML; their secrets
+    /// are in the environment; see the guide, 54-sign-in.md
+    #[cfg(feature = "providers")]
+    #[arg(long, value_name = "FILE")]
+    providers: Option<PathBuf>,
     /// A CSS file for the pages at /account, after their own
     #[cfg(feature = "admin")]
     #[arg(long, value_name = "FILE")]
@@ -60,6 +67,16 @@ impl AccountOptions {
     /// Checks the options, and reads the templates.
     pub(super) fn mails(&self, has_accounts: bool, title: &str) -> Result<Option<Mails>, String> {
         let needs_mails = self.sign_up != SignUpPolicy::Closed || self.login_links;
+        // People can sign up with a provider.
+        #[cfg(feature = "providers")]
+        let needs_mails = match self.providers {
+            Some(_) => self.login_links,
+            None => needs_mails,
+        };
+        #[cfg(feature = "providers")]
+        if !has_accounts && self.providers.is_some() {
+            return Err("--providers is for users: add --auth".into());
+        }
         if !has_accounts && (needs_mails || self.mail_url.is_some()) {
             return Err("--sign-up, --login-links and --mail-url are for users: add --auth".into());
         }
@@ -86,17 +103,41 @@ impl AccountOptions {
     }
 
     /// Returns the settings of accounts.
-    pub(super) fn settings(&self, mails: Option<&Mails>, title: &str, url: &str) -> Settings {
+    ///
+    /// # Errors
+    /// For a file of providers that is not valid.
+    pub(super) fn settings(
+        &self,
+        mails: Option<&Mails>,
+        title: &str,
+        url: &str,
+    ) -> Result<Settings, String> {
         let public = self.public_url.as_deref().unwrap_or(url).trim_end_matches('/');
         let settings = Settings::default()
             .sign_up(self.sign_up.clone())
             .title(title)
             .account_url(format!("{public}/account"))
             .login_links(self.login_links);
-        match mails {
+        let settings = match mails {
             Some(_) => settings.mailer(AccountMails),
             None => settings,
-        }
+        };
+        #[cfg(feature = "providers")]
+        let settings = match &self.providers {
+            Some(path) => {
+                let file = ProviderFile::read(path).map_err(|error| error.to_string())?;
+                let settings = match file.has_providers() {
+                    true => settings.providers(file.providers()),
+                    false => settings,
+                };
+                match file.has_token_issuers() {
+                    true => settings.token_issuers(file.token_issuers()),
+                    false => settings,
+                }
+            }
+            None => settings,
+        };
+        Ok(settings)
     }
 
     /// Returns the style of the application for the pages at `/account`.

@@ -150,7 +150,7 @@ impl OpenDatabase {
         #[cfg(feature = "mail")]
         let mails = serve.accounts.mails(serve.auth, &program_name())?;
         #[cfg(feature = "mail")]
-        let settings = serve.accounts.settings(mails.as_ref(), &program_name(), url);
+        let settings = serve.accounts.settings(mails.as_ref(), &program_name(), url)?;
         #[cfg(not(feature = "mail"))]
         let settings = Settings::default();
         #[cfg(feature = "app")]

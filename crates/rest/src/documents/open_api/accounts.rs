@@ -26,8 +26,10 @@ use serde_json::{Value, json};
 use super::{answer, body, in_path};
 
 /// The routes for callers who are not logged in.
-const ANONYMOUS: [&str; 11] = [
+const ANONYMOUS: [&str; 13] = [
     "/login",
+    "/sign-in",
+    "/sign-in/{named}",
     "/setup",
     "/set-password",
     "/options",
@@ -122,6 +124,7 @@ pub(super) fn add(document: OpenApi, base: &str) -> OpenApi {
         ("domains", texts()),
         ("mails", flag()),
         ("login_links", flag()),
+        ("providers", any()),
     ]);
     let invitation = object(&[("email", text()), ("?groups", texts()), ("?language", optional())]);
     let invited = object(&[
@@ -130,6 +133,26 @@ pub(super) fn add(document: OpenApi, base: &str) -> OpenApi {
         ("groups", texts()),
         ("created_at", time()),
         ("ends_at", time()),
+    ]);
+    let begin = object(&[("?next", optional()), ("?add", flag())]);
+    let finish = object(&[
+        ("state", text()),
+        ("provider_code", text()),
+        ("?issuer", optional()),
+        ("?code", optional()),
+        ("?cookie", flag()),
+    ]);
+    let signed_in =
+        object(&[("?user", id()), ("?ends_at", time()), ("?token", text()), ("next", optional())]);
+    let identity =
+        object(&[("id", id()), ("issuer", text()), ("email", optional()), ("created_at", time())]);
+    let event = object(&[
+        ("id", id()),
+        ("at", time()),
+        ("kind", text()),
+        ("user", json!({ "type": ["integer", "null"], "format": "int64" })),
+        ("address", optional()),
+        ("detail", json!({ "type": "object" })),
     ]);
     let code = || object(&[("code", text())]);
     let recovery = || object(&[("recovery_codes", texts())]);
@@ -146,7 +169,7 @@ pub(super) fn add(document: OpenApi, base: &str) -> OpenApi {
     let done = || (204, None);
     /// A route: method, path, summary, request body, and status with the response body.
     type Row<'r> = (Method, &'r str, &'r str, Option<Value>, (u16, Option<Value>));
-    let routes: [Row<'_>; 40] = [
+    let routes: [Row<'_>; 46] = [
         (Method::Post, "/login", "Logs in", Some(login), shown(logged_in)),
         (Method::Get, "/setup", "Whether the first password has to be set", None, {
             shown(object(&[("needed", flag())]))
@@ -233,7 +256,7 @@ pub(super) fn add(document: OpenApi, base: &str) -> OpenApi {
             "/totp",
             "Begins to set up an authenticator app",
             Some(object(&[("password", text())])),
-            shown(object(&[("secret", text()), ("url", text())])),
+            shown(object(&[("secret", text()), ("url", text()), ("qr_code", text())])),
         ),
         (Method::Post, "/totp/confirm", "Confirms the app", Some(code()), shown(recovery())),
         (
@@ -251,6 +274,26 @@ pub(super) fn add(document: OpenApi, base: &str) -> OpenApi {
             done(),
         ),
         (Method::Delete, "/users/{named}/totp", "Removes the app of a user", None, done()),
+        (Method::Post, "/sign-in/{named}", "Begins a sign-in with a provider", Some(begin), {
+            shown(object(&[("url", text())]))
+        }),
+        (Method::Post, "/sign-in", "Ends a sign-in with a provider", Some(finish), {
+            shown(signed_in)
+        }),
+        (Method::Get, "/identities", "The caller's accounts of providers", None, {
+            shown(list("identities", identity))
+        }),
+        (Method::Delete, "/identities/{named}", "Removes an account of a provider", None, done()),
+        (
+            Method::Post,
+            "/step-up",
+            "Authenticates the caller again",
+            Some(object(&[("password", text()), ("?code", optional())])),
+            done(),
+        ),
+        (Method::Get, "/events", "The security events, for administrators", None, {
+            shown(list("events", event))
+        }),
     ];
     routes.into_iter().fold(document.secured(), |document, (method, path, what, sent, to)| {
         let verb = method.name().to_ascii_lowercase();
@@ -273,10 +316,14 @@ pub(super) fn add(document: OpenApi, base: &str) -> OpenApi {
         }
         if path.contains("{named}") {
             let schema = match words[0] {
-                "groups" => text(),
+                "groups" | "sign-in" => text(),
                 _ => id(),
             };
             operation["parameters"] = json!([in_path("named", &schema)]);
+        }
+        if path == "/events" {
+            let parameter = |name: &str, schema: Value| json!({ "name": name, "in": "query", "schema": schema });
+            operation["parameters"] = json!([parameter("before", id()), parameter("kind", text())]);
         }
         if ANONYMOUS.contains(&path) {
             // The caller is not authenticated yet.

@@ -22,8 +22,10 @@ use crate::security_event::SecurityEvent;
 pub struct TotpSetup {
     /// The secret, as base32, to be typed.
     pub secret: String,
-    /// The same as a URL, `otpauth://totp/…`, to be shown as a QR code.
+    /// The same as a URL, `otpauth://totp/…`.
     pub url: String,
+    /// The URL as a QR code, to be shown to the app's camera: an image in SVG.
+    pub qr_code: String,
 }
 
 impl std::fmt::Debug for TotpSetup {
@@ -48,6 +50,7 @@ impl Auth {
         inner.check_password(&user, password, from)?;
         let secret = totp::new_secret()?;
         let url = totp::url(&secret, &inner.settings.title, &user.name)?;
+        let qr_code = totp::qr_code(&url)?;
         inner.store.transaction(|tx| {
             let there = tx.get::<SecondFactor>(user.id).optional().run()?;
             if there.as_ref().is_some_and(|there| there.is_confirmed) {
@@ -68,7 +71,7 @@ impl Auth {
                 None => tx.insert(&row).run().map(drop),
             }
         })?;
-        Ok(TotpSetup { secret, url })
+        Ok(TotpSetup { secret, url, qr_code })
     }
 
     /// Makes the app of [`Auth::begin_totp`] the user's second factor, with a code of it. Returns ten
