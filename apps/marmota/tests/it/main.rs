@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "tests panic")]
 
 mod accounts;
+mod adopt;
 #[cfg(feature = "mcp")]
 mod agents;
 mod application;

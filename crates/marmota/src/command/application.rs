@@ -9,6 +9,7 @@
 //! The settings become defaults of options. `client.rs`, `config.rs`, `new.rs` and `schema.rs` are the subcommands for the
 //! files.
 
+mod adopt;
 mod client;
 mod config;
 mod new;
