@@ -7,6 +7,7 @@ import { tablePage, tablesPage } from './grid.js'
 import { newRowPage, rowPage } from './row.js'
 import { schemaPage, schemaTablePage } from './schema.js'
 import { setPasswordPage, signInPage, signOut } from './sign-in.js'
+import { sqlPage } from './sql.js'
 import { statisticsPage } from './statistics.js'
 import { webhookPage, webhooksPage } from './webhooks.js'
 
@@ -28,6 +29,7 @@ const PAGES = [
   { path: 'account', show: accountPage, name: 'Account', isShown: hasAccounts },
   { path: 'webhooks', show: webhooksPage, name: 'Webhooks', isShown: () => !session.accounts || isAdmin() },
   { path: 'webhook', show: webhookPage },
+  { path: 'sql', show: sqlPage, name: 'SQL', isShown: isAdmin },
   { path: 'statistics', show: statisticsPage, name: 'Statistics', isShown: () => !session.accounts || isAdmin() },
 ]
 

@@ -12,5 +12,6 @@ mod program;
 mod rows;
 mod samples;
 mod schema;
+mod sql;
 mod users;
 mod webhooks;

@@ -95,7 +95,7 @@ fn a_music_shop_in_sqlite_is_adopted() {
     }
     let app = std::fs::read_to_string(folder.0.path().join("app.toml")).unwrap();
     for line in [
-        "ArtistId = { kind = \"reference\", table = \"Artist\" }",
+        "ArtistId = { kind = \"reference\", table = \"Artist\", index = true }",
         "Level = { kind = \"enum\", values = [\"basic\", \"gold\"], default = \"basic\" }",
         "Name = { kind = \"text\", max = 120, nullable = true, length = { min = 2 } }",
         "InvoiceId = { kind = \"reference\", table = \"Invoice\", on_delete = \"cascade\" }",

@@ -27,6 +27,7 @@ mod rows;
 mod serve;
 #[cfg(unix)]
 mod settings;
+mod sql_console;
 mod stress;
 #[cfg(feature = "otel")]
 mod telemetry;

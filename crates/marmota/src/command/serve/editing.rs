@@ -198,7 +198,7 @@ async fn change(auth: &Auth, events: &Sender<ServeEvent>, request: Request) -> A
 }
 
 /// Returns the caller, who has to be an administrator.
-async fn administrator(auth: &Auth, request: &Request) -> ApiResult<std::sync::Arc<Identity>> {
+pub(super) async fn administrator(auth: &Auth, request: &Request) -> ApiResult<std::sync::Arc<Identity>> {
     let Some(caller) = authenticate(auth, request).await? else {
         let message = "only administrators may read and change the application: log in first";
         return Err(Error::new(ErrorKind::Unauthenticated, message).into());

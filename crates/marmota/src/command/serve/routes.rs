@@ -1,6 +1,9 @@
 //! The routes of `serve`: those of the program or REST, accounts, operators, and pages. They are made
 //! again when the tables change.
 
+#[cfg(feature = "app")]
+mod sql_console;
+
 use marmota_auth::Auth;
 use marmota_http::Router;
 
@@ -117,6 +120,11 @@ impl Serve {
         let routes = match database.webhooks() {
             Some(webhooks) => routes.nest("", webhooks.router(Some(auth))),
             None => routes,
+        };
+        #[cfg(feature = "app")]
+        let routes = match store.capability().sql && !self.no_sql && parts.command.routes.is_none() {
+            true => routes.nest("", sql_console::routes(auth, store)),
+            false => routes,
         };
         #[cfg(feature = "app")]
         let routes = match events {
