@@ -83,7 +83,7 @@ impl AdoptedDatabase {
     /// ([`StoreBuilder::existing_structure`](marmota_store::StoreBuilder::existing_structure)).
     ///
     /// # Errors
-    /// An error of [`AppFile::from_schemas`]; for tables that fit, there is none.
+    /// An error of [`AppFile::from_schemas`]; those of `tables` that do not fit are left out before.
     pub fn of(tables: &[ExistingTable]) -> Result<Self> {
         let mut adopting = Adopting::new(tables);
         let schemas: Vec<Schema> =

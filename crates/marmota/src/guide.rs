@@ -201,3 +201,6 @@ pub mod agents {}
 
 #[doc = include_str!("../guide/51-settings.md")]
 pub mod settings {}
+
+#[doc = include_str!("../guide/55-existing-databases.md")]
+pub mod existing_databases {}

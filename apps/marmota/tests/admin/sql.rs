@@ -34,7 +34,8 @@ fn an_administrator_reads_by_sql() {
                 page.fill("Statement", "DELETE FROM note").await;
                 page.fill("Values", "[]").await;
                 page.press("Execute").await;
-                page.wait("document.querySelector('form .error[role=alert]').textContent !== ''").await;
+                page.wait("document.querySelector('form .error[role=alert]').textContent !== ''")
+                    .await;
                 page.is_accessible("sql-error").await;
                 page.shows("Earlier statements").await;
             }

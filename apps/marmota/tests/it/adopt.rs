@@ -65,8 +65,7 @@ fn definitions(path: &std::path::Path) -> Vec<String> {
 /// Lists each table, and exports it as CSV.
 fn list_all(served: &Served, token: &str, folder: &Folder, url: &str, tables: &[&str]) {
     for table in tables {
-        let (status, page) =
-            served.request("GET", &format!("/api/{table}"), token, &Value::Null);
+        let (status, page) = served.request("GET", &format!("/api/{table}"), token, &Value::Null);
         assert_eq!(status, 200, "{table}: {page}");
         let csv = folder.run(&["export", table, "--db", url, "--format", "csv"]);
         let csv = csv.with(0);
@@ -128,8 +127,16 @@ fn a_music_shop_in_sqlite_is_adopted() {
         served.request("PATCH", "/api/Customer/1", &token, &json!({ "Level": "silver" }));
     assert_eq!(status, 422, "{row}");
     let tables = [
-        "Album", "Artist", "Customer", "Employee", "Genre", "Invoice", "InvoiceLine", "MediaType",
-        "Playlist", "Track",
+        "Album",
+        "Artist",
+        "Customer",
+        "Employee",
+        "Genre",
+        "Invoice",
+        "InvoiceLine",
+        "MediaType",
+        "Playlist",
+        "Track",
     ];
     list_all(&served, &token, &folder, "sqlite:chinook.db", &tables);
     drop(served);

@@ -3,8 +3,8 @@
 use marmota_model::{EnumStored, Field, Kind, Rule, Schema, Table, Variant};
 use marmota_store::existing::ExistingTable;
 use sqlparser::ast::{
-    BinaryOperator, ColumnOption, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, InTarget, Statement,
-    TableConstraint, UnaryOperator,
+    BinaryOperator, ColumnOption, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, InTarget,
+    Statement, TableConstraint, UnaryOperator,
 };
 use sqlparser::dialect::{Dialect, PostgreSqlDialect, SQLiteDialect};
 use sqlparser::parser::Parser;
@@ -66,9 +66,16 @@ fn split(condition: &Expr, found: &mut Vec<Expr>) {
 
 /// A rule that a condition has as a field's.
 enum Found {
-    Length { min: u32, max: u32 },
+    Length {
+        min: u32,
+        max: u32,
+    },
     /// `of_integers` is true if the ends are right for integers only.
-    Range { min: Option<Expr>, max: Option<Expr>, of_integers: bool },
+    Range {
+        min: Option<Expr>,
+        max: Option<Expr>,
+        of_integers: bool,
+    },
     OneOf(Vec<String>),
     /// It is true for all values of the field.
     Nothing,
@@ -125,10 +132,8 @@ fn set_enum(field: &mut Field, names: Vec<String>) -> bool {
     if !matches!(field.kind, Kind::Text { .. }) {
         return false;
     }
-    let variants: Vec<Variant> = (0..)
-        .zip(names)
-        .map(|(number, name)| Variant { name: name.into(), number })
-        .collect();
+    let variants: Vec<Variant> =
+        (0..).zip(names).map(|(number, name)| Variant { name: name.into(), number }).collect();
     field.kind = Kind::Enum { variants: variants.into(), stored: EnumStored::Text };
     true
 }

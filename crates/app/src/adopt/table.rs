@@ -2,9 +2,7 @@
 
 use std::collections::HashMap;
 
-use marmota_model::{
-    Field, Index, KeyKind, Kind, OnDelete, Role, Rule, Schema, Table,
-};
+use marmota_model::{Field, Index, KeyKind, Kind, OnDelete, Role, Rule, Schema, Table};
 use marmota_store::existing::{ExistingColumn, ExistingReference, ExistingTable};
 
 use super::{AdoptRemark, check_rule, constant};
@@ -60,7 +58,13 @@ impl Adopting {
         }
     }
 
-    fn remark(&mut self, table: &ExistingTable, part: Option<&str>, is_left_out: bool, what: String) {
+    fn remark(
+        &mut self,
+        table: &ExistingTable,
+        part: Option<&str>,
+        is_left_out: bool,
+        what: String,
+    ) {
         self.remarks.push(AdoptRemark {
             table: table.name.clone(),
             part: part.map(str::to_owned),
@@ -69,12 +73,7 @@ impl Adopting {
         });
     }
 
-    fn field(
-        &mut self,
-        table: &ExistingTable,
-        column: &ExistingColumn,
-        before: &[Field],
-    ) -> Field {
+    fn field(&mut self, table: &ExistingTable, column: &ExistingColumn, before: &[Field]) -> Field {
         let kind = column.kind.clone().unwrap_or(Kind::TEXT);
         let mut field = Field::named(column.name.clone().into(), kind).nullable(column.nullable);
         if column.is_key {
@@ -229,17 +228,14 @@ fn reason_against(table: &ExistingTable) -> Option<String> {
                     make a table of it";
         return Some(what.to_owned());
     }
-    let keys: Vec<&ExistingColumn> =
-        table.columns.iter().filter(|column| column.is_key).collect();
+    let keys: Vec<&ExistingColumn> = table.columns.iter().filter(|column| column.is_key).collect();
     match *keys {
         [key] => match &key.kind {
             Ok(_) => {}
             Err(what) => return Some(what.clone()),
         },
         [] => {
-            return Some(
-                "it has no primary key, by which Marmota finds rows: add one".to_owned(),
-            );
+            return Some("it has no primary key, by which Marmota finds rows: add one".to_owned());
         }
         _ => {
             let names: Vec<&str> = keys.iter().map(|key| &*key.name).collect();

@@ -56,9 +56,8 @@ fn read(run: &mut Preparing<'_>, oid: &str, table: &mut ExistingTable) -> Result
 /// Returns the defaults of the columns, as SQL.
 fn defaults(run: &mut Preparing<'_>, oid: &str) -> Result<BTreeMap<i16, String>> {
     let mut defaults = BTreeMap::new();
-    let sql = format!(
-        "SELECT adnum, pg_get_expr(adbin,adrelid) FROM pg_attrdef WHERE adrelid={oid}"
-    );
+    let sql =
+        format!("SELECT adnum, pg_get_expr(adbin,adrelid) FROM pg_attrdef WHERE adrelid={oid}");
     run.query(&sql, |row| {
         if let Ok(number) = row.text(0).parse() {
             defaults.insert(number, row.text(1).to_owned());
@@ -175,8 +174,9 @@ fn kind(column: &LayoutColumn) -> std::result::Result<Kind, String> {
             ));
         }
         "real" => {
-            return Err("it rounds floats to 24 bits: ALTER COLUMN … TYPE double precision"
-                .to_owned());
+            return Err(
+                "it rounds floats to 24 bits: ALTER COLUMN … TYPE double precision".to_owned()
+            );
         }
         _ => {
             return Err(format!(
@@ -191,7 +191,8 @@ fn kind(column: &LayoutColumn) -> std::result::Result<Kind, String> {
 fn remark(column: &LayoutColumn) -> Option<String> {
     match &*column.declared {
         "numeric" => Some(
-            "values with more than 4 decimals or 15 digits before the point cannot be read".to_owned(),
+            "values with more than 4 decimals or 15 digits before the point cannot be read"
+                .to_owned(),
         ),
         "timestamp without time zone" => Some("its times are taken as UTC".to_owned()),
         _ => None,

@@ -152,10 +152,9 @@ fn texts_of_a_language_are_compared_byte_by_byte() {
 
 #[test]
 fn what_loses_something_is_refused() {
-    for (column, wanted, with) in [
-        ("word varchar(5)", "char(5)", "character(5)"),
-        ("small smallint", "real", "real"),
-    ] {
+    for (column, wanted, with) in
+        [("word varchar(5)", "char(5)", "character(5)"), ("small smallint", "real", "real")]
+    {
         let name = column.split(' ').next().unwrap();
         let sql = TABLE.replace(column, &format!("{name} {wanted}"));
         let sql = sql.replace("char(5) COLLATE \"und-x-icu\"", "char(5)");
@@ -247,7 +246,11 @@ fn decimals_jsonb_and_times_without_a_zone_are_kept() {
         store.insert(&sale(2, "0.005")).run().unwrap_err(),
         store.update(&sale(1, "0.001")).run().map(drop).unwrap_err(),
         store.insert_many(&[sale(2, "1"), sale(3, "0.005")]).run().map(drop).unwrap_err(),
-        store.increment(Sale::PRICE, 1, "0.0001".parse::<Currency>().unwrap()).run().map(drop).unwrap_err(),
+        store
+            .increment(Sale::PRICE, 1, "0.0001".parse::<Currency>().unwrap())
+            .run()
+            .map(drop)
+            .unwrap_err(),
     ] {
         assert_eq!(at_fault(&error).0, "price", "{error}");
         assert!(error.to_string().contains("at most 2 decimals"), "{error}");

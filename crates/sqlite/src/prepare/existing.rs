@@ -13,8 +13,7 @@ use crate::ffi::{Connection, Failure};
 use crate::sql_words::sql_literal;
 
 /// A date, a time or both, as SQLite's functions write them. No such text looks like a number.
-const DATE_OR_TIME: &str =
-    r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:\d{2})?)?|\d{2}:\d{2}(:\d{2}(\.\d+)?)?";
+const DATE_OR_TIME: &str = r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:\d{2})?)?|\d{2}:\d{2}(:\d{2}(\.\d+)?)?";
 
 /// Returns the structure of all tables and views, by name.
 pub(crate) fn structure(connection: &mut Connection) -> Result<Vec<ExistingTable>, Failure> {
@@ -68,10 +67,7 @@ fn table(
     })
 }
 
-fn references(
-    connection: &mut Connection,
-    table: &str,
-) -> Result<Vec<ExistingReference>, Failure> {
+fn references(connection: &mut Connection, table: &str) -> Result<Vec<ExistingReference>, Failure> {
     let mut found: BTreeMap<i64, ExistingReference> = BTreeMap::new();
     let name = sql_literal(ValueRef::Text(table));
     let sql = format!(

@@ -101,7 +101,6 @@ struct Setting {
 }
 
 impl Setting {
-
     /// Returns the setting as an object.
     fn to_json(&self) -> serde_json::Value {
         serde_json::json!({ "key": self.key, "value": self.value, "source": self.source })

@@ -11,7 +11,9 @@
 //! ```
 //!
 //! Only administrators may do this. The handlers pass each request to the main thread, which has all
-//! that a change replaces (`live.rs`), and wait for its answer.
+//! that a change replaces (`live.rs`), and wait for its answer. `sql_console.rs` has the route for SQL.
+
+pub(super) mod sql_console;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::mpsc::Sender;
@@ -198,7 +200,7 @@ async fn change(auth: &Auth, events: &Sender<ServeEvent>, request: Request) -> A
 }
 
 /// Returns the caller, who has to be an administrator.
-pub(super) async fn administrator(auth: &Auth, request: &Request) -> ApiResult<std::sync::Arc<Identity>> {
+async fn administrator(auth: &Auth, request: &Request) -> ApiResult<std::sync::Arc<Identity>> {
     let Some(caller) = authenticate(auth, request).await? else {
         let message = "only administrators may read and change the application: log in first";
         return Err(Error::new(ErrorKind::Unauthenticated, message).into());

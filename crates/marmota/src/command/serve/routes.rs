@@ -1,9 +1,6 @@
 //! The routes of `serve`: those of the program or REST, accounts, operators, and pages. They are made
 //! again when the tables change.
 
-#[cfg(feature = "app")]
-mod sql_console;
-
 use marmota_auth::Auth;
 use marmota_http::Router;
 
@@ -122,8 +119,9 @@ impl Serve {
             None => routes,
         };
         #[cfg(feature = "app")]
-        let routes = match store.capability().sql && !self.no_sql && parts.command.routes.is_none() {
-            true => routes.nest("", sql_console::routes(auth, store)),
+        let routes = match store.capability().sql && !self.no_sql && parts.command.routes.is_none()
+        {
+            true => routes.nest("", super::editing::sql_console::routes(auth, store)),
             false => routes,
         };
         #[cfg(feature = "app")]

@@ -24,7 +24,7 @@ use marmota_store::Store;
 use marmota_store::sql::SqlRow;
 use serde::Deserialize;
 
-use crate::command::serve::editing::administrator;
+use super::administrator;
 
 const PATH: &str = "/api/-/sql";
 /// The maximum size of a request in bytes.
@@ -60,7 +60,7 @@ struct SqlAnswer {
 }
 
 /// Returns the route.
-pub(super) fn routes(auth: &Auth, store: &Store) -> Router {
+pub(in crate::command::serve) fn routes(auth: &Auth, store: &Store) -> Router {
     let (auth, store) = (auth.clone(), store.clone());
     let handler = move |request: Request| {
         let (auth, store) = (auth.clone(), store.clone());
@@ -180,7 +180,8 @@ fn value(json: serde_json::Value) -> Result<Value> {
             }
         },
         Json::Array(_) | Json::Object(_) => {
-            let message = "`values` must have texts, numbers, booleans and nulls; write JSON as a text";
+            let message =
+                "`values` must have texts, numbers, booleans and nulls; write JSON as a text";
             return Err(Error::new(ErrorKind::Invalid, message));
         }
     })
