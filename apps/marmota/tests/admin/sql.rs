@@ -8,7 +8,7 @@ fn an_administrator_reads_by_sql() {
     let program = Program::start_application();
     let driver = Driver::start();
     run(async {
-        for look in [Look::Light, Look::Dark] {
+        for look in [Look::Light, Look::Dark, Look::Phone] {
             let page = driver.browser(look).await;
             let is_first = matches!(look, Look::Light);
             if is_first {
@@ -21,15 +21,15 @@ fn an_administrator_reads_by_sql() {
                 page.fill("Password", "correct horse battery").await;
                 page.press("Sign in").await;
             }
-            page.shows("All tables").await;
+            page.shows("note").await;
             page.open(&format!("{}/admin#/sql", program.url)).await;
             page.shows("It can only read.").await;
-            page.fill("Statement", "SELECT 7 AS number, ? AS word, NULL AS nothing").await;
+            page.fill("Statement", "SELECT 7 AS number, ? AS word, NULL AS empty").await;
             page.fill("Values", "[\"=word\"]").await;
             page.press("Execute").await;
             page.shows("1 row").await;
             page.shows("=word").await;
-            page.is_accessible(if is_first { "sql" } else { "sql-dark" }).await;
+            page.is_accessible(if is_first { "sql" } else { if matches!(look, Look::Dark) { "sql-dark" } else { "sql-phone" } }).await;
             if is_first {
                 page.fill("Statement", "DELETE FROM note").await;
                 page.fill("Values", "[]").await;
