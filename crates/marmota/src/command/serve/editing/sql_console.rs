@@ -60,7 +60,7 @@ struct SqlAnswer {
 }
 
 /// Returns the route.
-pub(in crate::command::serve) fn routes(auth: &Auth, store: &Store) -> Router {
+pub(crate) fn routes(auth: &Auth, store: &Store) -> Router {
     let (auth, store) = (auth.clone(), store.clone());
     let handler = move |request: Request| {
         let (auth, store) = (auth.clone(), store.clone());
