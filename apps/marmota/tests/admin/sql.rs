@@ -29,7 +29,12 @@ fn an_administrator_reads_by_sql() {
             page.press("Execute").await;
             page.shows("1 row").await;
             page.shows("=word").await;
-            page.is_accessible(if is_first { "sql" } else { if matches!(look, Look::Dark) { "sql-dark" } else { "sql-phone" } }).await;
+            let name = match look {
+                Look::Light => "sql",
+                Look::Dark => "sql-dark",
+                Look::Phone => "sql-phone",
+            };
+            page.is_accessible(name).await;
             if is_first {
                 page.fill("Statement", "DELETE FROM note").await;
                 page.fill("Values", "[]").await;
