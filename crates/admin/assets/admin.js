@@ -8,6 +8,7 @@ import { newRowPage, rowPage } from './row.js'
 import { schemaPage, schemaTablePage } from './schema.js'
 import { setPasswordPage, signInPage, signOut } from './sign-in.js'
 import { eventsPage } from './events.js'
+import { sqlPage } from './sql.js'
 import { statisticsPage } from './statistics.js'
 import { webhookPage, webhooksPage } from './webhooks.js'
 
@@ -30,6 +31,7 @@ const PAGES = [
   { path: 'webhooks', show: webhooksPage, name: 'Webhooks', isShown: () => !session.accounts || isAdmin() },
   { path: 'webhook', show: webhookPage },
   { path: 'events', show: eventsPage, name: 'Security events', isShown: isAdmin },
+  { path: 'sql', show: sqlPage, name: 'SQL', isShown: isAdmin },
   { path: 'statistics', show: statisticsPage, name: 'Statistics', isShown: () => !session.accounts || isAdmin() },
 ]
 

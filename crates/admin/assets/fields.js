@@ -196,10 +196,15 @@ const fileControl = (table, field, value, key) => {
 }
 
 // A field of a form, or null for one that people do not write.
+// What the caller may do with a field, in rows that exist.
+export const isHidden = field => field.readable === false
+const isUpdatable = field => field.updatable !== false
+
 export const formField = (table, field, value, { isNew, key }) => {
   if (isStored(field)) return null
   const isUpload = field.kind === 'file' || field.kind === 'blob'
-  const isFixed = !isNew && (field.role === 'key' || field.immutable)
+  if (!isNew && isHidden(field) && !isUpdatable(field)) return null
+  const isFixed = !isNew && (field.role === 'key' || field.immutable || !isUpdatable(field))
   const control = isFixed
     ? { element: h('input', { value: textOf(field.kind, value), readonly: true }), read: () => undefined }
     : isUpload ? fileControl(table, field, value, key) : controlOf(field, value, { isNew })
@@ -218,7 +223,7 @@ export const formField = (table, field, value, { isNew, key }) => {
 }
 
 export const canEdit = (table, field) =>
-  table.may('update') && !isStored(field) && field.role !== 'key' && !field.immutable && !['file', 'blob'].includes(field.kind)
+  table.may('update') && !isStored(field) && field.role !== 'key' && !field.immutable && isUpdatable(field) && !['file', 'blob'].includes(field.kind)
 
 // A control inside a cell.
 export const cellControl = (field, value) => {

@@ -3,7 +3,7 @@
 
 import { get, loadTables, request, rowPath, send, tables, urlOf } from './api.js'
 import { button, clearErrors, confirmed, describe, fail, fill, h, notify } from './dom.js'
-import { canEdit, cellControl, shown } from './fields.js'
+import { canEdit, cellControl, isHidden, shown } from './fields.js'
 import { filterForm } from './filter.js'
 import { applyPatch, parse, same } from './json.js'
 
@@ -50,7 +50,7 @@ export const tablePage = async (main, [name], query, go) => {
   }
 
   const hidden = hiddenOf(table)
-  const columns = () => table.fields.filter(field => field.kind !== 'blob' && !hidden.has(field.name))
+  const columns = () => table.fields.filter(field => field.kind !== 'blob' && !isHidden(field) && !hidden.has(field.name))
   const url = () => {
     const all = new URLSearchParams({ limit: PAGE_ROWS })
     const needed = [...columns().map(field => field.name), table.key, table.version]
@@ -275,7 +275,7 @@ export const tablePage = async (main, [name], query, go) => {
     })
   }
 
-  const boxes = table.fields.filter(field => field.kind !== 'blob').map(field => h('label', { class: 'choice' },
+  const boxes = table.fields.filter(field => field.kind !== 'blob' && !isHidden(field)).map(field => h('label', { class: 'choice' },
     h('input', {
       type: 'checkbox', checked: !hidden.has(field.name), onchange: async event => {
         event.target.checked ? hidden.delete(field.name) : hidden.add(field.name)

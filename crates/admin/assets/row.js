@@ -2,7 +2,7 @@
 
 import { get, labelField, request, rowPath, send, tables } from './api.js'
 import { button, confirmed, describe, fail, fill, form, h, list, notify, time } from './dom.js'
-import { formField, isStored, shown } from './fields.js'
+import { formField, isHidden, isStored, shown } from './fields.js'
 import { same } from './json.js'
 
 const ENTRIES_MAX = 2000
@@ -114,7 +114,7 @@ export const rowPage = async (main, [name, key], query, go) => {
   const deletion = table.may('delete') && button('Delete', remove, { kind: 'danger' })
   const body = table.may('update')
     ? form(parts.map(part => part.element), { submit: 'Save', send: save, fields: byName(parts), extra: [deletion] })
-    : h('div', {}, h('dl', {}, table.fields.filter(field => field.kind !== 'blob').map(field => [h('dt', {}, field.name), h('dd', {}, shown(table, field, row[field.name], key))])), deletion)
+    : h('div', {}, h('dl', {}, table.fields.filter(field => field.kind !== 'blob' && !isHidden(field)).map(field => [h('dt', {}, field.name), h('dd', {}, shown(table, field, row[field.name], key))])), deletion)
   fill(main, crumbs,
     h('div', { class: 'title' }, h('h1', {}, `${name} ${key}`), label && h('span', { class: 'muted' }, row[label.name])),
     stored.length > 0 && h('p', { class: 'muted' }, stored.map((field, at) => [at > 0 && ' · ', `${field.name.replaceAll('_', ' ')} `, shown(table, field, row[field.name], key)])),

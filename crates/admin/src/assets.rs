@@ -53,6 +53,7 @@ pub(crate) const ASSETS: &[Asset] = &[
     asset!(SCRIPT, "schema.js"),
     asset!(SCRIPT, "sign-in.js"),
     asset!(SCRIPT, "snippets.js"),
+    asset!(SCRIPT, "sql.js"),
     asset!(SCRIPT, "start.js"),
     asset!(SCRIPT, "events.js"),
     asset!(SCRIPT, "statistics.js"),

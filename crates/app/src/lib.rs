@@ -22,6 +22,8 @@
 //! ```
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "adopt")]
+mod adopt;
 mod app_file;
 mod document;
 mod fault;
@@ -33,5 +35,7 @@ pub mod settings;
 mod toml_text;
 mod webhook;
 
+#[cfg(feature = "adopt")]
+pub use adopt::{AdoptRemark, AdoptedDatabase};
 pub use app_file::{AppFile, AppFormat, AppGroup};
 pub use webhook::AppWebhook;

@@ -164,6 +164,11 @@ impl SettingsFile {
         Ok(parser.mut_subcommands(|subcommand| subcommand.mut_args(with_default)))
     }
 
+    /// Returns the keys of the file.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.entries.iter().map(|entry| &*entry.key)
+    }
+
     /// Returns the entry of an option.
     fn of(&self, argument: &Arg) -> Option<&Entry> {
         let key = setting_key(argument)?;

@@ -212,3 +212,5 @@ pub mod settings {}
 
 #[doc = include_str!("../guide/53-c-and-pascal.md")]
 pub mod c_and_pascal {}
+#[doc = include_str!("../guide/55-existing-databases.md")]
+pub mod existing_databases {}

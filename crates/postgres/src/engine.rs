@@ -7,6 +7,7 @@ use marmota_model::{Error, ErrorKind, Result, Table};
 use marmota_store::backup::Copied;
 use marmota_store::change::{ChangeRecorder, RecordedRows};
 use marmota_store::engine::{Capability, Engine, Session};
+use marmota_store::existing::ExistingTable;
 use marmota_store::plan::{Destructive, Plan};
 use marmota_store::{EngineStatistics, InvalidationFeed};
 
@@ -127,6 +128,10 @@ impl Engine for Postgres {
             connection.query(sql, take).map_err(|error| error.into_error(options))
         })?;
         Ok(Some(names))
+    }
+
+    fn existing_structure(&self) -> Result<Option<Vec<ExistingTable>>> {
+        self.0.with_connection(crate::prepare::structure).map(Some)
     }
 
     fn session(&self) -> Result<Box<dyn Session>> {

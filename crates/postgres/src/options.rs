@@ -89,6 +89,8 @@ pub struct PostgresOptions {
     pub tls_root: Option<PathBuf>,
     /// The name of these connections in the server's views and logs.
     pub application_name: String,
+    /// The schema with the tables; `None` for the first one of the search path.
+    pub schema: Option<String>,
     /// The durability of writes: full waits for the server's disk, otherwise for its memory.
     pub durability: Durability,
     /// The time limit of one attempt to connect, in milliseconds.
@@ -127,7 +129,7 @@ impl PostgresOptions {
     /// socket, its folder as `?host=/run/postgresql`. Further names: `port`, `user`, `password`,
     /// `dbname`, `sslmode`, `sslrootcert`, `application_name`, `connect_timeout` (seconds), and
     /// Marmota's own `durability`, `acquire_timeout_ms`, `statement_timeout_ms`, `connections_max`,
-    /// `group_reads` (true or false), and `direct_url`, the URL of the server itself if this one
+    /// `group_reads` (true or false), `schema`, the schema with the tables, and `direct_url`, the URL of the server itself if this one
     /// names a connection pooler.
     ///
     /// # Errors
@@ -161,6 +163,7 @@ impl PostgresOptions {
             tls_root: part("sslrootcert", "PGSSLROOTCERT").map(PathBuf::from),
             application_name: part("application_name", "PGAPPNAME")
                 .unwrap_or_else(|| "marmota".to_owned()),
+            schema: schema(given.get("schema"))?,
             durability: durability(given.get("durability").as_deref())?,
             connect_timeout_ms: number::<u32>(
                 "connect_timeout",
@@ -262,6 +265,19 @@ fn tls_mode(text: Option<&str>) -> Result<TlsMode> {
             return Err(invalid("sslmode", other, why));
         }
     })
+}
+
+/// Checks the name of a schema, which becomes a part of a setting.
+fn schema(name: Option<String>) -> Result<Option<String>> {
+    let is_plain = |name: &String| {
+        name.len() <= 63 && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    };
+    match name {
+        Some(name) if !is_plain(&name) => {
+            Err(invalid("schema", &name, "write a name of ASCII letters, digits and `_`"))
+        }
+        name => Ok(name),
+    }
 }
 
 fn durability(text: Option<&str>) -> Result<Durability> {

@@ -2,17 +2,20 @@
 //! all or nothing.
 //!
 //! `layout.rs` reads the structure of the database, `definition.rs` has the structure that a model
-//! needs, and `comparison.rs` makes the steps between the two.
+//! needs, and `comparison.rs` makes the steps between the two. `existing.rs` describes the tables of
+//! another program.
 
 pub(crate) mod column_limit;
 mod comparison;
 mod definition;
+mod existing;
 mod layout;
 pub(crate) mod table_facts;
 
 use std::sync::Arc;
 
 use marmota_model::{Error, ErrorKind, KeyKind, Result, Table};
+use marmota_store::existing::ExistingTable;
 use marmota_store::plan::{Destructive, Plan, PlanStep, TableChange};
 
 use self::layout::Layout;
@@ -64,6 +67,14 @@ pub(crate) fn migrate(
     // The first error explains more than an error of the rollback.
     let done = done?;
     ended.map(|()| done)
+}
+
+/// Returns the structure of all tables and views.
+pub(crate) fn structure(
+    connection: &mut Connection,
+    options: &PostgresOptions,
+) -> Result<Vec<ExistingTable>> {
+    existing::structure(&mut Preparing { connection, options })
 }
 
 /// Returns the properties of a table in the database, for any version, or `None` if the table does
@@ -196,6 +207,7 @@ impl Preparing<'_> {
             let narrower = limit.filter(|limit| limit.is_narrower_than(&field.kind));
             facts.limits.extend(narrower.map(|limit| (position, limit)));
             facts.converts |= column.is_converted(pg_type(&field.kind));
+            facts.decimals.extend(column.decimals().map(|decimals| (position, decimals)));
         }
         facts.lacks_keys = table.key_kind() == KeyKind::Auto && !layout.makes_keys;
         let indexes = table.indexes();

@@ -42,6 +42,12 @@ pub fn index_name(table: &Table, index: &Index) -> String {
     format!("{kind}:{}:{}", table.name(), index_columns(table, index).join(","))
 }
 
+/// Returns true for the index of a reference that the model does not name.
+#[must_use]
+pub fn is_implicit(table: &Table, index: &Index) -> bool {
+    !index.unique && !table.schema().indexes.iter().any(|named| named.fields == index.fields)
+}
+
 /// Returns true if this is the name of an index that was created for a table with this name.
 #[must_use]
 pub fn is_ours(index: &str, table: &str) -> bool {

@@ -11,6 +11,7 @@ use marmota_store::change::ChangeRecorder;
 use marmota_store::engine::{
     AttachSource, AttachedDatabase, Capability, Engine, ReadsMeanwhile, Session,
 };
+use marmota_store::existing::ExistingTable;
 use marmota_store::log_copy::CommitSink;
 use marmota_store::plan::{Destructive, Plan};
 use marmota_store::tables::{KnownTables, Tables};
@@ -236,6 +237,11 @@ impl Engine for Sqlite {
         })?;
         asked.map_err(|failure| fault::of(&failure))?;
         Ok(Some(names))
+    }
+
+    fn existing_structure(&self) -> Result<Option<Vec<ExistingTable>>> {
+        let structure = self.0.with_writer(crate::prepare::structure)?;
+        structure.map(Some).map_err(|failure| fault::of(&failure))
     }
 
     fn session(&self) -> Result<Box<dyn Session>> {

@@ -3,10 +3,11 @@
 //!
 //! `layout.rs` reads the structure of a file, `definition.rs` has the structure that a model needs,
 //! `comparison.rs` makes the steps between the two, and `rebuild.rs` those without a statement in
-//! SQLite.
+//! SQLite. `existing.rs` describes the tables of another program.
 
 mod comparison;
 mod definition;
+mod existing;
 mod layout;
 mod rebuild;
 
@@ -15,6 +16,7 @@ use std::sync::Arc;
 use marmota_model::{Error, ErrorKind, Result, Table};
 use marmota_store::plan::{Destructive, Plan, PlanStep, TableChange};
 
+pub(crate) use self::existing::structure;
 use self::layout::Layout;
 use crate::executor::Executor;
 use crate::fault;

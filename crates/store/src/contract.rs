@@ -17,6 +17,7 @@
 //! | `operation.rs`, `operation/` | a request as data, its result, writes of batches, links, idempotency keys |
 //! | `capability.rs` | differences between engines, as data |
 //! | `commit_sink.rs` | what copies the log of an engine elsewhere |
+//! | `existing.rs` | the structure of a database that another program made |
 //! | `durability.rs` | the moment at which a write is answered |
 //! | `plan.rs` | the changes that a database needs to fit its models |
 //! | `sql.rs`, `borrowed_table.rs` | raw SQL, and tables that one engine lends to the SQL of another |
@@ -35,6 +36,7 @@ pub(crate) mod change;
 pub(crate) mod commit_sink;
 pub(crate) mod durability;
 pub mod engine;
+pub mod existing;
 pub(crate) mod file_guard;
 pub(crate) mod invalidation_feed;
 pub(crate) mod operation;

@@ -14,5 +14,6 @@ mod samples;
 mod schema;
 #[cfg(feature = "providers")]
 mod sign_in;
+mod sql;
 mod users;
 mod webhooks;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// Subcommands with their own help.
-const SUBCOMMANDS: [&str; 28] = [
+const SUBCOMMANDS: [&str; 29] = [
     "client ts",
     "serve",
     "migrate",
@@ -23,6 +23,7 @@ const SUBCOMMANDS: [&str; 28] = [
     "group list",
     "key add",
     "config show",
+    "schema adopt",
     "schema export",
     "doctor",
     "healthcheck",

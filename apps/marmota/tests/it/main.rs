@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "tests panic")]
 
 mod accounts;
+mod adopt;
 #[cfg(feature = "mcp")]
 mod agents;
 mod application;
@@ -26,6 +27,7 @@ mod rows;
 mod serve;
 #[cfg(unix)]
 mod settings;
+mod sql_console;
 mod stress;
 #[cfg(feature = "otel")]
 mod telemetry;

@@ -225,3 +225,19 @@ fn settings_that_exclude_each_other_are_refused() {
         }
     }
 }
+
+#[test]
+fn a_value_of_the_file_that_equals_the_default_is_shown_as_one_of_the_file() {
+    let folder = Folder::new();
+    fs::write(folder.0.path().join("marmota.toml"), "log = \"warn\"\nauth = false\n").unwrap();
+    let shown = folder.run(&["config", "show"]).with(0);
+    let line = |key: &str| {
+        let mut lines = shown.lines();
+        let line = lines.find(|line| line.split_whitespace().next() == Some(key)).unwrap();
+        line.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(line("log"), "log warn marmota.toml");
+    assert_eq!(line("auth"), "auth false marmota.toml");
+    assert_eq!(line("threads"), "threads - default");
+    assert_eq!(folder.run(&["config", "show", "--changed"]).with(0), "");
+}

@@ -9,6 +9,7 @@
 //! The settings become defaults of options. `client.rs`, `config.rs`, `new.rs` and `schema.rs` are the subcommands for the
 //! files.
 
+mod adopt;
 mod client;
 mod config;
 mod new;
@@ -255,6 +256,8 @@ pub(super) struct CurrentSettings {
     parser: clap::Command,
     matches: ArgMatches,
     name: String,
+    /// The keys of the file.
+    keys: Vec<String>,
 }
 
 impl SettingsSource {
@@ -281,9 +284,13 @@ impl CurrentSettings {
     ) -> Result<Self> {
         let name = path.unwrap_or_else(|| Path::new(default)).display().to_string();
         let parser = with_environment(parser.clone());
-        let parser = match path {
-            None => parser,
-            Some(path) => SettingsFile::read(path)?.apply_to(parser)?,
+        let (parser, keys) = match path {
+            None => (parser, Vec::new()),
+            Some(path) => {
+                let file = SettingsFile::read(path)?;
+                let keys = file.keys().map(str::to_owned).collect();
+                (file.apply_to(parser)?, keys)
+            }
         };
         let matches = parser.clone().try_get_matches_from(arguments).map_err(|error| {
             // Clap's text has a usage line, which is about arguments.
@@ -292,7 +299,7 @@ impl CurrentSettings {
             let text = text.trim_start_matches("error: ");
             Error::new(ErrorKind::Invalid, format!("{name} or the environment: {text}"))
         })?;
-        Ok(Self { parser, matches, name })
+        Ok(Self { parser, matches, name, keys })
     }
 
     /// Returns the parser, with the settings as defaults.
@@ -306,6 +313,11 @@ impl CurrentSettings {
             Some(("serve", matches)) => matches,
             _ => &self.matches,
         }
+    }
+
+    /// Returns true if the file has this key.
+    fn has_key(&self, key: &str) -> bool {
+        self.keys.iter().any(|known| known == key)
     }
 
     /// Returns the name of the file.

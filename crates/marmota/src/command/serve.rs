@@ -30,6 +30,7 @@
 //! | `/api`, by upgrade: the store for other processes | the same, with the feature `remote` |
 //! | `/api/auth`: accounts | `--auth` |
 //! | `/api/-/webhooks`: webhooks | `--webhooks`, or the file of tables has webhooks |
+//! | `/api/-/sql`: SQL for administrators, read-only | `--auth`, and not `--no-sql` |
 //! | `/metrics`, `/healthz`, `/readyz`, `/api/-` | `--diagnostics` |
 //! | the program's own routes | it has some; then `--auth` and `--files` are refused |
 //!

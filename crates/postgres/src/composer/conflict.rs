@@ -26,6 +26,7 @@ impl Composer {
         row: &[ValueRef<'_>],
         on_conflict: OnConflict,
     ) -> Result<()> {
+        self.check_decimals(table, row)?;
         let (number, fields) = (self.tables.number(table)?, FieldSet::present(row));
         // The shape includes the keys without NULLs and the updated fields.
         let ways = ways(table, row);

@@ -39,12 +39,20 @@ impl Composer {
         row: &[ValueRef<'_>],
     ) -> Result<()> {
         let fields = FieldSet::present(row);
+        self.check_decimals(table, row)?;
         let text = self.insert_text(table, fields)?;
         commands.call(role, text, |out| put_present(out, table, row))?;
         match row[table.key()] {
             ValueRef::Int(key) => self.move_keys(commands, table, key),
             _ => Ok(()),
         }
+    }
+
+    /// Refuses values that the server would round.
+    pub(super) fn check_decimals(&mut self, table: &Table, row: &[ValueRef<'_>]) -> Result<()> {
+        let number = self.tables.number(table)?;
+        let facts = self.facts(number);
+        if facts.decimals.is_empty() { Ok(()) } else { facts.check_decimals(table, row) }
     }
 
     /// Returns the statement that inserts one row.
@@ -93,6 +101,7 @@ impl Composer {
         strict: u32,
     ) -> Result<()> {
         let written = written(table, row);
+        self.check_decimals(table, row)?;
         let version = version.filter(|_| table.version().is_some());
         let text = self.update_text(table, written, version.is_some(), strict)?;
         commands.call(role, text, |out| {
@@ -145,6 +154,9 @@ impl Composer {
                 return Err(Error::invalid(vec![violation(field, by, "type", message)]));
             }
         };
+        let mut values = vec![ValueRef::Absent; position];
+        values.push(by);
+        self.check_decimals(table, &values)?;
         let (min, max) = within_rules(field, min, max)?;
         let fields = FieldSet::EMPTY.with(position);
         let text = self.text(Verb::Increment, table, fields, strict, |sql, table| {

@@ -45,6 +45,7 @@ impl Composer {
                 }
                 _ => commands.parts.push(Part { fields, rows: at..at + 1 }),
             }
+            self.check_decimals(table, &row)?;
             let start = commands.parameters.len();
             put_present(&mut commands.parameters, table, &row)?;
             commands.rows.push(start..commands.parameters.len());
@@ -183,6 +184,7 @@ impl Composer {
         while source.next(&mut row)? {
             let (fields, at, start) =
                 (written(table, &row), commands.rows.len(), commands.parameters.len());
+            self.check_decimals(table, &row)?;
             for position in fields.iter() {
                 put(&mut commands.parameters, table, position, row[position])?;
             }

@@ -147,6 +147,8 @@ struct Settings<'a> {
     /// In milliseconds; the server's own if `None`.
     lock_timeout: Option<String>,
     name: &'a str,
+    /// The schemas in which names are looked up; the server's own if `None`.
+    search_path: Option<String>,
     /// How changes are recorded, if they are.
     feed: Option<&'static str>,
 }
@@ -161,6 +163,7 @@ impl<'a> Settings<'a> {
             lock_timeout: (purpose == Purpose::SharedWrites)
                 .then(|| SHARED_LOCK_TIMEOUT.as_millis().to_string()),
             name,
+            search_path: options.schema.as_ref().map(|schema| format!("\"{schema}\"")),
             feed: options.own.records().then_some(match purpose {
                 Purpose::SharedWrites => own::DIRECT,
                 _ => own::PENDING,
@@ -174,11 +177,14 @@ impl<'a> Settings<'a> {
             ("statement_timeout", &*self.statement_timeout),
             ("synchronous_commit", self.synchronous_commit),
             ("default_transaction_read_only", self.read_only),
+            // A timestamp without a zone is one in UTC.
+            ("TimeZone", "UTC"),
             (own::SETTING, self.name),
         ];
         let lock_timeout = self.lock_timeout.as_deref().map(|time| ("lock_timeout", time));
+        let search_path = self.search_path.as_deref().map(|path| ("search_path", path));
         let feed = self.feed.map(|value| (own::FEED_SETTING, value));
-        settings.into_iter().chain(lock_timeout).chain(feed)
+        settings.into_iter().chain(lock_timeout).chain(search_path).chain(feed)
     }
 
     /// Returns SQL that applies them to the current transaction.

@@ -5,7 +5,7 @@ use marmota_model::{Error, ErrorKind, Result};
 use super::invalid;
 
 /// The names that a URL may contain after its `?`.
-const NAMES: [&str; 15] = [
+const NAMES: [&str; 16] = [
     "host",
     "port",
     "user",
@@ -21,6 +21,7 @@ const NAMES: [&str; 15] = [
     "connections_max",
     "group_reads",
     "direct_url",
+    "schema",
 ];
 
 /// The parts of a URL.

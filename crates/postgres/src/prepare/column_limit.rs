@@ -129,6 +129,23 @@ pub(crate) fn violation(
     marmota_model::rule::violation(field, value, limit.rule(), message)
 }
 
+/// Returns the violation for a value with more decimals than its column.
+pub(crate) fn too_exact(
+    table: &Table,
+    position: usize,
+    value: ValueRef<'_>,
+    decimals: u32,
+) -> Violation {
+    let field = &table.fields()[position];
+    let message = format!(
+        "must have at most {decimals} decimals, the limit of the column in the database; ALTER TABLE \
+         {} ALTER COLUMN {} TYPE numeric(19,4) raises the limit",
+        quoted(table.name()),
+        quoted(&field.name)
+    );
+    marmota_model::rule::violation(field, value, "decimals", message)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use marmota_model::{
     Field, FieldSet, Index, KeyKind, Kind, OnDelete, Result, Table, Timestamp, ValueRef,
 };
-use marmota_sql::{TableSteps, quoted};
+use marmota_sql::{TableSteps, is_implicit, quoted};
 use marmota_store::plan::{PlanStep, StepEffect, TableChange};
 
 use super::Preparing;
@@ -318,7 +318,10 @@ impl Comparison<'_> {
                     let same = there.unique == index.unique && is_over(there, table, index);
                     there.name == name || same && !ours(&there.name)
                 };
-                !layout.indexes.iter().any(serves)
+                // A table of another program gets no index that its model does not name: it only
+                // makes deletes of rows that are referred to faster.
+                let is_optional = !self.is_own(columns) && is_implicit(table, index);
+                !is_optional && !layout.indexes.iter().any(serves)
             })
             .collect();
         for name in going {

@@ -45,7 +45,7 @@ pub(super) struct LayoutColumn {
     pub(super) is_generated: bool,
     /// True if the server generates its values if none are given, like for Marmota's keys.
     pub(super) is_identity: bool,
-    has_default: bool,
+    pub(super) has_default: bool,
 }
 
 /// An existing reference.
@@ -67,6 +67,15 @@ pub(super) struct LayoutIndex {
 }
 
 impl Layout {
+    /// Returns the layout of the table with this OID, with any key.
+    pub(super) fn of_oid(run: &mut Preparing<'_>, oid: &str) -> Result<Self> {
+        let mut layout = Self { is_table: true, ..Self::default() };
+        layout.read_columns(run, oid)?;
+        layout.read_references(run, oid)?;
+        layout.read_indexes(run, oid)?;
+        Ok(layout)
+    }
+
     /// Returns the layout of the table `name`, with a model's key, or `None` if the table does not
     /// exist.
     pub(super) fn of(run: &mut Preparing<'_>, table: &Table, name: &str) -> Result<Option<Self>> {
@@ -208,9 +217,17 @@ impl LayoutColumn {
         }
     }
 
+    /// Returns the number of decimals of its numbers, if they are fewer than those of a currency.
+    pub(super) fn decimals(&self) -> Option<u32> {
+        let modifiers = self.declared.strip_prefix("numeric(")?.trim_end_matches(')');
+        let decimals = modifiers.split(',').nth(1).map_or(Some(0), |scale| scale.parse().ok());
+        decimals.filter(|&decimals| decimals < 4)
+    }
+
     /// Returns true if values of this type must be converted to be stored in it.
     pub(super) fn is_converted(&self, pg_type: PgType) -> bool {
-        self.integer_bytes().is_some() && self.declared != sql_type(pg_type)
+        let differs = self.declared != sql_type(pg_type);
+        differs && (self.integer_bytes().is_some() || self.declared == "jsonb")
     }
 
     /// Returns true if its values have this type, though perhaps with a smaller range: reading one
@@ -218,19 +235,17 @@ impl LayoutColumn {
     pub(super) fn is_a(&self, pg_type: PgType) -> bool {
         match pg_type {
             PgType::Int2 | PgType::Int4 | PgType::Int8 => self.integer_bytes().is_some(),
-            PgType::Numeric => match self.declared.strip_prefix("numeric(") {
-                // With fewer decimals, the server would round written values.
-                Some(modifiers) => {
-                    let scale = modifiers.trim_end_matches(')').split(',').nth(1);
-                    scale.and_then(|scale| scale.parse::<u32>().ok()).is_some_and(|s| s >= 4)
-                }
-                None => self.declared == "numeric",
-            },
+            PgType::Numeric => self.declared == "numeric" || self.declared.starts_with("numeric("),
+            PgType::Json => matches!(&*self.declared, "json" | "jsonb"),
             PgType::Text => {
                 self.declared == "text" || self.declared.starts_with("character varying")
             }
             PgType::Time => self.declared == "time without time zone",
-            PgType::Timestamptz => self.declared == "timestamp with time zone",
+            // The zone of a session is UTC, in which the server converts one to the other.
+            PgType::Timestamptz => {
+                self.declared == "timestamp with time zone"
+                    || self.declared == "timestamp without time zone"
+            }
             pg_type => self.declared == sql_type(pg_type),
         }
     }

@@ -203,7 +203,11 @@ pub fn read(pg_type: PgType, bytes: &[u8]) -> Option<ValueRef<'_>> {
     Some(match pg_type {
         PgType::Int2 | PgType::Int4 | PgType::Int8 => ValueRef::Int(read_integer(bytes)?),
         PgType::Text => ValueRef::Text(std::str::from_utf8(bytes).ok()?),
-        PgType::Json => ValueRef::Json(std::str::from_utf8(bytes).ok()?),
+        // A column of type `jsonb` has its version before the text, which no JSON text begins with.
+        PgType::Json => {
+            let text = bytes.strip_prefix(&[1]).unwrap_or(bytes);
+            ValueRef::Json(std::str::from_utf8(text).ok()?)
+        }
         PgType::Bytea => ValueRef::Blob(bytes),
         PgType::Bool => ValueRef::Bool(*<&[u8; 1]>::try_from(bytes).ok()? != [0]),
         PgType::Float8 => ValueRef::Float(f64::from_be_bytes(bytes.try_into().ok()?)),

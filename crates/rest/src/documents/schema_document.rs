@@ -154,6 +154,8 @@ fn of_table(table: &Table, base: &str) -> Value {
 /// Returns the description of a field. `name`, `kind`, `nullable` and `unique` are always present;
 /// others only where they apply:
 ///
+/// - `readable: false` and `updatable: false` for a field that the caller may not read, or may not
+///   change in a row;
 /// - `search` for a field of the search index, `immutable` for one that is fixed after the insert;
 /// - `max` (characters) and `collation` of a text, `range` of an integer, `values` of an
 ///   enumeration, `table` of a reference, and
@@ -168,6 +170,12 @@ fn of_field(table: &Table, position: usize, field: &Field) -> Value {
     put("kind", json!(field.kind.name()));
     put("nullable", json!(field.nullable));
     put("unique", json!(field.unique || position == table.key()));
+    if !table.is_readable(position) {
+        put("readable", json!(false));
+    }
+    if !table.is_updated(position) && field.role == Role::Plain {
+        put("updatable", json!(false));
+    }
     if field.search {
         put("search", json!(true));
     }

@@ -115,3 +115,18 @@ fn writes_keep_what_the_caller_may_not_write() {
     client.json("POST /api/batch", batch).is(200);
     assert_eq!(store.get_record(&person, 1).run().unwrap().value("pay").unwrap(), &4321.into());
 }
+
+#[test]
+fn the_description_of_a_table_has_what_the_caller_may_do_with_each_field() {
+    let (_store, server) = serve();
+    let client = &mut Client::new(server.local_addr());
+    let document = client.get("/api").is(200).value();
+    let tables = document["tables"].as_array().unwrap();
+    let person = tables.iter().find(|table| table["name"] == "person").unwrap();
+    let fields = person["fields"].as_array().unwrap();
+    let field = |name: &str| fields.iter().find(|field| field["name"] == name);
+    assert_eq!(field("pay"), None);
+    assert_eq!(field("name").unwrap().get("updatable"), None);
+    assert_eq!(field("rank").unwrap()["updatable"], false);
+    assert_eq!(field("rank").unwrap().get("readable"), None);
+}

@@ -4,7 +4,7 @@
 //! NULLs, dropped columns, indexes.
 
 use marmota_model::{Collation, Field, Index, KeyKind, Kind, OnDelete, Table, Timestamp, ValueRef};
-use marmota_sql::{TableSteps, index_name, quoted};
+use marmota_sql::{TableSteps, index_name, is_implicit, quoted};
 use marmota_store::plan::{PlanStep, StepEffect, TableChange};
 
 use super::definition::{self, create_index};
@@ -237,7 +237,7 @@ impl Comparison<'_> {
         column: &LayoutColumn,
     ) -> Result<Option<(String, String)>, Failure> {
         let wanted = sql_type(&field.kind);
-        if column.affinity() != wanted {
+        if column.affinity() != wanted && !column.takes_like_numeric(field) {
             let declared = match &*column.declared {
                 "" => "has no type".to_owned(),
                 declared => format!("is {declared}"),
@@ -332,7 +332,10 @@ impl Comparison<'_> {
                 (there.name == name && !self.rebuilds)
                     || (!ours && there.unique == index.unique && there.is_over(&names))
             });
-            if serves {
+            // A table of another program gets no index that its model does not name: it only makes
+            // deletes of rows that are referred to faster.
+            let is_optional = !layout.strict && is_implicit(table, &index);
+            if serves || is_optional {
                 continue;
             }
             let double = self.double(connection, &index, columns)?;

@@ -1,8 +1,8 @@
 //! The structure of a table in the database, as reported by SQLite's PRAGMAs.
 
 use crate::ffi::{Connection, Failure, QUERY_COLUMNS, Row};
-use crate::sql_words::sql_literal;
-use marmota_model::{OnDelete, Table, ValueRef};
+use crate::sql_words::{sql_literal, sql_type};
+use marmota_model::{Field, OnDelete, Rule, Table, ValueRef};
 use marmota_sql::on_delete_of;
 
 /// The structure of an existing table.
@@ -31,7 +31,7 @@ pub(super) struct LayoutColumn {
     /// Its default, as SQL.
     pub(super) default: Option<String>,
     /// True for a generated column.
-    generated: bool,
+    pub(super) generated: bool,
 }
 
 /// An existing index.
@@ -39,8 +39,8 @@ pub(super) struct LayoutColumn {
 pub(super) struct LayoutIndex {
     pub(super) name: String,
     pub(super) unique: bool,
-    /// The columns; empty for an index over expressions or a partial index.
-    columns: Vec<String>,
+    /// The columns; empty for a partial index. An expression has an empty name.
+    pub(super) columns: Vec<String>,
 }
 
 impl Layout {
@@ -156,6 +156,19 @@ impl LayoutColumn {
         } else {
             "NUMERIC"
         }
+    }
+
+    /// Returns true if a column with the affinity NUMERIC, which Marmota creates none of, stores the
+    /// values of this field unchanged. It does so for numbers. It also does so for texts that do not
+    /// look like numbers, which the pattern of the field has to ensure: dates, for example.
+    pub(super) fn takes_like_numeric(&self, field: &Field) -> bool {
+        let excludes_numbers = || field.rules.iter().any(|rule| matches!(rule, Rule::Pattern(_)));
+        self.affinity() == "NUMERIC"
+            && match sql_type(&field.kind) {
+                "INTEGER" | "REAL" => true,
+                "TEXT" => excludes_numbers(),
+                _ => false,
+            }
     }
 
     /// Returns true if an insert must set the column.

@@ -27,6 +27,7 @@ use marmota_model::{
 
 use crate::builder::{Assembled, StoreBuilder};
 use crate::contract::engine::{self, Engine, Session};
+use crate::contract::existing::ExistingTable;
 use crate::contract::operation::{Fingerprint, Operation};
 use crate::contract::plan::Destructive;
 use crate::layers::feed::schema::FEED_TABLES;
@@ -90,6 +91,15 @@ impl StoreBuilder {
     /// An error if the engine cannot read them.
     pub fn existing_tables(&self) -> Result<Option<Vec<String>>> {
         self.engine().existing_tables()
+    }
+
+    /// Returns the structure of all tables and views of the database; `None` for an engine that has
+    /// none, such as the memory engine. Changes nothing.
+    ///
+    /// # Errors
+    /// An error if the engine cannot read it.
+    pub fn existing_structure(&self) -> Result<Option<Vec<ExistingTable>>> {
+        self.engine().existing_structure()
     }
 
     /// Returns true if a model of this store has the table.

@@ -187,6 +187,7 @@ use crate::contract::borrowed_table::BorrowedTables;
 use crate::contract::change::{ChangeRecorder, RecordedRows};
 use crate::contract::commit_sink::CommitSink;
 use crate::contract::durability::Durability;
+use crate::contract::existing::ExistingTable;
 use crate::contract::invalidation_feed::InvalidationFeed;
 use crate::contract::operation::{Operation, Outcome};
 use crate::contract::plan::{Destructive, Plan};
@@ -314,6 +315,16 @@ pub trait Engine: Send + Sync {
     /// # Errors
     /// An error if they cannot be read.
     fn existing_tables(&self) -> Result<Option<Vec<String>>> {
+        Ok(None)
+    }
+
+    /// Returns the structure of all tables and views of the database, without those of the engine and
+    /// of the store; `None` for an engine without stored schemas. It may read all rows, and changes
+    /// nothing.
+    ///
+    /// # Errors
+    /// An error if the structure cannot be read.
+    fn existing_structure(&self) -> Result<Option<Vec<ExistingTable>>> {
         Ok(None)
     }
 

@@ -62,14 +62,14 @@ impl ConfigCommand {
         let settings = current(command)?;
         match self.action {
             Action::Check => {
-                report(match settings.iter().filter(|one| one.is_changed()).count() {
+                report(match settings.iter().filter(|one| one.is_changed).count() {
                     0 => "All settings have their defaults.".to_owned(),
                     1 => "1 setting is valid.".to_owned(),
                     count => format!("{count} settings are valid."),
                 })?;
             }
             Action::Show { changed, json } => {
-                let shown = settings.iter().filter(|one| !changed || one.is_changed());
+                let shown = settings.iter().filter(|one| !changed || one.is_changed);
                 if json {
                     let rows: Vec<_> = shown.map(Setting::to_json).collect();
                     report(serde_json::to_string_pretty(&rows)?)?;
@@ -78,7 +78,7 @@ impl ConfigCommand {
                     let widths = |of: fn(&Setting) -> usize| shown.iter().map(|one| of(one)).max();
                     let key = widths(|one| one.key.len()).unwrap_or(0);
                     let value = widths(|one| one.value.chars().count()).unwrap_or(0).min(40);
-                    for Setting { key: name, value: text, source } in shown {
+                    for Setting { key: name, value: text, source, .. } in shown {
                         report(format_args!("{name:key$}  {text:value$}  {source}"))?;
                     }
                 }
@@ -96,14 +96,11 @@ struct Setting {
     value: String,
     /// `default`, the name of the file, or the environment variable.
     source: String,
+    /// True if the value is not the default.
+    is_changed: bool,
 }
 
 impl Setting {
-    /// Returns true if the value is not the default.
-    fn is_changed(&self) -> bool {
-        self.source != "default"
-    }
-
     /// Returns the setting as an object.
     fn to_json(&self) -> serde_json::Value {
         serde_json::json!({ "key": self.key, "value": self.value, "source": self.source })
@@ -121,7 +118,8 @@ fn current(command: &Command) -> std::result::Result<Vec<Setting>, Box<dyn std::
     Serve::from_arg_matches(matches)?.check_settings(command)?;
     let setting = |argument: &Arg| {
         let id = argument.get_id().as_str();
-        let of_file = || {
+        let key = setting_key(argument).unwrap_or_default();
+        let differs = || {
             let before = plain.get_arguments().find(|plain| plain.get_id() == argument.get_id());
             before
                 .is_some_and(|before| before.get_default_values() != argument.get_default_values())
@@ -131,9 +129,10 @@ fn current(command: &Command) -> std::result::Result<Vec<Setting>, Box<dyn std::
                 let name = argument.get_env().unwrap_or_default().to_string_lossy();
                 format!("environment variable {name}")
             }
-            Some(ValueSource::DefaultValue) if of_file() => file.clone(),
+            Some(ValueSource::DefaultValue) if current.has_key(&key) => file.clone(),
             _ => "default".to_owned(),
         };
+        let is_changed = source != "default" && (source != file || differs());
         let values = matches.get_raw(id).into_iter().flatten();
         let values: Vec<String> =
             values.map(|value| without_password(&value.to_string_lossy())).collect();
@@ -142,7 +141,7 @@ fn current(command: &Command) -> std::result::Result<Vec<Setting>, Box<dyn std::
             true => "-".to_owned(),
             false => values.join(","),
         };
-        Setting { key: setting_key(argument).unwrap_or_default(), value, source }
+        Setting { key, value, source, is_changed }
     };
     Ok(parser
         .get_arguments()

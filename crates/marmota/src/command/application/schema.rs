@@ -7,10 +7,12 @@
 //! | `diff` | not changed | 0 without changes, 3 if some are pending, 4 if one would be refused |
 //! | `apply` | changed | 0, 1 if a change was refused |
 //! | `export` | not changed | 0, 1 for what a file cannot have |
+//! | `adopt` | not changed | 0, 1 if it has no table that fits |
 //! | `json-schema` | not opened | 0 |
 //!
 //! `diff` and `apply` are `migrate` for a program with a file.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::rc::Rc;
 
@@ -18,6 +20,7 @@ use clap::{Args, Subcommand};
 use marmota_app::{AppFile, AppFormat, AppGroup};
 use marmota_store::rights::is_internal;
 
+use super::adopt;
 use crate::command::migrate::Migrate;
 use crate::command::{Command, Database, Done, own_name, report};
 
@@ -56,6 +59,21 @@ enum Action {
         #[arg(long, default_value = "toml", value_parser = ["toml", "json"])]
         format: String,
     },
+    /// Make a file of an existing SQLite or PostgreSQL database
+    ///
+    /// The file has the tables, fields, indexes, references and constraints of the database as far as
+    /// Marmota has them; the rest is reported, with the reason and what to do, and is a comment in the
+    /// file. The database is not changed, and `serve` over the file changes none of its tables.
+    Adopt {
+        /// The database, such as sqlite:shop.db or postgres://ada@localhost/shop
+        url: String,
+        /// For PostgreSQL: the schema with the tables. Default: the first one of the search path
+        #[arg(long, value_name = "NAME")]
+        schema: Option<String>,
+        /// The new file, in TOML, or in JSON if its name ends with .json. Default: standard output
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+    },
     /// Print the JSON Schema of the file, for editors
     ///
     /// An editor with support for TOML or JSON schemas completes and checks the file by it.
@@ -84,6 +102,9 @@ impl SchemaCommand {
                 };
                 report(text.trim_end())?;
                 Ok(ExitCode::SUCCESS)
+            }
+            Action::Adopt { url, schema, out } => {
+                adopt::run(url, schema.as_deref(), out.as_deref())
             }
             Action::JsonSchema => {
                 report(AppFile::json_schema())?;

@@ -11,7 +11,9 @@
 //! ```
 //!
 //! Only administrators may do this. The handlers pass each request to the main thread, which has all
-//! that a change replaces (`live.rs`), and wait for its answer.
+//! that a change replaces (`live.rs`), and wait for its answer. `sql_console.rs` has the route for SQL.
+
+pub(super) mod sql_console;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::mpsc::Sender;

@@ -71,6 +71,10 @@ pub(in crate::command) struct Serve {
     #[cfg(feature = "admin")]
     #[arg(long)]
     pub(super) no_admin: bool,
+    /// Leaves out the route and the page with which administrators read by SQL, /api/-/sql
+    #[cfg(feature = "app")]
+    #[arg(long)]
+    pub(super) no_sql: bool,
     /// Number of threads, at least 1; if not given, one for each core that the process may use
     #[arg(long, value_parser = positive::<usize>)]
     pub(super) threads: Option<usize>,

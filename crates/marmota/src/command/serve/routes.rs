@@ -119,6 +119,12 @@ impl Serve {
             None => routes,
         };
         #[cfg(feature = "app")]
+        let routes = match store.capability().sql && !self.no_sql && parts.command.routes.is_none()
+        {
+            true => routes.nest("", super::editing::sql_console::routes(auth, store)),
+            false => routes,
+        };
+        #[cfg(feature = "app")]
         let routes = match events {
             Some(events) => routes.nest("", super::editing::routes(auth, events)),
             None => routes,

@@ -1,0 +1,119 @@
+//! `POST /api/-/sql`: administrators read by SQL, and nothing else.
+
+use marmota_postgres::TemporaryPostgres;
+use serde_json::{Value, json};
+
+use crate::application::Served;
+use crate::program::Folder;
+
+/// Statements that would write, or reach outside of the database.
+const WRITES: [&str; 14] = [
+    "DELETE FROM note",
+    "SELECT 1; DELETE FROM note",
+    "WITH gone AS (DELETE FROM note RETURNING id) SELECT * FROM gone",
+    "WITH made AS (SELECT 1) INSERT INTO note (text) SELECT 'a' FROM made",
+    "INSERT INTO note (text) VALUES ('a') RETURNING id",
+    "PRAGMA query_only = off",
+    "ATTACH 'other.db' AS other",
+    "VACUUM INTO 'copy.db'",
+    "COPY note TO PROGRAM 'cat'",
+    "SET TRANSACTION READ WRITE",
+    "BEGIN",
+    "CREATE TABLE made (id integer)",
+    "EXPLAIN ANALYZE DELETE FROM note",
+    "SELECT * INTO made FROM note",
+];
+
+struct Console<'s> {
+    served: &'s Served,
+    token: String,
+}
+
+impl Console<'_> {
+    fn ask(&self, body: &Value) -> (u16, Value) {
+        self.served.request("POST", "/api/-/sql", &self.token, body)
+    }
+
+    fn notes(&self) -> Value {
+        self.served.request("GET", "/api/note?count=true", &self.token, &Value::Null).1
+    }
+}
+
+fn reads_only(console: &Console<'_>) {
+    for n in 0..5 {
+        let note = json!({ "text": format!("note {n}") });
+        let path = "/api/note";
+        assert_eq!(console.served.request("POST", path, &console.token, &note).0, 201);
+    }
+    let before = console.notes();
+    let sql = "SELECT text, done FROM note WHERE text > ? ORDER BY text";
+    let (status, rows) = console.ask(&json!({ "sql": sql, "values": ["note 2"] }));
+    assert_eq!(status, 200, "{rows}");
+    assert_eq!(rows["columns"], json!(["text", "done"]));
+    assert_eq!(rows["rows"], json!([["note 3", false], ["note 4", false]]));
+    assert_eq!(rows["is_complete"], true);
+    let (_, rows) = console.ask(&json!({ "sql": "SELECT text FROM note", "limit": 2 }));
+    assert_eq!(rows["rows"].as_array().unwrap().len(), 2);
+    assert_eq!(rows["is_complete"], false);
+    assert_eq!(console.ask(&json!({ "sql": "SELECT 1", "limit": 0 })).0, 400);
+    assert_eq!(console.ask(&json!({ "sql": "SELECT ?", "values": [[1]] })).0, 400);
+    assert_eq!(console.ask(&json!({ "sql": "SELECT 1", "write": true })).0, 400);
+    for sql in WRITES {
+        let (status, error) = console.ask(&json!({ "sql": sql }));
+        assert!((400..500).contains(&status), "{sql}: {status} {error}");
+    }
+    assert_eq!(console.notes(), before);
+    let path = "/api/-/sql";
+    let (status, _) = console.served.request("POST", path, "", &json!({ "sql": "SELECT 1" }));
+    assert_eq!(status, 401);
+    let user = json!({ "name": "eve", "password": "correct horse battery" });
+    let (status, _) = console.served.request("POST", "/api/auth/users", &console.token, &user);
+    assert_eq!(status, 201);
+    let (_, session) = console.served.request("POST", "/api/auth/login", "", &user);
+    let token = session["token"].as_str().unwrap();
+    let (status, _) = console.served.request("POST", path, token, &json!({ "sql": "SELECT 1" }));
+    assert_eq!(status, 403);
+}
+
+#[test]
+fn sql_of_administrators_only_reads_on_sqlite() {
+    let folder = Folder::new();
+    folder.run(&["new", "shop"]).with(0);
+    let shop = folder.within("shop");
+    let served = Served::start(&shop, &[]);
+    let token = served.log_in();
+    reads_only(&Console { served: &served, token });
+    assert!(!shop.0.path().join("other.db").exists() && !shop.0.path().join("copy.db").exists());
+    drop(served);
+    let served = Served::start(&shop, &["--no-sql"]);
+    assert_eq!(served.request("POST", "/api/-/sql", "", &json!({ "sql": "SELECT 1" })).0, 404);
+}
+
+#[test]
+fn sql_of_administrators_only_reads_on_postgresql() {
+    let server = TemporaryPostgres::start(&["fsync=off"]).unwrap();
+    let folder = Folder::new();
+    folder.run(&["new", "shop"]).with(0);
+    let shop = folder.within("shop");
+    let served = Served::start(&shop, &["--db", &server.make_database().unwrap()]);
+    let token = served.log_in();
+    let console = Console { served: &served, token };
+    reads_only(&console);
+    // No setting outlives its statement.
+    for setting in ["default_transaction_read_only", "transaction_read_only"] {
+        let sql = format!("SELECT set_config('{setting}','off',false)");
+        console.ask(&json!({ "sql": sql }));
+        for sql in [
+            "WITH made AS (INSERT INTO note (text) VALUES ('x') RETURNING id) SELECT * FROM made",
+            "SELECT nextval(pg_get_serial_sequence('note','id'))",
+            "SELECT query_to_xml('delete from note returning id', true, true, '')",
+        ] {
+            let (status, error) = console.ask(&json!({ "sql": sql }));
+            assert!(status >= 400, "{sql}: {status} {error}");
+        }
+    }
+    let (_, rows) = console.ask(&json!({ "sql": "SELECT count(*) FROM note" }));
+    assert_eq!(rows["rows"], json!([[5]]));
+    let (status, error) = console.ask(&json!({ "sql": "SELECT pg_sleep(60)" }));
+    assert!(status >= 400, "{error}");
+}

@@ -1,0 +1,78 @@
+// SQL for administrators, read-only: a statement, its rows, and earlier statements of this browser.
+
+import { send } from './api.js'
+import { button, describe, fill, form, h, labelled, list } from './dom.js'
+
+const HISTORY = 'marmota-sql'
+const STATEMENTS_MAX = 30
+
+// Earlier statements, the last one first. A browser may refuse to store them.
+const earlier = () => {
+  try {
+    return JSON.parse(localStorage.getItem(HISTORY)) ?? []
+  } catch { return [] }
+}
+
+const keep = sql => {
+  try {
+    localStorage.setItem(HISTORY, JSON.stringify([sql, ...earlier().filter(other => other !== sql)].slice(0, STATEMENTS_MAX)))
+  } catch { /* It is not kept. */ }
+}
+
+const text = value => value === null ? '' : typeof value === 'object' ? JSON.stringify(value) : String(value)
+const cell = value => value === null ? h('span', { class: 'muted' }, 'NULL') : text(value)
+
+// A text that spreadsheets would execute begins with a quote.
+const quoted = value => {
+  const plain = typeof value === 'string' && /^[=+\-@\t\r]/.test(value) ? `'${value}` : text(value)
+  return /[",\r\n]/.test(plain) ? `"${plain.replaceAll('"', '""')}"` : plain
+}
+
+const download = ({ columns, rows }) => {
+  const lines = [columns, ...rows].map(row => row.map(quoted).join(','))
+  const url = URL.createObjectURL(new Blob([lines.join('\r\n'), '\r\n'], { type: 'text/csv' }))
+  h('a', { href: url, download: 'rows.csv' }).click()
+  setTimeout(() => URL.revokeObjectURL(url))
+}
+
+const result = answer => [
+  h('div', { class: 'title' },
+    h('h2', {}, answer.rows.length === 1 ? '1 row' : `${answer.rows.length} rows`),
+    h('span', { class: 'muted' }, `${(answer.seconds * 1000).toFixed(1)} ms${answer.is_complete ? '' : ', there are more'}`),
+    h('span', { class: 'grow' }),
+    answer.rows.length > 0 && button('Export as CSV', () => download(answer))),
+  list('Rows', answer.columns, answer.rows.map(row => row.map(cell)), 'No rows.'),
+]
+
+export const sqlPage = main => {
+  const statement = labelled('Statement', h('textarea', { class: 'mono', rows: 6, spellcheck: 'false', autocomplete: 'off' }), { hint: 'It can only read. Ctrl+Enter executes it.' })
+  const values = labelled('Values', h('input', { class: 'mono', spellcheck: 'false', autocomplete: 'off' }), { hint: 'For the parameters (?) of the statement, as a list in JSON: ["1900-01-01", 7]' })
+  const limit = labelled('At most', h('input', { type: 'number', min: 1, max: 10000, value: '1000' }))
+  const rows = h('section', { 'aria-live': 'polite' })
+  const history = h('section', {})
+  const showHistory = () => fill(history, earlier().length > 0 && [h('h2', {}, 'Earlier statements'),
+    h('ul', { class: 'plain' }, earlier().map(sql => h('li', {}, button(sql, () => { statement.target.value = sql; statement.target.focus() }, { kind: 'plain mono' }))))])
+  const execute = async () => {
+    fill(rows)
+    const given = values.target.value.trim()
+    let list
+    try {
+      list = given ? JSON.parse(given) : []
+    } catch (error) {
+      values.setError(describe(error))
+      return
+    }
+    values.setError('')
+    const sql = statement.target.value
+    const answer = await send('POST', '/-/sql', { sql, values: list, limit: Number(limit.target.value) })
+    fill(rows, result(answer))
+    keep(sql)
+    showHistory()
+  }
+  const editor = form([statement, values, limit], { submit: 'Execute', send: execute })
+  statement.target.addEventListener('keydown', event => {
+    if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) editor.requestSubmit()
+  })
+  fill(main, h('h1', {}, 'SQL'), editor, rows, history)
+  showHistory()
+}

@@ -1,0 +1,275 @@
+//! From an existing table to a schema.
+
+use std::collections::HashMap;
+
+use marmota_model::{Field, Index, KeyKind, Kind, OnDelete, Role, Rule, Schema, Table};
+use marmota_store::existing::{ExistingColumn, ExistingReference, ExistingTable};
+
+use super::{AdoptRemark, check_rule, constant};
+
+/// The tables that are being adopted.
+pub(super) struct Adopting {
+    /// The keys of the tables that a reference can refer to, by name.
+    keys: HashMap<String, (String, KeyKind)>,
+    pub(super) remarks: Vec<AdoptRemark>,
+}
+
+impl Adopting {
+    /// Finds the tables that a file can have.
+    pub(super) fn new(tables: &[ExistingTable]) -> Self {
+        let mut keys = HashMap::new();
+        for table in tables.iter().filter(|table| reason_against(table).is_none()) {
+            if let Some(key) = table.columns.iter().find(|column| column.is_key) {
+                let kind = match key.kind {
+                    Ok(Kind::Int { .. }) => KeyKind::Auto,
+                    Ok(Kind::Uuid) => KeyKind::Uuid,
+                    _ => KeyKind::Text,
+                };
+                keys.insert(table.name.clone(), (key.name.clone(), kind));
+            }
+        }
+        Self { keys, remarks: Vec::new() }
+    }
+
+    /// Returns the schema of a table; `None`, with a remark, if a file cannot have the table.
+    pub(super) fn schema(&mut self, table: &ExistingTable) -> Option<Schema> {
+        if let Some(what) = reason_against(table) {
+            self.remark(table, None, true, what);
+            return None;
+        }
+        let mut fields = Vec::with_capacity(table.columns.len());
+        for column in &table.columns {
+            match reason_against_column(column) {
+                Some(what) => self.remark(table, Some(&column.name), true, what),
+                None => fields.push(self.field(table, column, &fields)),
+            }
+        }
+        self.add_checks(table, &mut fields);
+        let indexes = self.indexes(table, &mut fields);
+        let schema = Schema::new(table.name.clone(), fields).indexes(indexes);
+        match Table::new(schema.clone()) {
+            Ok(_) => Some(schema),
+            Err(error) => {
+                // Tables that refer to this one would fail with it.
+                self.keys.remove(&table.name);
+                self.remark(table, None, true, error.message().to_owned());
+                None
+            }
+        }
+    }
+
+    fn remark(
+        &mut self,
+        table: &ExistingTable,
+        part: Option<&str>,
+        is_left_out: bool,
+        what: String,
+    ) {
+        self.remarks.push(AdoptRemark {
+            table: table.name.clone(),
+            part: part.map(str::to_owned),
+            is_left_out,
+            what,
+        });
+    }
+
+    fn field(&mut self, table: &ExistingTable, column: &ExistingColumn, before: &[Field]) -> Field {
+        let kind = column.kind.clone().unwrap_or(Kind::TEXT);
+        let mut field = Field::named(column.name.clone().into(), kind).nullable(column.nullable);
+        if column.is_key {
+            return field.nullable(false).role(Role::Key);
+        }
+        if let Some(pattern) = column.pattern {
+            field.rules = vec![Rule::Pattern(pattern.into())].into();
+        }
+        if let Some(remark) = &column.remark {
+            self.remark(table, Some(&column.name), false, remark.clone());
+        }
+        let refers = |one: &&ExistingReference| one.columns.iter().any(|name| *name == column.name);
+        if let Some(reference) = table.references.iter().find(refers) {
+            match self.reference_kind(reference, column) {
+                Ok(kind) => {
+                    field.kind = kind;
+                    field.on_delete = match reference.on_delete {
+                        OnDelete::SetNull if !column.nullable => OnDelete::Restrict,
+                        action => action,
+                    };
+                }
+                Err(what) => self.remark(table, Some(&column.name), false, what),
+            }
+        }
+        self.add_default(table, column, &mut field, before);
+        field
+    }
+
+    /// Returns the kind of a reference, or the reason why the field only has the value of the key.
+    fn reference_kind(
+        &self,
+        reference: &ExistingReference,
+        column: &ExistingColumn,
+    ) -> Result<Kind, String> {
+        let to = &reference.table;
+        if reference.columns.len() > 1 {
+            return Err(format!(
+                "its foreign key to `{to}` has several columns, which a reference cannot have; the \
+                 database checks it"
+            ));
+        }
+        let known = self.keys.iter().find(|(name, _)| name.eq_ignore_ascii_case(to));
+        let Some((name, (key, kind))) = known else {
+            return Err(format!(
+                "it refers to `{to}`, which the file does not have; the database checks it"
+            ));
+        };
+        let is_to_key = match &*reference.to {
+            [] => true,
+            [column] => column.eq_ignore_ascii_case(key),
+            _ => false,
+        };
+        let fits = matches!(
+            (&column.kind, kind),
+            (Ok(Kind::Int { .. }), KeyKind::Auto)
+                | (Ok(Kind::Uuid), KeyKind::Uuid)
+                | (Ok(Kind::Text { .. }), KeyKind::Text)
+        );
+        match is_to_key && fits {
+            true => Ok(Kind::Reference { table: name.clone().into(), key: *kind }),
+            false => Err(format!(
+                "its foreign key does not refer to the key of `{name}`, which a reference does; the \
+                 database checks it"
+            )),
+        }
+    }
+
+    fn add_default(
+        &mut self,
+        table: &ExistingTable,
+        column: &ExistingColumn,
+        field: &mut Field,
+        before: &[Field],
+    ) {
+        let Some(default) = &column.default else { return };
+        let parsed = constant::expression(check_rule::dialect(table), default);
+        if parsed.as_ref().is_some_and(constant::is_null) {
+            return;
+        }
+        if parsed.as_ref().is_some_and(constant::is_now)
+            && matches!(field.kind, Kind::Timestamp)
+            && !field.nullable
+            && before.iter().all(|field| field.role != Role::CreatedAt)
+        {
+            field.role = Role::CreatedAt;
+            return;
+        }
+        field.default = parsed.as_ref().and_then(|sql| constant::literal(sql, &field.kind));
+        if field.default.is_none() || !check_rule::is_valid(field) {
+            field.default = None;
+            let what = match field.nullable {
+                true => "a row without it gets NULL from Marmota",
+                false => "each new row must have a value",
+            };
+            let what = format!("its default {default} is not a constant; {what}");
+            self.remark(table, Some(&column.name), false, what);
+        }
+    }
+
+    fn add_checks(&mut self, table: &ExistingTable, fields: &mut [Field]) {
+        let (conditions, mut others) = check_rule::conditions(table);
+        for condition in conditions {
+            if !check_rule::apply(&condition, fields) {
+                others.push(condition.to_string());
+            }
+        }
+        for other in others {
+            let what = format!(
+                "CHECK ({other}) has no rule; the database checks it, and its error does not name \
+                 the field"
+            );
+            self.remark(table, None, false, what);
+        }
+        for field in fields {
+            // A list of texts may have got a default before.
+            if field.default.is_some() && !check_rule::is_valid(field) {
+                field.default = None;
+            }
+        }
+    }
+
+    fn indexes(&mut self, table: &ExistingTable, fields: &mut [Field]) -> Vec<Index> {
+        let mut indexes: Vec<Index> = Vec::new();
+        for index in &table.indexes {
+            let Some(columns) = &index.columns else {
+                let what = "the index has an expression or a condition; the database keeps it and \
+                            uses it";
+                self.remark(table, Some(&index.name), true, what.to_owned());
+                continue;
+            };
+            let place = |name: &String| fields.iter().position(|field| *field.name == **name);
+            let places: Option<Vec<usize>> = columns.iter().map(place).collect();
+            // An index over a column that is left out.
+            let Some(places) = places else { continue };
+            let is_repeated = indexes
+                .iter()
+                .any(|known| *known.fields == *places && known.unique == index.unique);
+            match *places {
+                [at] if index.unique && fields[at].role != Role::Key => fields[at].unique = true,
+                _ if is_repeated => {}
+                _ => indexes.push(Index { fields: places.into(), unique: index.unique }),
+            }
+        }
+        indexes
+    }
+}
+
+/// Returns the reason why a file cannot have the table, and what to do.
+fn reason_against(table: &ExistingTable) -> Option<String> {
+    if !table.is_table {
+        let what = "it is a view or another object without a key of its own: read it with SQL, or \
+                    make a table of it";
+        return Some(what.to_owned());
+    }
+    let keys: Vec<&ExistingColumn> = table.columns.iter().filter(|column| column.is_key).collect();
+    match *keys {
+        [key] => match &key.kind {
+            Ok(_) => {}
+            Err(what) => return Some(what.clone()),
+        },
+        [] => {
+            return Some("it has no primary key, by which Marmota finds rows: add one".to_owned());
+        }
+        _ => {
+            let names: Vec<&str> = keys.iter().map(|key| &*key.name).collect();
+            return Some(format!(
+                "its primary key has several columns ({}): add a column of its own as the key, and \
+                 make these UNIQUE",
+                names.join(", ")
+            ));
+        }
+    }
+    let needed = table.columns.iter().find(|column| {
+        column.is_required && !column.is_key && reason_against_column(column).is_some()
+    })?;
+    let what = reason_against_column(needed).unwrap_or_default();
+    Some(format!(
+        "a row needs a value for `{}`, which no field can have: {what}; or give the column a default",
+        needed.name
+    ))
+}
+
+/// Returns the reason why a file cannot have the column.
+fn reason_against_column(column: &ExistingColumn) -> Option<String> {
+    match &column.kind {
+        Err(what) => Some(what.clone()),
+        Ok(kind) => {
+            let field = Field::named(column.name.clone().into(), kind.clone());
+            let field = if column.is_key { field.role(Role::Key) } else { field };
+            match check_rule::is_valid(&field) {
+                true => None,
+                false => Some(
+                    "a name must have at most 63 ASCII letters, digits or `_`: RENAME COLUMN"
+                        .to_owned(),
+                ),
+            }
+        }
+    }
+}

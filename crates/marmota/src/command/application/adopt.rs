@@ -1,0 +1,64 @@
+//! `schema adopt`: a file of tables for an existing database.
+//!
+//! ```text
+//! $ marmota schema adopt sqlite:chinook.db --out app.toml
+//! PlaylistTrack is left out: its primary key has several columns (PlaylistId, TrackId): …
+//! Wrote app.toml: 10 tables. Next: marmota serve --app app.toml --db sqlite:chinook.db
+//! ```
+
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+use marmota_app::{AdoptedDatabase, AppFormat};
+
+use crate::command::{Done, complain, notice, own_name, report};
+
+/// Makes the file of a database, and reports what it does not state.
+pub(super) fn run(url: &str, schema: Option<&str>, out: Option<&Path>) -> Done {
+    let url = with_schema(url, schema)?;
+    if !crate::restore::is_there(&url) {
+        return Err(format!("there is no database at {url}").into());
+    }
+    let Some(tables) = crate::open(&url)?.existing_structure()? else {
+        let message = "only SQLite and PostgreSQL databases can be adopted: name one, as in \
+                       sqlite:shop.db or postgres://ada@localhost/shop";
+        return Err(message.into());
+    };
+    let adopted = AdoptedDatabase::of(&tables)?;
+    for remark in &adopted.remarks {
+        complain(remark);
+    }
+    let count = adopted.app.schemas().len();
+    if count == 0 {
+        return Err("the database has no table that an application file can have".into());
+    }
+    let text = match out.map_or(AppFormat::Toml, AppFormat::of_path) {
+        AppFormat::Toml => adopted.to_toml(),
+        AppFormat::Json => adopted.app.to_json() + "\n",
+    };
+    let Some(path) = out else {
+        report(text.trim_end())?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let name = path.display();
+    std::fs::File::create_new(path)
+        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .map_err(|error| format!("cannot write {name}: {error}"))?;
+    let tables = if count == 1 { "1 table".to_owned() } else { format!("{count} tables") };
+    notice(format_args!(
+        "Wrote {name}: {tables}. Next: {} serve --app {name} --db {url}",
+        own_name()
+    ));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the URL with the schema as its option.
+fn with_schema(url: &str, schema: Option<&str>) -> Result<String, String> {
+    let Some(schema) = schema else { return Ok(url.to_owned()) };
+    if !url.starts_with("postgres") {
+        return Err(format!("--schema {schema}: only PostgreSQL databases have schemas"));
+    }
+    let sign = if url.contains('?') { '&' } else { '?' };
+    Ok(format!("{url}{sign}schema={schema}"))
+}

@@ -1,0 +1,188 @@
+//! SQL for administrators, read-only:
+//!
+//! ```text
+//! POST /api/-/sql
+//! {"sql":"SELECT name, born FROM person WHERE born > ?","values":["1900-01-01"],"limit":100}
+//!
+//! {"columns":["name","born"],"rows":[["Emmy","1982-03-23"]],"is_complete":true,"seconds":0.0004}
+//! ```
+//!
+//! On SQLite, a statement has to be read-only by SQLite's own judgement. On PostgreSQL it is executed
+//! in a read-only transaction that is rolled back, so that it cannot keep a setting that it changes.
+//! Functions that the database user may call can do more than read (`pg_terminate_backend`, for
+//! example): their right has to be revoked in the database. Each statement is in the log, with the name of
+//! the administrator.
+
+use std::time::{Duration, Instant};
+
+use marmota_auth::Auth;
+use marmota_http::{Endpoint, IntoResponse, Method, Request, Response, Router};
+use marmota_model::json::{write_string, write_value, write_value_as};
+use marmota_model::{Error, ErrorKind, Result, Value};
+use marmota_rest::{ApiError, ApiResult};
+use marmota_store::Store;
+use marmota_store::sql::SqlRow;
+use serde::Deserialize;
+
+use super::administrator;
+
+const PATH: &str = "/api/-/sql";
+/// The maximum size of a request in bytes.
+const BODY_BYTES_MAX: usize = 256 << 10;
+/// The number of rows of an answer: the default, and the maximum.
+const ROWS: usize = 1_000;
+const ROWS_MAX: usize = 10_000;
+/// An answer ends once its rows have this many bytes.
+const ANSWER_BYTES: usize = 8 << 20;
+/// The time limit of a statement on PostgreSQL. SQLite's is `read_deadline_ms` of its URL.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A statement.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Question {
+    sql: String,
+    #[serde(default)]
+    values: Vec<serde_json::Value>,
+    #[serde(default)]
+    limit: Option<usize>,
+}
+
+/// The rows of an answer, as JSON.
+#[derive(Default)]
+struct SqlAnswer {
+    columns: Option<Vec<u8>>,
+    rows: Vec<u8>,
+    count: usize,
+    limit: usize,
+    /// True once a row was left out.
+    is_full: bool,
+}
+
+/// Returns the route.
+pub(crate) fn routes(auth: &Auth, store: &Store) -> Router {
+    let (auth, store) = (auth.clone(), store.clone());
+    let handler = move |request: Request| {
+        let (auth, store) = (auth.clone(), store.clone());
+        async move { answer(&auth, &store, request).await.unwrap_or_else(IntoResponse::into_response) }
+    };
+    Router::new().on(Method::Post, PATH, Endpoint::future(handler).body_bytes_max(BODY_BYTES_MAX))
+}
+
+async fn answer(auth: &Auth, store: &Store, request: Request) -> ApiResult {
+    let caller = administrator(auth, &request).await?;
+    let question: Question = serde_json::from_slice(request.body())
+        .map_err(|error| ApiError::bad_request(format!("the body: {error}")))?;
+    let limit = question.limit.unwrap_or(ROWS);
+    if !(1..=ROWS_MAX).contains(&limit) {
+        let message = format!("`limit` is {limit}; it must be between 1 and {ROWS_MAX}");
+        return Err(ApiError::bad_request(message));
+    }
+    let values: Vec<Value> = question.values.into_iter().map(value).collect::<Result<_>>()?;
+    log::info!(target: "marmota::sql", "{} reads: {}", caller.caller().name, question.sql);
+    let begun = Instant::now();
+    let mut rows = SqlAnswer { limit, ..SqlAnswer::default() };
+    let read = match store.capability().name {
+        "postgres" => read_only(store, &question.sql, values, &mut rows).await,
+        _ => read(store, &question.sql, values, &mut rows).await,
+    };
+    // The error that ended a full answer is not one of the statement.
+    if !rows.is_full {
+        read?;
+    }
+    let mut body = b"{\"columns\":".to_vec();
+    body.extend(rows.columns.as_deref().unwrap_or(b"[]"));
+    body.extend(b",\"rows\":[");
+    body.extend(&rows.rows);
+    let seconds = begun.elapsed().as_secs_f64();
+    let rest = format!("],\"is_complete\":{},\"seconds\":{seconds:.6}}}", !rows.is_full);
+    body.extend(rest.as_bytes());
+    let response = Response::json_bytes(body);
+    let internal = |error: marmota_http::HeaderError| Error::new(ErrorKind::Bug, error.to_string());
+    Ok(response.with_header("Cache-Control", "no-store".to_owned()).map_err(internal)?)
+}
+
+/// Reads rows in a read-only transaction, which cannot become one that writes after its first
+/// statement.
+async fn read_only(
+    store: &Store,
+    sql: &str,
+    values: Vec<Value>,
+    rows: &mut SqlAnswer,
+) -> Result<()> {
+    let transaction = store.begin().await?;
+    let settings = "SELECT set_config('transaction_read_only','on',true), \
+                    set_config('statement_timeout',?,true)";
+    let done = async {
+        let timeout = TIMEOUT.as_millis().to_string();
+        transaction.sql(settings).bind(timeout).value::<String>().await?;
+        read(&transaction, sql, values, rows).await
+    };
+    let done = done.await;
+    let ended = transaction.rollback().await;
+    done.and(ended.map(drop))
+}
+
+/// Reads rows up to the limits of an answer.
+async fn read(store: &Store, sql: &str, values: Vec<Value>, rows: &mut SqlAnswer) -> Result<()> {
+    let query = values.into_iter().fold(store.sql(sql), |query, value| query.bind(value));
+    query.map(|row| rows.push(row)).await.map(drop)
+}
+
+impl SqlAnswer {
+    /// Adds a row. An error ends the statement.
+    fn push(&mut self, row: &SqlRow<'_>) -> Result<()> {
+        let columns = row.columns().list();
+        self.columns.get_or_insert_with(|| {
+            let mut names = vec![b'['];
+            for (at, column) in columns.iter().enumerate() {
+                if at > 0 {
+                    names.push(b',');
+                }
+                write_string(&mut names, &column.name);
+            }
+            names.push(b']');
+            names
+        });
+        if self.count == self.limit || self.rows.len() > ANSWER_BYTES {
+            self.is_full = true;
+            return Err(Error::new(ErrorKind::Invalid, "the answer is full"));
+        }
+        self.rows.extend(if self.count == 0 { &b"["[..] } else { &b",["[..] });
+        for (at, (column, value)) in columns.iter().zip(row.values()).enumerate() {
+            if at > 0 {
+                self.rows.push(b',');
+            }
+            match &column.kind {
+                Some(kind) => write_value_as(&mut self.rows, kind, *value),
+                None => write_value(&mut self.rows, *value),
+            }
+        }
+        self.rows.push(b']');
+        self.count += 1;
+        Ok(())
+    }
+}
+
+/// Returns a value to bind.
+fn value(json: serde_json::Value) -> Result<Value> {
+    use serde_json::Value as Json;
+    Ok(match json {
+        Json::Null => Value::Null,
+        Json::Bool(value) => Value::Bool(value),
+        Json::String(text) => Value::Text(text),
+        Json::Number(number) => match (number.as_i64(), number.as_f64()) {
+            (Some(whole), _) => Value::Int(whole),
+            (None, Some(float)) => Value::Float(float),
+            (None, None) => {
+                let message = format!("`values` has the number {number}, which is too large");
+                return Err(Error::new(ErrorKind::Invalid, message));
+            }
+        },
+        Json::Array(_) | Json::Object(_) => {
+            let message =
+                "`values` must have texts, numbers, booleans and nulls; write JSON as a text";
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+    })
+}
