@@ -1,7 +1,9 @@
 //! The query of a list or count: which rows, in which order, from where.
 
 use super::check::check_value;
-use crate::{Comparison, Error, ErrorKind, FieldSet, FilterExpr, Result, SortKey, Table, Value};
+use crate::{
+    Comparison, Error, ErrorKind, FieldSet, FilterExpr, RelatedOrder, Result, SortKey, Table, Value,
+};
 
 /// The selection of a list or count.
 ///
@@ -25,9 +27,12 @@ pub struct RowQuery {
     pub filter: Option<FilterExpr>,
     /// The fields to sort by. The key is always added as the last one.
     pub order: Vec<SortKey>,
+    /// The sort keys that are replaced by fields of related rows. Engines get lists without them.
+    pub related: Vec<RelatedOrder>,
     /// The maximum number of rows to return.
     pub limit: Option<u64>,
     /// Starts after the row with these values, one for each field of [`RowQuery::order_with_key`].
+    /// For a field of a related row, the value is that of the reference.
     pub after: Option<Vec<Value>>,
     /// The fields to read; `None` for [`Table::read_by_default`].
     pub fields: Option<FieldSet>,
@@ -115,15 +120,10 @@ impl RowQuery {
             filter.check(table)?;
         }
         self.order.iter().try_for_each(|by| by.check(table))?;
+        self.check_related(table)?;
+        self.check_start(table)?;
         if let Some(after) = &self.after {
             let order = self.order_with_key(table);
-            if after.len() != order.len() {
-                return Err(Error::new(
-                    ErrorKind::Invalid,
-                    "`after` must have one value for each field of the order; use the `after` of \
-                     the previous page",
-                ));
-            }
             for (by, value) in order.iter().zip(after) {
                 if !matches!(value, Value::Null) {
                     check_value(table, by.field, value.as_ref())?;
@@ -131,6 +131,19 @@ impl RowQuery {
             }
         }
         Ok(())
+    }
+
+    /// Checks the number of values of the row after which the page begins.
+    pub(super) fn check_start(&self, table: &Table) -> Result<()> {
+        let Some(after) = &self.after else { return Ok(()) };
+        if after.len() == self.order_with_key(table).len() {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::Invalid,
+            "`after` must have one value for each field of the order; use the `after` of the \
+             previous page",
+        ))
     }
 }
 
