@@ -1,6 +1,7 @@
 //! The query of a list or count: which rows, in which order, from where.
 
 use super::check::check_value;
+use super::related_order::RELATED_ORDERS_MAX;
 use crate::{
     Comparison, Error, ErrorKind, FieldSet, FilterExpr, RelatedOrder, Result, SortKey, Table, Value,
 };
@@ -133,8 +134,62 @@ impl RowQuery {
         Ok(())
     }
 
+    /// Checks the orders through references.
+    fn check_related(&self, table: &Table) -> Result<()> {
+        if self.related.len() > RELATED_ORDERS_MAX {
+            let message = format!(
+                "`order` has {} fields of related rows; at most {RELATED_ORDERS_MAX} are allowed",
+                self.related.len()
+            );
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        self.related.iter().try_for_each(|by| by.check(table, &self.order, true))
+    }
+
+    /// Checks the paths of orders through references, and the number of values of the start.
+    /// [`RowQuery::check`] includes it; this is for queries that rights have narrowed.
+    ///
+    /// ```
+    /// # use marmota_model::{Field, Kind, Role, Schema, Table};
+    /// # let id = Field::new("id", Kind::I64).role(Role::Key);
+    /// # let table = Table::new(Schema::new("person", vec![id]))?;
+    /// use marmota_model::{RowQuery, Value};
+    /// assert!(RowQuery::new().check_paths(&table).is_ok());
+    /// let query = RowQuery { after: Some(Vec::new()), ..RowQuery::new() };
+    /// assert!(query.check_paths(&table).is_err());
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] with the relation or the field.
+    pub fn check_paths(&self, table: &Table) -> Result<()> {
+        self.order.iter().try_for_each(|by| by.check(table))?;
+        self.related.iter().try_for_each(|by| by.check(table, &self.order, false))?;
+        self.check_start(table)
+    }
+
+    /// Refuses orders through references, for a read that does not have them; `read` names it.
+    ///
+    /// ```
+    /// use marmota_model::RowQuery;
+    /// assert!(RowQuery::new().refuse_related("a live query").is_ok());
+    /// ```
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] if the query has such an order.
+    pub fn refuse_related(&self, read: &str) -> Result<()> {
+        if self.related.is_empty() {
+            return Ok(());
+        }
+        let message = format!(
+            "{read} cannot be ordered by a field of related rows: order it by fields of its own \
+             table, or read pages of a list"
+        );
+        Err(Error::new(ErrorKind::Invalid, message))
+    }
+
     /// Checks the number of values of the row after which the page begins.
-    pub(super) fn check_start(&self, table: &Table) -> Result<()> {
+    fn check_start(&self, table: &Table) -> Result<()> {
         let Some(after) = &self.after else { return Ok(()) };
         if after.len() == self.order_with_key(table).len() {
             return Ok(());
