@@ -19,6 +19,8 @@ mod group_query;
 mod json_member;
 mod ranking;
 mod related;
+mod related_column;
+mod related_order;
 mod row_query;
 mod subject;
 mod text;
@@ -33,7 +35,9 @@ pub use json_member::Member;
 pub use ranking::{
     RANKED_ROWS_MAX, RankPlace, RankedQuery, RankedSearch, Ranker, Ranking, parse_ranking,
 };
-pub use related::{Quantifier, Reference, RelatedFilter};
+pub use related::{Quantifier, RelatedFilter};
+pub use related_column::{ColumnPath, Reference};
+pub use related_order::{RELATED_ORDERS_MAX, RelatedOrder, RelatedOrderStep};
 pub use row_query::RowQuery;
 pub use text::{Caller, asks_for_caller, parse_filter, parse_order, parse_rule};
 pub use typed::{Filter, Order};

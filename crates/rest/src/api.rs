@@ -553,12 +553,15 @@ impl Api {
             None => router,
         };
         #[cfg(feature = "files")]
-        let of_part = match routes.has_files() {
-            true => "GET, HEAD, PUT, DELETE, OPTIONS",
-            false => "GET, HEAD, PUT, OPTIONS",
+        let of_part = {
+            let names_file = routes.names_file();
+            Endpoints::others_by(move |request| match names_file(request) {
+                true => "GET, HEAD, PUT, DELETE, OPTIONS",
+                false => "GET, HEAD, PUT, OPTIONS",
+            })
         };
         #[cfg(not(feature = "files"))]
-        let of_part = "GET, HEAD, PUT, OPTIONS";
+        let of_part = Endpoints::others("GET, HEAD, PUT, OPTIONS");
         #[cfg(feature = "files")]
         let router = routes.add_files(router, &prefix);
         router
@@ -579,7 +582,7 @@ impl Api {
             .any(&at("/{table}/{id}"), Endpoints::others("GET, HEAD, PUT, PATCH, DELETE, OPTIONS"))
             .on(Method::Get, &at("/{table}/{id}/{field}"), routes.part())
             .on(Method::Put, &at("/{table}/{id}/{field}"), routes.put_part())
-            .any(&at("/{table}/{id}/{field}"), Endpoints::others(of_part))
+            .any(&at("/{table}/{id}/{field}"), of_part)
             .on(Method::Post, &at("/{table}/{id}/{field}/increment"), routes.table(Increment::of))
             .any(&at("/{table}/{id}/{field}/increment"), Endpoints::others("POST, OPTIONS"))
             .any(&at("/{rest:path}"), Endpoints::unknown())

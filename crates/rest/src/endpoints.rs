@@ -390,7 +390,15 @@ impl Endpoints {
     ///
     /// It reads no data and reveals nothing about a table, so callers are not authenticated.
     pub(crate) fn others(allow: &'static str) -> Endpoint {
+        Self::others_by(move |_| allow)
+    }
+
+    /// As [`Endpoints::others`], for a path whose methods depend on the request.
+    pub(crate) fn others_by(
+        allow: impl Fn(&Request) -> &'static str + Send + Sync + 'static,
+    ) -> Endpoint {
         Endpoint::direct(move |request: &Request, out: &mut ResponseWriter<'_>| {
+            let allow = allow(request);
             if request.method() == Method::Options {
                 out.status(Status::NO_CONTENT);
                 // A constant is always a valid header.

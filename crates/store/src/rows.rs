@@ -10,6 +10,7 @@
 //! | `predicate` | the evaluation of a filter on a row |
 //! | `row_order` | the order of the rows of a list |
 //! | `best_rows` | the best rows of a ranked list in memory |
+//! | `related_list` | lists in an order by fields of related rows |
 //! | `row_groups` | groups of rows in memory |
 //! | `row_buffer` | copies of rows between threads |
 //! | `history` | the model of history entries |
@@ -22,6 +23,7 @@ pub mod predicate;
 pub mod prepare;
 pub mod refusal;
 pub mod registry;
+pub(crate) mod related_list;
 pub mod related_values;
 pub mod row_buffer;
 pub(crate) mod row_groups;

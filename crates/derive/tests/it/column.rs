@@ -37,6 +37,6 @@ fn columns_compare_with_values_of_their_type() {
 
 #[test]
 fn columns_sort() {
-    let key = Person::VERSION.descending().into_key();
+    let key = Person::VERSION.descending().into_key().unwrap();
     assert_eq!(key, SortKey { field: 27, descending: true });
 }

@@ -154,7 +154,7 @@ fn too_far(table: &Table, step: &RelationStep) -> Error {
     Error::new(ErrorKind::Invalid, message)
 }
 
-fn check_field(table: &Table, field: usize) -> Result<()> {
+pub(super) fn check_field(table: &Table, field: usize) -> Result<()> {
     if field < table.fields().len() {
         return Ok(());
     }

@@ -1,10 +1,6 @@
-//! Conditions on related rows: as data, and typed by the columns of references.
+//! Conditions on related rows, as data.
 
-use std::borrow::Cow;
-
-use crate::{
-    Column, Comparison, FieldValue, Filter, FilterExpr, Model, Ref, RelationStep, Result, Table,
-};
+use crate::{Comparison, FilterExpr, RelationStep, Result, Table};
 
 /// A condition on the rows to which a [`RelationStep`] leads, in the form for engines.
 ///
@@ -126,105 +122,4 @@ impl FilterExpr {
             Self::Related(Box::new(RelatedFilter { step, quantifier, filter }))
         })
     }
-}
-
-/// A type of fields that refer to rows of a model: [`Ref<M>`] and `Option<Ref<M>>`.
-pub trait Reference: FieldValue {
-    /// The model to which it refers.
-    type Target: Model;
-}
-
-impl<M: Model> Reference for Ref<M> {
-    type Target = M;
-}
-
-impl<M: Model> Reference for Option<Ref<M>> {
-    type Target = M;
-}
-
-impl<M: Model, T: Reference> Column<M, T> {
-    /// Rows whose referenced row matches a filter. Rows without a reference do not match.
-    ///
-    /// ```no_run
-    /// # use marmota_model::{Column, Filter, Model, Ref};
-    /// # fn example<Issue: Model, Person: Model>(
-    /// #     assignee: Column<Issue, Option<Ref<Person>>>, name: Column<Person, String>) {
-    /// // With derived models: `Issue::ASSIGNEE.to(Person::NAME.eq("Ada"))`.
-    /// let hers: Filter<Issue> = assignee.to(name.eq("Ada"));
-    /// # }
-    /// ```
-    pub fn to(self, filter: Filter<T::Target>) -> Filter<M> {
-        let step = RelationStep {
-            table: Cow::Borrowed(T::Target::TABLE),
-            local: self.position(),
-            target: T::Target::schema().key,
-            to_one: true,
-        };
-        related(step, Quantifier::Any, filter)
-    }
-
-    /// Rows of the referenced model to which at least one row refers by this field and matches a
-    /// filter.
-    ///
-    /// ```no_run
-    /// # use marmota_model::{Column, Filter, Model, Ref};
-    /// # fn example<Issue: Model, Comment: Model>(
-    /// #     issue: Column<Comment, Ref<Issue>>, text: Column<Comment, String>) {
-    /// // With derived models: `Comment::ISSUE.any(Comment::TEXT.contains("crash"))`.
-    /// let crashes: Filter<Issue> = issue.any(text.contains("crash"));
-    /// # }
-    /// ```
-    pub fn any(self, filter: Filter<M>) -> Filter<T::Target> {
-        related(self.backwards(), Quantifier::Any, filter)
-    }
-
-    /// Rows of the referenced model to which no row refers by this field and matches a filter.
-    ///
-    /// ```no_run
-    /// # use marmota_model::{Column, Filter, Model, Ref};
-    /// # fn example<Issue: Model, Comment: Model>(issue: Column<Comment, Ref<Issue>>) {
-    /// // With derived models: `Comment::ISSUE.none(Filter::all([]))`.
-    /// let silent: Filter<Issue> = issue.none(Filter::all([]));
-    /// # }
-    /// ```
-    pub fn none(self, filter: Filter<M>) -> Filter<T::Target> {
-        !self.any(filter)
-    }
-
-    /// Rows of the referenced model for which the number of rows that refer to them by this field
-    /// and match a filter compares to `number`.
-    ///
-    /// ```no_run
-    /// # use marmota_model::{Column, Comparison, Filter, Model, Ref};
-    /// # fn example<Issue: Model, Comment: Model>(issue: Column<Comment, Ref<Issue>>) {
-    /// let discussed: Filter<Issue> = issue.count(Filter::all([]), Comparison::Greater, 3);
-    /// # }
-    /// ```
-    pub fn count(
-        self,
-        filter: Filter<M>,
-        comparison: Comparison,
-        number: u32,
-    ) -> Filter<T::Target> {
-        related(self.backwards(), Quantifier::Count { comparison, number }, filter)
-    }
-
-    fn backwards(self) -> RelationStep {
-        let field = M::schema().fields.get(self.position());
-        RelationStep {
-            table: Cow::Borrowed(M::TABLE),
-            local: T::Target::schema().key,
-            target: self.position(),
-            to_one: field.is_some_and(|field| field.unique),
-        }
-    }
-}
-
-fn related<A: Model, B: Model>(
-    step: RelationStep,
-    quantifier: Quantifier,
-    filter: Filter<A>,
-) -> Filter<B> {
-    let filter = filter.into_expr();
-    Filter::of_model(FilterExpr::Related(Box::new(RelatedFilter { step, quantifier, filter })))
 }

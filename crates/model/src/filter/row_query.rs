@@ -1,7 +1,10 @@
 //! The query of a list or count: which rows, in which order, from where.
 
 use super::check::check_value;
-use crate::{Comparison, Error, ErrorKind, FieldSet, FilterExpr, Result, SortKey, Table, Value};
+use super::related_order::RELATED_ORDERS_MAX;
+use crate::{
+    Comparison, Error, ErrorKind, FieldSet, FilterExpr, RelatedOrder, Result, SortKey, Table, Value,
+};
 
 /// The selection of a list or count.
 ///
@@ -25,9 +28,12 @@ pub struct RowQuery {
     pub filter: Option<FilterExpr>,
     /// The fields to sort by. The key is always added as the last one.
     pub order: Vec<SortKey>,
+    /// The sort keys that are replaced by fields of related rows. Engines get lists without them.
+    pub related: Vec<RelatedOrder>,
     /// The maximum number of rows to return.
     pub limit: Option<u64>,
     /// Starts after the row with these values, one for each field of [`RowQuery::order_with_key`].
+    /// For a field of a related row, the value is that of the reference.
     pub after: Option<Vec<Value>>,
     /// The fields to read; `None` for [`Table::read_by_default`].
     pub fields: Option<FieldSet>,
@@ -115,15 +121,10 @@ impl RowQuery {
             filter.check(table)?;
         }
         self.order.iter().try_for_each(|by| by.check(table))?;
+        self.check_related(table)?;
+        self.check_start(table)?;
         if let Some(after) = &self.after {
             let order = self.order_with_key(table);
-            if after.len() != order.len() {
-                return Err(Error::new(
-                    ErrorKind::Invalid,
-                    "`after` must have one value for each field of the order; use the `after` of \
-                     the previous page",
-                ));
-            }
             for (by, value) in order.iter().zip(after) {
                 if !matches!(value, Value::Null) {
                     check_value(table, by.field, value.as_ref())?;
@@ -131,6 +132,73 @@ impl RowQuery {
             }
         }
         Ok(())
+    }
+
+    /// Checks the orders through references.
+    fn check_related(&self, table: &Table) -> Result<()> {
+        if self.related.len() > RELATED_ORDERS_MAX {
+            let message = format!(
+                "`order` has {} fields of related rows; at most {RELATED_ORDERS_MAX} are allowed",
+                self.related.len()
+            );
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        self.related.iter().try_for_each(|by| by.check(table, &self.order, true))
+    }
+
+    /// Checks the paths of orders through references, and the number of values of the start.
+    /// [`RowQuery::check`] includes it; this is for queries that rights have narrowed.
+    ///
+    /// ```
+    /// # use marmota_model::{Field, Kind, Role, Schema, Table};
+    /// # let id = Field::new("id", Kind::I64).role(Role::Key);
+    /// # let table = Table::new(Schema::new("person", vec![id]))?;
+    /// use marmota_model::{RowQuery, Value};
+    /// assert!(RowQuery::new().check_paths(&table).is_ok());
+    /// let query = RowQuery { after: Some(Vec::new()), ..RowQuery::new() };
+    /// assert!(query.check_paths(&table).is_err());
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] with the relation or the field.
+    pub fn check_paths(&self, table: &Table) -> Result<()> {
+        self.order.iter().try_for_each(|by| by.check(table))?;
+        self.related.iter().try_for_each(|by| by.check(table, &self.order, false))?;
+        self.check_start(table)
+    }
+
+    /// Refuses orders through references, for a read that does not have them; `read` names it.
+    ///
+    /// ```
+    /// use marmota_model::RowQuery;
+    /// assert!(RowQuery::new().refuse_related("a live query").is_ok());
+    /// ```
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] if the query has such an order.
+    pub fn refuse_related(&self, read: &str) -> Result<()> {
+        if self.related.is_empty() {
+            return Ok(());
+        }
+        let message = format!(
+            "{read} cannot be ordered by a field of related rows: order it by fields of its own \
+             table, or read pages of a list"
+        );
+        Err(Error::new(ErrorKind::Invalid, message))
+    }
+
+    /// Checks the number of values of the row after which the page begins.
+    fn check_start(&self, table: &Table) -> Result<()> {
+        let Some(after) = &self.after else { return Ok(()) };
+        if after.len() == self.order_with_key(table).len() {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::Invalid,
+            "`after` must have one value for each field of the order; use the `after` of the \
+             previous page",
+        ))
     }
 }
 

@@ -15,7 +15,8 @@
 //!         | ["not"] "in" ( "(" value {"," value} ")" | "@user.groups" )
 //!         | "exists"
 //! value   = number | string | word | "true" | "false" | "null" | "@user.id" | "@user.name"
-//! order   = ["-" | "+"] name {"," ["-" | "+"] name}
+//! order   = by {"," by}
+//! by      = ["-" | "+"] { reference "." } name
 //! ```
 //!
 //! The tables of [`parse_filter`] explain each form with an example.
@@ -32,8 +33,10 @@ use parser::Parser;
 
 pub use caller::Caller;
 
+use super::related_order::parse_path;
 use crate::schema::violation;
-use crate::{Error, ErrorKind, Filter, Kind, Order, Result, SortKey, Table, ValueRef};
+use crate::value::excerpt::excerpt;
+use crate::{Error, ErrorKind, Field, Filter, Kind, Order, Result, SortKey, Table, ValueRef};
 
 /// Parses a filter on the rows of `table`.
 ///
@@ -144,10 +147,12 @@ pub fn parse_rule(table: &Table, text: &str, caller: &Caller) -> Result<Filter> 
 }
 
 /// Parses an order by fields of `table`: names separated by commas, each with `-` in front for
-/// descending order.
+/// descending order. A path such as `assignee.name` leads through references to a field of a
+/// related row.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] with the name that is not a field, is named twice, or is a blob.
+/// [`ErrorKind::Invalid`] with the name that is not a field, is named twice, or is a blob; and for
+/// a path through a relation that is not a reference.
 ///
 /// ```
 /// # use marmota_model::{parse_order, Field, Kind, Role, Schema, Table};
@@ -161,39 +166,48 @@ pub fn parse_rule(table: &Table, text: &str, caller: &Caller) -> Result<Filter> 
 /// # Ok::<(), marmota_model::Error>(())
 /// ```
 pub fn parse_order(table: &Table, text: &str) -> Result<Vec<Order>> {
-    let mut order: Vec<SortKey> = Vec::new();
+    let mut order: Vec<Order> = Vec::new();
     for part in text.split(',') {
         let part = part.trim();
         let (name, descending) = match part.strip_prefix('-') {
             Some(name) => (name, true),
             None => (part.strip_prefix('+').unwrap_or(part), false),
         };
-        let field = table.position(name)?;
-        let kind = &table.fields()[field].kind;
-        if matches!(kind, Kind::Blob | Kind::Vector { .. }) {
-            let message =
-                format!("a {} field cannot be sorted by; sort by another field", kind.name());
-            return Err(Error::invalid(vec![violation(
-                &table.fields()[field],
-                ValueRef::Null,
-                "order",
-                message,
-            )]));
-        }
-        if order.iter().any(|by| by.field == field) {
-            let message = format!("`order` names `{name}` twice");
+        let by = match name.rsplit_once('.') {
+            None => {
+                let field = table.position(name)?;
+                check_sortable(&table.fields()[field])?;
+                Order::of_checked(table, SortKey { field, descending })
+            }
+            Some((path, name)) => {
+                let (steps, target, field) = parse_path(table, path, name)?;
+                check_sortable(&target.fields()[field])?;
+                Order::checked_through(table, Order::through(steps, field, descending))
+            }
+        };
+        if order.iter().any(|other| other.has_same_field(&by)) {
+            let message = format!("`order` names `{}` twice", excerpt(name));
             return Err(Error::new(ErrorKind::Invalid, message));
         }
-        order.push(SortKey { field, descending });
+        order.push(by);
     }
-    Ok(order.into_iter().map(|key| Order::of_checked(table, key)).collect())
+    Ok(order)
+}
+
+fn check_sortable(field: &Field) -> Result<()> {
+    if !matches!(field.kind, Kind::Blob | Kind::Vector { .. }) {
+        return Ok(());
+    }
+    let name = field.kind.name();
+    let message = format!("a {name} field cannot be sorted by; sort by another field");
+    Err(Error::invalid(vec![violation(field, ValueRef::Null, "order", message)]))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::json::{JsonCondition, JsonPath, JsonTest};
-    use crate::{Comparison, Field, FilterExpr, Place, Role, Schema, Value};
+    use crate::{Comparison, FilterExpr, Place, Role, Schema, Value};
     use proptest::prelude::*;
 
     fn table() -> Table {

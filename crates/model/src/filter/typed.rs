@@ -8,7 +8,10 @@ use std::ops::Not;
 
 use super::subject::Subject;
 use crate::table::hash_of;
-use crate::{FilterExpr, Model, Record, Result, SortKey, Table};
+use crate::{
+    Error, ErrorKind, FilterExpr, Model, Record, RelatedOrder, RelatedOrderStep, RelationStep,
+    Result, RowQuery, SortKey, Table,
+};
 
 /// A condition on rows of the model `M`, made from its columns (`Person::BORN.gt(1900)`), or on
 /// rows of a table that is known only at run time: a `Filter<Record>`, from
@@ -54,6 +57,8 @@ pub struct Filter<M = Record> {
 #[must_use = "an order sorts nothing by itself; pass it to a verb"]
 pub struct Order<M = Record> {
     key: SortKey,
+    /// The steps to a related row and the field there, if the order is by such a field.
+    through: Option<Box<(Vec<RelationStep>, usize)>>,
     subject: Subject,
     model: PhantomData<fn() -> M>,
 }
@@ -243,15 +248,51 @@ impl<M> fmt::Debug for Filter<M> {
 
 impl<M> Order<M> {
     pub(crate) const fn of_model(key: SortKey) -> Self {
-        Self { key, subject: Subject::Model, model: PhantomData }
+        Self { key, through: None, subject: Subject::Model, model: PhantomData }
+    }
+
+    /// Returns an order by a field of the row to which the steps lead. They are not empty.
+    pub(crate) fn through(steps: Vec<RelationStep>, field: usize, descending: bool) -> Self {
+        let key = SortKey { field: steps.first().map_or(0, |first| first.local), descending };
+        Self { through: Some(Box::new((steps, field))), ..Self::of_model(key) }
+    }
+
+    fn append(self, query: &mut RowQuery) {
+        if let Some(through) = self.through {
+            let (steps, field) = *through;
+            let steps = steps.into_iter().map(|step| RelatedOrderStep { step, rows: None });
+            let place = query.order.len();
+            query.related.push(RelatedOrder { place, steps: steps.collect(), field });
+        }
+        query.order.push(self.key);
+    }
+
+    pub(crate) fn has_same_field(&self, other: &Self) -> bool {
+        self.key.field == other.key.field && self.through == other.through
+    }
+
+    fn own_key(self) -> Result<SortKey> {
+        if self.through.is_none() {
+            return Ok(self.key);
+        }
+        let message = "an order by a field of related rows was used where only fields of the \
+                       table are allowed";
+        Err(Error::new(ErrorKind::Invalid, message))
     }
 }
 
 impl<M: Model> Order<M> {
     /// Returns the sort key for engines.
-    #[must_use]
-    pub fn into_key(self) -> SortKey {
-        self.key
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Invalid`] for an order by a field of related rows.
+    pub fn into_key(self) -> Result<SortKey> {
+        self.own_key()
+    }
+
+    /// Appends the order to those of a query.
+    pub fn append_to(self, query: &mut RowQuery) {
+        self.append(query);
     }
 }
 
@@ -278,17 +319,32 @@ impl Order {
     }
 
     pub(crate) fn of_checked(table: &Table, key: SortKey) -> Self {
-        Self { key, subject: Subject::of(table), model: PhantomData }
+        Self { key, through: None, subject: Subject::of(table), model: PhantomData }
+    }
+
+    pub(crate) fn checked_through(table: &Table, through: Self) -> Self {
+        Self { subject: Subject::of(table), ..through }
     }
 
     /// Returns the sort key for engines, for an operation on `table`.
     ///
     /// # Errors
     /// [`crate::ErrorKind::Invalid`] with both tables and the field, if the order was made for a table
-    /// with another name or other fields.
+    /// with another name or other fields; and for an order by a field of related rows.
     pub fn into_key_for(self, table: &Table) -> Result<SortKey> {
         self.subject.check(table.shape().hash, table.name(), Some(self.key.field))?;
-        Ok(self.key)
+        self.own_key()
+    }
+
+    /// Appends the order to those of a query of rows of `table`.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Invalid`] with both tables and the field, if the order was made for a table
+    /// with another name or other fields.
+    pub fn append_to_query_of(self, table: &Table, query: &mut RowQuery) -> Result<()> {
+        self.subject.check(table.shape().hash, table.name(), Some(self.key.field))?;
+        self.append(query);
+        Ok(())
     }
 
     /// Converts the order to one of a model, for the verbs of the model.
@@ -298,19 +354,20 @@ impl Order {
     /// table than the model's.
     pub fn of<M: Model>(self) -> Result<Order<M>> {
         self.subject.check(hash_of(M::schema()), M::TABLE, Some(self.key.field))?;
-        Ok(Order::of_model(self.key))
+        Ok(Order { through: self.through, ..Order::of_model(self.key) })
     }
 }
 
 impl<M> Clone for Order<M> {
     fn clone(&self) -> Self {
-        Self { key: self.key, subject: self.subject.clone(), model: PhantomData }
+        let (through, subject) = (self.through.clone(), self.subject.clone());
+        Self { key: self.key, through, subject, model: PhantomData }
     }
 }
 
 impl<M> PartialEq for Order<M> {
     fn eq(&self, other: &Self) -> bool {
-        self.key == other.key && self.subject == other.subject
+        self.key == other.key && self.through == other.through && self.subject == other.subject
     }
 }
 

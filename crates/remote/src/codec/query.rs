@@ -319,7 +319,7 @@ impl Bytes<'_> {
         let limit = self.unsigned()?.checked_sub(1);
         let after = if self.bool()? { Some(self.values()?) } else { None };
         let fields = if self.bool()? { Some(self.fields(count)?) } else { None };
-        Ok(RowQuery { filter, order, limit, after, fields })
+        Ok(RowQuery { filter, order, limit, after, fields, ..RowQuery::new() })
     }
 }
 
@@ -412,7 +412,7 @@ pub(crate) mod tests {
         )
             .prop_map(|(filter, order, limit, after, fields)| {
                 let fields = fields.map(|fields| fields.into_iter().collect());
-                RowQuery { filter, order, limit, after, fields }
+                RowQuery { filter, order, limit, after, fields, ..RowQuery::new() }
             })
     }
 

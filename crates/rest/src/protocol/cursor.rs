@@ -12,7 +12,9 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use marmota_model::{RankPlace, Ranking, RowQuery, Scratch, SortKey, Table, Value, ValueRef, json};
+use marmota_model::{
+    RankPlace, Ranking, RelatedOrder, RowQuery, Scratch, SortKey, Table, Value, ValueRef, json,
+};
 use marmota_web::{ApiError, ApiResult};
 use serde_json::value::RawValue;
 use xxhash_rust::xxh3::Xxh3;
@@ -26,7 +28,12 @@ const CHECKSUM_BYTES: usize = 8;
 ///
 /// `order` must end with the key, so that the values identify one row, and `row` must have the
 /// fields of the order.
-pub(crate) fn write(table: &Table, order: &[SortKey], row: &[ValueRef<'_>]) -> String {
+pub(crate) fn write(
+    table: &Table,
+    order: &[SortKey],
+    related: &[RelatedOrder],
+    row: &[ValueRef<'_>],
+) -> String {
     let mut values = vec![b'['];
     for (at, by) in order.iter().enumerate() {
         if at > 0 {
@@ -35,7 +42,7 @@ pub(crate) fn write(table: &Table, order: &[SortKey], row: &[ValueRef<'_>]) -> S
         json::write_value_as(&mut values, &table.fields()[by.field].kind, row[by.field]);
     }
     values.push(b']');
-    let check = checksum(table, order, &values);
+    let check = checksum(table, order, related, &values);
     values.extend_from_slice(&check);
     URL_SAFE_NO_PAD.encode(values)
 }
@@ -43,13 +50,21 @@ pub(crate) fn write(table: &Table, order: &[SortKey], row: &[ValueRef<'_>]) -> S
 /// Returns the checksum (XXH3) of the values, the table's name, and the fields and directions of
 /// the order. A cursor of another list would otherwise start a page at an arbitrary place without
 /// an error.
-fn checksum(table: &Table, order: &[SortKey], values: &[u8]) -> [u8; CHECKSUM_BYTES] {
+fn checksum(
+    table: &Table,
+    order: &[SortKey],
+    related: &[RelatedOrder],
+    values: &[u8],
+) -> [u8; CHECKSUM_BYTES] {
     let mut hash = Xxh3::new();
     hash.update(values);
     hash.update(table.name().as_bytes());
     for by in order {
         hash.update(table.fields()[by.field].name.as_bytes());
         hash.update(&[0, u8::from(by.descending)]);
+    }
+    for by in related {
+        hash.update(format!("{by:?}").as_bytes());
     }
     hash.digest().to_le_bytes()
 }
@@ -60,7 +75,7 @@ fn checksum(table: &Table, order: &[SortKey], values: &[u8]) -> [u8; CHECKSUM_BY
 /// # Errors
 /// 400 if it is not a cursor for this order.
 pub(crate) fn read(table: &Table, query: &RowQuery, text: &str) -> ApiResult<Vec<Value>> {
-    values(table, &query.order_with_key(table), text).ok_or_else(|| no_cursor(text))
+    values(table, &query.order_with_key(table), &query.related, text).ok_or_else(|| no_cursor(text))
 }
 
 #[cold]
@@ -110,10 +125,15 @@ pub(crate) fn read_place(table: &Table, by: &Ranking, text: &str) -> ApiResult<R
 
 /// Returns the values in a cursor; `None` if it is damaged, of another list, or contains a value
 /// that the field cannot have, such as NULL in a field that is not nullable.
-fn values(table: &Table, order: &[SortKey], text: &str) -> Option<Vec<Value>> {
+fn values(
+    table: &Table,
+    order: &[SortKey],
+    related: &[RelatedOrder],
+    text: &str,
+) -> Option<Vec<Value>> {
     let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
     let (json, check) = bytes.split_last_chunk::<CHECKSUM_BYTES>()?;
-    if *check != checksum(table, order, json) {
+    if *check != checksum(table, order, related, json) {
         return None;
     }
     let members: Vec<&RawValue> = serde_json::from_slice(json).ok()?;
@@ -184,7 +204,7 @@ mod tests {
                 ValueRef::Float(size),
             ];
             let query = query();
-            let text = write(&table, &query.order_with_key(&table), &row);
+            let text = write(&table, &query.order_with_key(&table), &[], &row);
             let after = read(&table, &query, &text).unwrap();
             let wanted = [1, 2, 3, 4, 0].map(|at| row[at].to_value());
             prop_assert_eq!(after, wanted);
@@ -195,7 +215,7 @@ mod tests {
             let (table, query) = (table(), query());
             let (price, size) = (ValueRef::Null, ValueRef::Float(1.5));
             let row = [ValueRef::Int(id), ValueRef::Text(&name), price, ValueRef::Int(2), size];
-            let text = write(&table, &query.order_with_key(&table), &row);
+            let text = write(&table, &query.order_with_key(&table), &[], &row);
             let mut bytes = URL_SAFE_NO_PAD.decode(&text).unwrap();
             let bit = bit % (bytes.len() * 8);
             bytes[bit / 8] ^= 1 << (bit % 8);

@@ -26,7 +26,7 @@ use marmota_model::{
     SortKey, Table, parse_filter, parse_order, parse_ranking,
 };
 use marmota_store::operation::OnConflict;
-use marmota_store::rights::check_exposed;
+use marmota_store::rights::{check_exposed, check_order_exposed};
 use marmota_web::{ApiError, ApiResult};
 
 use crate::protocol::body::preference;
@@ -132,6 +132,7 @@ pub(crate) fn refuse_of_pages(params: &ListParams) -> ApiResult<()> {
         let message = "applies only to pages as JSON; order by fields";
         return Err(of_param("order", "rank", "unknown", message.to_owned()));
     }
+    params.query.refuse_related("this read").map_err(of_url)?;
     if params.snippets.is_some() {
         let message = "applies only to pages as JSON";
         return Err(of_param("snippet", "", "unknown", message.to_owned()));
@@ -383,7 +384,7 @@ fn of_list(text: &str, table: &Table, rows_default: u64, rows_max: u64) -> ApiRe
         (Some(_), None) => {}
         (None, after) => {
             if let Some(order) = order {
-                query.order = of_order(table, &order).map_err(of_url)?;
+                append_order(table, &order, &mut query).map_err(of_url)?;
             }
             if let Some(after) = after {
                 query.after = Some(cursor::read(table, &query, &after)?);
@@ -488,6 +489,18 @@ pub(crate) fn of_filter(table: &Table, text: &str) -> ApiResult<FilterExpr> {
 /// 400 for an unknown field, or one that cannot be ordered by.
 pub(crate) fn of_order(table: &Table, text: &str) -> marmota_model::Result<Vec<SortKey>> {
     parse_order(table, text)?.into_iter().map(|order| order.into_key_for(table)).collect()
+}
+
+/// Parses an order such as `-assignee.name,id` into a query: fields of the table and of rows to
+/// which references lead.
+///
+/// # Errors
+/// As [`of_order`].
+fn append_order(table: &Table, text: &str, query: &mut RowQuery) -> marmota_model::Result<()> {
+    for order in parse_order(table, text)? {
+        order.append_to_query_of(table, query)?;
+    }
+    check_order_exposed(table, query)
 }
 
 /// Parses a number of rows, from 0 to `rows_max`. The caller checks whether 0 is allowed.

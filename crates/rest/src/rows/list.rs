@@ -36,7 +36,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use marmota_http::{Method, Status};
-use marmota_model::{FilterExpr, NoRows, RowQuery, SortKey, Table, ValueRef, json};
+use marmota_model::{FilterExpr, NoRows, RelatedOrder, RowQuery, SortKey, Table, ValueRef, json};
 use marmota_store::operation::Operation;
 use marmota_web::ApiResult;
 
@@ -72,6 +72,8 @@ pub(crate) struct Reading {
     params: ListParams,
     /// The order with the key as its last part, so that each row has one place.
     order: Vec<SortKey>,
+    /// The fields of related rows in the order, for cursors: the sink does not see the query.
+    related: Vec<RelatedOrder>,
     /// The total number of rows, once they are counted.
     ///
     /// It is kept between the steps.
@@ -166,10 +168,11 @@ impl Reading {
             *fields = fields.union(expansion.fields());
         }
         // The version of a table does not cover the related rows.
-        let name = name.filter(|_| expansion.is_none());
+        let name = name.filter(|_| expansion.is_none() && params.query.related.is_empty());
         // One row more shows whether there is a next page.
         params.query.limit = Some(params.rows_max + 1);
         let order = params.query.order_with_key(context.table());
+        let related = params.query.related.clone();
         let has_computed = params.ranked.is_some() || params.snippets.is_some();
         let computed = has_computed.then(|| Box::new(Computed::new(params.ranked.as_ref())));
         let mut body = ScratchBuffer::take();
@@ -179,6 +182,7 @@ impl Reading {
             name,
             params,
             order,
+            related,
             count: None,
             counts,
             preferred,
@@ -220,7 +224,7 @@ impl Reading {
         if self.rows == self.params.rows_max {
             self.next = Some(match (&place, &self.params.ranked) {
                 (Some(place), Some(order)) => cursor::write_place(table, &order.by, place),
-                _ => cursor::write(table, &self.order, row),
+                _ => cursor::write(table, &self.order, &self.related, row),
             });
         }
         ControlFlow::Continue(())

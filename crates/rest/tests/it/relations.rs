@@ -113,6 +113,51 @@ fn bad_relations_are_400_with_the_place() {
     });
 }
 
+#[test]
+fn lists_are_ordered_by_related_rows() {
+    on_engines(|_, client| {
+        client
+            .json("POST /api/issue", &json!({"title": "late", "assignee": 2}).to_string())
+            .is(201);
+        client
+            .json("POST /api/issue", &json!({"title": "same", "assignee": 1}).to_string())
+            .is(201);
+        let page = |client: &mut Client, url: &str| {
+            let page = client.get(url).is(200).value();
+            let ids = page["rows"].as_array().unwrap().iter();
+            let ids: Vec<i64> = ids.map(|row| row["id"].as_i64().unwrap()).collect();
+            (ids, page["next"].as_str().map(str::to_owned))
+        };
+        assert_eq!(page(client, "/api/issue?order=assignee.name").0, [2, 1, 4, 3]);
+        assert_eq!(page(client, "/api/comment?order=-issue.assignee.name").0, [1]);
+        let (mut found, mut next) =
+            (Vec::new(), Some("/api/issue?order=-assignee.name&limit=1".to_owned()));
+        while let Some(url) = next.take() {
+            assert!(client.get(&url).is(200).header("etag").is_none());
+            let (ids, after) = page(client, &url);
+            found.extend(ids);
+            next = after;
+        }
+        assert_eq!(found, [3, 4, 1, 2]);
+        let cursor = page(client, "/api/issue?order=assignee.name&limit=1").1.unwrap();
+        client.get(&cursor.replace("assignee.name", "assignee")).refuses(400);
+        for (order, part) in [
+            ("assignee.nme", "`person` has no such field"),
+            ("comment.id", "follows references only"),
+            ("authors.name", "follows references only"),
+            ("nothing.name", "has no relation `nothing`"),
+            ("owner.secret", "internal table"),
+            ("assignee.name,-assignee.name", "twice"),
+        ] {
+            let text = client.get(&format!("/api/issue?order={order}")).refuses(400).text();
+            assert!(text.contains(part), "{order}: {text}");
+        }
+        let lines = ["Accept: application/x-ndjson"];
+        client.send("GET /api/issue?order=assignee.name", &lines, b"").refuses(400);
+        client.get("/api/person?expand=issue(order=assignee.name)").refuses(400);
+    });
+}
+
 /// The version of a table does not determine a page whose rows depend on other tables.
 #[test]
 fn pages_with_relations_are_not_cached() {

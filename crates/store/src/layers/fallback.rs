@@ -1,17 +1,19 @@
 //! The layer of reads that an engine may leave to the store: groups of rows, the first rows for each
-//! value of a field, and the best rows by a computed order.
+//! value of a field, and the best rows by a computed order. Lists in an order by fields of related
+//! rows are never given to engines.
 //!
-//! The engine gets the read first. If it returns [`ErrorKind::Unsupported`], the layer lists the rows,
+//! The engine gets the other reads first. If it returns [`ErrorKind::Unsupported`], the layer lists the rows,
 //! and groups, limits or ranks them as they are lent. So such a read takes turns, can wait and is cancelled
 //! like any list of the engine, and its results are the same as those of an engine that does it
 //! itself. Only the groups and the best rows are kept in memory, up to a limit.
 
 use std::ops::ControlFlow;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 use marmota_model::binary::put_value;
-use marmota_model::{Error, ErrorKind, Result, RowQuery, RowSink, ValueRef};
+use marmota_model::{Error, ErrorKind, Result, RowQuery, RowSink, Table, ValueRef};
 
 use crate::contract::durability::Durability;
 use crate::contract::operation::{Operation, Outcome};
@@ -19,6 +21,7 @@ use crate::layers::handle::HandleContext;
 use crate::layers::layer::Layer;
 use crate::layers::session::pool::Sessions;
 use crate::rows::best_rows::BestRows;
+use crate::rows::related_list::RelatedList;
 use crate::rows::row_groups::RowGroups;
 
 /// The layer of reads that the engine leaves to the store.
@@ -43,12 +46,17 @@ enum Reading {
     Each(Box<(RowQuery, Counts)>),
     /// The best rows, so far.
     Ranked(Box<(RowQuery, BestRows)>),
+    /// A list by related rows, between its stages.
+    Related(Box<RelatedList>),
 }
 
 /// The maximum size of the values of a field whose rows are counted, in bytes.
 const COUNTS_BYTES_MAX: usize = 64 << 20;
 /// The approximate size of a count without its value.
 const COUNT_BYTES: usize = 48;
+
+/// The time after which a read of many short lists lets the thread do other work.
+const TURN: Duration = Duration::from_millis(1);
 
 /// The number of rows for each value of a field.
 #[derive(Debug, Default)]
@@ -62,10 +70,22 @@ struct Counts {
 /// Returns true for an operation that an engine may leave to this layer.
 #[inline]
 pub(crate) const fn is_left_to_store(operation: &Operation<'_>) -> bool {
-    matches!(
-        operation,
-        Operation::Group { .. } | Operation::ListEach { .. } | Operation::ListRanked { .. }
-    )
+    match operation {
+        Operation::Group { .. } | Operation::ListEach { .. } | Operation::ListRanked { .. } => true,
+        Operation::List { query, .. } => !query.related.is_empty(),
+        _ => false,
+    }
+}
+
+/// Returns true for a list, of all rows or of each value, in an order by fields of related rows.
+#[inline]
+const fn has_related_order(operation: &Operation<'_>) -> bool {
+    match operation {
+        Operation::List { query, .. } | Operation::ListEach { query, .. } => {
+            !query.related.is_empty()
+        }
+        _ => false,
+    }
 }
 
 impl<L: Layer> FallbackLayer<L> {
@@ -104,6 +124,18 @@ impl<L: Layer> FallbackLayer<L> {
         let FallbackState { reading: Some(reading), next } = state else {
             return Poll::Ready(Ok(()));
         };
+        if let (Reading::Related(reading), Operation::List { table, query }) =
+            (&mut *reading, operation)
+        {
+            return self.read_related(
+                handle,
+                (reading, next),
+                (table, query),
+                sink,
+                outcome,
+                context,
+            );
+        }
         let run = |list: &mut Operation<'_>, sink: &mut dyn RowSink| {
             let mut listed = Outcome::default();
             match context {
@@ -149,6 +181,85 @@ impl<L: Layer> FallbackLayer<L> {
             }
             _ => Poll::Ready(Ok(())),
         }
+    }
+
+    /// Executes the stages of a list by related rows, until one has to wait.
+    fn read_related(
+        &self,
+        handle: &HandleContext,
+        (reading, next): (&mut RelatedList, &mut L::State),
+        (table, query): (&Table, &RowQuery),
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+        mut context: Option<&mut Context<'_>>,
+    ) -> Poll<Result<()>> {
+        let begun = Instant::now();
+        let mut is_waiting = context.is_some() && reading.is_submitted;
+        while let Some(related) = reading.table() {
+            let related = related.map(|name| table.related(name)).transpose()?;
+            let table_read = related.as_deref().unwrap_or(table);
+            let mut listed = Outcome::default();
+            let (list, mut rows) = reading.parts();
+            let mut operation = Operation::List { table: table_read, query: &list };
+            if !is_waiting {
+                *next = L::State::default();
+                let submitted =
+                    self.next.submit(handle, next, None, &mut operation, &mut rows, &mut listed);
+                is_waiting = submitted.is_pending();
+                if let Poll::Ready(Err(error)) = submitted {
+                    return Poll::Ready(Err(error));
+                }
+            }
+            if is_waiting {
+                // Only a poll registers the waker.
+                let polled = match &mut context {
+                    Some(context) => self.next.poll(
+                        handle,
+                        next,
+                        &mut operation,
+                        &mut rows,
+                        &mut listed,
+                        context,
+                    ),
+                    None => Poll::Pending,
+                };
+                reading.is_submitted = polled.is_pending();
+                ready!(polled)?;
+                is_waiting = false;
+            }
+            let _lending = self.sessions().begin_lending()?;
+            reading.advance(table, query, sink)?;
+            if begun.elapsed() > TURN {
+                if let Some(context) = context {
+                    context.waker().wake_by_ref();
+                }
+                return Poll::Pending;
+            }
+        }
+        outcome.rows = reading.lent();
+        Poll::Ready(Ok(()))
+    }
+
+    /// Begins a list by related rows.
+    #[inline(never)]
+    fn submit_related(
+        &self,
+        handle: &HandleContext,
+        state: &mut FallbackState<L::State>,
+        operation: &Operation<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+    ) -> Poll<Result<()>> {
+        match operation {
+            Operation::List { table, query } => {
+                state.reading = Some(Reading::Related(Box::new(RelatedList::new(table, query)?)));
+            }
+            Operation::ListEach { query, .. } => {
+                query.refuse_related("a list of the first rows of each value")?;
+            }
+            _ => {}
+        }
+        self.read(handle, state, operation, sink, outcome, None)
     }
 
     /// Submits a read to the engine, and begins to execute it as a list if the engine refuses it.
@@ -245,6 +356,9 @@ impl<L: Layer> Layer for FallbackLayer<L> {
         sink: &mut dyn RowSink,
         outcome: &mut Outcome,
     ) -> Poll<Result<()>> {
+        if has_related_order(operation) {
+            return self.submit_related(handle, state, operation, sink, outcome);
+        }
         let next = &mut state.next;
         let submitted = self.next.submit(handle, next, durability, operation, sink, outcome);
         if is_left_to_store(operation) {
@@ -280,7 +394,12 @@ impl<L: Layer> Layer for FallbackLayer<L> {
     }
 
     fn cancel(&self, handle: &HandleContext, state: Self::State) {
-        self.next.cancel(handle, state.next);
+        let is_between =
+            matches!(&state.reading, Some(Reading::Related(list)) if !list.is_submitted);
+        // Between two lists nothing waits in a session.
+        if !is_between {
+            self.next.cancel(handle, state.next);
+        }
     }
 
     #[inline]

@@ -3,7 +3,12 @@
 //! The result of a condition on related rows depends on those rows, so the condition only sees those
 //! that the caller may read. Rules of grants see all rows.
 
-use marmota_model::{Error, ErrorKind, FilterExpr, RelatedFilter, Result, Table};
+use std::sync::Arc;
+
+use marmota_model::{
+    Error, ErrorKind, FieldSet, FilterExpr, RelatedFilter, RelatedOrder, RelatedOrderStep, Result,
+    RowQuery, Table,
+};
 
 use super::fields::FieldAccess;
 use super::{Access, Right, Rights, is_internal};
@@ -49,6 +54,32 @@ impl Rights {
         rights.referring.iter().try_for_each(|referring| referring.access.each_related(visit))
     }
 
+    /// Returns orders through references that only see the rows and fields that the caller may
+    /// read.
+    ///
+    /// # Errors
+    /// As [`Rights::narrow_related`], and that of an unknown field for one that may not be read.
+    pub(crate) fn narrow_order(
+        &self,
+        table: &Table,
+        related: &[RelatedOrder],
+    ) -> Result<Vec<RelatedOrder>> {
+        let mut narrowed = related.to_vec();
+        for RelatedOrder { steps, field, .. } in &mut narrowed {
+            let mut from: Option<Arc<Table>> = None;
+            for at in 0..steps.len() {
+                let next = steps.get(at + 1).map_or(*field, |next| next.step.local);
+                let RelatedOrderStep { step, rows } = &mut steps[at];
+                let target = from.as_deref().unwrap_or(table).step_target(step)?;
+                let rights = self.admit(Right::Read, &target)?;
+                let used = FieldSet::EMPTY.with(step.target).with(next);
+                *rows = rights.reading(used)?.narrow(rows.take());
+                from = Some(target);
+            }
+        }
+        Ok(narrowed)
+    }
+
     fn seen(&self, table: &Table, filter: &FilterExpr) -> Result<FilterExpr> {
         filter.replace_related(table, &mut |table, related| {
             let target = table.step_target(&related.step)?;
@@ -68,17 +99,30 @@ impl Rights {
 /// # Errors
 /// [`ErrorKind::Invalid`] for an internal table.
 pub fn check_exposed(table: &Table, filter: &FilterExpr) -> Result<()> {
-    filter.each_related(&mut |name| {
-        if !table.related(name).is_ok_and(|related| is_internal(&related)) {
-            return Ok(());
-        }
-        let message = format!(
-            "the filter uses rows of `{name}`, which is an internal table: use other relations of \
-             `{}`",
-            table.name()
-        );
-        Err(Error::new(ErrorKind::Invalid, message))
-    })
+    filter.each_related(&mut |name| check_table_exposed(table, name, "filter"))
+}
+
+/// Checks that generic interfaces expose all related tables whose fields a caller's order uses.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] for an internal table.
+pub fn check_order_exposed(table: &Table, query: &RowQuery) -> Result<()> {
+    let steps = query.related.iter().flat_map(|by| &by.steps);
+    steps
+        .map(|step| &step.step.table)
+        .try_for_each(|name| check_table_exposed(table, name, "order"))
+}
+
+fn check_table_exposed(table: &Table, name: &str, used_by: &str) -> Result<()> {
+    if !table.related(name).is_ok_and(|related| is_internal(&related)) {
+        return Ok(());
+    }
+    let message = format!(
+        "the {used_by} uses rows of `{name}`, which is an internal table: use other relations of \
+         `{}`",
+        table.name()
+    );
+    Err(Error::new(ErrorKind::Invalid, message))
 }
 
 impl Access {

@@ -128,7 +128,7 @@ impl RowSink for BestRows {
 }
 
 /// Returns the approximate size of a value.
-fn bytes_of(value: &Value) -> usize {
+pub(crate) fn bytes_of(value: &Value) -> usize {
     size_of::<Value>()
         + match value {
             Value::Text(text) | Value::Json(text) => text.len(),

@@ -308,7 +308,7 @@ impl<M: Model> Action<'_, ListModels<M>> {
     /// # Ok::<(), marmota_model::Error>(())
     /// ```
     pub fn order(mut self, order: Order<M>) -> Self {
-        self.verb.query.order.push(order.into_key());
+        order.append_to(&mut self.verb.query);
         self
     }
 

@@ -105,7 +105,7 @@ impl<C: Model, R> Many<C, R> {
     /// Sorts the related rows of each row, after the orders set before.
     #[must_use]
     pub fn order(mut self, order: Order<C>) -> Self {
-        self.query.order.push(order.into_key());
+        order.append_to(&mut self.query);
         self
     }
 

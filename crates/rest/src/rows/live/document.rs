@@ -112,7 +112,7 @@ impl LiveDocument {
     /// Returns the URL of the next page, if one follows.
     fn next(&self, end: &PageEnd) -> Option<String> {
         let last = end.last.as_ref().filter(|_| end.has_more)?;
-        let cursor = cursor::write(&self.table, &self.order, &LiveRows::borrowed(last));
+        let cursor = cursor::write(&self.table, &self.order, &[], &LiveRows::borrowed(last));
         let (path, query) = self.target.split_once('?').unwrap_or((&self.target, ""));
         Some(page_document::next_url(path, query, &cursor))
     }

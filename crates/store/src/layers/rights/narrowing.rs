@@ -61,7 +61,8 @@ impl Rights {
             }
             Operation::List { table, query } => {
                 let rights = self.admit(Right::Read, table)?;
-                let related = query.filter.as_ref().is_some_and(FilterExpr::has_relations);
+                let related = query.filter.as_ref().is_some_and(FilterExpr::has_relations)
+                    || !query.related.is_empty();
                 if rights.read.is_all() && !related && rights.read_fields.is_none() {
                     return Ok(run(operation, sink, outcome));
                 }
@@ -69,7 +70,8 @@ impl Rights {
                 let filter = self.read_filter(table, query.filter.as_ref(), used)?;
                 let filter_fields = query.filter.as_ref().map(|filter| filter.fields(table));
                 let used = filter_fields.unwrap_or(FieldSet::EMPTY).union(used);
-                let mut query = RowQuery { filter, ..query.clone() };
+                let related = self.narrow_order(table, &query.related)?;
+                let mut query = RowQuery { filter, related, ..RowQuery::clone(query) };
                 let mut shown = self.masked(rights, &mut query.fields, used, sink)?;
                 let (sink, query) = (shown.sink(), &query);
                 Ok(run(&mut Operation::List { table, query }, sink, outcome))

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use marmota_model::{
     AggregateColumn, AggregateFunction, Column, Comparable, Comparison, Currency, Date, FieldValue,
-    Model, Order, Time, Timestamp, Value,
+    Model, Order, SortKey, Time, Timestamp, Value,
 };
 
 /// A value that is computed for each group, of type `T`: made by [`count`], [`count_of`], [`sum`],
@@ -185,7 +185,8 @@ impl<M> GroupOrder<M> {
 
 impl<M: Model> From<Order<M>> for GroupOrder<M> {
     fn from(order: Order<M>) -> Self {
-        let key = order.into_key();
+        // Groups have no related rows: the check of the query refuses such an order.
+        let key = order.into_key().unwrap_or(SortKey { field: usize::MAX, descending: false });
         Self { by: Err(key.field), descending: key.descending, model: PhantomData }
     }
 }

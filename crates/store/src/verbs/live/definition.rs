@@ -77,6 +77,7 @@ impl LiveDefinition {
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
         query.check(table)?;
+        query.refuse_related("a live query")?;
         let shown = shown_of(store, table, &query)?;
         let query = RowQuery { fields: Some(shown), ..query };
         let used = query.filter.as_ref().map_or(FieldSet::EMPTY, |filter| filter.fields(table));

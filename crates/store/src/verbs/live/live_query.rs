@@ -70,8 +70,14 @@ impl Store {
     /// # Ok::<(), marmota_model::Error>(())
     /// ```
     pub const fn live<M: Model>(&self) -> LiveQuery<'_, M> {
-        let query =
-            RowQuery { filter: None, order: Vec::new(), limit: None, after: None, fields: None };
+        let query = RowQuery {
+            filter: None,
+            order: Vec::new(),
+            related: Vec::new(),
+            limit: None,
+            after: None,
+            fields: None,
+        };
         LiveQuery { store: self, query, counts: false, model: PhantomData }
     }
 }
@@ -125,7 +131,7 @@ impl<M: Model> LiveQuery<'_, M> {
     /// # Ok::<(), marmota_model::Error>(())
     /// ```
     pub fn order(mut self, order: Order<M>) -> Self {
-        self.query.order.push(order.into_key());
+        order.append_to(&mut self.query);
         self
     }
 

@@ -116,9 +116,9 @@ impl Action<'_, ListRecords> {
     /// # Ok::<(), marmota_model::Error>(())
     /// ```
     pub fn order(mut self, order: Order) -> Self {
-        match order.into_key_for(&self.verb.table) {
-            Ok(key) => self.verb.query.order.push(key),
-            Err(error) => self.refuse(error),
+        let table = std::sync::Arc::clone(&self.verb.table);
+        if let Err(error) = order.append_to_query_of(&table, &mut self.verb.query) {
+            self.refuse(error);
         }
         self
     }

@@ -157,6 +157,7 @@ impl RequestMaker {
             let minus = ["", "-"][random.usize(..2)];
             query.push(match random.u8(..5) {
                 0 => "order=rank".to_owned(),
+                1 if table > 0 => format!("order={minus}parent.{}", self.field(table - 1, random)),
                 _ => format!("order={minus}{}", self.names(table, random)),
             });
         }
