@@ -14,5 +14,7 @@ pub use filter::{
     ShapeBuffer, SqlWriter, each_condition, filter_sql, shape_filter, shape_order, sign, where_sql,
 };
 pub use group::{groups_sql, list_each_sql, shape_groups};
-pub use name::{bounded, index_columns, index_name, is_implicit, is_ours, on_delete, on_delete_of, quoted};
+pub use name::{
+    bounded, index_columns, index_name, is_implicit, is_ours, on_delete, on_delete_of, quoted,
+};
 pub use steps::TableSteps;

@@ -309,10 +309,9 @@ fn a_signed_url_needs_no_caller() {
 #[test]
 fn options_name_the_methods_of_the_field() {
     on_both(|service| {
-        for (field, methods) in [
-            ("photo", "GET, HEAD, PUT, DELETE, OPTIONS"),
-            ("title", "GET, HEAD, PUT, OPTIONS"),
-        ] {
+        for (field, methods) in
+            [("photo", "GET, HEAD, PUT, DELETE, OPTIONS"), ("title", "GET, HEAD, PUT, OPTIONS")]
+        {
             let path = format!("/api/issue/1/{field}");
             let options = service.call(TestRequest::new(Method::Options, &path));
             assert_eq!(options.header("Allow"), Some(methods), "{field}");
