@@ -39,7 +39,7 @@ impl MariadbOptions {
     /// those of the driver (`socket`, `require_ssl`, `verify_ca`, …).
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for a URL of another form, or without a database.
+    /// [`ErrorKind::Invalid`](marmota_model::ErrorKind::Invalid) for a URL of another form, or without a database.
     pub fn parse(url: &str) -> Result<Self> {
         let rest = url.strip_prefix("mariadb://").or_else(|| url.strip_prefix("mysql://"));
         let rest =

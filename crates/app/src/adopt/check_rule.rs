@@ -65,6 +65,7 @@ fn split(condition: &Expr, found: &mut Vec<Expr>) {
 }
 
 /// A rule that a condition has as a field's.
+#[expect(clippy::large_enum_variant, reason = "it exists for a moment, once per condition")]
 enum Found {
     Length {
         min: u32,

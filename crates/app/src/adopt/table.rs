@@ -85,7 +85,7 @@ impl Adopting {
         if let Some(remark) = &column.remark {
             self.remark(table, Some(&column.name), false, remark.clone());
         }
-        let refers = |one: &&ExistingReference| one.columns.iter().any(|name| *name == column.name);
+        let refers = |one: &&ExistingReference| one.columns.contains(&column.name);
         if let Some(reference) = table.references.iter().find(refers) {
             match self.reference_kind(reference, column) {
                 Ok(kind) => {

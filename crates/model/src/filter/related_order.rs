@@ -9,7 +9,7 @@ use crate::{Error, ErrorKind, FilterExpr, Kind, RelationStep, Result, SortKey, T
 pub const RELATED_ORDERS_MAX: usize = 4;
 
 /// An order by a field of the row to which references lead, in the form for the store. It replaces
-/// one of the sort keys of [`RowQuery::order`], which names the reference.
+/// one of the sort keys of [`RowQuery::order`](crate::RowQuery::order), which names the reference.
 ///
 /// A row without a reference, and one whose related row is not selected, is ordered as NULL.
 ///
@@ -24,7 +24,7 @@ pub const RELATED_ORDERS_MAX: usize = 4;
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct RelatedOrder {
-    /// The index in [`RowQuery::order`] of the sort key that it replaces.
+    /// The index in [`RowQuery::order`](crate::RowQuery::order) of the sort key that it replaces.
     pub place: usize,
     /// The steps to the related row, at least one. The first begins at the field of the sort key.
     pub steps: Vec<RelatedOrderStep>,

@@ -15,6 +15,9 @@ use super::document::LiveDocument;
 use super::page_url::PageUrl;
 use crate::protocol::refusal::of_url;
 
+/// The page for a caller, and its rows.
+type Subscribed = ApiResult<(LiveDocument, LiveRows)>;
+
 /// A live query of one client.
 ///
 /// If the rights of the caller change, the URL is read and subscribed to again with the new ones, and
@@ -29,7 +32,7 @@ pub(crate) struct LiveSubscription {
     /// An update that waits for the authentication of the caller.
     waiting: Option<Arc<LiveUpdate>>,
     /// The page with other rights, if it is being subscribed to.
-    again: Option<Pin<Box<dyn Future<Output = ApiResult<(LiveDocument, LiveRows)>>>>>,
+    again: Option<Pin<Box<dyn Future<Output = Subscribed>>>>,
 }
 
 impl LiveSubscription {
@@ -99,11 +102,7 @@ impl fmt::Debug for LiveSubscription {
     }
 }
 
-async fn subscribe(
-    store: &Store,
-    url: &PageUrl,
-    from: Option<ResumePoint>,
-) -> ApiResult<(LiveDocument, LiveRows)> {
+async fn subscribe(store: &Store, url: &PageUrl, from: Option<ResumePoint>) -> Subscribed {
     let (document, query, counts) = url.document(store)?;
     let rows = store.live_rows(document.table(), query, counts, from).await.map_err(of_url)?;
     Ok((document, rows))
