@@ -66,10 +66,13 @@ fn reads_only(console: &Console<'_>) {
     let path = "/api/-/sql";
     let (status, _) = console.served.request("POST", path, "", &json!({ "sql": "SELECT 1" }));
     assert_eq!(status, 401);
-    let user = json!({ "name": "eve", "password": "correct horse battery" });
-    let (status, _) = console.served.request("POST", "/api/auth/users", &console.token, &user);
-    assert_eq!(status, 201);
-    let (_, session) = console.served.request("POST", "/api/auth/login", "", &user);
+    let password = "correct horse battery";
+    let eve = json!({ "name": "eve", "groups": [] });
+    let (_, made) = console.served.request("POST", "/api/auth/users", &console.token, &eve);
+    let set = json!({ "name": "eve", "token": made["token"], "password": password });
+    assert_eq!(console.served.request("POST", "/api/auth/set-password", "", &set).0, 204);
+    let login = json!({ "name": "eve", "password": password });
+    let (_, session) = console.served.request("POST", "/api/auth/login", "", &login);
     let token = session["token"].as_str().unwrap();
     let (status, _) = console.served.request("POST", path, token, &json!({ "sql": "SELECT 1" }));
     assert_eq!(status, 403);

@@ -18,7 +18,7 @@ use serde_json::json;
 use crate::command::{Command, Done, own_name, report};
 
 /// The optional features of the build, in the order of the guide.
-const FEATURES: [(&str, bool); 21] = [
+const FEATURES: [(&str, bool); 25] = [
     ("sqlite", cfg!(feature = "sqlite")),
     ("encryption", cfg!(feature = "encryption")),
     ("postgres", cfg!(feature = "postgres")),
@@ -28,7 +28,11 @@ const FEATURES: [(&str, bool); 21] = [
     ("replication", cfg!(feature = "replication")),
     ("replication-s3", cfg!(feature = "replication-s3")),
     ("auth", cfg!(feature = "auth")),
+    ("mail", cfg!(feature = "mail")),
+    ("providers", cfg!(feature = "providers")),
     ("jobs", cfg!(feature = "jobs")),
+    ("webhooks", cfg!(feature = "webhooks")),
+    ("mcp", cfg!(feature = "mcp")),
     ("services", cfg!(feature = "services")),
     ("admin", cfg!(feature = "admin")),
     ("app", cfg!(feature = "app")),
