@@ -2,7 +2,7 @@
 
 use crate::ffi::{Connection, Failure, QUERY_COLUMNS, Row};
 use crate::sql_words::{sql_literal, sql_type};
-use marmota_model::{Field, OnDelete, Rule, Table, ValueRef};
+use marmota_model::{Field, Kind, OnDelete, Rule, Table, ValueRef};
 use marmota_sql::on_delete_of;
 
 /// The structure of an existing table.
@@ -163,7 +163,10 @@ impl LayoutColumn {
     /// look like numbers, which the pattern of the field has to ensure: dates, for example.
     pub(super) fn takes_like_numeric(&self, field: &Field) -> bool {
         let excludes_numbers = || field.rules.iter().any(|rule| matches!(rule, Rule::Pattern(_)));
+        // A column for dates usually has texts, which are not the numbers of these kinds.
+        let is_time = matches!(field.kind, Kind::Date | Kind::Time | Kind::Timestamp);
         self.affinity() == "NUMERIC"
+            && !is_time
             && match sql_type(&field.kind) {
                 "INTEGER" | "REAL" => true,
                 "TEXT" => excludes_numbers(),
