@@ -201,8 +201,8 @@ impl Shared {
             return Ok(Arc::clone(&self.options));
         };
         // The start time of the server and the database identify the database.
-        let which = "SELECT pg_postmaster_start_time()::text||' '||d.oid FROM pg_database d \
-                     WHERE d.datname=current_database()";
+        let which = "SELECT extract(epoch FROM pg_postmaster_start_time())||' '||d.oid \
+                     FROM pg_database d WHERE d.datname=current_database()";
         let ask = |connection: &mut Connection, options: &PostgresOptions| {
             let mut answer = String::new();
             let asked = connection.query(which, |row| answer = row.text(0).to_owned());
