@@ -6,7 +6,8 @@ mod once_batch;
 mod task;
 
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
+use std::time::Instant;
 
 use marmota_model::{Error, ErrorKind, Result, RowSink, Value, ValueRef};
 use marmota_store::Durability;
@@ -15,6 +16,7 @@ use marmota_store::in_flight::InFlight;
 use marmota_store::operation::{Operation, Outcome};
 use marmota_store::refusal;
 use marmota_store::tables::KnownTables;
+use marmota_store::wait::OwnedPlace;
 
 use self::exchange::{Arrival, Exchange};
 use self::lane::Lane;
@@ -38,8 +40,18 @@ pub(crate) struct MariadbSession {
 /// An operation in progress.
 enum Running {
     Task(Arc<Exchange>, Origin),
-    Begin(Arc<Exchange>, Arc<Lane>),
+    Begin(Beginning),
     Once(Box<OnceBatch>),
+}
+
+/// A transaction that begins.
+struct Beginning {
+    exchange: Arc<Exchange>,
+    /// `None` while as many transactions as permitted are open.
+    lane: Option<Arc<Lane>>,
+    place: OwnedPlace,
+    /// How long it waits for the end of another one.
+    until: Instant,
 }
 
 /// Where a task is executed.
@@ -100,10 +112,15 @@ impl MariadbSession {
         if self.transaction.is_some() {
             return Err(refusal::transaction_is_open());
         }
-        self.shared.check_open()?;
-        let (lane, exchange) = (Lane::new(&self.shared), Exchange::new());
-        lane.begin(&exchange)?;
-        self.wait(Running::Begin(exchange, lane))
+        let mut beginning = Beginning {
+            exchange: Exchange::new(),
+            lane: None,
+            place: OwnedPlace::default(),
+            until: Instant::now() + self.shared.options.lock_timeout,
+        };
+        // The first poll registers the waker.
+        beginning.start(&self.shared, Waker::noop())?;
+        self.wait(Running::Begin(beginning))
     }
 
     fn end(&mut self, commits: bool) -> Result<Submitted> {
@@ -153,13 +170,17 @@ impl Session for MariadbSession {
         let polled = match running {
             Running::Once(batch) => batch.poll(operation, outcome, context),
             Running::Task(exchange, _) => lend(exchange, operation, sink, outcome, context),
-            Running::Begin(exchange, lane) => {
-                let begun = lend(exchange, operation, sink, outcome, context);
-                if let Poll::Ready(Ok(())) = &begun {
-                    self.transaction = Some(Arc::clone(lane));
+            Running::Begin(beginning) => match beginning.start(&self.shared, context.waker()) {
+                Ok(None) => Poll::Pending,
+                Ok(Some(lane)) => {
+                    let begun = lend(&beginning.exchange, operation, sink, outcome, context);
+                    if let Poll::Ready(Ok(())) = &begun {
+                        self.transaction = Some(lane);
+                    }
+                    begun
                 }
-                begun
-            }
+                Err(error) => Poll::Ready(Err(error)),
+            },
         };
         if polled.is_ready() {
             self.running.remove(ticket);
@@ -168,7 +189,11 @@ impl Session for MariadbSession {
     }
 
     fn cancel(&mut self, ticket: Ticket) {
-        if let Some(Running::Task(exchange, origin)) = self.running.remove(ticket) {
+        let running = self.running.remove(ticket);
+        if let Some(Running::Begin(beginning)) = &running {
+            beginning.exchange.cancel(None);
+        }
+        if let Some(Running::Task(exchange, origin)) = running {
             let id = exchange.cancel((origin == Origin::Write).then_some(&self.shared));
             if let Some(id) = id.filter(|_| origin != Origin::Lane) {
                 let shared = Arc::clone(&self.shared);
@@ -176,6 +201,18 @@ impl Session for MariadbSession {
                 drop(self.shared.control.result_of(move || shared.pool.kill(id)));
             }
         }
+    }
+}
+
+impl Beginning {
+    /// Starts it once a transaction may be opened. Returns `None` until then.
+    fn start(&mut self, shared: &Arc<Shared>, waker: &Waker) -> Result<Option<Arc<Lane>>> {
+        if self.lane.is_none() && shared.open_transaction(self.until, &mut self.place, waker)? {
+            let lane = Lane::new(shared);
+            lane.begin(&self.exchange)?;
+            self.lane = Some(lane);
+        }
+        Ok(self.lane.clone())
     }
 }
 

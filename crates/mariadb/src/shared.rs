@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use marmota_model::{Error, ErrorKind, Result};
 use marmota_store::FeedPause;
 use marmota_store::engine::Capability;
+use marmota_store::refusal;
 use marmota_store::tables::{KnownTables, Tables};
 use marmota_store::thread_pool::ThreadPool;
+use marmota_store::wait::{OwnedPlace, WaitQueue};
 use parking_lot::{Condvar, Mutex};
 
 use crate::connection::Connection;
@@ -35,7 +38,11 @@ pub(crate) struct Shared {
     pub(crate) transactions: Arc<ThreadPool>,
     /// Ends cancelled statements.
     pub(crate) control: Arc<ThreadPool>,
-    pub(crate) open_transactions: AtomicUsize,
+    /// At most as many transactions are open as `transactions` has threads: otherwise all threads
+    /// could wait for a lock of one that gets none.
+    open_transactions: AtomicUsize,
+    /// Transactions that wait for the end of another one.
+    waiting: Arc<WaitQueue>,
     /// The number of jobs that have not ended.
     in_progress: AtomicU64,
     abandoned: Mutex<usize>,
@@ -76,6 +83,7 @@ impl Shared {
             transactions: pool("mariadb-tx", threads),
             control: pool("mariadb-control", 1),
             open_transactions: AtomicUsize::new(0),
+            waiting: Arc::default(),
             in_progress: AtomicU64::new(0),
             abandoned: Mutex::new(0),
             settled: Condvar::new(),
@@ -136,6 +144,45 @@ impl Shared {
         InProgress(Arc::clone(self))
     }
 
+    /// Counts a transaction as open, unless as many as permitted are. Then it returns false, and
+    /// `waker` is woken when one ends, or at `until`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Busy`] if that takes too long, [`ErrorKind::Closed`].
+    pub(crate) fn open_transaction(
+        &self,
+        until: Instant,
+        place: &mut OwnedPlace,
+        waker: &Waker,
+    ) -> Result<bool> {
+        self.check_open()?;
+        let most = self.options.connections_max;
+        let open = || {
+            let one_more = |open| (open < most).then_some(open + 1);
+            let before =
+                self.open_transactions.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more);
+            before.is_ok()
+        };
+        let mut is_open = open();
+        if !is_open {
+            place.wait_until(&self.waiting, waker, until);
+            // One may have ended before.
+            is_open = open();
+        }
+        if is_open {
+            place.leave();
+        } else if Instant::now() >= until {
+            return Err(refusal::no_connection_for_transaction(most));
+        }
+        Ok(is_open)
+    }
+
+    /// Ends a transaction that was counted as open.
+    pub(crate) fn end_transaction(&self) {
+        self.open_transactions.fetch_sub(1, Ordering::SeqCst);
+        self.waiting.wake_next();
+    }
+
     /// Counts a write that its caller has abandoned: later writes wait for its end.
     pub(crate) fn abandon(&self) {
         *self.abandoned.lock() += 1;
@@ -177,6 +224,7 @@ impl Shared {
         while self.in_progress.load(Ordering::SeqCst) > 0 && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(1));
         }
+        self.waiting.wake_all();
         for pool in [&self.reads, &self.writes, &self.transactions, &self.control] {
             pool.dismiss();
         }

@@ -2,7 +2,7 @@
 //! with the process.
 //!
 //! It needs MariaDB's programs `mariadbd` and `mariadb-install-db` in the path or in `/usr/sbin`.
-//! The server does not run as root; started by root, it runs as the user `mysql`, or `nobody`.
+//! MariaDB refuses to run as root. If root starts it, it runs as the user `mysql`, or `nobody`.
 
 use std::io;
 use std::net::TcpListener;

@@ -14,7 +14,8 @@ const TRUSTED: Duration = Duration::from_millis(500);
 /// The most idle connections.
 const IDLE_MAX: usize = 64;
 
-/// The idle connections of an engine. The threads that use them bound the number of connections.
+/// The idle connections of an engine. The number of connections is limited by the threads that use
+/// them, and by the number of open transactions.
 pub(crate) struct Pool {
     options: DriverOptions,
     lock_timeout: Duration,

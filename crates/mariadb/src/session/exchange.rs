@@ -18,8 +18,9 @@ use crate::shared::Shared;
 const CHUNK_ROWS: usize = 64;
 const CHUNK_BYTES: usize = 64 << 10;
 const CHUNKS_MAX: usize = 4;
-/// The longest time that a thread waits for rows to be lent.
-const LEND_TIMEOUT: Duration = Duration::from_secs(120);
+/// The longest time that a thread waits for rows to be lent. Then the operation fails.
+const LEND_TIMEOUT: Duration =
+    if cfg!(test) { Duration::from_millis(20) } else { Duration::from_secs(120) };
 
 /// What has arrived for an operation.
 pub(super) enum Arrival {
@@ -36,6 +37,8 @@ struct ExchangeState {
     has_ended: bool,
     has_started: bool,
     is_cancelled: bool,
+    /// True if its rows were not lent in time, so that the others are missing.
+    is_incomplete: bool,
     lent: u64,
     /// The connection that executes it.
     connection: Option<u32>,
@@ -133,7 +136,8 @@ impl ExchangeEnd {
 
     /// Stores the result.
     pub(super) fn finish(self, result: Result<Done>) {
-        self.0.state.lock().result = Some(result);
+        let mut state = self.0.state.lock();
+        state.result = Some(if state.is_incomplete { Err(not_lent()) } else { result });
     }
 
     /// Passes rows on. Returns false if no more are wanted.
@@ -145,7 +149,7 @@ impl ExchangeEnd {
         }
         while state.chunks.len() >= CHUNKS_MAX && !state.is_cancelled {
             if self.0.drained.wait_until(&mut state, until).timed_out() {
-                state.is_cancelled = true;
+                (state.is_cancelled, state.is_incomplete) = (true, true);
             }
         }
         if state.is_cancelled {
@@ -210,10 +214,45 @@ impl RowSink for ChunkSink<'_> {
     }
 }
 
+/// The error of a read whose rows were not lent in time.
+#[cold]
+fn not_lent() -> Error {
+    let message = format!(
+        "the rows were not taken for {} s, and the statement was ended; read them in pages",
+        LEND_TIMEOUT.as_secs()
+    );
+    Error::new(ErrorKind::Timeout, message)
+}
+
 fn bytes_of(value: &ValueRef<'_>) -> usize {
     match value {
         ValueRef::Text(text) | ValueRef::Json(text) => text.len(),
         ValueRef::Blob(bytes) => bytes.len(),
         _ => 16,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use marmota_store::operation::Outcome;
+
+    use super::*;
+
+    #[test]
+    fn rows_that_are_not_taken_in_time_are_an_error_and_not_the_end() {
+        let exchange = Exchange::new();
+        let end = exchange.end();
+        assert!(end.start());
+        let row = || vec![vec![Value::Int(1)]];
+        let passed = (0..=CHUNKS_MAX).filter(|_| end.pass(row(), None)).count();
+        assert_eq!(passed, CHUNKS_MAX);
+        end.finish(Ok(Done::One(Outcome::rows(4))));
+        for _ in 0..CHUNKS_MAX {
+            assert!(matches!(exchange.next(Waker::noop()), Arrival::Rows(_)));
+        }
+        let Arrival::Done(Err(error)) = exchange.next(Waker::noop()) else {
+            panic!("the read has ended without an error");
+        };
+        assert_eq!(error.kind(), ErrorKind::Timeout);
     }
 }

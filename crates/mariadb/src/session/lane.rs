@@ -36,8 +36,8 @@ pub(super) struct Lane {
 }
 
 impl Lane {
+    /// Makes a transaction that is counted as open ([`Shared::open_transaction`]).
     pub(super) fn new(shared: &Arc<Shared>) -> Arc<Self> {
-        shared.open_transactions.fetch_add(1, Ordering::SeqCst);
         Arc::new(Self {
             shared: Arc::clone(shared),
             state: Mutex::default(),
@@ -162,6 +162,8 @@ impl Lane {
 
 impl Drop for Lane {
     fn drop(&mut self) {
-        self.shared.open_transactions.fetch_sub(1, Ordering::SeqCst);
+        // The server ends the transaction of a closed connection. Only then another may begin.
+        self.state.get_mut().connection = None;
+        self.shared.end_transaction();
     }
 }

@@ -8,6 +8,7 @@ use marmota_derive::Model;
 use marmota_mariadb::{Mariadb, MariadbOptions, TemporaryMariadb};
 use marmota_model::{Blob, ErrorKind};
 use marmota_store::Store;
+use marmota_store::action::block_on;
 
 use crate::server;
 
@@ -169,4 +170,44 @@ fn a_cancelled_write_is_ended_and_later_ones_continue() {
     assert!(begun.elapsed() < Duration::from_secs(10), "it was not ended");
     transaction.commit().run().unwrap();
     assert_eq!(store.get::<Note>(id).run().unwrap().count, 1);
+}
+
+#[test]
+fn transactions_beyond_the_limit_wait_for_the_end_of_another() {
+    let url = server().make_database().unwrap();
+    let store = open(&format!("{url}?connections_max=2&lock_timeout_s=1"));
+    let first = block_on(store.begin()).unwrap();
+    let second = block_on(store.begin()).unwrap();
+    let error = block_on(store.begin()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
+    assert!(error.message().contains("connections_max"), "{error}");
+    first.insert(&note("a")).run().unwrap();
+    first.commit().run().unwrap();
+    let third = block_on(store.begin()).unwrap();
+    assert_eq!(third.count::<Note>().run().unwrap(), 1);
+    drop((second, third));
+    store.close().unwrap();
+}
+
+#[test]
+fn a_transaction_ends_while_as_many_wait_for_its_lock_as_may_be_open() {
+    let url = server().make_database().unwrap();
+    let store = open(&format!("{url}?connections_max=2"));
+    let id = store.insert(&note("a")).run().unwrap();
+    let holder = block_on(store.begin()).unwrap();
+    holder.increment(Note::COUNT, id, 1).run().unwrap();
+    thread::scope(|scope| {
+        let add = || {
+            let add = |tx: &mut marmota_store::Transaction| tx.increment(Note::COUNT, id, 1).run();
+            store.transaction(add).unwrap();
+        };
+        let adding: Vec<_> = (0..4).map(|_| scope.spawn(add)).collect();
+        thread::sleep(Duration::from_millis(200));
+        let begun = Instant::now();
+        holder.commit().run().unwrap();
+        adding.into_iter().for_each(|thread| thread.join().unwrap());
+        // Otherwise they would wait for the lock for 30 seconds.
+        assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+    });
+    assert_eq!(store.get::<Note>(id).run().unwrap().count, 5);
 }

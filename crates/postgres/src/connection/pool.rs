@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use marmota_model::{Error, ErrorKind, Result};
+use marmota_model::Result;
+use marmota_store::refusal;
 use marmota_store::wait::{OwnedPlace, WaitQueue};
 use parking_lot::Mutex;
 
@@ -52,7 +53,7 @@ impl Pool {
     /// or at `until`.
     ///
     /// # Errors
-    /// [`ErrorKind::Busy`] if that takes too long.
+    /// [`marmota_model::ErrorKind::Busy`] if that takes too long.
     pub(crate) fn take(
         &self,
         until: Instant,
@@ -68,12 +69,7 @@ impl Pool {
         if taken.is_some() {
             place.leave();
         } else if Instant::now() >= until {
-            let message = format!(
-                "all {} connections for transactions are in use, and none became free in time; try \
-                 again, or raise `connections_max`",
-                self.slots_max
-            );
-            return Err(Error::new(ErrorKind::Busy, message));
+            return Err(refusal::no_connection_for_transaction(self.slots_max));
         }
         Ok(taken)
     }

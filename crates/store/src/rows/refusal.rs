@@ -188,3 +188,14 @@ pub fn no_savepoint() -> Error {
 pub fn not_waiting() -> Error {
     Error::new(ErrorKind::Bug, "an operation was polled after it had ended or was canceled")
 }
+
+/// The error of a transaction that waited too long because `connections_max` others are open.
+#[cold]
+#[must_use]
+pub fn no_connection_for_transaction(connections_max: usize) -> Error {
+    let message = format!(
+        "all {connections_max} connections for transactions are in use, and none became free in \
+         time; try again, or raise `connections_max`"
+    );
+    Error::new(ErrorKind::Busy, message)
+}
