@@ -119,8 +119,7 @@ impl Serve {
             None => routes,
         };
         #[cfg(feature = "app")]
-        let routes = match store.capability().sql && !self.no_sql && parts.command.routes.is_none()
-        {
+        let routes = match !self.no_sql && parts.command.routes.is_none() {
             true => routes.nest("", super::editing::sql_console::routes(auth, store)),
             false => routes,
         };

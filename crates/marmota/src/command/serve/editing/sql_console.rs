@@ -27,6 +27,9 @@ use serde::Deserialize;
 use super::administrator;
 
 const PATH: &str = "/api/-/sql";
+/// The engines whose reading statements were tried to write. MariaDB's can write files of the server
+/// (`SELECT … INTO OUTFILE`).
+const ENGINES: [&str; 3] = ["sqlite", "memory", "postgres"];
 /// The maximum size of a request in bytes.
 const BODY_BYTES_MAX: usize = 256 << 10;
 /// The number of rows of an answer: the default, and the maximum.
@@ -59,8 +62,12 @@ struct SqlAnswer {
     is_full: bool,
 }
 
-/// Returns the route.
+/// Returns the route; none if the engine has no SQL that only reads.
 pub(crate) fn routes(auth: &Auth, store: &Store) -> Router {
+    let capability = store.capability();
+    if !capability.sql || !ENGINES.contains(&capability.name) {
+        return Router::new();
+    }
     let (auth, store) = (auth.clone(), store.clone());
     let handler = move |request: Request| {
         let (auth, store) = (auth.clone(), store.clone());
