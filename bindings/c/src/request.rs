@@ -57,6 +57,8 @@ pub(crate) fn answer(
     let thread = handles::thread_number() & 0xFF_FFFF;
     let handle = u64::from(REQUEST) << 56 | thread << 32 | u64::from(count);
     ANSWER.with_borrow_mut(Answer::clear);
+    // The error of an earlier request is not for this client.
+    status::forget();
     CURRENT.set(Some((handle, std::ptr::from_ref(request))));
     // SAFETY: the handler has this signature.
     let code = unsafe { handler(handle, context) };
@@ -71,7 +73,7 @@ pub(crate) fn answer(
 
 /// Answers with the thread's last error.
 fn write_last_error(out: &mut ResponseWriter<'_>, code: i32) {
-    let written = status::with_last(|error| {
+    let written = status::with_last(code, |error| {
         let document = ErrorDocument::of(error);
         document.log();
         let mut body = Vec::new();

@@ -102,6 +102,7 @@ const fn code_of(kind: ErrorKind) -> i32 {
 
 /// The error of the last call that failed on a thread, with its texts for C.
 struct LastError {
+    code: i32,
     error: Error,
     message: CString,
     kind: CString,
@@ -136,6 +137,7 @@ pub(crate) fn fail(failure: Failure) -> i32 {
         [c_text(&violation.field), c_text(&violation.rule), c_text(&violation.message)]
     };
     let last = LastError {
+        code,
         message: c_text(error.message()),
         kind: c_text(kind),
         problem: c_text(&String::from_utf8_lossy(&problem)),
@@ -146,9 +148,16 @@ pub(crate) fn fail(failure: Failure) -> i32 {
     code
 }
 
-/// Calls `use_error` with the thread's last error, if a call failed.
-pub(crate) fn with_last<T>(use_error: impl FnOnce(&Error) -> T) -> Option<T> {
-    LAST.with_borrow(|last| last.as_ref().map(|last| use_error(&last.error)))
+/// Forgets the thread's last error.
+pub(crate) fn forget() {
+    LAST.set(None);
+}
+
+/// Calls `use_error` with the thread's last error, if it has this code.
+pub(crate) fn with_last<T>(code: i32, use_error: impl FnOnce(&Error) -> T) -> Option<T> {
+    LAST.with_borrow(|last| {
+        last.as_ref().filter(|last| last.code == code).map(|last| use_error(&last.error))
+    })
 }
 
 fn last_text(find: impl FnOnce(&LastError) -> Option<&CString>) -> *const c_char {
@@ -206,5 +215,5 @@ pub extern "C" fn marmota_error_detail(index: usize) -> *const c_char {
 /// Returns true if the call that failed on this thread may succeed when it is repeated.
 #[unsafe(no_mangle)]
 pub extern "C" fn marmota_error_retryable() -> bool {
-    with_last(Error::is_retryable).unwrap_or(false)
+    LAST.with_borrow(|last| last.as_ref().is_some_and(|last| last.error.is_retryable()))
 }

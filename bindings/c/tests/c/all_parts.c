@@ -210,6 +210,12 @@ static int32_t fails(marmota_handle request, void *context) {
     return marmota_row_get(store, person, &key, &row, NULL);
 }
 
+// A code without a call that failed: the error of an earlier request is not sent.
+static int32_t no_error(marmota_handle request, void *context) {
+    (void)request, (void)context;
+    return MARMOTA_NOT_FOUND;
+}
+
 // Sends a request, and returns the answer.
 static void fetch(uint16_t port, const char *head, char *answer, size_t size) {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
@@ -237,6 +243,7 @@ static void server(void) {
     OK(marmota_server_rest(served, store, "/api"));
     OK(marmota_server_route(served, "POST", "/hello/{name}", hello, &request));
     OK(marmota_server_route(served, "GET", "/fails", fails, NULL));
+    OK(marmota_server_route(served, "GET", "/no-error", no_error, NULL));
     CHECK(marmota_server_port(served, &port) == MARMOTA_CLOSED);
     OK(marmota_server_start(served));
     CHECK(marmota_server_start(served) == MARMOTA_CONFLICT);
@@ -247,8 +254,13 @@ static void server(void) {
     CHECK(request != 0 && marmota_request_path(request, &path, NULL) == MARMOTA_THREAD);
     fetch(port, "POST /hello/a-name-that-is-long HTTP/1.1" REST, answer, sizeof answer);
     CHECK(strncmp(answer, "HTTP/1.1 400", 12) == 0 && strstr(answer, "problem+json") != NULL);
-    fetch(port, "GET /fails HTTP/1.1" REST, answer, sizeof answer);
-    CHECK(strncmp(answer, "HTTP/1.1 404", 12) == 0 && strstr(answer, "not-found") != NULL);
+    // On each thread of the server.
+    for (int round = 0; round < 8; round++) {
+        fetch(port, "GET /fails HTTP/1.1" REST, answer, sizeof answer);
+        CHECK(strncmp(answer, "HTTP/1.1 404", 12) == 0 && strstr(answer, "not-found") != NULL);
+        fetch(port, "GET /no-error HTTP/1.1" REST, answer, sizeof answer);
+        CHECK(strncmp(answer, "HTTP/1.1 500", 12) == 0 && strstr(answer, "not-found") == NULL);
+    }
     fetch(port, "GET /api/person/3 HTTP/1.1" REST, answer, sizeof answer);
     CHECK(strncmp(answer, "HTTP/1.1 200", 12) == 0 && strstr(answer, "\"height\":2") != NULL);
     OK(marmota_server_stop(served));
