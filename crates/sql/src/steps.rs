@@ -1,7 +1,7 @@
 //! The steps that change a table to fit a model, as far as they are the same in all databases: the
 //! changes, the refusals, and the messages for the user.
 
-use marmota_model::{Field, Index, Kind, Role, Table};
+use marmota_model::{Field, Index, Kind, OnDelete, Role, Table};
 use marmota_store::plan::{PlanStep, StepEffect, TableChange};
 
 use crate::name::{index_columns, is_ours, quoted};
@@ -73,6 +73,28 @@ impl TableSteps<'_> {
         let change =
             TableChange::RenameColumn { from: column.to_owned(), to: field.name.to_string() };
         self.step(change, StepEffect::Safe, self.alter(&sql));
+    }
+
+    /// Adds the reference of a field to another table.
+    pub fn add_reference(&mut self, field: &Field, statements: Vec<String>) {
+        let Kind::Reference { table: to, .. } = &field.kind else { return };
+        let (from, to) = (format!("does not refer to `{to}`"), format!("a reference to `{to}`"));
+        let change = TableChange::ChangeColumn { column: field.name.to_string(), from, to };
+        self.step(change, StepEffect::Safe, statements);
+    }
+
+    /// Replaces a reference by one with the field's action. `there` has the other action, and the
+    /// table that it refers to.
+    pub fn change_action(
+        &mut self,
+        field: &Field,
+        there: (OnDelete, &str),
+        statements: Vec<String>,
+    ) {
+        let from = format!("{} when `{}` is deleted", there.0.name(), there.1);
+        let (column, to) = (field.name.to_string(), field.on_delete.name().to_owned());
+        let change = TableChange::ChangeColumn { column, from, to };
+        self.step(change, StepEffect::Safe, statements);
     }
 
     /// Adds a column. `default` is the model's default as SQL, `now` returns the current time, and

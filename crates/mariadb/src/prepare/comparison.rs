@@ -105,21 +105,16 @@ impl Comparison<'_> {
 
     fn add_reference(&mut self, position: usize) {
         let field = &self.steps.table.fields()[position];
-        let Kind::Reference { table: to, .. } = &field.kind else { return };
-        let (from, to) = (format!("does not refer to `{to}`"), format!("a reference to `{to}`"));
-        let change = TableChange::ChangeColumn { column: field.name.to_string(), from, to };
-        let sql = self.reference_sql(position).into_iter().collect();
-        self.steps.step(change, StepEffect::Safe, sql);
+        let sql = self.reference_sql(position);
+        self.steps.add_reference(field, sql.into_iter().collect());
     }
 
     /// Replaces a reference by one with the field's action.
     fn change_action(&mut self, position: usize, there: &LayoutReference) {
         let field = &self.steps.table.fields()[position];
-        let from = format!("{} when `{}` is deleted", there.on_delete.name(), there.to);
-        let (column, to) = (field.name.to_string(), field.on_delete.name().to_owned());
         let mut sql = self.steps.alter(&format!("DROP FOREIGN KEY {}", quoted(&there.name)));
         sql.extend(self.reference_sql(position));
-        self.steps.step(TableChange::ChangeColumn { column, from, to }, StepEffect::Safe, sql);
+        self.steps.change_action(field, (there.on_delete, &there.to), sql);
     }
 
     fn compare(&mut self, run: &mut Preparing<'_>, layout: &Layout) -> Result<()> {

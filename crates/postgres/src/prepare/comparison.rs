@@ -98,23 +98,16 @@ impl Comparison<'_> {
 
     fn add_reference(&mut self, position: usize) {
         let field = &self.steps.table.fields()[position];
-        let Kind::Reference { table: to, .. } = &field.kind else { return };
-        let (from, to) = (format!("does not refer to `{to}`"), format!("a reference to `{to}`"));
-        let change = TableChange::ChangeColumn { column: field.name.to_string(), from, to };
         let sql = definition::add_reference(self.steps.table, position);
-        self.steps.step(change, StepEffect::Safe, sql.into_iter().collect());
+        self.steps.add_reference(field, sql.into_iter().collect());
     }
 
     /// Replaces a reference by one with the field's action.
     fn change_action(&mut self, position: usize, there: &LayoutReference) {
-        let table = self.steps.table;
-        let field = &table.fields()[position];
-        let from = format!("{} when `{}` is deleted", there.on_delete.name(), there.to);
-        let (column, to) = (field.name.to_string(), field.on_delete.name().to_owned());
-        let drop = format!("DROP CONSTRAINT {}", quoted(&there.name));
-        let mut sql = self.steps.alter(&drop);
-        sql.extend(definition::add_reference(table, position));
-        self.steps.step(TableChange::ChangeColumn { column, from, to }, StepEffect::Safe, sql);
+        let field = &self.steps.table.fields()[position];
+        let mut sql = self.steps.alter(&format!("DROP CONSTRAINT {}", quoted(&there.name)));
+        sql.extend(definition::add_reference(self.steps.table, position));
+        self.steps.change_action(field, (there.on_delete, &there.to), sql);
     }
 
     fn compare(&mut self, run: &mut Preparing<'_>, layout: &Layout) -> Result<()> {
