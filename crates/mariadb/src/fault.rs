@@ -38,6 +38,7 @@ impl Failure {
         use mysql::{DriverError, Error as Of};
         let (code, message) = match error {
             Of::MySqlError(error) => (error.code, error.message.clone()),
+            Of::DriverError(error) => (0, error.to_string()),
             error => (0, error.to_string()),
         };
         let (kind, has_begun) = match error {

@@ -8,6 +8,8 @@ use marmota_model::Result;
 use crate::connection::DriverOptions;
 use crate::fault::invalid;
 
+/// The parameters of the driver.
+const OF_DRIVER: [&str; 4] = ["socket", "require_ssl", "verify_ca", "verify_identity"];
 /// The default of [`MariadbOptions::connections_max`].
 const CONNECTIONS_MAX: usize = 64;
 /// The default of [`MariadbOptions::lock_timeout`].
@@ -35,8 +37,8 @@ pub struct MariadbOptions {
 
 impl MariadbOptions {
     /// Parses a URL: `mariadb://user:password@host:port/database?parameter=value`, or the same with
-    /// `mysql:`. The parameters of the engine are `connections_max` and `lock_timeout_s`; others are
-    /// those of the driver (`socket`, `require_ssl`, `verify_ca`, …).
+    /// `mysql:`. The parameters are `connections_max`, `lock_timeout_s`, `socket`, `require_ssl`,
+    /// `verify_ca` and `verify_identity`.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`](marmota_model::ErrorKind::Invalid) for a URL of another form, or without a database.
@@ -58,7 +60,14 @@ impl MariadbOptions {
             match name {
                 "connections_max" => connections_max = number(1, 10_000)? as usize,
                 "lock_timeout_s" => lock_timeout = Duration::from_secs(number(1, 3_600)?.into()),
-                _ => of_driver.push(pair),
+                name if OF_DRIVER.contains(&name) => of_driver.push(pair),
+                name => {
+                    let names = OF_DRIVER.join("`, `");
+                    return Err(invalid(&format!(
+                        "`{name}` is not a parameter; there are `connections_max`, \
+                         `lock_timeout_s`, `{names}`"
+                    )));
+                }
             }
         }
         let driver = DriverOptions::parse(&format!("mysql://{base}?{}", of_driver.join("&")))?;
@@ -89,7 +98,7 @@ mod tests {
     fn errors_name_the_parameter_and_no_password() {
         for (url, part) in [
             ("mariadb://a:secret@h/d?connections_max=0", "connections_max=0"),
-            ("mysql://a:secret@h/d?color=red", "color"),
+            ("mysql://a:secret@h/d?color=red", "`color` is not a parameter; there are"),
             ("mysql://a:secret@h", "database"),
             ("http://a:secret@h/d", "mariadb://"),
         ] {
