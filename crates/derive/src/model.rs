@@ -11,7 +11,7 @@
 //! ```
 //!
 //! All faults of a definition are collected in [`Problems`]; code is generated only if there are
-//! none. `tests/pass` and `tests/fail` have a case for each attribute and each fault.
+//! none. `tests/it` has a case for each attribute, and `tests/fail` for each fault.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{quote, quote_spanned};

@@ -1,13 +1,15 @@
-//! The derives, through what they implement: schemas, rows, columns, and the
-//! errors of what they refuse.
+//! Tests of the derives by what they implement: schemas, rows, columns, and the errors for invalid
+//! attributes.
 
-// A helper of a test may panic as the test may.
 #![allow(clippy::unwrap_used)]
 
 mod column;
 mod compile;
 mod enumeration;
+mod in_function;
 mod lint;
+mod paths;
 mod person;
+mod relation;
 mod row;
 mod schema;

@@ -22,7 +22,8 @@ struct IssueLabel {
     label: Ref<Label>,
 }
 
-fn main() {
+#[test]
+fn relations_are_in_the_schema() {
     let relations = &Issue::schema().relations;
     assert_eq!((&*relations[0].name, &*relations[0].path), ("labels", "issue_label.label"));
     assert_eq!(relations.len(), 2);

@@ -3,7 +3,8 @@
 use marmota_derive::Model;
 use marmota_model::{Model, Ref};
 
-fn main() {
+#[test]
+fn models_inside_a_function() {
     #[derive(Model)]
     struct Egg {
         id: i64,

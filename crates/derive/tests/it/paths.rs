@@ -1,5 +1,5 @@
-//! The crate is found by itself, or by the path given; the names of Rust's
-//! prelude and of the model are the user's to take.
+//! The derives find the model crate, or use the path given. A program may use the names of Rust's
+//! prelude and of the model for its own items.
 
 use marmota_derive as macros;
 
@@ -32,7 +32,7 @@ mod shadowed {
 }
 
 #[derive(macros::Model)]
-#[model(crate = "crate::facade::model")]
+#[model(crate = "crate::paths::facade::model")]
 pub struct Explicit {
     pub id: i64,
     pub size: Size,
@@ -45,7 +45,7 @@ pub enum Size {
     Large,
 }
 
-// As a macro of the user's own may write it.
+// A program's own macro may define models.
 macro_rules! made {
     ($name:ident, $table:literal, $default:literal, $of:ty) => {
         #[derive(macros::Model)]
@@ -60,7 +60,8 @@ macro_rules! made {
 
 made!(Made, "made", 7, i32);
 
-fn main() {
+#[test]
+fn models_with_paths_and_shadowed_names() {
     use marmota_model::Model;
     assert_eq!(shadowed::Shadowed::schema().fields.len(), 2);
     assert_eq!(Explicit::TABLE, "explicit");
