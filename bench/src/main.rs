@@ -1,6 +1,6 @@
 //! `cargo run --release -p bench -- SUITE` measures Marmota, its peers and a floor in one run, and
 //! prints the ratios between them. The suites are http, web, techempower, orm, models, transit,
-//! office, feed, jobs, live and replication. `bench/README.md`
+//! office, feed, jobs, live, replication and scale. `bench/README.md`
 //! explains the suites and their tables. The peers are separate programs in `bench/peers` that are
 //! built on demand; this program does not depend on them.
 
@@ -12,6 +12,7 @@ mod models;
 mod office;
 mod orm;
 mod replication;
+mod scale;
 mod techempower;
 mod transit;
 mod web;
@@ -49,6 +50,8 @@ enum Suite {
     Replication(replication::Args),
     /// Live queries: the time to events of many subscribers, compared with PocketBase
     Live(live::Args),
+    /// How cost grows with the number of rows, on each engine
+    Scale(scale::Args),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -64,5 +67,6 @@ fn main() -> anyhow::Result<()> {
         Suite::Jobs(args) => jobs::run(&args),
         Suite::Replication(args) => replication::run(&args),
         Suite::Live(args) => live::run(&args),
+        Suite::Scale(args) => scale::run(&args),
     }
 }
