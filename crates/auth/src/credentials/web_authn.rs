@@ -9,10 +9,10 @@ use webauthn_rp::request::auth::{
     AuthenticationVerificationOptions, DiscoverableCredentialRequestOptions,
 };
 use webauthn_rp::request::register::{
-    PublicKeyCredentialCreationOptions, PublicKeyCredentialUserEntity,
+    CredProtect, PublicKeyCredentialCreationOptions, PublicKeyCredentialUserEntity,
     RegistrationVerificationOptions, UserHandle64, Username,
 };
-use webauthn_rp::request::{AsciiDomain, PublicKeyCredentialDescriptor, RpId};
+use webauthn_rp::request::{AsciiDomain, ExtensionInfo, PublicKeyCredentialDescriptor, RpId};
 use webauthn_rp::response::register::DynamicState;
 use webauthn_rp::response::{AuthTransports, CredentialId};
 use webauthn_rp::{
@@ -102,7 +102,11 @@ impl PasskeyProtocol for WebAuthn {
         let name = name.map_err(|_| bug("the name of a user"))?;
         let entity = PublicKeyCredentialUserEntity { name, id: &id, display_name: None };
         let known = user.credentials.iter().filter_map(|id| descriptor(id)).collect();
-        let options = PublicKeyCredentialCreationOptions::passkey(&self.rp_id, entity, known);
+        let mut options = PublicKeyCredentialCreationOptions::passkey(&self.rp_id, entity, known);
+        // Many authenticators do not know the extension, and browsers refuse them if it is enforced. The
+        // person is verified at each use anyway.
+        options.extensions.cred_protect =
+            CredProtect::UserVerificationRequired(ExtensionInfo::AllowDontEnforceValue);
         let (server, client) = options.start_ceremony().map_err(|error| failed(&error))?;
         request(&client, server.encode().map_err(|error| failed(&error))?)
     }
