@@ -66,6 +66,15 @@ pub(super) struct Mails {
 }
 
 impl AccountOptions {
+    /// Checks that a server without users has no option for their passkeys.
+    #[cfg(feature = "passkeys")]
+    pub(super) fn check_without_users(&self) -> Result<(), String> {
+        match self.passkeys {
+            true => Err("--passkeys is for users: add --auth".into()),
+            false => Ok(()),
+        }
+    }
+
     /// Returns true if mails are sent.
     pub(super) const fn sends_mails(&self) -> bool {
         self.mail_url.is_some()
@@ -83,10 +92,6 @@ impl AccountOptions {
         #[cfg(feature = "providers")]
         if !has_accounts && self.providers.is_some() {
             return Err("--providers is for users: add --auth".into());
-        }
-        #[cfg(feature = "passkeys")]
-        if self.passkeys && !has_accounts {
-            return Err("--passkeys is for users: add --auth".into());
         }
         if !has_accounts && (needs_mails || self.mail_url.is_some()) {
             return Err("--sign-up, --login-links and --mail-url are for users: add --auth".into());
